@@ -32,7 +32,7 @@ class CountsTest : public testing::Test {
 };
 
 constexpr uint64_t kClearToSends = 96;  // of which one asks for a completion
-constexpr uint64_t kCounted = 480;     // a multiple of every batch, so that nothing is left over
+constexpr uint64_t kCounted = 480;      // a multiple of every batch, so that nothing is left over
 
 // NCCL makes no such windows. Eight sends without a test between them have one completion.
 TEST_F(CountsTest, AWindowOfEightIsSixteenPostsAndLittleMoreThanNineCompletions) {

@@ -136,7 +136,8 @@ void Endpoint::giveAway(const std::shared_ptr<Stop>& stop) {
   }
   if (cqs.empty()) cqs.swap(hidden_cqs);
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
-    if (rails[rail].hca != &hca || cq_of_rail[rail] >= cqs.size() || cqs[cq_of_rail[rail]] == nullptr) continue;
+    if (rails[rail].hca != &hca || cq_of_rail[rail] >= cqs.size() || cqs[cq_of_rail[rail]] == nullptr)
+      continue;
     hca.state().detach(*cqs[cq_of_rail[rail]]);
     remains->cqs.push_back(std::move(cqs[cq_of_rail[rail]]));
   }

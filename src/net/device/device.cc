@@ -359,7 +359,8 @@ bool Hca::answers() {
   const bool silent = stops_.late();
   if (said_silent_.exchange(silent, std::memory_order_relaxed) || !silent) return !silent;
   RAILWISE_WARN(
-      "%s: its driver has not answered ibv_modify_qp for a second: nothing new is made with the device until it "
+      "%s: its driver has not answered ibv_modify_qp for a second: nothing new is made with the device until "
+      "it "
       "does: look for errors of the NIC in `dmesg`",
       name());
   return false;

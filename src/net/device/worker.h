@@ -1,5 +1,5 @@
-// Runs jobs one after the other in a thread of its own: calls of a driver that NCCL's thread must not wait for.
-// Threads: any thread may call run(); one calls finish().
+// Runs jobs one after the other in a thread of its own: calls of a driver that NCCL's thread must not wait
+// for. Threads: any thread may call run(); one calls finish().
 #pragma once
 
 #include <atomic>

@@ -70,7 +70,8 @@ class Flusher {
   // Polls the queue pairs of all flushes. *done: `request`, which is a flush, is complete.
   Status progress(const Request& request, bool* done);
   void free(Request& request) { flushes_.give(static_cast<Flush*>(&request)); }
-  // A rail is lost: drops the queue pairs, which threads of the devices destroy. Every flush that waits for a read begins anew.
+  // A rail is lost: drops the queue pairs, which threads of the devices destroy. Every flush that waits for a
+  // read begins anew.
   void drop();
 
  private:

@@ -282,7 +282,7 @@ class SendConnection final : public Connection, private Failback::Host {
   std::vector<RailPath> epoch_paths_;  // the paths of this epoch, by queue pair
   Clock::time_point epoch_began_ = {};
   uint8_t blamed_ = kNoQueuePair;          // the queue pair whose path is already marked as failed
-  uint64_t break_said_ = 0;  // the epoch that this end has asked for last
+  uint64_t break_said_ = 0;                // the epoch that this end has asked for last
   bool wants_to_send_ = false;             // isend was called while there were no queue pairs
   int peer_rails_ = 0;                     // number of rails of the peer's device
   int most_queue_pairs_ = kMaxQueuePairs;  // no epoch has more than the first: iWARP has buffers for so many

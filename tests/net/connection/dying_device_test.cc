@@ -31,7 +31,8 @@ std::string inChild(const std::function<std::string()>& body) {
     } catch (const std::exception& error) {
       problem = error.what();
     }
-    if (problem.empty() && testing::Test::HasFailure() && !failed_before) problem = "a check failed in the child";
+    if (problem.empty() && testing::Test::HasFailure() && !failed_before)
+      problem = "a check failed in the child";
     (void)!write(ends[1], problem.data(), problem.size());
     _exit(0);
   }
@@ -43,7 +44,8 @@ std::string inChild(const std::function<std::string()>& body) {
   close(ends[0]);
   int status = -1;
   waitpid(child, &status, 0);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) problem += " (the child's status: " + std::to_string(status) + ")";
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    problem += " (the child's status: " + std::to_string(status) + ")";
   return problem;
 }
 
@@ -72,15 +74,16 @@ class DyingDevice : public testing::TestWithParam<Wire> {
 TEST_P(DyingDevice, ConnectionsGoOnOverAnother) {
   for (const char* verb : {"destroy_qp", "destroy_cq"}) {
     EXPECT_EQ("", inChild([&]() -> std::string {
-      LoopConnection loop(2 * kHalf, devices(2));
-      Traffic traffic(loop);
-      if (!traffic.run(16, 512)) return "no traffic";
-      test::addFault(std::string("device=soft0 delay=1000s nth=1 every=1 verb=") + verb);
-      test::changePort("soft0:1", "down");
-      if (!traffic.run(64, 20'000)) return "it does not go on";
-      if (!isOn(loop, "soft1")) return "it is not on soft1";
-      return "";
-    })) << verb;
+                LoopConnection loop(2 * kHalf, devices(2));
+                Traffic traffic(loop);
+                if (!traffic.run(16, 512)) return "no traffic";
+                test::addFault(std::string("device=soft0 delay=1000s nth=1 every=1 verb=") + verb);
+                test::changePort("soft0:1", "down");
+                if (!traffic.run(64, 20'000)) return "it does not go on";
+                if (!isOn(loop, "soft1")) return "it is not on soft1";
+                return "";
+              }))
+        << verb;
   }
 }
 
@@ -88,32 +91,34 @@ TEST_P(DyingDevice, ConnectionsGoOnOverAnother) {
 TEST_P(DyingDevice, TheSendersNeedNotAnswer) {
   for (const bool fused : {false, true}) {
     EXPECT_EQ("", inChild([&]() -> std::string {
-      LoopConnection loop(2 * kHalf, devices(2), fused ? 2 : 1);
-      Traffic traffic(loop);
-      if (!traffic.run(16, 60'000)) return "no traffic";
-      test::changePort("soft0:1", "down");
-      const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
-      Request* receive = nullptr;
-      bool received = false;
-      test::waitUntil([&] {
-        if (receive == nullptr) (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
-        if (receive != nullptr) (void)loop.receiver().test(*receive, &received, nullptr);
-        return loop.receiver().epoch() > 1;
-      });
-      test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp");
-      Request* send = nullptr;
-      bool sent = false;
-      test::waitUntil([&] {
-        if (receive == nullptr) (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
-        if (receive != nullptr && !received) (void)loop.receiver().test(*receive, &received, nullptr);
-        if (send == nullptr) send = loop.send(0, 512);
-        if (send != nullptr && !sent) (void)loop.sender().test(*send, &sent, nullptr);
-        return received && sent;
-      });
-      if (!traffic.run(64, 512)) return "it does not go on";
-      if (!isOn(loop, "soft1")) return "it is not on soft1";
-      return "";
-    })) << fused;
+                LoopConnection loop(2 * kHalf, devices(2), fused ? 2 : 1);
+                Traffic traffic(loop);
+                if (!traffic.run(16, 60'000)) return "no traffic";
+                test::changePort("soft0:1", "down");
+                const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
+                Request* receive = nullptr;
+                bool received = false;
+                test::waitUntil([&] {
+                  if (receive == nullptr) (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
+                  if (receive != nullptr) (void)loop.receiver().test(*receive, &received, nullptr);
+                  return loop.receiver().epoch() > 1;
+                });
+                test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp");
+                Request* send = nullptr;
+                bool sent = false;
+                test::waitUntil([&] {
+                  if (receive == nullptr) (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
+                  if (receive != nullptr && !received)
+                    (void)loop.receiver().test(*receive, &received, nullptr);
+                  if (send == nullptr) send = loop.send(0, 512);
+                  if (send != nullptr && !sent) (void)loop.sender().test(*send, &sent, nullptr);
+                  return received && sent;
+                });
+                if (!traffic.run(64, 512)) return "it does not go on";
+                if (!isOn(loop, "soft1")) return "it is not on soft1";
+                return "";
+              }))
+        << fused;
   }
 }
 
@@ -121,67 +126,89 @@ TEST_P(DyingDevice, TheSendersNeedNotAnswer) {
 // device is in use again.
 TEST_P(DyingDevice, IsUsedAgainOnceItsDriverAnswers) {
   EXPECT_EQ("", inChild([&]() -> std::string {
-    LoopConnection loop(2 * kHalf, devices(2));
-    Traffic traffic(loop);
-    if (!traffic.run(16, 512)) return "no traffic";
-    const test::Said said;
-    Hca& first = *loop.device().rails().front().hca;
-    test::addFault("device=soft0 delay=3s nth=1 count=1 verb=modify_qp");
-    test::changePort("soft0:1", "down");
-    const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
-    Request* receive = nullptr;
-    if (!loop.receiver().irecv({&buffer, 1}, false, &receive).ok()) return "irecv failed";
-    bool done = false;
-    test::waitUntil([&] {  // none of these calls waits
-      if (receive != nullptr) (void)loop.receiver().test(*receive, &done, nullptr);
-      return !first.answers();
-    });
-    if (done || loop.receiver().running()) return "it has not lost its path";
-    if (receive == nullptr) return "no receive";
-    Request* sent = nullptr;
-    bool sent_done = false;
-    test::waitUntil([&] {
-      if (sent == nullptr) sent = loop.send(0, 512);
-      if (!done) (void)loop.receiver().test(*receive, &done, nullptr);
-      if (sent != nullptr && !sent_done) (void)loop.sender().test(*sent, &sent_done, nullptr);
-      return done && sent_done;
-    });
-    if (!first.answers()) return "it went on before the driver answered";
-    test::changePort("soft0:1", "up");
-    if (!until(traffic, [&] { return isOn(loop, "soft0"); })) return "it does not go back";
-    if (said.warnings().find("soft0: its driver has not answered") == std::string::npos)
-      return "no warning: " + said.warnings();
-    return "";
-  }));
+              LoopConnection loop(2 * kHalf, devices(2));
+              Traffic traffic(loop);
+              if (!traffic.run(16, 512)) return "no traffic";
+              const test::Said said;
+              Hca& first = *loop.device().rails().front().hca;
+              test::addFault("device=soft0 delay=3s nth=1 count=1 verb=modify_qp");
+              test::changePort("soft0:1", "down");
+              const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
+              Request* receive = nullptr;
+              if (!loop.receiver().irecv({&buffer, 1}, false, &receive).ok()) return "irecv failed";
+              bool done = false;
+              test::waitUntil([&] {  // none of these calls waits
+                if (receive != nullptr) (void)loop.receiver().test(*receive, &done, nullptr);
+                return !first.answers();
+              });
+              if (done || loop.receiver().running()) return "it has not lost its path";
+              if (receive == nullptr) return "no receive";
+              Request* sent = nullptr;
+              bool sent_done = false;
+              test::waitUntil([&] {
+                if (sent == nullptr) sent = loop.send(0, 512);
+                if (!done) (void)loop.receiver().test(*receive, &done, nullptr);
+                if (sent != nullptr && !sent_done) (void)loop.sender().test(*sent, &sent_done, nullptr);
+                return done && sent_done;
+              });
+              if (!first.answers()) return "it went on before the driver answered";
+              test::changePort("soft0:1", "up");
+              if (!until(traffic, [&] { return isOn(loop, "soft0"); })) return "it does not go back";
+              if (said.warnings().find("soft0: its driver has not answered") == std::string::npos)
+                return "no warning: " + said.warnings();
+              return "";
+            }));
 }
 
 // Connections that are closed meanwhile, and new ones.
 TEST_P(DyingDevice, KeepsNobodyFromClosingAndConnecting) {
   EXPECT_EQ("", inChild([&]() -> std::string {
-    LoopConnection loop(2 * kHalf, devices(2));
-    Traffic traffic(loop);
-    if (!traffic.run(16, 512)) return "no traffic";
-    test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp+destroy_qp");
-    SendConnection& first = loop.sender();
-    ReceiveConnection& other = loop.receiver();
-    test::changePort("soft0:1", "down");
-    test::waitUntil([&] { return !loop.device().rails().front().hca->state().active(1); });
-    // Each end notices, and is closed in the middle of its recovery.
-    const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
-    Request* receive = nullptr;
-    if (!other.irecv({&buffer, 1}, false, &receive).ok()) return "irecv failed";
-    test::waitUntil([&] {
-      bool done = false;
-      if (receive != nullptr) (void)other.test(*receive, &done, nullptr);
-      return !other.running();
-    });
-    loop.useAnother();
-    Context::close(&first);
-    Context::close(&other);
-    if (!Traffic(loop).run(64, 512)) return "no traffic over the new connection";
-    if (!isOn(loop, "soft1")) return "the new connection is not on soft1";
-    return "";
-  }));
+              LoopConnection loop(2 * kHalf, devices(2));
+              Traffic traffic(loop);
+              if (!traffic.run(16, 512)) return "no traffic";
+              test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp+destroy_qp");
+              SendConnection& first = loop.sender();
+              ReceiveConnection& other = loop.receiver();
+              test::changePort("soft0:1", "down");
+              test::waitUntil([&] { return !loop.device().rails().front().hca->state().active(1); });
+              // Each end notices, and is closed in the middle of its recovery.
+              const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
+              Request* receive = nullptr;
+              if (!other.irecv({&buffer, 1}, false, &receive).ok()) return "irecv failed";
+              test::waitUntil([&] {
+                bool done = false;
+                if (receive != nullptr) (void)other.test(*receive, &done, nullptr);
+                return !other.running();
+              });
+              loop.useAnother();
+              Context::close(&first);
+              Context::close(&other);
+              if (!Traffic(loop).run(64, 512)) return "no traffic over the new connection";
+              if (!isOn(loop, "soft1")) return "the new connection is not on soft1";
+              return "";
+            }));
+}
+
+// A driver answers when everything was left behind, in a process that goes on and has begun anew.
+TEST_P(DyingDevice, ALateAnswerFindsWhatItNeeds) {
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              {
+                LoopConnection loop(2 * kHalf, devices(2));
+                Traffic traffic(loop);
+                if (!traffic.run(16, 512)) return "no traffic";
+                test::addFault("device=soft0 delay=2500ms nth=1 count=1 verb=destroy_qp");
+                test::changePort("soft0:1", "down");
+                if (!traffic.run(16, 512)) return "it does not go on";
+                test::changePort("soft0:1", "up");
+              }
+              LoopConnection loop(2 * kHalf, devices(2));
+              Traffic traffic(loop);
+              const Deadline answered = Deadline::after(std::chrono::seconds(3));
+              while (!answered.passed()) {
+                if (!traffic.run(16, 512)) return "no traffic after the new begin";
+              }
+              return "";
+            }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Wires, DyingDevice,
