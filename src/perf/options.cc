@@ -116,6 +116,8 @@ void addFaultOptions(std::vector<Option>& options, PerfOptions& fields) {
       0, "transport", kFaultTransports, &fields.transport,
       "with --faults: iwarp, cm (InfiniBand or RoCE, connected by RDMA CM), plain\n"
       "(without RDMA CM), any (drawn)"));
+  options.push_back(intOption(0, "rails", &fields.rails, 1, kMaxRailsOfHost,
+                              "with --faults: devices of each rank (default: drawn, 1 to 4)"));
   options.push_back(textOption(0, "conduct", "FABRIC", &fields.conduct,
                                "with --faults: start no ranks, but make the faults happen to those that\n"
                                "another program runs on FABRIC. Each side says how far it is, on stdin\n"
@@ -170,6 +172,10 @@ Outcome<void> consistentFaults(const PerfOptions& options) {
     return Error{
         "option --transport: it is of the machine that --faults SEED draws; without it, set link= in "
         "RAILWISE_DEVICE, and RAILWISE_CONNECT"};
+  if (options.rails != 0 && !options.faults)
+    return Error{
+        "option --rails: it is of the machine that --faults SEED draws; without it, set count= in "
+        "RAILWISE_DEVICE"};
   if (!options.conduct.empty() && !options.faults)
     return Error{"option --conduct: it makes the faults of --faults SEED happen"};
   if (options.faults && (options.csv || !options.against.empty() || options.min_busbw))

@@ -115,13 +115,16 @@ inline sBreak() {
   sState = Broken
 }
 
-/* S sees a failure. Until the end of the break it hears no frame. */
+/* S sees a failure. It says so at once, and waits until its queue pairs are stopped or R has left. What its device still
+ * acknowledges is not polled. */
 inline sFails() {
+  sTarget++;
+  assert(sTarget <= rTarget + 1);
+  sayR(Break, sTarget);
 #if MUTATION == 5
-  sState = Broken; sTarget++;
-  sayR(Break, sTarget)
+  sState = Broken
 #else
-  sPairs = 0; sState = Breaking         /* queue pairs are in ERR; what has been acknowledged may still be polled */
+  sPairs = 0; sState = Breaking
 #endif
 }
 
@@ -148,7 +151,7 @@ inline sOnReconcile(x, mask, open) {
   sLearns(mask);
 #endif
   if
-  :: x > sTarget -> sBreak(); sTarget = x
+  :: x > sTarget || sState == Breaking -> sBreak(); sTarget = x
   :: else ->
     assert(sState == Broken);
 #if MUTATION == 5
@@ -201,7 +204,7 @@ end:
         k = 0
       fi;
       entry++ }
-  :: atomic { S_POLLED && (sPairs || sState == Breaking) && (ACKED(1) || ACKED(2) || ACKED(3) || ACKED(4)) ->
+  :: atomic { S_POLLED && sPairs && (ACKED(1) || ACKED(2) || ACKED(3) || ACKED(4)) ->
       for (k : 1 .. N) {
         if :: ACKED(k) -> assert(HAS(memory, PARTS(k))); sDone = sDone | BIT(k) :: else fi
       }
@@ -210,17 +213,14 @@ end:
   /* Failures: its own, and that its queue pairs have no other half any more. */
   :: atomic { S_POLLED && (sState == Running || sState == Connecting) && failures -> failures--; sFails() }
   :: atomic { S_POLLED && sState == Running && (rPairs != sPairs || !connected) && (rTarget > sTarget || !connected) -> sFails() }
-  :: atomic { S_POLLED && sState == Breaking ->
-      sBreak(); sTarget++;
-      assert(sTarget <= rTarget + 1);
-      sayR(Break, sTarget) }
+  :: atomic { S_POLLED && sState == Breaking -> sBreak() }
   /* Propose, or say that there is nothing to propose. */
   :: atomic { S_POLLED && sState == Settled && connected -> sayR(Propose, sTarget); sState = Connecting }
 #ifdef PARTITION
   :: atomic { S_POLLED && sState == Settled && !connected && !waitingSaid && MUTATION != 21 ->
       sayR(Waiting, sTarget); waitingSaid = true }
 #endif
-  :: atomic { S_POLLED && sState != Breaking && nempty(sBox) -> sBox?frame,x,mask,open;
+  :: atomic { S_POLLED && nempty(sBox) -> sBox?frame,x,mask,open;
       if
       :: frame == Arrived -> sLearns(mask)
       :: frame == Reconcile -> sOnReconcile(x, mask, open)
@@ -234,7 +234,7 @@ end:
           assert(sState == Connecting);
 #endif
           sPairs = x; sState = Running; sayR(Ready, x)
-        :: else -> assert(sState == Broken)
+        :: else -> assert(sState == Broken || sState == Breaking)
         fi
       :: frame == Close ->
 #if MUTATION == 27

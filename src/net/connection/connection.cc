@@ -101,9 +101,9 @@ std::string Connection::whyLost() const {
 }
 
 bool Connection::railsWork() const {
-  const auto fatal = [](const Rail& rail) { return rail.hca->state().fatal(); };
-  const auto active = [](const Rail& rail) { return rail.usable(); };
-  return std::none_of(endpoint_.rails.begin(), endpoint_.rails.end(), fatal) &&
+  const auto fails = [](const Rail& rail) { return rail.hca->state().fatal() || !rail.hca->answers(); };
+  const auto active = [](const Rail& rail) { return rail.hca->state().active(rail.port.number); };
+  return std::none_of(endpoint_.rails.begin(), endpoint_.rails.end(), fails) &&
          std::any_of(endpoint_.rails.begin(), endpoint_.rails.end(), active);
 }
 
@@ -173,8 +173,9 @@ Status Connection::describeRails(EndInfo& end) const {
     info = describeRail(rail, options_.rail_mbps[i]);
     info.window_key = window_->remoteKey(i);
     // Nobody can reach a port that is down or has no address. The connection uses the other ports.
-    if (!rail.hca->state().active(rail.port.number)) {
-      RAILWISE_INFO(log::kNet, "%s: port %u is down: left out of a connection", rail.name, rail.port.number);
+    if (!rail.usable()) {
+      RAILWISE_INFO(log::kNet, "%s: port %u is down, or its driver does not answer: left out of a connection",
+                    rail.name, rail.port.number);
       continue;
     }
     const Result<verbs::GidList> gids =

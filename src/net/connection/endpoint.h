@@ -56,6 +56,8 @@ struct Endpoint {
   // posted. False: not yet, call it again. True: they are stopped, or their device has failed. `memory`: what
   // the queue pairs may touch until then; it is kept as long as they exist.
   bool stop(const std::shared_ptr<const void>& memory);
+  // After stop(): does the driver of every device answer?
+  bool driversAnswer() const;
   // Nobody polls the completion queues from now on.
   void hideCompletions() {
     if (hidden_cqs.empty()) hidden_cqs.swap(cqs);

@@ -16,7 +16,7 @@ bool Stop::inForkedChild() const { return getpid() != owner_pid_; }
 
 std::shared_ptr<Stop> Stop::begin(Hca& hca, std::vector<ibv_qp*> queue_pairs) {
   std::shared_ptr<Stop> stop(new Stop(hca, std::move(queue_pairs)));
-  if (hca.state().fatal()) {
+  if (stop->queue_pairs_.empty() || hca.state().fatal()) {
     stop->done_ = true;  // a device that has failed does not answer
   } else if (!hca.stops().run([stop] { stop->ask(); })) {
     stop->ask();

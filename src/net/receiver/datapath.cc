@@ -443,7 +443,8 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
   if (config_.gdr_flush_disable != 0) return Status::success();
   Flusher::Flush* flush = nullptr;
   const Receive* const receive = latestAt(address);
-  const std::vector<Rail> earlier = earlierRailsOf(receive);
+  std::vector<Rail> earlier = earlierRailsOf(receive);
+  if (earlier.empty() && !running()) earlier = railsForFlush();
   const std::span<const Rail> rails = earlier.empty() ? endpoint_.rails : earlier;
   const bool known = earlier.empty() && receive != nullptr && receive->rails != 0;
   const uint32_t which = known ? receive->rails : (1U << rails.size()) - 1;

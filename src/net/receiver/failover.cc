@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "base/log.h"
 #include "net/receiver/receive_connection.h"
@@ -27,7 +29,7 @@ bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
 
 Status ReceiveConnection::advanceRecovery() {
   if (phase() == Phase::kLost) {
-    if (!endpoint_.stop(window_)) return Status::success();
+    if (!endpoint_.stop(window_) && !side_channel_.ended()) return Status::success();
     if (!next_.drain) next_.drain = Deadline::after(kDrainTime);
     do {  // what has arrived counts
       completed_since_check_ = false;
@@ -73,13 +75,26 @@ void ReceiveConnection::toEpoch(uint64_t epoch) {
   keepRailsForFlush();
   if (phase() != Phase::kWaiting) dropEndpoint();
   trial_.reset();
-  cm_listeners_.clear();
+  dropListeners();
   flusher_.drop();
   forgetSegments();
   reply_queue_pair_ = 0;
   recovery_.wait(epoch);
   recovery_.setPeerTakesPart(false);
   sendReconcile();
+}
+
+// Threads of the devices destroy them: a driver takes part in that.
+void ReceiveConnection::dropListeners() {
+  try {
+    for (RailListener& each : cm_listeners_) {
+      const auto remains = std::make_shared<Remains>();
+      remains->listeners.push_back(std::move(each.listener));
+      destroyLater(*endpoint_.rails[each.rail].hca, remains);
+    }
+  } catch (const std::bad_alloc&) {  // this thread destroys the others
+  }
+  cm_listeners_.clear();
 }
 
 // A message of which only some segments have arrived is sent again as a whole.

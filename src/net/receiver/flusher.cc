@@ -29,8 +29,6 @@ Result<Flusher::Path*> Flusher::pathThrough(const Rail& rail) {
       std::find_if(paths_.begin(), paths_.end(), [&](const auto& path) { return path->rail.same(rail); });
   if (found != paths_.end()) [[likely]]
     return found->get();
-  // Another rail, or later.
-  if (rail.hca->state().fatal() || !rail.hca->answers()) return Status{Code::kSystem, EAGAIN};
   auto path = std::make_unique<Path>();
   path->rail = rail;
   int error = 0;

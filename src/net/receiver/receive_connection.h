@@ -177,6 +177,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
 
   // Failover.
   bool drained() const;
+  void dropListeners();
   void forgetSegments();
   void sendReconcile();
   void renewOffer();

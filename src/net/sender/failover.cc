@@ -15,9 +15,7 @@ Status SendConnection::advanceRecovery() {
     // What completes from now on does not count: the receiver says what has arrived.
     endpoint_.hideCompletions();
     sayBreak();
-    const bool stopped = endpoint_.stop(window_);
-    // A receiver that has left takes nothing from the old queue pairs, stopped or not.
-    if (!stopped && !receiverHasLeft()) return Status::success();
+    if (!endpoint_.stop(window_) && !needNotStop()) return Status::success();
     tearDown();
     recovery_.wait(recovery_.nextEpoch());
     agree().restart();
@@ -40,8 +38,12 @@ void SendConnection::sayBreak() {
   side_channel_.send(frame);
 }
 
-bool SendConnection::receiverHasLeft() const {
-  return next_ != nullptr && next_->reconcile != nullptr && next_->reconcile->epoch >= recovery_.nextEpoch();
+// A receiver that has left takes nothing from the old queue pairs, stopped or not. While the own driver
+// answers, it is waited for nevertheless: it keeps late clear-to-sends out.
+bool SendConnection::needNotStop() {
+  const bool left =
+      next_ != nullptr && next_->reconcile != nullptr && next_->reconcile->epoch >= recovery_.nextEpoch();
+  return side_channel_.ended() || (left && !endpoint_.driversAnswer());
 }
 
 bool SendConnection::unfinished() const {
@@ -104,9 +106,10 @@ Status SendConnection::onPeerFrame(MessageType type, std::span<const std::byte> 
 void SendConnection::onReconcile(const ReconcileFrame& frame) {
   if (frame.epoch < epoch() || (frame.epoch == epoch() && phase() != Phase::kWaiting)) return;
   // The report concerns the epoch that this end has, or has just left.
+  const uint8_t known = phase() == Phase::kLost ? recovery_.failedQueuePair() : blamed_;
   const bool next =
       frame.epoch == epoch() + (phase() == Phase::kWaiting ? 0 : 1) || frame.epoch == epoch() + 1;
-  if (next && frame.failed < epoch_paths_.size() && frame.failed != blamed_)
+  if (next && frame.failed < epoch_paths_.size() && frame.failed != known)
     paths_.failed(epoch_paths_[frame.failed], Clock::now());
   if (frame.epoch > epoch()) {
     const std::string reason = fieldText(frame.reason);
@@ -427,7 +430,6 @@ void SendConnection::askForRails() {
 bool SendConnection::connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                                   std::size_t local_gid, const TrialReplyFrame& reply,
                                   std::size_t remote_gid) {
-  trial.memory = window_;
   if (usesManager()) {
     Result<std::unique_ptr<verbs::CmConnection>> made =
         call(std::move(trial.made), trial.rail, offer.rail[local_rail].gids[local_gid],

@@ -108,7 +108,7 @@ class SendConnection final : public Connection, private Failback::Host {
 
   // Failover.
   void sayBreak();
-  bool receiverHasLeft() const;
+  bool needNotStop();
   void tearDown();
   void onReconcile(const ReconcileFrame& frame);
   Status onAccept(const AcceptFrame& frame);
@@ -125,7 +125,11 @@ class SendConnection final : public Connection, private Failback::Host {
   EndInfo offerOf(const std::vector<Rail>& rails) const override { return describeOffer(rails); }
   void askForRails() override;
   void sendTrial(const TrialFrame& frame) override { side_channel_.send(frame); }
-  Result<TrialQueuePair> openTrialOn(const Rail& rail) const override { return openTrial(rail, config_); }
+  Result<TrialQueuePair> openTrialOn(const Rail& rail) const override {
+    Result<TrialQueuePair> made = openTrial(rail, config_);
+    if (made.ok()) made->memory = window_;
+    return made;
+  }
   bool connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                     std::size_t local_gid, const TrialReplyFrame& reply, std::size_t remote_gid) override;
   Result<bool> readThrough(TrialQueuePair& trial, uint32_t remote_key) override;

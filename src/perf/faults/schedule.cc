@@ -22,7 +22,6 @@ constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};
 constexpr int kRailWeights[] = {20, 40, 22, 18};
 // Weights of kPlain, kIwarp, kRdmaCm.
 constexpr int kTransportWeights[] = {70, 15, 15};
-constexpr int kMostRailsOfHost = static_cast<int>(std::size(kRailWeights));
 constexpr int kFirstPciDevice = 4;
 constexpr int kNewestWeight = 60;
 // The number of bytes that all ranks move in one pass over all sizes, approximately. Passes are repeated
@@ -70,10 +69,10 @@ FaultTransport drawTransport(uint64_t seed, FaultTransport wanted) {
                                         : kDrawn[Draw(seed, kTransportStream).weighted(kTransportWeights)];
 }
 
-FaultMachine drawMachine(uint64_t seed, int ranks, FaultTransport wanted) {
+FaultMachine drawMachine(uint64_t seed, const PerfOptions& options) {
   Draw draw(seed, kMachineStream);
   FaultMachine machine;
-  const FaultTransport transport = drawTransport(seed, wanted);
+  const FaultTransport transport = drawTransport(seed, options.transport);
   machine.iwarp = transport == FaultTransport::kIwarp;
   machine.rdma_cm = transport != FaultTransport::kPlain;
   machine.infiniband = draw.chance(50) && !machine.iwarp;
@@ -86,8 +85,9 @@ FaultMachine drawMachine(uint64_t seed, int ranks, FaultTransport wanted) {
   machine.retries = draw.between(1, 4);
   Draw rails(seed, kRailStream);
   const bool alike = rails.chance(75);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const int count = static_cast<int>(rails.weighted(kRailWeights)) + 1;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    const int drawn = static_cast<int>(rails.weighted(kRailWeights)) + 1;
+    const int count = options.rails != 0 ? options.rails : drawn;
     machine.rails.push_back(alike && rank > 0 ? machine.rails[0] : count);
   }
   return machine;
@@ -126,8 +126,7 @@ PerfOptions drawPerfOptions(Collective collective, uint64_t seed) {
     options.max_bytes *= static_cast<uint64_t>(options.step_factor);
   options.iters = 1;
   options.warmup_iters = 0;
-  const uint64_t volume =
-      drawMachine(seed, options.ranks, options.transport).engine ? kEngineVolume : kVolume;
+  const uint64_t volume = drawMachine(seed, options).engine ? kEngineVolume : kVolume;
   options.check = static_cast<int>(std::clamp<uint64_t>(volume / bytesOfIterations(options), 2, kMaxChecks));
   return options;
 }
@@ -135,9 +134,9 @@ PerfOptions drawPerfOptions(Collective collective, uint64_t seed) {
 Schedule drawSchedule(const PerfOptions& options) {
   Schedule schedule;
   schedule.seed = options.faults.value_or(0);
-  schedule.machine = drawMachine(schedule.seed, options.ranks, options.transport);
-  schedule.machine.used_rails =
-      options.fuse ? kMostRailsOfHost : std::min(options.channels, kMostRailsOfHost);
+  schedule.machine = drawMachine(schedule.seed, options);
+  const int most = *std::ranges::max_element(schedule.machine.rails);
+  schedule.machine.used_rails = options.fuse ? most : std::min(options.channels, most);
   Draw draw(schedule.seed, kStepStream);
   const int drawn_ms = draw.between(kShortestMs, kLongestMs);
   const int spread_ms = options.duration_s > 0 ? options.duration_s * 800 : drawn_ms;

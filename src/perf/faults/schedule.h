@@ -12,6 +12,8 @@
 
 namespace railwise::cli {
 
+inline constexpr int kMaxRailsOfHost = 8;  // NCCL fuses at most so many
+
 struct FaultMachine {
   std::vector<int> rails;  // number of devices of each host (soft0, ...); rank r runs on host r
   int used_rails = 1;  // devices of each host, from soft0 on, that connections use while nothing has failed

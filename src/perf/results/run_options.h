@@ -68,6 +68,7 @@ struct PerfOptions {
   std::optional<uint64_t> faults;
   bool dry_run = false;
   FaultTransport transport = FaultTransport::kAny;
+  int rails = 0;  // with faults: of each rank; 0: drawn
   // With `faults`: the fabric of the ranks of another program. Empty: not requested.
   std::string conduct;
 };

@@ -4,22 +4,45 @@
 #include "softdev/verbs/completion_queue.h"
 
 namespace railwise::softdev {
+namespace {
+
+// Who sums up the counts of a fabric holds its table lock, and so finds each count once: with its object, or
+// with those that are destroyed.
+template <typename Move>
+void moveCounts(const Context& context, Move&& move) {
+  if (context.fabric->forgotten) return move();
+  const SharedLockGuard guard(context.fabric->segment->tables, context.fabric->self);
+  move();
+}
+
+}  // namespace
+
 void retireCounters(Context& context, const Qp& qp) {
   const uint32_t port = qp.attr.port_num > 0 ? qp.attr.port_num - 1U : 0U;
-  context.record->retired_work[port].add(qp.record->counters);
+  moveCounts(context, [&] {
+    context.record->retired_work[port].add(qp.record->counters);
+    qp.record->counters.clear();
+  });
 }
 
 void retireCounters(Context& context, const Cq& cq) {
-  PollCounters& retired = context.record->retired_polls;
-  retired.polls.add(cq.record->counters.polls.value());
-  retired.completions.add(cq.record->counters.completions.value());
-  retired.empty_polls.fetch_add(cq.record->counters.empty_polls.load(std::memory_order_relaxed),
-                                std::memory_order_relaxed);
+  moveCounts(context, [&] {
+    PollCounters& retired = context.record->retired_polls;
+    retired.polls.add(cq.record->counters.polls.value());
+    retired.completions.add(cq.record->counters.completions.value());
+    retired.empty_polls.fetch_add(cq.record->counters.empty_polls.load(std::memory_order_relaxed),
+                                  std::memory_order_relaxed);
+    cq.record->counters.clear();
+  });
 }
 
 void retireCounters(Context& context, const Srq& srq) {
-  context.record->retired_work[0].receives.add(srq.record->receives.value());
-  context.record->retired_work[0].receive_posts.add(srq.record->receive_posts.value());
+  moveCounts(context, [&] {
+    context.record->retired_work[0].receives.add(srq.record->receives.value());
+    context.record->retired_work[0].receive_posts.add(srq.record->receive_posts.value());
+    srq.record->receives = 0;
+    srq.record->receive_posts = 0;
+  });
 }
 
 Counters qpCounters(const ibv_qp* qp) {

@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 #include <functional>
+#include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "loop_connection.h"
@@ -185,6 +187,64 @@ TEST_P(DyingDevice, KeepsNobodyFromClosingAndConnecting) {
               Context::close(&other);
               if (!Traffic(loop).run(64, 512)) return "no traffic over the new connection";
               if (!isOn(loop, "soft1")) return "the new connection is not on soft1";
+              return "";
+            }));
+}
+
+// Its port is up: only the driver of the device is silent.
+TEST_P(DyingDevice, IsNotUsedForNewConnections) {
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              LoopConnection loop(2 * kHalf, devices(2));
+              Traffic traffic(loop);
+              if (!traffic.run(16, 512)) return "no traffic";
+              Hca& first = *loop.device().rails().front().hca;
+              test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp");
+              test::addFault("device=soft0 opcode=any nth=1 count=1 status=general_err");
+              const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
+              Request* receive = nullptr;
+              Request* send = nullptr;
+              bool received = false;
+              bool sent = false;
+              test::waitUntil([&] {
+                if (receive == nullptr) (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
+                if (receive != nullptr && !received) (void)loop.receiver().test(*receive, &received, nullptr);
+                if (send == nullptr) send = loop.send(0, 512);
+                if (send != nullptr && !sent) (void)loop.sender().test(*send, &sent, nullptr);
+                return !first.answers();
+              });
+              if (received) return "it has received over a lost queue pair";
+              if (!first.state().active(1)) return "the port is down";
+              loop.useAnother();
+              if (!Traffic(loop).run(64, 512)) return "no traffic over the new connection";
+              if (!isOn(loop, "soft1")) return "the new connection is not on soft1";
+              return "";
+            }));
+}
+
+// Nobody waits for a driver when the peer has gone.
+TEST_P(DyingDevice, ThePeerLeavesMeanwhile) {
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              LoopConnection loop(2 * kHalf, devices(2));
+              Traffic traffic(loop);
+              if (!traffic.run(16, 512)) return "no traffic";
+              test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp");
+              const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
+              Request* receive = nullptr;
+              test::waitUntil([&] {
+                (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
+                return receive != nullptr;
+              });
+              test::changePort("soft0:1", "down");
+              Hca& first = *loop.device().rails().front().hca;
+              bool done = false;
+              test::waitUntil([&] {
+                if (!loop.receiver().test(*receive, &done, nullptr).ok())
+                  throw std::runtime_error("it fails too early");
+                return !first.answers();
+              });
+              Context::close(&loop.sender());
+              test::waitUntil([&] { return !loop.receiver().test(*receive, &done, nullptr).ok(); });
+              if (done) return "it has received something";
               return "";
             }));
 }

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <set>
+#include <vector>
 
 #include "perf/faults/draw.h"
 #include "perf/faults/reach.h"
@@ -103,6 +104,16 @@ TEST(PerfSchedule, WhoIsStoppedGoesOn) {
     }
     for (const auto& [host, times] : stopped) EXPECT_EQ(times, 0) << seed << " " << host;
   }
+}
+
+TEST(PerfSchedule, HasTheRailsOfTheCommandLine) {
+  PerfOptions options = drawPerfOptions(Collective::kAllReduce, 5);
+  options.ranks = 16;
+  options.rails = 8;
+  options.fuse = true;
+  const Schedule schedule = drawSchedule(options);
+  EXPECT_EQ(schedule.machine.rails, std::vector<int>(16, 8));
+  EXPECT_EQ(schedule.machine.used_rails, 8);
 }
 
 // The transport is drawn apart, so that the rest of a seed's run stays what it was.
