@@ -235,7 +235,9 @@ Outcome<void> consistent(const PerfOptions& options) {
 PerfOptions drawnOptions(const PerfOptions& given) {
   PerfOptions options = drawPerfOptions(given.collective, *given.faults);
   constexpr int kOldestFusing = 9;
+  constexpr int kOldFused = 4;  // so many devices can be fused by all versions that fuse
   if (given.plugin.api != 0 && given.plugin.api < kOldestFusing) options.fuse = false;
+  if (given.rails > kOldFused) options.plugin.api = 0;
   const char* const variable = std::getenv("RAILWISE_FAILOVER_TIMEOUT");
   const auto failover_s = parseInt(variable != nullptr ? variable : "", 1, kMaxTimeoutSeconds / 2);
   options.timeout_s = failover_s.value_or(kFailoverTimeoutSeconds) + kBeyondFailoverSeconds;

@@ -17,8 +17,8 @@
  * to rest is the absence of non-progress cycles: no step is marked as progress, so the state graph has no cycle at all.
  * Not modelled: groups and tags (a group is a message), silent receives, iWARP (where the read behind a message
  * is what its acknowledgement is here; mutation 26 completes a send without it), RDMA CM (a queue pair of S's is up before R knows it of its own),
- * packets of a dead epoch that a new queue pair of the same number takes for its own (mutation 29 shows why it must not), the
- * choice of pairs and its back-off, the handshake before epoch 1, the seals of the frames (a seal ends the side channel where
+ * packets of a dead epoch that a new queue pair of the same number takes for its own (mutation 29 shows why it must not), queue pairs of S's
+ * that a silent driver has not stopped yet when R has left, the choice of pairs and its back-off, the handshake before epoch 1, the seals of the frames (a seal ends the side channel where
  * a FIFO would lose, repeat or swap a frame: to the ends that is a peer that dies, docs/security.md), a process that dies, numbers that wrap. Bringing queue pairs up is one step; that it
  * fails is a failure before or after it.
  *

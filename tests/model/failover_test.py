@@ -36,7 +36,7 @@ MUTATIONS = {
     2: (PLAIN, "S completes by a Reconcile before it breaks"),
     3: (PLAIN, "S takes an Accept of any epoch"),
     4: (PLAIN, "R does not drain: completions of the old epoch count in the new one"),
-    5: (PLAIN, "S sends Break before it breaks"),
+    5: (PLAIN, "S says Break and keeps its queue pairs"),
     6: (PLAIN, "R keeps the parts that have arrived of open receives"),
     7: (PLAIN, "S keeps acknowledgements of parts over epochs"),
     8: (PLAIN, "S does not zero its ring"),
