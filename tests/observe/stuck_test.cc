@@ -191,6 +191,20 @@ TEST(Stuck, APathThatNobodySendsOverIsNotToBlame) {
   }
 }
 
+// The sender has lost the path a moment ago; NCCL gives it the message again and again.
+TEST(Stuck, APathThatASenderWaitsForIsToBlame) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  TestJob::waitsForData(*receiver);
+  receiver->waits_for = WaitsFor::kPeer;
+  sender->waits_for = WaitsFor::kPath;
+  sender->looked_ms = 10;
+  sender->state = receiver->state = ConnectionState::kLost;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kFailedRail, "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1"));
+}
+
 TEST(Stuck, RailsThatHaveFailedAreToldWhileTheJobGoesOn) {
   TestJob job;
   ProcessFacts& own = job.process(0, 1);

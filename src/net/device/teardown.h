@@ -19,7 +19,8 @@ namespace railwise::net {
 // The move of queue pairs of one device to the error state, in which they neither send nor receive.
 class Stop {
  public:
-  // Begins it. The queue pairs must exist until done(). Throws std::bad_alloc, and has begun nothing then.
+  // Begins it. The queue pairs must exist until waitUntilDone() returns. Throws std::bad_alloc, and has begun
+  // nothing then.
   static std::shared_ptr<Stop> begin(Hca& hca, std::vector<ibv_qp*> queue_pairs);
 
   Hca& hca() const { return hca_; }

@@ -135,8 +135,11 @@ class Examiner {
   // A receiver that has lost its path waits for the sender, which takes part once it has something to send.
   bool peerDoesNotSend() const {
     const ConnectionFacts* const sender = otherEnd();
-    return connection_.side == Side::kReceiver && sender != nullptr && !sender->still &&
-           sender->given < oldestOpen();
+    const auto tries = [&] {
+      return sender->waits_for != WaitsFor::kNothing && sender->looked_ms < kCallsWithinMs;
+    };
+    return connection_.side == Side::kReceiver && sender != nullptr && sender->given < oldestOpen() &&
+           !tries();
   }
 
   Finding waitsForData(const ConnectionFacts* sender) {
