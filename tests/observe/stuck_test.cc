@@ -166,45 +166,6 @@ TEST(Stuck, APathThatIsLostAgainAndAgainCarriesNothing) {
   EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kFailedRail, "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1"));
 }
 
-// The sender of gpu1 has nothing to send, because what it would pass on does not come from gpu3. So it leaves
-// alone that the receiver has lost the path, and that path is not to blame. New queue pairs are none either.
-TEST(Stuck, APathThatNobodySendsOverIsNotToBlame) {
-  for (const bool lost : {true, false}) {
-    TestJob job;
-    ProcessFacts& middle = job.process(0, 1);
-    const auto [sender, receiver] = job.connect(middle, job.process(1, 2));
-    TestJob::waitsForData(*receiver);
-    if (lost) {
-      receiver->state = ConnectionState::kLost;
-      receiver->waits_for = WaitsFor::kPeer;
-    } else {
-      receiver->new_epochs = sender->new_epochs = 1;
-    }
-    const auto [from, to] = job.connect(job.process(2, 3), middle);
-    TestJob::waits(*from, WaitsFor::kPath);
-    TestJob::waitsForData(*to);
-    from->state = to->state = ConnectionState::kLost;
-    const Diagnosis diagnosis = diagnosisOf(job);
-    ASSERT_EQ(diagnosis.culprits.size(), 1U) << lost;
-    EXPECT_EQ(diagnosis.culprits[0].name, "gpu1 mlx5_0 port 1 - gpu3 mlx5_0 port 1") << lost;
-    EXPECT_EQ(diagnosis.culprits[0].processes.size(), 3U) << lost;
-  }
-}
-
-// The sender has lost the path a moment ago; NCCL gives it the message again and again.
-TEST(Stuck, APathThatASenderWaitsForIsToBlame) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
-  TestJob::waitsForData(*receiver);
-  receiver->waits_for = WaitsFor::kPeer;
-  sender->waits_for = WaitsFor::kPath;
-  sender->looked_ms = 10;
-  sender->state = receiver->state = ConnectionState::kLost;
-  const Diagnosis diagnosis = diagnosisOf(job);
-  ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kFailedRail, "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1"));
-}
-
 TEST(Stuck, RailsThatHaveFailedAreToldWhileTheJobGoesOn) {
   TestJob job;
   ProcessFacts& own = job.process(0, 1);

@@ -75,9 +75,9 @@ class Examiner {
       case ConnectionState::kFailed:
         return failedForGood();
       case ConnectionState::kLost:
-        return peerDoesNotSend() ? set(Why::kNoSend) : noPath();
+        return noPath();
       case ConnectionState::kReconnecting:
-        return peerDoesNotSend() ? set(Why::kNoSend) : reconnects();
+        return reconnects();
       default:
         return running();
     }
@@ -102,8 +102,11 @@ class Examiner {
 
   Finding running() {
     const ConnectionFacts* const other = otherEnd();
-    // The other end may know already that the path is lost.
-    if (other != nullptr && other->still && other->state == ConnectionState::kLost) return noPath();
+    // The other end may know already that the path is lost. Where new queue pairs carry nothing either, it is
+    // lost again and again.
+    if (connection_.new_epochs > 0) return noPath();
+    if (other != nullptr && other->still && (other->state == ConnectionState::kLost || other->new_epochs > 0))
+      return noPath();
     switch (connection_.waits_for) {
       case WaitsFor::kClearToSend:
         return waitsForClearToSend(other);
@@ -129,25 +132,13 @@ class Examiner {
     return set(Why::kNoReceive);
   }
 
-  uint64_t oldestOpen() const {
-    return connection_.oldest != 0 ? connection_.oldest : connection_.completed + 1;
-  }
-  // A receiver that has lost its path waits for the sender, which takes part once it has something to send.
-  bool peerDoesNotSend() const {
-    const ConnectionFacts* const sender = otherEnd();
-    const auto tries = [&] {
-      return sender->waits_for != WaitsFor::kNothing && sender->looked_ms < kCallsWithinMs;
-    };
-    return connection_.side == Side::kReceiver && sender != nullptr && sender->given < oldestOpen() &&
-           !tries();
-  }
-
   Finding waitsForData(const ConnectionFacts* sender) {
     if (sender == nullptr) return set(Why::kNoSend);
     if (isLeftAlone(*sender) && !isComplete(*sender, &connection_)) return peerDoesNotCall();
     if (own_.spy || peer()->spy)
       return sender->given >= connection_.oldest ? silentPath(false) : set(Why::kNoSend);
-    if (sender->next > oldestOpen()) return silentPath(false);  // it is posted, in part or as a whole
+    const uint64_t oldest = connection_.oldest != 0 ? connection_.oldest : connection_.completed + 1;
+    if (sender->next > oldest) return silentPath(false);  // it is posted, in part or as a whole
     const bool tries = sender->still && sender->waits_for == WaitsFor::kClearToSend;
     if (tries) return silentPath(true);  // the clear-to-send does not arrive
     return set(Why::kNoSend);
@@ -348,11 +339,7 @@ class Examiner {
   }
 
   // Nothing arrives, and no one has noticed a failure. `outward`: what this end sends does not arrive.
-  // Where new queue pairs carry nothing either, the path is lost again and again.
   Finding silentPath(bool outward) {
-    const ConnectionFacts* const other = otherEnd();
-    if (connection_.new_epochs > 0 || (other != nullptr && other->still && other->new_epochs > 0))
-      return noPath();
     finding_.wait.why = Why::kSilentPath;
     for (const PairFacts* const pair : silentPairs()) addCulprit(silentRail(*pair, outward));
     if (finding_.culprits.empty()) addCulprit(silentRail({.peer_device = connection_.peer_device}, outward));
