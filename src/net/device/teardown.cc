@@ -2,12 +2,20 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <new>
 #include <utility>
 
 #include "verbs/library.h"
 
 namespace railwise::net {
+namespace {
+
+std::atomic<int> g_managed{0};  // connections of RDMA CM that are being destroyed
+
+}  // namespace
+
+bool managerBusy() { return g_managed.load(std::memory_order_acquire) > 0; }
 
 Stop::Stop(Hca& hca, std::vector<ibv_qp*> queue_pairs)
     : hca_(hca), queue_pairs_(std::move(queue_pairs)), owner_pid_(getpid()) {}
@@ -52,6 +60,7 @@ void Stop::waitUntilDone() {
 void Remains::destroy() {
   if (stop != nullptr) stop->waitUntilDone();
   managed.clear();
+  g_managed.fetch_sub(std::exchange(counted, 0), std::memory_order_acq_rel);
   queue_pairs.clear();
   listeners.clear();
   cqs.clear();
@@ -59,6 +68,8 @@ void Remains::destroy() {
 }
 
 void destroyLater(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept {
+  remains->counted = static_cast<int>(remains->managed.size());
+  g_managed.fetch_add(remains->counted, std::memory_order_acq_rel);
   bool taken = false;
   try {
     taken = hca.destructions().run([remains] { remains->destroy(); });

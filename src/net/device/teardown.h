@@ -56,10 +56,16 @@ struct Remains {
   // What the queue pairs may still read or write: the window of the connection.
   std::shared_ptr<const void> memory;
   std::vector<std::unique_ptr<verbs::CmConnection>> managed;
+  int counted = 0;  // of these, in managerBusy()
   std::vector<verbs::Qp> queue_pairs;
   std::vector<verbs::CmListener> listeners;
   std::vector<verbs::Cq> cqs;
 };
+
+// Is a connection of RDMA CM still being destroyed in this process? The kernel's manager of iWARP does one
+// thing after the other, and takes seconds for a connection over a dead path. Connections that are begun
+// meanwhile time out, and are destroyed in turn, for ever.
+bool managerBusy();
 
 // Destroys them in a thread of the device. Without a thread or memory: here.
 void destroyLater(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept;
