@@ -146,8 +146,7 @@ Status Connection::recover() {
 Status Connection::giveUpInTime() {
   // A peer that takes no part has no message under way. It may come back after hours, unless its host takes
   // no calls either.
-  const bool manager = usesManager() && managerBusy();
-  log_.step(Clock::now(), (recovery_.peerTakesPart() && !manager) || side_channel_.unreachable());
+  log_.step(Clock::now(), (recovery_.peerTakesPart() && !waitsForManager()) || side_channel_.unreachable());
   return giveUpWhenLost();
 }
 

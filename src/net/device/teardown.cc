@@ -6,16 +6,25 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.h"
 #include "verbs/library.h"
 
 namespace railwise::net {
 namespace {
 
-std::atomic<int> g_managed{0};  // connections of RDMA CM that are being destroyed
+std::atomic<int> g_managed{0};        // connections of RDMA CM that are being destroyed
+std::atomic<Clock::rep> g_latest{0};  // when the latest of them was handed over
+// siw gives a peer that does not answer up after 7 s, with few retries of TCP. A driver that never answers
+// must not keep the connections of other devices waiting.
+constexpr Clock::duration kManagerPatience = std::chrono::seconds(8);
 
 }  // namespace
 
-bool managerBusy() { return g_managed.load(std::memory_order_acquire) > 0; }
+bool managerBusy() {
+  if (g_managed.load(std::memory_order_acquire) <= 0) return false;
+  const Clock::duration latest(g_latest.load(std::memory_order_acquire));
+  return Clock::now().time_since_epoch() - latest < kManagerPatience;
+}
 
 Stop::Stop(Hca& hca, std::vector<ibv_qp*> queue_pairs)
     : hca_(hca), queue_pairs_(std::move(queue_pairs)), owner_pid_(getpid()) {}
@@ -69,7 +78,10 @@ void Remains::destroy() {
 
 void destroyLater(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept {
   remains->counted = static_cast<int>(remains->managed.size());
-  g_managed.fetch_add(remains->counted, std::memory_order_acq_rel);
+  if (remains->counted > 0) {
+    g_latest.store(Clock::now().time_since_epoch().count(), std::memory_order_release);
+    g_managed.fetch_add(remains->counted, std::memory_order_acq_rel);
+  }
   bool taken = false;
   try {
     taken = hca.destructions().run([remains] { remains->destroy(); });

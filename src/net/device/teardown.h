@@ -62,9 +62,9 @@ struct Remains {
   std::vector<verbs::Cq> cqs;
 };
 
-// Is a connection of RDMA CM still being destroyed in this process? The kernel's manager of iWARP does one
-// thing after the other, and takes seconds for a connection over a dead path. Connections that are begun
-// meanwhile time out, and are destroyed in turn, for ever.
+// Is a connection of RDMA CM still being destroyed in this process, since a few seconds? The kernel's manager
+// of iWARP does one thing after the other, and takes seconds for a connection over a dead path. Connections
+// that are begun meanwhile time out, and are destroyed in turn, for ever.
 bool managerBusy();
 
 // Destroys them in a thread of the device. Without a thread or memory: here.

@@ -36,13 +36,11 @@ Status ReceiveConnection::advanceRecovery() {
       (void)poll();
     } while (completed_since_check_);
     if (!drained() && !next_.drain->passed()) return Status::success();
-    if (usesManager()) {
-      if (endpoint_.anyUsed()) {
-        keepRailsForFlush();
-        dropEndpoint();
-      }
-      if (managerBusy()) return Status::success();
+    if (endpoint_.anyUsed()) {
+      keepRailsForFlush();
+      dropEndpoint();
     }
+    if (waitsForManager() && !side_channel_.ended()) return Status::success();
     next_.drain.reset();
     toEpoch(recovery_.nextEpoch());
   }

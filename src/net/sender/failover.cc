@@ -262,7 +262,7 @@ void SendConnection::tryToConnect() {
   const Clock::time_point now = Clock::now();
   if (now < next_->try_at) return;
   next_->try_at = now + kLookAgain;
-  if (usesManager() && managerBusy()) return;
+  if (waitsForManager()) return;
   int native = 0;
   const std::vector<Rail> usable = usableRails(&native);
   const EndInfo offer = describeOffer(usable);
@@ -405,7 +405,7 @@ Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueu
 // ---- going back to better paths (failback.h)
 
 void SendConnection::lookForBetter(Clock::time_point now) {
-  if (usesManager() && managerBusy() && !failback_.trying()) return;
+  if (waitsForManager() && !failback_.trying()) return;
   if ((epoch() > 1 || failback_.reduced()) && canFailOver()) failback_.look(now);
 }
 
