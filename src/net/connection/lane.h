@@ -132,7 +132,8 @@ class QueuePairs {
   // At most kMaxQueuePairs. Its counts are zero.
   LaneQueuePair& add() {
     assert(size_ < kMaxQueuePairs);
-    LaneQueuePair& added = *std::construct_at(first_ + size_++);
+    LaneQueuePair& added = *std::construct_at(first_ + size_);
+    ++size_;  // now it exists
     added.counts() = {};
     return added;
   }
