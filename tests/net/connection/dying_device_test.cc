@@ -256,14 +256,14 @@ TEST_P(DyingDevice, ALateAnswerFindsWhatItNeeds) {
                 LoopConnection loop(2 * kHalf, devices(2));
                 Traffic traffic(loop);
                 if (!traffic.run(16, 512)) return "no traffic";
-                test::addFault("device=soft0 delay=2500ms nth=1 count=1 verb=destroy_qp");
+                test::addFault("device=soft0 delay=6s nth=1 count=1 verb=destroy_qp");
                 test::changePort("soft0:1", "down");
                 if (!traffic.run(16, 512)) return "it does not go on";
                 test::changePort("soft0:1", "up");
               }
               LoopConnection loop(2 * kHalf, devices(2));
               Traffic traffic(loop);
-              const Deadline answered = Deadline::after(std::chrono::seconds(3));
+              const Deadline answered = Deadline::after(std::chrono::seconds(7));
               while (!answered.passed()) {
                 if (!traffic.run(16, 512)) return "no traffic after the new begin";
               }
