@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <functional>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -252,6 +251,7 @@ TEST_P(DyingDevice, ThePeerLeavesMeanwhile) {
 // A driver answers when everything was left behind, in a process that goes on and has begun anew.
 TEST_P(DyingDevice, ALateAnswerFindsWhatItNeeds) {
   EXPECT_EQ("", inChild([&]() -> std::string {
+              const test::Said said;
               {
                 LoopConnection loop(2 * kHalf, devices(2));
                 Traffic traffic(loop);
@@ -261,6 +261,10 @@ TEST_P(DyingDevice, ALateAnswerFindsWhatItNeeds) {
                 if (!traffic.run(16, 512)) return "it does not go on";
                 test::changePort("soft0:1", "up");
               }
+              // On iWARP the connection may have waited for the driver before it went on.
+              const bool waits = std::string(GetParam().link) == "iwarp";
+              if (!waits && said.all().find("its devices stay open") == std::string::npos)
+                return "nothing was left behind: " + said.all();
               LoopConnection loop(2 * kHalf, devices(2));
               Traffic traffic(loop);
               const Deadline answered = Deadline::after(std::chrono::seconds(7));
