@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -30,6 +31,12 @@ template <typename Body>
 std::thread startBackgroundThread(Body body) {
   const SignalsBlocked inherited;  // by the new thread
   return std::thread(std::move(body));
+}
+
+// For a forked child, in which the thread does not exist and can be neither joined nor detached. What the
+// thread's body holds stays in memory.
+inline void forgetThread(std::thread& thread) {
+  if (thread.joinable()) new (&thread) std::thread;
 }
 
 }  // namespace railwise

@@ -48,8 +48,8 @@ struct AsyncEvent {
   // For kQueuePair and kCompletionQueue: the object's qp_context or cq_context.
   void* const* context = nullptr;
 
-  // The flag of the object; null: it has none. Read anew each time: who takes the flag away under a lock can
-  // destroy it before the object.
+  // The flag of the object; null: it has none. The object's owner may take the flag away at any time, so call
+  // this under the lock that the owner takes.
   FatalFlag* flag() const { return context != nullptr ? static_cast<FatalFlag*>(*context) : nullptr; }
 };
 

@@ -381,7 +381,7 @@ class Connection {
   MemoryKeys windowKeysOn(const Rail& rail) const;
   // Does RDMA CM connect the queue pairs of this connection? The sender decides it in its request.
   bool usesManager() const { return epoch_here_.connection_manager != 0; }
-  // iWARP: must a connection wait before it is begun anew (managerBusy)?
+  // iWARP: must this end wait before it makes new queue pairs (managerBusy)?
   bool waitsForManager() const { return !rules_.has_immediates && managerBusy(); }
   // The addresses by which the peer can reach `rail`: its GIDs, with RDMA CM the IP addresses of its
   // interface.

@@ -360,8 +360,7 @@ bool Hca::answers() {
   if (said_silent_.exchange(silent, std::memory_order_relaxed) || !silent) return !silent;
   RAILWISE_WARN(
       "%s: its driver has not answered ibv_modify_qp for a second: nothing new is made with the device until "
-      "it "
-      "does: look for errors of the NIC in `dmesg`",
+      "it does: look for errors of the NIC in `dmesg`",
       name());
   return false;
 }
@@ -448,7 +447,7 @@ void DeviceList::leave() {
   try {
     const std::lock_guard lock(mutex);
     left.emplace_back(std::move(*this));
-  } catch (const std::bad_alloc&) {  // nobody knows of them then
+  } catch (const std::bad_alloc&) {  // they stay in memory without an owner
     for (auto& device : devices) (void)device.release();
     for (auto& hca : hcas) (void)hca.release();
     (void)reopener.release();

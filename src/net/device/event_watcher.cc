@@ -226,10 +226,8 @@ EventWatcher::~EventWatcher() {
     stopping_.store(true, std::memory_order_release);
     wake();
     thread_.join();
-  } else if (thread_.joinable()) {
-    // In a forked child the std::thread names a thread that the child does not have. It can be neither joined
-    // nor detached.
-    new (&thread_) std::thread;
+  } else {
+    forgetThread(thread_);
   }
   // The child's descriptors are its own; closing them changes nothing for the parent.
   if (wake_fd_ >= 0) close(wake_fd_);

@@ -87,9 +87,7 @@ void Reopener::onFailure(Hca& hca) {
 
 void Reopener::stop() {
   if (getpid() != owner_pid_) {
-    // In a forked child: the thread does not exist there and can be neither joined nor detached. Its
-    // shared_ptr keeps the condition variable alive, which could not be destroyed here.
-    if (thread_.joinable()) new (&thread_) std::thread;
+    forgetThread(thread_);  // its shared_ptr keeps the condition variable, which could not be destroyed here
     return;
   }
   std::thread ended;

@@ -35,9 +35,7 @@ bool Worker::run(std::function<void()> job) {
 
 bool Worker::finish(Clock::duration patience) {
   if (getpid() != owner_pid_) {
-    // The thread does not exist in a forked child and can be neither joined nor detached. Its copy of the
-    // shared_ptr keeps the condition variable, which could not be destroyed here.
-    if (thread_.joinable()) new (&thread_) std::thread;
+    forgetThread(thread_);  // its shared_ptr keeps the condition variable, which could not be destroyed here
     return true;
   }
   {

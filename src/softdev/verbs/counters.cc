@@ -6,8 +6,8 @@
 namespace railwise::softdev {
 namespace {
 
-// Who sums up the counts of a fabric holds its table lock, and so finds each count once: with its object, or
-// with those that are destroyed.
+// Moves counts from an object to those of the destroyed objects. Readers of all counts of a fabric hold its
+// table lock, so they find each count once.
 template <typename Move>
 void moveCounts(const Context& context, Move&& move) {
   if (context.fabric->forgotten) return move();

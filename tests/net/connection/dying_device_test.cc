@@ -65,10 +65,34 @@ class DyingDevice : public testing::TestWithParam<Wire> {
   static std::string devices(int count) {
     return "count=" + std::to_string(count) + ",link=" + GetParam().link;
   }
-  static bool isOn(const LoopConnection& loop, const std::string& name) {
-    auto& mutable_loop = const_cast<LoopConnection&>(loop);
-    return mutable_loop.sender().running() && mutable_loop.sender().rails().front().name == name;
+  static bool isOn(LoopConnection& loop, const std::string& name) {
+    return loop.sender().running() && loop.sender().rails().front().name == name;
   }
+};
+
+// One message of a LoopConnection, each end step by step. No step waits.
+struct OneMessage {
+  explicit OneMessage(LoopConnection& its) : loop(its) {}
+  // Posts the receive once that is possible, then tests it.
+  Status receive() {
+    const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
+    if (receive_request == nullptr) return loop.receiver().irecv({&buffer, 1}, false, &receive_request);
+    return received ? Status::success() : loop.receiver().test(*receive_request, &received, nullptr);
+  }
+  void send() {
+    if (send_request == nullptr) send_request = loop.send(0, 512);
+    else if (!sent) (void)loop.sender().test(*send_request, &sent, nullptr);
+  }
+  void stepBoth() {
+    (void)receive();
+    send();
+  }
+
+  LoopConnection& loop;
+  Request* receive_request = nullptr;
+  Request* send_request = nullptr;
+  bool received = false;
+  bool sent = false;
 };
 
 // Destructions that follow the loss of a connection never return.
@@ -96,24 +120,15 @@ TEST_P(DyingDevice, TheSendersNeedNotAnswer) {
                 Traffic traffic(loop);
                 if (!traffic.run(16, 60'000)) return "no traffic";
                 test::changePort("soft0:1", "down");
-                const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
-                Request* receive = nullptr;
-                bool received = false;
+                OneMessage message(loop);
                 test::waitUntil([&] {
-                  if (receive == nullptr) (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
-                  if (receive != nullptr) (void)loop.receiver().test(*receive, &received, nullptr);
+                  (void)message.receive();
                   return loop.receiver().epoch() > 1;
                 });
                 test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp");
-                Request* send = nullptr;
-                bool sent = false;
                 test::waitUntil([&] {
-                  if (receive == nullptr) (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
-                  if (receive != nullptr && !received)
-                    (void)loop.receiver().test(*receive, &received, nullptr);
-                  if (send == nullptr) send = loop.send(0, 512);
-                  if (send != nullptr && !sent) (void)loop.sender().test(*send, &sent, nullptr);
-                  return received && sent;
+                  message.stepBoth();
+                  return message.received && message.sent;
                 });
                 if (!traffic.run(64, 512)) return "it does not go on";
                 if (!isOn(loop, "soft1")) return "it is not on soft1";
@@ -134,23 +149,15 @@ TEST_P(DyingDevice, IsUsedAgainOnceItsDriverAnswers) {
               Hca& first = *loop.device().rails().front().hca;
               test::addFault("device=soft0 delay=3s nth=1 count=1 verb=modify_qp");
               test::changePort("soft0:1", "down");
-              const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
-              Request* receive = nullptr;
-              if (!loop.receiver().irecv({&buffer, 1}, false, &receive).ok()) return "irecv failed";
-              bool done = false;
-              test::waitUntil([&] {  // none of these calls waits
-                if (receive != nullptr) (void)loop.receiver().test(*receive, &done, nullptr);
+              OneMessage message(loop);
+              test::waitUntil([&] {
+                (void)message.receive();
                 return !first.answers();
               });
-              if (done || loop.receiver().running()) return "it has not lost its path";
-              if (receive == nullptr) return "no receive";
-              Request* sent = nullptr;
-              bool sent_done = false;
+              if (message.received || loop.receiver().running()) return "it has not lost its path";
               test::waitUntil([&] {
-                if (sent == nullptr) sent = loop.send(0, 512);
-                if (!done) (void)loop.receiver().test(*receive, &done, nullptr);
-                if (sent != nullptr && !sent_done) (void)loop.sender().test(*sent, &sent_done, nullptr);
-                return done && sent_done;
+                message.stepBoth();
+                return message.received && message.sent;
               });
               if (!first.answers()) return "it went on before the driver answered";
               test::changePort("soft0:1", "up");
@@ -172,13 +179,10 @@ TEST_P(DyingDevice, KeepsNobodyFromClosingAndConnecting) {
               ReceiveConnection& other = loop.receiver();
               test::changePort("soft0:1", "down");
               test::waitUntil([&] { return !loop.device().rails().front().hca->state().active(1); });
-              // Each end notices, and is closed in the middle of its recovery.
-              const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
-              Request* receive = nullptr;
-              if (!other.irecv({&buffer, 1}, false, &receive).ok()) return "irecv failed";
+              // The receiver is closed in the middle of its recovery, the sender before it has noticed.
+              OneMessage message(loop);
               test::waitUntil([&] {
-                bool done = false;
-                if (receive != nullptr) (void)other.test(*receive, &done, nullptr);
+                (void)message.receive();
                 return !other.running();
               });
               loop.useAnother();
@@ -199,19 +203,12 @@ TEST_P(DyingDevice, IsNotUsedForNewConnections) {
               Hca& first = *loop.device().rails().front().hca;
               test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp");
               test::addFault("device=soft0 opcode=any nth=1 count=1 status=general_err");
-              const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
-              Request* receive = nullptr;
-              Request* send = nullptr;
-              bool received = false;
-              bool sent = false;
+              OneMessage message(loop);
               test::waitUntil([&] {
-                if (receive == nullptr) (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
-                if (receive != nullptr && !received) (void)loop.receiver().test(*receive, &received, nullptr);
-                if (send == nullptr) send = loop.send(0, 512);
-                if (send != nullptr && !sent) (void)loop.sender().test(*send, &sent, nullptr);
+                message.stepBoth();
                 return !first.answers();
               });
-              if (received) return "it has received over a lost queue pair";
+              if (message.received) return "it has received over a lost queue pair";
               if (!first.state().active(1)) return "the port is down";
               loop.useAnother();
               if (!Traffic(loop).run(64, 512)) return "no traffic over the new connection";
@@ -227,28 +224,25 @@ TEST_P(DyingDevice, ThePeerLeavesMeanwhile) {
               Traffic traffic(loop);
               if (!traffic.run(16, 512)) return "no traffic";
               test::addFault("device=soft0 delay=1000s nth=1 every=1 verb=modify_qp");
-              const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), nullptr};
-              Request* receive = nullptr;
+              OneMessage message(loop);
               test::waitUntil([&] {
-                (void)loop.receiver().irecv({&buffer, 1}, false, &receive);
-                return receive != nullptr;
+                (void)message.receive();
+                return message.receive_request != nullptr;
               });
               test::changePort("soft0:1", "down");
               Hca& first = *loop.device().rails().front().hca;
-              bool done = false;
               test::waitUntil([&] {
-                if (!loop.receiver().test(*receive, &done, nullptr).ok())
-                  throw std::runtime_error("it fails too early");
+                if (!message.receive().ok()) throw std::runtime_error("it fails too early");
                 return !first.answers();
               });
               Context::close(&loop.sender());
-              test::waitUntil([&] { return !loop.receiver().test(*receive, &done, nullptr).ok(); });
-              if (done) return "it has received something";
+              test::waitUntil([&] { return !message.receive().ok(); });
+              if (message.received) return "it has received something";
               return "";
             }));
 }
 
-// A driver answers when everything was left behind, in a process that goes on and has begun anew.
+// A driver answers after Net has ended and left its devices open, while a new Net of the process runs.
 TEST_P(DyingDevice, ALateAnswerFindsWhatItNeeds) {
   EXPECT_EQ("", inChild([&]() -> std::string {
               const test::Said said;
