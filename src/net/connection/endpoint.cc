@@ -113,7 +113,8 @@ bool Endpoint::stop(const std::shared_ptr<const void>& memory) {
       for (const LaneQueuePair& queue_pair : queue_pairs) {
         if (uses(queue_pair, *rail.hca)) used.push_back(queue_pair.qp);
       }
-      if (!used.empty() || !cqs.empty()) stops_.push_back(Stop::begin(*rail.hca, std::move(used)));
+      if (!used.empty() || !cqs.empty() || !hidden_cqs.empty())
+        stops_.push_back(Stop::begin(*rail.hca, std::move(used)));
     }
   }
   return std::ranges::all_of(stops_, [](const std::shared_ptr<Stop>& stop) { return stop->over(); });
