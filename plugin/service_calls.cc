@@ -1,13 +1,13 @@
 // The calls of NCCL's service thread: communicators, devices, connections, memory.
 #include <atomic>
-#include <cstdarg>
-#include <cstdio>
 #include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "nccl/context_room.h"
+#include "nccl/logger.h"
 #include "net/nccl_own_network.h"
 #include "net/profiler.h"
 #include "net/topology/strict.h"
@@ -27,29 +27,8 @@ using net::SendConnection;
 static_assert(net::kHandleBytes == NCCL_NET_HANDLE_MAXSIZE);
 static_assert(net::kMaxRails == std::size(decltype(ncclNetVDeviceProps_v12_t::devs){}));
 static_assert(net::kMaxMessageBytes <= NCCL_MAX_NET_SIZE_BYTES);
-static_assert(int{log::kWarn} == int{NCCL_LOG_WARN} && int{log::kInfo} == int{NCCL_LOG_INFO} &&
-              int{log::kTrace} == int{NCCL_LOG_TRACE});
 
-// NCCL's logger. Railwise's own log interface calls it. The level is an enum of NCCL's, so the line is
-// formatted here.
-static std::atomic<ncclDebugLogger_t> g_logger = nullptr;
-
-[[gnu::format(printf, 5, 6)]] static void logToNccl(int level, unsigned long flags, const char* file,
-                                                    int line, const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  if (const ncclDebugLogger_t logger = g_logger) {
-    logger(static_cast<ncclDebugLogLevel>(level), flags, file, line, "NET/Railwise : %s", text);
-  }
-}
-
-void setLogger(ncclDebugLogger_t logger) {
-  g_logger = logger;
-  log::setSink(logger != nullptr ? logToNccl : nullptr);
-}
+void setLogger(ncclDebugLogger_t logger) { setNcclLogger(logger, "NET/Railwise : "); }
 
 // ---- communicators
 
@@ -153,6 +132,19 @@ static void noteNcclsOwnNetwork(const net::Net& net) {
   if (!note.empty() && !said.test_and_set()) RAILWISE_INFO(log::kInit | log::kNet, "%s", note.c_str());
 }
 
+// What init hands to NCCL as the communicator's context, from v11 on.
+struct HandedContext {
+  HandedContext(net::Net& net, int traffic_class, uint64_t communicator)
+      : room{.traffic_class = traffic_class}, context(net, traffic_class, communicator) {}
+
+  ncclContextRoom room;
+  Context context;
+};
+
+static Context* contextOf(void* handed) {
+  return handed != nullptr ? &static_cast<HandedContext*>(handed)->context : nullptr;
+}
+
 static Status initContext(void** context, uint64_t communicator, const ncclNetCommConfig_v11_t* config,
                           ncclDebugLogger_t logger) {
   RAILWISE_REQUIRE("init", context);
@@ -163,7 +155,7 @@ static Status initContext(void** context, uint64_t communicator, const ncclNetCo
   if (refused) return Status::success();
   if (!net.ok()) return net.status();
   NetReference reference(*net);
-  auto made = std::make_unique<Context>(
+  auto made = std::make_unique<HandedContext>(
       *reference, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF, communicator);
   noteNcclsOwnNetwork(*reference);
   (void)reference.release();
@@ -180,8 +172,8 @@ ncclResult_t init_v11(void** context, uint64_t communicator, ncclNetCommConfig_v
 ncclResult_t finalize_v11(void* context) {
   return guarded("finalize", [&] {
     if (context == nullptr) return Status::success();
-    removeHandlesOf(context);
-    delete static_cast<Context*>(context);
+    removeHandlesOf(contextOf(context));
+    delete static_cast<HandedContext*>(context);
     net::Net::release();
     return Status::success();
   });
@@ -193,7 +185,7 @@ ncclResult_t finalize_v11(void* context) {
 ncclResult_t setNetAttr_v11(void* context, ncclNetAttr_v11_t* attributes) {
   if (context == nullptr || attributes == nullptr) return ncclSuccess;
   const auto& send = attributes->sendCommAttr;
-  static_cast<Context*>(context)->setHints(send.maxConcurrentPeers, send.maxFlowsPerPeer);
+  contextOf(context)->setHints(send.maxConcurrentPeers, send.maxFlowsPerPeer);
   return ncclSuccess;
 }
 
@@ -258,15 +250,14 @@ ncclResult_t makeVDevice_v12(int* index, ncclNetVDeviceProps_v12_t* props) {
 
 // ---- connections
 
-static Status listenOn(void* context, int index, void* handle, void** listener) {
+static Status listenOn(Context* context, int index, void* handle, void** listener) {
   RAILWISE_REQUIRE("listen", listener);
   *listener = nullptr;
   RAILWISE_REQUIRE("listen", context);
   RAILWISE_REQUIRE("listen", handle);
-  auto& net_context = *static_cast<Context*>(context);
-  const net::Device* device = net_context.device(index);
+  const net::Device* device = context->device(index);
   if (device == nullptr) return {Code::kInvalidArgument, 0};
-  Result<Listener*> made = net_context.listen(*device, handle);
+  Result<Listener*> made = context->listen(*device, handle);
   if (!made.ok()) return made.status();
   addHandle(*made, HandleKind::kListener, context);
   *listener = *made;
@@ -282,18 +273,17 @@ ncclResult_t listen_v6(int index, void* handle, void** listener) {
 }
 
 ncclResult_t listen_v11(void* context, int index, void* handle, void** listener) {
-  return guarded("listen", [&] { return listenOn(context, index, handle, listener); });
+  return guarded("listen", [&] { return listenOn(contextOf(context), index, handle, listener); });
 }
 
-static Status connectTo(void* context, int index, int traffic_class, void* handle, void** send) {
+static Status connectTo(Context* context, int index, int traffic_class, void* handle, void** send) {
   RAILWISE_REQUIRE("connect", send);
   *send = nullptr;
   RAILWISE_REQUIRE("connect", context);
   RAILWISE_REQUIRE("connect", handle);
-  auto& net_context = *static_cast<Context*>(context);
-  const net::Device* device = net_context.device(index);
+  const net::Device* device = context->device(index);
   if (device == nullptr) return {Code::kInvalidArgument, 0};
-  Result<SendConnection*> connected = net_context.connect(*device, handle, traffic_class);
+  Result<SendConnection*> connected = context->connect(*device, handle, traffic_class);
   if (!connected.ok()) return connected.status();
   Connection* const connection = *connected;
   if (connection != nullptr) addHandle(connection, HandleKind::kSend, context);
@@ -324,7 +314,8 @@ ncclResult_t connect_v10(int index, ncclNetCommConfig_v10_t* config, void* handl
 }
 
 ncclResult_t connect_v11(void* context, int index, void* handle, void** send, ncclNetDeviceHandle_v11_t**) {
-  return guarded("connect", [&] { return connectTo(context, index, NCCL_NET_ID_UNDEF, handle, send); });
+  return guarded("connect",
+                 [&] { return connectTo(contextOf(context), index, NCCL_NET_ID_UNDEF, handle, send); });
 }
 
 static Status acceptFrom(void* listener, void** receive) {

@@ -56,7 +56,7 @@ ncclResult_t counted(Function function, Body&& body) {
 // ---- NCCL's objects
 
 inline bool is(const void* object, Kind kind) {
-  return object != nullptr && *static_cast<const Kind*>(object) == kind;
+  return object != nullptr && static_cast<const Head*>(object)->kind == kind;
 }
 
 inline Connection* refuse(Breach breach, const char* function, const char* what) {

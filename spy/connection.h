@@ -13,17 +13,23 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "nccl/context_room.h"
 #include "nccl/types.h"
 #include "record/layout.h"
 
 namespace railwise::spy {
 
-// The first field of each object. What NCCL hands over is asked for it.
 enum class Kind : uint64_t {
   kContext = 0x7870735f77725f63,
   kListener = 0x7870735f77725f6c,
   kConnection = 0x7870735f77725f73,
   kRequest = 0x7870735f77725f71,
+};
+
+// What each object begins with: what NCCL hands over is asked for its kind. NCCL may store into the room.
+struct Head {
+  ncclContextRoom room = {};
+  const Kind kind;
 };
 
 struct Device {
@@ -39,14 +45,14 @@ struct Device {
 
 // A communicator, in API v11 and later.
 struct Context {
-  const Kind kind = Kind::kContext;
+  Head head = {.kind = Kind::kContext};
   void* inner = nullptr;
   uint64_t communicator = 0;
   bool ended = false;
 };
 
 struct Listener {
-  const Kind kind = Kind::kListener;
+  Head head = {.kind = Kind::kListener};
   void* inner = nullptr;
   bool closed = false;
   Context* context = nullptr;
@@ -61,7 +67,7 @@ struct Request {
 
   enum class State : uint8_t { kFree, kOpen, kDone };
 
-  const Kind kind = Kind::kRequest;
+  Head head = {.kind = Kind::kRequest};
   Connection* connection = nullptr;
   void* inner = nullptr;
   State state = State::kFree;
@@ -126,7 +132,6 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  Kind kind() const { return kind_; }
   void* inner() const { return inner_; }
   record::Side side() const { return side_; }
   bool closed() const { return closed_; }
@@ -171,7 +176,7 @@ class Connection {
   void open(Request& request);
   void finish(Request& request);
 
-  const Kind kind_ = Kind::kConnection;
+  Head head_ = {.kind = Kind::kConnection};
   const record::Side side_;
   bool closed_ = false;
   bool said_too_many_ = false;

@@ -4,11 +4,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdarg>
-#include <cstdio>
 #include <mutex>
 
 #include "base/log.h"
+#include "nccl/logger.h"
 #include "record/writer.h"
 #include "spy/inner.h"
 #include "spy/registry.h"
@@ -17,20 +16,7 @@
 namespace railwise::spy {
 namespace {
 
-static_assert(int{log::kWarn} == int{NCCL_LOG_WARN} && int{log::kInfo} == int{NCCL_LOG_INFO});
-
-std::atomic<ncclDebugLogger_t> g_logger = nullptr;
-
-[[gnu::format(printf, 5, 6)]] void logToNccl(int level, unsigned long flags, const char* file, int line,
-                                             const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  if (const ncclDebugLogger_t logger = g_logger)
-    logger(static_cast<ncclDebugLogLevel>(level), flags, file, line, "NET/Spy : %s", text);
-}
+constexpr const char* kPrefix = "NET/Spy : ";
 
 struct State {
   std::mutex mutex;
@@ -67,8 +53,7 @@ void startRecord(const std::string& name) {
 // The process ends. NCCL's logger may be gone already, so nothing is logged to it.
 [[gnu::destructor]] void endOfProcess() {
   if (apiInUse() == 0) return;
-  g_logger = nullptr;
-  log::setSink(nullptr);
+  setNcclLogger(nullptr, kPrefix);
   writeReport();
   record::stop();
 }
@@ -76,8 +61,7 @@ void startRecord(const std::string& name) {
 }  // namespace
 
 void begin(ncclDebugLogger_t logger, const char* name, int version) {
-  g_logger = logger;
-  log::setSink(logger != nullptr ? logToNccl : nullptr);
+  setNcclLogger(logger, kPrefix);
   const std::string shown = name != nullptr ? name : "(no name)";
   bool first = false;
   {

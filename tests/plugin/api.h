@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "logger.h"
+#include "nccl/context_room.h"
 #include "nccl/net_versions.h"
 #include "tests/plugin/test_device.h"
 #include "tests/wait.h"
@@ -158,7 +159,8 @@ class Handle {
   std::array<char, NCCL_NET_HANDLE_MAXSIZE + 1> storage_ = {};
 };
 
-// An initialised plugin.
+// An initialised plugin. NCCL may store into the first bytes of the context (nccl/context_room.h): so it does
+// in every test.
 template <typename A>
 class Session {
  public:
@@ -167,6 +169,7 @@ class Session {
     useDevice(software);
     clearLog();
     EXPECT_EQ(A::init(&context_), ncclSuccess) << warnings();
+    if (context_ != nullptr) std::memset(context_, 0xff, sizeof(ncclContextRoom));
   }
   ~Session() { EXPECT_EQ(A::finalize(context_), ncclSuccess); }
   Session(const Session&) = delete;
