@@ -6,6 +6,7 @@
 
 #include "nccl/types.h"
 
+#pragma GCC visibility push(default)
 extern "C" {
 using StandInLogger = void(ncclDebugLogLevel level, unsigned long flags, const char* file, int line,
                            const char* format, ...);
@@ -16,3 +17,4 @@ const char* ncclGetLastError(void* communicator);
 const char* standInPrinted();
 void standInClear();
 }
+#pragma GCC visibility pop
