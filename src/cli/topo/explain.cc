@@ -10,6 +10,7 @@
 #include "cli/topo/machine_options.h"
 #include "cli/topo/without_gpus.h"
 #include "topo/explain/channels/channel_ends.h"
+#include "topo/explain/one_sided.h"
 
 namespace railwise::cli {
 namespace {
@@ -86,6 +87,7 @@ int explainCommand(Args args) {
   if (!opened) return kExitFailed;
   topo::MachineExplanation all = topo::explain(*opened);
   topo::addChannels(*opened, graphs ? &*graphs : nullptr, all);
+  topo::addOneSided(*opened, all);
   const bool json = format == ExplainFormat::kJson;
   style.rank = gpu;
   style.channel = channel;

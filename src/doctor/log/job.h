@@ -38,6 +38,7 @@ struct Nic {
 struct NicGpuDirect {
   bool enabled = false;
   Fact line;
+  std::set<int> numbers;  // the device's; two ports may have one name
 };
 
 // Pairs of GPU and NIC that are too far apart for GPUDirect.
@@ -46,6 +47,30 @@ struct FarPair {
   int allowed = -1;
   uint64_t pairs = 0;
   Fact line;  // the first
+};
+
+// A table numbered a NIC otherwise than the one before it: "TOPO/NET : Changing Railwise dev index from 0 to
+// 1".
+struct DeviceChange {
+  std::string table;
+  int from = -1;
+  int to = -1;
+  std::string nic;  // "": the log does not name it
+  Place place;
+};
+
+// Who serves one-sided communication: GIN (device-side) and RMA (host-side). Tables by name: "RMA_IB_PROXY".
+struct OneSided {
+  std::vector<Fact> gin;  // that a communicator got; empty: none, or the log does not say
+  std::vector<Fact> rma;
+  Fact no_gin;  // the line that says there is none
+  Fact no_rma;
+  Fact no_symmetric;  // "Symmetric memory is not supported. cuMemEnable 0, ...": what it wants, in numbers
+  Fact no_effect;     // the program asks for a window, and the communicator has none
+  std::vector<DeviceChange> changes;
+  // The NICs over which NCCL's own IB network has made queue pairs: of one-sided communication, where the
+  // network is a plugin's.
+  std::set<std::string> connected;
 };
 
 // Connections that take one way, e.g. "NET/Railwise/0" or "P2P/IPC".
@@ -82,6 +107,7 @@ struct Event {
   std::string time;
   Fact line;  // the whole words, with the file and line of the source
   uint64_t repeated = 0;
+  bool railwise = false;  // a record of Railwise that the log shows as a warning
 };
 
 // One process of the job: what NCCL says once for all GPUs of it.
@@ -110,6 +136,8 @@ struct Process {
   std::vector<Fact> no_gpu_direct_reasons;         // what the plugin says
   std::vector<FarPair> far_pairs;
   bool dma_buf = false;
+  OneSided one_sided;
+  Fact shifted;  // Railwise's first INFO line, which RCCL has shown as a warning: its WARN lines are INFO
   std::map<std::string, Fact> settings;  // "NCCL_IB_HCA": as the environment has set it
   std::map<std::string, Connections> connections;
   std::map<std::string, uint64_t> algorithms;  // "AllReduce RING SIMPLE": times

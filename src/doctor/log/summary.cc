@@ -119,6 +119,32 @@ void addConnections(const Job& job, const Ranks& ranks, std::vector<std::string>
   if (!parts.empty()) looked.push_back("algorithms: " + listText(parts, 16));
 }
 
+void addOneSided(const Job& job, const Ranks& ranks, std::vector<std::string>& looked) {
+  struct Group {
+    std::set<int> ranks;
+    std::map<std::string, std::set<int>> connected;  // by NIC
+  };
+  std::map<std::string, Group> groups;
+  for (const int index : ranks.members()) {
+    const Process& process = job.processes[static_cast<std::size_t>(index)];
+    const std::string text = oneSidedText(process);
+    if (text.empty()) continue;
+    Group& group = groups[text];
+    group.ranks.insert(ranks.of(index).begin(), ranks.of(index).end());
+    if (process.network == "IB") continue;  // its queue pairs may be those of collectives
+    for (const std::string& nic : process.one_sided.connected)
+      group.connected[nic].insert(ranks.of(index).begin(), ranks.of(index).end());
+  }
+  for (const auto& [text, group] : groups) {
+    const bool all = groups.size() == 1 || group.ranks.empty();
+    looked.push_back("one-sided communication" + (all ? "" : " of ranks " + rangesText(group.ranks)) + ": " +
+                     text);
+    std::vector<std::string> nics;
+    for (const auto& [nic, its] : group.connected) nics.push_back(nic + " (" + rangesText(its) + ")");
+    if (!nics.empty()) looked.push_back("NICs of its connections, with their ranks: " + listText(nics, 16));
+  }
+}
+
 void addSettings(const Job& job, const Ranks& ranks, std::vector<std::string>& looked) {
   std::map<std::string, std::set<std::string>> all;
   for (const int index : ranks.members())
@@ -176,6 +202,7 @@ void writeProcess(JsonWriter& json, const Job& job, const Ranks& ranks, int inde
   json.endRow();
   json.key("gpu_direct").value(static_cast<uint64_t>(gpu_direct.enabled));
   json.key("gpu_direct_of").value(static_cast<uint64_t>(gpu_direct.all));
+  json.key("one_sided").value(oneSidedTables(process).value);
   json.key("channels").value(process.channels.value);
   json.key("warnings").value(process.warnings);
   json.endInlineObject();
@@ -203,6 +230,7 @@ ReportStyle logStyle(const Job& job, const Ranks& ranks) {
   style.looked.push_back(fileText(job));
   addRankLines(job, ranks, style.looked);
   addConnections(job, ranks, style.looked);
+  addOneSided(job, ranks, style.looked);
   addSettings(job, ranks, style.looked);
   addHidden(job, ranks, style.hidden);
   return style;

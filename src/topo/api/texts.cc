@@ -3,6 +3,7 @@
 #include "topo/api/state.h"
 #include "topo/choice/pick.h"
 #include "topo/explain/channels/channel_ends.h"
+#include "topo/explain/one_sided.h"
 #include "topo/lint/lint.h"
 #include "topo/outputs/diff.h"
 #include "topo/outputs/outputs.h"
@@ -48,6 +49,7 @@ std::string lintText(const std::string& path) {
 topo::MachineExplanation explained(const topo::Machine& machine) {
   topo::MachineExplanation all = topo::explain(machine);
   topo::addChannels(machine, nullptr, all);
+  topo::addOneSided(machine, all);
   return all;
 }
 

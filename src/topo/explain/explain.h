@@ -86,7 +86,8 @@ struct GpuExplanation {
   std::vector<ChosenNic> chosen;  // every NIC in `nets`, once
   std::vector<RejectedNic> rejected;
   std::vector<PeerRoute> peers;
-  std::vector<ChannelEnd> ends;  // empty without addChannels()
+  std::vector<ChannelEnd> ends;        // empty without addChannels()
+  std::vector<std::string> one_sided;  // names of NICs; empty without addOneSided() of explain/one_sided.h
   std::vector<Problem> problems;
 };
 

@@ -152,6 +152,11 @@ void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, c
         .endInlineObject();
   }
   json.endArray();
+  if (!gpu.one_sided.empty()) {
+    json.key("one_sided").beginRow();
+    for (const std::string& name : gpu.one_sided) json.value(name);
+    json.endRow();
+  }
   if (channels != nullptr) writeEnds(json, graph, gpu, *channels, channel);
   writeProblems(json, gpu.problems);
   json.endObject();

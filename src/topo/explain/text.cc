@@ -85,8 +85,17 @@ class TextWriter {
     for (const PeerRoute& route : gpu.peers) ++peers[route.proxy_rank == gpu.rank ? "own" : "PXN"];
     for (const auto& [way, number] : peers) add(way, std::to_string(number));
     for (const Problem& problem : gpu.problems) add(problem.kind, problem.fix);
+    add(std::to_string(gpu.one_sided.size()), hasOthers(gpu) ? "others" : "");
     add(std::to_string(ranksOnDeviceOf(graph_, gpu.gpu).size()));
     return kind;
+  }
+
+  // Are the NICs of one-sided communication others than those of the plugin?
+  bool hasOthers(const GpuExplanation& gpu) const {
+    std::set<std::string> names;
+    for (const int net : gpu.nets) names.insert(netName(graph_, net));
+    return !gpu.one_sided.empty() &&
+           names != std::set<std::string>(gpu.one_sided.begin(), gpu.one_sided.end());
   }
 
   // Of a group only what is wrong.
@@ -181,6 +190,7 @@ class TextWriter {
     for (const auto& [label, text] : channelParagraphs(machine_, all_, gpu, channel_))
       addParagraph(label, text);
     writePeers(gpu);
+    if (hasOthers(gpu)) addParagraph("One-sided", "communication (below) takes " + listText(gpu.one_sided));
     writeRejected(gpu);
     for (const Problem& problem : gpu.problems) writeProblem(problem);
     writeAlike(alike);
@@ -325,6 +335,12 @@ class TextWriter {
     if (std::any_of(all_.channels.begin(), all_.channels.end(),
                     [](const DomainChannels& channels) { return channels.missing.empty(); }))
       addParagraph("4.", "rings and trees: the search gives NICs to their channels (topo graphs --why)");
+    if (std::any_of(all_.gpus.begin(), all_.gpus.end(),
+                    [](const auto& gpu) { return !gpu.one_sided.empty(); }))
+      addParagraph("One-sided",
+                   "communication (windows, host RMA, GIN) gets NICs by 1 to 3 too, but never by PXN. Where "
+                   "the net plugin "
+                   "has no tables for it, NCCL's own IB network serves it beside the plugin");
     for (const PathType type : types_) addParagraph(pathTypeName(type), meaningText(graph_, type));
   }
 

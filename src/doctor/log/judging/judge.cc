@@ -23,6 +23,19 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
                     .why = "What it says of its ranks is not known.",
                     .fix = "ls -l FILE; file FILE"});
   }
+  for (const int index : ranks.members()) {
+    const Process& process = job.processes[static_cast<std::size_t>(index)];
+    if (process.shifted.value.empty()) continue;
+    findings.add({.check = "log-shifted",
+                  .severity = Severity::kAdvice,
+                  .what = "this RCCL shows what Railwise only remarks as \"NCCL WARN\", and its warnings "
+                          "without these words",
+                  .seen = {ranks.seenAt(index, process.shifted)},
+                  .why = "RCCL of ROCm 7.2 and newer numbers its log levels otherwise than NCCL. This report "
+                         "has put them "
+                         "right; ncclGetLastError shows them wrong.",
+                  .fix = "install a newer Railwise, which asks RCCL for its numbers"});
+  }
   if (!job.deduplicated.value.empty())
     findings.add(
         {.check = "log-deduplicated",
@@ -78,6 +91,7 @@ Findings judgeJob(const Job& job, const Ranks& ranks) {
     judgeDifferences(job, ranks, findings);
   }
   judgeGpuDirect(job, ranks, findings);
+  judgeOneSided(job, ranks, findings);
   findings.sort();
   return findings;
 }

@@ -19,6 +19,7 @@ void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings);
 void judgeGpuDirect(const Job& job, const Ranks& ranks, Findings& findings);
 void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings);
 void judgeDifferences(const Job& job, const Ranks& ranks, Findings& findings);
+void judgeOneSided(const Job& job, const Ranks& ranks, Findings& findings);
 void judgeReading(const Job& job, const Ranks& ranks, Findings& findings);
 
 // May GPU memory go straight through the NICs of the network in use? {enabled, all} of its NICs.
@@ -28,5 +29,18 @@ struct GpuDirectCount {
 };
 GpuDirectCount gpuDirectCount(const Process& process);
 bool usesRdma(const Process& process);
+// As the process's environment has set it; null: the log does not say.
+const Fact* setting(const Process& process, const std::string& name);
+
+// "GIN and RMA: NCCL's own IB network over 8 NICs (mlx5_0, ...), not Railwise, ..."; "": the log does not
+// say.
+std::string oneSidedText(const Process& process);
+// "GIN_IB_PROXY for GIN, none for RMA", with the line that says so. An empty value: the log does not say.
+Fact oneSidedTables(const Process& process);
+// Why a call of one-sided communication fails, as far as the logs of all ranks tell, and what to type.
+struct OneSidedReason {
+  std::string why, fix;
+};
+OneSidedReason whyNotOneSided(const Job& job, const Ranks& ranks, int process);
 
 }  // namespace railwise::doctor

@@ -105,8 +105,15 @@ std::string watchdogText(const Job& job, const Ranks& ranks) {
 }
 
 // What the rest of the logs adds to the explanation of an event.
-std::string whyOf(const Job& job, const Ranks& ranks, const Trail& trail, const Event& event) {
-  return event.why + trail.textOf(event) + (event.check == "watchdog" ? watchdogText(job, ranks) : "");
+OneSidedReason reasonOf(const Job& job, const Ranks& ranks, const Trail& trail, const Event& event) {
+  OneSidedReason reason = {
+      event.why + trail.textOf(event) + (event.check == "watchdog" ? watchdogText(job, ranks) : ""),
+      event.fix};
+  if (event.check != "one-sided-failed") return reason;
+  const OneSidedReason found = whyNotOneSided(job, ranks, event.process);
+  reason.why += found.why;
+  if (!found.fix.empty()) reason.fix = found.fix;
+  return reason;
 }
 
 void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index, const Order& order,
@@ -119,7 +126,7 @@ void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index,
     ++later;
     later_ranks.insert(ranks.label(event));
   }
-  std::string why = whyOf(job, ranks, trail, first);
+  auto [why, fix] = reasonOf(job, ranks, trail, first);
   if (first.kind == EventKind::kConsequence)
     why += " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
   if (later > 0)
@@ -131,7 +138,7 @@ void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index,
                 .what = "first error of the job: " + first.what,
                 .seen = {seenOf(ranks, first)},
                 .why = why,
-                .fix = first.fix});
+                .fix = fix});
 }
 
 // Passed-up errors of ranks that warned of nothing.
@@ -185,14 +192,15 @@ void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
     const std::string key = event.check + " " + what;
     auto known = alike.find(key);
     if (known == alike.end()) {
+      auto [why, fix] = reasonOf(job, ranks, trail, event);
       keys.push_back(key);
       known = alike
                   .emplace(key, Finding{.check = event.check,
                                         .severity = severityOf(event),
                                         .what = what,
                                         .seen = {},
-                                        .why = whyOf(job, ranks, trail, event),
-                                        .fix = event.fix})
+                                        .why = why,
+                                        .fix = fix})
                   .first;
     }
     known->second.seen.push_back(seenOf(ranks, event));

@@ -26,11 +26,6 @@ bool alike(std::string_view a, std::string_view b) {
                     [](char x, char y) { return (x | 0x20) == (y | 0x20); });
 }
 
-const Fact* setting(const Process& process, const std::string& name) {
-  const auto found = process.settings.find(name);
-  return found == process.settings.end() ? nullptr : &found->second;
-}
-
 bool isAsked(const PluginAttempt& attempt) {
   return std::find(std::begin(kDefaultPlugins), std::end(kDefaultPlugins), attempt.name) ==
          std::end(kDefaultPlugins);
@@ -244,6 +239,11 @@ bool usesNetwork(const Process& process, const std::set<std::string>& across) {
 }
 
 }  // namespace
+
+const Fact* setting(const Process& process, const std::string& name) {
+  const auto found = process.settings.find(name);
+  return found == process.settings.end() ? nullptr : &found->second;
+}
 
 bool usesRdma(const Process& process) {
   return !process.network.empty() && process.network != "Socket" && !isTcp(process);

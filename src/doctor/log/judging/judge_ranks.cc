@@ -98,6 +98,13 @@ std::vector<Attribute> attributes() {
          return usesRdma(process) ? Fact{gpuDirectText(process), process.nics_line.place} : Fact{};
        },
        true},
+      {"differ-one-sided", Severity::kWarning, "one-sided communication (GIN, RMA) differs between ranks",
+       "Windows, host RMA and device-side communication between them fail, hang or have no effect. "
+       "Collectives, send and "
+       "receive are not touched.",
+       "compare the lines of GIN/Plugin and RMA/Plugin; railwise doctor  # on both nodes: GPUDirect, "
+       "libibverbs",
+       oneSidedTables},
       {"differ-driver", Severity::kWarning, "the nodes have different CUDA drivers",
        "Features of NCCL then differ, and some mixtures fail.",
        "railwise fingerprint --compare *.json  # what else differs",

@@ -37,6 +37,10 @@ constexpr char kNoFitFix[] =
 constexpr char kHarmlessEvent[] = "NCCL logs each event of a NIC; this one ends no connection by itself.";
 constexpr char kRcclHint[] = "RCCL looks at the machine when it starts, and goes on.";
 constexpr char kRcclFix[] = "do as the line says, then measure whether it helps";
+constexpr char kOneSidedWhy[] =
+    "One-sided communication has no path that every rank of the communicator can use.";
+constexpr char kOneSidedFix[] =
+    "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV  # says what is missing";
 constexpr char kTopologyFix[] = "railwise topo lint FILE\nunset NCCL_TOPO_FILE";
 
 constexpr KnownLine kNcclLines[] = {
@@ -275,6 +279,50 @@ constexpr KnownLine kNcclLines[] = {
     {"lib wrapper not initialized", "", "one-sided", kRemark, false,
      "NCCL's one-sided communication (GIN, RMA) does not start: libibverbs is not in use",
      "2.29 and newer look for it in any case; collectives do without.", ""},
+    {"One sided RMA:", "", "one-sided-failed", kCause, true,
+     "a one-sided call (ncclPutSignal, ncclSignal, ncclWaitSignal) fails: the communicator has no host RMA",
+     kOneSidedWhy, kOneSidedFix},
+    {"One-sided RMA requires CUDA driver", "", "one-sided-failed", kCause, true,
+     "a one-sided call fails: the CUDA driver is too old", "Host RMA needs a driver for CUDA 12.5.",
+     "install a driver for CUDA 12.5 or newer"},
+    {"RMA proxy is not connected", "", "one-sided-failed", kCause, true,
+     "a one-sided call fails: NCCL's proxy for host RMA has no connection", kOneSidedWhy, kOneSidedFix},
+    {"does not support symmetric memory", "", "one-sided-failed", kCause, true,
+     "device-side communication fails: the communicator has no symmetric memory", kOneSidedWhy, kOneSidedFix},
+    {"not all ranks in the communicator support GIN", "", "one-sided-failed", kCause, true,
+     "device-side communication fails: not every rank has GIN", kOneSidedWhy, kOneSidedFix},
+    {"NCCL_GIN_CONNECTION_FULL but the communicator", "", "one-sided-failed", kCause, true,
+     "device-side communication fails: GIN connects only ranks of one rail",
+     "With NCCL_CROSS_NIC=0 a rank reaches only the ranks that have its place in their host.",
+     "unset NCCL_CROSS_NIC\nask for NCCL_GIN_CONNECTION_RAIL in the program"},
+    {"GIN is disabled", "", "one-sided-failed", kCause, true,
+     "device-side communication fails: GIN is turned off", "NCCL_GIN_ENABLE=0 turns GIN off.",
+     "unset NCCL_GIN_ENABLE"},
+    {"GIN not supported", "", "one-sided-failed", kCause, true,
+     "device-side communication fails: there is no GIN", kOneSidedWhy, kOneSidedFix},
+    {"RMA not supported", "", "one-sided-failed", kCause, true,
+     "one-sided communication fails: there is no RMA", kOneSidedWhy, kOneSidedFix},
+    {"-capable devices found", "", "one-sided-failed", kCause, true,
+     "one-sided communication fails: no NIC can carry it", kOneSidedWhy, kOneSidedFix},
+    {"min local net count is zero", "", "one-sided-failed", kCause, true,
+     "one-sided communication fails: a rank has no NIC for it", kOneSidedWhy, kOneSidedFix},
+    {"type mismatch", "", "one-sided-failed", kCause, true,
+     "one-sided communication fails: the ranks have different kinds of GIN", kOneSidedWhy,
+     "export NCCL_GIN_TYPE=2  # the CPU's proxy, on all ranks"},
+    {"GIN backend type", "not supported on all ranks", "one-sided", kRemark, false,
+     "a kind of device-side communication (GIN) is left out: not every rank has it",
+     "Collectives do without.", ""},
+    {"DevComm setup failed on all", "", "one-sided-failed", kCause, true,
+     "device-side communication fails: no kind of GIN could be set up", kOneSidedWhy, kOneSidedFix},
+    {"Symmetric register failed", "", "memory-registration", kCause, true,
+     "a window cannot be registered with the NIC",
+     "The NIC that serves one-sided communication cannot use the memory.",
+     "modprobe nvidia_peermem  # or a kernel and driver with dma-buf\ndmesg | grep -i mlx5"},
+    {"GIN Error", "", "one-sided-failed", kConsequence, true, "device-side communication (GIN) has failed",
+     "An earlier warning names the completion.", kPeerFix},
+    {"RMA v13 (", "requires GIN PROXY type", "one-sided", kRemark, true,
+     "a plugin's table for one-sided communication is refused", "NCCL goes on with its own network.",
+     "install a newer plugin"},
     {"nable to use GIN", "", "one-sided", kRemark, false,
      "NCCL's one-sided communication (GIN) does not start", "Collectives do without.",
      "modprobe nvidia_peermem"},

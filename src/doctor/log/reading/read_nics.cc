@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kMostNics = 256;
 constexpr std::size_t kMostReasons = 64;
 constexpr std::size_t kMostPairs = 16;
+constexpr std::size_t kMostNumbers = 16;  // of devices with one name
 
 void addNic(Process& process, std::string_view name, std::string_view link) {
   if (!name.empty() && process.nics.size() < kMostNics)
@@ -79,9 +80,14 @@ bool readHca(Process& process, std::string_view text, Place place) {
   const std::string_view network = text.substr(4, text.find(" : ") - 4);  // "AWS Libfabric" has a blank
   const std::string_view name = firstWord(after(state, "'"), "'");
   // NCCL's own IB network may be opened beside a plugin (docs/nccl.md): each speaks for itself.
-  if (network != "Socket" && process.gpu_direct.size() < kMostNics)
-    process.gpu_direct.emplace(std::string(network) + " " + std::string(name),
-                               NicGpuDirect{state.starts_with("Enabled"), {std::string(text), place}});
+  if (network == "Socket") return true;
+  const std::string key = std::string(network) + " " + std::string(name);
+  if (process.gpu_direct.size() >= kMostNics && process.gpu_direct.count(key) == 0) return true;
+  NicGpuDirect& nic =
+      process.gpu_direct
+          .emplace(key, NicGpuDirect{state.starts_with("Enabled"), {std::string(text), place}, {}})
+          .first->second;
+  if (nic.numbers.size() < kMostNumbers) nic.numbers.insert(numberAfter(state, "for HCA "));
   return true;
 }
 

@@ -47,6 +47,28 @@ bool isInformation(std::string_view text) {
   return level != std::string_view::npos && leadingNumber(text.substr(level + 2)) >= 0;
 }
 
+constexpr std::string_view kOfRailwise = "NET/Railwise : ";
+
+// Railwise's first line, "Railwise 0.1.0, libibverbs: mlx5_0/RoCE": an INFO in every release.
+bool isStartOfRailwise(std::string_view text) {
+  constexpr std::string_view kName = "Railwise ";
+  if (!text.starts_with(kOfRailwise) || !text.substr(kOfRailwise.size()).starts_with(kName)) return false;
+  return leadingNumber(text.substr(kOfRailwise.size() + kName.size())) >= 0;
+}
+
+// "NCCL_IB_HCA set to mlx5": Railwise writes settings as INFO, before its first line, and warns of none so.
+bool isSettingOfRailwise(std::string_view text) {
+  if (!text.starts_with(kOfRailwise)) return false;
+  const std::string_view words = text.substr(kOfRailwise.size());
+  return words.substr(firstWord(words).size()).starts_with(" set to ");
+}
+
+// Equal for events that are one.
+std::string keyOf(const Event& event) {
+  return std::to_string(event.process) + " " + std::to_string(event.rank) + " " + event.check + " " +
+         event.what;
+}
+
 void readVersion(Fact& version, std::string_view text, Place place) {
   const std::string_view number = after(text, "CCL version ");
   if (number.data() == nullptr) return;
@@ -132,8 +154,12 @@ void JobReader::record(const LogLine& line) {
   }
   const Place place = here();
   // NCCL up to 2.26 says nothing of a plugin that has its newest table.
-  if (line.text.starts_with("NET/Railwise : ")) setFact(process.plugin, "Railwise", place);
-  if (line.kind == LineKind::kWarn) {
+  const bool railwise = line.text.starts_with(kOfRailwise);
+  if (railwise) setFact(process.plugin, "Railwise", place);
+  const bool warns = line.kind == LineKind::kWarn;
+  if (warns && process.shifted.value.empty() && isStartOfRailwise(line.text)) shiftLevels(index, line);
+  const bool shifted = railwise && !process.shifted.value.empty();
+  if (warns && !shifted && !isSettingOfRailwise(line.text)) {
     ++process.warnings;
     const Explanation known = explainWarning(line.source, line.text);
     if (known.check == "network-not-found") setFact(process.missing_network, line.text, place);
@@ -150,27 +176,61 @@ void JobReader::record(const LogLine& line) {
          .time = line.time,
          .line = {shortened(line.source.empty() ? std::string(line.text)
                                                 : std::string(line.source) + " " + std::string(line.text)),
-                  place}});
+                  place},
+         .repeated = 0,
+         .railwise = railwise});
     return;
   }
+  information(index, line, place);
+}
+
+// RCCL of ROCm 7.2 and newer (2.27.7 and newer) numbers its levels otherwise than NCCL. A Railwise that does
+// not know it sends its INFO as RCCL's WARN, and its WARN as RCCL's VERSION, which has no words before it.
+// The first line of Railwise shows it. What came before is no warning either.
+void JobReader::shiftLevels(int index, const LogLine& line) {
+  Process& process = job_.processes[static_cast<std::size_t>(index)];
+  setFact(process.shifted, line.text, here());
+  for (Event& event : job_.events) {
+    if (event.process != index || !event.railwise || event.check.empty()) continue;
+    process.warnings -= 1 + event.repeated;
+    event_of_.erase(keyOf(event));
+    event.check.clear();  // take() removes it
+    const std::size_t words = event.line.value.find(kOfRailwise);
+    if (words == std::string::npos) continue;  // cut off, behind the name of a long source
+    LogLine earlier;
+    earlier.text = std::string_view(event.line.value).substr(words);
+    information(index, earlier, event.line.place);
+  }
+}
+
+void JobReader::information(int index, const LogLine& line, Place place) {
+  Process& process = job_.processes[static_cast<std::size_t>(index)];
   readVersion(process.version, line.text, place);
-  if (readPluginLine(process, line.text, place) || readNicLine(process, line.text, place) ||
-      readCommunicatorLine(process, line, place))
+  if (readOneSidedLine(process, line.text, place) || readPluginLine(process, line.text, place) ||
+      readNicLine(process, line.text, place) || readCommunicatorLine(process, line, place))
     return;
   const int result = passedResult(line.text);
   if (!resultName(result).empty() && process.error_trace.size() < kMostTrace)
     process.error_trace.push_back({shortened(line.text), place});
 }
 
+// A warning of Railwise has no words before it in the log of such a process.
+bool JobReader::hasShifted(const LogFile& file) const {
+  return std::any_of(file.processes.begin(), file.processes.end(), [&](int index) {
+    return !job_.processes[static_cast<std::size_t>(index)].shifted.value.empty();
+  });
+}
+
 void JobReader::otherRecord(const LogLine& line) {
   if (line.text.empty() || isInformation(line.text)) return;
   readVersion(job_.version, line.text, here());
-  const std::optional<Explanation> known = explainOther(line.text);
+  std::optional<Explanation> known = explainOther(line.text);
+  const LogFile& file = job_.files.back();
+  if (!known && line.text.starts_with(kOfRailwise) && hasShifted(file)) known = explainWarning("", line.text);
   if (!known) return;
   int process = -1;
   const int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
   const auto hinted = by_hint_.find(rank);
-  const LogFile& file = job_.files.back();
   if (hinted != by_hint_.end()) process = hinted->second;
   else if (rank < 0 && file.processes.size() == 1) process = *file.processes.begin();
   addEvent({.process = process,
@@ -186,8 +246,7 @@ void JobReader::otherRecord(const LogLine& line) {
 }
 
 void JobReader::addEvent(Event event) {
-  const std::string key =
-      std::to_string(event.process) + " " + std::to_string(event.rank) + " " + event.check + " " + event.what;
+  std::string key = keyOf(event);
   const auto known = event_of_.find(key);
   if (known != event_of_.end()) {
     ++job_.events[known->second].repeated;
@@ -197,7 +256,7 @@ void JobReader::addEvent(Event event) {
     ++job_.lost_events;
     return;
   }
-  event_of_.emplace(key, job_.events.size());
+  event_of_.emplace(std::move(key), job_.events.size());
   job_.events.push_back(std::move(event));
 }
 
@@ -218,6 +277,7 @@ void JobReader::weigh(Event& event) const {
 }
 
 Job JobReader::take() {
+  std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
   for (Event& event : job_.events)
     if (event.process >= 0) weigh(event);
   for (Process& process : job_.processes)

@@ -24,6 +24,9 @@ class JobReader {
 
  private:
   void record(const LogLine& line);
+  void information(int index, const LogLine& line, Place place);
+  void shiftLevels(int index, const LogLine& line);
+  bool hasShifted(const LogFile& file) const;
   void otherRecord(const LogLine& line);
   int processOf(const LogLine& line);
   void addEvent(Event event);
@@ -39,6 +42,7 @@ class JobReader {
 };
 
 // What an INFO line of NCCL says; in parts by subject. True: the line was one of theirs.
+bool readOneSidedLine(Process& process, std::string_view text, Place place);
 bool readPluginLine(Process& process, std::string_view text, Place place);
 bool readNicLine(Process& process, std::string_view text, Place place);
 bool readCommunicatorLine(Process& process, const LogLine& line, Place place);
