@@ -1,5 +1,5 @@
-// A connection from this process to itself on software devices, for tests and benchmarks of src/net: its two
-// ends, and buffers that are registered with its device.
+// A connection from this process to itself on software devices, for tests of src/net: its two ends, and
+// buffers that are registered with its device.
 #pragma once
 
 #include <unistd.h>

@@ -29,8 +29,7 @@ class Patience {
   }
 
  private:
-  static constexpr unsigned kTurnsPerLook =
-      64;  // benchmarks wait here, too: the clock costs more than a turn
+  static constexpr unsigned kTurnsPerLook = 64;  // the clock costs more than a turn
   const Deadline deadline_ = Deadline::after(std::chrono::minutes(1));
   const char* const file_;
   const int line_;

@@ -1,4 +1,4 @@
-// Topology files of any size as NCCL would dump them, for benchmarks and for tests of growth.
+// Topology files of any size as NCCL would dump them, for tests of growth.
 #pragma once
 
 #include <cstdarg>

@@ -100,11 +100,4 @@ void WindowArena::give(const Window& window) {
   free_.push_back({window.pages_, window.offset_, window.bytes_});
 }
 
-std::size_t WindowArena::bytes() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t sum = 0;
-  for (const auto& slab : slabs_) sum += slab->bytes;
-  return sum;
-}
-
 }  // namespace railwise::net

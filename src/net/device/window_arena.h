@@ -52,9 +52,6 @@ class WindowArena final : public Renewable {
 
   bool renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn) override;
 
-  // Bytes taken from the system, for benchmarks.
-  std::size_t bytes() const;
-
  private:
   friend class Window;
   struct Slab {
@@ -72,7 +69,7 @@ class WindowArena final : public Renewable {
   void give(const Window& window);
 
   std::vector<RailDomain> rails_;  // guarded by mutex_: renew() changes them
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<FreeBlock> free_;  // has room for all blocks that are out: giving one back needs no memory
   std::size_t blocks_ = 0;       // cut from the slabs so far
