@@ -134,18 +134,30 @@ std::optional<int> deviceAttribute(const Device& device, int attribute) {
     case cudaDevAttrGPUDirectRDMASupported:
       return 1;
     case cudaDevAttrGPUDirectRDMAFlushWritesOptions:
-      return cudaFlushGPUDirectRDMAWritesOptionHost;
+      return cudaFlushGPUDirectRDMAWritesOptionHost | cudaFlushGPUDirectRDMAWritesOptionMemOps;
     case cudaDevAttrGPUDirectRDMAWritesOrdering:
       return cudaGPUDirectRDMAWritesOrderingNone;
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
       return 1;
-    // No virtual memory management (cuMem), hence no fabric handles and no multicast.
+    // Virtual memory management (cuMem), shared by file descriptors; no fabric handles, no multicast.
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
-      return 0;
+      return 1;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
-      return 0;
+      return 1;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
-      return 0;
+      return 1;
+    case 141:
+      return 1;  // CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, CUDA 12.8
+    case 143:
+      return 0;  // CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED, CUDA 12.8
+    // Operations on memory in a stream. Writes of others are seen at once, so a flush is free.
+    case 92:   // CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS
+    case 93:   // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS of version 1
+    case 94:   // CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR of version 1
+    case 98:   // CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES
+    case 122:  // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+    case 123:  // CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
+      return 1;
     case 128:
       return 0;  // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, CUDA 12.4
     case 132:

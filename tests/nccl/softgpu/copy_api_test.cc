@@ -82,6 +82,18 @@ TEST(SoftgpuCopy, WorkOnDeviceMemoryAloneDoesNotWait) {
 }
 
 #if CUDART_VERSION >= 13000
+// Copies of one int each, all with the same order of access to their sources.
+cudaError_t copyInts(const std::vector<void*>& to, const std::vector<const void*>& from,
+                     cudaMemcpySrcAccessOrder order, cudaStream_t stream) {
+  const std::vector<size_t> sizes(to.size(), sizeof(int));
+  cudaMemcpyAttributes attributes = {};
+  attributes.srcAccessOrder = order;
+  attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+  size_t first = 0;
+  return cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes, &first, 1,
+                              stream);
+}
+
 TEST(SoftgpuCopy, ManyAtOnce) {
   cudaStream_t stream = nullptr;
   ASSERT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -89,17 +101,61 @@ TEST(SoftgpuCopy, ManyAtOnce) {
   int* const to = onDevice<int>(2);
   from[0] = 8;
   from[1] = 9;
-  void* const targets[] = {&to[1], &to[0]};
-  const void* const sources[] = {&from[0], &from[1]};
-  const size_t sizes[] = {4, 4};
-  cudaMemcpyAttributes attributes = {};
-  size_t first = 0;
   EXPECT_EQ(cudaErrorInvalidValue,
-            cudaMemcpyBatchAsync(targets, sources, sizes, 2, &attributes, &first, 1, nullptr));
-  ASSERT_CUDA(cudaMemcpyBatchAsync(targets, sources, sizes, 2, &attributes, &first, 1, stream));
+            copyInts({&to[1], &to[0]}, {&from[0], &from[1]}, cudaMemcpySrcAccessOrderStream, nullptr));
+  EXPECT_EQ(cudaErrorInvalidValue,
+            copyInts({&to[1], &to[0]}, {&from[0], &from[1]}, cudaMemcpySrcAccessOrderInvalid, stream));
+  ASSERT_CUDA(copyInts({&to[1], &to[0]}, {&from[0], &from[1]}, cudaMemcpySrcAccessOrderStream, stream));
   ASSERT_TRUE(finished(stream));
   EXPECT_EQ(9, to[0]);
   EXPECT_EQ(8, to[1]);
+}
+
+TEST(SoftgpuCopy, ABatchHasAPlaceInTheStreamButNoOrderInside) {
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  int* const at = onDevice<int>(3);
+  Gate gate;
+  gate.close(stream);
+  ASSERT_CUDA(cudaMemsetAsync(at, 1, sizeof(int), stream));
+  ASSERT_CUDA(copyInts({&at[1], &at[2]}, {&at[0], &at[1]}, cudaMemcpySrcAccessOrderStream, stream));
+  gate.open();
+  ASSERT_TRUE(finished(stream));
+  EXPECT_EQ(0x01010101, at[1]);  // after the fill
+  EXPECT_EQ(0, at[2]);           // the second copy did not wait for the first
+}
+
+TEST(SoftgpuCopy, ABatchReadsItsSourcesWhenTheProgramSays) {
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  int* const to = onDevice<int>(2);
+  int host = 5;
+  Gate gate;
+  gate.close(stream);
+  ASSERT_CUDA(copyInts({&to[0]}, {&host}, cudaMemcpySrcAccessOrderDuringApiCall, stream));
+  ASSERT_CUDA(copyInts({&to[1]}, {&host}, cudaMemcpySrcAccessOrderStream, stream));
+  host = 6;
+  gate.open();
+  ASSERT_TRUE(finished(stream));
+  EXPECT_EQ(5, to[0]);
+  EXPECT_EQ(6, to[1]);
+}
+
+TEST(SoftgpuCopy, ABatchIsDoneAsAWholeOrNotAtAll) {
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  int* const at = onDevice<int>(2);
+  at[0] = 4;
+  EXPECT_EQ(cudaErrorInvalidValue,
+            copyInts({&at[1], nullptr}, {&at[0], &at[0]}, cudaMemcpySrcAccessOrderStream, stream));
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  EXPECT_EQ(cudaErrorStreamCaptureUnsupported,
+            copyInts({&at[1]}, {&at[0]}, cudaMemcpySrcAccessOrderStream, stream));
+  cudaGraph_t graph = nullptr;
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+  ASSERT_TRUE(finished(stream));
+  EXPECT_EQ(0, at[1]);
 }
 #endif
 

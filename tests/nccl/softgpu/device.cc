@@ -52,6 +52,12 @@ Device* currentDevice(cudaError_t* error) {
 void setCurrentDevice(int number) { current = number; }
 int currentDeviceNumber() { return current; }
 
+bool Device::takeMemory(size_t bytes) {
+  if (used_bytes.fetch_add(bytes) + bytes <= gpu.memory_bytes) return true;
+  used_bytes -= bytes;
+  return false;
+}
+
 void Device::addStream(const std::shared_ptr<Stream>& stream) {
   const std::lock_guard lock(mutex);
   std::erase_if(streams, [](const std::weak_ptr<Stream>& other) { return other.expired(); });

@@ -23,6 +23,8 @@ struct Device {
   std::vector<std::weak_ptr<Stream>> streams;  // all but stream 0
   std::set<int> peers;                         // devices that cudaDeviceEnablePeerAccess named
 
+  // Counts memory that the device gives away. False: it has no more.
+  bool takeMemory(size_t bytes);
   void addStream(const std::shared_ptr<Stream>& stream);
   std::vector<std::shared_ptr<Stream>> liveStreams();
   // Returns when all work is done that was submitted before.

@@ -119,18 +119,35 @@ TEST(SoftgpuDevice, HasTheVersionOfItsHeaders) {
   EXPECT_EQ(CUDART_VERSION, driver_version);
 }
 
-// What NCCL looks at to choose between cuMem and the older ways, and to use dma-buf.
-TEST(SoftgpuDevice, OffersDmabufAndNoCumem) {
+// What NCCL looks at: cuMem or the older ways, dma-buf, and what the software GPU does without.
+TEST(SoftgpuDevice, OffersDmabufAndCumemButNoMulticast) {
   const auto attribute = driver<decltype(&cuDeviceGetAttribute)>("cuDeviceGetAttribute");
-  int value = -1;
-  ASSERT_EQ(CUDA_SUCCESS, attribute(&value, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0));
-  EXPECT_EQ(1, value);
-  ASSERT_EQ(CUDA_SUCCESS, attribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
-  EXPECT_EQ(0, value);
-  CUmemGenericAllocationHandle handle = {};
-  CUmemAllocationProp properties = {};
-  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-            driver<decltype(&cuMemCreate)>("cuMemCreate")(&handle, 1, &properties, 0));
+  const auto valueOf = [attribute](int number) {
+    int value = -1;
+    EXPECT_EQ(CUDA_SUCCESS, attribute(&value, static_cast<CUdevice_attribute>(number), 0));
+    return value;
+  };
+  EXPECT_EQ(1, valueOf(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED));
+  EXPECT_EQ(1, valueOf(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED));
+  EXPECT_EQ(1, valueOf(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED));
+  EXPECT_EQ(1, valueOf(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED));
+  EXPECT_EQ(1, valueOf(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES));
+  EXPECT_EQ(1, valueOf(122));  // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, CUDA 11.7
+  EXPECT_EQ(0, valueOf(128));  // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, CUDA 12.4
+  EXPECT_EQ(0, valueOf(132));  // CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, CUDA 12.1
+}
+
+TEST(SoftgpuDevice, HasOneContext) {
+  const auto retain = driver<decltype(&cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain");
+  const auto release = driver<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxRelease");
+  CUcontext primary = nullptr;
+  CUcontext current = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, retain(&primary, 0));
+  ASSERT_EQ(CUDA_SUCCESS, driver<decltype(&cuCtxGetCurrent)>("cuCtxGetCurrent")(&current));
+  EXPECT_EQ(current, primary);
+  EXPECT_EQ(CUDA_SUCCESS, release(0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE, retain(&primary, 999));
+  EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE, release(999));
 }
 
 }  // namespace

@@ -65,6 +65,19 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
   return driverCode(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
 }
 
+// A device's one context lives as long as the process.
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice number) {
+  Device* const device = findDevice(number);
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *context = reinterpret_cast<CUcontext>(device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice number) {
+  return findDevice(number) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 CUresult cuCtxDestroy(CUcontext context) {
   return fromContext(context) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }

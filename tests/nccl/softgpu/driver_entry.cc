@@ -21,23 +21,13 @@ void* pointer(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
-CUresult notThere(const char* name) { return driverCode(notSupported(name)); }
-
-// NCCL asks for these and must find them: it tries an allocation and takes the answer for "not available".
-// Therefore cuMemCreate says nothing.
-CUresult createMemory(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult memoryGranularity(size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
-  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = 2 << 20;
-  return CUDA_SUCCESS;
-}
-
-// cuMem* is reported as absent (attributes.cc). A program that calls it all the same learns which function.
-CUresult releaseMemory(CUmemGenericAllocationHandle) { return notThere("cuMemRelease"); }
-CUresult retainMemory(CUmemGenericAllocationHandle*, void*) { return CUDA_ERROR_NOT_SUPPORTED; }
+// Multicast is reported as absent (attributes.cc). A program that calls it all the same is told so.
+template <typename Function>
+struct NoMulticast;
+template <typename... Arguments>
+struct NoMulticast<CUresult(Arguments...)> {
+  static CUresult call(Arguments...) { return driverCode(notSupported("multicast (cuMulticast*)")); }
+};
 
 const std::pair<std::string_view, void*> kFunctions[] = {
     {"cuGetErrorString", pointer(&cuGetErrorString)},
@@ -53,6 +43,8 @@ const std::pair<std::string_view, void*> kFunctions[] = {
     {"cuCtxGetCurrent", pointer(&cuCtxGetCurrent)},
     {"cuCtxSetCurrent", pointer(&cuCtxSetCurrent)},
     {"cuCtxGetDevice", pointer(&cuCtxGetDevice)},
+    {"cuDevicePrimaryCtxRelease", pointer(&cuDevicePrimaryCtxRelease)},
+    {"cuDevicePrimaryCtxRetain", pointer(&cuDevicePrimaryCtxRetain)},
     {"cuLaunchKernel", pointer(&cuLaunchKernel)},
 #if CUDA_VERSION >= 11080
     {"cuLaunchKernelEx", pointer(&cuLaunchKernelEx)},
@@ -60,10 +52,26 @@ const std::pair<std::string_view, void*> kFunctions[] = {
     {"cuMemGetAddressRange", pointer(&cuMemGetAddressRange)},
     {"cuPointerGetAttribute", pointer(&cuPointerGetAttribute)},
     {"cuMemGetHandleForAddressRange", pointer(&cuMemGetHandleForAddressRange)},
-    {"cuMemCreate", pointer(&createMemory)},
-    {"cuMemRelease", pointer(&releaseMemory)},
-    {"cuMemRetainAllocationHandle", pointer(&retainMemory)},
-    {"cuMemGetAllocationGranularity", pointer(&memoryGranularity)},
+    {"cuMemAddressFree", pointer(&cuMemAddressFree)},
+    {"cuMemAddressReserve", pointer(&cuMemAddressReserve)},
+    {"cuMemCreate", pointer(&cuMemCreate)},
+    {"cuMemExportToShareableHandle", pointer(&cuMemExportToShareableHandle)},
+    {"cuMemGetAllocationGranularity", pointer(&cuMemGetAllocationGranularity)},
+    {"cuMemGetAllocationPropertiesFromHandle", pointer(&cuMemGetAllocationPropertiesFromHandle)},
+    {"cuMemImportFromShareableHandle", pointer(&cuMemImportFromShareableHandle)},
+    {"cuMemMap", pointer(&cuMemMap)},
+    {"cuMemRelease", pointer(&cuMemRelease)},
+    {"cuMemRetainAllocationHandle", pointer(&cuMemRetainAllocationHandle)},
+    {"cuMemSetAccess", pointer(&cuMemSetAccess)},
+    {"cuMemUnmap", pointer(&cuMemUnmap)},
+#if CUDA_VERSION >= 12010
+    {"cuMulticastAddDevice", pointer(&NoMulticast<decltype(cuMulticastAddDevice)>::call)},
+    {"cuMulticastBindAddr", pointer(&NoMulticast<decltype(cuMulticastBindAddr)>::call)},
+    {"cuMulticastBindMem", pointer(&NoMulticast<decltype(cuMulticastBindMem)>::call)},
+    {"cuMulticastCreate", pointer(&NoMulticast<decltype(cuMulticastCreate)>::call)},
+    {"cuMulticastGetGranularity", pointer(&NoMulticast<decltype(cuMulticastGetGranularity)>::call)},
+    {"cuMulticastUnbind", pointer(&NoMulticast<decltype(cuMulticastUnbind)>::call)},
+#endif
     {"cuStreamWaitValue32", pointer(&cuStreamWaitValue32)},
     {"cuStreamWaitValue64", pointer(&cuStreamWaitValue64)},
     {"cuStreamWriteValue32", pointer(&cuStreamWriteValue32)},

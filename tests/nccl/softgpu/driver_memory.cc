@@ -6,6 +6,7 @@
 
 #include "errors.h"
 #include "memory.h"
+#include "virtual_memory.h"
 
 namespace softgpu {
 namespace {
@@ -23,6 +24,24 @@ CUmemorytype driverType(const Allocation& allocation) {
   return CU_MEMORYTYPE_HOST;
 }
 
+// What is known of reserved addresses, mapped or not. CUDA's range of a pointer is then the reserved one;
+// that of the mapping is cuMemGetAddressRange's.
+std::optional<CUresult> attributeOfReservation(void* out, CUpointer_attribute attribute,
+                                               CUdeviceptr pointer) {
+  const std::optional<AddressRange> reserved = findReservation(fromDevicePointer(pointer));
+  if (!reserved) return std::nullopt;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return give(out, static_cast<CUdeviceptr>(reserved->begin));
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return give(out, reserved->bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return give(out, static_cast<int>(findAllocation(fromDevicePointer(pointer)).has_value()));
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 }  // namespace softgpu
 
@@ -38,6 +57,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr* begin, size_t* bytes, CUdeviceptr poi
 
 CUresult cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdeviceptr pointer) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto result = attributeOfReservation(out, attribute, pointer); result) return *result;
   const std::optional<Allocation> found = findAllocation(fromDevicePointer(pointer));
   if (!found) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
@@ -63,19 +83,21 @@ CUresult cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdevic
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return give(out, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return give(out, static_cast<unsigned long long>(0));  // of cuMem, which is not there
+      return give(out, static_cast<unsigned long long>(found->physical != nullptr
+                                                           ? found->physical->properties.requestedHandleTypes
+                                                           : 0));
     default:
       return driverCode(notSupported("cuPointerGetAttribute of this attribute"));
   }
 }
 
-// The descriptor is one of its own for the memfd of the whole allocation. Its position is where the range
-// begins in it: the software verbs device takes it so.
+// The descriptor is one of its own for the memfd of the whole allocation, of cuMem: of one mapping. Its
+// position is where the range begins in it: the software verbs device takes it so.
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, size_t bytes,
                                        CUmemRangeHandleType type, unsigned long long) {
   if (handle == nullptr || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) return CUDA_ERROR_INVALID_VALUE;
   const std::optional<Allocation> found = findAllocation(fromDevicePointer(pointer));
-  if (!found || found->fd < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!found || found->fd < 0 || found->kind == MemoryKind::kMappedHost) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0 || bytes % wholePages(1) != 0 || found->begin + found->mapped_bytes < pointer + bytes)
     return CUDA_ERROR_INVALID_VALUE;
   const std::string file = "/proc/self/fd/" + std::to_string(found->fd);

@@ -1,15 +1,18 @@
 // Launches and memory operations in a stream, as the driver has them.
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "device.h"
 #include "errors.h"
 #include "event.h"
 #include "graph.h"
 #include "launch.h"
+#include "memory.h"
 
 namespace softgpu {
 namespace {
@@ -31,6 +34,10 @@ cudaError_t launch(CUfunction function, unsigned blocks, unsigned threads, CUstr
   return submit(*stream, cudaGraphNodeTypeKernel, std::move(work));
 }
 
+// The operations that one batch may have, less one (CUDA's limit).
+constexpr unsigned kBatchLimit = 256;
+
+// CUDA's >= is cyclic: a counter may wrap around.
 template <typename T>
 bool fulfilled(T now, T wanted, unsigned condition) {
   switch (condition) {
@@ -41,7 +48,7 @@ bool fulfilled(T now, T wanted, unsigned condition) {
     case CU_STREAM_WAIT_VALUE_AND:
       return (now & wanted) != 0;
     default:
-      return ~(now | wanted) != 0;
+      return static_cast<T>(~(now | wanted)) != 0;
   }
 }
 
@@ -50,9 +57,22 @@ bool fulfilled(T now, T wanted, unsigned condition) {
 constexpr int kEagerLooks = 100;
 constexpr auto kNap = std::chrono::microseconds(20);
 
+// A flush of remote writes needs nothing: writes of others are seen at once.
+constexpr unsigned kConditions = 3;
+constexpr unsigned kWaitFlags = kConditions | CU_STREAM_WAIT_VALUE_FLUSH;
+
+// Memory that a device reaches. CUDA refuses managed memory here.
+template <typename T>
+bool usable(CUdeviceptr address) {
+  const std::optional<Allocation> found = findAllocation(reinterpret_cast<const void*>(address));
+  return address % sizeof(T) == 0 && found && found->kind != MemoryKind::kManaged;
+}
+
+// Empty work: CUDA refuses the operation.
 template <typename T>
 Work waitValue(CUdeviceptr address, T wanted, unsigned flags) {
-  return [address, wanted, condition = flags & 3U] {
+  if (!usable<T>(address) || (flags & ~kWaitFlags) != 0) return {};
+  return [address, wanted, condition = flags & kConditions] {
     const std::atomic_ref<T> value(*reinterpret_cast<T*>(address));
     for (int looks = 0; !fulfilled(value.load(std::memory_order_acquire), wanted, condition); ++looks) {
       if (looks < kEagerLooks) {
@@ -64,18 +84,41 @@ Work waitValue(CUdeviceptr address, T wanted, unsigned flags) {
   };
 }
 
+// All writes are in order, which CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER would spare a GPU.
 template <typename T>
-Work writeValue(CUdeviceptr address, T value) {
+Work writeValue(CUdeviceptr address, T value, unsigned flags) {
+  if (!usable<T>(address) || (flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) != 0) return {};
   return [address, value] {
     std::atomic_ref<T>(*reinterpret_cast<T*>(address)).store(value, std::memory_order_release);
   };
 }
 
-CUresult submitOperation(CUstream handle, Work work) {
+Work operationWork(const CUstreamBatchMemOpParams& one) {
+  switch (one.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      return waitValue<uint32_t>(one.waitValue.address, one.waitValue.value, one.waitValue.flags);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return waitValue<uint64_t>(one.waitValue.address, one.waitValue.value64, one.waitValue.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return writeValue<uint32_t>(one.writeValue.address, one.writeValue.value, one.writeValue.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return writeValue<uint64_t>(one.writeValue.address, one.writeValue.value64, one.writeValue.flags);
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+    case CU_STREAM_MEM_OP_BARRIER:  // operations are in order anyway
+      return [] {};
+    default:
+      return {};
+  }
+}
+
+// In a capture, one node. The runtime's enumeration has no name for it.
+CUresult submitOperations(CUstream handle, Work work) {
   cudaError_t error;
   const auto stream = resolveStream(handle, &error);
   if (stream == nullptr) return driverCode(error);
-  return driverCode(submit(*stream, cudaGraphNodeTypeKernel, std::move(work)));
+  if (!work) return CUDA_ERROR_INVALID_VALUE;
+  return driverCode(
+      submit(*stream, static_cast<cudaGraphNodeType>(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP), std::move(work)));
 }
 
 }  // namespace
@@ -108,47 +151,31 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
 #endif
 
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags) {
-  return submitOperation(stream, waitValue<uint32_t>(address, value, flags));
+  return submitOperations(stream, waitValue<uint32_t>(address, value, flags));
 }
 
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags) {
-  return submitOperation(stream, waitValue<uint64_t>(address, value, flags));
+  return submitOperations(stream, waitValue<uint64_t>(address, value, flags));
 }
 
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int) {
-  return submitOperation(stream, writeValue<uint32_t>(address, value));
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags) {
+  return submitOperations(stream, writeValue<uint32_t>(address, value, flags));
 }
 
-CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int) {
-  return submitOperation(stream, writeValue<uint64_t>(address, value));
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags) {
+  return submitOperations(stream, writeValue<uint64_t>(address, value, flags));
 }
 
+// All of them or, if one is refused, none.
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* operations,
-                            unsigned int) {
+                            unsigned int flags) {
+  if (count >= kBatchLimit || operations == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<Work> works;
   for (unsigned i = 0; i < count; ++i) {
-    const CUstreamBatchMemOpParams& one = operations[i];
-    CUresult result = CUDA_SUCCESS;
-    switch (one.operation) {
-      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        result = cuStreamWaitValue32(stream, one.waitValue.address, one.waitValue.value, one.waitValue.flags);
-        break;
-      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        result =
-            cuStreamWaitValue64(stream, one.waitValue.address, one.waitValue.value64, one.waitValue.flags);
-        break;
-      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        result = cuStreamWriteValue32(stream, one.writeValue.address, one.writeValue.value, 0);
-        break;
-      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        result = cuStreamWriteValue64(stream, one.writeValue.address, one.writeValue.value64, 0);
-        break;
-      case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:  // writes of others are seen at once
-      case CU_STREAM_MEM_OP_BARRIER:              // operations are in order anyway
-        break;
-      default:
-        return driverCode(notSupported("cuStreamBatchMemOp of this operation"));
-    }
-    if (result != CUDA_SUCCESS) return result;
+    works.push_back(operationWork(operations[i]));
+    if (!works.back()) return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_SUCCESS;
+  return submitOperations(stream, [works = std::move(works)] {
+    for (const Work& work : works) work();
+  });
 }

@@ -43,14 +43,14 @@ TEST(SoftgpuErrors, AnUnknownDriverFunctionIsNotFound) {
   cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSuccess;
 #if CUDART_VERSION >= 12050
   EXPECT_CUDA(
-      cudaGetDriverEntryPointByVersion("cuMulticastCreate", &function, 13000, cudaEnableDefault, &result));
+      cudaGetDriverEntryPointByVersion("cuMemPrefetchAsync", &function, 13000, cudaEnableDefault, &result));
 #else
-  EXPECT_CUDA(cudaGetDriverEntryPoint("cuMulticastCreate", &function, cudaEnableDefault, &result));
+  EXPECT_CUDA(cudaGetDriverEntryPoint("cuMemPrefetchAsync", &function, cudaEnableDefault, &result));
 #endif
   EXPECT_EQ(cudaDriverEntryPointSymbolNotFound, result);
 #else
   EXPECT_EQ(cudaErrorSymbolNotFound,
-            cudaGetDriverEntryPoint("cuMulticastCreate", &function, cudaEnableDefault));
+            cudaGetDriverEntryPoint("cuMemPrefetchAsync", &function, cudaEnableDefault));
 #endif
   EXPECT_EQ(nullptr, function);
 }

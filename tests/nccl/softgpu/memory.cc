@@ -47,15 +47,20 @@ size_t wholePages(size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
-void* allocateShared(size_t bytes, MemoryKind kind, int device) {
+int createMemoryFile(const char* name, size_t bytes) {
   raiseDescriptorLimit();
+  const int fd = memfd_create(name, MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+void* allocateShared(size_t bytes, MemoryKind kind, int device) {
   const size_t mapped = wholePages(bytes);
   if (mapped < bytes) return nullptr;
-  const int fd = memfd_create("softgpu", MFD_CLOEXEC);
+  const int fd = createMemoryFile("softgpu", mapped);
   if (fd < 0) return nullptr;
-  void* const at = ftruncate(fd, static_cast<off_t>(mapped)) == 0
-                       ? mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                       : MAP_FAILED;
+  void* const at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) {
     close(fd);
     return nullptr;

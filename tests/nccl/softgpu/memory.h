@@ -13,10 +13,14 @@
 
 namespace softgpu {
 
+struct PhysicalMemory;
+
 enum class MemoryKind {
   kDevice,      // cudaMalloc: a memfd
   kManaged,     // cudaMallocManaged: a memfd too
   kImported,    // cudaIpcOpenMemHandle: another process' memfd
+  kMapped,      // cuMemMap of a device's memory (virtual_memory.h)
+  kMappedHost,  // cuMemMap of the host's memory
   kPinned,      // cudaHostAlloc
   kRegistered,  // cudaHostRegister: the program's own memory
 };
@@ -29,16 +33,21 @@ struct Allocation {
   int device = 0;  // CUDA's number
   int fd = -1;     // the memfd; -1: none
   unsigned long long id = 0;
+  std::shared_ptr<PhysicalMemory> physical = nullptr;  // of cuMem: what is mapped, and whose `fd` it is
 
   // What CUDA calls device memory: a copy from or to it is not one of the host's memory.
-  bool onDevice() const { return kind == MemoryKind::kDevice || kind == MemoryKind::kImported; }
+  bool onDevice() const {
+    return kind == MemoryKind::kDevice || kind == MemoryKind::kImported || kind == MemoryKind::kMapped;
+  }
 };
 
+// A new memfd of zeroes, whole pages. -1: no memory.
+int createMemoryFile(const char* name, size_t bytes);
 // A new memfd of zeroes, mapped. Null pointer: no memory.
 void* allocateShared(size_t bytes, MemoryKind kind, int device);
 // Memory of the process alone, zeroes.
 void* allocatePinned(size_t bytes, int device);
-// A mapping that exists already: imported or registered memory. False: it overlaps what is known.
+// A mapping that exists already: imported, registered or cuMem's. False: it overlaps what is known.
 bool addMapping(Allocation allocation);
 // The allocation that `address` lies in.
 std::optional<Allocation> findAllocation(const void* address);

@@ -9,13 +9,6 @@
 namespace softgpu {
 namespace {
 
-// Counts what a device gives away; false: it has no more.
-bool reserve(Device& device, size_t bytes) {
-  if (device.used_bytes.fetch_add(bytes) + bytes <= device.gpu.memory_bytes) return true;
-  device.used_bytes -= bytes;
-  return false;
-}
-
 cudaError_t allocateOnDevice(void** out, size_t bytes, MemoryKind kind) {
   if (out == nullptr) return cudaErrorInvalidValue;
   *out = nullptr;
@@ -24,7 +17,7 @@ cudaError_t allocateOnDevice(void** out, size_t bytes, MemoryKind kind) {
   if (device == nullptr) return error;
   if (bytes == 0) return cudaSuccess;
   const size_t mapped = wholePages(bytes);
-  if (mapped < bytes || !reserve(*device, mapped)) return cudaErrorMemoryAllocation;
+  if (mapped < bytes || !device->takeMemory(mapped)) return cudaErrorMemoryAllocation;
   *out = allocateShared(bytes, kind, device->number);
   if (*out != nullptr) return cudaSuccess;
   device->used_bytes -= mapped;

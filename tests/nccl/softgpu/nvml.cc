@@ -51,12 +51,13 @@ nvmlPciInfo_t describeAddress(const std::string& bus_id, unsigned part_id) {
   return info;
 }
 
+bool hasSwitch(const GpuDescription& gpu) {
+  return std::any_of(gpu.nvlinks.begin(), gpu.nvlinks.end(),
+                     [](const NvLink& link) { return link.to_switch; });
+}
+
 // By an NVLink, or through NVSwitches.
 bool linked(const GpuDescription& gpu, const GpuDescription& peer) {
-  const auto hasSwitch = [](const GpuDescription& each) {
-    return std::any_of(each.nvlinks.begin(), each.nvlinks.end(),
-                       [](const NvLink& link) { return link.to_switch; });
-  };
   return (hasSwitch(gpu) && hasSwitch(peer)) ||
          std::any_of(gpu.nvlinks.begin(), gpu.nvlinks.end(),
                      [&](const NvLink& link) { return link.peer_bus_id == peer.bus_id; });
@@ -95,9 +96,15 @@ double systemNumber(const GpuDescription& gpu, const char* file_name, double oth
   return read ? number : otherwise;
 }
 
+// The vendor is below the device.
+unsigned subsystem(const GpuDescription& gpu) {
+  return static_cast<unsigned>(systemNumber(gpu, "subsystem_device", 0)) << 16 |
+         static_cast<unsigned>(systemNumber(gpu, "subsystem_vendor", 0));
+}
+
 unsigned pcieGeneration(double gigatransfers) {
   unsigned generation = 1;
-  for (double limit = 4; gigatransfers > limit && generation < 6; limit *= 2) ++generation;
+  for (const double since : {5., 8., 16., 32., 64.}) generation += gigatransfers >= since ? 1 : 0;
   return generation;
 }
 
@@ -131,6 +138,8 @@ NVML_FUNCTION const char* nvmlErrorString(nvmlReturn_t error) {
       return "Not Supported";
     case NVML_ERROR_NOT_FOUND:
       return "Not Found";
+    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+      return "Argument version mismatch";
     default:
       return "Unknown Error";
   }
@@ -201,6 +210,23 @@ NVML_FUNCTION nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciI
   const nvmlReturn_t error = check(device, info, &gpu);
   if (error != NVML_SUCCESS) return error;
   *info = describeAddress(gpu->bus_id, gpu->part_id);
+  info->pciSubSystemId = subsystem(*gpu);
+  return NVML_SUCCESS;
+}
+
+NVML_FUNCTION nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_v1_t* info) {
+  nvmlPciInfo_t plain;
+  const nvmlReturn_t error = nvmlDeviceGetPciInfo_v3(device, info != nullptr ? &plain : nullptr);
+  if (error != NVML_SUCCESS) return error;
+  if (info->version != nvmlVersion<nvmlPciInfoExt_v1_t>(1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  info->domain = plain.domain;
+  info->bus = plain.bus;
+  info->device = plain.device;
+  info->pciDeviceId = plain.pciDeviceId;
+  info->pciSubSystemId = plain.pciSubSystemId;
+  info->baseClass = 3;  // a display controller
+  info->subClass = 2;   // for 3D
+  std::memcpy(info->busId, plain.busId, sizeof info->busId);
   return NVML_SUCCESS;
 }
 
@@ -210,6 +236,14 @@ NVML_FUNCTION nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t devi
   const GpuDescription* gpu;
   const nvmlReturn_t error = check(device, generation, &gpu);
   if (error == NVML_SUCCESS) *generation = pcieGeneration(systemNumber(*gpu, "current_link_speed", 16));
+  return error;
+}
+
+// NVML's numbers for speeds are those of the generations that have them.
+NVML_FUNCTION nvmlReturn_t nvmlDeviceGetPcieLinkMaxSpeed(nvmlDevice_t device, unsigned int* speed) {
+  const GpuDescription* gpu;
+  const nvmlReturn_t error = check(device, speed, &gpu);
+  if (error == NVML_SUCCESS) *speed = pcieGeneration(systemNumber(*gpu, "max_link_speed", 16));
   return error;
 }
 
@@ -268,6 +302,16 @@ NVML_FUNCTION nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device,
   return NVML_SUCCESS;
 }
 
+NVML_FUNCTION nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
+                                                               nvmlIntNvLinkDeviceType_t* type) {
+  const GpuDescription* gpu;
+  const nvmlReturn_t error = check(device, type, &gpu);
+  if (error != NVML_SUCCESS) return error;
+  if (link >= gpu->nvlinks.size()) return NVML_ERROR_NOT_SUPPORTED;
+  *type = gpu->nvlinks[link].to_switch ? NVML_NVLINK_DEVICE_TYPE_SWITCH : NVML_NVLINK_DEVICE_TYPE_GPU;
+  return NVML_SUCCESS;
+}
+
 NVML_FUNCTION nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer,
                                                   nvmlGpuP2PCapsIndex_t index, nvmlGpuP2PStatus_t* status) {
   const GpuDescription* gpu;
@@ -286,5 +330,55 @@ NVML_FUNCTION nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int cou
   const nvmlReturn_t error = check(device, values, &gpu);
   if (error != NVML_SUCCESS) return error;
   for (int i = 0; i < count; ++i) values[i].nvmlReturn = fieldValue(*gpu, values[i]);
+  return NVML_SUCCESS;
+}
+
+// ECC is on, and the memory has no errors.
+NVML_FUNCTION nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_t,
+                                                           nvmlEccCounterType_t, nvmlMemoryLocation_t,
+                                                           unsigned long long* count) {
+  const GpuDescription* gpu;
+  const nvmlReturn_t error = check(device, count, &gpu);
+  if (error == NVML_SUCCESS) *count = 0;
+  return error;
+}
+
+// From Hopper on, the fabric manager of a host registers every GPU behind NVSwitches. Without NVLink between
+// hosts the cluster's UUID is zero, from which NCCL concludes that there is no MNNVL.
+NVML_FUNCTION nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t* info) {
+  const GpuDescription* gpu;
+  const nvmlReturn_t error = check(device, info, &gpu);
+  if (error != NVML_SUCCESS) return error;
+  if (info->version != nvmlVersion<nvmlGpuFabricInfo_v2_t>(2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  const bool registered = gpu->sm >= 90 && hasSwitch(*gpu);
+  *info = {.version = info->version,
+           .clusterUuid = {},
+           .status = NVML_SUCCESS,
+           .cliqueId = 0,
+           .state = registered ? NVML_GPU_FABRIC_STATE_COMPLETED : NVML_GPU_FABRIC_STATE_NOT_SUPPORTED,
+           .healthMask = 0};
+  return NVML_SUCCESS;
+}
+
+// NVML knows the place of a GPU in its rack from Blackwell on. No machine of ours describes a rack.
+NVML_FUNCTION nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t, nvmlPlatformInfo_v2_t*) {
+  return NVML_ERROR_NOT_SUPPORTED;
+}
+
+// No GPU computes confidentially.
+NVML_FUNCTION nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t* state) {
+  if (initialized == 0) return NVML_ERROR_UNINITIALIZED;
+  if (state == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  *state = {};
+  return NVML_SUCCESS;
+}
+
+NVML_FUNCTION nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_v1_t* settings) {
+  if (initialized == 0) return NVML_ERROR_UNINITIALIZED;
+  if (settings == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  if (settings->version != nvmlVersion<nvmlSystemConfComputeSettings_v1_t>(1))
+    return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  *settings = {
+      .version = settings->version, .environment = 0, .ccFeature = 0, .devToolsMode = 0, .multiGpuMode = 0};
   return NVML_SUCCESS;
 }

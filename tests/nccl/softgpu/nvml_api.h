@@ -13,6 +13,7 @@ enum nvmlReturn_t {
   NVML_ERROR_INVALID_ARGUMENT = 2,
   NVML_ERROR_NOT_SUPPORTED = 3,
   NVML_ERROR_NOT_FOUND = 6,
+  NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
   NVML_ERROR_UNKNOWN = 999,
 };
 
@@ -35,6 +36,15 @@ enum nvmlGpuP2PCapsIndex_t {
   NVML_P2P_CAPS_INDEX_NVLINK = 2,
   NVML_P2P_CAPS_INDEX_ATOMICS = 3,
 };
+
+enum nvmlIntNvLinkDeviceType_t { NVML_NVLINK_DEVICE_TYPE_GPU = 0, NVML_NVLINK_DEVICE_TYPE_SWITCH = 2 };
+
+enum nvmlMemoryErrorType_t {
+  NVML_MEMORY_ERROR_TYPE_CORRECTED = 0,
+  NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1,
+};
+enum nvmlEccCounterType_t { NVML_VOLATILE_ECC = 0 };
+enum nvmlMemoryLocation_t { NVML_MEMORY_LOCATION_DRAM = 2, NVML_MEMORY_LOCATION_SRAM = 7 };
 
 enum nvmlValueType_t { NVML_VALUE_TYPE_UNSIGNED_INT = 1 };
 
@@ -87,4 +97,48 @@ struct nvmlPciInfo_t {
   char busId[32];
 };
 
+// Structures that name their version in their first field: the version, and the bytes of the structure.
+struct nvmlPciInfoExt_v1_t {
+  unsigned int version;
+  unsigned int domain;
+  unsigned int bus;
+  unsigned int device;
+  unsigned int pciDeviceId;
+  unsigned int pciSubSystemId;
+  unsigned int baseClass;
+  unsigned int subClass;
+  char busId[32];
+};
+
+struct nvmlGpuFabricInfo_v2_t {
+  unsigned int version;
+  unsigned char clusterUuid[16];
+  nvmlReturn_t status;
+  unsigned int cliqueId;
+  unsigned char state;
+  unsigned int healthMask;
+};
+enum { NVML_GPU_FABRIC_STATE_NOT_SUPPORTED = 0, NVML_GPU_FABRIC_STATE_COMPLETED = 3 };
+
+struct nvmlPlatformInfo_v2_t;
+
+struct nvmlConfComputeSystemState_t {
+  unsigned int environment;
+  unsigned int ccFeature;
+  unsigned int devToolsMode;
+};
+
+struct nvmlSystemConfComputeSettings_v1_t {
+  unsigned int version;
+  unsigned int environment;
+  unsigned int ccFeature;
+  unsigned int devToolsMode;
+  unsigned int multiGpuMode;
+};
+
 }  // extern "C"
+
+template <typename Struct>
+constexpr unsigned nvmlVersion(unsigned version) {
+  return version << 24 | static_cast<unsigned>(sizeof(Struct));
+}

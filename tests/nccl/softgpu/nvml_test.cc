@@ -85,6 +85,9 @@ TEST_F(SoftgpuNvml, ShowsTheNvlinksOfTheMachine) {
     nvmlPciInfo_v1_t remote = {};
     ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetNvLinkRemotePciInfo", gpu, link, &remote));
     EXPECT_NE(0, remote.busId[0]);
+    auto type = NVML_NVLINK_DEVICE_TYPE_GPU;
+    ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, link, &type));
+    EXPECT_EQ(NVML_NVLINK_DEVICE_TYPE_SWITCH, type);
     ++links;
   }
   EXPECT_EQ(18U, links);
@@ -100,6 +103,81 @@ TEST_F(SoftgpuNvml, AFieldThatItDoesNotKnowIsNotSupported) {
   field.fieldId = 1;
   ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetFieldValues", device(0), 1, &field));
   EXPECT_EQ(NVML_ERROR_NOT_SUPPORTED, field.nvmlReturn);
+}
+
+// Hopper behind NVSwitches: registered, and in no cluster of hosts, so NCCL takes it for no MNNVL.
+TEST_F(SoftgpuNvml, RegistersAGpuBehindSwitchesInNoCluster) {
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlInit_v2"));
+  nvmlGpuFabricInfo_v2_t info;
+  std::memset(&info, 0xff, sizeof info);
+  EXPECT_EQ(NVML_ERROR_ARGUMENT_VERSION_MISMATCH, call("nvmlDeviceGetGpuFabricInfoV", device(0), &info));
+  info.version = nvmlVersion<nvmlGpuFabricInfo_v2_t>(2);
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetGpuFabricInfoV", device(0), &info));
+  EXPECT_EQ(NVML_GPU_FABRIC_STATE_COMPLETED, info.state);
+  EXPECT_EQ(NVML_SUCCESS, info.status);
+  EXPECT_EQ(std::string(16, '\0'), std::string(reinterpret_cast<char*>(info.clusterUuid), 16));
+  EXPECT_EQ(0U, info.cliqueId);
+  EXPECT_EQ(0U, info.healthMask);
+  EXPECT_EQ(NVML_ERROR_NOT_SUPPORTED, call("nvmlDeviceGetPlatformInfo", device(0), nullptr));
+}
+
+TEST_F(SoftgpuNvml, RegistersNoGpuThatIsLinkedToItsPeers) {
+  setenv("RAILWISE_DEVICE", "software:@nvlink-mesh", 1);
+  setenv("SOFTGPU_SM", "90", 1);
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlInit_v2"));
+  nvmlGpuFabricInfo_v2_t info = {};
+  info.version = nvmlVersion<nvmlGpuFabricInfo_v2_t>(2);
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetGpuFabricInfoV", device(0), &info));
+  EXPECT_EQ(NVML_GPU_FABRIC_STATE_NOT_SUPPORTED, info.state);
+  auto type = NVML_NVLINK_DEVICE_TYPE_SWITCH;
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetNvLinkRemoteDeviceType", device(0), 0U, &type));
+  EXPECT_EQ(NVML_NVLINK_DEVICE_TYPE_GPU, type);
+}
+
+TEST_F(SoftgpuNvml, RegistersNoGpuOlderThanHopper) {
+  setenv("SOFTGPU_SM", "80", 1);
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlInit_v2"));
+  nvmlGpuFabricInfo_v2_t info = {};
+  info.version = nvmlVersion<nvmlGpuFabricInfo_v2_t>(2);
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetGpuFabricInfoV", device(0), &info));
+  EXPECT_EQ(NVML_GPU_FABRIC_STATE_NOT_SUPPORTED, info.state);
+}
+
+TEST_F(SoftgpuNvml, TellsThePciAddressInTheStructureWithAVersion) {
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlInit_v2"));
+  nvmlPciInfoExt_v1_t info = {};
+  EXPECT_EQ(NVML_ERROR_ARGUMENT_VERSION_MISMATCH, call("nvmlDeviceGetPciInfoExt", device(1), &info));
+  info.version = nvmlVersion<nvmlPciInfoExt_v1_t>(1);
+  EXPECT_EQ(0x1000040U, info.version);  // as NCCL 2.31 computes it
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetPciInfoExt", device(1), &info));
+  EXPECT_STREQ("00000000:43:00.0", info.busId);
+  EXPECT_EQ(0x43U, info.bus);
+  EXPECT_EQ(0x233010deU, info.pciDeviceId);
+  EXPECT_EQ(0x302U, info.baseClass << 8 | info.subClass);
+}
+
+TEST_F(SoftgpuNvml, SaysThatAllIsWellWithLinkMemoryAndSystem) {
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlInit_v2"));
+  unsigned speed = 0;
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetPcieLinkMaxSpeed", device(0), &speed));
+  EXPECT_EQ(4U, speed);  // 16 GT/s, where no /sys tells the speed
+  unsigned generation = 0;
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlDeviceGetCurrPcieLinkGeneration", device(0), &generation));
+  EXPECT_EQ(4U, generation);
+  unsigned long long errors = 9;
+  ASSERT_EQ(NVML_SUCCESS,
+            call("nvmlDeviceGetMemoryErrorCounter", device(0), NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                 NVML_VOLATILE_ECC, NVML_MEMORY_LOCATION_DRAM, &errors));
+  EXPECT_EQ(0U, errors);
+  nvmlConfComputeSystemState_t state = {9, 9, 9};
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlSystemGetConfComputeState", &state));
+  EXPECT_EQ(0U, state.ccFeature);
+  nvmlSystemConfComputeSettings_v1_t settings = {0, 9, 9, 9, 9};
+  EXPECT_EQ(NVML_ERROR_ARGUMENT_VERSION_MISMATCH, call("nvmlSystemGetConfComputeSettings", &settings));
+  settings.version = nvmlVersion<nvmlSystemConfComputeSettings_v1_t>(1);
+  ASSERT_EQ(NVML_SUCCESS, call("nvmlSystemGetConfComputeSettings", &settings));
+  EXPECT_EQ(0U, settings.ccFeature);
+  EXPECT_EQ(0U, settings.multiGpuMode);
 }
 
 }  // namespace
