@@ -86,6 +86,24 @@ def nics(job, build):
     return "\n".join(lines)
 
 
+def one_sided(job):
+    """A table: who serves one-sided communication of each rank, and over which NICs."""
+    lines = ["| rank | host | RMA | GIN | over |", "|---|---|---|---|---|"]
+    for rank in range(job.ranks):
+        log = job.log(rank)
+        tables = judge.one_sided(log)
+
+        def server(kind):
+            name = tables.get(kind)
+            if name is None:
+                return "nobody"
+            return f"{name}, {'Railwise itself' if name == judge.NAME else f'beside {judge.NAME}'}"
+
+        nics_of_rank = ", ".join(judge.one_sided_nics(log)) or "(no connection of NCCL's own)"
+        lines.append(f"| {rank} | {job.place.host_name(rank)} | {server('RMA')} | {server('GIN')} | {nics_of_rank} |")
+    return "\n".join(lines)
+
+
 def bus_id(number):
     """"0000:1b:00.0" of NCCL's 1b000."""
     if number is None:

@@ -13,6 +13,11 @@ GDR = re.compile(r"NET/(\S+) : GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) 
 CHANNEL = re.compile(r"Channel (\d+)/(\d+) : (\d+)\[[^]]*\] -> (\d+)\[[^]]*\] \[(send|receive)\] via NET/(\S+?)/(\d+)(?:\((\d+)\))?")
 DIRECT = re.compile(r"Channel \d+(?:/\d+)? : .* via (P2P|SHM)\S*")
 TOPO_FILE = re.compile(r"NCCL_TOPO_FILE set by environment to (\S+)")
+# One-sided communication: 2.29.7 and 2.30.4 write the first form, 2.30.7 the second.
+ONE_SIDED = re.compile(r"(?:Assigned (GIN|RMA) plugin|(GIN|RMA)/Plugin: Assigned plugin) (\S+)(?: type (\d+))? to comm")
+DEVICE_CHANGED = re.compile(r"TOPO/NET : Changing \S+ dev index from \d+ to \d+")
+OWN_DEVICES = re.compile(r"NET/IB : Using(.*)")
+OWN_QUEUE_PAIR = re.compile(r"NET/IB: (?:\w+: )?NCCL Dev \d+ IbDev (\d+) Port")
 WARNING = re.compile(r"NCCL WARN (.*)")
 
 
@@ -81,6 +86,27 @@ def transport(log, shares_hosts=False):
     if not CHANNEL.search(log) and not (shares_hosts and DIRECT.search(log)):
         complaints.append("the log has no connection through the network")
     return complaints
+
+
+def one_sided(log):
+    """{"GIN": name, "RMA": name} of the tables that serve one-sided communication; without a key where NCCL has found none."""
+    return {first or second: name for first, second, name, _ in ONE_SIDED.findall(log)}
+
+
+def one_sided_devices(log):
+    """Where NCCL's own table serves it beside Railwise, a device has the same number to both: NCCL keeps one number for each name."""
+    numbers = {}
+    for net, _, index, name in GDR.findall(log):
+        numbers.setdefault(name, {}).setdefault(index, set()).add(net)
+    complaints = [f"{name} is device " + " and ".join(f"{index} to {', '.join(sorted(nets))}" for index, nets in sorted(found.items()))
+                  for name, found in sorted(numbers.items()) if len(found) > 1]
+    return complaints + [match.group(0) for match in DEVICE_CHANGED.finditer(log)][:1]
+
+
+def one_sided_nics(log):
+    """The NICs of the connections that NCCL's own IB network has made: one-sided communication, since the network in use is another."""
+    names = {int(index): name for line in OWN_DEVICES.findall(log) for index, name in re.findall(r"\[(\d+)\]([^:]+):", line)}
+    return sorted({names.get(int(index), f"device {index}") for index in OWN_QUEUE_PAIR.findall(log)})
 
 
 def topology_file(log, path):

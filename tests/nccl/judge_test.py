@@ -37,6 +37,28 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge.sends(log), [(4, 0, 1, 1)])
         self.assertEqual(judge.warnings(GOOD), [])
 
+    def test_who_serves_one_sided_communication(self):
+        self.assertEqual(judge.one_sided(GOOD), {})
+        older = "vm:1:1 [0] NCCL INFO Assigned GIN plugin GIN_IB_PROXY to comm\nvm:1:1 [0] NCCL INFO Assigned RMA plugin GIN_IB_PROXY to comm"
+        self.assertEqual(judge.one_sided(older), {"GIN": "GIN_IB_PROXY", "RMA": "GIN_IB_PROXY"})
+        newer = "vm:1:1 [0] NCCL INFO RMA/Plugin: Assigned plugin RMA_IB_PROXY to comm\nvm:1:1 [0] NCCL INFO GIN/Plugin: Assigned plugin RMA_IB_PROXY type 2 to comm"
+        self.assertEqual(judge.one_sided(newer), {"GIN": "RMA_IB_PROXY", "RMA": "RMA_IB_PROXY"})
+
+    def test_the_nics_of_one_sided_communication(self):
+        log = ("vm:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_2:1/RoCE ; OOB lo:127.0.0.1<0>\n"
+               "vm:1:1 [0] NCCL INFO NET/IB: ncclIbConnectImpl: NCCL Dev 1 IbDev 1 Port 1 qp_num 3 mtu 5\n"
+               "vm:1:1 [0] NCCL INFO NET/IB: NCCL Dev 1 IbDev 1 Port 1 qpn 9 mtu 5\n")
+        self.assertEqual(judge.one_sided_nics(log), ["mlx5_2"])
+        self.assertEqual(judge.one_sided_nics(GOOD), [])
+
+    def test_devices_that_two_tables_number_otherwise(self):
+        log = GOOD + "node:11:11 [0] NCCL INFO NET/RMA_IB_PROXY : GPU Direct RDMA Enabled for HCA 0 'soft0'\n"
+        self.assertEqual(judge.one_sided_devices(log), [])
+        log += "node:11:11 [0] NCCL INFO NET/RMA_IB_PROXY : GPU Direct RDMA Enabled for HCA 0 'soft1'\n"
+        self.assertEqual(judge.one_sided_devices(log), ["soft1 is device 0 to RMA_IB_PROXY and 1 to Railwise"])
+        log = GOOD + "node:11:11 [0] NCCL INFO TOPO/NET : Changing soft1 dev index from 0 to 1\n"
+        self.assertEqual(judge.one_sided_devices(log), ["TOPO/NET : Changing soft1 dev index from 0 to 1"])
+
     def test_an_older_table_than_could_be(self):
         self.assertIn("v11, not Railwise v12", judge.loaded(GOOD, 23007)[0])
 

@@ -4,12 +4,17 @@ import re
 
 import judge
 from job import Job
+from unavailable import Unavailable
 
 # NCCL says which algorithm and protocol each collective takes.
 TUNING = {"NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV,TUNING,P2P,SHM,REG"}
 SMALL = 65536
+GPU_DIRECT = "@dgx;gpudirect=on"
+# Also the ranks of one host reach each other through the network alone.
+TEAMS_OF_ONE = {"NCCL_LSA_TEAM_SIZE": "1"}
 # Of devices that are in no /sys: NCCL's own IB network, which 2.29 opens for one-sided communication, and its search of the PCIe tree.
-EXPECTED_WARNINGS = ("Could not find real path of ",)
+# Of the check rma_children: NCCL has no host RMA in children with shared resources.
+EXPECTED_WARNINGS = ("Could not find real path of ", "One sided RMA: host RMA is not supported in this communicator")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +30,20 @@ class Scenario:
     has: tuple = ()
     lacks: tuple = ()
     campaign: bool = False  # too long for every run
+    one_sided: bool = False  # windows and RMA: some table must serve them, and its devices must be Railwise's
 
 
 def algorithm(all_reduce, gathers, protocol):
     """NCCL takes these for every collective that has them."""
     return {"NCCL_ALGO": f"allreduce:{all_reduce};allgather:{gathers};reducescatter:{gathers}", "NCCL_PROTO": f"allreduce:{protocol}"}
 
+
+RMA_SINCE = 22902  # the release of NCCL that brought host RMA; windows are older
+HIERARCHICAL = (r"AllGather \[Hierarchical CE\]", r"AlltoAll \[Hierarchical CE\]")
+GIN = "gin_put,gin_order,gin_counters,gin_flush,gin_many_writers,gin_reset,gin_contexts,gin_queue,gin_values"
+GIN_CONNECTED = (r"devCommCreate: .*GIN connections",)
+# What scripts/nccl-check asks of one-sided communication.
+ONE_SIDED = ("windows", "rma", "graph_rma", "rma_children", "rma_end", "zero_cta", *GIN.split(","), "gin_get")
 
 SCENARIOS = {
     "ring_simple": Scenario("rings, Simple", hosts=3, environment=algorithm("ring", "ring", "simple"), has=(r"AllReduce.*Algo RING proto SIMPLE",), campaign=True),
@@ -45,11 +58,20 @@ SCENARIOS = {
                            has=(r"via NET/Railwise/\d+/GDRDMA", r"GPU Direct RDMA Enabled", r"deregistered net buffer"), lacks=(r"GPU Direct RDMA Disabled",)),
     "peer_memory": Scenario("GPU memory by address", machine="@dgx;gpudirect=peermem", checks="collectives,registered",
                             has=(r"via NET/Railwise/\d+/GDRDMA",), campaign=True),
+    # What NCCL's proxy and kernels tell each other, and the queue of work, lie in memory that GDRCopy maps.
+    "gdrcopy": Scenario("control words in GPU memory, by GDRCopy", machine="@dgx;gpudirect=on", checks="collectives,registered",
+                        environment={"NCCL_GDRCOPY_ENABLE": "1", "NCCL_GDRCOPY_FLUSH_ENABLE": "1", "NCCL_NET_FORCE_FLUSH": "1"},
+                        has=(r"GDRCOPY enabled library 2\.5 driver 2\.5", r"GDRDMA")),
     # dmabuf=off: NCCL's own IB network, which it opens for one-sided communication, finds no GPUDirect either (docs/nccl.md).
     "no_gpu_direct": Scenario("host memory", machine="link=ib,count=2,dmabuf=off", has=(r"GPU Direct RDMA Disabled",), lacks=(r"GDRDMA",)),
     "nvlink_pxn": Scenario("NVLink in a host, PXN between hosts", machine="@dgx;gpudirect=on", hosts=2, gpus=4, checks="collectives,split",
-                           has=(r"via P2P/IPC", r"\[send\] via NET/Railwise/\d+\(\d+\)/GDRDMA"), campaign=True),
-    "shared_memory": Scenario("shared memory in a host", machine="dgx", gpus=2, environment={"NCCL_P2P_DISABLE": "1"}, has=(r"via SHM/",)),
+                           has=(r"via P2P/CUMEM", r"\[send\] via NET/Railwise/\d+\(\d+\)/GDRDMA"), campaign=True),
+    "registered_peers": Scenario("buffers registered with the GPUs of a host", machine=GPU_DIRECT, gpus=2, checks="registered",
+                                 has=(r"IPC registering buffer", r"via P2P/CUMEM")),
+    "no_cumem": Scenario("memory without cuMem: IPC handles, files in /dev/shm", machine="@dgx;gpudirect=on", gpus=2, checks="collectives,registered",
+                         environment={"NCCL_CUMEM_ENABLE": "0"}, has=(r"via P2P/IPC", r"MMAP allocated shareable"), lacks=(r"CUMEM allocated", r"P2P/CUMEM")),
+    "shared_memory": Scenario("shared memory in a host", machine="dgx", gpus=2, environment={"NCCL_P2P_DISABLE": "1"},
+                              has=(r"via SHM/", r"CUMEM imported shareable host buffer")),
     "fused_ports": Scenario("a virtual device of two ports, made by NCCL", machine="dual-port", environment={"NCCL_NET_MERGE_LEVEL": "PORT"},
                             has=(r"NET/Railwise : made device mlx5_0\+mlx5_1 of 2 rails",)),
     "forced_merge": Scenario("a virtual device that NCCL_NET_FORCE_MERGE names", machine="dgx",
@@ -64,6 +86,37 @@ SCENARIOS = {
     # With the plugin's sanitizers, in their builds; elsewhere it only shows that the scenario itself is right.
     "sanitized": Scenario("the plugin's life under NCCL", machine="@dgx;gpudirect=on", largest=4096,
                           checks="collectives,several,graph,registered,again,finalize,abort", campaign=True),
+    # Memory windows and NCCL's host RMA, which NCCL's own IB network serves beside Railwise.
+    "windows": Scenario("collectives on windows, registered and symmetric", machine=GPU_DIRECT, gpus=2, checks="windows", one_sided=True),
+    "rma": Scenario("put, signal and wait, in children, and ended in all ways", machine=GPU_DIRECT, checks="rma,rma_children,rma_end", one_sided=True),
+    "rma_graphs": Scenario("put and wait in a graph that is replayed", machine=GPU_DIRECT, gpus=2, checks="graph_rma", environment=TEAMS_OF_ONE,
+                           one_sided=True),
+    "rma_in_a_host": Scenario("put, signal and wait by copy engines and over the network", machine=GPU_DIRECT, gpus=2, checks="rma", largest=4096,
+                              one_sided=True),
+    "rma_teams_of_one": Scenario("put, signal and wait over the network also inside a host", machine=GPU_DIRECT, gpus=2, checks="rma",
+                                 largest=4096, environment=TEAMS_OF_ONE, one_sided=True),
+    "zero_cta_one_host": Scenario("collectives without a CTA, by copy engines", machine=GPU_DIRECT, hosts=1, gpus=2, checks="zero_cta",
+                                  has=(r"AllGather \[Copy Engine\]", r"AlltoAll \[Copy Engine\]"), one_sided=True),
+    "zero_cta": Scenario("collectives without a CTA, over RMA", machine=GPU_DIRECT, checks="zero_cta_hosts", one_sided=True, has=HIERARCHICAL),
+    "zero_cta_2x2": Scenario("collectives without a CTA, over RMA and by copy engines", machine=GPU_DIRECT, gpus=2, checks="zero_cta_hosts",
+                             largest=4096, one_sided=True, has=HIERARCHICAL),
+    "zero_cta_4x2": Scenario("the same of eight ranks", machine=GPU_DIRECT, hosts=4, gpus=2, checks="zero_cta_hosts", largest=4096, one_sided=True,
+                             has=HIERARCHICAL, campaign=True),
+    "rma_large": Scenario("puts of 64 MiB and of more than 1 GiB", machine=GPU_DIRECT, checks="rma,large_rma", largest=64 << 20, one_sided=True,
+                          campaign=True),
+    # GIN, by NCCL's proxy: the CPU does what a kernel does.
+    "gin": Scenario("puts, signals, counters, values and contexts of GIN", machine=GPU_DIRECT, checks=GIN, one_sided=True, has=GIN_CONNECTED),
+    "gin_get": Scenario("gets of GIN", machine=GPU_DIRECT, checks="gin_get", one_sided=True, has=GIN_CONNECTED),
+    "gin_3_hosts": Scenario("GIN of three ranks", machine=GPU_DIRECT, hosts=3, checks="gin_many_writers,gin_values,gin_contexts,gin_reset", one_sided=True,
+                            has=GIN_CONNECTED),
+    "gin_short_queues": Scenario("GIN with queues of four operations", machine=GPU_DIRECT, checks="gin_order,gin_many_writers,gin_queue", one_sided=True,
+                                 environment={"NCCL_GIN_PROXY_QUEUE_SIZE": "4"}, has=GIN_CONNECTED),
+    "gin_gdrcopy": Scenario("GIN with counters in GPU memory", machine=GPU_DIRECT, checks="gin_counters,gin_flush,gin_contexts", one_sided=True,
+                            environment={"NCCL_GDRCOPY_ENABLE": "1"}, has=GIN_CONNECTED, lacks=(r"GIN Proxy will not be using GDRCopy",)),
+    "gin_2x2": Scenario("GIN over the network, also inside a host", machine=GPU_DIRECT, gpus=2, checks=GIN, environment=TEAMS_OF_ONE, one_sided=True,
+                        has=GIN_CONNECTED, campaign=True),
+    "sanitized_one_sided": Scenario("the plugin's life beside one-sided communication", machine=GPU_DIRECT, largest=4096,
+                                    checks="windows,rma,rma_children,rma_end,zero_cta", one_sided=True, campaign=True),
     "large": Scenario("up to 64 MiB", hosts=2, largest=64 << 20, campaign=True),
     "ranks_8": Scenario("8 ranks, all checks", machine="@dgx;gpudirect=on", hosts=2, gpus=4, checks="", campaign=True),
     "ranks_16": Scenario("16 ranks", machine="@dgx;gpudirect=on", hosts=2, gpus=8, checks="collectives,split,shrink", campaign=True),
@@ -83,8 +136,16 @@ def findings(output):
     return FOUND.findall(output) + ours
 
 
+def lacking(scenario, job):
+    """What this NCCL has nothing of; None: nothing is missing."""
+    lines = job.output(0).splitlines()
+    names = [name for name in scenario.checks.split(",") if f"lacks {name}" in lines]
+    code = job.versions()["nccl"]
+    return f"NCCL {code // 10000}.{code // 100 % 100}.{code % 100} lacks what is checked by {', '.join(names)}" if names else None
+
+
 def run(scenario, place, folder):
-    """Complaints."""
+    """Complaints. Raises Unavailable where this NCCL lacks what the scenario checks."""
     words = ["--max", str(scenario.largest)] + (["--checks", scenario.checks] if scenario.checks else [])
     job = Job(place, folder, place.ranks(), judge.NAME, words, {**TUNING, **LEAKS_ARE_JUDGED, **scenario.environment})
     complaints = job.wait()
@@ -92,6 +153,8 @@ def run(scenario, place, folder):
     logs = [job.log(rank) for rank in range(job.ranks)]
     if complaints:
         return complaints
+    if reason := lacking(scenario, job):
+        raise Unavailable(reason)
     if scenario.checks:
         complaints += [f"the program did nothing for {name}" for name in scenario.checks.split(",") if f"ran {name}" not in job.output(0).splitlines()]
     text = "\n".join(logs)
@@ -100,6 +163,9 @@ def run(scenario, place, folder):
     for rank, log in enumerate(logs):
         release = job.versions()["nccl"]
         found = judge.loaded(log, release) + judge.transport(log, shares_hosts=place.shares_hosts)
+        if scenario.one_sided:
+            found += judge.one_sided_devices(log)
+            found += ["nobody serves RMA"] if release >= RMA_SINCE and "RMA" not in judge.one_sided(log) else []
         found += [f"NCCL warned: {warning}" for warning in judge.warnings(log) if not warning.startswith(EXPECTED_WARNINGS)]
         complaints += [f"rank {rank}: {what}" for what in found]
     return complaints

@@ -5,8 +5,8 @@ import subprocess
 
 from unavailable import Broken
 
-# Our CUDA runtime offers no virtual memory management and no multicast.
-NCCL = {"NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
+# Memory by CUDA's virtual memory management, as NCCL has it on a GPU of today. Our CUDA runtime offers no multicast.
+NCCL = {"NCCL_CUMEM_ENABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "1", "NCCL_NVLS_ENABLE": "0"}
 # "Device" memory is the computer's memory, and NCCL's default buffers of many ranks would take all of it.
 MANY_RANKS = 8
 SMALL_BUFFERS = {"NCCL_BUFFSIZE": str(512 << 10)}

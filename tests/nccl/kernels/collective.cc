@@ -24,6 +24,9 @@ Primitives::Options optionsOf(const Collective& work, Peers receive_from, Peers 
   Primitives::Options options{
       .receive_from = receive_from, .send_to = send_to, .input = work.input, .output = work.output};
   options.registration.network = work.registered;
+  options.registration.peers = work.outputs_at_peers != nullptr;
+  options.registration.outputs_at_peers = work.outputs_at_peers;
+  options.registration.output_offset = work.output_offset;
   return options;
 }
 

@@ -22,7 +22,10 @@ struct Collective {
   int root = 0;
   uint64_t argument = 0;  // of the reduction
   bool argument_by_address = false;
-  bool registered = false;  // buffers, with the network
+  bool registered = false;                      // buffers, with the network
+  const uintptr_t* outputs_at_peers = nullptr;  // Registration's; not null: the output is registered with the
+                                                // GPUs of the host
+  uintptr_t output_offset = 0;
   bool one_rank_per_host = false;
   Share share{};
 };

@@ -80,6 +80,10 @@ Collective collectiveOf(const Block& block, const Function& function, ncclDevWor
                         .argument_by_address = work.redOpArgIsPtr != 0};
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
   collective.registered = work.netRegUsed;
+  if (work.regUsed) {
+    collective.outputs_at_peers = work.recvbuffRmtAddrs;
+    collective.output_offset = work.recvbuffOffset;
+  }
   collective.one_rank_per_host = work.isOneRPN;
 #endif
   ncclCollCbdPart(&work, static_cast<uint32_t>(block.channel_id), function.protocol,
@@ -102,7 +106,9 @@ Message messageOf(const Block& block, const ncclDevWorkP2p& work, bool sends) {
                   .ll = (sends ? work.sendProtoLL : work.recvProtoLL) != 0};
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
   message.registered = sends ? work.sendNetReg : work.recvNetReg;
-  message.chunk = message.registered
+  message.peer = sends ? work.sendIpcReg : work.recvIpcReg;
+  message.large_chunk = message.registered || (message.peer && block.comm.isAllNvlink != 0);
+  message.chunk = message.large_chunk
                       ? size_t{NCCL_MAX_NET_SIZE}
                       : u32fp8Decode(sends ? work.sendChunkSize_u32fp8 : work.recvChunkSize_u32fp8);
 #else

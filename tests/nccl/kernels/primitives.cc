@@ -33,6 +33,15 @@ bool canDirectNic([[maybe_unused]] const ncclConnInfo& connection) {
 
 }  // namespace
 
+// Collectives are always written: NCCL lets a receiver read in algorithms of CollNet only.
+Primitives::PeerAccess Primitives::peerAccess(const ncclConnInfo& connection,
+                                              const Registration& registration) {
+  const int flags = registration.peers ? connection.flags & (NCCL_P2P_WRITE | NCCL_P2P_READ) : 0;
+  if (flags == 0) return PeerAccess::kNone;
+  return registration.p2p && (flags & NCCL_P2P_WRITE) == 0 ? PeerAccess::kReceiverReads
+                                                           : PeerAccess::kSenderWrites;
+}
+
 Primitives::Primitives(Block& block, const Protocol& protocol, const Reduction& reduction,
                        const Options& options)
     : block_(block), protocol_(protocol), reduction_(reduction), registration_(options.registration) {
@@ -48,6 +57,7 @@ Primitives::Primitives(Block& block, const Protocol& protocol, const Reduction& 
     if (protocol.id != NCCL_PROTO_SIMPLE) return link;
     link.step = roundUp(link.step, steps_per_chunk);
     link.direct_nic = registration_.network && canDirectNic(connection);
+    link.peer_access = peerAccess(connection, registration_);
     return link;
   };
   for (; receive_count_ < options.receive_from.limit && options.receive_from.ranks[receive_count_] >= 0;
@@ -59,10 +69,12 @@ Primitives::Primitives(Block& block, const Protocol& protocol, const Reduction& 
               link.step);  // gives back the credits of the steps that rounding up has skipped
     if (link.direct_nic && link.connection->connFifo != nullptr)
       link.connection->connFifo[link.step % NCCL_STEPS].size = 0;
+    exchangeBuffers(link, options.receive_from.ranks[receive_count_], false);
   }
   for (; send_count_ < options.send_to.limit && options.send_to.ranks[send_count_] >= 0; ++send_count_) {
     sends_[send_count_] =
         open(block.channel.peers[options.send_to.ranks[send_count_]]->send[options.connection]);
+    exchangeBuffers(sends_[send_count_], options.send_to.ranks[send_count_], true);
   }
 }
 
@@ -74,11 +86,44 @@ Primitives::~Primitives() {
 void Primitives::finish() {
   for (int i = 0; i < send_count_; ++i) {
     const Link& link = sends_[i];
+    if (registration_.p2p && link.peer_access == PeerAccess::kReceiverReads) {
+      const ncclConnInfo& connection = *link.connection;
+      block_.scheduler.waitUntil([&] { return loadStep(connection.head) >= loadStep(connection.tail); });
+    }
     if (!link.direct_nic) continue;
     const uint64_t last_step = link.step - static_cast<uint64_t>(protocol_.steps_per_slice);
     const volatile ssize_t* size = &link.connection->connFifo[last_step % NCCL_STEPS].size;
     block_.scheduler.waitUntil([size] { return __atomic_load_n(size, __ATOMIC_ACQUIRE) == -1; });
   }
+}
+
+// One end of a connection tells the other an address, which the other may use.
+void Primitives::offer(Link& link, const void* address) {
+  void** const word = link.connection->ptrExchange;
+  block_.scheduler.waitUntil([word] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) == nullptr; });
+  __atomic_store_n(word, const_cast<void*>(address), __ATOMIC_RELEASE);
+}
+
+void* Primitives::takeOffer(Link& link) {
+  void** const word = link.connection->ptrExchange;
+  void* address = nullptr;
+  block_.scheduler.waitUntil([&] { return (address = __atomic_load_n(word, __ATOMIC_ACQUIRE)) != nullptr; });
+  __atomic_store_n(word, nullptr, __ATOMIC_RELEASE);
+  return address;
+}
+
+void Primitives::exchangeBuffers(Link& link, int rank, bool sends) {
+  if (link.peer_access == PeerAccess::kNone) return;
+  const bool offers = sends == (link.peer_access == PeerAccess::kReceiverReads);
+  if (!offers) {
+    link.peer_buffer = static_cast<char*>(takeOffer(link));
+    return;
+  }
+  link.peer_buffer = sends ? const_cast<char*>(input_) : output_;
+  if (registration_.p2p) return offer(link, link.peer_buffer);
+  const int local_rank = block_.comm.rankToLocalRank[rank];
+  offer(link, reinterpret_cast<const void*>(registration_.outputs_at_peers[local_rank] +
+                                            registration_.output_offset));
 }
 
 void Primitives::setBuffers(const void* input, void* output) {
@@ -127,25 +172,29 @@ namespace {
 char* stepBuffer(const ncclConnInfo& connection, uint64_t step) {
   char* base = connection.buffs[NCCL_PROTO_SIMPLE];
   if (connection.connFifo != nullptr && connection.connFifo[step % NCCL_STEPS].mode == NCCL_MODE_OFFSET) {
-    return base + *const_cast<volatile int*>(&connection.connFifo[step % NCCL_STEPS].offset);
+    const volatile ncclConnFifo& slot = connection.connFifo[step % NCCL_STEPS];
+    return base + slot.offset;
   }
   return base + (step % NCCL_STEPS) * static_cast<size_t>(connection.stepSize);
 }
 
 }  // namespace
 
-// Null: the NIC has written the data where they belong.
-void* Primitives::receiveBuffer(const Link& link, const Operation& operation, size_t offset) {
-  if (!link.direct_nic || !operation.direct_receive) return stepBuffer(*link.connection, link.step);
-  if (registration_.p2p) return nullptr;
-  return output_ + offset;
+// Null: the NIC has written the data where they belong. What a peer has written lies in the output already.
+void* Primitives::receiveBuffer(const Link& link, const Operation& operation, size_t in, size_t out) {
+  if (operation.direct_receive && link.direct_nic) return registration_.p2p ? nullptr : output_ + in;
+  if (operation.direct_receive && link.peer_access != PeerAccess::kNone)
+    return link.peer_buffer + (link.peer_access == PeerAccess::kReceiverReads ? in : out);
+  return stepBuffer(*link.connection, link.step);
 }
 
-// Null: the NIC reads the data where they are.
-void* Primitives::sendBuffer(const Link& link, const Operation& operation, size_t offset) {
-  if (!link.direct_nic || !operation.direct_send) return stepBuffer(*link.connection, link.step);
-  if (registration_.p2p || !operation.receive) return nullptr;
-  return output_ + offset;
+// Null: the NIC or the receiver reads the data where they are.
+void* Primitives::sendBuffer(const Link& link, const Operation& operation, size_t out) {
+  if (operation.direct_send && link.direct_nic)
+    return registration_.p2p || !operation.receive ? nullptr : output_ + out;
+  if (operation.direct_send && link.peer_access != PeerAccess::kNone)
+    return link.peer_access == PeerAccess::kReceiverReads ? nullptr : link.peer_buffer + out;
+  return stepBuffer(*link.connection, link.step);
 }
 
 void Primitives::operateSimple(const Operation& operation, ssize_t in, ssize_t out, size_t count) {
@@ -177,7 +226,7 @@ void Primitives::operateSimple(const Operation& operation, ssize_t in, ssize_t o
       bool present = true;
       if (operation.receive) {
         for (int i = 0; i < receive_count_; ++i) {
-          void* source = receiveBuffer(receives_[i], operation, in_bytes);
+          void* source = receiveBuffer(receives_[i], operation, in_bytes, out_bytes);
           present = present && source != nullptr;
           sources[source_count++] = source;
         }

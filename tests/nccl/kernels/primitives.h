@@ -34,7 +34,13 @@ struct Peers {
 struct Registration {
   bool network = false;  // the NIC reads or writes the user's buffer; connections that can (NCCL_DIRECT_NIC)
                          // are given sizes only
-  bool p2p = false;      // the work is a send or receive, not a collective
+  bool peers = false;    // GPUs of the host reach the user's buffers: they are written to, or read from,
+                         // directly over connections that can (NCCL_P2P_WRITE, NCCL_P2P_READ)
+  // Of a collective with `peers`: where each local rank has this rank's output in its own addresses.
+  const uintptr_t* outputs_at_peers = nullptr;
+  uintptr_t output_offset = 0;
+  bool p2p = false;  // the work is a send or receive, not a collective. With `peers` its buffer is an address
+                     // of the rank that uses it
   bool offload = false;  // the block only drives the steps; it touches no data
 };
 
@@ -121,11 +127,16 @@ class Primitives {
     bool last = false;
   };
 
+  // Who moves the data between the registered buffers of two GPUs of a host.
+  enum class PeerAccess { kNone, kSenderWrites, kReceiverReads };
+
   // One connection of this block.
   struct Link {
     ncclConnInfo* connection = nullptr;
     uint64_t step = 0;
     bool direct_nic = false;
+    PeerAccess peer_access = PeerAccess::kNone;
+    char* peer_buffer = nullptr;  // the buffer that is written to or read from
   };
 
   static constexpr int kMaxLinks = 4;  // of NCCL's trees: 3
@@ -136,8 +147,12 @@ class Primitives {
 
   void waitToReceive(const Link& link);
   void waitToSend(const Link& link, ssize_t bytes);
-  void* receiveBuffer(const Link& link, const Operation& operation, size_t offset);
-  void* sendBuffer(const Link& link, const Operation& operation, size_t offset);
+  void* receiveBuffer(const Link& link, const Operation& operation, size_t in, size_t out);
+  void* sendBuffer(const Link& link, const Operation& operation, size_t out);
+  static PeerAccess peerAccess(const ncclConnInfo& connection, const Registration& registration);
+  void offer(Link& link, const void* address);
+  void* takeOffer(Link& link);
+  void exchangeBuffers(Link& link, int rank, bool sends);
   void move(const Operation& operation, const void* const* sources, int source_count,
             void* const* destinations, int destination_count, size_t count) const;
   char* bufferAt(Buffer buffer, ssize_t offset) const;

@@ -17,8 +17,10 @@ void transfer(Block& block, const Message& message, bool sends) {
   options.input = sends ? message.data : nullptr;
   options.output = sends ? nullptr : message.data;
   options.connection = 1;
-  options.step_bytes = message.registered ? message.chunk : static_cast<size_t>(block.comm.p2pChunkSize);
-  options.registration = {.network = message.registered, .p2p = true};
+  options.step_bytes = message.registered || message.large_chunk
+                           ? message.chunk
+                           : static_cast<size_t>(block.comm.p2pChunkSize);
+  options.registration = {.network = message.registered, .peers = message.peer, .p2p = true};
   Primitives prims(block, message.ll ? Protocol{.id = NCCL_PROTO_LL} : simple(1, 1), noReduction(1), options);
   size_t done = 0;
   do {

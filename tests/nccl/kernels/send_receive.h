@@ -13,9 +13,11 @@ struct Message {
   int rank = -1;  // to or from whom; -1: there is no message
   char* data = nullptr;
   size_t bytes = 0;
-  size_t chunk = 0;         // bytes of a step
-  bool registered = false;  // with the network
-  bool ll = false;          // by the protocol LL
+  size_t chunk = 0;          // bytes of a step
+  bool registered = false;   // with the network
+  bool peer = false;         // registered with the other rank, a GPU of the host
+  bool large_chunk = false;  // a chunk is more than a step of the connection's buffer
+  bool ll = false;           // by the protocol LL
 };
 
 struct Exchange {

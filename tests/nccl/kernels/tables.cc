@@ -4,12 +4,18 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 
 #include "checks.h"       // NCCL's
 #include "collectives.h"  // NCCL's
 #include "device.h"       // NCCL's
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 #include "sym_kernels.h"  // NCCL's
+#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+#include "symmetric.h"  // NCCL's
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+#include "diagnostics/p2p.h"  // NCCL's
 #endif
 
 #include "alloc.h"  // NCCL's
@@ -50,24 +56,60 @@ int const ncclDevFuncRowToId[kernels::kFunctionRows] = {COUNT_1024(0), COUNT_102
                                                         COUNT_1024(3072)};
 void* const ncclDevKernelForFunc[kernels::kFunctionRows] = {TIMES_4096(&kernel_name)};
 bool const ncclDevKernelForFuncIsSpecialized[kernels::kFunctionRows] = {};
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 int ncclDevKernelRequirements[] = {0};
 #endif
 
-// No symmetric kernels: they need memory that several devices map (cuMem), which the software GPU has not.
+namespace {
+
+[[maybe_unused]] ncclResult_t noKernel(const char* purpose) {
+  std::fprintf(stderr, "software GPU: no kernel for NCCL's %s\n", purpose);
+  return ncclInvalidUsage;
+}
+
+// NCCL takes whatever it is given for a symmetric kernel, and launches it.
+[[maybe_unused, noreturn]] void noSymmetricKernel() {
+  std::fputs(
+      "software GPU: no kernel for NCCL's symmetric memory, which it uses where NVLink joins all GPUs\n",
+      stderr);
+  std::abort();
+}
+
+}  // namespace
+
+// No symmetric kernels: they are device code of their own.
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 int const ncclSymkKernelCount = 0;
 void* ncclSymkKernelList[] = {nullptr};
 int ncclSymkKernelRequirements[] = {0};
+#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+int const ncclSymKernelCount = 0;
+void* const ncclSymKernelList[] = {nullptr};
+
+void* ncclSymGetKernelPtr(ncclSymKernelId, int, ncclDataType_t) { noSymmetricKernel(); }
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 7)
 int ncclSymkKernelMaxDynamicSmem[] = {0};
 
-int ncclSymkGetKernelIndex(ncclSymkKernelId, int, ncclDataType_t) { return -1; }
+int ncclSymkGetKernelIndex(ncclSymkKernelId, int, ncclDataType_t) { noSymmetricKernel(); }
+#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+void* ncclSymkGetKernelPtr(ncclSymkKernelId, int, ncclDataType_t) { noSymmetricKernel(); }
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+void* ncclSymkKernelListProfile[] = {nullptr};
 #endif
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
-ncclResult_t ncclGinResetSignalsAndCounters(ncclComm*, ncclDevComm_t const*) {
-  std::fputs("software GPU: no kernel for NCCL's GPU-initiated networking\n", stderr);
-  return ncclInvalidUsage;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+// What NCCL_RUN_DIAGNOSTICS=1 tries between GPUs of a host.
+ncclResult_t ncclDiagP2pInitSlots(ncclDiagP2pSlot*, const int*, int, int, cudaStream_t) {
+  return noKernel("diagnostics");
+}
+ncclResult_t ncclDiagP2pRemoteWrite(const ncclDiagP2pRemoteOp*, int, cudaStream_t) {
+  return noKernel("diagnostics");
+}
+ncclResult_t ncclDiagP2pVerifyWrites(ncclDiagP2pSlot*, int, cudaStream_t) { return noKernel("diagnostics"); }
+ncclResult_t ncclDiagP2pRemoteRead(const ncclDiagP2pRemoteOp*, int, uint64_t*, cudaStream_t) {
+  return noKernel("diagnostics");
 }
 #endif
 

@@ -10,6 +10,40 @@
 #include <thread>
 
 #include "collective.h"
+#include "gin_kernel.h"
+
+// What NCCL has only since some release.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
+#define WINDOWS(check) check
+#else
+#define WINDOWS(check) nullptr
+#endif
+// Older releases capture a put and replay nothing.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 3)
+#define GRAPH_OF_RMA(check) check
+#else
+#define GRAPH_OF_RMA(check) nullptr
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 7)
+#define ZERO_CTA_OF_HOSTS(check) check
+#else
+#define ZERO_CTA_OF_HOSTS(check) nullptr
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
+#define RMA(check) check
+#else
+#define RMA(check) nullptr
+#endif
+#ifdef HAS_GIN_KERNEL
+#define GIN(check) check
+#else
+#define GIN(check) nullptr
+#endif
+#if defined(HAS_GIN_KERNEL) && GIN_HAS_GET
+#define GIN_GET(check) check
+#else
+#define GIN_GET(check) nullptr
+#endif
 
 const Check kChecks[] = {
     {"collectives", checkCollectives, true},
@@ -25,6 +59,24 @@ const Check kChecks[] = {
     {"finalize", checkFinalize, true},
     {"abort", checkAbort, true},
     {"traffic", checkTraffic, false},
+    {"windows", WINDOWS(checkWindows), false},
+    {"zero_cta", RMA(checkZeroCta), false},
+    {"zero_cta_hosts", ZERO_CTA_OF_HOSTS(checkZeroCta), false},
+    {"rma", RMA(checkRma), false},
+    {"large_rma", RMA(checkLargeRma), false},
+    {"graph_rma", GRAPH_OF_RMA(checkGraphOfRma), false},
+    {"rma_children", RMA(checkRmaOfChildren), false},
+    {"rma_end", RMA(checkEndOfRma), false},
+    {"gin_put", GIN(checkGinPut), false},
+    {"gin_order", GIN(checkGinOrder), false},
+    {"gin_counters", GIN(checkGinCounters), false},
+    {"gin_flush", GIN(checkGinFlush), false},
+    {"gin_get", GIN_GET(checkGinGet), false},
+    {"gin_many_writers", GIN(checkGinManyWriters), false},
+    {"gin_reset", GIN(checkGinReset), false},
+    {"gin_contexts", GIN(checkGinContexts), false},
+    {"gin_queue", GIN(checkGinQueue), false},
+    {"gin_values", GIN(checkGinValues), false},
 };
 const std::size_t kCheckCount = std::size(kChecks);
 

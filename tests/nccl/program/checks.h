@@ -5,7 +5,7 @@
 
 struct Check {
   const char* name;
-  // `main` lives as long as the job.
+  // `main` lives as long as the job. Null: the NCCL that the program was compiled for has nothing to check.
   void (*run)(const Communicator& main);
   bool by_default;
 };
@@ -31,3 +31,20 @@ void checkInitAgain(const Communicator& main);
 void checkFinalize(const Communicator& main);
 void checkAbort(const Communicator& main);
 void checkTraffic(const Communicator& main);
+void checkWindows(const Communicator& main);
+void checkZeroCta(const Communicator& main);
+void checkRma(const Communicator& main);
+void checkLargeRma(const Communicator& main);
+void checkGraphOfRma(const Communicator& main);
+void checkRmaOfChildren(const Communicator& main);
+void checkEndOfRma(const Communicator& main);
+void checkGinPut(const Communicator& main);
+void checkGinOrder(const Communicator& main);
+void checkGinCounters(const Communicator& main);
+void checkGinFlush(const Communicator& main);
+void checkGinGet(const Communicator& main);
+void checkGinManyWriters(const Communicator& main);
+void checkGinReset(const Communicator& main);
+void checkGinContexts(const Communicator& main);
+void checkGinQueue(const Communicator& main);
+void checkGinValues(const Communicator& main);

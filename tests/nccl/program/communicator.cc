@@ -31,9 +31,9 @@ ncclUniqueId meet(const std::string& name) {
   }
 }
 
-Communicator::Communicator(const std::string& name) {
+Communicator::Communicator(const std::string& name, ncclConfig_t* config) {
   const ncclUniqueId id = meet(name);
-  MUST(ncclCommInitRank(&comm, options.ranks, id, options.rank));
+  MUST(ncclCommInitRankConfig(&comm, options.ranks, id, options.rank, config));
   MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 }
 

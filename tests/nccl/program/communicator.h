@@ -25,7 +25,7 @@ class DeviceMemory {
 class Communicator {
  public:
   // Of all ranks. They meet by `name`, which is used once in a job.
-  explicit Communicator(const std::string& name);
+  explicit Communicator(const std::string& name, ncclConfig_t* config = nullptr);
   // Takes over a communicator that NCCL has made from another.
   explicit Communicator(ncclComm_t other);
   ~Communicator();

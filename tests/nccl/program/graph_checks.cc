@@ -3,6 +3,7 @@
 
 #include "checks.h"
 #include "collective.h"
+#include "graph.h"
 
 namespace {
 
@@ -30,29 +31,6 @@ void spoil(void* memory, std::size_t bytes) {
   MUST(cudaMemset(memory, 0xff, bytes));
   MUST(cudaStreamSynchronize(nullptr));
 }
-
-// What a stream captured, ready to be launched.
-class Graph {
- public:
-  template <typename Enqueue>
-  Graph(cudaStream_t stream, Enqueue enqueue) {
-    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    enqueue();
-    MUST(cudaStreamEndCapture(stream, &graph_));
-    MUST(cudaGraphInstantiate(&executable_, graph_, 0));
-  }
-  ~Graph() {
-    MUST(cudaGraphExecDestroy(executable_));
-    MUST(cudaGraphDestroy(graph_));
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(cudaStream_t stream) const { MUST(cudaGraphLaunch(executable_, stream)); }
-
- private:
-  cudaGraph_t graph_ = nullptr;
-  cudaGraphExec_t executable_ = nullptr;
-};
 
 }  // namespace
 

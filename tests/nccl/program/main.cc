@@ -7,9 +7,9 @@
 //
 // FILE: a path that all ranks see and that no earlier job has used; more files are made with that prefix.
 // --until-told, --churn: of the check "traffic", see rank.h.
-// Says a line for each check, "ok NAME" or "WRONG NAME: what", then "ran CHECK" or "skipped CHECK"; with
-// --figures what figures.h says. Exit status: 0 all right, 1 something was wrong, 2 a mistake on the command
-// line, 3 a check did not end.
+// Says a line for each check, "ok NAME" or "WRONG NAME: what", then "ran CHECK" or "skipped CHECK"; "lacks
+// CHECK" where this NCCL has nothing to check; with --figures what figures.h says. Exit status: 0 all right,
+// 1 something was wrong, 2 a mistake on the command line, 3 a check did not end.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -129,6 +129,10 @@ int main(int count, char** words) {
   } else {
     for (std::size_t i = 0; i < kCheckCount; ++i) {
       if (!isWanted(kChecks[i])) continue;
+      if (kChecks[i].run == nullptr) {
+        std::printf("lacks %s\n", kChecks[i].name);
+        continue;
+      }
       const int before = checksEnded();
       kChecks[i].run(main);
       // A check may need more ranks, or a newer NCCL.
