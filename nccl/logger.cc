@@ -14,17 +14,17 @@
 namespace railwise {
 namespace {
 
-// The number of each level. RCCL has other numbers since ROCm 7.2, where a level ERROR has come in at 1 (its
-// src/include/nccl_common.h). NCCL's numbers would make warnings of our INFO lines there, and plain lines of
-// our warnings. Neither the version nor the name of the library tells: 2.27.7 of ROCm 7.1 has the old
-// numbers.
+// The number of each level. RCCL has other numbers since ROCm 7.2, and so has Meta's NCCL of some releases: a
+// level ERROR has come in below WARN. With NCCL's numbers our INFO lines would be warnings there, and our
+// warnings something else. Neither the version nor the name of the library tells: RCCL 2.27.7 of ROCm 7.1 has
+// NCCL's numbers.
 struct Levels {
   int warn;
   int info;
   int trace;
 };
 constexpr Levels kNccl = {NCCL_LOG_WARN, NCCL_LOG_INFO, NCCL_LOG_TRACE};
-constexpr Levels kRccl = {NCCL_LOG_WARN + 1, NCCL_LOG_INFO + 1, NCCL_LOG_TRACE + 1};
+constexpr Levels kWithError = {NCCL_LOG_WARN + 1, NCCL_LOG_INFO + 1, NCCL_LOG_TRACE + 1};
 static_assert(int{log::kWarn} == kNccl.warn && int{log::kInfo} == kNccl.info &&
               int{log::kTrace} == kNccl.trace);
 
@@ -34,7 +34,7 @@ struct CloseLibrary {
   void operator()(void* library) const { dlclose(library); }
 };
 
-// ncclGetLastError of the library that `logger` is in. Null: that library has none, so it is not NCCL itself.
+// ncclGetLastError of the library that `logger` is in. Null: that library has none, or is the program itself.
 GetLastError lastErrorOf(ncclDebugLogger_t logger) {
   Dl_info of_logger = {};
   if (dladdr(reinterpret_cast<void*>(logger), &of_logger) == 0) return nullptr;
@@ -47,14 +47,15 @@ GetLastError lastErrorOf(ncclDebugLogger_t logger) {
   return reinterpret_cast<GetLastError>(found);
 }
 
-// NCCL and RCCL keep the text of the last WARN for ncclGetLastError, and print a line only if it belongs to
-// one of the subsystems in `flags` (src/debug.cc, ncclDebugLog). So a line without subsystem tells whether
-// its level is WARN, and is not printed. The text of before is put back.
+// These libraries keep the text of the last warning for ncclGetLastError, and print a line only if it belongs
+// to one of the subsystems in `flags` (NCCL's src/debug.cc, ncclDebugLog). So a line without subsystem at the
+// number that is INFO to NCCL is not printed, and is kept only where that number is WARN. The text of before
+// is put back.
 const Levels& levelsOf(ncclDebugLogger_t logger) {
   const GetLastError last_error = lastErrorOf(logger);
   if (last_error == nullptr) return kNccl;
-  const auto keep = [logger](int warn, const char* text) {
-    logger(static_cast<ncclDebugLogLevel>(warn), 0, __FILE__, __LINE__, "%s", text);
+  const auto keep = [logger](const char* text) {
+    logger(static_cast<ncclDebugLogLevel>(kWithError.warn), 0, __FILE__, __LINE__, "%s", text);
   };
   const auto kept = [last_error] {
     const char* const text = last_error(nullptr);
@@ -62,14 +63,11 @@ const Levels& levelsOf(ncclDebugLogger_t logger) {
   };
   char before[1024];
   std::snprintf(before, sizeof before, "%s", kept());
-  for (const Levels* const levels : {&kNccl, &kRccl}) {
-    constexpr const char* kProbe = "Railwise looks which level is WARN";
-    keep(levels->warn, kProbe);
-    if (std::strcmp(kept(), kProbe) != 0) continue;
-    keep(levels->warn, before);
-    return *levels;
-  }
-  return kNccl;
+  constexpr const char* kProbe = "Railwise looks which level is WARN";
+  keep(kProbe);
+  if (std::strcmp(kept(), kProbe) != 0) return kNccl;
+  keep(before);
+  return kWithError;
 }
 
 std::mutex g_mutex;  // held while a logger is taken

@@ -77,7 +77,7 @@ class Registry {
 
   // ---- communicators, listeners, connections
 
-  Context* begin(void* inner, uint64_t communicator);
+  Context* begin(void* inner, uint64_t communicator, int traffic_class);
   // Everything of the communicator that is still open ends with it.
   void end(Context& context);
   Listener* addListener(void* inner, Device device, Context* context);

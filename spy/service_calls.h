@@ -222,7 +222,8 @@ ncclResult_t initContext(void** context, uint64_t communicator, ncclNetCommConfi
     void* made = nullptr;
     const ncclResult_t result = initThrough<V>(
         logger, [&] { return inside<V>().init(&made, communicator, config, logger, profiler); });
-    if (result == ncclSuccess) *context = Registry::get().begin(made, communicator);
+    const int traffic_class = config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF;
+    if (result == ncclSuccess) *context = Registry::get().begin(made, communicator, traffic_class);
     return result;
   });
 }

@@ -6,7 +6,7 @@
 
 namespace railwise::log {
 
-// The values equal NCCL's ncclDebugLogLevel and subsystem masks, so the plugin can pass them on unchanged.
+// The values equal NCCL's ncclDebugLogLevel and subsystem masks (nccl/logger.h: where levels differ).
 enum Level : int { kWarn = 2, kInfo = 3, kTrace = 5 };
 enum Subsystem : unsigned long {
   kInit = 0x1,

@@ -21,13 +21,14 @@ extern "C" void standInLog(ncclDebugLogLevel level, unsigned long flags, const c
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   const std::lock_guard lock(g_mutex);
-  if (level == RCCL_WARN) std::snprintf(g_last_error, sizeof g_last_error, "%s", text);
-  if (level > RCCL_WARN || flags == 0) return;
-  g_printed += (level == RCCL_WARN ? "WARN " : "") + std::string(text) + "\n";
+  if (level == STAND_IN_WARN || level == STAND_IN_ERROR)
+    std::snprintf(g_last_error, sizeof g_last_error, "%s", text);
+  if (level > STAND_IN_WARN || flags == 0) return;
+  g_printed += (level == STAND_IN_WARN ? "WARN " : "") + std::string(text) + "\n";
 }
 
 extern "C" void standInWarn(const char* text) {
-  standInLog(static_cast<ncclDebugLogLevel>(RCCL_WARN), ~0UL, __FILE__, __LINE__, "%s", text);
+  standInLog(static_cast<ncclDebugLogLevel>(STAND_IN_WARN), ~0UL, __FILE__, __LINE__, "%s", text);
 }
 
 extern "C" const char* ncclGetLastError(void*) { return g_last_error; }

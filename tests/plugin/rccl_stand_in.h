@@ -1,7 +1,7 @@
-// What a net plugin sees of RCCL's log, as its src/debug.cc has it at NCCL_DEBUG=WARN: lines up to level WARN
-// are printed if they belong to a subsystem, and the last WARN is kept for ncclGetLastError. Two libraries
-// are made of it: RCCL_WARN is 2 with the level numbers of NCCL and of RCCL before ROCm 7.2, 3 with RCCL's
-// since.
+// What a net plugin sees of the log of NCCL, of RCCL since ROCm 7.2 and of Meta's NCCL, as their src/debug.cc
+// has it at NCCL_DEBUG=WARN: lines up to level WARN are printed if they belong to a subsystem, and the last
+// WARN or ERROR is kept for ncclGetLastError. A library is made of it for each: the numbers of its levels
+// WARN and ERROR are STAND_IN_WARN and STAND_IN_ERROR (-1: it has no ERROR).
 #pragma once
 
 #include "nccl/types.h"
