@@ -103,6 +103,14 @@ def one_sided_devices(log):
     return complaints + [match.group(0) for match in DEVICE_CHANGED.finditer(log)][:1]
 
 
+def rma_is_served(log):
+    """Some table serves RMA, and says which devices it has."""
+    name = one_sided(log).get("RMA")
+    if name is None:
+        return ["nobody serves RMA"]
+    return [] if any(net == name for net, *_ in GDR.findall(log)) else [f"the log names no device of {name}, which serves RMA"]
+
+
 def one_sided_nics(log):
     """The NICs of the connections that NCCL's own IB network has made: one-sided communication, since the network in use is another."""
     names = {int(index): name for line in OWN_DEVICES.findall(log) for index, name in re.findall(r"\[(\d+)\]([^:]+):", line)}

@@ -51,6 +51,13 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge.one_sided_nics(log), ["mlx5_2"])
         self.assertEqual(judge.one_sided_nics(GOOD), [])
 
+    def test_that_rma_is_served(self):
+        self.assertEqual(judge.rma_is_served(GOOD), ["nobody serves RMA"])
+        log = "vm:1:1 [0] NCCL INFO RMA/Plugin: Assigned plugin RMA_IB_PROXY to comm\n"
+        self.assertEqual(judge.rma_is_served(log), ["the log names no device of RMA_IB_PROXY, which serves RMA"])
+        log += "vm:1:1 [0] NCCL INFO NET/RMA_IB_PROXY : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'\n"
+        self.assertEqual(judge.rma_is_served(log), [])
+
     def test_devices_that_two_tables_number_otherwise(self):
         log = GOOD + "node:11:11 [0] NCCL INFO NET/RMA_IB_PROXY : GPU Direct RDMA Enabled for HCA 0 'soft0'\n"
         self.assertEqual(judge.one_sided_devices(log), [])

@@ -60,8 +60,8 @@ def is_there():
 def compile_program(out, cuda_found, nccl_found):
     program = out / "nccl_check"
     sources = sorted(map(str, PROGRAM.glob("*.cc")))
-    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{PROGRAM}", f"-isystem{cuda_found[0]}",
-               f"-isystem{nccl_found[0]}", *sources, "-o", str(program), str(cuda_found[1]), str(nccl_found[1]),
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{PROGRAM}", f"-isystem{nccl_found[0]}",
+               f"-isystem{cuda_found[0]}", *sources, "-o", str(program), str(cuda_found[1]), str(nccl_found[1]),
                f"-Wl,-rpath,{cuda_found[1].parent}:{nccl_found[1].parent}", "-pthread"]
     subprocess.run(command, check=True)
     return program

@@ -31,15 +31,32 @@ bool canDirectNic([[maybe_unused]] const ncclConnInfo& connection) {
 #endif
 }
 
+// Before 2.24 no work says that GPUs of the host reach its buffers.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
+constexpr int kPeerWrite = NCCL_P2P_WRITE;
+constexpr int kPeerRead = NCCL_P2P_READ;
+#else
+constexpr int kPeerWrite = 0;
+constexpr int kPeerRead = 0;
+#endif
+
+int localRank([[maybe_unused]] const Comm& comm, [[maybe_unused]] int rank) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
+  return comm.rankToLocalRank[rank];
+#else
+  return 0;
+#endif
+}
+
 }  // namespace
 
 // Collectives are always written: NCCL lets a receiver read in algorithms of CollNet only.
 Primitives::PeerAccess Primitives::peerAccess(const ncclConnInfo& connection,
                                               const Registration& registration) {
-  const int flags = registration.peers ? connection.flags & (NCCL_P2P_WRITE | NCCL_P2P_READ) : 0;
+  const int flags = registration.peers ? connection.flags & (kPeerWrite | kPeerRead) : 0;
   if (flags == 0) return PeerAccess::kNone;
-  return registration.p2p && (flags & NCCL_P2P_WRITE) == 0 ? PeerAccess::kReceiverReads
-                                                           : PeerAccess::kSenderWrites;
+  return registration.p2p && (flags & kPeerWrite) == 0 ? PeerAccess::kReceiverReads
+                                                       : PeerAccess::kSenderWrites;
 }
 
 Primitives::Primitives(Block& block, const Protocol& protocol, const Reduction& reduction,
@@ -121,9 +138,8 @@ void Primitives::exchangeBuffers(Link& link, int rank, bool sends) {
   }
   link.peer_buffer = sends ? const_cast<char*>(input_) : output_;
   if (registration_.p2p) return offer(link, link.peer_buffer);
-  const int local_rank = block_.comm.rankToLocalRank[rank];
-  offer(link, reinterpret_cast<const void*>(registration_.outputs_at_peers[local_rank] +
-                                            registration_.output_offset));
+  const uintptr_t output = registration_.outputs_at_peers[localRank(block_.comm, rank)];
+  offer(link, reinterpret_cast<const void*>(output + registration_.output_offset));
 }
 
 void Primitives::setBuffers(const void* input, void* output) {

@@ -122,7 +122,7 @@ class Gin {
 // A window has areas: one to send from, and one for each rank that sends.
 std::size_t areaOf(int source, std::size_t bytes) { return (static_cast<std::size_t>(source) + 1) * bytes; }
 
-// The kinds of signals; kAfter comes alone after a put that has none.
+// The kinds of signals; kAfter: a signal of its own, after a put without one.
 enum class Kind { kAdd, kIncrement, kWeakAdd, kWeakIncrement, kWordAdd, kWordIncrement, kAfter };
 constexpr Kind kKinds[] = {Kind::kAdd,     Kind::kIncrement,     Kind::kWeakAdd, Kind::kWeakIncrement,
                            Kind::kWordAdd, Kind::kWordIncrement, Kind::kAfter};

@@ -1,6 +1,7 @@
 // Checks of NCCL's host RMA: put, signal, wait. Every byte of a window is looked at, also those that nobody
-// should have written, and every signal is counted: as many as were sent have come, and not one more, also a
-// while later.
+// should have written. Every signal is counted: as many as were sent have come, and not one more, also a
+// while later. What cannot be seen: a signal too many of a rank to itself, and one inside a host, where
+// NCCL 2.30.7 stores a number instead of adding.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,14 +21,12 @@ namespace {
 constexpr auto kAWhile = std::chrono::milliseconds(100);
 constexpr auto kAbortAfter = std::chrono::milliseconds(300);
 
-// NCCL's calls on one communicator, and the two windows of it that they use. NCCL counts all signals from one
-// rank to another in one slot, which nobody resets.
+// NCCL's calls on one communicator, and the two windows of it that they use. All signals from one rank to
+// another are counted in one slot, which nobody resets; those of graphs in another one.
 class Rma {
  public:
   Rma(const Communicator& on, std::size_t bytes)
-      : on_(on), from(on, bytes, NCCL_WIN_COLL_SYMMETRIC), to(on, bytes, NCCL_WIN_COLL_SYMMETRIC) {
-    if (to.handle() == nullptr) stop(1, "NCCL makes no symmetric windows here");
-  }
+      : on_(on), from(on, bytes, NCCL_WIN_COLL_SYMMETRIC), to(on, bytes, NCCL_WIN_COLL_SYMMETRIC) {}
 
   void put(std::size_t at, std::size_t bytes, std::size_t to_at, int peer) const {
     MUST(
@@ -83,9 +82,21 @@ std::size_t putToNext(const Communicator& main, const Communicator& on, const Rm
   return differing(rma.to.read(), expected);
 }
 
+// Of putMany, and of putInAGroup.
+constexpr std::size_t kMany = 600;
+constexpr std::size_t kBytesOfMany = 24;
+constexpr std::size_t kBytesOfGroup = 5000;
+
+// The bytes of a window that has room for every check of so many ranks.
+std::size_t windowFor(const Communicator& on, std::size_t largest) {
+  return std::max(largest,
+                  static_cast<std::size_t>(on.ranks) * std::max(kMany * kBytesOfMany, kBytesOfGroup)) +
+         64;
+}
+
 // To every other rank many messages, each to a place of its own, more than NCCL has requests.
 std::size_t putMany(const Communicator& main, const Communicator& on, const Rma& rma) {
-  constexpr std::size_t kBytes = 24, kCount = 600;
+  constexpr std::size_t kBytes = kBytesOfMany, kCount = kMany;
   const auto placeOf = [](int rank, std::size_t i) {
     return (static_cast<std::size_t>(rank) * kCount + i) * kBytes;
   };
@@ -108,7 +119,7 @@ std::size_t putMany(const Communicator& main, const Communicator& on, const Rma&
 
 // Messages to all ranks, the own one among them, and the wait for theirs, as one group.
 std::size_t putInAGroup(const Communicator& main, const Communicator& on, const Rma& rma) {
-  constexpr std::size_t kBytes = 5000;
+  constexpr std::size_t kBytes = kBytesOfGroup;
   std::vector<unsigned char> expected = begin(main, rma);
   std::vector<int> all;
   for (int peer = 0; peer < on.ranks; ++peer) {
@@ -156,14 +167,14 @@ std::size_t signalsAlone(const Communicator& on, const Rma& rma) {
   return 0;
 }
 
-std::size_t everything(const Communicator& main, const Communicator& on, std::size_t largest) {
-  constexpr std::size_t kLeast = 1 << 18;  // for putMany
-  const Rma rma(on, std::max(largest, kLeast) + 64);
+std::size_t everything(const Communicator& main, const Communicator& on, const Rma& rma,
+                       std::size_t largest) {
   std::size_t bad = 0;
   uint32_t round = 0;
   for (const std::size_t bytes :
-       {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{65539}, largest})
-    bad += putToNext(main, on, rma, bytes, ++round);
+       {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{65539}, largest}) {
+    if (bytes <= largest) bad += putToNext(main, on, rma, bytes, ++round);
+  }
   bad += putMany(main, on, rma) + putInAGroup(main, on, rma) + signalsAlone(on, rma);
   return bad + surplusSignals(main, on, rma);
 }
@@ -173,7 +184,8 @@ std::size_t everything(const Communicator& main, const Communicator& on, std::si
 void checkRma(const Communicator& main) {
   beginCheck("RMA");
   const Communicator on("rma");
-  endCheck("RMA", everything(main, on, options.max));
+  const Rma rma(on, windowFor(on, options.max));
+  if (isSymmetric(rma.to)) endCheck("RMA", everything(main, on, rma, options.max));
 }
 
 // More than NCCL hands to the network at once.
@@ -182,17 +194,20 @@ void checkLargeRma(const Communicator& main) {
   const Communicator on("large_rma");
   constexpr std::size_t kBytes = (std::size_t{1} << 30) + 12345;
   const Rma rma(on, kBytes + 64);
+  if (!isSymmetric(rma.to)) return;
   const std::size_t bad = putToNext(main, on, rma, kBytes, 1);
   endCheck("RMA of more than 1 GiB", bad + surplusSignals(main, on, rma));
 }
 
-// A put and a wait that were captured, replayed with other data each time.
+// A put and a wait that were captured, replayed with other data each time. At the end each rank waits for a
+// signal more, as surplusSignals() has it.
 void checkGraphOfRma(const Communicator& main) {
   beginCheck("graph replay of RMA");
   const Communicator on("graph_of_rma");
   constexpr std::size_t kBytes = 30000;
   constexpr uint32_t kReplays = 20;
   const Rma rma(on, kBytes);
+  if (!isSymmetric(rma.to)) return;
   const int next = (on.rank + 1) % on.ranks;
   const int previous = (on.rank + on.ranks - 1) % on.ranks;
   std::size_t bad = 0;
@@ -201,12 +216,24 @@ void checkGraphOfRma(const Communicator& main) {
       rma.put(0, kBytes, 0, next);
       rma.await({previous});
     });
+    const Graph signal(on.stream, [&] { rma.signal(next); });
+    const Graph wait(on.stream, [&] { rma.await({previous}); });
     for (uint32_t replay = 0; replay < kReplays; ++replay) {
       (void)begin(main, rma);
       rma.from.write(0, message(kBytes, on.rank, next, replay));
       graph.launch(on.stream);
       on.wait();
       bad += differing(rma.to.read(), message(kBytes, previous, on.rank, replay));
+    }
+    for (int to = 0; to < on.ranks; ++to) {
+      if (on.rank == to) {
+        wait.launch(on.stream);
+        std::this_thread::sleep_for(kAWhile);
+        bad += cudaStreamQuery(on.stream) == cudaErrorNotReady ? 0 : 1;
+      }
+      barrier(main);
+      if (next == to) signal.launch(on.stream);
+      if (next == to || on.rank == to) on.wait();
     }
   }
   endCheck("graph replay of RMA", bad);
@@ -220,19 +247,21 @@ void checkRmaOfChildren(const Communicator& main) {
     beginCheck(name);
     const Communicator parent(shared ? "parent_that_shares" : "parent");
     const Rma before(parent, 4096);
+    if (!isSymmetric(before.to)) return;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.splitShare = shared;
     ncclComm_t child = nullptr;
     MUST(ncclCommSplit(parent.comm, 0, parent.ranks - parent.rank, &child, &config));
     const Communicator on(child);
-    const Rma rma(on, 1 << 18);
+    const Rma rma(on, windowFor(on, 1 << 18));
     std::size_t bad = 0;
-    if (ncclSignal((on.rank + 1) % on.ranks, 0, 0, 0, on.comm, on.stream) == ncclSuccess) {
+    const ncclResult_t signalled = ncclSignal((on.rank + 1) % on.ranks, 0, 0, 0, on.comm, on.stream);
+    if (signalled == ncclSuccess) {
       rma.await({(on.rank + on.ranks - 1) % on.ranks});
       bad += putToNext(main, on, rma, 10000, 3) + putInAGroup(main, on, rma) + surplusSignals(main, on, rma);
     } else {
       std::printf("info %s: none\n", name.c_str());
-      bad += shared ? 0 : 1;
+      bad += shared && signalled == ncclInvalidArgument ? 0 : 1;
     }
     endCheck(name, bad);
   }
@@ -245,6 +274,7 @@ void checkEndOfRma(const Communicator& main) {
   {
     Communicator on("destroyed_with_windows");
     Rma rma(on, 1 << 18);
+    if (!isSymmetric(rma.to)) return;
     bad += putToNext(main, on, rma, 1000, 1);
     MUST(ncclCommDestroy(on.comm));
     on.comm = nullptr;
@@ -272,6 +302,7 @@ void checkEndOfRma(const Communicator& main) {
   }
   barrier(main);
   const Communicator on("after_windows");
-  endCheck("end of RMA", bad + everything(main, on, 1 << 16));
+  const Rma rma(on, windowFor(on, 1 << 16));
+  endCheck("end of RMA", bad + everything(main, on, rma, 1 << 16));
 }
 #endif

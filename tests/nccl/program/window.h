@@ -7,6 +7,8 @@
 
 #include "communicator.h"
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
+
 // Memory of ncclMemAlloc that all ranks of a communicator have registered as one window: all of them make it
 // and end it in the same order. It begins as kEmpty.
 class Window {
@@ -41,5 +43,10 @@ std::vector<unsigned char> message(std::size_t bytes, int from, int to, uint32_t
 // How many bytes differ.
 std::size_t differing(const std::vector<unsigned char>& is, const std::vector<unsigned char>& expected);
 
+// Whether NCCL has made a symmetric window of it; if not, says so. All ranks have the same answer.
+bool isSymmetric(const Window& window);
+
 // Returns when every rank has called it and its stream has ended.
 void barrier(const Communicator& on);
+
+#endif
