@@ -96,7 +96,8 @@ def one_sided(job):
         def server(kind):
             name = tables.get(kind)
             if name is None:
-                return "nobody"
+                # 2.31 says only of GIN that it has failed.
+                return "not in the log" if kind == "GIN" and judge.gin_is_silent(log, job.versions()["nccl"]) else "nobody"
             return f"{name}, {'Railwise itself' if name == judge.NAME else f'beside {judge.NAME}'}"
 
         nics_of_rank = ", ".join(judge.one_sided_nics(log)) or "(no connection of NCCL's own)"

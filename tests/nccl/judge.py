@@ -103,6 +103,11 @@ def one_sided_devices(log):
     return complaints + [match.group(0) for match in DEVICE_CHANGED.finditer(log)][:1]
 
 
+def gin_is_silent(log, version):
+    """Whether NCCL `version` would not say who serves GIN."""
+    return version >= 23100 and "Failed to initialize any GIN plugin" not in log
+
+
 def rma_is_served(log):
     """Some table serves RMA, and says which devices it has."""
     name = one_sided(log).get("RMA")

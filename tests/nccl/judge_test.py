@@ -51,6 +51,11 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge.one_sided_nics(log), ["mlx5_2"])
         self.assertEqual(judge.one_sided_nics(GOOD), [])
 
+    def test_whether_a_release_says_who_serves_gin(self):
+        self.assertTrue(judge.gin_is_silent("", 23102))
+        self.assertFalse(judge.gin_is_silent("", 23007))
+        self.assertFalse(judge.gin_is_silent("vm:1:1 [0] NCCL INFO GIN/Plugin: Failed to initialize any GIN plugin", 23102))
+
     def test_that_rma_is_served(self):
         self.assertEqual(judge.rma_is_served(GOOD), ["nobody serves RMA"])
         log = "vm:1:1 [0] NCCL INFO RMA/Plugin: Assigned plugin RMA_IB_PROXY to comm\n"

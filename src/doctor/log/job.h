@@ -65,8 +65,9 @@ struct OneSided {
   std::vector<Fact> rma;
   Fact no_gin;  // the line that says there is none
   Fact no_rma;
-  Fact no_symmetric;  // "Symmetric memory is not supported. cuMemEnable 0, ...": what it wants, in numbers
-  Fact no_effect;     // the program asks for a window, and the communicator has none
+  Fact no_symmetric;     // "Symmetric memory is not supported. cuMemEnable 0, ...": what it wants, in numbers
+  Fact no_effect;        // the program asks for the memory behind a window, and the communicator has none
+  bool by_kind = false;  // NCCL writes of RMA and of GIN apart ("RMA/Plugin: ..."): 2.30.7 and newer
   std::vector<DeviceChange> changes;
   // The NICs over which NCCL's own IB network has made queue pairs: of one-sided communication, where the
   // network is a plugin's.

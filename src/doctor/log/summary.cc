@@ -137,8 +137,8 @@ void addOneSided(const Job& job, const Ranks& ranks, std::vector<std::string>& l
   }
   for (const auto& [text, group] : groups) {
     const bool all = groups.size() == 1 || group.ranks.empty();
-    looked.push_back("one-sided communication" + (all ? "" : " of ranks " + rangesText(group.ranks)) + ": " +
-                     text);
+    const char* const of = group.ranks.size() == 1 ? " of rank " : " of ranks ";
+    looked.push_back("one-sided communication" + (all ? "" : of + rangesText(group.ranks)) + ": " + text);
     std::vector<std::string> nics;
     for (const auto& [nic, its] : group.connected) nics.push_back(nic + " (" + rangesText(its) + ")");
     if (!nics.empty()) looked.push_back("NICs of its connections, with their ranks: " + listText(nics, 16));
@@ -202,7 +202,7 @@ void writeProcess(JsonWriter& json, const Job& job, const Ranks& ranks, int inde
   json.endRow();
   json.key("gpu_direct").value(static_cast<uint64_t>(gpu_direct.enabled));
   json.key("gpu_direct_of").value(static_cast<uint64_t>(gpu_direct.all));
-  json.key("one_sided").value(oneSidedTables(process).value);
+  json.key("one_sided").value(oneSidedTables(process));
   json.key("channels").value(process.channels.value);
   json.key("warnings").value(process.warnings);
   json.endInlineObject();

@@ -8,8 +8,9 @@
 
 namespace railwise::topo {
 
-// Does nothing where it is not known that any NIC serves it: an older release, RCCL, no GPUDirect, or a file
-// whose <net> have neither gin nor rma (NCCL 2.29.7 and newer dump them).
+// Does nothing where it is not known that any NIC serves it: an older release, RCCL, no GPUDirect, a file
+// whose <net> have neither gin nor rma (NCCL 2.29.7 and newer dump them), or a fused NIC before 2.30.7.
+// From 2.30.7 on the members of a fused NIC serve it, each for itself.
 void addOneSided(const Machine& machine, MachineExplanation& all);
 
 }  // namespace railwise::topo

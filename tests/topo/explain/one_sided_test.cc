@@ -81,23 +81,54 @@ TEST(ExplainOneSided, NothingIsSaidWhereNothingIsKnown) {
 }
 
 // As a running machine would have it: Railwise and NCCL's own network find the same NICs.
+Machine running(const std::string& xml, const Settings& settings = {}) {
+  Machine machine = machineOf(xml, settings);
+  machine.completed = true;
+  return machine;
+}
+
 TEST(ExplainOneSided, AMachineThatRuns) {
-  Machine machine = machineOf(twoSwitches());
-  machine.completed = true;
-  EXPECT_EQ(withOneSided(machine).gpus[0].one_sided, NicNames{"mlx5_0"});
-  machine = machineOf(twoSwitches("mlx5_0+mlx5_2"));
-  machine.completed = true;
-  EXPECT_EQ(withOneSided(machine).gpus[0].one_sided, NicNames{"one port of mlx5_0+mlx5_2"});
-  EXPECT_TRUE(has(shownText(machine), std::string(kAtGpu) + "one port of mlx5_0+mlx5_2"));
+  EXPECT_EQ(withOneSided(running(twoSwitches())).gpus[0].one_sided, NicNames{"mlx5_0"});
   std::string without = twoSwitches();
   for (const char* const guid : {"0x0", "0x1"}) {
     const std::string end = std::string(guid) + "\" gdr=\"1\"";
     without.replace(without.find(end) + end.size() - 2, 1, "0");
   }
-  machine = machineOf(without);
-  machine.completed = true;
-  EXPECT_TRUE(withOneSided(machine).gpus[0].one_sided.empty())
+  EXPECT_TRUE(withOneSided(running(without)).gpus[0].one_sided.empty())
       << "NCCL's own network does not start without GPUDirect";
+}
+
+// NCCL 2.30.7 on a card with two functions: each rank has queue pairs on both.
+TEST(ExplainOneSided, TheMembersOfAFusedNic) {
+  const Machine machine = running(twoSwitches("mlx5_0+mlx5_2"));
+  const MachineExplanation all = withOneSided(machine);
+  EXPECT_EQ(all.gpus[0].one_sided, (NicNames{"mlx5_0", "mlx5_2"}));
+  EXPECT_EQ(all.gpus[1].one_sided, NicNames{"mlx5_1"});
+  EXPECT_TRUE(has(shownText(machine), std::string(kAtGpu) + "mlx5_0 and mlx5_2")) << shownText(machine);
+}
+
+TEST(ExplainOneSided, TwoPortsOfOneNameAreOneNic) {
+  EXPECT_EQ(withOneSided(running(twoSwitches("mlx5_0+mlx5_0:2"))).gpus[0].one_sided, NicNames{"mlx5_0"});
+  EXPECT_EQ(withOneSided(running(twoSwitches("mlx5_1:2"))).gpus[0].one_sided, NicNames{"mlx5_1"});
+}
+
+TEST(ExplainOneSided, BeforeTwoTablesNoneOverAFusedNic) {
+  Settings settings;
+  settings.nccl = NcclVersion{23004};
+  const std::string fused = twoSwitches("mlx5_0+mlx5_2");
+  EXPECT_TRUE(withOneSided(running(fused, settings)).gpus[0].one_sided.empty());
+  EXPECT_TRUE(withOneSided(running(fused, settings)).gpus[1].one_sided.empty()) << "of no rank of the job";
+  const std::string dumped = withUse(withUse(fused, "mlx5_0+mlx5_2", kNetAlone), "mlx5_1", kEverything);
+  EXPECT_TRUE(withOneSided(machineOf(dumped, settings)).gpus[1].one_sided.empty());
+  EXPECT_EQ(withOneSided(machineOf(dumped)).gpus[1].one_sided, NicNames{"mlx5_1"}) << "2.30.7 and newer";
+  EXPECT_EQ(withOneSided(running(twoSwitches(), settings)).gpus[1].one_sided, NicNames{"mlx5_1"});
+}
+
+TEST(ExplainOneSided, NobodyKnowsWhereTheMembersAreThatAreFusedAcrossSwitches) {
+  Settings settings;
+  settings.net_merge_level = PathType::kPhb;
+  EXPECT_TRUE(withOneSided(running(twoSwitches("mlx5_0+mlx5_2"), settings)).gpus[0].one_sided.empty());
+  EXPECT_EQ(withOneSided(running(twoSwitches(), settings)).gpus[0].one_sided, NicNames{"mlx5_0"});
 }
 
 }  // namespace

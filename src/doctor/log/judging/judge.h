@@ -35,8 +35,11 @@ const Fact* setting(const Process& process, const std::string& name);
 // "GIN and RMA: NCCL's own IB network over 8 NICs (mlx5_0, ...), not Railwise, ..."; "": the log does not
 // say.
 std::string oneSidedText(const Process& process);
-// "GIN_IB_PROXY for GIN, none for RMA", with the line that says so. An empty value: the log does not say.
-Fact oneSidedTables(const Process& process);
+// "GIN_IB_PROXY", "none" or "unnamed", with the line that says so. An empty value: the log does not say.
+Fact ginTables(const Process& process);
+Fact rmaTables(const Process& process);
+// "GIN_IB_PROXY for GIN, none for RMA"; "": the log does not say.
+std::string oneSidedTables(const Process& process);
 // Why a call of one-sided communication fails, as far as the logs of all ranks tell, and what to type.
 struct OneSidedReason {
   std::string why, fix;

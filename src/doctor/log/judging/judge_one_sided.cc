@@ -20,22 +20,33 @@ std::string ownerOf(const Process& process, const std::string& table) {
   return table == process.network ? table : "plugin " + table;
 }
 
-std::string ownersText(const Process& process, const std::vector<Fact>& tables, const Fact& none) {
+// Who is behind tables; `otherwise`: there is no table with a name.
+std::string ownersText(const Process& process, const std::vector<Fact>& tables,
+                       const std::string& otherwise) {
   std::vector<std::string> owners;
   for (const Fact& table : tables) {
     const std::string owner = ownerOf(process, table.value);
     if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
   }
-  if (owners.empty()) return none.value.empty() ? "" : "none";
-  return listText(owners);
+  return owners.empty() ? otherwise : listText(owners);
 }
 
-std::string namesText(const std::vector<Fact>& tables, const Fact& none) {
+Fact namesOf(const std::vector<Fact>& tables, const Fact& none) {
+  if (tables.empty()) return {none.value.empty() ? "" : "none", none.place};
   std::vector<std::string> names;
   names.reserve(tables.size());
   for (const Fact& table : tables) names.push_back(table.value);
-  if (names.empty()) return none.value.empty() ? "" : "none";
-  return listText(names);
+  return {listText(names), tables.front().place};
+}
+
+constexpr char kUnnamed[] = "unnamed";
+
+// NCCL 2.31 has no line for the table that GIN gets, only for none. A complete communicator has passed it.
+bool isUnnamed(const Process& process) {
+  const OneSided& it = process.one_sided;
+  return it.by_kind && it.gin.empty() && it.no_gin.value.empty() &&
+         std::any_of(process.inits.begin(), process.inits.end(),
+                     [](const Init& init) { return init.complete; });
 }
 
 // The tables of both kinds, by name.
@@ -224,7 +235,7 @@ class Reasons {
     if (numberAfter(line, "globalNicFused ") == 1)
       add("fused", "A NIC is fused of several, and this release has no one-sided communication over it.",
           "export NCCL_NET_MERGE_LEVEL=LOC");
-    if (empty() && !line.starts_with("symmetricSupport 1"))
+    if (empty())
       add("peers",
           "The GPUs of a host do not all reach each other's memory (P2P), or the ranks have different GIN.",
           "nvidia-smi topo -p2p r\nrailwise topo transports");
@@ -240,7 +251,9 @@ class Reasons {
 
 OneSidedReason whyNotOneSided(const Job& job, const Ranks& ranks, int process) {
   Reasons reasons(ranks, process);
+  // Who asks comes first.
   std::vector<int> members = ranks.members();
+  std::erase(members, process);
   if (process >= 0) members.insert(members.begin(), process);
   bool split = false;
   for (const int index : members) {
@@ -255,22 +268,27 @@ OneSidedReason whyNotOneSided(const Job& job, const Ranks& ranks, int process) {
   return reasons.take();
 }
 
-Fact oneSidedTables(const Process& process) {
-  const OneSided& it = process.one_sided;
-  const std::string gin = namesText(it.gin, it.no_gin);
-  const std::string rma = namesText(it.rma, it.no_rma);
-  const Fact& line = !it.gin.empty() ? it.gin.front() : !it.rma.empty() ? it.rma.front() : it.no_gin;
-  if (gin.empty() && rma.empty()) return {};
-  return {gin == rma ? gin + " for GIN and RMA"
-                     : (gin.empty() ? "" : gin + " for GIN") + (gin.empty() || rma.empty() ? "" : ", ") +
-                           (rma.empty() ? "" : rma + " for RMA"),
-          line.place};
+Fact rmaTables(const Process& process) { return namesOf(process.one_sided.rma, process.one_sided.no_rma); }
+
+Fact ginTables(const Process& process) {
+  if (isUnnamed(process)) return {kUnnamed, rmaTables(process).place};
+  return namesOf(process.one_sided.gin, process.one_sided.no_gin);
+}
+
+std::string oneSidedTables(const Process& process) {
+  const std::string gin = ginTables(process).value;
+  const std::string rma = rmaTables(process).value;
+  if (gin == rma) return gin.empty() ? "" : gin + " for GIN and RMA";
+  return (gin.empty() ? "" : gin + " for GIN") + (gin.empty() || rma.empty() ? "" : ", ") +
+         (rma.empty() ? "" : rma + " for RMA");
 }
 
 std::string oneSidedText(const Process& process) {
   const OneSided& it = process.one_sided;
-  const std::string gin = ownersText(process, it.gin, it.no_gin);
-  const std::string rma = ownersText(process, it.rma, it.no_rma);
+  const std::string gin =
+      ownersText(process, it.gin,
+                 isUnnamed(process) ? "a table that this NCCL does not name" : ginTables(process).value);
+  const std::string rma = ownersText(process, it.rma, rmaTables(process).value);
   if (gin.empty() && rma.empty()) return "";
   std::string text = gin == rma    ? "GIN and RMA: " + gin
                      : rma.empty() ? "GIN: " + gin
@@ -285,19 +303,26 @@ std::string oneSidedText(const Process& process) {
 }
 
 void judgeOneSided(const Job& job, const Ranks& ranks, Findings& findings) {
+  Finding ignored = {
+      "window-ignored",
+      Severity::kWarning,
+      "the program asks for the memory behind a window, and the communicator has no symmetric memory",
+      {},
+      "The window has no effect: what the program wanted to gain by it is lost.",
+      "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV"};
+  int asking = -1;
   for (const int index : ranks.members()) {
     const Process& process = job.processes[static_cast<std::size_t>(index)];
     judgeChanges(ranks, index, process, findings);
     if (process.one_sided.no_effect.value.empty()) continue;
-    const OneSidedReason reason = whyNotOneSided(job, ranks, index);
-    findings.add(
-        {.check = "window-ignored",
-         .severity = Severity::kWarning,
-         .what = "the program registers a window, and the communicator has no symmetric memory",
-         .seen = {ranks.seenAt(index, process.one_sided.no_effect)},
-         .why = "The window has no effect: what the program wanted to gain by it is lost." + reason.why,
-         .fix = reason.fix.empty() ? "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV" : reason.fix});
+    if (asking < 0) asking = index;
+    ignored.seen.push_back(ranks.seenAt(index, process.one_sided.no_effect));
   }
+  if (asking < 0) return;
+  const OneSidedReason reason = whyNotOneSided(job, ranks, asking);
+  ignored.why += reason.why;
+  if (!reason.fix.empty()) ignored.fix = reason.fix;
+  findings.add(std::move(ignored));
 }
 
 }  // namespace railwise::doctor

@@ -54,6 +54,12 @@ std::string gpuDirectText(const Process& process) {
                                     std::to_string(count.all) + " NICs";
 }
 
+constexpr char kTablesWhy[] =
+    "Windows, host RMA and device-side communication between them fail, hang or have no effect. Collectives, "
+    "send and receive are not touched.";
+constexpr char kTablesFix[] =
+    "compare the lines of GIN/Plugin and RMA/Plugin; railwise doctor  # on both nodes: GPUDirect, libibverbs";
+
 std::vector<Attribute> attributes() {
   return {
       {"differ-version", Severity::kError, "the ranks run different NCCL versions",
@@ -98,13 +104,11 @@ std::vector<Attribute> attributes() {
          return usesRdma(process) ? Fact{gpuDirectText(process), process.nics_line.place} : Fact{};
        },
        true},
-      {"differ-one-sided", Severity::kWarning, "one-sided communication (GIN, RMA) differs between ranks",
-       "Windows, host RMA and device-side communication between them fail, hang or have no effect. "
-       "Collectives, send and "
-       "receive are not touched.",
-       "compare the lines of GIN/Plugin and RMA/Plugin; railwise doctor  # on both nodes: GPUDirect, "
-       "libibverbs",
-       oneSidedTables},
+      // RMA first: GIN's proxy is built over it, and one finding of the two is shown.
+      {"differ-one-sided", Severity::kWarning, "the table of RMA differs between ranks", kTablesWhy,
+       kTablesFix, rmaTables},
+      {"differ-one-sided", Severity::kWarning, "the table of GIN differs between ranks", kTablesWhy,
+       kTablesFix, ginTables},
       {"differ-driver", Severity::kWarning, "the nodes have different CUDA drivers",
        "Features of NCCL then differ, and some mixtures fail.",
        "railwise fingerprint --compare *.json  # what else differs",

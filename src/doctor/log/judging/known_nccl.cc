@@ -37,6 +37,8 @@ constexpr char kNoFitFix[] =
 constexpr char kHarmlessEvent[] = "NCCL logs each event of a NIC; this one ends no connection by itself.";
 constexpr char kRcclHint[] = "RCCL looks at the machine when it starts, and goes on.";
 constexpr char kRcclFix[] = "do as the line says, then measure whether it helps";
+constexpr char kKindsDiffer[] = "one-sided communication fails: the ranks have different kinds of GIN";
+constexpr char kProxyFix[] = "export NCCL_GIN_TYPE=2  # the CPU's proxy, on all ranks";
 constexpr char kOneSidedWhy[] =
     "One-sided communication has no path that every rank of the communicator can use.";
 constexpr char kOneSidedFix[] =
@@ -296,19 +298,18 @@ constexpr KnownLine kNcclLines[] = {
      "With NCCL_CROSS_NIC=0 a rank reaches only the ranks that have its place in their host.",
      "unset NCCL_CROSS_NIC\nask for NCCL_GIN_CONNECTION_RAIL in the program"},
     {"GIN is disabled", "", "one-sided-failed", kCause, true,
-     "device-side communication fails: GIN is turned off", "NCCL_GIN_ENABLE=0 turns GIN off.",
+     "one-sided communication fails: GIN is turned off", "NCCL_GIN_ENABLE=0 turns GIN off.",
      "unset NCCL_GIN_ENABLE"},
     {"GIN not supported", "", "one-sided-failed", kCause, true,
-     "device-side communication fails: there is no GIN", kOneSidedWhy, kOneSidedFix},
+     "one-sided communication fails: there is no GIN", kOneSidedWhy, kOneSidedFix},
     {"RMA not supported", "", "one-sided-failed", kCause, true,
      "one-sided communication fails: there is no RMA", kOneSidedWhy, kOneSidedFix},
     {"-capable devices found", "", "one-sided-failed", kCause, true,
      "one-sided communication fails: no NIC can carry it", kOneSidedWhy, kOneSidedFix},
     {"min local net count is zero", "", "one-sided-failed", kCause, true,
      "one-sided communication fails: a rank has no NIC for it", kOneSidedWhy, kOneSidedFix},
-    {"type mismatch", "", "one-sided-failed", kCause, true,
-     "one-sided communication fails: the ranks have different kinds of GIN", kOneSidedWhy,
-     "export NCCL_GIN_TYPE=2  # the CPU's proxy, on all ranks"},
+    {"device type mismatch", "", "one-sided-failed", kCause, true, kKindsDiffer, kOneSidedWhy, kProxyFix},
+    {"backend type mismatch", "", "one-sided-failed", kCause, true, kKindsDiffer, kOneSidedWhy, kProxyFix},
     {"GIN backend type", "not supported on all ranks", "one-sided", kRemark, false,
      "a kind of device-side communication (GIN) is left out: not every rank has it",
      "Collectives do without.", ""},

@@ -92,6 +92,7 @@ bool readQueuePair(OneSided& it, std::string_view text) {
 
 bool readOneSidedLine(Process& process, std::string_view text, Place place) {
   OneSided& it = process.one_sided;
+  it.by_kind = it.by_kind || text.starts_with("RMA/Plugin: ");
   if (readAssigned(it, text, place) || readNone(it, text, place) || readChange(it, text, place) ||
       readQueuePair(it, text))
     return true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "doctor/log/explain.h"
 
@@ -190,11 +191,18 @@ void JobReader::record(const LogLine& line) {
 void JobReader::shiftLevels(int index, const LogLine& line) {
   Process& process = job_.processes[static_cast<std::size_t>(index)];
   setFact(process.shifted, line.text, here());
-  for (Event& event : job_.events) {
-    if (event.process != index || !event.railwise || event.check.empty()) continue;
+  std::vector<std::size_t> shown;  // in the order of the lines
+  const std::string key = std::to_string(index) + " ";
+  for (auto known = event_of_.lower_bound(key); known != event_of_.end() && known->first.starts_with(key);) {
+    const std::size_t at = known->second;
+    if (job_.events[at].railwise) shown.push_back(at), known = event_of_.erase(known);
+    else ++known;
+  }
+  std::sort(shown.begin(), shown.end());
+  emptied_ += shown.size();
+  for (const std::size_t at : shown) {
+    const Event event = std::exchange(job_.events[at], {});  // take() removes what has no check
     process.warnings -= 1 + event.repeated;
-    event_of_.erase(keyOf(event));
-    event.check.clear();  // take() removes it
     const std::size_t words = event.line.value.find(kOfRailwise);
     if (words == std::string::npos) continue;  // cut off, behind the name of a long source
     LogLine earlier;
@@ -252,7 +260,7 @@ void JobReader::addEvent(Event event) {
     ++job_.events[known->second].repeated;
     return;
   }
-  if (job_.events.size() >= kMostEvents) {
+  if (job_.events.size() - emptied_ >= kMostEvents) {
     ++job_.lost_events;
     return;
   }

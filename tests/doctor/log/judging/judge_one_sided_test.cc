@@ -101,7 +101,7 @@ TEST(OneSided, ThePluginsOwnTable) {
                                "GIN/Plugin: Assigned plugin Railwise type 2 to comm"} +
                          kDevices)),
             "one-sided communication: GIN and RMA: Railwise over 2 NICs (mlx5_0, mlx5_1)\n");
-  EXPECT_EQ(lookedAt(job({"RMA/Plugin: Assigned plugin Other RMA to comm"})),
+  EXPECT_EQ(lookedAt(job({"Assigned RMA plugin Other RMA to comm"})),
             "one-sided communication: RMA: plugin Other RMA\n");
 }
 
@@ -189,13 +189,44 @@ TEST(OneSided, NumbersOfATopologyFileAreOverwrittenWithoutHarm) {
 TEST(OneSided, RanksThatDiffer) {
   const Findings none = judged(readJob(job(kNobodyElse + kDevicesOfNccl + kDevices, kNone + kDevices)));
   ASSERT_EQ(checksOf(none), "differ-one-sided");
-  EXPECT_EQ(none.all()[0].seen[0].value, "RMA_IB_PROXY for GIN and RMA");
-  EXPECT_EQ(none.all()[0].seen[1].value, "none for GIN and RMA");
+  EXPECT_EQ(none.all()[0].what, "the table of RMA differs between ranks");
+  EXPECT_EQ(none.all()[0].severity, Severity::kWarning);
+  EXPECT_EQ(none.all()[0].seen[0].value, "RMA_IB_PROXY");
+  EXPECT_EQ(none.all()[0].seen[1].value, "none");
   EXPECT_EQ(checksOf(judged(readJob(
                 job(kNobodyElse + kDevices, Lines{"RMA/Plugin: Assigned plugin Railwise to comm",
                                                   "GIN/Plugin: Assigned plugin Railwise type 2 to comm"} +
                                                 kDevices)))),
             "differ-one-sided");
+}
+
+TEST(OneSided, SilenceIsNoDifference) {
+  // The log of rank 1 ends before the line of GIN.
+  const std::string text = saidBy(0, kPlugin + kNobodyElse) +
+                           saidBy(1, kPlugin + Lines{"RMA/Plugin: Assigned plugin RMA_IB_PROXY to comm"});
+  EXPECT_EQ(findingOf(judged(readJob(text)), "differ-one-sided"), nullptr);
+  EXPECT_EQ(lookedAt(text).find("does not name"), std::string::npos) << lookedAt(text);
+}
+
+// 2.31 names no table of GIN, and says where there is none.
+TEST(OneSided, GinOf2_31) {
+  const Lines some = {"RMA/Plugin: Assigned plugin RMA_IB_PROXY to comm",
+                      "GIN/Plugin: Could not find: libnccl-gin.so"};
+  EXPECT_EQ(lookedAt(job(some + kDevicesOfNccl + kDevices)),
+            "one-sided communication: GIN: a table that this NCCL does not name; RMA: NCCL's own IB network "
+            "over 2 NICs (mlx5_0, mlx5_1), not Railwise, which serves collectives, send and receive\n");
+  EXPECT_EQ(checksOf(judged(readJob(job(some)))), "");
+  const Findings differ = judged(readJob(job(some, some + Lines{kNone[1]})));
+  ASSERT_EQ(checksOf(differ), "differ-one-sided");
+  EXPECT_EQ(differ.all()[0].what, "the table of GIN differs between ranks");
+  EXPECT_EQ(differ.all()[0].seen[0].value, "none");
+  EXPECT_EQ(differ.all()[0].seen[1].value, "unnamed");
+}
+
+TEST(OneSided, OneRankIsNoRanks) {
+  const std::string looked = lookedAt(job(kNobodyElse, kNone));
+  EXPECT_NE(looked.find("one-sided communication of rank 1: GIN and RMA: none\n"), std::string::npos)
+      << looked;
 }
 
 constexpr char kNoHostRma[] = "One sided RMA: host RMA is not supported in this communicator.";
@@ -282,6 +313,15 @@ TEST(OneSided, WarningsOfAllReleases) {
         "GIN: DevComm setup failed on all available backends"})
     EXPECT_NE(findingOf(judged(readJob(job(Lines{}) + warnedBy(1, warning))), "one-sided-failed"), nullptr)
         << warning;
+  for (const char* const of_both : {"GIN not supported.", "GIN is disabled."}) {
+    const Findings findings = judged(readJob(job(Lines{}) + warnedBy(1, of_both)));
+    EXPECT_NE(findingOf(findings, "one-sided-failed")->what.find("one-sided communication fails"),
+              std::string::npos)
+        << "up to 2.30.4 host RMA warns so too";
+  }
+  EXPECT_NE(findingOf(judged(readJob(job(Lines{}) + warnedBy(1, "Send/receive data type mismatch"))),
+                      "unknown-warning"),
+            nullptr);
   EXPECT_EQ(judged(readJob(job(Lines{}) +
                            warnedBy(1,
                                     "GIN backend type 3 not supported on all ranks, removing from active "
@@ -300,8 +340,25 @@ TEST(OneSided, AWindowWithoutEffect) {
       judged(readJob(job({"NCCL_CUMEM_ENABLE set by environment to 0.",
                           "Symmetric registration is not supported in this communicator."})));
   ASSERT_EQ(checksOf(findings), "window-ignored");
+  EXPECT_NE(findings.all()[0].what.find("the memory behind a window"), std::string::npos);
   EXPECT_EQ(findings.exitStatus(), 1);
   EXPECT_NE(findings.all()[0].why.find("NCCL_CUMEM_ENABLE=0"), std::string::npos) << findings.all()[0].why;
+}
+
+// The reasons of all ranks are looked for once, as the first rank sees them.
+TEST(OneSided, AWindowWithoutEffectOnAllRanks) {
+  const std::string ignored = "Symmetric registration is not supported in this communicator.";
+  const Findings findings = judged(readJob(job(
+      {"NCCL_NUM_RMA_CTX set by environment to 0.", ignored},
+      {"NCCL_NUM_RMA_CTX set by environment to 0.", "NCCL_WIN_ENABLE set by environment to 0.", ignored})));
+  const Finding* const finding = findingOf(findings, "window-ignored");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_EQ(finding->seen.size(), 2U);
+  EXPECT_EQ(finding->seen[1].device, "rank 1 (node1)");
+  EXPECT_EQ(finding->fix, "unset NCCL_NUM_RMA_CTX\nunset NCCL_WIN_ENABLE");
+  EXPECT_NE(finding->why.find("no context. NCCL_WIN_ENABLE=0 turns windows off on rank 1 (node1)."),
+            std::string::npos)
+      << finding->why;
 }
 
 }  // namespace

@@ -93,6 +93,21 @@ TEST(ShiftedLevels, ALongSource) {
   EXPECT_TRUE(job.events.empty());
 }
 
+// As many as are kept, by the rank before the line.
+TEST(ShiftedLevels, RemarksTakeNoRoomFromWarnings) {
+  constexpr int kMostEvents = 1 << 16;
+  const std::string remark = shown(0, "WARN", kRemarks[0]);
+  std::string text;
+  for (int rank = 0; rank < kMostEvents; ++rank)
+    text += "[1," + std::to_string(rank) + "]<stdout>:" + remark.substr(remark.find("node0"));
+  const std::string warning = "node1:100:100 [0] x.cc:1 NCCL WARN Cuda failure 700 'x'\n";
+  EXPECT_EQ(readJob(text + warning).lost_events, 1U);
+  const Job job = readJob(text + shown(0, "WARN", kRemarks[2]) + warning);
+  EXPECT_EQ(job.lost_events, 0U);
+  ASSERT_EQ(job.events.size(), 1U);
+  EXPECT_EQ(job.events[0].check, "cuda-failure");
+}
+
 TEST(ShiftedLevels, OtherLibrariesWarnAsBefore) {
   // Railwise's first line is an INFO here.
   std::string text =
