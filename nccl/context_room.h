@@ -8,12 +8,12 @@
 #include "nccl/types.h"
 
 // NCCL hands the context of the network in use to the one-sided table too, whichever library that table is
-// from (NCCL 2.30.7, src/rma/rma_proxy.cc:430: connect gets comm->netContext; all releases from 2.29.2 on).
+// from (NCCL 2.30.7, src/rma/rma_proxy.cc:430: connect gets comm->netContext; from 2.29.7 on).
 // If it is the table of NCCL's own IB network, that network takes the context for its own, a
 // ncclNetCommConfig: it reads the traffic class of its queue pairs at offset 0 (src/transport/net_ib/
 // connect.cc:994), and from 2.30.3 on stores one there (connect.cc:789, called by gin.cc:370). So a context
-// begins with room for that struct: the communicator's traffic class for those who read, and bytes that
-// nobody else uses for those who store. The struct may grow; the room is a cache line.
+// begins with room for that struct. It holds the communicator's traffic class until NCCL stores another one;
+// nobody of ours reads it. The struct may grow: the room is a cache line.
 struct ncclContextRoom {
   int traffic_class = NCCL_NET_ID_UNDEF;
   std::array<std::byte, 60> unused = {};

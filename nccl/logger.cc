@@ -47,10 +47,9 @@ GetLastError lastErrorOf(ncclDebugLogger_t logger) {
   return reinterpret_cast<GetLastError>(found);
 }
 
-// These libraries keep the text of the last warning for ncclGetLastError, and print a line only if it belongs
-// to one of the subsystems in `flags` (NCCL's src/debug.cc, ncclDebugLog). So a line without subsystem at the
-// number that is INFO to NCCL is not printed, and is kept only where that number is WARN. The text of before
-// is put back.
+// Logs a probe at the number that is INFO to NCCL, for no subsystem: nothing is printed (NCCL's src/debug.cc,
+// ncclDebugLog). ncclGetLastError returns the probe only if that number is WARN to this library. Then the
+// text of before is put back.
 const Levels& levelsOf(ncclDebugLogger_t logger) {
   const GetLastError last_error = lastErrorOf(logger);
   if (last_error == nullptr) return kNccl;
@@ -80,7 +79,6 @@ ncclDebugLogLevel numberOf(int level, const Levels& levels) {
   return static_cast<ncclDebugLogLevel>(level == log::kInfo ? levels.info : levels.trace);
 }
 
-// The level is an enum of NCCL's, so the line is formatted here.
 [[gnu::format(printf, 5, 6)]] void logToNccl(int level, unsigned long flags, const char* file, int line,
                                              const char* format, ...) {
   char text[1024];

@@ -1,5 +1,5 @@
-// Railwise's log in the log of NCCL, RCCL or a kin of theirs, with the level numbers of the library that has
-// loaded us.
+// Railwise's log in the log of NCCL, RCCL or a fork, with the level numbers of the library that has loaded
+// us.
 #pragma once
 
 #include "nccl/types.h"
