@@ -181,6 +181,17 @@ class Session {
   void* context_ = nullptr;
 };
 
+// NCCL's own IB network reads it there, if NCCL hands the context to that network (nccl/context_room.h).
+template <typename A>
+void expectTrafficClassInContext() {
+  useDevice();
+  void* context = nullptr;
+  ncclNetCommConfig_v11_t config = {.trafficClass = 5};
+  ASSERT_EQ(A::table().init(&context, 42, &config, keepLog, nullptr), ncclSuccess) << warnings();
+  EXPECT_EQ(static_cast<const ncclContextRoom*>(context)->traffic_class, 5);
+  EXPECT_EQ(A::finalize(context), ncclSuccess);
+}
+
 // Attempts to connect that a test has begun and left alone. Versions 6 to 10 keep them until a minute after
 // their time (Connector::abandoned()), later ones until finalize.
 inline std::size_t g_forgotten_attempts = 0;

@@ -85,14 +85,7 @@ TYPED_TEST(ApiTest, InitIsDisabledByNcclIbDisable) {
 }
 
 // NCCL's own IB network reads it, if NCCL hands the context to that network's one-sided table.
-TYPED_TEST(ContextTest, TheContextBeginsWithItsTrafficClass) {
-  useDevice();
-  void* context = nullptr;
-  ncclNetCommConfig_v11_t config = {.trafficClass = 5};
-  ASSERT_EQ(TypeParam::table().init(&context, 42, &config, keepLog, nullptr), ncclSuccess) << warnings();
-  EXPECT_EQ(static_cast<const ncclContextRoom*>(context)->traffic_class, 5);
-  EXPECT_EQ(TypeParam::finalize(context), ncclSuccess);
-}
+TYPED_TEST(ContextTest, TheContextBeginsWithItsTrafficClass) { expectTrafficClassInContext<TypeParam>(); }
 
 TYPED_TEST(ContextTest, ListenersNobodyConnectsToAreReclaimedByFinalize) {
   this->warmUp();

@@ -168,14 +168,7 @@ TYPED_TEST(SpyTest, RefusesCallsOnWhatIsOver) {
 }
 
 // As the context of the plugin itself (nccl/context_room.h).
-TYPED_TEST(SpyContextTest, TheContextBeginsWithItsTrafficClass) {
-  useDevice();
-  void* context = nullptr;
-  ncclNetCommConfig_v11_t config = {.trafficClass = 5};
-  ASSERT_EQ(TypeParam::table().init(&context, 42, &config, keepLog, nullptr), ncclSuccess) << warnings();
-  EXPECT_EQ(static_cast<const ncclContextRoom*>(context)->traffic_class, 5);
-  EXPECT_EQ(TypeParam::finalize(context), ncclSuccess);
-}
+TYPED_TEST(SpyContextTest, TheContextBeginsWithItsTrafficClass) { expectTrafficClassInContext<TypeParam>(); }
 
 // A receive that is never tested, a registration and both ends of a connection are left to finalize.
 TYPED_TEST(SpyContextTest, TellsWhatIsLeftOpen) {
