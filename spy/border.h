@@ -56,7 +56,7 @@ ncclResult_t counted(Function function, Body&& body) {
 // ---- NCCL's objects
 
 inline bool is(const void* object, Kind kind) {
-  return object != nullptr && static_cast<const Head*>(object)->kind == kind;
+  return object != nullptr && *static_cast<const Kind*>(object) == kind;
 }
 
 inline Connection* refuse(Breach breach, const char* function, const char* what) {
@@ -92,11 +92,11 @@ inline Listener* listenerOf(const char* function, void* object) {
 }
 
 inline Context* contextOf(const char* function, void* object) {
-  if (!is(object, Kind::kContext)) {
+  auto* const context = static_cast<Context*>(object);
+  if (context == nullptr || context->kind != Kind::kContext) {
     refuse(Breach::kWrongObject, function, "this is no context of init");
     return nullptr;
   }
-  auto* const context = static_cast<Context*>(object);
   if (!context->ended) return context;
   refuse(Breach::kClosedBefore, function, "finalize has ended the context");
   return nullptr;

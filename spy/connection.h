@@ -19,17 +19,13 @@
 
 namespace railwise::spy {
 
+// The first field of each object but a context, into whose first bytes NCCL may store. What NCCL hands over
+// is asked for it.
 enum class Kind : uint64_t {
   kContext = 0x7870735f77725f63,
   kListener = 0x7870735f77725f6c,
   kConnection = 0x7870735f77725f73,
   kRequest = 0x7870735f77725f71,
-};
-
-// What each object begins with: what NCCL hands over is asked for its kind. NCCL may store into the room.
-struct Head {
-  ncclContextRoom room = {};
-  const Kind kind;
 };
 
 struct Device {
@@ -45,14 +41,15 @@ struct Device {
 
 // A communicator, in API v11 and later.
 struct Context {
-  Head head = {.kind = Kind::kContext};
+  ncclContextRoom room;
+  const Kind kind = Kind::kContext;
   void* inner = nullptr;
   uint64_t communicator = 0;
   bool ended = false;
 };
 
 struct Listener {
-  Head head = {.kind = Kind::kListener};
+  const Kind kind = Kind::kListener;
   void* inner = nullptr;
   bool closed = false;
   Context* context = nullptr;
@@ -67,7 +64,7 @@ struct Request {
 
   enum class State : uint8_t { kFree, kOpen, kDone };
 
-  Head head = {.kind = Kind::kRequest};
+  const Kind kind = Kind::kRequest;
   Connection* connection = nullptr;
   void* inner = nullptr;
   State state = State::kFree;
@@ -132,6 +129,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  Kind kind() const { return kind_; }
   void* inner() const { return inner_; }
   record::Side side() const { return side_; }
   bool closed() const { return closed_; }
@@ -176,7 +174,7 @@ class Connection {
   void open(Request& request);
   void finish(Request& request);
 
-  Head head_ = {.kind = Kind::kConnection};
+  const Kind kind_ = Kind::kConnection;
   const record::Side side_;
   bool closed_ = false;
   bool said_too_many_ = false;

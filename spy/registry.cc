@@ -107,7 +107,7 @@ Context* Registry::begin(void* inner, uint64_t communicator, int traffic_class) 
   const std::lock_guard lock(mutex_);
   ++communicators_;
   Context& made = contexts_.emplace_back();
-  made.head.room.traffic_class = traffic_class;
+  made.room.traffic_class = traffic_class;
   made.inner = inner;
   made.communicator = communicator;
   return &made;
