@@ -355,7 +355,8 @@ NVML_FUNCTION nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvml
            .clusterUuid = {},
            .status = NVML_SUCCESS,
            .cliqueId = 0,
-           .state = registered ? NVML_GPU_FABRIC_STATE_COMPLETED : NVML_GPU_FABRIC_STATE_NOT_SUPPORTED,
+           .state = static_cast<unsigned char>(registered ? NVML_GPU_FABRIC_STATE_COMPLETED
+                                                          : NVML_GPU_FABRIC_STATE_NOT_SUPPORTED),
            .healthMask = 0};
   return NVML_SUCCESS;
 }

@@ -95,7 +95,7 @@ class SoftgpuVirtualMemory : public testing::Test {
     return total - free_bytes;
   }
 
-  const Driver cu;
+  const Driver cu = {};
 };
 
 CUdeviceptr pointerTo(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
@@ -364,7 +364,7 @@ int importInChild(int from) {
   if (read(from, &number, sizeof number) != sizeof number) return 1;
   const std::string path = "/proc/" + std::to_string(getppid()) + "/fd/" + std::to_string(number);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  const Driver cu;
+  const Driver cu = {};
   Handle handle = 0;
   if (cu.import(&handle, reinterpret_cast<void*>(static_cast<uintptr_t>(fd)),
                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
@@ -400,7 +400,7 @@ TEST(SoftgpuVirtualMemoryIpc, AnotherProcessSeesTheMemory) {
   ASSERT_EQ(0, pipe(pipe_ends));
   const pid_t child = fork();
   if (child == 0) _exit(importInChild(pipe_ends[0]));
-  const Driver cu;
+  const Driver cu = {};
   CUmemAllocationProp properties = propertiesAt(CU_MEM_LOCATION_TYPE_DEVICE, 0);
   properties.allocFlags.gpuDirectRDMACapable = 1;
   Handle handle = 0;
