@@ -118,7 +118,8 @@ TEST_F(SoftgpuNvml, RegistersAGpuBehindSwitchesInNoCluster) {
   EXPECT_EQ(std::string(16, '\0'), std::string(reinterpret_cast<char*>(info.clusterUuid), 16));
   EXPECT_EQ(0U, info.cliqueId);
   EXPECT_EQ(0U, info.healthMask);
-  EXPECT_EQ(NVML_ERROR_NOT_SUPPORTED, call("nvmlDeviceGetPlatformInfo", device(0), nullptr));
+  EXPECT_EQ(NVML_ERROR_NOT_SUPPORTED,
+            call("nvmlDeviceGetPlatformInfo", device(0), static_cast<nvmlPlatformInfo_v2_t*>(nullptr)));
 }
 
 TEST_F(SoftgpuNvml, RegistersNoGpuThatIsLinkedToItsPeers) {
