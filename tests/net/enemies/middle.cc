@@ -89,7 +89,8 @@ bool Middle::pass(Call& call, int number, From from) {
   const int index = static_cast<int>(from);
   Socket& source = call.ends[index];
   Socket& target = call.ends[1 - index];
-  if (target.connected().ok() && *target.connected() == Io::kAgain) return false;
+  const Result<Io> connected = target.connected();  // once: it may fail the next time
+  if (connected.ok() && *connected == Io::kAgain) return false;
   std::array<std::byte, 4096> room;
   Transfer heard = {room, 0};
   const Result<Io> got = source.receive(heard);
