@@ -12,8 +12,8 @@
 // If it is the table of NCCL's own IB network, that network takes the context for its own, a
 // ncclNetCommConfig: it reads the traffic class of its queue pairs at offset 0 (src/transport/net_ib/
 // connect.cc:994), and from 2.30.3 on stores one there (connect.cc:789, called by gin.cc:370). So a context
-// begins with room for that struct. It holds the communicator's traffic class until NCCL stores another one;
-// nobody of ours reads it. The struct may grow: the room is a cache line.
+// begins with room for that struct. The room holds the communicator's traffic class until NCCL stores another
+// one. Railwise never reads the room. The room is a cache line, because NCCL's struct may grow.
 struct ncclContextRoom {
   int traffic_class = NCCL_NET_ID_UNDEF;
   std::array<std::byte, 60> unused = {};

@@ -70,8 +70,7 @@ bool takeDevices(const Machine& machine, bool fused, XmlDocument& document) {
   return true;
 }
 
-// Makes the NICs of one-sided communication the NICs of a document. False: there are none, or nobody knows of
-// any.
+// Leaves in a document only the NICs that serve one-sided communication. False: no such NIC is known.
 bool keepOneSided(const Machine& machine, XmlDocument& document) {
   const bool two_tables = machine.settings->nccl.has(NcclRule::kPartitions);  // 2.30.7
   const bool fused = hasFused(document);

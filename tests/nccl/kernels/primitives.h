@@ -36,7 +36,7 @@ struct Registration {
                          // are given sizes only
   bool peers = false;    // GPUs of the host reach the user's buffers: they are written to, or read from,
                          // directly over connections that can (NCCL_P2P_WRITE, NCCL_P2P_READ)
-  // Of a collective with `peers`: where each local rank has this rank's output in its own addresses.
+  // For a collective with `peers`: the address at which each local rank has mapped this rank's output.
   const uintptr_t* outputs_at_peers = nullptr;
   uintptr_t output_offset = 0;
   bool p2p = false;  // the work is a send or receive, not a collective. With `peers` its buffer is an address

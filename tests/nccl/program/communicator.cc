@@ -48,9 +48,8 @@ Communicator::~Communicator() {
   if (comm != nullptr) MUST(ncclCommDestroy(comm));
 }
 
-void Communicator::wait() const {
-  cudaError_t state = cudaErrorNotReady;
-  for (unsigned looks = 0; (state = cudaStreamQuery(stream)) == cudaErrorNotReady; ++looks) {
+void Communicator::waitFor(const std::function<bool()>& condition) const {
+  for (unsigned looks = 0; !condition(); ++looks) {
     ncclResult_t error = ncclSuccess;
     MUST(ncclCommGetAsyncError(comm, &error));
     must(error, "asynchronous error", comm);
@@ -61,5 +60,10 @@ void Communicator::wait() const {
       std::this_thread::sleep_for(std::chrono::microseconds(std::min(looks - 90, 500U)));
     }
   }
+}
+
+void Communicator::wait() const {
+  cudaError_t state = cudaErrorNotReady;
+  waitFor([&] { return (state = cudaStreamQuery(stream)) != cudaErrorNotReady; });
   must(state, "a stream");
 }

@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "rank.h"
@@ -32,8 +33,10 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Waits for the stream. An error of the network ends no kernel, so NCCL's asynchronous error is asked for
-  // meanwhile; it ends the process.
+  // Waits until `condition`. An error of the network ends neither a kernel nor a stream, so NCCL's
+  // asynchronous error is asked for meanwhile; it ends the process.
+  void waitFor(const std::function<bool()>& condition) const;
+  // Waits for the stream.
   void wait() const;
 
   ncclComm_t comm = nullptr;

@@ -71,24 +71,13 @@ class Gin {
     expect(offset, bytes);
   }
 
-  template <typename Condition>
-  void waitFor(Condition condition) const {
-    for (unsigned looks = 1; !condition(); ++looks) {
-      ncclResult_t error = ncclSuccess;
-      MUST(ncclCommGetAsyncError(on.comm, &error));
-      must(error, "asynchronous error", on.comm);
-      // Ranks share few cores with the threads of the proxies.
-      if (looks < 100) std::this_thread::yield();
-      else std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
   void waitForSignal(int context, uint32_t index) {
     const uint64_t least = signal(context, index);
-    waitFor([&] { return kernel.readSignal(context, index) >= least; });
+    on.waitFor([&] { return kernel.readSignal(context, index) >= least; });
   }
   void waitForCounter(int context, uint32_t index) {
     const uint64_t least = counter(context, index);
-    waitFor([&] { return kernel.readCounter(context, index) >= least; });
+    on.waitFor([&] { return kernel.readCounter(context, index) >= least; });
   }
 
   std::size_t wrongBytes() const {
@@ -219,7 +208,7 @@ void checkGinPut(const Communicator& main) {
       gin.expectValue(incremented, word_incremented);
       gin.waitForSignal(0, kAdded);
       gin.waitForSignal(0, kIncremented);
-      gin.waitFor([&] {
+      gin.on.waitFor([&] {
         return gin.kernel.readWord(gin.place(added)) >= word_added &&
                gin.kernel.readWord(gin.place(incremented)) >= word_incremented;
       });
@@ -351,7 +340,7 @@ void checkGinReset(const Communicator& main) {
     gin.expectValue(0, sum);
     gin.waitForSignal(0, kAdded);
     gin.waitForSignal(0, kIncremented);
-    gin.waitFor([&] { return gin.kernel.readWord(word) >= sum; });
+    gin.on.waitFor([&] { return gin.kernel.readWord(word) >= sum; });
     bad += gin.wrong();
     gin.kernel.resetSignal(0, kAdded);
     gin.kernel.resetSignal(0, kIncremented);

@@ -21,8 +21,8 @@ namespace {
 constexpr auto kAWhile = std::chrono::milliseconds(100);
 constexpr auto kAbortAfter = std::chrono::milliseconds(300);
 
-// NCCL's calls on one communicator, and the two windows of it that they use. All signals from one rank to
-// another are counted in one slot, which nobody resets; those of graphs in another one.
+// NCCL's calls on one communicator, and the two windows that they use. NCCL has a counter for each rank that
+// signals another rank, and a second counter for signals of graphs. Nobody resets the first one.
 class Rma {
  public:
   Rma(const Communicator& on, std::size_t bytes)
@@ -137,34 +137,46 @@ std::size_t putInAGroup(const Communicator& main, const Communicator& on, const 
   return differing(rma.to.read(), expected);
 }
 
-// After all signals were awaited: how many pairs of ranks have one too many. A rank waits for a signal more
-// from a peer, which sends it only when the rank has looked whether its wait has ended already.
+// Whether rank `to` has a signal too many of rank `from`, after all signals were awaited: `to` waits for one
+// more, and `from` sends it only after `to` has looked whether its wait has ended already.
+template <typename Await, typename Signal>
+bool hasSurplus(const Communicator& main, const Communicator& on, int to, int from, Await await,
+                Signal signal) {
+  bool early = false;
+  if (on.rank == to) {
+    await();
+    std::this_thread::sleep_for(kAWhile);
+    early = cudaStreamQuery(on.stream) != cudaErrorNotReady;
+  }
+  barrier(main);
+  if (on.rank == from) signal();
+  if (on.rank == from || on.rank == to) on.wait();
+  return early;
+}
+
+// How many pairs of ranks have a signal too many.
 std::size_t surplusSignals(const Communicator& main, const Communicator& on, const Rma& rma) {
   std::size_t bad = 0;
   for (int to = 0; to < on.ranks; ++to) {
     for (int from = 0; from < on.ranks; ++from) {
       if (from == to) continue;
-      if (on.rank == to) {
-        rma.await({from});
-        std::this_thread::sleep_for(kAWhile);
-        bad += cudaStreamQuery(on.stream) == cudaErrorNotReady ? 0 : 1;
-      }
-      barrier(main);
-      if (on.rank == from) rma.signal(to);
-      if (on.rank == from || on.rank == to) on.wait();
+      bad += hasSurplus(
+                 main, on, to, from, [&] { rma.await({from}); }, [&] { rma.signal(to); })
+                 ? 1
+                 : 0;
     }
   }
   return bad;
 }
 
-std::size_t signalsAlone(const Communicator& on, const Rma& rma) {
+// surplusSignals() counts them.
+void sendSignalsAlone(const Communicator& on, const Rma& rma) {
   constexpr int kCount = 50;
   for (int i = 0; i < kCount; ++i) {
     for (const int peer : others(on)) rma.signal(peer);
   }
   rma.await(others(on), kCount);
   on.wait();
-  return 0;
 }
 
 std::size_t everything(const Communicator& main, const Communicator& on, const Rma& rma,
@@ -175,7 +187,8 @@ std::size_t everything(const Communicator& main, const Communicator& on, const R
        {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{65539}, largest}) {
     if (bytes <= largest) bad += putToNext(main, on, rma, bytes, ++round);
   }
-  bad += putMany(main, on, rma) + putInAGroup(main, on, rma) + signalsAlone(on, rma);
+  bad += putMany(main, on, rma) + putInAGroup(main, on, rma);
+  sendSignalsAlone(on, rma);
   return bad + surplusSignals(main, on, rma);
 }
 
@@ -226,14 +239,11 @@ void checkGraphOfRma(const Communicator& main) {
       bad += differing(rma.to.read(), message(kBytes, previous, on.rank, replay));
     }
     for (int to = 0; to < on.ranks; ++to) {
-      if (on.rank == to) {
-        wait.launch(on.stream);
-        std::this_thread::sleep_for(kAWhile);
-        bad += cudaStreamQuery(on.stream) == cudaErrorNotReady ? 0 : 1;
-      }
-      barrier(main);
-      if (next == to) signal.launch(on.stream);
-      if (next == to || on.rank == to) on.wait();
+      const int from = (to + on.ranks - 1) % on.ranks;
+      bad += hasSurplus(
+                 main, on, to, from, [&] { wait.launch(on.stream); }, [&] { signal.launch(on.stream); })
+                 ? 1
+                 : 0;
     }
   }
   endCheck("graph replay of RMA", bad);

@@ -21,10 +21,10 @@
 namespace softgpu {
 namespace {
 
-// Sizes and addresses are multiples of it, as on NVIDIA's data centre GPUs.
+// Sizes and addresses are multiples of this number, as on NVIDIA's data centre GPUs.
 constexpr size_t kGranularity = 2 << 20;
 
-// Of CUmemLocationType; in CUDA's headers since 12.2.
+// Values of CUmemLocationType that CUDA's headers have since 12.2.
 constexpr int kHost = 2;
 constexpr int kHostNuma = 3;
 constexpr int kHandleTypeFabric = 8;  // CU_MEM_HANDLE_TYPE_FABRIC, CUDA 12.3

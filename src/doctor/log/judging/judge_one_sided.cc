@@ -251,7 +251,7 @@ class Reasons {
 
 OneSidedReason whyNotOneSided(const Job& job, const Ranks& ranks, int process) {
   Reasons reasons(ranks, process);
-  // Who asks comes first.
+  // The asking process comes first.
   std::vector<int> members = ranks.members();
   std::erase(members, process);
   if (process >= 0) members.insert(members.begin(), process);
