@@ -31,6 +31,20 @@ using Mr = std::unique_ptr<ibv_mr, Release>;
 using Cq = std::unique_ptr<ibv_cq, Release>;
 using Qp = std::unique_ptr<ibv_qp, Release>;
 
+// The errno of a call that was refused with `error`. siw's library answers -1 and sets errno, as the manual
+// of older libibverbs allows.
+inline int reasonOfPost(int error) { return error == -1 ? errno : std::abs(error); }
+
+// Destroys the queue pair. On an error the handle keeps it, for it still exists: the driver's errno.
+inline int destroy(Qp& queue_pair) {
+  ibv_qp* const raw = queue_pair.release();
+  if (raw == nullptr) return 0;
+  const int error = library().destroy_qp(raw);
+  if (error == 0) return 0;
+  queue_pair.reset(raw);
+  return reasonOfPost(error);
+}
+
 // Calls a verb that returns null on failure. `error` receives the reason, or EIO if the driver gives none
 // (siw's does not). errno is cleared first, so that the value of an earlier call is not taken for the reason.
 template <typename Make>
@@ -40,10 +54,6 @@ auto makeOrExplain(Make make, int& error) {
   error = made != nullptr ? 0 : errno != 0 ? errno : EIO;
   return made;
 }
-
-// The errno of a post that was refused with `error`. siw's library answers -1 and sets errno, as the manual
-// of older libibverbs allows.
-inline int reasonOfPost(int error) { return error == -1 ? errno : std::abs(error); }
 
 // May a call that was refused with this errno succeed a little later? Not if the set-up is wrong, and not if
 // it is an address that is not resolved yet (ETIMEDOUT): who asks for that asks again anyway. EINVAL says

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -31,10 +30,11 @@ Endpoint::Endpoint(void* memory, std::vector<Rail> used, const std::vector<Rail>
 }
 
 Status Endpoint::openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t per_queue_pair,
-                                      uint32_t more, verbs::FatalFlag& lost) {
-  std::vector<const Hca*> hcas;
+                                      uint32_t more, const std::shared_ptr<const void>& memory,
+                                      verbs::FatalFlag& lost) {
+  std::vector<Hca*> hcas;
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
-    const Hca* hca = rails[rail].hca;
+    Hca* const hca = rails[rail].hca;
     const auto found = std::find(hcas.begin(), hcas.end(), hca);
     cq_of_rail[rail] = static_cast<uint8_t>(found - hcas.begin());
     if (found == hcas.end()) hcas.push_back(hca);
@@ -52,6 +52,8 @@ Status Endpoint::openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t
       return {Code::kSystem, error};
     }
     cqs.push_back(std::move(cq));
+    parts_.push_back({hcas[i], Remains::create(users), nullptr});
+    parts_.back().remains->memory = memory;
   }
   return Status::success();
 }
@@ -94,59 +96,61 @@ void Endpoint::dropUnusedLanes() {
 }
 
 Endpoint::~Endpoint() {
-  if (!stops_.empty() && stops_.front()->inForkedChild()) return;
-  try {
-    for (const std::shared_ptr<Stop>& stop : stops_) giveAway(stop);
-  } catch (const std::bad_alloc&) {  // this thread destroys what is left
-    for (const std::shared_ptr<Stop>& stop : stops_) stop->waitUntilDone();
-  }
+  for (Part& part : parts_) giveAway(part);
 }
 
-bool Endpoint::stop(const std::shared_ptr<const void>& memory) {
-  if (stops_.empty()) {
-    memory_ = memory;
-    stops_.reserve(rails.size());
-    for (const Rail& rail : rails) {
-      const auto its = [&](const std::shared_ptr<Stop>& stop) { return &stop->hca() == rail.hca; };
-      if (std::ranges::any_of(stops_, its)) continue;
-      std::vector<ibv_qp*> used;
-      for (const LaneQueuePair& queue_pair : queue_pairs) {
-        if (uses(queue_pair, *rail.hca)) used.push_back(queue_pair.qp);
-      }
-      if (!used.empty() || !cqs.empty() || !hidden_cqs.empty())
-        stops_.push_back(Stop::begin(*rail.hca, std::move(used)));
+bool Endpoint::stop() {
+  for (Part& part : parts_) {
+    if (part.fence != nullptr) continue;
+    std::vector<ibv_qp*> used;
+    for (const LaneQueuePair& queue_pair : queue_pairs) {
+      if (uses(queue_pair, *part.hca)) used.push_back(queue_pair.qp);
     }
+    part.fence = part.remains->fence = Fence::begin(*part.hca, std::move(used));
   }
-  return std::ranges::all_of(stops_, [](const std::shared_ptr<Stop>& stop) { return stop->over(); });
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.fence->proven(); });
 }
 
 bool Endpoint::driversAnswer() const {
-  return std::ranges::all_of(stops_, [](const std::shared_ptr<Stop>& stop) { return stop->hca().answers(); });
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.hca->answers(); });
 }
 
-// Hands everything on the stop's device over to the device's thread.
-void Endpoint::giveAway(const std::shared_ptr<Stop>& stop) {
-  Hca& hca = stop->hca();
-  const auto remains = std::make_shared<Remains>();
-  remains->stop = stop;
-  remains->memory = memory_;
+std::string Endpoint::refusal() const {
+  for (const Part& part : parts_) {
+    if (std::string text = part.fence != nullptr ? part.fence->refusal() : ""; !text.empty()) return text;
+  }
+  return "";
+}
+
+bool Endpoint::refusedFor(Clock::duration patience) const {
+  return std::ranges::any_of(parts_, [&](const Part& part) {
+    const auto since = part.fence != nullptr ? part.fence->refusedSince() : std::nullopt;
+    return since && Clock::now() - *since > patience;
+  });
+}
+
+void Endpoint::destroyRefused() {
+  for (Part& part : parts_) {
+    if (part.fence != nullptr && part.fence->refusedSince()) giveAway(part);
+  }
+}
+
+// Hands everything on the part's device over to what destroys it.
+void Endpoint::giveAway(Part& part) {
+  if (part.remains == nullptr) return;
+  const std::shared_ptr<Remains> remains = std::move(part.remains);
   for (LaneQueuePair& queue_pair : queue_pairs) {
-    if (!uses(queue_pair, hca)) continue;
-    hca.state().detach(*queue_pair.qp);
+    if (!uses(queue_pair, *part.hca)) continue;
+    queue_pair.qp = nullptr;
     if (queue_pair.rest->cm != nullptr) {
       remains->managed.push_back(std::move(queue_pair.rest->cm));
     } else {
       remains->queue_pairs.push_back(std::move(queue_pair.rest->made.qp));
     }
   }
-  if (cqs.empty()) cqs.swap(hidden_cqs);
-  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
-    if (rails[rail].hca != &hca || cq_of_rail[rail] >= cqs.size() || cqs[cq_of_rail[rail]] == nullptr)
-      continue;
-    hca.state().detach(*cqs[cq_of_rail[rail]]);
-    remains->cqs.push_back(std::move(cqs[cq_of_rail[rail]]));
-  }
-  destroyLater(hca, remains);
+  std::vector<verbs::Cq>& all = cqs.empty() ? hidden_cqs : cqs;
+  remains->cqs.push_back(std::move(all[static_cast<std::size_t>(&part - parts_.data())]));
+  part.fence != nullptr ? destroyLater(*part.hca, remains) : destroyNow(*part.hca, remains);
 }
 
 bool Endpoint::proven() const {

@@ -14,7 +14,7 @@
 
 #include "net/connection/lane.h"
 #include "net/device/device.h"
-#include "net/device/teardown.h"
+#include "net/device/fence.h"
 #include "net/protocol/stripe.h"
 #include "verbs/handles.h"
 #include "verbs/queue_pair.h"
@@ -26,7 +26,7 @@ struct Endpoint {
   // rails of the connection's device.
   Endpoint(void* memory, std::vector<Rail> rails, const std::vector<Rail>& own);
   Endpoint(Endpoint&&) = default;
-  // After stop(), threads of the devices destroy the queue pairs and completion queues (device/teardown.h).
+  // Destroys the queue pairs and completion queues; after stop(), threads of the devices do (device/fence.h).
   ~Endpoint();
   // Destroys the old endpoint before the next one takes its place.
   Endpoint& operator=(Endpoint&& next) noexcept {
@@ -39,10 +39,10 @@ struct Endpoint {
 
   // Makes one completion queue for each device of the rails. Each completion queue has room for
   // `per_queue_pair` entries for each of its queue pairs, and for `more` entries. `rail_of`: the rail of each
-  // queue pair that addQueuePair() will make. Events of the completion queues raise `lost`. Errors: kSystem,
-  // logged.
+  // queue pair that addQueuePair() will make. `memory`: what those queue pairs may read and write; it is kept
+  // as long as they exist. Events of the completion queues raise `lost`. Errors: kSystem, logged.
   Status openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t per_queue_pair, uint32_t more,
-                              verbs::FatalFlag& lost);
+                              const std::shared_ptr<const void>& memory, verbs::FatalFlag& lost);
   // Makes a queue pair in state INIT on `rail`. Errors: kSystem, logged.
   Result<LaneQueuePair*> addQueuePair(uint8_t rail, const Config& config, verbs::QueuePairSize size,
                                       verbs::OutOfOrder order, verbs::FatalFlag& lost);
@@ -53,11 +53,18 @@ struct Endpoint {
   void dropUnusedLanes();
 
   // Moves all queue pairs to the error state, in threads of their devices. Each device then flushes what is
-  // posted. False: not yet, call it again. True: they are stopped, or their device has failed. `memory`: what
-  // the queue pairs may touch until then; it is kept as long as they exist.
-  bool stop(const std::shared_ptr<const void>& memory);
+  // posted. False: it is not proven yet that they touch no memory any more; call it again. Throws
+  // std::bad_alloc, and goes on at the next call.
+  bool stop();
   // After stop(): does the driver of every device answer?
   bool driversAnswer() const;
+  // After stop(): the driver refuses it, and says why. "": no driver does.
+  std::string refusal() const;
+  // After stop(): has a driver refused it for so long?
+  bool refusedFor(Clock::duration patience) const;
+  // Threads of the devices whose drivers refuse destroy the queue pairs there, which is a proof too. What has
+  // completed and was not polled is lost with them.
+  void destroyRefused();
   // Nobody polls the completion queues from now on.
   void hideCompletions() {
     if (hidden_cqs.empty()) hidden_cqs.swap(cqs);
@@ -91,13 +98,18 @@ struct Endpoint {
   std::array<uint8_t, kMaxRails> cq_of_rail = {};
 
  private:
+  // What lies on one device, in the order of `cqs`.
+  struct Part {
+    Hca* hca;
+    std::shared_ptr<Remains> remains;  // null: given away
+    std::shared_ptr<Fence> fence;      // null: not stopped
+  };
   bool uses(const LaneQueuePair& queue_pair, const Hca& hca) const {
     return queue_pair.qp != nullptr && rails[queue_pair.rail].hca == &hca;
   }
-  void giveAway(const std::shared_ptr<Stop>& stop);
+  void giveAway(Part& part);
 
-  std::vector<std::shared_ptr<Stop>> stops_;  // one for each device with queue pairs; empty until stop()
-  std::shared_ptr<const void> memory_;
+  std::vector<Part> parts_;
 };
 
 // The place of `rail` among `rails`; -1: `rail` is not among them.

@@ -145,8 +145,10 @@ Status Connection::recover() {
 
 Status Connection::giveUpInTime() {
   // A peer that takes no part has no message under way. It may come back after hours, unless its host takes
-  // no calls either.
-  log_.step(Clock::now(), (recovery_.peerTakesPart() && !waitsForManager()) || side_channel_.unreachable());
+  // no calls either, or waits for a driver of this end that refuses to stop queue pairs.
+  const bool refused = phase() == Phase::kLost && !endpoint_.refusal().empty();
+  log_.step(Clock::now(),
+            (recovery_.peerTakesPart() && !waitsForManager()) || side_channel_.unreachable() || refused);
   return giveUpWhenLost();
 }
 
@@ -159,9 +161,11 @@ Status Connection::countUnproven(Clock::duration since_last_check) {
 
 Status Connection::giveUpWhenLost() {
   if (log_.lostTime() < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
-  std::string report = "no path to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
-                       std::to_string(config_.failover_timeout_s) + " s. Tried: ";
   const std::string attempts = log_.attempts();
+  const std::string refusal = endpoint_.refusal();
+  std::string report = "no path to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
+                       std::to_string(config_.failover_timeout_s) + " s. " +
+                       (refusal.empty() ? "" : "The last one cannot be left: " + refusal + ". ") + "Tried: ";
   report += attempts.empty() ? "nothing, for no pair of ports was up" : attempts;
   report += "; ports of this end:";
   int native = 0;
@@ -287,6 +291,7 @@ MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
 Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& config) {
   TrialQueuePair trial;
   trial.rail = rail;
+  trial.remains = Remains::create(1);
   int error = 0;
   trial.cq.reset(verbs::makeOrExplain(
       [&] { return verbs::library().create_cq(rail.hca->context(), 2, nullptr, nullptr, 0); }, error));
@@ -341,7 +346,7 @@ void Connection::stopLostQueuePairs() noexcept {
   const bool well = running() && failure_.ok() && !connecting && std::ranges::all_of(endpoint_.rails, usable);
   if (well || window_ == nullptr || side_channel_.inForkedChild()) return;
   try {
-    (void)endpoint_.stop(window_);
+    (void)endpoint_.stop();
   } catch (const std::bad_alloc&) {  // this thread destroys them
   }
 }

@@ -66,6 +66,7 @@ void Connection::takeRails(std::vector<Rail> rails) {
 }
 
 void Connection::closeRecord() {
+  if (side_channel_.inForkedChild()) return;  // the record is the parent's
   record::foldQueuePairs(page());
   record::foldFlushes(page());
   record::setState(shown(), record::ConnectionState::kClosed);

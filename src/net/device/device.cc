@@ -365,11 +365,19 @@ bool Hca::answers() {
   return false;
 }
 
+void Hca::noteRefusedDestruction(int error) {
+  if (said_refused_.exchange(true, std::memory_order_relaxed)) return;
+  RAILWISE_WARN(
+      "%s: ibv_destroy_qp is refused: %s. The queue pair may still write, so the memory that it uses is not "
+      "used again until the driver destroys it: look for errors of the NIC in `dmesg`",
+      name(), std::strerror(error));
+}
+
 bool Hca::finishCalls() {
   const bool stopped = stops_.finish(Worker::kPatience);
   const bool destroyed = destructions_.finish(Worker::kPatience);
   const bool later = owned_next_generation_ == nullptr || owned_next_generation_->finishCalls();
-  return stopped && destroyed && later;
+  return stopped && destroyed && later && !queue_pair_stays_.load(std::memory_order_relaxed);
 }
 
 verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
@@ -440,7 +448,8 @@ bool DeviceList::finishCalls() const {
 void DeviceList::leave() {
   static std::mutex mutex;
   static auto& left = *new std::deque<DeviceList>;
-  RAILWISE_INFO(log::kNet, "a driver does not answer: its devices stay open until the process ends");
+  RAILWISE_INFO(log::kNet,
+                "a driver has not ended every queue pair: its devices stay open until the process ends");
   verbs::keepLoaded();
   if (reopener != nullptr) reopener->stop();
   if (watcher != nullptr) (void)watcher->finish(Worker::kPatience);

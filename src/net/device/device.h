@@ -94,12 +94,19 @@ class Hca {
   // Does the driver answer? False while it has not answered a call of stops() for a second, which is logged
   // once. Nothing new may be made with the device then: NCCL's thread would wait.
   bool answers();
-  // Where calls are made that a dying device may never answer (teardown.h): moves of queue pairs to the error
+  // Where calls are made that a dying device may never answer (fence.h): moves of queue pairs to the error
   // state, and destructions, which wait for these moves.
   Worker& stops() { return stops_; }
   Worker& destructions() { return destructions_; }
-  // Waits for these calls, of all later generations too. False: a driver does not answer, and nothing of this
-  // device may be destroyed any more. The owner of all connections calls it when there are none.
+  // A forked child has no such threads, and the device is its parent's.
+  bool inForkedChild() const { return stops_.inForkedChild(); }
+  // Says once that the driver has refused to destroy a queue pair, with this errno.
+  void noteRefusedDestruction(int error);
+  // A queue pair stays for ever, for it could not be destroyed. Any thread.
+  void noteQueuePairStays() { queue_pair_stays_.store(true, std::memory_order_relaxed); }
+  // Waits for these calls, of all later generations too. False: a driver does not answer, or has
+  // refused to destroy a queue pair, and nothing of this device may be destroyed any more. The owner of all
+  // connections calls it when there are none.
   bool finishCalls();
 
  private:
@@ -113,6 +120,8 @@ class Hca {
   int earlier_generations_ = 0;
   std::shared_ptr<RegisteredMemory> registered_;  // one for all generations
   std::atomic<bool> said_silent_{false};
+  std::atomic<bool> said_refused_{false};
+  std::atomic<bool> queue_pair_stays_{false};
   Worker stops_{"railwise-stop"};
   Worker destructions_{"railwise-remove"};
   std::unique_ptr<Hca> owned_next_generation_;

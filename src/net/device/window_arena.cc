@@ -1,6 +1,7 @@
 #include "net/device/window_arena.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -53,11 +54,12 @@ Window WindowArena::takeLocked(std::size_t bytes) {
   return window;
 }
 
-Result<Window> WindowArena::take(std::size_t bytes) {
+Result<Window> WindowArena::take(std::size_t bytes, bool registers) {
   bytes = roundUp(bytes, kBlockAlignment);
   std::unique_lock lock(mutex_);
   Window window = takeLocked(bytes);
   while (window.arena_ == nullptr) {
+    if (!registers) return Status{Code::kSystem, ENOMEM};
     const std::size_t next = slabs_.empty() ? kFirstSlabBytes : slabs_.back()->bytes * 2;
     const std::size_t size = std::max(std::min(next, kLargestSlabBytes), roundUp(bytes, kFirstSlabBytes));
     const std::vector<RailDomain> rails = rails_;

@@ -47,8 +47,9 @@ class WindowArena final : public Renewable {
   WindowArena(const WindowArena&) = delete;
   WindowArena& operator=(const WindowArena&) = delete;
 
-  // Errors: kSystem, logged.
-  Result<Window> take(std::size_t bytes);
+  // Errors: kSystem, logged. `registers`: may more memory be registered? That waits for the drivers of all
+  // rails. If not and there is no room: ENOMEM, not logged.
+  Result<Window> take(std::size_t bytes, bool registers = true);
 
   bool renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn) override;
 

@@ -14,8 +14,10 @@ namespace railwise::net {
 Worker::Worker(const char* thread_name)
     : thread_name_(thread_name), owner_pid_(getpid()), work_(std::make_shared<Work>()) {}
 
-bool Worker::run(std::function<void()> job) {
-  if (getpid() != owner_pid_) return false;
+bool Worker::inForkedChild() const { return getpid() != owner_pid_; }
+
+bool Worker::add(Clock::time_point begin, std::function<void()> job) {
+  if (inForkedChild()) return false;
   const std::lock_guard lock(work_->mutex);
   if (work_->ending) return false;
   try {
@@ -23,7 +25,7 @@ bool Worker::run(std::function<void()> job) {
       thread_ = startBackgroundThread([work = work_] { serve(*work); });
       pthread_setname_np(thread_.native_handle(), thread_name_);
     }
-    work_->jobs.push_back(std::move(job));
+    work_->jobs.emplace(begin, std::move(job));
   } catch (const std::bad_alloc&) {
     return false;
   } catch (const std::system_error&) {
@@ -34,7 +36,7 @@ bool Worker::run(std::function<void()> job) {
 }
 
 bool Worker::finish(Clock::duration patience) {
-  if (getpid() != owner_pid_) {
+  if (inForkedChild()) {
     forgetThread(thread_);  // its shared_ptr keeps the condition variable, which could not be destroyed here
     return true;
   }
@@ -62,10 +64,18 @@ bool Worker::late() const {
 void Worker::serve(Work& work) {
   std::unique_lock lock(work.mutex);
   for (;;) {
-    work.changed.wait(lock, [&] { return work.ending || !work.jobs.empty(); });
-    if (work.jobs.empty()) break;
-    std::function<void()> job = std::move(work.jobs.front());
-    work.jobs.pop_front();
+    if (work.jobs.empty()) {
+      if (work.ending) break;
+      work.changed.wait(lock);
+      continue;
+    }
+    const auto first = work.jobs.begin();
+    if (const Clock::time_point begin = first->first; begin > Clock::now() && !work.ending) {
+      work.changed.wait_until(lock, begin);
+      continue;
+    }
+    std::function<void()> job = std::move(first->second);
+    work.jobs.erase(first);
     work.began.store(Clock::now().time_since_epoch().count(), std::memory_order_release);
     lock.unlock();
     job();

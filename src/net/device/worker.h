@@ -4,11 +4,12 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -24,9 +25,16 @@ class Worker {
 
   // False: there is no thread or no memory for it, or this is a forked child, which has no such thread. The
   // job was not taken.
-  bool run(std::function<void()> job);
-  // Waits until all jobs are done and ends the thread. False: for `patience` none has ended. The thread is
-  // left behind and ends by itself; what its jobs use must stay. In a forked child it waits for nothing.
+  bool run(std::function<void()> job) { return add({}, std::move(job)); }
+  // Like run(), but the job begins after `pause`. Jobs of run() go on meanwhile.
+  bool runAfter(Clock::duration pause, std::function<void()> job) {
+    return add(Clock::now() + pause, std::move(job));
+  }
+  // A forked child has no such thread.
+  bool inForkedChild() const;
+  // Waits until all jobs are done, those that wait for their time at once, and ends the thread. False: for
+  // `patience` none has ended. The thread is left behind and ends by itself; what its jobs use must stay. In
+  // a forked child it waits for nothing.
   bool finish(Clock::duration patience);
   // Has a job been running for longer than kPatience? Any thread; cheap.
   bool late() const;
@@ -39,12 +47,13 @@ class Worker {
   struct Work {
     std::mutex mutex;  // guards the members below
     std::condition_variable changed;
-    std::deque<std::function<void()>> jobs;
+    std::multimap<Clock::time_point, std::function<void()>> jobs;  // by the time when they may begin
     unsigned done = 0;
     bool ending = false;
     bool ended = false;
     std::atomic<Clock::rep> began{0};  // when the job that runs now began; 0: none runs
   };
+  bool add(Clock::time_point begin, std::function<void()> job);
   static void serve(Work& work);
 
   const char* const thread_name_;

@@ -29,12 +29,16 @@ bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
 
 Status ReceiveConnection::advanceRecovery() {
   if (phase() == Phase::kLost) {
-    if (!endpoint_.stop(window_) && !side_channel_.ended()) return Status::success();
+    if (!endpoint_.stop() && !side_channel_.ended()) {
+      if (endpoint_.refusedFor(destroysInstead(config_))) {
+        takeDelivered();
+        endpoint_.hideCompletions();
+        endpoint_.destroyRefused();
+      }
+      return Status::success();
+    }
     if (!next_.drain) next_.drain = Deadline::after(kDrainTime);
-    do {  // what has arrived counts
-      completed_since_check_ = false;
-      (void)poll();
-    } while (completed_since_check_);
+    takeDelivered();
     if (!drained() && !next_.drain->passed()) return Status::success();
     if (endpoint_.anyUsed()) {
       keepRailsForFlush();
@@ -56,9 +60,18 @@ Status ReceiveConnection::advanceRecovery() {
   return phase() == Phase::kConnecting ? connectEpoch() : Status::success();
 }
 
+// What has arrived counts.
+void ReceiveConnection::takeDelivered() {
+  do {
+    completed_since_check_ = false;
+    (void)poll();
+  } while (completed_since_check_);
+}
+
 bool ReceiveConnection::drained() const {
   return std::all_of(
       endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), [&](const LaneQueuePair& queue_pair) {
+        if (queue_pair.qp == nullptr) return true;  // destroyed, because its driver refused to stop it
         if (queue_pair.rail < endpoint_.rails.size() && endpoint_.rails[queue_pair.rail].hca->state().fatal())
           return true;  // a dead device gives nothing back
         return queue_pair.consumed + queue_pair.rest->receives_failed >= queue_pair.rest->receives_posted;
@@ -322,7 +335,7 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
       return false;
     const Rail& rail = offer_.rails[frame.rail];
     Result<TrialQueuePair> made = openTrial(rail, config_);
-    if (made.ok()) made->memory = window_;
+    if (made.ok()) made->use(window_);
     const MemoryKeys keys = windowKeysOn(rail);
     if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
     reply.end = offer_.end;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "net/device/teardown.h"
 #include "verbs/path.h"
 #include "verbs/queue_pair.h"
 
@@ -115,13 +114,21 @@ Status Flusher::post(Flush& flush, std::span<const Rail> rails, uint32_t which) 
 
 Flusher::~Flusher() {
   const auto usable = [](const std::unique_ptr<Path>& path) { return path->rail.usable(); };
-  if (!std::ranges::all_of(paths_, usable)) drop();
+  dropPaths(std::ranges::all_of(paths_, usable) ? destroyNow : destroyLater);
+}
+
+void Flusher::dropPaths(void (*destroy)(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept) {
+  for (const std::unique_ptr<Path>& path : paths_) {
+    path->remains->queue_pairs.push_back(std::move(path->qp));
+    path->remains->cqs.push_back(std::move(path->cq));
+    path->remains->memory = memory_;
+    destroy(*path->rail.hca, path->remains);
+  }
+  paths_.clear();
 }
 
 void Flusher::drop() {
-  for (const std::unique_ptr<Path>& path : paths_)
-    destroyLater(*path->rail.hca, std::move(path->qp), std::move(path->cq), memory_);
-  paths_.clear();
+  dropPaths(destroyLater);
   for (std::size_t i = 0; i < kOutstandingFlushes; ++i) {
     Flush& flush = flushes_[i];
     if (flush.kind != Request::Kind::kFlush || flush.done) continue;

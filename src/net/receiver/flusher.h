@@ -15,6 +15,7 @@
 #include "base/settings/config.h"
 #include "net/connection/request.h"
 #include "net/device/device.h"
+#include "net/device/fence.h"
 #include "record/layout.h"
 #include "verbs/handles.h"
 
@@ -81,6 +82,7 @@ class Flusher {
     verbs::Cq cq;
     verbs::Qp qp;
     record::FlushCounts* counts = nullptr;
+    std::shared_ptr<Remains> remains = Remains::create(1);  // takes the rest at the end
   };
 
   Result<Path*> pathThrough(const Rail& rail);
@@ -89,6 +91,8 @@ class Flusher {
   void poll();
   Status again(Flush& flush);
   Status fail(Status status, const std::string& what);
+  // Drops the queue pairs. `destroy` ends what is left of each.
+  void dropPaths(void (*destroy)(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept);
 
   Host& host_;
   const Config& config_;

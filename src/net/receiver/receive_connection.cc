@@ -179,7 +179,7 @@ Status ReceiveConnection::openQueuePairs() {
   for (const uint8_t rail : rails) limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
   const auto depth = static_cast<uint32_t>(limit);
   clear_to_send_signal_ = std::clamp(depth * 3 / 4, 1U, kClearToSendSignal);
-  RAILWISE_TRY(endpoint_.openCompletionQueues(rails, kPostedReceives + depth, 1, bell_));
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rails, kPostedReceives + depth, 1, window_, bell_));
   const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];

@@ -176,6 +176,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   void stopEvents(Receive& receive);
 
   // Failover.
+  void takeDelivered();
   bool drained() const;
   void dropListeners();
   void forgetSegments();

@@ -5,7 +5,6 @@
 #include <new>
 #include <utility>
 
-#include "net/device/teardown.h"
 #include "record/writer.h"
 
 namespace railwise::net {
@@ -38,17 +37,12 @@ EpochPlan planOf(const std::vector<RailPath>& paths, const EndInfo& local, const
 }  // namespace
 
 TrialQueuePair::~TrialQueuePair() {
-  if (memory == nullptr || cq == nullptr) return;
-  try {
-    const auto remains = std::make_shared<Remains>();
-    remains->memory = memory;
-    if (cm != nullptr) remains->managed.push_back(std::move(cm));
-    if (made.qp != nullptr) remains->queue_pairs.push_back(std::move(made.qp));
-    if (listener) remains->listeners.push_back(std::move(*listener));
-    remains->cqs.push_back(std::move(cq));
-    destroyLater(*rail.hca, remains);
-  } catch (const std::bad_alloc&) {  // this thread destroys what is left
-  }
+  if (remains == nullptr) return;
+  if (cm != nullptr) remains->managed.push_back(std::move(cm));
+  if (made.qp != nullptr) remains->queue_pairs.push_back(std::move(made.qp));
+  if (listener) remains->listeners.push_back(std::move(*listener));
+  if (cq != nullptr) remains->cqs.push_back(std::move(cq));
+  remains->memory != nullptr ? destroyLater(*rail.hca, remains) : destroyNow(*rail.hca, remains);
 }
 
 void Failback::use(const std::vector<RailPath>& paths, bool whole) {

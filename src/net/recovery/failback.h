@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "net/device/device.h"
+#include "net/device/fence.h"
 #include "net/recovery/epoch_plan.h"
 #include "net/wireup/frames.h"
 #include "verbs/cm/connection_manager.h"
@@ -30,8 +32,10 @@ struct TrialQueuePair {
     std::destroy_at(this);
     return *std::construct_at(this, std::move(next));
   }
-  // Once it has `memory`, a thread of the device destroys the queue pair: the path may not work.
+  // Once it has memory, a thread of the device destroys the queue pair: the path may not work.
   ~TrialQueuePair();
+  // It is about to be connected: what it may read or write, kept as long as the queue pair.
+  void use(std::shared_ptr<const void> memory) { remains->memory = std::move(memory); }
 
   ibv_qp* qp() const { return cm != nullptr ? cm->qp() : made.qp.get(); }
 
@@ -40,8 +44,7 @@ struct TrialQueuePair {
   verbs::QueuePair made;                      // empty once the connection manager owns the queue pair
   std::unique_ptr<verbs::CmConnection> cm;    // null unless the connection manager connects
   std::optional<verbs::CmListener> listener;  // receiver: where the sender's connection manager calls
-  // What it may read or write, kept as long as the queue pair; null: it was not connected.
-  std::shared_ptr<const void> memory;
+  std::shared_ptr<Remains> remains;           // takes the rest at the end; null: moved away
 };
 
 class Failback {

@@ -15,7 +15,10 @@ Status SendConnection::advanceRecovery() {
     // What completes from now on does not count: the receiver says what has arrived.
     endpoint_.hideCompletions();
     sayBreak();
-    if (!endpoint_.stop(window_) && !needNotStop()) return Status::success();
+    if (!endpoint_.stop()) {
+      if (endpoint_.refusedFor(destroysInstead(config_))) endpoint_.destroyRefused();
+      if (!needNotStop()) return Status::success();
+    }
     tearDown();
     recovery_.wait(recovery_.nextEpoch());
     agree().restart();
@@ -38,12 +41,18 @@ void SendConnection::sayBreak() {
   side_channel_.send(frame);
 }
 
-// A receiver that has left takes nothing from the old queue pairs, stopped or not. While the own driver
-// answers, it is waited for nevertheless: it keeps late clear-to-sends out.
+// A receiver that has left takes nothing from the old queue pairs, stopped or not. But a clear-to-send that
+// lies in a switch may still come in by an old queue pair that is not stopped: it would overwrite the one of
+// a later receive. So this end takes another window, and the old one stays with the old queue pairs. While
+// the own driver answers and does not refuse, this end waits.
 bool SendConnection::needNotStop() {
+  if (side_channel_.ended()) return true;  // there is no next epoch
   const bool left =
       next_ != nullptr && next_->reconcile != nullptr && next_->reconcile->epoch >= recovery_.nextEpoch();
-  return side_channel_.ended() || (left && !endpoint_.driversAnswer());
+  if (!left || (endpoint_.driversAnswer() && endpoint_.refusal().empty())) return false;
+  if (!openWindow(peer_rails_, endpoint_.driversAnswer()).ok()) return false;
+  epoch_here_.window_address = window_->address();
+  return true;
 }
 
 bool SendConnection::unfinished() const {

@@ -64,7 +64,7 @@ int SendConnection::queuePairsPerLane(std::size_t lanes) const {
   return std::clamp(options_.queue_pairs, 1, std::max(1, most_queue_pairs_ / static_cast<int>(lanes)));
 }
 
-Status SendConnection::openWindow(int peer_rails) {
+Status SendConnection::openWindow(int peer_rails, bool registers) {
   peer_rails_ = peer_rails;
   const uint32_t entry_bytes = entryBytes(peer_rails);
   const std::size_t ring = ClearToSendRing::bytesFor(entry_bytes);
@@ -74,7 +74,8 @@ Status SendConnection::openWindow(int peer_rails) {
   // On iWARP the receiver reads the begin of the window at any time. This end writes the ring there itself,
   // so the ring lies behind a head that nobody writes.
   const std::size_t head = rules_.has_immediates ? 0 : sizeof(WindowHead);
-  Result<Window> window = device_.windows().take(head + ring + records + notices + kReadTargetBytes);
+  Result<Window> window =
+      device_.windows().take(head + ring + records + notices + kReadTargetBytes, registers);
   if (!window.ok()) return window.status();
   window_ = std::make_shared<Window>(std::move(*window));
   std::size_t at = head;
@@ -99,7 +100,7 @@ Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
     limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
   const auto depth = static_cast<uint32_t>(limit);
   // A failed queue pair flushes all its work requests, signalled or not.
-  RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + rules_.sender_receives, 1, bell_));
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + rules_.sender_receives, 1, window_, bell_));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
     RAILWISE_TRY(addQueuePair(rail_of[i], {depth, rules_.sender_receives, sizeof(Record)}));
     for (uint32_t buffer = 0; !rules_.has_immediates && buffer < kPostedReceives; ++buffer) {

@@ -99,7 +99,8 @@ class SendConnection final : public Connection, private Failback::Host {
   // Like onArrived(), from a frame of the side channel. Also completes the messages that have arrived.
   void hearArrived(uint64_t number);
   // Set-up (send_connection.cc).
-  Status openWindow(int peer_rails);
+  // `registers`: as for WindowArena::take().
+  Status openWindow(int peer_rails, bool registers = true);
   Status openQueuePairs(int count, int lanes);
   // Ends the handshake when one end has no path. The recovery then finds one.
   void beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
@@ -127,7 +128,7 @@ class SendConnection final : public Connection, private Failback::Host {
   void sendTrial(const TrialFrame& frame) override { side_channel_.send(frame); }
   Result<TrialQueuePair> openTrialOn(const Rail& rail) const override {
     Result<TrialQueuePair> made = openTrial(rail, config_);
-    if (made.ok()) made->memory = window_;
+    if (made.ok()) made->use(window_);
     return made;
   }
   bool connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,

@@ -34,7 +34,8 @@ constexpr KindRow kKinds[] = {{"port down", 14},
                               {"address changes", 4},
                               {"speed changes", 3},
                               {"event", 4},
-                              {"process stopped", 0}};
+                              {"process stopped", 0},
+                              {"end refused", 0}};
 static_assert(std::size(kKinds) == static_cast<std::size_t>(FaultKind::kCount));
 
 constexpr int kCountWeights[] = {35, 27, 18, 12, 8};  // weights of 1 to 5 faults
@@ -47,6 +48,10 @@ constexpr int kWhereDataFlow = 80;
 // 2 s.
 constexpr int kPaused = 15;
 constexpr int kShortestPauseMs = 10, kLongestPauseMs = 700;
+
+// Percent of the runs in which a driver refuses to end queue pairs, and what mlx5 answers then.
+constexpr int kRefusing = 20;
+constexpr const char* kRefusals[] = {"EAGAIN", "EBUSY", "EIO", "ENOMEM", "ETIMEDOUT"};
 
 // Values of ibv_wc_status, as fault rules spell them.
 constexpr const char* kStatuses[] = {
@@ -293,7 +298,8 @@ class StepDrawer {
       }
       case FaultKind::kEvent:
         return rule(at(anyPlace()) + opcode() + times(30) + "event=" + draw_.oneOf(kEvents));
-      case FaultKind::kStopped:  // addPauses()
+      case FaultKind::kStopped:     // addPauses()
+      case FaultKind::kRefusedEnd:  // addRefusedEnds()
       case FaultKind::kCount:
         return;
     }
@@ -348,6 +354,36 @@ void addPauses(Draw draw, const FaultMachine& machine, int spread_ms, std::vecto
     steps.push_back(std::move(stop));
     steps.push_back(std::move(go));
   }
+  steps = inOrder(steps);
+}
+
+void addRefusedEnds(Draw draw, const FaultMachine& machine, int spread_ms, std::vector<FaultStep>& steps) {
+  if (!draw.chance(kRefusing)) return;
+  const int at_ms = draw.between(1, std::max(1, spread_ms / 2));
+  const int rank = draw.between(0, machine.ranks() - 1);
+  const int used = std::min(machine.rails[static_cast<std::size_t>(rank)], machine.used_rails);
+  const std::string device = deviceName(draw.between(0, used - 1));
+  // A connection ends at two devices, and either driver may refuse.
+  const std::string place =
+      (draw.chance(50) ? "host=" + hostName(rank) + " " : "") + "device=" + device + " ";
+  const auto add = [&](const std::string& text) {
+    FaultStep step;
+    step.kind = FaultKind::kRefusedEnd;
+    step.what = FaultStep::kRule;
+    step.at_ms = at_ms;
+    step.text = place + text;
+    steps.push_back(std::move(step));
+  };
+  add("verb=modify_qp nth=1 every=1 count=" + std::to_string(draw.between(2, 30)) +
+      " errno=" + draw.oneOf(kRefusals));
+  if (draw.chance(60)) {
+    const bool refused = draw.chance(50);
+    const std::string how = refused ? std::string("errno=") + draw.oneOf(kRefusals)
+                                    : "delay=" + std::to_string(draw.between(50, 500)) + "ms";
+    add("verb=destroy_qp nth=1 every=1 count=" + std::to_string(draw.between(1, 6)) + " " + how);
+  }
+  add("opcode=any nth=1 every=1 count=" + std::to_string(draw.between(1, 3)) +
+      " delay=" + std::to_string(draw.between(100, 700)) + "ms");
   steps = inOrder(steps);
 }
 

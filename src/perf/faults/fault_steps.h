@@ -14,6 +14,10 @@ std::vector<FaultStep> drawFaultSteps(Draw draw, const FaultMachine& machine,
 // In some runs processes stand still for a while. Adds the steps.
 void addPauses(Draw draw, const FaultMachine& machine, int spread_ms, std::vector<FaultStep>& steps);
 
+// In some runs the driver of a device refuses to stop queue pairs, or to destroy them, while work is late on
+// the wire. Adds the steps.
+void addRefusedEnds(Draw draw, const FaultMachine& machine, int spread_ms, std::vector<FaultStep>& steps);
+
 // Describes a step in a sentence.
 std::string stepSentence(const std::vector<FaultStep>& steps, std::size_t index);
 

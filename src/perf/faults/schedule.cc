@@ -14,7 +14,7 @@ namespace {
 
 // The streams of Draw, one per purpose.
 constexpr uint64_t kTrafficStream = 1, kMachineStream = 2, kStepStream = 3, kRailStream = 4,
-                   kTransportStream = 5, kPauseStream = 6;
+                   kTransportStream = 5, kPauseStream = 6, kRefusalStream = 7;
 
 // Weights of 2 to 8 ranks. Many ranks are rare, because the computer may have only two cores.
 constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};
@@ -142,6 +142,7 @@ Schedule drawSchedule(const PerfOptions& options) {
   const int spread_ms = options.duration_s > 0 ? options.duration_s * 800 : drawn_ms;
   schedule.steps = drawFaultSteps(draw, schedule.machine, talkingRanks(options), spread_ms);
   addPauses(Draw(schedule.seed, kPauseStream), schedule.machine, spread_ms, schedule.steps);
+  addRefusedEnds(Draw(schedule.seed, kRefusalStream), schedule.machine, spread_ms, schedule.steps);
   schedule.traffic_ms = std::max(schedule.steps.back().at_ms + kTailMs, spread_ms);
   return schedule;
 }

@@ -58,6 +58,7 @@ enum class FaultKind {
   kSpeed,
   kEvent,
   kStopped,
+  kRefusedEnd,
   kCount,
 };
 const char* faultKindName(FaultKind kind);

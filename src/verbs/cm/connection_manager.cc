@@ -106,8 +106,16 @@ Result<std::unique_ptr<CmConnection>> CmConnection::accept(CmRequest request, Qu
   return made;
 }
 
-CmConnection::~CmConnection() {
+CmConnection::~CmConnection() { disconnect(); }
+
+void CmConnection::disconnect() {
   if (id_ != nullptr && state_ != State::kResolving) (void)cmLibraryInUse().disconnect(id_.get());
+  state_ = State::kResolving;  // once
+}
+
+int CmConnection::destroyQueuePair() {
+  disconnect();
+  return destroy(queue_pair_.qp);
 }
 
 // Must come before the route is chosen. If it is too late or refused, that does no harm: the path of the

@@ -124,6 +124,10 @@ class CmConnection {
   CmConnection(const CmConnection&) = delete;
   CmConnection& operator=(const CmConnection&) = delete;
 
+  // Notifies the peer and destroys the queue pair; nothing else may be called then but the destructor. On an
+  // error, the driver's errno, the queue pair still exists.
+  int destroyQueuePair();
+
   // True once the queue pair is in RTS and the peer knows that. False: not yet. Call it later too: it returns
   // kRemote when the peer has disconnected.
   Result<bool> advance();
@@ -148,6 +152,7 @@ class CmConnection {
                                             const CmPath& path);
   Status resolve();
   Status tryAgain();
+  void disconnect();
   void setTypeOfService();
   uint8_t readDepth() const;
   rdma_conn_param parameters(std::span<const std::byte> private_data) const;

@@ -1,15 +1,12 @@
 // A device is dying: its driver takes a call and does not answer. Only threads of the device wait for it; the
 // connections of the process go on over other devices.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <functional>
-#include <stdexcept>
 #include <string>
 
 #include "loop_connection.h"
+#include "net/in_child.h"
 #include "net/loop_traffic.h"
 #include "port_control.h"
 #include "said.h"
@@ -17,38 +14,6 @@
 
 namespace railwise::net {
 namespace {
-
-// In a process of its own, because threads stay in the driver. `body`: what went wrong, "" if nothing.
-std::string inChild(const std::function<std::string()>& body) {
-  int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
-  const bool failed_before = testing::Test::HasFailure();
-  const pid_t child = fork();
-  if (child == 0) {
-    test::endInTwoMinutes();
-    std::string problem;
-    try {
-      problem = body();
-    } catch (const std::exception& error) {
-      problem = error.what();
-    }
-    if (problem.empty() && testing::Test::HasFailure() && !failed_before)
-      problem = "a check failed in the child";
-    (void)!write(ends[1], problem.data(), problem.size());
-    _exit(0);
-  }
-  close(ends[1]);
-  char text[4096];
-  std::string problem;
-  for (ssize_t got = 0; (got = read(ends[0], text, sizeof text)) > 0;)
-    problem.append(text, static_cast<std::size_t>(got));
-  close(ends[0]);
-  int status = -1;
-  waitpid(child, &status, 0);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    problem += " (the child's status: " + std::to_string(status) + ")";
-  return problem;
-}
 
 struct Wire {
   const char* name;
