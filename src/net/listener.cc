@@ -86,7 +86,7 @@ Result<std::unique_ptr<Listener>> Listener::create(const Device& device, const C
   handle.magic = kMagic;
   handle.version = kProtocolVersion;
   handle.rails = static_cast<uint8_t>(device.rails().size());
-  handle.out_of_order = Connection::offersOutOfOrder(device, options.config) ? 1 : 0;
+  handle.out_of_order = offersOutOfOrder(device, options.config) ? 1 : 0;
   setHandleAddresses(handle, listener->addresses_, listener->socket_.localAddress().port());
   handle.secret = makeSecret();
   copyText(handle.host, shortHostName(options.local_host, sizeof handle.host));

@@ -28,6 +28,8 @@
 #include "net/connection/endpoint.h"
 #include "net/connection/request.h"
 #include "net/device/device.h"
+#include "net/paths/connection_options.h"
+#include "net/paths/offer.h"
 #include "net/protocol/transport_rules.h"
 #include "net/protocol/wire.h"
 #include "net/recovery/failback.h"
@@ -39,24 +41,6 @@
 #include "record/writer.h"
 
 namespace railwise::net {
-
-// What connect and accept need to know to build their end of a connection.
-struct ConnectionOptions {
-  const Config& config;
-  const std::string& local_host;
-  int traffic_class;    // the communicator's; negative: undefined
-  int queue_pairs = 1;  // per lane
-  // What each rail can carry, Mb/s: the speed of the rail's port, or less if the path to the GPU in use is
-  // slower.
-  std::array<int, kMaxRails> rail_mbps = {};
-  // Standby rails, which the connection may use when it has lost its own rails. The best one comes first.
-  std::vector<Rail> standbys = {};
-  int devices = 0;                   // physical devices of the process
-  uint64_t communicator = 0;         // NCCL's hash of the communicator; 0: not known
-  std::string_view gpu_driver = {};  // version of this machine's GPU driver; the process's Net owns the text
-  EventWatcher* watcher = nullptr;   // reads the side channel; null: only the connection's thread does
-  Resumer* resumer = nullptr;        // resumes the side channel; null: nobody does
-};
 
 class Context;
 
@@ -135,38 +119,24 @@ class Connection {
   // Sender, once it is connected: the number of lanes that reach the peer.
   std::size_t lanesInUse() const { return endpoint_.lanes.size(); }
 
-  // Can the queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? A connection takes them
-  // so only if the devices of both ends can.
-  static bool offersOutOfOrder(const Device& device, const Config& config);
-
  protected:
   Connection(Direction direction, const Device& device, const ConnectionOptions& options);
   ~Connection();
 
   // Makes a queue pair in state INIT on `rail`. It takes messages out of order if out_of_order_ is set.
   Status addQueuePair(uint8_t rail, verbs::QueuePairSize size);
-  // Writes into `end` what the peer must know about this end, without the queue pairs (describeQueuePairs()
-  // writes those). `manager`: for RDMA CM, with IP addresses instead of GIDs. Errors, logged: kSystem,
-  // kInvalidUsage (no usable GID).
-  Status describe(bool manager, EndInfo& end) const;
-  void describeQueuePairs(EndInfo& end) const;
+  // This end, for the functions of paths/offer.h.
+  OfferingEnd own() const { return {device_, options_, usesManager(), out_of_order_}; }
   // May the connection begin without a path, in the state of a connection that has just lost all its paths?
   bool mayBeginLost() const { return config_.failover != 0; }
-  // Has no device of the rails failed, and is at least one port up?
-  bool railsWork() const;
-  bool mustBeginLost() const { return mayBeginLost() && !railsWork(); }
+  bool mustBeginLost() const { return mayBeginLost() && !railsWork(endpoint_.rails); }
   std::string whyLost() const;
   // Makes the first queue pairs by `make`, and again for some milliseconds while a device refuses them: it
   // may lack something for a moment, or have failed, which its event has not said yet.
   Status makeFirst(const std::function<Status()>& make);
-  // The device has refused receives of a queue pair that is being made. Logs it.
-  Status refusedReceives(std::size_t queue_pair, int error) const;
   // After a device has refused the first queue pairs: may the connection begin without them, because this end
   // has another rail that accepts one? `refused`: what, for the line that says so.
   bool goesElsewhere(const char* refused);
-  // Writes the ECE (enhanced connection establishment) options into `end`: what the devices offer, or what
-  // they have agreed on.
-  void describeEce(EndInfo& end) const;
   // Takes over from the peer's description: the peer's name, the keys of the peer's window, and the largest
   // work request of each queue pair.
   void adopt(const EndInfo& remote);
@@ -368,30 +338,12 @@ class Connection {
   Status hear();
   // Replaces the endpoint by one on the rails of the next epoch, still without queue pairs.
   void takeRails(std::vector<Rail> rails);
-  // The rails that this end can use now, rails of the connection's own device first; `native` receives the
-  // number of those.
-  std::vector<Rail> usableRails(int* native) const;
-  // Describes the rails of the endpoint, with the keys of the window. The rest of `end` is as in the
-  // handshake.
-  Status describeEpoch(EndInfo& end) const;
-  // Describes any rails, without the keys of the window.
-  EndInfo describeOffer(const std::vector<Rail>& rails) const;
-  // The window's keys through a rail. {}: the window cannot be registered there, which is logged.
-  MemoryKeys windowKeys(std::size_t rail) const { return windowKeysOn(endpoint_.rails[rail]); }
-  MemoryKeys windowKeysOn(const Rail& rail) const;
   // Does RDMA CM connect the queue pairs of this connection? The sender decides it in its request.
   bool usesManager() const { return epoch_here_.connection_manager != 0; }
   // iWARP: must this end wait before it makes new queue pairs (managerBusy)?
   bool waitsForManager() const { return !rules_.has_immediates && managerBusy(); }
-  // The addresses by which the peer can reach `rail`: its GIDs, with RDMA CM the IP addresses of its
-  // interface.
-  Result<verbs::GidList> addressesOf(const Rail& rail) const;
   // Makes a queue pair for a trial, which belongs to no epoch. Errors: kSystem, logged.
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
-  // Keys of memory through a rail of the epoch. Errors: kSystem, logged.
-  Result<MemoryKeys> keysOf(const MemoryHandle& memory, uint8_t rail) const;
-  // Keys of memory through any rail.
-  Result<MemoryKeys> keysOn(const MemoryHandle& memory, const Rail& rail) const;
   // Events of the rails ring the bell (`on`), or no longer do. This covers the endpoint's rails and the
   // device's own rails, which may come back.
   void listenToRails(bool on);
@@ -400,10 +352,10 @@ class Connection {
   void stopLostQueuePairs() noexcept;
   // Destroys the endpoint of this epoch. A device neither reads nor writes memory for a destroyed queue pair.
   void dropEndpoint();
-  // "mlx5_1 port 1 qp 77"
-  std::string nameOf(const LaneQueuePair& queue_pair) const { return endpoint_.nameOf(queue_pair); }
   // "mlx5_1 port 1 -> mlx5_3 port 1"
-  std::string pathText(const LaneQueuePair& queue_pair) const;
+  std::string pathText(const LaneQueuePair& queue_pair) const {
+    return endpoint_.pathText(queue_pair, epoch_there_, direction_);
+  }
   // Logs a warning, or information when there were many such warnings recently. True: a warning.
   static bool logLimited(const std::string& line);
   // Ends the search for another path, with a line as loud as the one with which the search began. False:
@@ -505,12 +457,8 @@ class Connection {
   void lookAtPorts();
   // An event has reported that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
   Status checkEvents(std::optional<ibv_event_type> event);
-  Status describeRails(EndInfo& end) const;
-  RailInfo describeRail(const Rail& rail, int mbps) const;
-  static bool addGids(const verbs::GidList& gids, RailInfo& info);
   Status onFrame(std::span<const std::byte> frame);
   void onClose(const CloseFrame& frame);
-  bool reachesGpuMemory(const Rail& rail) const;
 
   // ---- What SendConnection and ReceiveConnection do differently. No call here is on the fast path.
   // From now on no call takes the fast path of this end.

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "net/wireup/handshake.h"
+#include "net/wireup/side_channel.h"
 
 namespace railwise::net {
 
@@ -181,6 +183,33 @@ std::string Endpoint::nameOf(const LaneQueuePair& queue_pair) const {
   const Rail& rail = rails[queue_pair.rail];
   return std::string(rail.hca->name()) + " port " + std::to_string(rail.port.number) + " qp " +
          std::to_string(queue_pair.qp != nullptr ? queue_pair.qp->qp_num : queue_pair.counts().number);
+}
+
+std::string Endpoint::pathText(const LaneQueuePair& queue_pair, const EndInfo& peer,
+                               Direction direction) const {
+  if (queue_pair.rail >= rails.size() || queue_pair.peer_rail >= peer.rails) return nameOf(queue_pair);
+  const RailInfo& there = peer.rail[queue_pair.peer_rail];
+  const Rail& here = rails[queue_pair.rail];
+  return std::string(here.hca->name()) + " port " + std::to_string(here.port.number) +
+         (direction == Direction::kSend ? " -> " : " <- ") + fieldText(there.device) + " port " +
+         std::to_string(there.port);
+}
+
+Status Endpoint::refusedReceives(std::size_t queue_pair, int error) const {
+  const int reason = verbs::reasonOfPost(error);
+  RAILWISE_WARN("%s: ibv_post_recv failed: %s", nameOf(queue_pairs[queue_pair]).c_str(),
+                std::strerror(reason));
+  return {Code::kSystem, reason};
+}
+
+void Endpoint::adopt(const EndInfo& peer) {
+  for (LaneQueuePair& queue_pair : queue_pairs) {
+    const RailInfo& there = peer.rail[queue_pair.peer_rail];
+    queue_pair.peer_window_key = there.window_key;
+    queue_pair.rest->max_request_bytes =
+        std::min(rails[queue_pair.rail].port.max_message_bytes, there.max_request_bytes) &
+        ~(kCutAlignment - 1);
+  }
 }
 
 }  // namespace railwise::net

@@ -21,6 +21,9 @@
 
 namespace railwise::net {
 
+struct EndInfo;
+enum class Direction : uint8_t;
+
 struct Endpoint {
   // Makes an endpoint without queue pairs. `memory`: where queue pairs will lie (QueuePairs). `own`: the
   // rails of the connection's device.
@@ -82,6 +85,13 @@ struct Endpoint {
   const LaneQueuePair* onRail(std::size_t rail) const;
   // "mlx5_1 port 1 qp 77"
   std::string nameOf(const LaneQueuePair& queue_pair) const;
+  // "mlx5_1 port 1 -> mlx5_3 port 1". `peer`: the peer's description of its end of the epoch.
+  std::string pathText(const LaneQueuePair& queue_pair, const EndInfo& peer, Direction direction) const;
+  // The device has refused receives of a queue pair that is being made. Logs it.
+  Status refusedReceives(std::size_t queue_pair, int error) const;
+  // Takes over from the peer's description: the keys of the peer's window, and the largest work request of
+  // each queue pair.
+  void adopt(const EndInfo& peer);
 
   // The destructor runs from the last member to the first, so queue pairs end before their completion queues.
   std::vector<verbs::Cq> hidden_cqs;

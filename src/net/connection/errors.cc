@@ -121,7 +121,7 @@ Status Connection::failPost(LaneQueuePair& queue_pair, const char* call, int err
   // has worked.
   const bool blame = rules_.completion_means_arrival || !diagnosis.empty() || !endpoint_.proven();
   return lose(blame ? &queue_pair : nullptr, {Code::kSystem, reason},
-              nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
+              endpoint_.nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
                   (diagnosis.empty() ? "" : ": " + diagnosis));
 }
 
@@ -138,7 +138,7 @@ Status Connection::losePoll(const ibv_cq* cq) {
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
                                   const char* operation) {
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
-  const std::string what = nameOf(queue_pair) + ": " + operation +
+  const std::string what = endpoint_.nameOf(queue_pair) + ": " + operation +
                            " failed: " + verbs::library().wc_status_str(completion.status) + " (status " +
                            std::to_string(completion.status) + ", vendor " +
                            std::to_string(completion.vendor_err) +
@@ -157,7 +157,7 @@ bool Connection::noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc
   if (!disconnection_.what.empty()) return true;
   if (canFailOver() && !diagnose(queue_pair).empty()) return false;
   noteDisconnection(queue_pair,
-                    nameOf(queue_pair) + ": its TCP connection broke: " + operation +
+                    endpoint_.nameOf(queue_pair) + ": its TCP connection broke: " + operation +
                         " failed: " + verbs::library().wc_status_str(completion.status),
                     Clock::now());
   return true;

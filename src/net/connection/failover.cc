@@ -169,7 +169,7 @@ Status Connection::giveUpWhenLost() {
   report += attempts.empty() ? "nothing, for no pair of ports was up" : attempts;
   report += "; ports of this end:";
   int native = 0;
-  const std::vector<Rail> usable = usableRails(&native);
+  const std::vector<Rail> usable = usableRails(own(), &native);
   std::vector<Rail> known = device_.rails();
   known.insert(known.end(), options_.standbys.begin(), options_.standbys.end());
   for (const Rail& first : known) {
@@ -228,66 +228,6 @@ void Connection::listenToRails(bool on) {
   for (const Rail& rail : device_.rails()) listen(rail);  // which may come back
 }
 
-// A standby rail must reach GPU memory in every way in which the connection's own rails do: NCCL has
-// registered memory for what the device offers.
-bool Connection::reachesGpuMemory(const Rail& rail) const {
-  const int wanted = device_.properties().pointer_support;
-  return (rail.pointer_support & wanted) == wanted;
-}
-
-std::vector<Rail> Connection::usableRails(int* native) const {
-  std::vector<Rail> usable;
-  const auto add = [&](const Rail& rail) {
-    if (usable.size() == std::size_t{kMaxRails} || !rail.usable()) return;
-    const Result<verbs::GidList> gids = addressesOf(rail);
-    if (gids.ok() && !gids->empty()) usable.push_back(rail);
-  };
-  for (const Rail& rail : device_.rails()) add(rail.now());
-  *native = static_cast<int>(usable.size());
-  for (const Rail& first : options_.standbys) {
-    const Rail rail = first.now();
-    // The two queue pairs of a connection must agree on whether messages may come out of order.
-    const bool in_order =
-        !out_of_order_ || verbs::outOfOrderReceives(rail.hca->context(), config_) >= kPostedReceives;
-    if (in_order && reachesGpuMemory(rail)) add(rail);
-  }
-  return usable;
-}
-
-EndInfo Connection::describeOffer(const std::vector<Rail>& rails) const {
-  EndInfo offer = epoch_here_;
-  std::memset(offer.rail, 0, sizeof offer.rail);
-  std::memset(offer.queue_pair, 0, sizeof offer.queue_pair);
-  offer.queue_pairs = offer.lanes = 0;
-  offer.rails = static_cast<uint8_t>(rails.size());
-  for (std::size_t i = 0; i < rails.size(); ++i) {
-    const verbs::Port now = rails[i].hca->state().port(rails[i].port.number).value_or(rails[i].port);
-    offer.rail[i] = describeRail(rails[i], now.speed_mbps);
-    const Result<verbs::GidList> gids = addressesOf(rails[i]);
-    if (gids.ok()) addGids(*gids, offer.rail[i]);
-  }
-  return offer;
-}
-
-Status Connection::describeEpoch(EndInfo& end) const {
-  end = describeOffer(endpoint_.rails);
-  for (std::size_t i = 0; i < endpoint_.rails.size(); ++i) {
-    const MemoryKeys keys = windowKeys(i);
-    if (keys.remote == 0 && keys.local == 0) return {Code::kSystem, ENOMEM};
-    end.rail[i].window_key = keys.remote;
-  }
-  return Status::success();
-}
-
-MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
-  if (const int own = placeOfKeys(rail, device_.rails()); own >= 0) {
-    const auto place = static_cast<std::size_t>(own);
-    return {window_->localKey(place), window_->remoteKey(place)};
-  }
-  const Result<MemoryKeys> keys = window_->keysOn(rail.hca->pd());
-  return keys.ok() ? *keys : MemoryKeys{};
-}
-
 Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& config) {
   TrialQueuePair trial;
   trial.rail = rail;
@@ -301,18 +241,6 @@ Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& con
   if (!made.ok()) return made.status();
   trial.made = std::move(*made);
   return trial;
-}
-
-Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) const {
-  const int8_t native = endpoint_.native_rail[rail];
-  if (native >= 0) return memory.keys[static_cast<std::size_t>(native)].both();
-  return keysOn(memory, endpoint_.rails[rail]);
-}
-
-Result<MemoryKeys> Connection::keysOn(const MemoryHandle& memory, const Rail& rail) const {
-  if (const int own = placeOfKeys(rail, device_.rails()); own >= 0)
-    return memory.keys[static_cast<std::size_t>(own)].both();
-  return device_.memory().keysOn(memory, rail.hca->pd(), rail.data_direct);
 }
 
 // Ports of this end may be up again. That concerns a connection that uses fewer rails than it could.
@@ -349,16 +277,6 @@ void Connection::stopLostQueuePairs() noexcept {
     (void)endpoint_.stop();
   } catch (const std::bad_alloc&) {  // this thread destroys them
   }
-}
-
-std::string Connection::pathText(const LaneQueuePair& queue_pair) const {
-  if (queue_pair.rail >= endpoint_.rails.size() || queue_pair.peer_rail >= epoch_there_.rails)
-    return nameOf(queue_pair);
-  const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
-  const Rail& here = endpoint_.rails[queue_pair.rail];
-  return std::string(here.hca->name()) + " port " + std::to_string(here.port.number) +
-         (direction_ == Direction::kSend ? " -> " : " <- ") + fieldText(there.device) + " port " +
-         std::to_string(there.port);
 }
 
 }  // namespace railwise::net

@@ -64,7 +64,7 @@ Status Connection::checkEvents(std::optional<ibv_event_type> event) {
     if (!queue_pair.rest->used) continue;
     const std::string diagnosis = diagnoseByEvents(queue_pair);
     if (!diagnosis.empty())
-      return lose(&queue_pair, {Code::kSystem, ENETDOWN}, nameOf(queue_pair) + ": " + diagnosis);
+      return lose(&queue_pair, {Code::kSystem, ENETDOWN}, endpoint_.nameOf(queue_pair) + ": " + diagnosis);
   }
   return Status::success();
 }
@@ -75,8 +75,8 @@ Status Connection::checkManager(Clock::time_point now) {
     const Result<bool> up = queue_pair.rest->cm->advance();
     if (up.ok()) continue;
     if (up.status().sys_errno == ENODEV)
-      return lose(&queue_pair, up.status(), nameOf(queue_pair) + ": ended: its device was removed");
-    noteDisconnection(queue_pair, nameOf(queue_pair) + ": it was disconnected", now);
+      return lose(&queue_pair, up.status(), endpoint_.nameOf(queue_pair) + ": ended: its device was removed");
+    noteDisconnection(queue_pair, endpoint_.nameOf(queue_pair) + ": it was disconnected", now);
   }
   return Status::success();
 }
@@ -122,7 +122,7 @@ Status Connection::checkPeer(Waiting waiting) {
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const std::string diagnosis = queue_pair.rest->used ? diagnose(queue_pair) : "";
     if (!diagnosis.empty())
-      return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + diagnosis);
+      return fail({Code::kRemote, ENETDOWN}, endpoint_.nameOf(queue_pair) + ": ended: " + diagnosis);
   }
   return peerLeft();
 }
@@ -195,7 +195,7 @@ Status Connection::checkStall() {
   countError(&*owing, record::ErrorKind::kStalled);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   return lose(&*owing, {Code::kRemote, ETIMEDOUT},
-              nameOf(*owing) + ": nothing has come back for " + std::to_string(ms) + " ms" +
+              endpoint_.nameOf(*owing) + ": nothing has come back for " + std::to_string(ms) + " ms" +
                   (diagnose(*owing).empty() ? "" : ": " + diagnose(*owing)));
 }
 
@@ -217,7 +217,7 @@ Status Connection::checkSends() {
                 : "the peer's device does not answer for " + time + " (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): ";
     return fail(
         {Code::kRemote, ETIMEDOUT},
-        nameOf(queue_pair) + ": ended: " + what +
+        endpoint_.nameOf(queue_pair) + ": ended: " + what +
             diagnoseOr(queue_pair, "check the network to the peer, and the device's own log (dmesg)"));
   }
   return Status::success();

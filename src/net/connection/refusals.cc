@@ -20,17 +20,10 @@ Status Connection::makeFirst(const std::function<Status()>& make) {
   return askPatiently(ask, [&] { return mayBeginLost() && !mustBeginLost(); });
 }
 
-Status Connection::refusedReceives(std::size_t queue_pair, int error) const {
-  const int reason = verbs::reasonOfPost(error);
-  RAILWISE_WARN("%s: ibv_post_recv failed: %s", nameOf(endpoint_.queue_pairs[queue_pair]).c_str(),
-                std::strerror(reason));
-  return {Code::kSystem, reason};
-}
-
 bool Connection::goesElsewhere(const char* refused) {
   if (!mayBeginLost()) return false;
   int native = 0;
-  const std::vector<Rail> usable = usableRails(&native);
+  const std::vector<Rail> usable = usableRails(own(), &native);
   const auto accepts = [&](const Rail& rail) { return openTrial(rail, config_).ok(); };
   const std::size_t same = device_.rails().size() == 1 ? static_cast<std::size_t>(native) : 0;
   if (usable.size() < 2 ||

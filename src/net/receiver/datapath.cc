@@ -458,7 +458,7 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
 // rails that work.
 std::vector<Rail> ReceiveConnection::railsForFlush() const {
   int native = 0;
-  return running() ? endpoint_.rails : usableRails(&native);
+  return running() ? endpoint_.rails : usableRails(own(), &native);
 }
 
 Status ReceiveConnection::testSlowPath(Request& request, bool* done, int* sizes) {

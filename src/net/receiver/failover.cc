@@ -54,7 +54,7 @@ Status ReceiveConnection::advanceRecovery() {
       toEpoch(recovery_.nextEpoch());
     } else if (Clock::now() >= next_.look_at) {
       next_.look_at = Clock::now() + kLookAgain;
-      if (!sameRails(usableRails(&native), offer_.rails)) toEpoch(epoch() + 1);
+      if (!sameRails(usableRails(own(), &native), offer_.rails)) toEpoch(epoch() + 1);
     }
   }
   return phase() == Phase::kConnecting ? connectEpoch() : Status::success();
@@ -124,8 +124,8 @@ void ReceiveConnection::forgetSegments() {
 }
 
 void ReceiveConnection::renewOffer() {
-  offer_.rails = usableRails(&offer_.native);
-  offer_.end = describeOffer(offer_.rails);
+  offer_.rails = usableRails(own(), &offer_.native);
+  offer_.end = describeOffer(own(), offer_.rails, epoch_here_);
 }
 
 void ReceiveConnection::sendReconcile() {
@@ -237,7 +237,7 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
   here.rails = frame.rails;
   takeRails(std::move(rails));
   for (std::size_t i = 0; i < endpoint_.rails.size(); ++i) {
-    const MemoryKeys keys = windowKeys(i);
+    const MemoryKeys keys = windowKeysOn(device_, *window_, endpoint_.rails[i]);
     if (keys.local == 0 && keys.remote == 0) return false;
     here.rail[i].window_key = keys.remote;
   }
@@ -280,7 +280,7 @@ Status ReceiveConnection::connectEpoch() {
                 pathText(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
     return Status::success();
   }
-  describeEce(local_);
+  describeEce(endpoint_, config_, local_);
   auto frame = makeMessage<AcceptFrame>(MessageType::kAccept);
   frame.epoch = epoch();
   frame.end = local_;
@@ -320,7 +320,8 @@ void ReceiveConnection::sendRails() {
 
 void ReceiveConnection::onPortsChanged() {
   int native = 0;
-  if ((epoch() > 1 || !allReachable(local_)) && !sameRails(usableRails(&native), offer_.rails)) sendRails();
+  if ((epoch() > 1 || !allReachable(local_)) && !sameRails(usableRails(own(), &native), offer_.rails))
+    sendRails();
 }
 
 // Makes a queue pair for the sender's trial. The queue pair stays until the next trial or epoch.
@@ -336,7 +337,7 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
     const Rail& rail = offer_.rails[frame.rail];
     Result<TrialQueuePair> made = openTrial(rail, config_);
     if (made.ok()) made->use(window_);
-    const MemoryKeys keys = windowKeysOn(rail);
+    const MemoryKeys keys = windowKeysOn(device_, *window_, rail);
     if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
     reply.end = offer_.end;
     reply.end.rails = reply.end.queue_pairs = reply.end.lanes = 1;
@@ -395,7 +396,7 @@ bool ReceiveConnection::writeKeys(const Receive& receive) {
     const MemoryHandle* const memory = memories_[i][receive.number % kSlots];
     if (memory == nullptr) continue;
     for (uint8_t rail = 0; rail < endpoint_.rails.size(); ++rail) {
-      const Result<MemoryKeys> keys = keysOf(*memory, rail);
+      const Result<MemoryKeys> keys = keysOf(device_, endpoint_, *memory, rail);
       if (!keys.ok()) return false;
       if (rail == 0) {
         entry.remote_key = keys->remote;

@@ -35,10 +35,9 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   made->flusher_.countIn(made->shown().flushes);
   if (request.queue_pairs > 0) made->most_queue_pairs_ = request.queue_pairs;
   RAILWISE_TRY(made->openWindow());
-  RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
+  made->epoch_here_.connection_manager = request.connection_manager != 0 ? 1 : 0;
+  RAILWISE_TRY(describe(made->own(), device.rails(), *made->window_, made->local_));
   RAILWISE_TRY(made->checkLinkLayer(request, refusal));
-  // goesElsewhere() looks for rails that have addresses of this kind.
-  made->epoch_here_.connection_manager = request.connection_manager;
   const auto open = [&] { return made->openFirst(request, refusal); };
   const Status opened =
       made->beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : made->makeFirst(open);
@@ -93,7 +92,7 @@ bool ReceiveConnection::mayLoseFirst(const EndInfo& request) const {
 }
 
 bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
-  return mayLoseFirst(request) && (!railsWork() || beginsLost(request));
+  return mayLoseFirst(request) && (!railsWork(endpoint_.rails) || beginsLost(request));
 }
 
 // `refusal`: not empty when no rail of one end can reach one of the other. Ports that are down now may be the
@@ -189,7 +188,8 @@ Status ReceiveConnection::openQueuePairs() {
     }
     RAILWISE_TRY(addQueuePair(rails[i], {depth, kPostedReceives, inline_bytes}));
     for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish) {
-      if (const int error = tryToPostReceives(i, posted); error != 0) return refusedReceives(i, error);
+      if (const int error = tryToPostReceives(i, posted); error != 0)
+        return endpoint_.refusedReceives(i, error);
     }
   }
   const auto first = std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
@@ -253,7 +253,7 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
     }
     RAILWISE_TRY(up);
   }
-  describeEce(local_);  // what the devices have made of the peer's offer
+  describeEce(endpoint_, config_, local_);  // what the devices have made of the peer's offer
   return Status::success();
 }
 

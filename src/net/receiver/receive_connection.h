@@ -129,9 +129,11 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   bool canFlushElsewhere() const override { return canFailOver(); }
   std::vector<Rail> railsForFlush() const override;
   Result<MemoryKeys> flushKeys(const MemoryHandle& memory, const Rail& rail) const override {
-    return keysOn(memory, rail);
+    return keysOn(device_, memory, rail);
   }
-  uint32_t flushTargetKey(const Rail& rail) const override { return windowKeysOn(rail).local; }
+  uint32_t flushTargetKey(const Rail& rail) const override {
+    return windowKeysOn(device_, *window_, rail).local;
+  }
   Status failFlush(Status status, const std::string& what) override { return fail(status, what); }
   Status waitForFlush() override {
     (void)idle(Waiting::kPeer);

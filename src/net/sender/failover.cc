@@ -273,8 +273,8 @@ void SendConnection::tryToConnect() {
   next_->try_at = now + kLookAgain;
   if (waitsForManager()) return;
   int native = 0;
-  const std::vector<Rail> usable = usableRails(&native);
-  const EndInfo offer = describeOffer(usable);
+  const std::vector<Rail> usable = usableRails(own(), &native);
+  const EndInfo offer = describeOffer(own(), usable, epoch_here_);
   PlanAnswer answer =
       planEpoch({offer, native}, {next_->reconcile->end, next_->reconcile->native},
                 mostRails(ring_.entryBytes()), config_.ib_subnet_prefix_len, paths_, now, Purpose::kGoOn);
@@ -318,14 +318,14 @@ bool SendConnection::openEpoch(const EpochPlan& plan) {
   endpoint_.makeLanes(lanes);
   groups_.setLanes(static_cast<std::size_t>(lanes));
   // An address may have gone since the plan was made.
-  return describeEpoch(epoch_here_).ok() &&
+  return describeEpoch(own(), endpoint_.rails, *window_, epoch_here_).ok() &&
          std::all_of(plan.lanes.begin(), plan.lanes.end(), [&](const EpochPlan::Lane& lane) {
            return lane.local_gid < epoch_here_.rail[lane.local_rail].gid_count;
          });
 }
 
 void SendConnection::propose(const EpochPlan& plan) {
-  describeQueuePairs(epoch_here_);
+  describeQueuePairs(endpoint_, config_, epoch_here_);
   next_->proposal = std::make_unique<ProposeFrame>(makeMessage<ProposeFrame>(MessageType::kPropose));
   next_->proposal->epoch = epoch();
   next_->proposal->rails = static_cast<uint8_t>(plan.remote.size());
@@ -370,7 +370,7 @@ Status SendConnection::connectEpoch() {
     const Status why = up.ok() ? Status{Code::kRemote, ETIMEDOUT} : up.status();
     const char* const text = why.sys_errno != 0 ? std::strerror(why.sys_errno) : "RDMA CM refuses";
     return lose(&endpoint_.queue_pairs[i], why,
-                nameOf(endpoint_.queue_pairs[i]) + ": cannot be connected: " + text);
+                endpoint_.nameOf(endpoint_.queue_pairs[i]) + ": cannot be connected: " + text);
   }
   return all ? begin() : Status::success();
 }
@@ -403,11 +403,11 @@ Status SendConnection::begin() {
 Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueuePair& queue_pair) {
   if (endpoint_.native) [[likely]]
     return message.memory->keys[queue_pair.rail].local();
-  const Result<MemoryKeys> keys = keysOf(*message.memory, queue_pair.rail);
+  const Result<MemoryKeys> keys = keysOf(device_, endpoint_, *message.memory, queue_pair.rail);
   if (keys.ok()) return keys->local;
-  RAILWISE_TRY(
-      lose(&queue_pair, keys.status(),
-           nameOf(queue_pair) + ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
+  RAILWISE_TRY(lose(&queue_pair, keys.status(),
+                    endpoint_.nameOf(queue_pair) +
+                        ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
   return keys.status();
 }
 
@@ -462,7 +462,7 @@ Result<bool> SendConnection::readThrough(TrialQueuePair& trial, uint32_t remote_
   ibv_send_wr work = {};
   work.sg_list = &sge;
   work.send_flags = IBV_SEND_SIGNALED;
-  readPeerWindow(work, windowKeysOn(trial.rail).local, remote_key);
+  readPeerWindow(work, windowKeysOn(device_, *window_, trial.rail).local, remote_key);
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(trial.qp(), &work, &bad); error != 0)
     return Status{Code::kSystem, error};

@@ -104,15 +104,16 @@ Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
     RAILWISE_TRY(addQueuePair(rail_of[i], {depth, rules_.sender_receives, sizeof(Record)}));
     for (uint32_t buffer = 0; !rules_.has_immediates && buffer < kPostedReceives; ++buffer) {
-      if (const int error = tryToPostNoticeReceive(i, buffer); error != 0) return refusedReceives(i, error);
+      if (const int error = tryToPostNoticeReceive(i, buffer); error != 0)
+        return endpoint_.refusedReceives(i, error);
     }
   }
   return Status::success();
 }
 
 Status SendConnection::describe(EndInfo& end) const {
-  RAILWISE_TRY(Connection::describe(wantsConnectionManager(), end));
-  describeQueuePairs(end);
+  RAILWISE_TRY(net::describe(own(), endpoint_.rails, *window_, end));
+  describeQueuePairs(endpoint_, config_, end);
   end.out_of_order = out_of_order_ ? 1 : 0;
   return Status::success();
 }

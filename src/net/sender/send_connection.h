@@ -122,8 +122,10 @@ class SendConnection final : public Connection, private Failback::Host {
   Status keepGroup(Group& group, uint64_t number);
   void tryToConnect();
   // What failback_ needs (sender/failover.cc).
-  std::vector<Rail> railsToOffer(int* native) const override { return usableRails(native); }
-  EndInfo offerOf(const std::vector<Rail>& rails) const override { return describeOffer(rails); }
+  std::vector<Rail> railsToOffer(int* native) const override { return usableRails(own(), native); }
+  EndInfo offerOf(const std::vector<Rail>& rails) const override {
+    return describeOffer(own(), rails, epoch_here_);
+  }
   void askForRails() override;
   void sendTrial(const TrialFrame& frame) override { side_channel_.send(frame); }
   Result<TrialQueuePair> openTrialOn(const Rail& rail) const override {

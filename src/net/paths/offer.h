@@ -1,0 +1,65 @@
+// What an end of a connection says of itself: which rails it can use now, by which addresses and keys the
+// peer reaches them, and its queue pairs. The handshake carries this, and so does each recovery. These
+// functions keep no state. Call them from the thread that drives the connection.
+#pragma once
+
+#include <vector>
+
+#include "base/settings/config.h"
+#include "base/status.h"
+#include "net/connection/endpoint.h"
+#include "net/device/device.h"
+#include "net/device/memory.h"
+#include "net/device/window_arena.h"
+#include "net/paths/connection_options.h"
+#include "net/wireup/handshake.h"
+#include "verbs/gid.h"
+
+namespace railwise::net {
+
+// The end that makes an offer.
+struct OfferingEnd {
+  const Device& device;
+  const ConnectionOptions& options;
+  // RDMA CM connects the queue pairs: a rail has IP addresses instead of GIDs. The sender decides it in its
+  // request.
+  bool by_manager = false;
+  bool out_of_order = false;  // the queue pairs take messages in any order (NCCL_IB_OOO_RQ)
+};
+
+// Can the queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? A connection takes them so
+// only if the devices of both ends can.
+bool offersOutOfOrder(const Device& device, const Config& config);
+// Has no device of the rails failed, and is at least one port up?
+bool railsWork(const std::vector<Rail>& rails);
+// The rails that this end can use now, rails of the connection's own device first; `native` receives the
+// number of those.
+std::vector<Rail> usableRails(const OfferingEnd& own, int* native);
+// The addresses by which the peer can reach `rail`: its GIDs, with RDMA CM the IP addresses of its interface.
+Result<verbs::GidList> addressesOf(const OfferingEnd& own, const Rail& rail);
+
+// Describes this end for the handshake: `rails`, with the keys of the window, and the settings, but not the
+// queue pairs (describeQueuePairs()). Errors, logged: kSystem, kInvalidUsage (no usable GID).
+Status describe(const OfferingEnd& own, const std::vector<Rail>& rails, const Window& window, EndInfo& end);
+// Writes the queue pairs and lanes of the endpoint into `end`.
+void describeQueuePairs(const Endpoint& endpoint, const Config& config, EndInfo& end);
+// Writes the ECE (enhanced connection establishment) options into `end`: what the devices offer, or what they
+// have agreed on.
+void describeEce(const Endpoint& endpoint, const Config& config, EndInfo& end);
+// Describes any rails, without the keys of the window. The rest is as in `end`, the description in the
+// handshake.
+EndInfo describeOffer(const OfferingEnd& own, const std::vector<Rail>& rails, const EndInfo& end);
+// Describes the rails of an epoch in `end`, with the keys of the window. Errors: kSystem (a device takes no
+// more memory).
+Status describeEpoch(const OfferingEnd& own, const std::vector<Rail>& rails, const Window& window,
+                     EndInfo& end);
+
+// The window's keys through a rail. {}: the window cannot be registered there, which is logged.
+MemoryKeys windowKeysOn(const Device& device, const Window& window, const Rail& rail);
+// Keys of memory through any rail. Errors: kSystem, logged.
+Result<MemoryKeys> keysOn(const Device& device, const MemoryHandle& memory, const Rail& rail);
+// Keys of memory through a rail of the epoch. Errors: kSystem, logged.
+Result<MemoryKeys> keysOf(const Device& device, const Endpoint& endpoint, const MemoryHandle& memory,
+                          uint8_t rail);
+
+}  // namespace railwise::net
