@@ -4,6 +4,7 @@
  * frames follow over the same TCP connection. A may also call while it only doubts its TCP connection.
  * Checked: each frame is taken once and in order; no end forgets a frame that the other has not heard; an end is never told that the
  * other has frames that it has not sent. At rest, when enough calls are left, all frames have arrived at both ends.
+ * B takes a call only once, and only a newer one than before; of several calls only the newest may prove itself.
  * Not modelled: MACs (a wrong one breaks the TCP connection), refusals and the death of an end, B's asking A to call (here A notices
  * each break by itself).
  *
@@ -44,6 +45,7 @@ byte calls, call = NONE; /* A's call under way */
 byte doubts;
 byte resumed_then[MOST];     /* resumed, when B answered call c; NONE: no answer */
 byte answered[MOST];     /* what B said then that it had heard */
+byte newest;             /* the newest call that B has taken */
 
 /* The other has told that it has all frames up to `number`. */
 inline forget(e, number) {
@@ -160,15 +162,20 @@ end:
   atomic {
     net[2 * c] ? HELLO(_, _); resumed_then[c] = resumed; answered[c] = heard[B];
     if
-    :: cut[c]
-    :: else -> net[2 * c + 1] ! ANSWER(heard[B], 0)
+    :: c < newest -> cut[c] = true      /* A has called again since; or it is a recorded hello */
+    :: else ->
+       newest = c;
+       if
+       :: cut[c]
+       :: else -> net[2 * c + 1] ! ANSWER(heard[B], 0)
+       fi
     fi
   }
 end_again:
   atomic {
     net[2 * c] ? PROOF(number, _);
     if
-    :: resumed_then[c] == resumed ->
+    :: c == newest && resumed_then[c] == resumed ->
        resumed++;
 #if MUTATION == 5
        answered[c] = heard[B];          /* what it has heard by now */

@@ -225,7 +225,8 @@ struct ResumeHello {
   Random random;
   uint64_t id;          // Session::id()
   uint8_t from_sender;  // 1: the caller is the connection's sender
-  uint8_t reserved[7];
+  uint8_t reserved[3];
+  uint32_t call;  // the caller counts its calls for this connection, from 1
   Mac mac;
 };
 static_assert(sizeof(ResumeHello) == 64);

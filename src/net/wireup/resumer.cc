@@ -17,7 +17,6 @@ namespace {
 constexpr int kCallersInKernel = 4096;
 constexpr int kAdmittedAtOnce = 64;
 constexpr std::size_t kMostStrangers = 32;
-constexpr std::size_t kMostCallers = 1024;
 // A caller speaks as soon as it is connected.
 constexpr Clock::duration kPatience = std::chrono::seconds(3);
 // A peer answers at once, unless its process is stopped. Then each call takes a place in its backlog.
@@ -85,8 +84,7 @@ Resumer::~Resumer() {
 bool Resumer::enroll(SideChannel& channel) {
   if (getpid() != owner_) return false;
   const std::lock_guard lock(mutex_);
-  return enrolled_.try_emplace({channel.resumption().id, channel.direction()}, Enrolled{&channel, nullptr})
-      .second;
+  return enrolled_.try_emplace({channel.resumption().id, channel.direction()}, Enrolled{&channel}).second;
 }
 
 void Resumer::leave(SideChannel& channel) {
@@ -112,10 +110,9 @@ bool Resumer::serve(bool hung_up) {
   return true;
 }
 
-// False: there is no descriptor or no place for a caller.
+// False: there is no descriptor for a caller.
 bool Resumer::admitCallers() {
   for (int i = 0; i < kAdmittedAtOnce; ++i) {
-    if (callers_.size() >= kMostCallers) return false;  // the others wait in the backlog
     Result<Socket> socket = socket_.accept(nullptr);
     if (!socket.ok()) return false;
     if (!socket->valid()) return true;
@@ -123,67 +120,69 @@ bool Resumer::admitCallers() {
     caller->socket = std::move(*socket);
     caller->deadline = Deadline::after(kPatience);
     caller->transfer = transferOf(caller->hello);
-    if (!hear(*caller)) continue;
-    if (!caller->greeted) makeRoom();
-    callers_.push_back(std::move(caller));
+    if (!keeps(caller)) continue;
+    if (strangers_.size() >= kMostStrangers) strangers_.pop_front();
+    strangers_.push_back(std::move(caller));
   }
   return true;
 }
 
-// For one more stranger: drops the one that has waited longest.
-void Resumer::makeRoom() {
-  const auto stranger = [](const std::unique_ptr<Caller>& caller) { return !caller->greeted; };
-  const auto strangers = static_cast<std::size_t>(std::count_if(callers_.begin(), callers_.end(), stranger));
-  if (strangers >= kMostStrangers) callers_.erase(std::find_if(callers_.begin(), callers_.end(), stranger));
-}
-
-// The channel that a caller means; null: there is none.
-SideChannel* Resumer::calledBy(const Caller& caller) {
-  const bool from_sender = caller.hello.from_sender != 0;
-  const auto found = enrolled_.find({caller.hello.id, from_sender ? Direction::kReceive : Direction::kSend});
-  return found != enrolled_.end() ? found->second.channel : nullptr;
-}
-
-// False: the caller is done with.
-bool Resumer::hear(Caller& caller) {
+Resumer::Hearing Resumer::hear(Caller& caller) {
   const Result<Io> heard = caller.socket.receive(caller.transfer);
-  if (!heard.ok() || *heard == Io::kClosed || caller.deadline.passed()) return false;
-  if (!caller.greeted && caller.transfer.moved >= sizeof(MessageHeader) &&
-      !checkHeader(caller.hello.header, MessageType::kResumeHello, sizeof caller.hello).empty())
+  if (!heard.ok() || *heard == Io::kClosed || caller.deadline.passed()) return Hearing::kDrop;
+  return *heard == Io::kAgain ? Hearing::kWait : Hearing::kWhole;
+}
+
+// Hears a stranger. False: it is a stranger no more.
+bool Resumer::keeps(std::unique_ptr<Caller>& stranger) {
+  const Hearing heard = hear(*stranger);
+  if (heard == Hearing::kDrop) return false;
+  if (stranger->transfer.moved >= sizeof(MessageHeader) &&
+      !checkHeader(stranger->hello.header, MessageType::kResumeHello, sizeof stranger->hello).empty())
     return false;
-  if (*heard == Io::kAgain) return true;
-  if (!caller.greeted) return greet(caller);
-  onProof(caller);
+  if (heard == Hearing::kWait) return true;
+  greet(std::move(stranger));
   return false;
 }
 
-// The caller's hello has arrived. True: its proof is awaited.
-bool Resumer::greet(Caller& caller) {
-  caller.answer = makeMessage<ResumeAnswer>(MessageType::kResumeAnswer);
-  if (SideChannel* const channel = calledBy(caller); channel != nullptr) {
-    if (!isTrue(caller.hello, channel->peerKey())) return false;
-    caller.answer.random = randomBytes();
-    caller.answer.known = channel->hungUp() ? 0 : 1;
-    caller.answer.heard = channel->heard();
-    caller.resumed = channel->resumed();
-    seal(caller.answer, caller.hello, channel->ownKey());
+// The caller's hello has arrived. If it is right, the caller's proof is awaited.
+void Resumer::greet(std::unique_ptr<Caller> caller) {
+  const ResumeHello& hello = caller->hello;
+  caller->answer = makeMessage<ResumeAnswer>(MessageType::kResumeAnswer);
+  const auto found =
+      enrolled_.find({hello.id, hello.from_sender != 0 ? Direction::kReceive : Direction::kSend});
+  if (found != enrolled_.end()) {
+    Enrolled& enrolled = found->second;
+    SideChannel& channel = *enrolled.channel;
+    if (!isTrue(hello, channel.peerKey()) || hello.call <= enrolled.peer_calls) return;
+    enrolled.peer_calls = hello.call;
+    caller->answer.random = randomBytes();
+    caller->answer.known = channel.hungUp() ? 0 : 1;
+    caller->answer.heard = channel.heard();
+    caller->resumed = channel.resumed();
+    seal(caller->answer, hello, channel.ownKey());
   }
-  Transfer answer = transferOf(caller.answer);
-  const Result<Io> sent = caller.socket.send(answer);  // fits the empty socket buffer
-  if (!sent.ok() || *sent != Io::kDone || caller.answer.known == 0) return false;
-  caller.greeted = true;
-  caller.transfer = transferOf(caller.proof);
-  return true;
+  Transfer answer = transferOf(caller->answer);
+  const Result<Io> sent = caller->socket.send(answer);  // fits the empty socket buffer
+  if (!sent.ok() || *sent != Io::kDone || caller->answer.known == 0) return;
+  caller->transfer = transferOf(caller->proof);
+  found->second.greeted = std::move(caller);
 }
 
-void Resumer::onProof(Caller& caller) {
-  SideChannel* const channel = calledBy(caller);
-  if (channel == nullptr || channel->resumed() != caller.resumed ||  // a newer call has overtaken this one
+void Resumer::hearGreeted(Enrolled& enrolled) {
+  const Hearing heard = hear(*enrolled.greeted);
+  if (heard == Hearing::kWait) return;
+  const std::unique_ptr<Caller> caller = std::move(enrolled.greeted);
+  if (heard == Hearing::kWhole) onProof(*enrolled.channel, *caller);
+}
+
+void Resumer::onProof(SideChannel& channel, Caller& caller) {
+  if (channel.resumed() != caller.resumed ||  // a newer call has overtaken this one
       !checkHeader(caller.proof.header, MessageType::kResumeProof, sizeof caller.proof).empty() ||
-      !isTrue(caller.proof, caller.answer, channel->peerKey()))
+      !isTrue(caller.proof, caller.answer, channel.peerKey()))
     return;
-  if (caller.hello.from_sender == 0) return channel->doubtSocket();
-  channel->resume(std::move(caller.socket), caller.proof.heard, caller.answer.heard);
+  if (caller.hello.from_sender == 0) return channel.doubtSocket();
+  channel.resume(std::move(caller.socket), caller.proof.heard, caller.answer.heard);
 }
 
 // ---- calls
@@ -194,17 +193,18 @@ bool Resumer::tick() {
     deaf_until_.reset();
     if (!watcher_.proceed(*this)) deaf_until_ = Clock::now() + kDeafFor;
   }
-  for (std::size_t i = 0; i < callers_.size();) {
-    if (hear(*callers_[i])) ++i;
-    else callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(i));
+  for (std::size_t i = 0; i < strangers_.size();) {
+    if (keeps(strangers_[i])) ++i;
+    else strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   bool calling = false;
   for (auto& [key, enrolled] : enrolled_) {
+    if (enrolled.greeted != nullptr) hearGreeted(enrolled);
     if (enrolled.channel->needsSocket()) advance(enrolled);
     else if (enrolled.call != nullptr) retire(enrolled);
-    calling = calling || enrolled.call != nullptr;
+    calling = calling || enrolled.call != nullptr || enrolled.greeted != nullptr;
   }
-  return calling || !callers_.empty() || deaf_until_.has_value();
+  return calling || !strangers_.empty() || deaf_until_.has_value();
 }
 
 // The channel has a TCP connection again. If that breaks at once, the pauses go on to grow.
@@ -237,6 +237,7 @@ void Resumer::advance(Enrolled& enrolled) {
       call.hello.random = randomBytes();
       call.hello.id = channel.resumption().id;
       call.hello.from_sender = channel.direction() == Direction::kSend ? 1 : 0;
+      call.hello.call = ++enrolled.calls;
       seal(call.hello, channel.ownKey());
       Transfer hello = transferOf(call.hello);
       const Result<Io> sent = call.socket.send(hello);  // fits the empty socket buffer

@@ -13,6 +13,10 @@
 // refuses calls, or has no such connection, several times in a row is gone. A host that does not answer is
 // called again, some every second, for as long as the connection lives: data go over RDMA meanwhile.
 //
+// A caller is a stranger until its hello is right: few strangers are heard at a time. Each hello is taken
+// once, and of each channel only the peer's newest call waits for its proof, so repeated hellos hold no
+// descriptors.
+//
 // Threads: serve() and tick() from the watcher's thread, which holds the watcher's lock; everything else from
 // any thread. Locks, in their order: the watcher's, the Resumer's, a channel's.
 #pragma once
@@ -20,12 +24,12 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/socket.h"
@@ -75,8 +79,7 @@ class Resumer final : public Watched {
   struct Caller {
     Socket socket;
     Deadline deadline = Deadline::after({});
-    bool greeted = false;  // its hello is right, and it was answered
-    int resumed = 0;       // how often its channel was resumed before
+    int resumed = 0;  // how often its channel was resumed before
     ResumeHello hello = {};
     ResumeAnswer answer = {};
     ResumeProof proof = {};
@@ -84,17 +87,21 @@ class Resumer final : public Watched {
   };
   struct Enrolled {
     SideChannel* channel;
-    std::unique_ptr<Call> call;
+    std::unique_ptr<Call> call = nullptr;
+    uint32_t calls = 0;                         // number of this end's last call
+    uint32_t peer_calls = 0;                    // number of the peer's last call: a hello is taken once
+    std::unique_ptr<Caller> greeted = nullptr;  // the peer's last call, while its proof is awaited
   };
   using Key = std::pair<uint64_t, Direction>;  // both ends of a connection may be in one process
 
   explicit Resumer(EventWatcher& watcher) : watcher_(watcher) {}
+  enum class Hearing : uint8_t { kWait, kWhole, kDrop };
   bool admitCallers();
-  void makeRoom();
-  bool hear(Caller& caller);
-  bool greet(Caller& caller);
-  void onProof(Caller& caller);
-  SideChannel* calledBy(const Caller& caller);
+  static Hearing hear(Caller& caller);
+  bool keeps(std::unique_ptr<Caller>& stranger);
+  void greet(std::unique_ptr<Caller> caller);
+  static void hearGreeted(Enrolled& enrolled);
+  static void onProof(SideChannel& channel, Caller& caller);
   void advance(Enrolled& enrolled);
   static void retire(Enrolled& enrolled);
   void place(SideChannel& channel, Call& call);
@@ -110,7 +117,7 @@ class Resumer final : public Watched {
   uint16_t port_ = 0;
   std::mutex mutex_;  // guards the members below
   std::map<Key, Enrolled> enrolled_;
-  std::vector<std::unique_ptr<Caller>> callers_;
+  std::deque<std::unique_ptr<Caller>> strangers_;  // the one that has waited longest is the first
   Clock::time_point warned_ = {};
   std::optional<Clock::time_point> deaf_until_;  // there was no descriptor for a caller
 };

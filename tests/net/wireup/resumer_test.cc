@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "net/tcp.h"
@@ -119,18 +122,81 @@ TEST_F(ResumerTest, AForkedChildDoesNotListen) {
   EXPECT_EQ(status, 0);
 }
 
+ResumeHello helloOf(const FrameKeys& keys, bool from_sender, uint32_t call) {
+  auto hello = makeMessage<ResumeHello>(MessageType::kResumeHello);
+  hello.random = randomBytes();
+  hello.id = 7;
+  hello.from_sender = from_sender ? 1 : 0;
+  hello.call = call;
+  seal(hello, from_sender ? keys.from_sender : keys.from_receiver);
+  return hello;
+}
+
+Socket callWith(uint16_t port, ResumeHello hello) {
+  Socket socket = std::move(*Socket::connect(loopback(port)));
+  test::waitUntil([&] { return *socket.connected() == Io::kDone; });
+  Transfer transfer = transferOf(hello);
+  EXPECT_EQ(*socket.send(transfer), Io::kDone);
+  return socket;
+}
+
+// Has the other end closed it? What has come is thrown away.
+bool isClosed(const Socket& socket) {
+  char bytes[256];
+  ssize_t got = 0;
+  while ((got = recv(socket.fd(), bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
+  }
+  return got == 0 || errno != EAGAIN;
+}
+
+// Cuts the TCP connections of this process, but not those of the enemies.
+void cutAllBut(const std::vector<Socket>& enemies) {
+  std::set<uint16_t> spared;
+  for (const Socket& enemy : enemies) spared.insert(enemy.localAddress().port());
+  for (int fd = 3; fd < 2048; ++fd) {
+    Socket socket(fd);
+    const SocketAddress peer = socket.peerAddress();
+    if (peer.valid() && !spared.contains(peer.port()) && !spared.contains(socket.localAddress().port()))
+      (void)shutdown(fd, SHUT_RDWR);
+    socket.release();
+  }
+}
+
+// An enemy who has recorded a hello takes no descriptors by it, and keeps the peer out for no moment.
+TEST_F(ResumerTest, ARecordedHelloHoldsNoDescriptors) {
+  constexpr uint32_t kLater = 1000;  // the peer has not called so often
+  const std::array recorded = {helloOf(keys_, true, 1), helloOf(keys_, true, kLater)};
+  std::vector<Socket> enemies;
+  const auto forgetClosed = [&] { std::erase_if(enemies, isClosed); };
+  const auto breakAndResume = [&] {
+    const int before = receiver_->resumed();
+    cutAllBut(enemies);
+    test::waitUntil([&] { return receiver_->resumed() > before && !sender_->broken(); });
+  };
+  breakAndResume();
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 500; ++i) enemies.push_back(callWith(resumer_->port(), recorded[0]));
+    breakAndResume();  // this call came after the enemy's
+    forgetClosed();
+    ASSERT_EQ(enemies.size(), 0U);
+  }
+  // A hello that has not reached its end yet is taken once.
+  for (int i = 0; i < 500; ++i) enemies.push_back(callWith(resumer_->port(), recorded[1]));
+  const Socket newer = callWith(resumer_->port(), helloOf(keys_, true, kLater + 1));
+  test::waitUntil([&] {
+    forgetClosed();
+    return enemies.empty();  // the newest call replaces an older one that proves nothing
+  });
+  EXPECT_FALSE(isClosed(newer));
+}
+
 // An enemy repeats or invents a hello. The side channel stays as it is.
 TEST_F(ResumerTest, WhoCannotProveAnythingChangesNothing) {
   for (const bool right : {true, false}) {
     for (const uint8_t from_sender : {uint8_t{0}, uint8_t{1}}) {
-      auto hello = makeMessage<ResumeHello>(MessageType::kResumeHello);
-      hello.id = 7;
-      hello.from_sender = from_sender;
-      if (right) seal(hello, from_sender != 0 ? keys_.from_sender : keys_.from_receiver);
-      Socket enemy = std::move(*Socket::connect(loopback(resumer_->port())));
-      test::waitUntil([&] { return *enemy.connected() == Io::kDone; });
-      Transfer transfer = transferOf(hello);
-      ASSERT_EQ(*enemy.send(transfer), Io::kDone);
+      ResumeHello hello = helloOf(keys_, from_sender != 0, 1);
+      if (!right) hello.mac = {};
+      Socket enemy = callWith(resumer_->port(), hello);
       ResumeAnswer answer = {};
       Transfer heard = transferOf(answer);
       Result<Io> got = Io::kAgain;
