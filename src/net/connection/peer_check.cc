@@ -131,7 +131,7 @@ Status Connection::peerLeft() {
   std::string what = "the peer closed the connection or died with work outstanding";
   if (!departure_.reason.empty()) what = "the peer gave it up: " + departure_.reason;
   const std::string problem = side_channel_.problem();
-  if (!problem.empty()) what = "the peer sent " + problem + " over the side channel";
+  if (!problem.empty()) what = "the peer " + problem;
   if (!log_.reason().empty()) what += "; before that, " + log_.reason();
   return fail({Code::kRemote, ECONNRESET}, what);
 }

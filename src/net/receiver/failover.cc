@@ -52,7 +52,9 @@ Status ReceiveConnection::advanceRecovery() {
     int native = 0;
     if (recovery_.peerAsksForLater()) {
       toEpoch(recovery_.nextEpoch());
-    } else if (Clock::now() >= next_.look_at) {
+    } else if (Clock::now() >= next_.look_at && !side_channel_.unheard(MessageType::kReconcile)) {
+      // One offer at a time: a peer that hears nothing may be stopped for hours. What has changed meanwhile
+      // is offered once it has heard.
       next_.look_at = Clock::now() + kLookAgain;
       if (!sameRails(usableRails(own(), &native), offer_.rails)) toEpoch(epoch() + 1);
     }
@@ -173,7 +175,10 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
     case MessageType::kUnposted:
       // The sender has sent something that has not arrived: it either recovers too, or has lost the path and
       // does not know it.
-      if (frameOf<ArrivedFrame>(bytes).number > arrivedUpTo() + 1) recovery_.setPeerTakesPart(true);
+      if (!running() && frameOf<ArrivedFrame>(bytes).number > arrivedUpTo() + 1)
+        recovery_.setPeerTakesPart(true);
+      next_.look_at = {};  // it has heard the latest offer: another one may be due
+      if (running()) onPortsChanged();
       return Status::success();
     case MessageType::kAskRails:
       if (running()) sendRails();
@@ -310,6 +315,8 @@ Status ReceiveConnection::awaitBegin() {
 
 void ReceiveConnection::sendRails() {
   if (side_channel_.broken()) return;  // they are sent when the sender asks
+  // The answer to the frame that is on its way brings the next one.
+  if (side_channel_.unheard(MessageType::kRails)) return;
   auto frame = makeMessage<RailsFrame>(MessageType::kRails);
   frame.epoch = epoch();
   renewOffer();

@@ -58,8 +58,7 @@ void SideChannel::sendBytes(std::span<const std::byte> frame) {
 
 void SideChannel::queueLocked(std::span<const std::byte> frame) {
   if (kept_bytes_ > kMostKeptBytes) {
-    problem_ = "nothing, nor does it take what it is sent";
-    for_good_ = true;
+    clogged_ = for_good_ = true;
     return hangUpLocked();
   }
   const FrameSeal seal = sealOf(frame, sent_ + 1, heard_, ownKey());
@@ -71,6 +70,15 @@ void SideChannel::queueLocked(std::span<const std::byte> frame) {
   kept_.push_back(std::move(bytes));
   kept_bytes_ += kept_.back().size();
   ++sent_;  // last: the peer takes no gap in the numbers
+}
+
+bool SideChannel::unheard(MessageType type) {
+  const std::lock_guard lock(mutex_);
+  uint64_t number = sent_ - kept_.size();
+  return std::any_of(kept_.begin(), kept_.end(), [&](const std::vector<std::byte>& frame) {
+    return ++number > peer_heard_ &&
+           frameOf<MessageHeader>(std::span(frame).first(sizeof(MessageHeader))).type == type;
+  });
 }
 
 void SideChannel::flushLocked() {
@@ -88,6 +96,7 @@ void SideChannel::flushLocked() {
 // earlier TCP connection stays until it is in the socket: a half of a frame must not go.
 bool SideChannel::forgetHeardLocked(uint64_t heard) {
   if (heard > sent_) return false;
+  peer_heard_ = std::max(peer_heard_, heard);
   const uint64_t before = sent_ - kept_.size();
   const std::size_t count = heard > before ? std::min<std::size_t>(heard - before, flushed_) : 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -111,12 +120,21 @@ void SideChannel::hangUpLocked() {
   bell_.ring();
 }
 
-template <typename Frame>
-void SideChannel::answerLocked(MessageType type) {
-  auto answer = makeMessage<Frame>(type);
-  answer.number = told_ = number_;
-  queueLocked(std::as_bytes(std::span(&answer, 1)));
+void SideChannel::tellLocked(MessageType type) {
+  auto frame = makeMessage<ArrivedFrame>(type);
+  frame.number = told_ = number_;
+  queueLocked(std::as_bytes(std::span(&frame, 1)));
   flushLocked();
+}
+
+// Answers a frame of the peer that wants it.
+void SideChannel::answerLocked(MessageType type) {
+  if (direction_ == Direction::kReceive && type == MessageType::kBreak) {
+    tellLocked(MessageType::kArrived);
+    break_waits_ = true;
+  }
+  if (direction_ == Direction::kSend && (type == MessageType::kReconcile || type == MessageType::kRails))
+    tellLocked(MessageType::kUnposted);
 }
 
 // A whole frame has arrived, with its seal: puts it into the inbox. False: it is no valid frame.
@@ -139,17 +157,19 @@ bool SideChannel::takeLocked() {
     return false;
   }
   const auto header = frameOf<MessageHeader>(frame);
-  if (header.type == MessageType::kBreak && direction_ == Direction::kReceive) {
-    answerLocked<ArrivedFrame>(MessageType::kArrived);
-    break_waits_ = true;
+  inbox_.emplace_back();
+  ++heard_;  // the answer says so
+  try {
+    answerLocked(header.type);
+  } catch (...) {  // without memory the frame can be taken again
+    --heard_;
+    inbox_.pop_back();
+    throw;
   }
-  if (header.type == MessageType::kReconcile && direction_ == Direction::kSend)
-    answerLocked<ArrivedFrame>(MessageType::kUnposted);
   // Of some frames only the newest counts, and a connection that does not look may collect many.
-  const bool replaces = newestCounts(header.type) && !inbox_.empty() &&
-                        frameOf<MessageHeader>(inbox_.back()).type == header.type;
-  inbox_.emplace_back();  // may throw: from here on nothing does, and until here the frame can be taken again
-  due_ = ++heard_ + 1;
+  const bool replaces = newestCounts(header.type) && inbox_.size() > 1 &&
+                        frameOf<MessageHeader>(inbox_[inbox_.size() - 2]).type == header.type;
+  due_ = heard_ + 1;
   silent_since_ = Clock::now();
   patience_ = kFirstPatience;
   partial_.resize(frame_bytes);
@@ -223,7 +243,7 @@ bool SideChannel::serve(bool) {
 // Until a break is answered, the sender is told what has arrived since.
 bool SideChannel::tick() {
   const std::lock_guard lock(mutex_);
-  if (break_waits_ && number_ != told_) answerLocked<ArrivedFrame>(MessageType::kArrived);
+  if (break_waits_ && number_ != told_) tellLocked(MessageType::kArrived);
   flushLocked();  // what a new TCP connection did not take at once
   return (break_waits_ || (flushed_ < kept_.size() && !broken_)) && !hung_up_;
 }
@@ -266,7 +286,8 @@ void SideChannel::suspect(Clock::time_point now) {
 
 std::string SideChannel::problem() {
   const std::lock_guard lock(mutex_);
-  return problem_;
+  if (clogged_) return "does not take what it is sent over the side channel";
+  return problem_.empty() ? "" : "sent " + problem_ + " over the side channel";
 }
 
 void SideChannel::breakIsAnswered() {

@@ -62,7 +62,8 @@ class SideChannel final : public Watched {
   // `bell` rings when a frame has arrived or the channel has ended. `number` at a receiver: all receives up
   // to this number are complete. The channel answers each Break with an Arrived frame at once, and sends
   // another one each time when the number has grown, until breakIsAnswered(). `number` at a sender: the first
-  // receive that is not fully posted. The channel answers each Reconcile with an Unposted frame.
+  // receive that is not fully posted. The channel answers each Reconcile and each Rails with an Unposted
+  // frame. The seal of an answer says that the frame was heard.
   SideChannel(verbs::FatalFlag& bell, Direction direction, const SharedNumber& number)
       : bell_(bell), direction_(direction), number_(number) {}
   ~SideChannel();
@@ -81,6 +82,9 @@ class SideChannel final : public Watched {
   void send(const Frame& frame) {
     sendBytes(std::as_bytes(std::span(&frame, 1)));
   }
+  // Was a frame of this type sent that the peer is not known to have? Of frames of which only the newest
+  // counts, an end sends none meanwhile: a peer that takes nothing may be stopped for hours.
+  bool unheard(MessageType type);
   // The next frame that has arrived, checked; nothing: there is none now. `look`: reads the socket too.
   std::optional<std::vector<std::byte>> next(bool look = false);
   // The connection has dealt with the latest Break, which needs no more Arrived frames.
@@ -101,7 +105,7 @@ class SideChannel final : public Watched {
   void expectFrames(Clock::time_point now);
   void expectNoFrames() { expecting_.store(false, std::memory_order_relaxed); }
   void suspect(Clock::time_point now);
-  // What is wrong with the last bytes, in words; "": nothing.
+  // What is wrong with the peer, in words that follow "the peer"; "": nothing.
   std::string problem();
   // Shuts the socket down: the peer sees that nothing more will come.
   void end();
@@ -155,7 +159,7 @@ class SideChannel final : public Watched {
   void breakLocked();
   void stopCallingLocked();
   void hangUpLocked();
-  template <typename Frame>
+  void tellLocked(MessageType type);
   void answerLocked(MessageType type);
 
   verbs::FatalFlag& bell_;
@@ -173,9 +177,10 @@ class SideChannel final : public Watched {
   int resumed_ = 0;   // only the watcher's thread uses it
   std::mutex mutex_;  // guards the members below
   Socket socket_;
-  uint64_t sent_ = 0;   // number of the last frame that was sent
-  uint64_t heard_ = 0;  // number of the last frame that has arrived
-  uint64_t due_ = 1;    // number of the next frame on this TCP connection
+  uint64_t sent_ = 0;        // number of the last frame that was sent
+  uint64_t heard_ = 0;       // number of the last frame that has arrived
+  uint64_t due_ = 1;         // number of the next frame on this TCP connection
+  uint64_t peer_heard_ = 0;  // number of the last frame that the peer has, as far as it has told
   // Frames with their seals that the peer may not have; the last one has the number sent_.
   std::deque<std::vector<std::byte>> kept_;
   std::size_t kept_bytes_ = 0;
@@ -183,7 +188,8 @@ class SideChannel final : public Watched {
   std::size_t flushed_bytes_ = 0;   // and so many bytes of the next one
   std::vector<std::byte> partial_;  // bytes of the frame that is being read, and of its seal
   std::deque<std::vector<std::byte>> inbox_;
-  std::string problem_;
+  std::string problem_;       // what is wrong with the last bytes, in words
+  bool clogged_ = false;      // the peer does not take what it is sent
   bool peer_closed_ = false;  // the peer's close message has arrived
   bool for_good_ = false;     // this end has ended it, or the peer has broken the rules: nobody resumes it
   int forged_ = 0;            // number of times that the channel broke because of wrong bytes

@@ -3,6 +3,7 @@
 // which is resumed. No byte arrives wrong, and no job ends.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 
@@ -33,6 +34,76 @@ struct Between {
 };
 
 bool harmless(const Place&, std::string&) { return true; }
+
+// Frames of this type that the listener's end has said over the connection's first TCP connection.
+int saidByListener(const Middle& middle, MessageType type) {
+  const std::string said = middle.said(From::kListener, 1);
+  int count = 0;
+  for (std::size_t at = kSaidByListener; at + sizeof(MessageHeader) <= said.size();) {
+    MessageHeader header;
+    std::memcpy(&header, said.data() + at, sizeof header);
+    if (header.type == type) ++count;
+    at += header.bytes + sizeof(FrameSeal);
+  }
+  return count;
+}
+
+// A peer that is stopped, or whose management network is silent, hears nothing for hours. Meanwhile the ports
+// of the receiver come and go.
+struct MiddleIsSilent : testing::Test {
+  MiddleIsSilent()
+      : between(
+            [this](const Place&, std::string& bytes) {
+              if (silent) bytes.clear();
+              return true;
+            },
+            "count=3") {}
+  void flap(const std::string& port, Request& receive) {
+    for (const char* const change : {"down", "up", "down", "up", "down", "up"}) {
+      test::changePort(port, change);
+      for (const Deadline deadline = Deadline::after(std::chrono::milliseconds(50)); !deadline.passed();) {
+        bool done = false;
+        ASSERT_OK(between.loop->receiver().test(receive, &done, nullptr));
+      }
+    }
+  }
+  void finish(Request* receive) {
+    Request* send = nullptr;
+    for (test::Patience patience; send == nullptr; patience.again()) send = between.loop->send(0, 512);
+    bool done[2] = {};
+    for (test::Patience patience; !done[0] || !done[1]; patience.again()) {
+      if (!done[0]) ASSERT_OK(between.loop->receiver().test(*receive, &done[0], nullptr));
+      if (!done[1]) ASSERT_OK(between.loop->sender().test(*send, &done[1], nullptr));
+    }
+    EXPECT_TRUE(Traffic(*between.loop).run(8, 512));
+  }
+  std::atomic<bool> silent = false;
+  Between between;
+};
+
+TEST_F(MiddleIsSilent, OneOfferIsUnderWayWhileAReceiverHasNoPath) {
+  Request* const receive = between.loop->receive(1, kHalf, 512);
+  ASSERT_NE(receive, nullptr);
+  silent = true;
+  flap("soft0:1", *receive);
+  EXPECT_EQ(saidByListener(between.middle, MessageType::kReconcile), 1);
+  silent = false;
+  finish(receive);
+}
+
+TEST_F(MiddleIsSilent, OneOfferIsUnderWayWhileDataGoOn) {
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(Traffic(*between.loop).run(8, 512));
+  ASSERT_EQ(between.loop->receiver().epoch(), 2U);
+  Request* const receive = between.loop->receive(1, kHalf, 512);
+  ASSERT_NE(receive, nullptr);
+  silent = true;
+  const int before = saidByListener(between.middle, MessageType::kRails);
+  flap("soft0:1", *receive);
+  EXPECT_LE(saidByListener(between.middle, MessageType::kRails), before + 1);
+  silent = false;
+  finish(receive);
+}
 
 TEST(Middle, WhoOnlyListensChangesNothingAndLearnsNoSecret) {
   Between between(harmless, "count=2");

@@ -24,9 +24,9 @@ struct SideChannelTest : testing::Test {
   }
   // The frame with its seal, as the peer sends it.
   template <typename Frame>
-  std::vector<std::byte> sealed(const Frame& frame, uint64_t number) {
+  std::vector<std::byte> sealed(const Frame& frame, uint64_t number, uint64_t heard = 0) {
     const auto bytes = std::as_bytes(std::span(&frame, 1));
-    const FrameSeal seal = sealOf(bytes, number, 0, keys_.from_sender);
+    const FrameSeal seal = sealOf(bytes, number, heard, keys_.from_sender);
     const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
     std::vector<std::byte> all(bytes.begin(), bytes.end());
     all.insert(all.end(), seal_bytes.begin(), seal_bytes.end());
@@ -46,6 +46,7 @@ struct SideChannelTest : testing::Test {
     if (read(peer_.fd(), &all, sizeof all) != static_cast<ssize_t>(sizeof all)) return std::nullopt;
     EXPECT_STREQ(checkSeal(std::as_bytes(std::span(&all.frame, 1)), all.seal, ++heard_, keys_.from_receiver),
                  "");
+    heard_of_ours_ = all.seal.heard;
     return all.frame;
   }
   // The channel has ended without another frame, for this reason.
@@ -67,6 +68,7 @@ struct SideChannelTest : testing::Test {
   const FrameKeys keys_ = Session{makeSecret(), randomBytes(), randomBytes()}.frameKeys();
   uint64_t said_ = 0;
   uint64_t heard_ = 0;
+  uint64_t heard_of_ours_ = 0;  // as the latest seal says
 };
 
 TEST_F(SideChannelTest, AFrameMayComeByteByByte) {
@@ -94,6 +96,35 @@ TEST_F(SideChannelTest, ABreakIsAnsweredWithWhatHasArrivedUntilItIsSettled) {
   number_ = 7;
   EXPECT_FALSE(channel_.tick());
   EXPECT_FALSE(hear<ArrivedFrame>().has_value());
+}
+
+// Otherwise an end that has nothing else to say would never say so.
+TEST_F(SideChannelTest, AnAnswerSaysThatTheFrameWasHeard) {
+  say(breakOf(2));
+  ASSERT_TRUE(channel_.next().has_value());
+  ASSERT_TRUE(hear<ArrivedFrame>().has_value());
+  EXPECT_EQ(heard_of_ours_, 1U);
+}
+
+TEST_F(SideChannelTest, AFrameIsUnheardUntilThePeerSaysThatItHasIt) {
+  EXPECT_FALSE(channel_.unheard(MessageType::kRails));
+  channel_.send(makeMessage<ArrivedFrame>(MessageType::kArrived));
+  channel_.send(makeMessage<RailsFrame>(MessageType::kRails));
+  EXPECT_TRUE(channel_.unheard(MessageType::kRails));
+  write(sealed(breakOf(2), 1, 1));
+  ASSERT_TRUE(channel_.next().has_value());
+  EXPECT_TRUE(channel_.unheard(MessageType::kRails));
+  EXPECT_FALSE(channel_.unheard(MessageType::kReconcile));
+  write(sealed(breakOf(2), 2, 2));
+  ASSERT_TRUE(channel_.next().has_value());
+  EXPECT_FALSE(channel_.unheard(MessageType::kRails));
+}
+
+TEST_F(SideChannelTest, APeerThatTakesNothingIsNotSaidToHaveSentAnything) {
+  for (int frames = 0; frames < 10'000 && !channel_.hungUp(); ++frames)
+    channel_.send(makeMessage<CloseFrame>(MessageType::kClose));
+  expectEnded("does not take what it is sent");
+  EXPECT_EQ(channel_.problem().find("sent nothing"), std::string::npos);
 }
 
 TEST_F(SideChannelTest, WhatIsNoFrameEndsIt) {
