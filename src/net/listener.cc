@@ -282,9 +282,11 @@ void Listener::noteStranger(const Caller& caller, const std::string& reason) {
 }
 
 Status Listener::answerPeer() {
+  // One session for a call, also when the path to the peer is resolved only later: some of the queue pairs
+  // have the session's packet numbers already.
+  if (connection_ == nullptr) session_ = {handle_.secret, peer_->request.random, randomBytes()};
   reply_ = makeMessage<ConnectReply>(MessageType::kReply);
-  reply_.random = randomBytes();
-  session_ = {handle_.secret, peer_->request.random, reply_.random};
+  reply_.random = session_.listener;
   std::string refusal;
   const Status built = buildConnection(peer_->request, refusal);
   reply_.accepted = built.ok() ? 1 : 0;
@@ -334,7 +336,7 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
     refusal = "RAILWISE_STRICT: " + problem;
     return {Code::kRemote, 0};
   }
-  const Status prepared = connection_->prepare(request.end);
+  const Status prepared = connection_->prepare(request.end, session_);
   if (!prepared.ok())
     refusal = std::string(device_.name()) + ": no path between the queue pairs, see the log of " +
               options_.local_host;
@@ -342,7 +344,7 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
 }
 
 Status Listener::establish() {
-  const Result<bool> established = connection_->establish(peer_->request.end, session_);
+  const Result<bool> established = connection_->establish(peer_->request.end);
   // A peer whose call was cut has taken its queue pairs away, and calls again.
   if (!established.ok() && peer_->socket.peek() == Io::kClosed)
     return callEnded("hung up during the handshake");

@@ -12,10 +12,6 @@
 namespace railwise::net {
 namespace {
 
-// Distance between the first packet numbers of two queue pairs. Multiples of this number are far from each
-// other (2^24 by the golden ratio).
-constexpr uint64_t kPsnStep = 10368889;
-
 std::optional<verbs::Ece> eceOf(const QueuePairInfo& info) {
   if (info.ece_vendor == 0) return std::nullopt;
   return verbs::Ece{info.ece_vendor, info.ece_options, info.ece_mask};
@@ -180,10 +176,7 @@ Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const PathEnds& ends,
   verbs::PathSettings settings{*from, sender.service_level, traffic_class};
   settings.flow_label = verbs::laneFlowLabel(address.qp_number ^ qp->qp_num, static_cast<uint32_t>(index));
   settings.ece = eceOf(ends.remote.queue_pair[index]);
-  // A late packet must not reach a queue pair that has got the number of an earlier queue pair, from another
-  // epoch or another connection. So each epoch and connection has packet numbers of its own.
-  settings.psn = static_cast<uint32_t>(
-      (epoch() * kPsnStep + (address.qp_number ^ qp->qp_num) * kPsnStep * 3) & 0xffffff);
+  settings.psn = session_.firstPacket(epoch(), address.qp_number ^ qp->qp_num);
   verbs::Port port = rail.port;
   port.mtu = static_cast<ibv_mtu>(here.mtu);  // as the peer was told: both ends take the smaller of the two
   RAILWISE_TRY(verbs::readyToReceive(qp, port, address, settings));

@@ -378,7 +378,7 @@ class Connection {
   RecoveryLog log_;
   enum class Search : uint8_t { kNone, kWarned, kNoted };
   Search search_ = Search::kNone;  // for another path, and how the log was told of it
-  Session session_ = {};           // proves calls of RDMA CM
+  Session session_ = {};           // proves calls of RDMA CM, has the packet numbers
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
   Silence silence_;

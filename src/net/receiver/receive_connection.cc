@@ -236,7 +236,8 @@ Status ReceiveConnection::listenForConnectionManager(std::size_t* failed) {
   return Status::success();
 }
 
-Status ReceiveConnection::prepare(const EndInfo& request) {
+Status ReceiveConnection::prepare(const EndInfo& request, const Session& session) {
+  session_ = session;
   if (request.connection_manager != 0) {
     if (!cm_listeners_.empty()) return Status::success();
     std::size_t failed = 0;
@@ -282,9 +283,8 @@ Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const E
   return giveToManager(queue_pair, std::move(made));
 }
 
-Result<bool> ReceiveConnection::establish(const EndInfo& request, const Session& session) {
+Result<bool> ReceiveConnection::establish(const EndInfo& request) {
   if (request.connection_manager == 0) return true;
-  session_ = session;
   std::size_t failed = 0;
   const Result<bool> up = answerCalls(request, &failed);
   return up.ok() || !giveUpFirst(request) ? up : Result<bool>(true);

@@ -34,9 +34,9 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   // Called before the reply: brings the queue pairs to "ready to send", or opens the ports at which the
   // connection manager listens. ETIMEDOUT: an address of the peer is not resolved yet (ARP); call again
   // later.
-  Status prepare(const EndInfo& request);
+  Status prepare(const EndInfo& request, const Session& session);
   // Called after the reply. True: all queue pairs are up.
-  Result<bool> establish(const EndInfo& request, const Session& session);
+  Result<bool> establish(const EndInfo& request);
   // With RDMA CM: the sender is ready, but not all queue pairs are up at this end, and will not be. The
   // recovery begins. False: the ends cannot fail over.
   bool giveUpFirst(const EndInfo& request) {

@@ -20,6 +20,12 @@ constexpr std::string_view kCall = "railwise rdma cm";
 constexpr std::string_view kSender = "railwise sender ";
 constexpr std::string_view kReceiver = "railwise receive";
 constexpr std::string_view kResume = "railwise resume ";
+constexpr std::string_view kPackets = "railwise packets";
+
+// Distance between the first packet numbers of two queue pairs. Multiples of this number are far from each
+// other (2^24 by the golden ratio).
+constexpr uint64_t kPsnStep = 10368889;
+constexpr uint64_t kPsnMask = 0xffffff;
 
 template <typename T>
 std::span<const std::byte> bytesOf(const T& value) {
@@ -37,7 +43,8 @@ Hmac begin(const Secret& secret, std::string_view label) {
   static_assert(kHello.size() == kLabelBytes && kRequest.size() == kLabelBytes &&
                 kReply.size() == kLabelBytes && kReady.size() == kLabelBytes && kPair.size() == kLabelBytes &&
                 kCall.size() == kLabelBytes && kSender.size() == kLabelBytes &&
-                kReceiver.size() == kLabelBytes && kResume.size() == kLabelBytes);
+                kReceiver.size() == kLabelBytes && kResume.size() == kLabelBytes &&
+                kPackets.size() == kLabelBytes);
   Hmac mac(bytesOf(secret));
   mac.add(std::as_bytes(std::span(label)));
   return mac;
@@ -143,6 +150,12 @@ uint64_t pairId(const Secret& secret) { return firstBytes(begin(secret, kPair).d
 
 uint64_t Session::id() const {
   return firstBytes(begin(secret, kPair).add(bytesOf(connector)).add(bytesOf(listener)).digest());
+}
+
+uint32_t Session::firstPacket(uint64_t epoch, uint32_t numbers) const {
+  const uint64_t own =
+      firstBytes(begin(secret, kPackets).add(bytesOf(connector)).add(bytesOf(listener)).digest());
+  return static_cast<uint32_t>((own + epoch * kPsnStep + numbers * kPsnStep * 3) & kPsnMask);
 }
 
 FrameKeys Session::frameKeys() const {

@@ -68,6 +68,10 @@ struct Session {
   FrameKeys frameKeys() const;
   // Names the connection when its side channel is resumed. It tells nothing of the secret.
   uint64_t id() const;
+  // The first packet number (24 bits) of two queue pairs that are connected in `epoch`. `numbers`: XOR of
+  // their numbers. Each epoch and connection has packet numbers of its own, which nobody else can compute: a
+  // late packet must not reach a queue pair that has got the number of an earlier queue pair.
+  uint32_t firstPacket(uint64_t epoch, uint32_t numbers) const;
   // Proves an RDMA CM request for queue pair `index` of the sender in an epoch (CmPrivate).
   Mac callProof(uint64_t epoch, uint32_t index) const;
 };

@@ -107,6 +107,21 @@ TEST_F(AuthenticationTest, KeysAndProofsDifferWithWhateverTheyAreMadeOf) {
   EXPECT_TRUE(sameMac(session.callProof(1, 3), Session(session).callProof(1, 3)));
 }
 
+// Queue pairs of the same numbers begin elsewhere in each connection and epoch, at both ends alike.
+TEST_F(AuthenticationTest, PacketNumbersAreOfTheSessionAndTheEpoch) {
+  const Session session = {secret_, request_.random, reply_.random};
+  std::set<uint32_t> first;
+  for (uint64_t epoch = 1; epoch <= 3; ++epoch) first.insert(session.firstPacket(epoch, 7));
+  EXPECT_EQ(first.size(), 3U);
+  EXPECT_EQ(session.firstPacket(3, 7), Session(session).firstPacket(3, 7));
+  // One of 2^24 sessions has the same numbers: of a thousand, at most a few.
+  std::set<uint32_t> sessions;
+  for (int i = 0; i < 1000; ++i)
+    sessions.insert(Session{secret_, request_.random, randomBytes()}.firstPacket(1, 7));
+  EXPECT_GT(sessions.size(), 990U);
+  EXPECT_LT(*sessions.rbegin(), 1U << 24);
+}
+
 TEST_F(AuthenticationTest, ThePairIdIsOfTheSecretAndDoesNotTellIt) {
   EXPECT_EQ(pairId(secret_), pairId(Secret(secret_)));
   EXPECT_NE(pairId(secret_), pairId(makeSecret()));
