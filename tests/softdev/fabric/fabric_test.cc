@@ -320,6 +320,27 @@ TEST(Fabric, TakeoverFinishesAHalfDoneReceive) {
   EXPECT_EQ(pair.b.wait().wr_id, 2U);
 }
 
+// It is no foreign lock that this process would have to wait for.
+TEST(Fabric, WithoutFileDescriptorsALockIsRefusedAtOnce) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(next, 0);
+  close(next);
+  const std::string prefix = fabricPrefix(uniqueFabric());
+  bool won = false;
+  for (rlim_t left = 0; left < 8 && !won; ++left) {
+    const rlimit few{static_cast<rlim_t>(next) + left, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const auto lock = Election::win(prefix);
+    const Status status = lock.ok() ? Status::success() : lock.status();
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    won = status.ok();
+    if (!won) EXPECT_EQ(status.sys_errno, EMFILE) << left << " descriptors";
+  }
+  EXPECT_TRUE(won);
+}
+
 TEST(Fabric, ElectionLockOfAKilledOwnerIsFree) {
   const std::string name = uniqueFabric();
   const std::string prefix = fabricPrefix(name);

@@ -39,9 +39,11 @@ off_t byteOf(const std::string& prefix) {
 
 // The files of this user in which the locks are. One as a rule: only two processes that both found none make
 // two, and then everybody locks both. None is ever removed, so whoever looks later finds at least as many.
-std::vector<std::string> listFiles() {
+// `*error` receives why the folder cannot be read; 0: it can.
+std::vector<std::string> listFiles(int* error) {
   std::vector<std::string> files;
   const std::unique_ptr<DIR, CloseFolder> folder(opendir(kFolder));
+  *error = folder != nullptr ? 0 : errno;
   const std::string prefix = fileNamePrefix();
   while (const dirent* entry = folder != nullptr ? readdir(folder.get()) : nullptr) {
     if (std::strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0) continue;
@@ -85,15 +87,25 @@ void closeAll(std::vector<int>& fds) {
   fds.clear();
 }
 
-enum class Try { kHeld, kBusy, kNoFile };
+enum class Try { kHeld, kBusy, kNoFile, kNoDescriptor };
 
-// Tries once to lock all files. kNoFile: there are none here, and none can be made.
+bool outOfDescriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+// Tries once to lock all files. kNoFile: there are none here, and none can be made. kNoDescriptor: this
+// process has none left for them; `errno` says why.
 Try lockFiles(off_t byte, std::vector<int>* held) {
-  std::vector<std::string> files = listFiles();
-  if (files.empty()) {
+  int error = 0;
+  std::vector<std::string> files = listFiles(&error);
+  if (files.empty() && !outOfDescriptors(error)) {
     makeFile();
-    files = listFiles();
+    files = listFiles(&error);
   }
+  const auto noDescriptor = [&] {
+    closeAll(*held);
+    errno = error;
+    return Try::kNoDescriptor;
+  };
+  if (outOfDescriptors(error)) return noDescriptor();
   held->reserve(files.size() + 1);
   for (const std::string& file : files) {
     const int fd = lockFile(file, byte);
@@ -101,13 +113,15 @@ Try lockFiles(off_t byte, std::vector<int>* held) {
       held->push_back(fd);
       continue;
     }
-    const bool busy = errno == EAGAIN;
+    error = errno;
+    if (outOfDescriptors(error)) return noDescriptor();
     closeAll(*held);
-    return busy ? Try::kBusy : Try::kNoFile;
+    return error == EAGAIN ? Try::kBusy : Try::kNoFile;
   }
   if (files.empty()) return Try::kNoFile;
   // A file that was made meanwhile may be locked by its maker, who has not seen ours.
-  if (listFiles() == files) return Try::kHeld;
+  if (listFiles(&error) == files) return Try::kHeld;
+  if (outOfDescriptors(error)) return noDescriptor();
   closeAll(*held);
   return Try::kBusy;
 }
@@ -160,6 +174,12 @@ Result<Election> Election::win(const std::string& prefix) {
   Try files = lockFiles(byte, &held);
   for (; files == Try::kBusy && !deadline.passed(); files = lockFiles(byte, &held))
     std::this_thread::sleep_for(kPause);
+  if (files == Try::kNoDescriptor) {
+    const int error = errno;
+    RAILWISE_WARN("software device: cannot lock the fabric %s: %s; raise the limit of open files (ulimit -n)",
+                  prefix.c_str(), std::strerror(error));
+    return Status{Code::kSystem, error};
+  }
   // With the file only processes of this user in other mount namespaces can have the name. Where the kernel
   // does not say whose it is, this waits longer than any of them needs.
   const Deadline patience = Deadline::after(seconds(1));
@@ -210,7 +230,8 @@ std::string lockHolder(const std::string& prefix) {
   for (const NamedSocket& named : listNames(prefix + "lock")) {
     if (named.name == prefix + "lock") socket = "socket:[" + std::to_string(named.inode) + "]";
   }
-  const std::vector<std::string> files = listFiles();
+  int unread = 0;
+  const std::vector<std::string> files = listFiles(&unread);
   const off_t byte = byteOf(prefix);
   std::string has_name;
   std::error_code error;
