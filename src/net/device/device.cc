@@ -374,6 +374,7 @@ void Hca::noteRefusedDestruction(int error) {
 }
 
 bool Hca::finishCalls() {
+  if (inForkedChild()) return false;
   const bool stopped = stops_.finish(Worker::kPatience);
   const bool destroyed = destructions_.finish(Worker::kPatience);
   const bool later = owned_next_generation_ == nullptr || owned_next_generation_->finishCalls();
@@ -448,8 +449,9 @@ bool DeviceList::finishCalls() const {
 void DeviceList::leave() {
   static std::mutex mutex;
   static auto& left = *new std::deque<DeviceList>;
-  RAILWISE_INFO(log::kNet,
-                "a driver has not ended every queue pair: its devices stay open until the process ends");
+  if (!std::ranges::any_of(hcas, [](const auto& hca) { return hca->inForkedChild(); }))
+    RAILWISE_INFO(log::kNet,
+                  "a driver has not ended every queue pair: its devices stay open until the process ends");
   verbs::keepLoaded();
   if (reopener != nullptr) reopener->stop();
   if (watcher != nullptr) (void)watcher->finish(Worker::kPatience);

@@ -6,6 +6,8 @@
 // constant from then on (memory and windows have their own locks), so any thread may read it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -104,9 +106,9 @@ class Hca {
   void noteRefusedDestruction(int error);
   // A queue pair stays for ever, for it could not be destroyed. Any thread.
   void noteQueuePairStays() { queue_pair_stays_.store(true, std::memory_order_relaxed); }
-  // Waits for these calls, of all later generations too. False: a driver does not answer, or has
-  // refused to destroy a queue pair, and nothing of this device may be destroyed any more. The owner of all
-  // connections calls it when there are none.
+  // Waits for these calls, of all later generations too. False: nothing of this device may be destroyed any
+  // more, because its driver does not answer or has refused to destroy a queue pair, or because this is a
+  // forked child. The owner of all connections calls it when there are none.
   bool finishCalls();
 
  private:
@@ -199,9 +201,9 @@ struct DeviceList {
   // Stops the reopener first; then destroys the devices, the watcher, and the verbs devices that it watches.
   ~DeviceList();
 
-  // Waits for calls that threads of the devices still make. False: a driver does not answer.
+  // Waits for calls that threads of the devices still make. False: nothing of a device may be destroyed.
   bool finishCalls() const;
-  // Leaves everything in memory, because a driver does not answer.
+  // Leaves everything in memory, because nothing of a device may be destroyed.
   void leave();
 
   std::vector<std::unique_ptr<Hca>> hcas;

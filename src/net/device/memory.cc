@@ -66,7 +66,8 @@ MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails) {
 }
 
 MemoryCache::MemoryCache(std::vector<RailDomain> rails, MemoryOptions options)
-    : access_(verbs::kDataAccess | (options.relaxed_ordering ? verbs::kRelaxedOrdering : 0)) {
+    : owner_pid_(getpid()),
+      access_(verbs::kDataAccess | (options.relaxed_ordering ? verbs::kRelaxedOrdering : 0)) {
   assert(!rails.empty() && rails.size() <= kMaxRails);
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
     const Domain domain{rails[rail], (options.data_direct_rails >> rail & 1) != 0};
@@ -235,6 +236,7 @@ Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t b
 }
 
 void MemoryCache::release(MemoryHandle* handle) {
+  if (getpid() != owner_pid_) return;
   auto* holders = static_cast<Holders*>(handle);
   Entry* entry = holders->entry;
   std::list<Entry> dead;  // deregistered after the lock

@@ -2,6 +2,8 @@
 // each class.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -186,6 +188,7 @@ class MemoryCache final : public Renewable {
   // Like acquire(), through a dma-buf. `offset` is the place of `address` in `fd`. The caller may close `fd`
   // afterwards.
   Result<MemoryHandle*> acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd);
+  // In a forked child it does nothing: the registration is the parent's, which may use it.
   void release(MemoryHandle* handle);
 
   // The keys of the handle's memory through another domain. The memory is registered there now if it was not
@@ -259,6 +262,7 @@ class MemoryCache final : public Renewable {
   Status registerLocked(Entry& entry, const Source& source, std::unique_lock<std::mutex>& lock);
   Result<MemoryHandle*> acquireRange(const Source& source);
 
+  const pid_t owner_pid_;
   std::vector<Domain> domains_;  // guarded by mutex_: renew() changes them
   std::vector<uint8_t> domain_of_rail_;
   const int access_;
