@@ -6,8 +6,6 @@
 // constant from then on (memory and windows have their own locks), so any thread may read it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <map>

@@ -149,10 +149,10 @@ TEST(Remains, StayForEverIfTheDriverNeverDestroysTheQueuePair) {
             }));
 }
 
-class ForkedChild : public testing::TestWithParam<const char*> {};
+class ClosedInAForkedChild : public testing::TestWithParam<const char*> {};
 
 // The objects of a forked child are its parent's.
-TEST_P(ForkedChild, ClosesConnectionsWithoutTouchingTheDevice) {
+TEST_P(ClosedInAForkedChild, TouchesNoDevice) {
   setenv("RAILWISE_FAILOVER", "0", 1);
   LoopConnection loop(2 * kHalf, std::string("count=1,link=") + GetParam());
   unsetenv("RAILWISE_FAILOVER");
@@ -165,7 +165,7 @@ TEST_P(ForkedChild, ClosesConnectionsWithoutTouchingTheDevice) {
             }));
   EXPECT_TRUE(traffic.run(16, 512));
 }
-INSTANTIATE_TEST_SUITE_P(, ForkedChild, testing::Values("ib", "roce", "iwarp"),
+INSTANTIATE_TEST_SUITE_P(, ClosedInAForkedChild, testing::Values("ib", "roce", "iwarp"),
                          [](const auto& each) { return std::string(each.param); });
 
 class RefusedEnd : public testing::TestWithParam<const char*> {
