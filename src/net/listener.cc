@@ -8,6 +8,7 @@
 #include "base/interfaces.h"
 #include "base/log.h"
 #include "net/wireup/asymmetry.h"
+#include "net/wireup/resumer.h"
 
 namespace railwise::net {
 namespace {
@@ -137,6 +138,7 @@ Result<std::unique_ptr<ReceiveConnection>> Listener::accept() {
   admitCallers();
   if (again_ && again_->passed()) {
     again_.reset();
+    dropConnection();
     RAILWISE_WARN("%s at %s: the peer has not called again", device_.name(), options_.local_host.c_str());
     return over({Code::kRemote, ECONNRESET});
   }
@@ -308,6 +310,9 @@ Status Listener::answerPeer() {
   warnOfDifferences(reply_.end, peer_->request.end);
   peer_->deadline = Deadline::after(std::chrono::seconds(options_.config.connect_timeout_s));
   stage_ = Stage::kSendingReply;
+  awaited_ = options_.resumer != nullptr && peer_->request.end.resume_port != 0 &&
+             peer_->request.end.failover != 0 && options_.config.failover != 0;
+  if (awaited_) options_.resumer->await(session_.id(), session_.frameKeys());
   return Status::success();
 }
 
@@ -382,15 +387,36 @@ Status Listener::peerStillThere() {
 }
 
 Status Listener::awaitReady() {
+  if (awaited_) {
+    Socket proven = options_.resumer->takeProven(session_.id());
+    if (proven.valid()) return finish(std::move(proven));
+  }
+  if (again_) return Status::success();
   const Result<Io> heard = peer_->socket.receive(transfer_);
-  if (!heard.ok() || *heard == Io::kClosed) return callEnded("hung up during the handshake");
+  if (!heard.ok() || *heard == Io::kClosed) return readyLost("hung up during the handshake");
   if (*heard == Io::kAgain) return peer_->deadline.passed() ? peerStillThere() : Status::success();
   std::string problem = checkHeader(ready_.header, MessageType::kReady, sizeof ready_);
   if (problem.empty() && !isTrue(ready_, reply_, handle_.secret))
     problem = "sent a wrong MAC: somebody changes bytes on the way";
-  if (!problem.empty()) return callEnded(problem);
+  if (!problem.empty()) return readyLost(problem);
   if (ready_.accepted != 1) return peerFailed("gives up: " + fieldText(ready_.reason), 0);
-  connection_->attach(std::move(peer_->socket), session_, peer_->request.end.resume_port);
+  return finish(std::move(peer_->socket));
+}
+
+Status Listener::readyLost(const std::string& what) {
+  if (!awaited_) return callEnded(what);
+  RAILWISE_WARN("%s at %s: peer %s calling from %s %s; waiting for it to call again", device_.name(),
+                options_.local_host.c_str(), fieldText(peer_->request.end.host).c_str(),
+                peer_->address.text().c_str(), what.c_str());
+  peer_->socket.close();  // the sender sees that, if it has not ended the call itself
+  again_ = Deadline::after(kCallAgainTime);
+  return Status::success();
+}
+
+Status Listener::finish(Socket socket) {
+  again_.reset();
+  connection_->attach(std::move(socket), session_, peer_->request.end.resume_port);
+  if (std::exchange(awaited_, false)) options_.resumer->forget(session_.id());
   record::noteEvent(record::EventKind::kConnected, connection_->peer(),
                     {.connection = &connection_->recorded()});
   if (census_) census_->up();
@@ -423,8 +449,18 @@ void Listener::warnOfPeer(const std::string& what) {
   RAILWISE_WARN("%s at %s: peer %s calling from %s %s", device_.name(), options_.local_host.c_str(),
                 fieldText(peer_->request.end.host).c_str(), peer_->address.text().c_str(), what.c_str());
   stage_ = Stage::kListening;
-  connection_.reset();
+  dropConnection();
   peer_.reset();
+}
+
+void Listener::dropConnection() {
+  if (std::exchange(awaited_, false)) options_.resumer->forget(session_.id());
+  connection_.reset();
+}
+
+Listener::~Listener() {
+  dropConnection();
+  socket_.shutdown();
 }
 
 }  // namespace railwise::net

@@ -24,7 +24,7 @@ class Listener {
   // Errors: kSystem, logged; kInvalidUsage if NCCL_SOCKET_IFNAME matches no interface.
   static Result<std::unique_ptr<Listener>> create(const Device& device, const ConnectionOptions& options);
 
-  ~Listener() { socket_.shutdown(); }
+  ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
@@ -72,6 +72,11 @@ class Listener {
   Status buildConnection(const ConnectRequest& request, std::string& refusal);
   Status establish();
   Status awaitReady();
+  // The last message was cut or changed on the way. A sender that has sent it proves itself to the Resumer.
+  Status readyLost(const std::string& what);
+  Status finish(Socket socket);
+  // The connection is not made; the Resumer does not await its sender any more.
+  void dropConnection();
   bool peerBeginsLost();
   bool readyIsThere();
   Status peerStillThere();
@@ -104,6 +109,7 @@ class Listener {
   std::optional<Deadline> again_;  // when the peer, whose call has ended, must have called again
   Transfer transfer_ = {};
   std::unique_ptr<ReceiveConnection> connection_;        // its handshake is under way
+  bool awaited_ = false;                                 // the Resumer awaits the connection's sender, too
   std::unique_ptr<ReceiveConnection> connection_ready_;  // finished; accept() returns it next
   // What the record and the census say of this listener until the first connection is up. The census counts a
   // listener from the first accept(): before that the process does not wait for the peer.

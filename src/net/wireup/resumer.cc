@@ -84,7 +84,32 @@ Resumer::~Resumer() {
 bool Resumer::enroll(SideChannel& channel) {
   if (getpid() != owner_) return false;
   const std::lock_guard lock(mutex_);
-  return enrolled_.try_emplace({channel.resumption().id, channel.direction()}, Enrolled{&channel}).second;
+  Enrolled& enrolled = enrolled_[{channel.resumption().id, channel.direction()}];
+  if (enrolled.channel != nullptr) return false;
+  enrolled.channel = &channel;
+  enrolled.proven.close();  // too late: the sender calls again
+  return true;
+}
+
+void Resumer::await(uint64_t id, const FrameKeys& keys) {
+  if (getpid() != owner_) return;
+  const std::lock_guard lock(mutex_);
+  Enrolled& enrolled = enrolled_[{id, Direction::kReceive}];
+  if (enrolled.channel == nullptr) enrolled.keys = keys;
+}
+
+Socket Resumer::takeProven(uint64_t id) {
+  if (getpid() != owner_) return {};
+  const std::lock_guard lock(mutex_);
+  const auto found = enrolled_.find({id, Direction::kReceive});
+  return found != enrolled_.end() ? std::move(found->second.proven) : Socket();
+}
+
+void Resumer::forget(uint64_t id) {
+  if (getpid() != owner_) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = enrolled_.find({id, Direction::kReceive});
+  if (found != enrolled_.end() && found->second.channel == nullptr) enrolled_.erase(found);
 }
 
 void Resumer::leave(SideChannel& channel) {
@@ -153,14 +178,13 @@ void Resumer::greet(std::unique_ptr<Caller> caller) {
       enrolled_.find({hello.id, hello.from_sender != 0 ? Direction::kReceive : Direction::kSend});
   if (found != enrolled_.end()) {
     Enrolled& enrolled = found->second;
-    SideChannel& channel = *enrolled.channel;
-    if (!isTrue(hello, channel.peerKey()) || hello.call <= enrolled.peer_calls) return;
+    if (!isTrue(hello, enrolled.peerKey()) || hello.call <= enrolled.peer_calls) return;
     enrolled.peer_calls = hello.call;
     caller->answer.random = randomBytes();
-    caller->answer.known = channel.hungUp() ? 0 : 1;
-    caller->answer.heard = channel.heard();
-    caller->resumed = channel.resumed();
-    seal(caller->answer, hello, channel.ownKey());
+    caller->answer.known = enrolled.known() ? 1 : 0;
+    caller->answer.heard = enrolled.heard();
+    caller->resumed = enrolled.resumed();
+    seal(caller->answer, hello, enrolled.ownKey());
   }
   Transfer answer = transferOf(caller->answer);
   const Result<Io> sent = caller->socket.send(answer);  // fits the empty socket buffer
@@ -173,14 +197,19 @@ void Resumer::hearGreeted(Enrolled& enrolled) {
   const Hearing heard = hear(*enrolled.greeted);
   if (heard == Hearing::kWait) return;
   const std::unique_ptr<Caller> caller = std::move(enrolled.greeted);
-  if (heard == Hearing::kWhole) onProof(*enrolled.channel, *caller);
+  if (heard == Hearing::kWhole) onProof(enrolled, *caller);
 }
 
-void Resumer::onProof(SideChannel& channel, Caller& caller) {
-  if (channel.resumed() != caller.resumed ||  // a newer call has overtaken this one
+void Resumer::onProof(Enrolled& enrolled, Caller& caller) {
+  if (enrolled.resumed() != caller.resumed ||  // a newer call has overtaken this one
       !checkHeader(caller.proof.header, MessageType::kResumeProof, sizeof caller.proof).empty() ||
-      !isTrue(caller.proof, caller.answer, channel.peerKey()))
+      !isTrue(caller.proof, caller.answer, enrolled.peerKey()))
     return;
+  if (enrolled.channel == nullptr) {
+    enrolled.proven = std::move(caller.socket);
+    return;
+  }
+  SideChannel& channel = *enrolled.channel;
   if (caller.hello.from_sender == 0) return channel.doubtSocket();
   channel.resume(std::move(caller.socket), caller.proof.heard, caller.answer.heard);
 }
@@ -200,6 +229,10 @@ bool Resumer::tick() {
   bool calling = false;
   for (auto& [key, enrolled] : enrolled_) {
     if (enrolled.greeted != nullptr) hearGreeted(enrolled);
+    if (enrolled.channel == nullptr) {
+      calling = calling || enrolled.greeted != nullptr;
+      continue;
+    }
     if (enrolled.channel->needsSocket()) advance(enrolled);
     else if (enrolled.call != nullptr) retire(enrolled);
     calling = calling || enrolled.call != nullptr || enrolled.greeted != nullptr;

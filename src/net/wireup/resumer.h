@@ -48,7 +48,14 @@ class Resumer final : public Watched {
 
   // The TCP port at which peers call.
   uint16_t port() const { return getpid() == owner_ ? port_ : uint16_t{0}; }
-  // False: nobody resumes the channel, because there is another connection of the same id.
+  // A listener has answered the sender of the connection `id`, and waits for the handshake's last message. A
+  // sender that proves itself here has had the answer, and goes on over the TCP connection that it has made.
+  void await(uint64_t id, const FrameKeys& keys);
+  // That TCP connection, over which nothing was received yet; not valid: there is none.
+  Socket takeProven(uint64_t id);
+  // Ends await(), unless the connection's channel is enrolled.
+  void forget(uint64_t id);
+  // Ends await(). False: nobody resumes the channel, because there is another connection of the same id.
   bool enroll(SideChannel& channel);
   // Returns when the Resumer no longer uses `channel`. In a forked child it does nothing.
   void leave(SideChannel& channel);
@@ -85,8 +92,17 @@ class Resumer final : public Watched {
     ResumeProof proof = {};
     Transfer transfer = {};
   };
+  // A channel, or what a listener awaits.
   struct Enrolled {
-    SideChannel* channel;
+    bool known() const { return channel == nullptr || !channel->hungUp(); }
+    uint64_t heard() const { return channel != nullptr ? channel->heard() : 0; }
+    int resumed() const { return channel != nullptr ? channel->resumed() : 0; }
+    const Hmac& ownKey() const { return channel != nullptr ? channel->ownKey() : keys->from_receiver; }
+    const Hmac& peerKey() const { return channel != nullptr ? channel->peerKey() : keys->from_sender; }
+
+    SideChannel* channel = nullptr;      // null: a listener awaits the peer
+    std::optional<FrameKeys> keys = {};  // while a listener awaits it
+    Socket proven = {};                  // over which the awaited sender goes on
     std::unique_ptr<Call> call = nullptr;
     uint32_t calls = 0;                         // number of this end's last call
     uint32_t peer_calls = 0;                    // number of the peer's last call: a hello is taken once
@@ -101,7 +117,7 @@ class Resumer final : public Watched {
   bool keeps(std::unique_ptr<Caller>& stranger);
   void greet(std::unique_ptr<Caller> caller);
   static void hearGreeted(Enrolled& enrolled);
-  static void onProof(SideChannel& channel, Caller& caller);
+  static void onProof(Enrolled& enrolled, Caller& caller);
   void advance(Enrolled& enrolled);
   static void retire(Enrolled& enrolled);
   void place(SideChannel& channel, Call& call);

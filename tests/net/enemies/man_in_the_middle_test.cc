@@ -242,11 +242,51 @@ TEST(Middle, WhoChangesEveryAnswerEndsTheAttemptWithALine) {
   EXPECT_TRUE(Traffic(plain).run(8, 512));
 }
 
-// After the last message of a handshake one end cannot know whether it has arrived. So a change of it ends
-// the connection, as the change of a frame does.
-TEST(Middle, WhoChangesTheLastMessageEndsTheConnection) {
+constexpr std::size_t kSpotsOfReady[] = {0, offsetof(ConnectReady, accepted), sizeof(ConnectReady) - 1};
+
+// The sender goes on without knowing whether the last message of the handshake has arrived. When its TCP
+// connection ends, it proves itself to the receiver's Resumer, and that is as good.
+TEST(Middle, WhoChangesTheLastMessageEndsNothing) {
+  for (const std::size_t at : kSpotsOfReady) {
+    const test::Said said;
+    Between between(changeByte(From::kConnector, sizeof(ConnectRequest) + at), "count=2");
+    EXPECT_EQ(between.middle.calls(), 1) << said.all();
+    EXPECT_NE(said.warnings().find("waiting for it to call again"), std::string::npos) << said.all();
+    Traffic traffic(*between.loop);
+    ASSERT_TRUE(traffic.run(16, 512)) << said.all();
+    test::changePort("soft0:1", "down");
+    ASSERT_TRUE(traffic.run(16, 512)) << said.all();
+    test::changePort("soft0:1", "up");
+  }
+}
+
+TEST(Middle, WhoCutsTheLastMessageOffEndsNothing) {
+  for (const std::size_t at : kSpotsOfReady) {
+    const test::Said said;
+    Between between(
+        [=](const Place& place, std::string& bytes) {
+          const uint64_t spot = sizeof(ConnectRequest) + at;
+          const bool here =
+              place.from == From::kConnector && place.call == 1 && spot < place.at + bytes.size();
+          if (here) bytes.resize(spot > place.at ? spot - place.at : 0);
+          return !here;
+        },
+        "count=2");
+    EXPECT_EQ(between.middle.calls(), 1) << said.all();
+    Traffic traffic(*between.loop);
+    ASSERT_TRUE(traffic.run(16, 512)) << said.all();
+    test::changePort("soft0:1", "down");
+    ASSERT_TRUE(traffic.run(16, 512)) << said.all();
+    test::changePort("soft0:1", "up");
+  }
+}
+
+// Without failover nobody resumes a side channel.
+TEST(Middle, WithoutFailoverWhoChangesTheLastMessageEndsTheConnection) {
+  setenv("RAILWISE_FAILOVER", "0", 1);
   LoopConnection plain(2 * kHalf);
-  for (const std::size_t at : {std::size_t{0}, offsetof(ConnectReady, accepted), sizeof(ConnectReady) - 1}) {
+  unsetenv("RAILWISE_FAILOVER");
+  for (const std::size_t at : kSpotsOfReady) {
     const test::Said said;
     Middle middle(changeByte(From::kConnector, sizeof(ConnectRequest) + at));
     char handle[kHandleBytes];
