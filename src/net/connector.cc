@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "net/patience.h"
 #include "net/wireup/asymmetry.h"
 
 namespace railwise::net {
@@ -14,10 +15,6 @@ namespace {
 // have been full of strangers, or somebody on the way changes bytes. Ten calls of each address with growing
 // pauses take some three seconds.
 constexpr std::size_t kMaxCalls = 10;
-constexpr Clock::duration kCallPause = std::chrono::milliseconds(50);
-// Time after which the next address is tried while the first one has not answered.
-constexpr Clock::duration kCallTime = std::chrono::seconds(2);
-constexpr Clock::duration kAbandonedAfter = std::chrono::minutes(1);
 
 bool worthAnotherCall(int error) {
   return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EPIPE ||
@@ -49,7 +46,7 @@ Status Connector::makeConnection() {
 }
 
 bool Connector::abandoned() const {
-  return deadline_.passed() && Clock::now() - last_asked_ > kAbandonedAfter;
+  return deadline_.passed() && Clock::now() - last_asked_ > Patience::kAbandoned;
 }
 
 Result<std::unique_ptr<SendConnection>> Connector::advance() {
@@ -132,7 +129,7 @@ Status Connector::call() {
   RAILWISE_TRY(connection_->describe(request_.end));
   seal(request_, handle_.secret);
   ++calls_;
-  call_ends_ = Clock::now() + kCallTime;
+  call_ends_ = Clock::now() + Patience::kCall;
   Result<Socket> socket = Socket::connect(address());
   if (!socket.ok()) return callFailed(socket.status().sys_errno);
   socket_ = std::move(*socket);
@@ -230,7 +227,7 @@ Status Connector::hangUp(const std::string& heard) {
   // The next address is called at once. After the last address there is a pause, then all are called again.
   next_call_ = Clock::now();
   if (const auto calls = static_cast<std::size_t>(calls_); calls % addresses_.size() == 0)
-    next_call_ += kCallPause * static_cast<Clock::rep>(calls / addresses_.size());
+    next_call_ += Patience::kCallPause * static_cast<Clock::rep>(calls / addresses_.size());
   stage_ = Stage::kIdle;
   return Status::success();
 }

@@ -7,26 +7,16 @@
 
 #include "base/interfaces.h"
 #include "base/log.h"
+#include "net/patience.h"
 #include "net/wireup/asymmetry.h"
 #include "net/wireup/resumer.h"
 
 namespace railwise::net {
 namespace {
 
-// A caller that says nothing loses its place after this time. The real peer speaks as soon as it is
-// connected.
-constexpr Clock::duration kHelloTime = std::chrono::seconds(30);
 // Most kernels take up to 4096 (net.core.somaxconn). Once the backlog is full, the kernel drops the peer's
 // first packet, and the peer's kernel repeats it only after a second.
 constexpr int kBacklog = 4096;
-// Some 10 us a stranger: a flood of 20,000 strangers in a second never fills the backlog, even if NCCL calls
-// accept() only every 50 ms.
-constexpr Clock::duration kAdmitTime = std::chrono::milliseconds(10);
-// A peer whose call has ended calls again within half a second for each address, or within 2 s if an address
-// does not answer.
-constexpr Clock::duration kCallAgainTime = std::chrono::seconds(10);
-// RDMA CM may tell this end later than the sender that a queue pair is up.
-constexpr Clock::duration kManagerTime = std::chrono::seconds(2);
 // Calls that one handle is good for. The peer gives up sooner.
 constexpr std::size_t kMostHeard = 256;
 
@@ -45,8 +35,7 @@ std::vector<SocketAddress> chooseAddresses(const std::vector<Interface>& interfa
   return chosen;
 }
 
-// The interfaces that the settings choose. They are read again when the answer is a second old, because a
-// rank makes hundreds of listeners in a row. Any thread.
+// The interfaces that the settings choose. Any thread.
 std::vector<Interface> currentInterfaces(const std::string& selection, int family) {
   struct Known {
     std::mutex mutex;
@@ -59,7 +48,7 @@ std::vector<Interface> currentInterfaces(const std::string& selection, int famil
   const std::lock_guard lock(known.mutex);
   const Clock::time_point now = Clock::now();
   const bool same = known.family == family && known.selection == selection;
-  if (!same || known.interfaces.empty() || now - known.asked > std::chrono::seconds(1)) {
+  if (!same || known.interfaces.empty() || now - known.asked > Patience::kInterfacesKnown) {
     known.selection = selection;
     known.family = family;
     known.asked = now;
@@ -162,7 +151,7 @@ Result<std::unique_ptr<ReceiveConnection>> Listener::accept() {
 // admitted.
 void Listener::admitCallers() {
   std::unique_ptr<Caller> caller;  // one object for all strangers that are dropped at once
-  for (const Deadline deadline = Deadline::after(kAdmitTime); !deadline.passed();) {
+  for (const Deadline deadline = Deadline::after(Patience::kAdmit); !deadline.passed();) {
     SocketAddress address;
     Result<Socket> socket = socket_.accept(&address);
     if (!socket.ok()) {
@@ -179,7 +168,7 @@ void Listener::admitCallers() {
     if (caller == nullptr) caller = std::make_unique<Caller>();
     caller->socket = std::move(*socket);
     caller->address = address;
-    caller->deadline = Deadline::after(kHelloTime);
+    caller->deadline = Deadline::after(Patience::kHello);
     caller->proven = false;
     caller->transfer = transferOf(caller->request);
     if (!keeps(caller)) continue;
@@ -365,7 +354,7 @@ Status Listener::establish() {
 // A sender whose queue pairs RDMA CM cannot connect is ready all the same if it can fail over: the connection
 // begins without queue pairs. But RDMA CM may also tell this end later than the sender.
 bool Listener::peerBeginsLost() {
-  return readyIsThere() && Clock::now() - *ready_at_ > kManagerTime &&
+  return readyIsThere() && Clock::now() - *ready_at_ > Patience::kManagerFollows &&
          connection_->giveUpFirst(peer_->request.end);
 }
 
@@ -409,7 +398,7 @@ Status Listener::readyLost(const std::string& what) {
                 options_.local_host.c_str(), fieldText(peer_->request.end.host).c_str(),
                 peer_->address.text().c_str(), what.c_str());
   peer_->socket.close();  // the sender sees that, if it has not ended the call itself
-  again_ = Deadline::after(kCallAgainTime);
+  again_ = Deadline::after(Patience::kCallsAgain);
   return Status::success();
 }
 
@@ -431,7 +420,7 @@ Status Listener::finish(Socket socket) {
 
 Status Listener::callEnded(const std::string& what) {
   warnOfPeer(what + "; waiting for it to call again");
-  again_ = Deadline::after(kCallAgainTime);
+  again_ = Deadline::after(Patience::kCallsAgain);
   return Status::success();
 }
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "net/device/patience.h"
+#include "net/device/ask_patiently.h"
 #include "net/wireup/resumer.h"
 #include "verbs/path.h"
 

@@ -30,6 +30,7 @@
 #include "net/device/device.h"
 #include "net/paths/connection_options.h"
 #include "net/paths/offer.h"
+#include "net/patience.h"
 #include "net/protocol/transport_rules.h"
 #include "net/protocol/wire.h"
 #include "net/recovery/failback.h"
@@ -321,10 +322,8 @@ class Connection {
   }
 
   static constexpr int kPollBatch = 16;
-  // How long the peer's address may take to be resolved. Until then the transition to RTR answers ETIMEDOUT.
-  static constexpr Clock::duration kConnectTime = std::chrono::seconds(2);
-  // Without any path, the pause until ports and addresses are looked at again.
-  static constexpr Clock::duration kLookAgain = std::chrono::milliseconds(20);
+  // The waits of this connection.
+  Patience patience() const { return Patience(config_.failover_timeout_s); }
 
   // ---- failover (connection/failover.cc; docs/transport.md)
 
@@ -341,7 +340,7 @@ class Connection {
   // Does RDMA CM connect the queue pairs of this connection? The sender decides it in its request.
   bool usesManager() const { return epoch_here_.connection_manager != 0; }
   // iWARP: must this end wait before it makes new queue pairs (managerBusy)?
-  bool waitsForManager() const { return !rules_.has_immediates && managerBusy(); }
+  bool waitsForManager() const { return !rules_.has_immediates && managerBusy(patience()); }
   // Makes a queue pair for a trial, which belongs to no epoch. Errors: kSystem, logged.
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
   // Events of the rails ring the bell (`on`), or no longer do. This covers the endpoint's rails and the

@@ -21,7 +21,6 @@ namespace {
 // side channel ends, because the kernel takes the memory away before the queue pairs. soft-iWARP reports only
 // that it could not send or has flushed when its TCP connection breaks. The connection has nothing else to do
 // meanwhile.
-constexpr Clock::duration kReasonFollows = std::chrono::milliseconds(100);
 
 const char* adviceFor(ibv_wc_status status) {
   switch (status) {
@@ -146,7 +145,9 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
   countError(&queue_pair, errorKindOf(completion.status));
   if (refusesMemory(completion.status) && log_.refusedTooOften(arrivedUpTo()))
     return fail({Code::kRemote, 0}, what);
-  return lose(&queue_pair, {Code::kRemote, 0}, what);
+  // The transport's retries have taken their time.
+  const int error = completion.status == IBV_WC_RETRY_EXC_ERR ? ETIMEDOUT : 0;
+  return lose(&queue_pair, {Code::kRemote, error}, what);
 }
 
 bool Connection::noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion,
@@ -198,9 +199,9 @@ std::string Connection::diagnoseByEvents(const LaneQueuePair& queue_pair) const 
 
 std::string Connection::awaitDiagnosis(const LaneQueuePair& queue_pair) {
   std::string diagnosis = diagnose(queue_pair);
-  const Deadline deadline = Deadline::after(kReasonFollows);
+  const Deadline deadline = Deadline::after(Patience::kReasonFollows);
   while (diagnosis.empty() && !peerHasEnded() && !deadline.passed()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(Patience::kReasonLook);
     diagnosis = diagnose(queue_pair);
   }
   return diagnosis;

@@ -19,7 +19,6 @@ namespace {
 // So many lines are warnings in a period, one for each direction as a rule. The others are information: a
 // port can take a thousand connections with it.
 constexpr int kFewLines = 2;
-constexpr Clock::duration kFewTime = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -40,7 +39,7 @@ bool Connection::logLimited(const std::string& line) {
   {
     const std::lock_guard lock(mutex);
     const Clock::time_point now = Clock::now();
-    if (now - since > kFewTime) {
+    if (now - since > Patience::kFewWarnings) {
       since = now;
       said = 0;
     }
@@ -89,7 +88,8 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
   if (endpoint_.proven() && !stalled) silence_.forgetStalls();
   leaveEpoch(what);
   log_.noteTried((queue_pair != nullptr ? pathText(*queue_pair) + ": " : "") + what);
-  recovery_.blame(queue_pair != nullptr ? queue_pair->index : kNoQueuePair);
+  recovery_.blame(queue_pair != nullptr ? queue_pair->index : kNoQueuePair,
+                  stalled ? FailureCost::kTime : FailureCost::kNone);
   return Status::success();
 }
 
@@ -130,7 +130,7 @@ Status Connection::recover() {
   RAILWISE_TRY(hear());
   RAILWISE_TRY(advanceRecovery());
   if (running()) return Status::success();
-  if (const Clock::time_point now = Clock::now(); now - last_record_look_ > Silence::kInterval) {
+  if (const Clock::time_point now = Clock::now(); now - last_record_look_ > Patience::kCheck) {
     noteLook(now, Waiting::kPeer);
     side_channel_.suspect(now);
   }
@@ -160,7 +160,7 @@ Status Connection::countUnproven(Clock::duration since_last_check) {
 }
 
 Status Connection::giveUpWhenLost() {
-  if (log_.lostTime() < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
+  if (log_.lostTime() < patience().limit()) return Status::success();
   const std::string attempts = log_.attempts();
   const std::string refusal = endpoint_.refusal();
   std::string report = "no path to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +

@@ -26,6 +26,12 @@ namespace railwise::net {
 // a pointer.
 inline constexpr std::size_t kRecordDistance = record::kPageBytes;
 
+// Have all receives that were posted come back? Both numbers count since the queue pair was made and wrap
+// after 2^32; they are less than 2^31 apart.
+constexpr bool allCameBack(uint32_t posted, uint32_t came_back) {
+  return static_cast<int32_t>(came_back - posted) >= 0;
+}
+
 // One queue pair of a connection. It lies in the memory of the connection (QueuePairs), a page behind its
 // counts. It is destroyed before the completion queue and the memory that it uses.
 struct alignas(64) LaneQueuePair {

@@ -11,36 +11,6 @@
 namespace railwise::net {
 namespace {
 
-// After the peer has left: what it sent before is in this machine's memory, but perhaps not polled yet.
-constexpr Clock::duration kDataGrace = std::chrono::milliseconds(100);
-// After a queue pair was disconnected: the peer may have left it, and say so over the side channel, once it
-// has drained its other queue pairs.
-constexpr Clock::duration kWordFollows = std::chrono::milliseconds(250);
-// A receiver may close as soon as it has the data, while the acknowledgement of the data is on the wire or is
-// being repeated.
-constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
-
-// The time after which a device must have reported something. A device of InfiniBand or RoCE may take four
-// times its timeout (InfiniBand specification, 9.7.6.1.3); the least time is for small settings. On iWARP the
-// device reports nothing: TCP tries for a quarter of an hour to deliver over a path that is gone. It repeats
-// a lost packet after 0.2 s, 0.4 s and so on; three seconds are enough for four losses in a row.
-constexpr int kTimesOfDevice = 4;
-constexpr Clock::duration kLeastOfDevice = std::chrono::seconds(5);
-constexpr Clock::duration kLeastOfTcp = std::chrono::seconds(3);
-
-// The time that NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT allow for an acknowledgement.
-Clock::duration acknowledgeTime(const Config& config) {
-  return std::chrono::nanoseconds(int64_t{4096} << config.ib_timeout) * (config.ib_retry_count + 1);
-}
-
-// While a message is on its way, silence is normal: the message completes at its end. The speed is that of a
-// link slower than any in use.
-constexpr uint64_t kSlowestBytesPerSecond = 100'000'000 / 8;
-
-Clock::duration timeOf(uint64_t bytes) {
-  return std::chrono::milliseconds(bytes * 1000 / kSlowestBytesPerSecond);
-}
-
 std::string secondsText(Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
@@ -83,7 +53,8 @@ Status Connection::checkManager(Clock::time_point now) {
 
 // The peer has not said that it has left the epoch, and still lives: this queue pair has ended by itself.
 Status Connection::checkDisconnection(Clock::time_point now) {
-  if (!running() || disconnection_.what.empty() || now - disconnection_.since < kWordFollows) return failure_;
+  if (!running() || disconnection_.what.empty() || now - disconnection_.since < Patience::kWordFollows)
+    return failure_;
   const std::string what = std::move(disconnection_.what);
   countError(&endpoint_.queue_pairs[disconnection_.queue_pair], record::ErrorKind::kFlushed);
   return lose(&endpoint_.queue_pairs[disconnection_.queue_pair], {Code::kRemote, ECONNRESET}, what);
@@ -114,7 +85,7 @@ Status Connection::checkPeer(Waiting waiting) {
   if (departure_.since == Clock::time_point()) departure_.since = now;
   // What the peer says of a disconnection may take a while.
   const bool in_memory = waiting == Waiting::kPeer && ended;
-  const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
+  const Clock::duration grace = in_memory ? Patience::kDataGrace : Patience::kAcknowledgementGrace;
   const bool over = now - departure_.since >= grace;
   // Over a queue pair that was disconnected no acknowledgement comes any more.
   if (ended && (over || disconnected()) && completeLast()) return Status::success();
@@ -140,7 +111,7 @@ Status Connection::peerLeft() {
 
 Status Connection::checkSilence(Clock::duration since_last_check) {
   if (std::exchange(completed_since_check_, false)) {
-    silence_.end();
+    silence_.end(endpoint_.proven());
     return Status::success();
   }
   silence_.count(since_last_check);
@@ -180,11 +151,11 @@ Status Connection::hearSuspicions() {
 // Fails over before the retries of the transport end: they take half a minute, and some never end.
 Status Connection::checkStall() {
   if (completed_since_check_) return Status::success();  // found meanwhile
-  // Where TCP repeats what is lost, after 0.2 s at least, silence of less than a second is no sign.
-  const Clock::duration transfer = timeOf(largestUnderWay());
-  const Clock::duration limit = rules_.completion_means_arrival
-                                    ? silence_.stallLimit(transfer, RoundTrips::ofProcess().longest())
-                                    : silence_.patientLimit(transfer);
+  const Clock::duration transfer = Patience::transfer(largestUnderWay());
+  const Clock::duration limit =
+      rules_.completion_means_arrival
+          ? silence_.stallLimit(patience(), transfer, RoundTrips::ofProcess().longest())
+          : silence_.patientLimit(patience(), transfer);
   if (silence_.owed() < limit) return Status::success();
   const auto owing = std::find_if(
       endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
@@ -202,12 +173,10 @@ Status Connection::checkStall() {
 // Without failover. Soft-RoCE retries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends
 // when a device goes.
 Status Connection::checkSends() {
-  if (silence_.owed() < kLeastOfTcp) return Status::success();
+  if (silence_.owed() < Patience::kLeastUnreported) return Status::success();
   const bool reports = rules_.completion_means_arrival;
-  const Clock::duration limit =
-      (reports ? std::max<Clock::duration>(acknowledgeTime(config_) * kTimesOfDevice, kLeastOfDevice)
-               : std::max<Clock::duration>(acknowledgeTime(config_), kLeastOfTcp)) +
-      timeOf(largestUnderWay());
+  const Clock::duration limit = Patience::unreported(reports, config_.ib_timeout, config_.ib_retry_count) +
+                                Patience::transfer(largestUnderWay());
   if (silence_.owed() < limit) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.rest->used || queue_pair.posted() == queue_pair.completed()) continue;

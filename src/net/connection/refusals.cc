@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "net/connection/connection.h"
-#include "net/device/patience.h"
+#include "net/device/ask_patiently.h"
 
 namespace railwise::net {
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text/name_selection.h"
 #include "net/device/reopener.h"
+#include "net/patience.h"
 #include "sysfs/pci_devices.h"
 #include "verbs/drivers/mlx5.h"
 #include "verbs/drivers/siw.h"
@@ -375,8 +376,8 @@ void Hca::noteRefusedDestruction(int error) {
 
 bool Hca::finishCalls() {
   if (inForkedChild()) return false;
-  const bool stopped = stops_.finish(Worker::kPatience);
-  const bool destroyed = destructions_.finish(Worker::kPatience);
+  const bool stopped = stops_.finish(Patience::kDriverSilent);
+  const bool destroyed = destructions_.finish(Patience::kDriverSilent);
   const bool later = owned_next_generation_ == nullptr || owned_next_generation_->finishCalls();
   return stopped && destroyed && later && !queue_pair_stays_.load(std::memory_order_relaxed);
 }
@@ -454,7 +455,7 @@ void DeviceList::leave() {
                   "a driver has not ended every queue pair: its devices stay open until the process ends");
   verbs::keepLoaded();
   if (reopener != nullptr) reopener->stop();
-  if (watcher != nullptr) (void)watcher->finish(Worker::kPatience);
+  if (watcher != nullptr) (void)watcher->finish(Patience::kDriverSilent);
   try {
     const std::lock_guard lock(mutex);
     left.emplace_back(std::move(*this));

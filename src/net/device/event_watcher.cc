@@ -14,6 +14,7 @@
 
 #include "base/background_thread.h"
 #include "base/log.h"
+#include "net/patience.h"
 #include "record/writer.h"
 
 namespace railwise::net {
@@ -21,7 +22,6 @@ namespace {
 
 // A device that reports events without end must not keep the thread from the other devices.
 constexpr int kEventsAtOnce = 64;
-constexpr int kTickMs = 5;
 constexpr uint32_t kInterest = EPOLLIN | EPOLLRDHUP;
 
 record::EventKind eventKindOf(verbs::EventEffect effect) {
@@ -240,7 +240,7 @@ bool EventWatcher::finish(Clock::duration patience) {
   wake();
   const Deadline deadline = Deadline::after(patience);
   while (!ended_.load(std::memory_order_acquire) && !deadline.passed())
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(Patience::kThreadEnds);
   const bool ended = ended_.load(std::memory_order_acquire);
   ended ? thread_.join() : thread_.detach();
   return ended;
@@ -325,8 +325,8 @@ void EventWatcher::run() {
       for (auto& [watched, ticks] : watched_) ticks = ticks && tickSafely(*watched);
       return std::any_of(watched_.begin(), watched_.end(), [](const auto& each) { return each.second; });
     }();
-    const int count =
-        epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()), ticking ? kTickMs : -1);
+    const int count = epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()),
+                                 ticking ? static_cast<int>(Patience::kTick.count()) : -1);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       (void)failed("epoll_wait", errno);

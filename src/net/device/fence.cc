@@ -14,13 +14,6 @@ namespace {
 
 std::atomic<int> g_managed{0};        // connections of RDMA CM that are being destroyed
 std::atomic<Clock::rep> g_latest{0};  // when the latest of them was handed over
-// siw gives a peer that does not answer up after 7 s, with few retries of TCP. A driver that never answers
-// must not keep the connections of other devices waiting.
-constexpr Clock::duration kManagerPatience = std::chrono::seconds(8);
-
-// Pauses between two attempts to destroy a queue pair. What it uses is only memory, so there is no hurry.
-constexpr Clock::duration kFirstPause = Fence::kAskAgain;
-constexpr Clock::duration kLongestPause = std::chrono::seconds(5);
 
 // Moves the queue pair to the error state. 0: it is there, or it was in RESET. Otherwise the driver's errno.
 int stop(ibv_qp* queue_pair) {
@@ -55,7 +48,7 @@ void keepForEver(Hca& hca, std::shared_ptr<Remains> remains) {
 
 void tryToDestroy(Hca& hca, const std::shared_ptr<Remains>& remains, Clock::duration pause) {
   if (remains->destroy(hca)) return;
-  const Clock::duration longer = std::min(2 * pause, kLongestPause);
+  const Clock::duration longer = std::min(2 * pause, Patience::kLongestDestroyPause);
   bool taken = false;
   try {
     taken =
@@ -67,10 +60,10 @@ void tryToDestroy(Hca& hca, const std::shared_ptr<Remains>& remains, Clock::dura
 
 }  // namespace
 
-bool managerBusy() {
+bool managerBusy(const Patience& patience) {
   if (g_managed.load(std::memory_order_acquire) <= 0) return false;
   const Clock::duration latest(g_latest.load(std::memory_order_acquire));
-  return Clock::now().time_since_epoch() - latest < kManagerPatience;
+  return Clock::now().time_since_epoch() - latest < patience.managerBusy();
 }
 
 std::shared_ptr<Fence> Fence::begin(Hca& hca, std::vector<ibv_qp*> queue_pairs) {
@@ -108,7 +101,7 @@ void Fence::ask(const std::shared_ptr<Fence>& self) {
         "waits and asks again: look for errors of the NIC in `dmesg`",
         hca_.name(), std::strerror(refusal));
   }
-  (void)hca_.stops().runAfter(kAskAgain, [self] { self->ask(self); });
+  (void)hca_.stops().runAfter(Patience::kStopAskAgain, [self] { self->ask(self); });
 }
 
 bool Fence::proven() {
@@ -199,10 +192,10 @@ void destroyLater(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept {
   for (const verbs::Cq& each : remains->cqs) hca.state().detach(*each);
   bool taken = false;
   try {
-    taken = hca.destructions().run([&hca, remains] { tryToDestroy(hca, remains, kFirstPause); });
+    taken = hca.destructions().run([&hca, remains] { tryToDestroy(hca, remains, Patience::kStopAskAgain); });
   } catch (const std::bad_alloc&) {  // no memory for the job
   }
-  if (!taken) tryToDestroy(hca, remains, kFirstPause);
+  if (!taken) tryToDestroy(hca, remains, Patience::kStopAskAgain);
 }
 
 void destroyNow(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept {

@@ -6,8 +6,6 @@
 // the queue pair still reads and writes memory. So nothing counts as stopped without a proof.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -17,8 +15,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/settings/config.h"
 #include "net/device/device.h"
+#include "net/patience.h"
 #include "verbs/cm/connection_manager.h"
 #include "verbs/handles.h"
 #include "verbs/queue_pair.h"
@@ -28,7 +26,7 @@ namespace railwise::net {
 // The proof that queue pairs of one device read and write no memory any more:
 //
 //   asked --modify_qp(ERR) succeeds, or query_qp says ERR or RESET--------> proven
-//     |--refused: asked again after kAskAgain; other stops go on meanwhile
+//     |--refused: asked again after Patience::kStopAskAgain; other stops go on meanwhile
 //     |     +--refused for so long that the connection gives the queue pairs away (Remains):
 //     |        destroy_qp succeeds ---------------------------------------> proven
 //     |--no answer: a late answer counts
@@ -37,8 +35,6 @@ namespace railwise::net {
 // Threads: any thread.
 class Fence {
  public:
-  static constexpr Clock::duration kAskAgain = std::chrono::milliseconds(50);
-
   // Begins to ask. The queue pairs must exist until cease() returns. Throws std::bad_alloc, and has begun
   // nothing then.
   static std::shared_ptr<Fence> begin(Hca& hca, std::vector<ibv_qp*> queue_pairs);
@@ -95,17 +91,11 @@ struct Remains {
   std::shared_ptr<Remains> next;  // in the list of what stays for ever
 };
 
-// A driver that refuses to stop a queue pair for so long is asked to destroy it. That comes second, because
-// it drops completions that were not polled.
-inline Clock::duration destroysInstead(const Config& config) {
-  const Clock::duration quarter = std::chrono::milliseconds(250) * config.failover_timeout_s;
-  return std::min<Clock::duration>(std::chrono::seconds(1), quarter);
-}
-
 // Is a connection of RDMA CM still being destroyed in this process, since a few seconds? The kernel's manager
 // of iWARP does one thing after the other, and takes seconds for a connection over a dead path. Connections
 // that are begun meanwhile time out, and are destroyed in turn, for ever.
-bool managerBusy();
+// `patience`: so long a driver may take.
+bool managerBusy(const Patience& patience);
 
 // Destroys them in a thread of the device, again and again while the driver refuses. Without a thread: here,
 // once; what is refused then stays for ever.

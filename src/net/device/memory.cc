@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "net/device/ask_patiently.h"
 #include "net/device/event_watcher.h"
-#include "net/device/patience.h"
 
 namespace railwise::net {
 namespace {

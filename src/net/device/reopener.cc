@@ -11,27 +11,19 @@
 
 #include "base/background_thread.h"
 #include "base/log.h"
+#include "net/patience.h"
 #include "record/writer.h"
 #include "verbs/library.h"
 
 namespace railwise::net {
 namespace {
 
-constexpr Clock::duration kFirstReopenPause = std::chrono::milliseconds(50);
-constexpr Clock::duration kLongestReopenPause = std::chrono::seconds(10);
-// Connections without another rail give up after RAILWISE_FAILOVER_TIMEOUT. These pauses allow some attempts
-// within that time.
-constexpr int kAttemptsInPatience = 16;
 // Nothing of a failed device can be freed before the process ends, so a device that fails again and again is
 // left alone in the end.
 constexpr int kMostLives = 16;
 // How often failed attempts are logged.
 constexpr int kSaidAttempts = 3;
 constexpr int kSaidEvery = 64;
-// A device is shown to connections after this part of RAILWISE_FAILOVER_TIMEOUT, also if memory is missing.
-constexpr int kRenewalsInPatience = 8;
-// How long the end of the process waits for a driver that is opening a device.
-constexpr Clock::duration kDriverPatience = std::chrono::milliseconds(100);
 
 // Without memory the attempt has failed; the next one may have more.
 Result<std::unique_ptr<Hca>> tryToOpen(const HcaIdentity& identity, const Config& config,
@@ -53,9 +45,7 @@ void Reopener::guard(Hca& hca) {
 }
 
 Clock::duration Reopener::pause(const Config& config, int attempts) {
-  const Clock::duration patience = std::chrono::seconds(config.failover_timeout_s);
-  return std::min({kFirstReopenPause * (1 << std::min(attempts, 10)), kLongestReopenPause,
-                   patience / kAttemptsInPatience});
+  return Patience(config.failover_timeout_s).reopenPause(attempts);
 }
 
 void Reopener::onFailure(Hca& hca) {
@@ -97,7 +87,7 @@ void Reopener::stop() {
     work_->stopping = true;
     work_->changed.notify_all();
     ended.swap(thread_);
-    work_->left = !work_->changed.wait_for(lock, kDriverPatience, [this] { return !work_->opening; });
+    work_->left = !work_->changed.wait_for(lock, Patience::kReopenerEnds, [this] { return !work_->opening; });
   }
   if (!ended.joinable()) return;
   if (!work_->left) return ended.join();
@@ -184,8 +174,7 @@ bool Reopener::takeBack(Work& work, const Failed& failed, Result<std::unique_ptr
 // reopener is being stopped.
 bool Reopener::publish(Work& work, Hca& hca, std::unique_ptr<Hca>& fresh) {
   ibv_pd* const before = hca.pd();
-  const Clock::duration patience = std::chrono::seconds(work.config.failover_timeout_s);
-  const Clock::time_point until = Clock::now() + patience / kRenewalsInPatience;
+  const Clock::time_point until = Clock::now() + Patience(work.config.failover_timeout_s).renewal();
   std::size_t renewed = 0;
   std::unique_lock lock(work.mutex);
   while (!work.stopping) {

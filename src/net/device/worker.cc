@@ -58,7 +58,7 @@ bool Worker::finish(Clock::duration patience) {
 
 bool Worker::late() const {
   const Clock::rep began = work_->began.load(std::memory_order_acquire);
-  return began != 0 && Clock::now().time_since_epoch() - Clock::duration(began) > kPatience;
+  return began != 0 && Clock::now().time_since_epoch() - Clock::duration(began) > Patience::kDriverSilent;
 }
 
 void Worker::serve(Work& work) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "net/patience.h"
 
 namespace railwise::net {
 
@@ -21,7 +22,7 @@ class Worker {
   explicit Worker(const char* thread_name);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  ~Worker() { (void)finish(kPatience); }
+  ~Worker() { (void)finish(Patience::kDriverSilent); }
 
   // False: there is no thread or no memory for it, or this is a forked child, which has no such thread. The
   // job was not taken.
@@ -36,11 +37,8 @@ class Worker {
   // `patience` none has ended. The thread is left behind and ends by itself; what its jobs use must stay. In
   // a forked child it waits for nothing.
   bool finish(Clock::duration patience);
-  // Has a job been running for longer than kPatience? Any thread; cheap.
+  // Has a job been running for longer than Patience::kDriverSilent? Any thread; cheap.
   bool late() const;
-
-  // So long a driver may take before it counts as one that does not answer.
-  static constexpr Clock::duration kPatience = std::chrono::seconds(1);
 
  private:
   // What the thread works on. It may outlive the worker.

@@ -13,13 +13,6 @@
 namespace railwise::net {
 namespace {
 
-// A queue pair in the error state gives its receives back at once, unless its device is dead.
-constexpr Clock::duration kDrainTime = std::chrono::milliseconds(100);
-
-// The sender waits half a second for the reply, and half a second for the queue pair and the answer to its
-// read.
-constexpr Clock::duration kTrialConnectTime = std::chrono::seconds(1);
-
 bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Rail& x, const Rail& y) { return x.same(y); });
@@ -30,14 +23,14 @@ bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
 Status ReceiveConnection::advanceRecovery() {
   if (phase() == Phase::kLost) {
     if (!endpoint_.stop() && !side_channel_.ended()) {
-      if (endpoint_.refusedFor(destroysInstead(config_))) {
+      if (endpoint_.refusedFor(patience().destroyInstead())) {
         takeDelivered();
         endpoint_.hideCompletions();
         endpoint_.destroyRefused();
       }
       return Status::success();
     }
-    if (!next_.drain) next_.drain = Deadline::after(kDrainTime);
+    if (!next_.drain) next_.drain = Deadline::after(Patience::kDrain);
     takeDelivered();
     if (!drained() && !next_.drain->passed()) return Status::success();
     if (endpoint_.anyUsed()) {
@@ -55,7 +48,7 @@ Status ReceiveConnection::advanceRecovery() {
     } else if (Clock::now() >= next_.look_at && !side_channel_.unheard(MessageType::kReconcile)) {
       // One offer at a time: a peer that hears nothing may be stopped for hours. What has changed meanwhile
       // is offered once it has heard.
-      next_.look_at = Clock::now() + kLookAgain;
+      next_.look_at = Clock::now() + Patience::kLookAgain;
       if (!sameRails(usableRails(own(), &native), offer_.rails)) toEpoch(epoch() + 1);
     }
   }
@@ -76,7 +69,8 @@ bool ReceiveConnection::drained() const {
         if (queue_pair.qp == nullptr) return true;  // destroyed, because its driver refused to stop it
         if (queue_pair.rail < endpoint_.rails.size() && endpoint_.rails[queue_pair.rail].hca->state().fatal())
           return true;  // a dead device gives nothing back
-        return queue_pair.consumed + queue_pair.rest->receives_failed >= queue_pair.rest->receives_posted;
+        return allCameBack(queue_pair.rest->receives_posted,
+                           queue_pair.consumed + queue_pair.rest->receives_failed);
       });
 }
 
@@ -138,6 +132,7 @@ void ReceiveConnection::sendReconcile() {
     if (receives_[number % kSlots].done) frame.done |= 1U << (number - arrivedUpTo() - 1);
   }
   frame.failed = recovery_.failedQueuePair();
+  frame.cost = recovery_.failureCost();
   renewOffer();
   frame.native = static_cast<uint8_t>(offer_.native);
   frame.open = std::any_of(receives_.begin(), receives_.end(), [](const Receive& receive) {
@@ -147,7 +142,7 @@ void ReceiveConnection::sendReconcile() {
   frame.end = offer_.end;
   side_channel_.send(frame);
   side_channel_.breakIsAnswered();
-  recovery_.blame(kNoQueuePair);
+  recovery_.blame(kNoQueuePair, FailureCost::kNone);
 }
 
 // ---- what the sender says
@@ -192,7 +187,7 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
       if (frameOf<EpochFrame>(bytes).epoch != epoch() || phase() != Phase::kConnecting || !next_.accept_sent)
         return Status::success();
       next_.begin_heard = true;
-      next_.connect_until = Clock::now() + kConnectTime;
+      next_.connect_until = Clock::now() + patience().joinEpoch();
       return connectEpoch();
     default:
       return fail({Code::kRemote, 0}, "the peer sent a frame over the side channel that senders do not send");
@@ -215,20 +210,20 @@ Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
   if (!possible) return fail({Code::kRemote, 0}, "the peer proposes paths that this end has not offered");
   if (openEpoch(frame)) {
     next_.accept_sent = next_.begin_heard = false;
-    next_.connect_until = Clock::now() + kConnectTime;
+    next_.connect_until = Clock::now() + patience().joinEpoch();
     recovery_.connect();
     record::setState(shown(), record::ConnectionState::kReconnecting);
   } else {
-    refuseEpoch(0, "no queue pair can be made");
+    refuseEpoch(0, FailureCost::kNone, "no queue pair can be made");
   }
   return Status::success();
 }
 
 // The proposed epoch cannot be made. Both ends go on to the next one, this end once its queue pairs are
 // stopped: the sender may use them already.
-void ReceiveConnection::refuseEpoch(uint8_t queue_pair, const std::string& what) {
+void ReceiveConnection::refuseEpoch(uint8_t queue_pair, FailureCost cost, const std::string& what) {
   log_.refuse(what);
-  recovery_.refuse(queue_pair);
+  recovery_.refuse(queue_pair, cost);
   next_.drain.reset();
 }
 
@@ -271,7 +266,7 @@ Status ReceiveConnection::connectEpoch() {
   if (next_.accept_sent) return awaitBegin();
   std::size_t failed = 0;
   if (usesManager() && !listenForConnectionManager(&failed).ok()) {
-    refuseEpoch(static_cast<uint8_t>(failed),
+    refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
                 pathText(endpoint_.queue_pairs[failed]) + ": RDMA CM cannot listen");
     return Status::success();
   }
@@ -281,7 +276,7 @@ Status ReceiveConnection::connectEpoch() {
         bringUp(i, local_, epoch_there_, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     if (up.sys_errno == ETIMEDOUT && Clock::now() < next_.connect_until) return Status::success();
     if (up.ok()) continue;
-    refuseEpoch(static_cast<uint8_t>(i),
+    refuseEpoch(static_cast<uint8_t>(i), up.sys_errno == ETIMEDOUT ? FailureCost::kTime : FailureCost::kNone,
                 pathText(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
     return Status::success();
   }
@@ -300,12 +295,12 @@ Status ReceiveConnection::awaitBegin() {
     std::size_t failed = 0;
     const Result<bool> up = answerCalls(epoch_there_, &failed);
     if (!up.ok()) {
-      refuseEpoch(static_cast<uint8_t>(failed),
+      refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
                   pathText(endpoint_.queue_pairs[failed]) + ": RDMA CM cannot connect it");
       return Status::success();
     }
     if (!*up && next_.begin_heard && Clock::now() > next_.connect_until)
-      refuseEpoch(kNoQueuePair, "RDMA CM does not say that the queue pairs are up");
+      refuseEpoch(kNoQueuePair, FailureCost::kTime, "RDMA CM does not say that the queue pairs are up");
     if (!*up) return Status::success();
   }
   return next_.begin_heard ? begin() : Status::success();
@@ -363,7 +358,7 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
     }
     trial_ = std::move(*made);
     trial_number_ = frame.trial;
-    trial_until_ = Clock::now() + kTrialConnectTime;
+    trial_until_ = Clock::now() + patience().trialAtReceiver();
     return true;
   };
   reply.accepted = open() ? 1 : 0;

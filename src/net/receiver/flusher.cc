@@ -5,16 +5,14 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "net/patience.h"
 #include "verbs/path.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
 namespace {
 
-// A flush takes microseconds. A device that does not answer for so long is silent; the flush is repeated
-// through other rails, with pauses, for some seconds.
-constexpr Clock::duration kFlushTime = std::chrono::seconds(1);
-constexpr Clock::duration kFlushPause = std::chrono::milliseconds(10);
+// A flush is repeated with pauses, for some seconds.
 constexpr int kMostFlushFailures = 500;
 constexpr int kFlushPollBatch = 16;
 
@@ -189,8 +187,8 @@ Status Flusher::progress(const Request& request, bool* done) {
   const Status connection = host_.waitForFlush();
   if (!host_.canFlushElsewhere()) return Status::success();
   const Clock::duration since = Clock::now() - flush.posted;
-  if (flush.reads > 0 && since > kFlushTime) drop();
-  if (flush.again && since > kFlushPause) return again(flush);
+  if (flush.reads > 0 && since > Patience(config_.failover_timeout_s).flush()) drop();
+  if (flush.again && since > Patience::kFlushPause) return again(flush);
   return flush.again ? connection : Status::success();
 }
 
@@ -200,8 +198,7 @@ Status Flusher::again(Flush& flush) {
   const std::vector<Rail> rails = host_.railsForFlush();
   if (rails.empty()) {
     flush.posted = Clock::now();  // look again after a pause
-    const auto patience = std::chrono::seconds(config_.failover_timeout_s);
-    if (flush.posted - flush.begun < patience) return Status::success();
+    if (flush.posted - flush.begun < Patience(config_.failover_timeout_s).limit()) return Status::success();
     return fail({Code::kRemote, ETIMEDOUT},
                 "a flush waits for a rail of this end that works, for RAILWISE_FAILOVER_TIMEOUT=" +
                     std::to_string(config_.failover_timeout_s) + " s: check `ibstat`");

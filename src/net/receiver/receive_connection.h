@@ -188,7 +188,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   void keepRailsForFlush();
   Status onPropose(const ProposeFrame& frame);
   bool openEpoch(const ProposeFrame& frame);
-  void refuseEpoch(uint8_t queue_pair, const std::string& what);
+  void refuseEpoch(uint8_t queue_pair, FailureCost cost, const std::string& what);
   Status connectEpoch();
   Status awaitBegin();
   Status begin();

@@ -6,20 +6,6 @@
 namespace railwise::net {
 namespace {
 
-constexpr Clock::duration kFirstPause = std::chrono::seconds(1);
-constexpr Clock::duration kLongestPause = std::chrono::seconds(60);
-// A path that has worked for so long begins with a clean record.
-constexpr Clock::duration kForgetAfter = 2 * kLongestPause;
-// The pause before a failed path is tried again when there is no other path. It is short, because the failure
-// may have been brief.
-constexpr Clock::duration kFirstDesperatePause = std::chrono::milliseconds(5);
-constexpr Clock::duration kLongestDesperatePause = std::chrono::seconds(1);
-constexpr int kDesperateTries = 16;  // within the patience of the connection, at least
-
-Clock::duration doubled(Clock::duration first, int times, Clock::duration longest) {
-  return std::min(first * (1 << std::min(times, 10)), longest);
-}
-
 // The first `count` rails of an end.
 EndInfo firstRails(const EndInfo& end, int count) {
   EndInfo first = end;
@@ -75,12 +61,17 @@ const PathMemory::Entry* PathMemory::find(const RailPath& path) const {
 }
 
 bool PathMemory::doubtful(const Entry& entry, Clock::time_point now) {
-  return !entry.free && now - entry.last <= kForgetAfter;
+  return !entry.free && now - entry.last <= Patience::kPathForgets;
 }
 
 bool PathMemory::doubtful(const RailPath& path, Clock::time_point now) const {
   const Entry* entry = find(path);
   return entry != nullptr && doubtful(*entry, now);
+}
+
+bool PathMemory::dear(const RailPath& path, Clock::time_point now) const {
+  const Entry* entry = find(path);
+  return entry != nullptr && doubtful(*entry, now) && entry->cost != FailureCost::kNone;
 }
 
 int PathMemory::doubts(const RailPath& path, Clock::time_point now) const {
@@ -92,10 +83,11 @@ int PathMemory::doubts(const RailPath& path, Clock::time_point now) const {
   }));
 }
 
-void PathMemory::failed(const RailPath& path, Clock::time_point now) {
+void PathMemory::failed(const RailPath& path, FailureCost cost, Clock::time_point now) {
   Entry& entry = entries_[path];
-  if (now - entry.last > kForgetAfter) entry.failures = 0;
+  if (now - entry.last > Patience::kPathForgets) entry.failures = 0;
   ++entry.failures;
+  entry.cost = cost;
   entry.last = now;
   entry.free = entry.proven = false;
 }
@@ -121,14 +113,13 @@ bool PathMemory::proven(const RailPath& path) const {
 Clock::time_point PathMemory::freeAt(const RailPath& path) const {
   const Entry* entry = find(path);
   if (entry == nullptr || entry->free) return {};
-  return entry->last + doubled(kFirstPause, entry->failures - 1, kLongestPause);
+  return entry->last + patience_.pathPause(entry->failures);
 }
 
 Clock::time_point PathMemory::desperateAt(const RailPath& path) const {
   const Entry* entry = find(path);
   if (entry == nullptr || entry->free) return {};
-  const Clock::duration longest = std::min(kLongestDesperatePause, patience_ / kDesperateTries);
-  return entry->last + doubled(kFirstDesperatePause, entry->failures - 1, longest);
+  return entry->last + patience_.onlyPathPause(entry->failures);
 }
 
 PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
@@ -138,6 +129,7 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
   if (auto plan = ownRails(own, its, subnet_prefix_bits, memory, now, purpose)) return {plan, {}};
   struct Choice {
     bool doubtful;
+    bool dear;
     Clock::time_point free;
     int doubts;
     bool unproven;
@@ -161,13 +153,19 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
       const bool doubtful = purpose == Purpose::kGoOn && memory.doubtful(path, now);
       const int doubts = purpose == Purpose::kGoOn ? memory.doubts(path, now) : 0;
       const bool unproven = purpose == Purpose::kGoOn && !memory.proven(path);
-      Choice choice = {doubtful,  free,
-                       doubts,    unproven,
-                       from + to, static_cast<uint8_t>(from),
-                       *pair,     memory.desperateAt(path)};
+      const bool dear = purpose == Purpose::kGoOn && memory.dear(path, now);
+      Choice choice = {doubtful,
+                       dear,
+                       free,
+                       doubts,
+                       unproven,
+                       from + to,
+                       static_cast<uint8_t>(from),
+                       *pair,
+                       memory.desperateAt(path)};
       choice.pair.listener_rail = static_cast<uint8_t>(to);
-      const auto order = [](const Choice& c) {
-        return std::tuple(c.doubtful, c.free, c.doubts, c.unproven, c.rank);
+      const auto order = [now](const Choice& c) {
+        return std::tuple(c.doubtful, c.free > now, c.dear, c.free, c.doubts, c.unproven, c.rank);
       };
       if (!best || order(choice) < order(*best)) best = choice;
     }

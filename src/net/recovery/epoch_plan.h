@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "net/patience.h"
+#include "net/wireup/frames.h"
 #include "net/wireup/handshake.h"
 #include "net/wireup/pairing.h"
 
@@ -23,11 +25,11 @@ RailPath pathOf(const RailInfo& local, const RailInfo& remote);
 // failure.
 class PathMemory {
  public:
-  PathMemory() = default;
-  // `patience`: after so long without a path the connection fails. Within that time every path is tried
-  // several times.
-  explicit PathMemory(Clock::duration patience) : patience_(patience) {}
-  void failed(const RailPath& path, Clock::time_point now);
+  // Within the patience of the connection every path is tried several times.
+  explicit PathMemory(const Patience& patience) : patience_(patience) {}
+  const Patience& patience() const { return patience_; }
+  // `cost`: of this failure. The path's next failure is likely to cost as much.
+  void failed(const RailPath& path, FailureCost cost, Clock::time_point now);
   // A trial of this path has succeeded.
   void worked(const RailPath& path, Clock::time_point now);
   // Messages have gone over this path, in an epoch that began at `since`.
@@ -38,6 +40,8 @@ class PathMemory {
   Clock::time_point desperateAt(const RailPath& path) const;
   // The path has failed and nothing has come through it since.
   bool doubtful(const RailPath& path, Clock::time_point now) const;
+  // The path is doubtful, and its last failure has cost time.
+  bool dear(const RailPath& path, Clock::time_point now) const;
   // The doubts of a path: how many other paths share a rail with it and have become doubtful since it last
   // worked. Nobody knows which of the two rails of a doubtful path has failed.
   int doubts(const RailPath& path, Clock::time_point now) const;
@@ -47,6 +51,7 @@ class PathMemory {
  private:
   struct Entry {
     int failures = 0;
+    FailureCost cost = FailureCost::kNone;  // of the last failure
     Clock::time_point last = {};
     bool free = false;  // it has worked since the last failure
     Clock::time_point worked = {};
@@ -55,7 +60,7 @@ class PathMemory {
   static bool doubtful(const Entry& entry, Clock::time_point now);
   const Entry* find(const RailPath& path) const;
   std::map<RailPath, Entry> entries_;
-  Clock::duration patience_ = std::chrono::seconds(60);
+  Patience patience_;
 };
 
 // What an end offers: its rails, of which the first `native` belong to the connection's own device.
@@ -91,9 +96,9 @@ enum class Purpose { kGoOn, kGoBack };
 
 // `most_remote`: number of the receiver's rails that can be used at once. The plan has all paths between
 // native rails that are not doubtful and have no doubts (kGoBack: that are free). If there is no such path,
-// the plan has one path, standbys included. It prefers a path that is not doubtful; then the path that is
-// free first (all paths that are free now are equal); then the path with the fewest doubts; then one that is
-// proven. There is no plan if that path may not be tried yet (desperateAt()).
+// the plan has one path, standbys included. It prefers a path that is not doubtful; then one that is free
+// now; then one whose failures cost no time; then the path that is free first; then the path with the fewest
+// doubts; then one that is proven. There is no plan if that path may not be tried yet (desperateAt()).
 PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
                      const PathMemory& memory, Clock::time_point now, Purpose purpose);
 

@@ -10,10 +10,6 @@
 namespace railwise::net {
 namespace {
 
-constexpr Clock::duration kLongestLook = std::chrono::seconds(10);
-// A round trip takes microseconds.
-constexpr Clock::duration kTrialTime = std::chrono::milliseconds(500);
-
 bool contains(const std::vector<RailPath>& paths, const RailPath& path) {
   return std::find(paths.begin(), paths.end(), path) != paths.end();
 }
@@ -55,7 +51,7 @@ void Failback::use(const std::vector<RailPath>& paths, bool whole) {
 }
 
 void Failback::resume(Clock::time_point now) {
-  look_pause_ = kFirstLook;
+  look_pause_ = Patience::kFirstSearch;
   next_look_ = now + look_pause_;
 }
 
@@ -80,14 +76,14 @@ void Failback::look(Clock::time_point now) {
       trial_.reset();
       tryNext();
     } else if (count != 0 || (trial_->reading && now > trial_->until)) {
-      trialFailed();
+      trialFailed(count != 0 ? FailureCost::kNone : FailureCost::kTime);
     } else if (now > trial_->until) {
       stop();  // the receiver has nothing to do with us just now, and with RDMA CM takes no call
     }
     return;
   }
   if (now < next_look_ || !reduced_) return;
-  look_pause_ = std::min<Clock::duration>(look_pause_ * 2, kLongestLook);
+  look_pause_ = std::min(look_pause_ * 2, Patience::kLongestSearch);
   next_look_ = now + look_pause_;
   host_.askForRails();
 }
@@ -129,13 +125,13 @@ void Failback::tryNext() {
     Result<TrialQueuePair> made = host_.openTrialOn(better_own_[from]);
     trial_ = std::make_unique<Trial>();
     trial_->path = std::move(path);
-    if (!made.ok()) return trialFailed();
+    if (!made.ok()) return trialFailed(FailureCost::kNone);
     trial_->number = ++trials_;
     trial_->end = std::move(*made);
     trial_->local_rail = from;
     trial_->local_gid = lane.local_gid;
     trial_->remote_gid = lane.remote_gid;
-    trial_->until = Clock::now() + kTrialTime;
+    trial_->until = Clock::now() + paths_.patience().trial();
     auto frame = makeMessage<TrialFrame>(MessageType::kTrial);
     frame.trial = trial_->number;
     frame.rail = to;
@@ -152,8 +148,8 @@ void Failback::tryNext() {
   host_.goBack();
 }
 
-void Failback::trialFailed() {
-  paths_.failed(trial_->path, Clock::now());
+void Failback::trialFailed(FailureCost cost) {
+  paths_.failed(trial_->path, cost, Clock::now());
   stop();
 }
 
@@ -166,16 +162,16 @@ void Failback::onTrialReply(const TrialReplyFrame& frame) {
                         trial_->local_gid < offer.rail[trial_->local_rail].gid_count;
   if (!possible || !host_.connectTrial(trial_->end, offer, trial_->local_rail, trial_->local_gid, frame,
                                        trial_->remote_gid))
-    return trialFailed();
+    return trialFailed(FailureCost::kNone);
   trial_->remote_key = frame.end.rail[0].window_key;
   trial_->connecting = true;
-  trial_->until = Clock::now() + kTrialTime;
+  trial_->until = Clock::now() + paths_.patience().trial();
   read();
 }
 
 void Failback::read() {
   const Result<bool> posted = host_.readThrough(trial_->end, trial_->remote_key);
-  if (!posted.ok()) return trialFailed();
+  if (!posted.ok()) return trialFailed(FailureCost::kNone);
   trial_->connecting = !*posted;
   trial_->reading = *posted;
 }

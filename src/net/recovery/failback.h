@@ -114,13 +114,10 @@ class Failback {
     bool reading = false;
     Clock::time_point until = {};
   };
-  // How long after the begin of an epoch the connection first searches for better paths.
-  static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
-
   std::ptrdiff_t asAtFirst(const std::vector<RailPath>& paths) const;
   void tryNext();
   void read();
-  void trialFailed();
+  void trialFailed(FailureCost cost);
 
   Host& host_;
   PathMemory& paths_;
@@ -134,7 +131,7 @@ class Failback {
   std::unique_ptr<RailsFrame> better_rails_;
   std::vector<Rail> better_own_;
   Clock::time_point next_look_ = {};
-  Clock::duration look_pause_ = kFirstLook;
+  Clock::duration look_pause_ = Patience::kFirstSearch;
 };
 
 }  // namespace railwise::net

@@ -41,14 +41,14 @@ class Recovery {
   void lose() {
     assert(phase_ == Phase::kRunning || phase_ == Phase::kConnecting);
     phase_ = Phase::kLost;
-    failed_queue_pair_ = kNoQueuePair;
+    blame(kNoQueuePair, FailureCost::kNone);
     peer_takes_part_ = false;
   }
   // The next epoch could not be made, because its queue pair `queue_pair` could not.
-  void refuse(uint8_t queue_pair) {
+  void refuse(uint8_t queue_pair, FailureCost cost) {
     assert(phase_ == Phase::kWaiting || phase_ == Phase::kConnecting);
     phase_ = Phase::kLost;
-    failed_queue_pair_ = queue_pair;
+    blame(queue_pair, cost);
   }
   // There are no queue pairs; the connection waits for those of `epoch`.
   void wait(uint64_t epoch) {
@@ -68,7 +68,11 @@ class Recovery {
   void peerAsksFor(uint64_t epoch) { asked_epoch_ = epoch; }
   // The queue pair of the last epoch that failed. kNoQueuePair: none in particular.
   uint8_t failedQueuePair() const { return failed_queue_pair_; }
-  void blame(uint8_t queue_pair) { failed_queue_pair_ = queue_pair; }
+  FailureCost failureCost() const { return failure_cost_; }
+  void blame(uint8_t queue_pair, FailureCost cost) {
+    failed_queue_pair_ = queue_pair;
+    failure_cost_ = cost;
+  }
   // The peer takes part in this recovery: it waits too, or has sent something that has not arrived.
   bool peerTakesPart() const { return peer_takes_part_; }
   void setPeerTakesPart(bool takes_part) { peer_takes_part_ = takes_part; }
@@ -76,6 +80,7 @@ class Recovery {
  private:
   Phase phase_ = Phase::kRunning;
   uint8_t failed_queue_pair_ = kNoQueuePair;
+  FailureCost failure_cost_ = FailureCost::kNone;
   bool peer_takes_part_ = false;
   uint64_t epoch_ = 1;
   uint64_t asked_epoch_ = 0;

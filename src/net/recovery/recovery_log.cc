@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "net/recovery/silence.h"
+#include "net/patience.h"
 
 namespace railwise::net {
 namespace {
@@ -37,7 +37,7 @@ void RecoveryLog::step(Clock::time_point now, bool counts) {
   if (counts) addLostTime(step);
 }
 
-void RecoveryLog::addLostTime(Clock::duration time) { lost_time_ += std::min(time, kLongestStep); }
+void RecoveryLog::addLostTime(Clock::duration time) { lost_time_ += std::min(time, Patience::kLongestStep); }
 
 bool RecoveryLog::refusedTooOften(uint64_t arrived) {
   refusals_ = std::exchange(refused_at_, arrived) == arrived ? refusals_ + 1 : 1;

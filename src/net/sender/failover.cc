@@ -16,7 +16,7 @@ Status SendConnection::advanceRecovery() {
     endpoint_.hideCompletions();
     sayBreak();
     if (!endpoint_.stop()) {
-      if (endpoint_.refusedFor(destroysInstead(config_))) endpoint_.destroyRefused();
+      if (endpoint_.refusedFor(patience().destroyInstead())) endpoint_.destroyRefused();
       if (!needNotStop()) return Status::success();
     }
     tearDown();
@@ -68,7 +68,8 @@ void SendConnection::tearDown() {
       paths_.carried(epoch_paths_[queue_pair.index], epoch_began_);
   }
   blamed_ = recovery_.failedQueuePair();
-  if (blamed_ < epoch_paths_.size()) paths_.failed(epoch_paths_[blamed_], Clock::now());
+  if (blamed_ < epoch_paths_.size())
+    paths_.failed(epoch_paths_[blamed_], recovery_.failureCost(), Clock::now());
   dropEndpoint();
   for (const SegmentEvent& event : events_) profiler::stop(event.event);
   events_.clear();
@@ -119,7 +120,7 @@ void SendConnection::onReconcile(const ReconcileFrame& frame) {
   const bool next =
       frame.epoch == epoch() + (phase() == Phase::kWaiting ? 0 : 1) || frame.epoch == epoch() + 1;
   if (next && frame.failed < epoch_paths_.size() && frame.failed != known)
-    paths_.failed(epoch_paths_[frame.failed], Clock::now());
+    paths_.failed(epoch_paths_[frame.failed], frame.cost, Clock::now());
   if (frame.epoch > epoch()) {
     const std::string reason = fieldText(frame.reason);
     if (running() || phase() == Phase::kConnecting)
@@ -153,7 +154,7 @@ Status SendConnection::onAccept(const AcceptFrame& frame) {
   if (reply->rails != next_->proposal->rails) problem = "another number of rails than was proposed";
   if (!problem.empty()) return fail({Code::kRemote, 0}, "the peer's answer after a failure has " + problem);
   next_->accepted = std::move(reply);
-  next_->connect_until = Clock::now() + kConnectTime;
+  next_->connect_until = Clock::now() + patience().joinEpoch();
   return Status::success();
 }
 
@@ -270,7 +271,7 @@ Status SendConnection::reconcileMessages() {
 void SendConnection::tryToConnect() {
   const Clock::time_point now = Clock::now();
   if (now < next_->try_at) return;
-  next_->try_at = now + kLookAgain;
+  next_->try_at = now + Patience::kLookAgain;
   if (waitsForManager()) return;
   int native = 0;
   const std::vector<Rail> usable = usableRails(own(), &native);
@@ -299,7 +300,7 @@ void SendConnection::tryToConnect() {
   for (const EpochPlan::Lane& lane : answer.plan->lanes) {
     const RailPath path = pathOf(offer.rail[answer.plan->local[lane.local_rail]],
                                  next_->reconcile->end.rail[answer.plan->remote[lane.remote_rail]]);
-    paths_.failed(path, now);
+    paths_.failed(path, FailureCost::kNone, now);
     log_.noteTried(path.first + " -> " + path.second + ": no queue pair");
   }
   dropEndpoint();
@@ -352,8 +353,8 @@ bool SendConnection::isWhole(const EpochPlan& plan, const EndInfo& offer, int na
   if (static_cast<std::size_t>(native) != device_.rails().size() || next_->reconcile->native != peer_rails_)
     return false;
   const PlanAnswer best = planEpoch({offer, native}, {next_->reconcile->end, next_->reconcile->native},
-                                    mostRails(ring_.entryBytes()), config_.ib_subnet_prefix_len, {},
-                                    Clock::now(), Purpose::kGoOn);
+                                    mostRails(ring_.entryBytes()), config_.ib_subnet_prefix_len,
+                                    PathMemory(patience()), Clock::now(), Purpose::kGoOn);
   return best.plan && *best.plan == plan;
 }
 

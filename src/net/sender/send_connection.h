@@ -285,7 +285,7 @@ class SendConnection final : public Connection, private Failback::Host {
     return *next_;
   }
   std::unique_ptr<NextEpoch> next_;  // exists only from a failure until the next epoch begins
-  PathMemory paths_{std::chrono::seconds(config_.failover_timeout_s)};
+  PathMemory paths_{patience()};
   std::vector<RailPath> epoch_paths_;  // the paths of this epoch, by queue pair
   Clock::time_point epoch_began_ = {};
   uint8_t blamed_ = kNoQueuePair;          // the queue pair whose path is already marked as failed

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "net/patience.h"
 #include "record/writer.h"
 
 namespace railwise::net {
@@ -13,7 +14,6 @@ namespace {
 
 // A job of a thousand ranks has a thousand peers. So many are named.
 constexpr std::size_t kMostNamed = 8;
-constexpr Clock::duration kLookEvery = std::chrono::milliseconds(200);
 
 std::string ranksText(std::size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -55,7 +55,8 @@ void Census::Entry::up() {
 
 std::string Census::warningAt(Clock::time_point now, Clock::duration after) {
   const std::lock_guard lock(mutex_);
-  if (after == Clock::duration() || warned_ || coming_.empty() || now - last_look_ < kLookEvery) return "";
+  if (after == Clock::duration() || warned_ || coming_.empty() || now - last_look_ < Patience::kCensus)
+    return "";
   last_look_ = now;
   if (now - coming_.front().since < after) return "";  // the front is the oldest
   warned_ = true;

@@ -27,6 +27,10 @@ struct BreakFrame {
   char reason[kReasonBytes];
 };
 
+// What the failure of a path has cost: nothing, when the device has reported it; time, when nothing came
+// back, or when the path could not be joined in time.
+enum class FailureCost : uint8_t { kNone = 0, kTime = 1 };
+
 // Receiver, Reconcile: the receiver has destroyed its queue pairs of the epoch before `epoch`. The frame has
 // what has arrived, and by which rails the receiver can be reached.
 struct ReconcileFrame {
@@ -37,7 +41,7 @@ struct ReconcileFrame {
   uint8_t failed;    // the queue pair that failed at the receiver; kNoQueuePair: no particular one
   uint8_t native;    // number of the receiver's native rails; they are the first in `end`
   uint8_t open;      // 1: some receives are not complete
-  uint8_t reserved;
+  FailureCost cost;  // of the failure of `failed`; any value but kNone counts as kTime
   char reason[kReasonBytes];
   EndInfo end;  // the receiver's rails, without queue pairs
 };

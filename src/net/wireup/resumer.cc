@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "net/patience.h"
 
 namespace railwise::net {
 namespace {
@@ -17,17 +18,6 @@ namespace {
 constexpr int kCallersInKernel = 4096;
 constexpr int kAdmittedAtOnce = 64;
 constexpr std::size_t kMostStrangers = 32;
-// A caller speaks as soon as it is connected.
-constexpr Clock::duration kPatience = std::chrono::seconds(3);
-// A peer answers at once, unless its process is stopped. Then each call takes a place in its backlog.
-constexpr Clock::duration kAnswerPatience = std::chrono::minutes(1);
-// A TCP connection that lives for so long is good.
-constexpr Clock::duration kProbation = std::chrono::seconds(1);
-constexpr Clock::duration kFirstPause = std::chrono::milliseconds(20);
-constexpr Clock::duration kLongestPause = std::chrono::seconds(1);
-constexpr Clock::duration kWarnAgain = std::chrono::minutes(1);
-// Without a descriptor for a caller, who stays in the backlog, the thread would wake without end.
-constexpr Clock::duration kDeafFor = std::chrono::milliseconds(50);
 // A process that is about to end may still take a call, and a refusal may be a firewall's. A receiver has
 // more time: its peer calls too.
 constexpr int kSendersRefusals = 2;
@@ -131,7 +121,7 @@ bool Resumer::serve(bool hung_up) {
   const std::lock_guard lock(mutex_);
   if (admitCallers()) return true;
   watcher_.pause(*this);
-  deaf_until_ = Clock::now() + kDeafFor;
+  deaf_until_ = Clock::now() + Patience::kDeaf;
   return true;
 }
 
@@ -143,7 +133,7 @@ bool Resumer::admitCallers() {
     if (!socket->valid()) return true;
     auto caller = std::make_unique<Caller>();
     caller->socket = std::move(*socket);
-    caller->deadline = Deadline::after(kPatience);
+    caller->deadline = Deadline::after(Patience::kCallerSpeaks);
     caller->transfer = transferOf(caller->hello);
     if (!keeps(caller)) continue;
     if (strangers_.size() >= kMostStrangers) strangers_.pop_front();
@@ -220,7 +210,7 @@ bool Resumer::tick() {
   const std::lock_guard lock(mutex_);
   if (deaf_until_ && Clock::now() >= *deaf_until_) {
     deaf_until_.reset();
-    if (!watcher_.proceed(*this)) deaf_until_ = Clock::now() + kDeafFor;
+    if (!watcher_.proceed(*this)) deaf_until_ = Clock::now() + Patience::kDeaf;
   }
   for (std::size_t i = 0; i < strangers_.size();) {
     if (keeps(strangers_[i])) ++i;
@@ -245,15 +235,15 @@ void Resumer::retire(Enrolled& enrolled) {
   Call& call = *enrolled.call;
   call.cut = 0;
   if (call.stage != Call::Stage::kPause) later(*enrolled.channel, call);
-  if (Clock::now() > call.due + kProbation) enrolled.call.reset();
+  if (Clock::now() > call.due + Patience::kProbation) enrolled.call.reset();
 }
 
 void Resumer::advance(Enrolled& enrolled) {
   SideChannel& channel = *enrolled.channel;
   if (enrolled.call == nullptr) {
     enrolled.call = std::make_unique<Call>();
-    enrolled.call->pause = kFirstPause;
-    enrolled.call->due = Clock::now() + jitter(channel, kFirstPause);
+    enrolled.call->pause = Patience::kFirstResumption;
+    enrolled.call->due = Clock::now() + jitter(channel, Patience::kFirstResumption);
   }
   Call& call = *enrolled.call;
   const bool late = Clock::now() >= call.due;
@@ -277,7 +267,7 @@ void Resumer::advance(Enrolled& enrolled) {
       if (!sent.ok() || *sent != Io::kDone) return cut(channel, call);
       call.transfer = transferOf(call.answer);
       call.stage = Call::Stage::kAnswer;
-      call.due = Clock::now() + kAnswerPatience;
+      call.due = Clock::now() + Patience::kCalledAnswers;
       return;
     }
     case Call::Stage::kAnswer: {
@@ -295,14 +285,15 @@ void Resumer::place(SideChannel& channel, Call& call) {
   if (!socket.ok()) return failed(channel, call, socket.status().sys_errno);
   call.socket = std::move(*socket);
   call.stage = Call::Stage::kConnecting;
-  call.due = Clock::now() + kPatience;
+  call.due = Clock::now() + Patience::kCallerSpeaks;
 }
 
 void Resumer::onAnswer(SideChannel& channel, Call& call) {
   const bool answer = checkHeader(call.answer.header, MessageType::kResumeAnswer, sizeof call.answer).empty();
   if (!answer || call.answer.known == 0) return refused(channel, call);  // not: another program has the port
   if (!isTrue(call.answer, call.hello, channel.peerKey())) return later(channel, call);
-  if (const Clock::time_point now = Clock::now(); !channel.expectsFrames() && now - warned_ > kWarnAgain) {
+  if (const Clock::time_point now = Clock::now();
+      !channel.expectsFrames() && now - warned_ > Patience::kWarnAgain) {
     warned_ = now;
     RAILWISE_WARN(
         "%s: the TCP connection beside the data has broken: data go on over RDMA, and the connection is made "
@@ -326,7 +317,7 @@ void Resumer::later(const SideChannel& channel, Call& call) {
   call.socket.close();
   call.stage = Call::Stage::kPause;
   call.due = Clock::now() + call.pause + jitter(channel, call.pause);
-  call.pause = std::min(2 * call.pause, kLongestPause);
+  call.pause = std::min(2 * call.pause, Patience::kLongestResumption);
 }
 
 void Resumer::failed(SideChannel& channel, Call& call, int error) {
@@ -353,7 +344,7 @@ void Resumer::refused(SideChannel& channel, Call& call) {
   }
   call.socket.close();
   call.stage = Call::Stage::kPause;
-  call.due = Clock::now() + kFirstPause;
+  call.due = Clock::now() + Patience::kFirstResumption;
 }
 
 }  // namespace railwise::net

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "net/patience.h"
 #include "net/wireup/resumer.h"
 
 namespace railwise::net {
@@ -19,8 +20,6 @@ bool newestCounts(MessageType type) {
          type == MessageType::kTrial;
 }
 
-constexpr Clock::duration kFirstPatience = std::chrono::seconds(1);
-constexpr Clock::duration kLastPatience = std::chrono::minutes(1);
 // So many times bytes that are no frame only break the channel.
 constexpr int kMostForged = 16;
 
@@ -171,7 +170,7 @@ bool SideChannel::takeLocked() {
                         frameOf<MessageHeader>(inbox_[inbox_.size() - 2]).type == header.type;
   due_ = heard_ + 1;
   silent_since_ = Clock::now();
-  patience_ = kFirstPatience;
+  patience_ = Patience::kFrame;
   partial_.resize(frame_bytes);
   inbox_.back() = std::move(partial_);
   if (replaces) inbox_.erase(inbox_.end() - 2);
@@ -269,7 +268,7 @@ bool SideChannel::ended() {
 void SideChannel::expectFrames(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   silent_since_ = now;
-  patience_ = kFirstPatience;
+  patience_ = Patience::kFrame;
   expecting_.store(true, std::memory_order_relaxed);
 }
 
@@ -278,7 +277,7 @@ void SideChannel::suspect(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     if (hung_up_ || needsSocket() || now - silent_since_ < patience_ || !resumable()) return;
     silent_since_ = now;
-    patience_ = std::min(2 * patience_, kLastPatience);
+    patience_ = std::min(2 * patience_, Patience::kLongestFrame);
     doubtSocket();
   }
   resumption_.resumer->startCalling();  // takes the watcher's lock, which comes before this object's

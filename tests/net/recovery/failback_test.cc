@@ -55,7 +55,7 @@ struct FailbackPlan : testing::Test {
   }
 
   FakeHost host;
-  PathMemory paths{seconds(60)};
+  PathMemory paths{Patience(60)};
   Failback failback{host, paths, 64};
   Clock::time_point now = kBegin;
 };

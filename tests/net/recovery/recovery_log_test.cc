@@ -65,7 +65,7 @@ TEST(RecoveryLog, CountsALongPauseAsOneStep) {
   RecoveryLog log;
   log.leave("lost", kLogBegins);
   log.step(kLogBegins + std::chrono::hours(1), true);
-  EXPECT_EQ(log.lostTime(), kLongestStep);
+  EXPECT_EQ(log.lostTime(), Patience::kLongestStep);
 }
 
 TEST(RecoveryLog, MemoryThatIsRefusedSeventeenTimesInARowStaysRefused) {

@@ -58,25 +58,27 @@ TEST(Recovery, ARefusalNamesTheQueuePairAndLeadsToAnotherEpoch) {
   recovery.lose();
   recovery.wait(2);
   recovery.connect();
-  recovery.refuse(5);
+  recovery.refuse(5, FailureCost::kTime);
   EXPECT_EQ(recovery.phase(), Phase::kLost);
   EXPECT_EQ(recovery.failedQueuePair(), 5);
   recovery.wait(recovery.nextEpoch());
   EXPECT_EQ(recovery.epoch(), 3U);
   EXPECT_EQ(recovery.failedQueuePair(), 5) << "until it is reported";
-  recovery.blame(kNoQueuePair);
+  EXPECT_EQ(recovery.failureCost(), FailureCost::kTime);
+  recovery.blame(kNoQueuePair, FailureCost::kNone);
   EXPECT_EQ(recovery.failedQueuePair(), kNoQueuePair);
 }
 
 TEST(Recovery, ALossForgetsWhoFailedBeforeAndWhetherThePeerTookPart) {
   Recovery recovery;
   recovery.lose();
-  recovery.blame(1);
+  recovery.blame(1, FailureCost::kTime);
   recovery.setPeerTakesPart(true);
   recovery.wait(2);
   recovery.connect();
   recovery.lose();
   EXPECT_EQ(recovery.failedQueuePair(), kNoQueuePair);
+  EXPECT_EQ(recovery.failureCost(), FailureCost::kNone);
   EXPECT_FALSE(recovery.peerTakesPart());
 }
 
