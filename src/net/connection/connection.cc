@@ -6,18 +6,10 @@
 
 #include "base/log.h"
 #include "net/device/ask_patiently.h"
+#include "net/paths/choose_joiner.h"
 #include "net/wireup/resumer.h"
-#include "verbs/path.h"
 
 namespace railwise::net {
-namespace {
-
-std::optional<verbs::Ece> eceOf(const QueuePairInfo& info) {
-  if (info.ece_vendor == 0) return std::nullopt;
-  return verbs::Ece{info.ece_vendor, info.ece_options, info.ece_mask};
-}
-
-}  // namespace
 
 Connection::Connection(Direction direction, const Device& device, const ConnectionOptions& options)
     : device_(device),
@@ -25,7 +17,8 @@ Connection::Connection(Direction direction, const Device& device, const Connecti
       config_(options_.config),
       rules_(device.rails().front().port.iwarp ? kIwarpRules : kRdmaRules),
       direction_(direction),
-      endpoint_(queuePairMemory(), device.rails(), device.rails()) {
+      endpoint_(queuePairMemory(), device.rails(), device.rails()),
+      joiner_(makeJoiner(direction, device, config_, session_, wantsConnectionManager(device, config_))) {
   numbers().next = numbers().posted = 1;
   record::openConnection(shown(),
                          direction == Direction::kSend ? record::Side::kSender : record::Side::kReceiver,
@@ -98,37 +91,6 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
   return Status::success();
 }
 
-Status Connection::giveToManager(LaneQueuePair& queue_pair,
-                                 Result<std::unique_ptr<verbs::CmConnection>> connecting) {
-  if (connecting.ok()) queue_pair.rest->cm = std::move(*connecting);
-  else queue_pair.qp = nullptr;
-  return connecting.status();
-}
-
-Result<bool> Connection::advanceManager(std::size_t index, const EndInfo& local, const EndInfo& remote,
-                                        std::size_t local_gid, std::size_t remote_gid) {
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const Result<bool> up = queue_pair.rest->cm->advance();
-  if (!up.ok()) return up.status();
-  queue_pair.rest->connected = *up;
-  if (*up) logConnected(index, local, remote, local_gid, remote_gid);
-  return *up;
-}
-
-Result<SocketAddress> Connection::managerAddress(const Rail& rail, const uint8_t* bytes) {
-  Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
-  if (!addresses.ok()) return addresses.status();
-  for (const SocketAddress& address : *addresses) {
-    if (std::memcmp(verbs::cmAddressBytes(address).raw, bytes, sizeof(ibv_gid)) == 0) return address;
-  }
-  RAILWISE_WARN("%s: its address changed while a connection was made", rail.name);
-  return Status{Code::kSystem, EADDRNOTAVAIL};
-}
-
-bool Connection::wantsConnectionManager() const {
-  return endpoint_.rails.front().port.iwarp || config_.connect == "cm";
-}
-
 void Connection::adopt(const EndInfo& remote) {
   peer_ = fieldText(remote.host) + " (";
   for (int i = 0; i < remote.rails; ++i) peer_ += (i > 0 ? "+" : "") + fieldText(remote.rail[i].device);
@@ -136,67 +98,6 @@ void Connection::adopt(const EndInfo& remote) {
   peer_window_ = remote.window_address;
   epoch_there_ = remote;
   endpoint_.adopt(remote);
-}
-
-Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote,
-                           std::size_t local_gid, std::size_t remote_gid) {
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const PathEnds ends = {local, remote, queue_pair.rail, queue_pair.peer_rail, local_gid, remote_gid};
-  verbs::Gid gid;
-  const auto ask = [&](bool) {
-    return makeReady(queue_pair.qp, endpoint_.rails[queue_pair.rail], ends, index, &gid);
-  };
-  RAILWISE_TRY(askPatiently(ask, [&] { return epoch() == 1 && railsWork(endpoint_.rails); }));
-  queue_pair.rest->connected = true;
-  if (local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.rest->gid = gid;
-  logConnected(index, local, remote, local_gid, remote_gid);
-  return Status::success();
-}
-
-Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const PathEnds& ends, std::size_t index,
-                             verbs::Gid* from) const {
-  const RailInfo& here = ends.local.rail[ends.local_rail];
-  const RailInfo& there = ends.remote.rail[ends.remote_rail];
-  verbs::PathAddress address;
-  address.qp_number = ends.remote.queue_pair[index].number;
-  address.lid = there.lid;
-  address.ethernet = there.link_layer != LinkLayer::kInfiniBand;
-  address.mtu = static_cast<ibv_mtu>(there.mtu);
-  std::memcpy(address.gid.raw, there.gids[ends.remote_gid], sizeof address.gid.raw);
-  from->index = here.gid_index[ends.local_gid];
-  from->roce_version = here.gid_versions[ends.local_gid];
-  std::memcpy(from->value.raw, here.gids[ends.local_gid], sizeof from->value.raw);
-  // The sender's service level and traffic class hold for both directions. NCCL_IB_FIFO_TC sets another
-  // traffic class for the clear-to-sends.
-  const EndInfo& sender = direction_ == Direction::kSend ? ends.local : ends.remote;
-  const uint8_t traffic_class =
-      direction_ == Direction::kSend
-          ? sender.traffic_class
-          : verbs::clearToSendTrafficClass(rail.port, config_, sender.traffic_class);
-  verbs::PathSettings settings{*from, sender.service_level, traffic_class};
-  settings.flow_label = verbs::laneFlowLabel(address.qp_number ^ qp->qp_num, static_cast<uint32_t>(index));
-  settings.ece = eceOf(ends.remote.queue_pair[index]);
-  settings.psn = session_.firstPacket(epoch(), address.qp_number ^ qp->qp_num);
-  verbs::Port port = rail.port;
-  port.mtu = static_cast<ibv_mtu>(here.mtu);  // as the peer was told: both ends take the smaller of the two
-  RAILWISE_TRY(verbs::readyToReceive(qp, port, address, settings));
-  return verbs::readyToSend(qp, rail.port, config_, settings.psn);
-}
-
-void Connection::logConnected(std::size_t index, const EndInfo& local, const EndInfo& remote,
-                              std::size_t local_gid, std::size_t remote_gid) const {
-  const LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const RailInfo& here = local.rail[queue_pair.rail];
-  const RailInfo& there = remote.rail[queue_pair.peer_rail];
-  ibv_gid from;
-  ibv_gid to;
-  std::memcpy(from.raw, here.gids[local_gid], sizeof from.raw);
-  std::memcpy(to.raw, there.gids[remote_gid], sizeof to.raw);
-  const bool send = direction_ == Direction::kSend;
-  RAILWISE_INFO(log::kNet, "%s (%s) %s %s of %s (%s), MTU %d%s", endpoint_.nameOf(queue_pair).c_str(),
-                verbs::gidText(from).c_str(), send ? "sends to" : "receives from",
-                fieldText(there.device).c_str(), fieldText(remote.host).c_str(), verbs::gidText(to).c_str(),
-                128 << std::min(here.mtu, there.mtu), queue_pair.rest->cm != nullptr ? ", by RDMA CM" : "");
 }
 
 }  // namespace railwise::net

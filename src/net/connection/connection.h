@@ -29,6 +29,7 @@
 #include "net/connection/request.h"
 #include "net/device/device.h"
 #include "net/paths/connection_options.h"
+#include "net/paths/joiner.h"
 #include "net/paths/offer.h"
 #include "net/patience.h"
 #include "net/protocol/transport_rules.h"
@@ -127,7 +128,7 @@ class Connection {
   // Makes a queue pair in state INIT on `rail`. It takes messages out of order if out_of_order_ is set.
   Status addQueuePair(uint8_t rail, verbs::QueuePairSize size);
   // This end, for the functions of paths/offer.h.
-  OfferingEnd own() const { return {device_, options_, usesManager(), out_of_order_}; }
+  OfferingEnd own() const { return {device_, options_, *joiner_, out_of_order_}; }
   // May the connection begin without a path, in the state of a connection that has just lost all its paths?
   bool mayBeginLost() const { return config_.failover != 0; }
   bool mustBeginLost() const { return mayBeginLost() && !railsWork(endpoint_.rails); }
@@ -141,39 +142,10 @@ class Connection {
   // Takes over from the peer's description: the peer's name, the keys of the peer's window, and the largest
   // work request of each queue pair.
   void adopt(const EndInfo& remote);
-  // Brings queue pair `index` to "ready to send". `local_gid` and `remote_gid` are positions in the GID lists
-  // of the two rails. ETIMEDOUT: the peer's address is not resolved yet (ARP); call again later.
-  Status bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
-                 std::size_t remote_gid);
-  // The two addresses that a queue pair connects.
-  struct PathEnds {
-    const EndInfo& local;
-    const EndInfo& remote;
-    std::size_t local_rail;
-    std::size_t remote_rail;
-    std::size_t local_gid;
-    std::size_t remote_gid;
-  };
-  // Like bringUp(), for any queue pair on `rail`. `index`: place of the peer's queue pair in `ends.remote`.
-  // `from` receives the GID that the queue pair sends from.
-  Status makeReady(ibv_qp* qp, const Rail& rail, const PathEnds& ends, std::size_t index,
-                   verbs::Gid* from) const;
-  // Logs, at INFO, which path queue pair `index` uses.
-  void logConnected(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
-                    std::size_t remote_gid) const;
-  // Must RDMA CM connect the queue pairs? On iWARP always; elsewhere if RAILWISE_CONNECT=cm.
-  bool wantsConnectionManager() const;
-  // RDMA CM has begun to connect a queue pair, and owns it from now on. An error: the queue pair has gone
-  // with the attempt.
-  static Status giveToManager(LaneQueuePair& queue_pair,
-                              Result<std::unique_ptr<verbs::CmConnection>> connecting);
-  // Goes on with queue pair `index`, which RDMA CM has. True: it is up. The arguments are those of
-  // logConnected().
-  Result<bool> advanceManager(std::size_t index, const EndInfo& local, const EndInfo& remote,
-                              std::size_t local_gid, std::size_t remote_gid);
-  // Finds the address of this rail that has these bytes, for RDMA CM. Errors: kSystem, logged (the address is
-  // gone).
-  static Result<SocketAddress> managerAddress(const Rail& rail, const uint8_t* bytes);
+  // What joiner_ connects: the queue pairs of the endpoint. `local`, `remote`: the descriptions of both ends.
+  Joiner::Ends ends(const EndInfo& local, const EndInfo& remote) {
+    return {epoch(), endpoint_, local, remote};
+  }
 
   // ---- the record (record/layout.h): the numbers and counts of this connection lie there
 
@@ -337,10 +309,6 @@ class Connection {
   Status hear();
   // Replaces the endpoint by one on the rails of the next epoch, still without queue pairs.
   void takeRails(std::vector<Rail> rails);
-  // Does RDMA CM connect the queue pairs of this connection? The sender decides it in its request.
-  bool usesManager() const { return epoch_here_.connection_manager != 0; }
-  // iWARP: must this end wait before it makes new queue pairs (managerBusy)?
-  bool waitsForManager() const { return !rules_.has_immediates && managerBusy(patience()); }
   // Makes a queue pair for a trial, which belongs to no epoch. Errors: kSystem, logged.
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
   // Events of the rails ring the bell (`on`), or no longer do. This covers the endpoint's rails and the
@@ -390,7 +358,7 @@ class Connection {
   };
   Departure departure_;
   std::string why_lost_;  // the reason, where a device has refused the first queue pairs
-  // iWARP, RDMA CM: a queue pair of this epoch was disconnected, by the peer or because its TCP connection
+  // A queue pair of this epoch was disconnected, by the peer or because its TCP connection
   // broke. The peer may be about to say why over the side channel.
   struct Disconnection {
     Clock::time_point since = {};
@@ -419,6 +387,7 @@ class Connection {
   Endpoint endpoint_;      // replaced with each epoch
 
   // ---- the rest
+  std::unique_ptr<Joiner> joiner_;  // connects the queue pairs of endpoint_; never null
   // The destructor of SideChannel first unregisters the channel from the watcher, whose thread reads
   // arrivedUpTo() or nextPost() and rings bell_.
   SideChannel side_channel_{bell_, direction_,
@@ -438,8 +407,8 @@ class Connection {
   // peer has left.
   std::string awaitDiagnosis(const LaneQueuePair& queue_pair);
   std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status);
-  // Asks RDMA CM whether a queue pair was disconnected or its device was removed.
-  Status checkManager(Clock::time_point now);
+  // Was a queue pair disconnected, or its device removed?
+  Status checkJoined(Clock::time_point now);
   // Counts the time in which nothing has completed. After a limit it loses the queue pair or fails: the
   // device owes a completion, or the peer's device owes an answer.
   Status checkSilence(Clock::duration since_last_check);

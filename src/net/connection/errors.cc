@@ -172,8 +172,7 @@ void Connection::noteDisconnection(const LaneQueuePair& queue_pair, std::string 
 std::string Connection::diagnose(const LaneQueuePair& queue_pair) const {
   const Rail& rail = endpoint_.rails[queue_pair.rail];
   if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
-  if (queue_pair.rest->cm != nullptr && queue_pair.rest->cm->advance().status().sys_errno == ENODEV)
-    return "its device was removed";
+  if (joiner_->lost(queue_pair).loss == Joiner::Loss::kDeviceRemoved) return "its device was removed";
   if (canFailOver()) return diagnoseByEvents(queue_pair);  // the device may take long to answer
   const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
   if (!now.ok())

@@ -148,7 +148,7 @@ Status Connection::giveUpInTime() {
   // no calls either, or waits for a driver of this end that refuses to stop queue pairs.
   const bool refused = phase() == Phase::kLost && !endpoint_.refusal().empty();
   log_.step(Clock::now(),
-            (recovery_.peerTakesPart() && !waitsForManager()) || side_channel_.unreachable() || refused);
+            (recovery_.peerTakesPart() && joiner_->mayBegin()) || side_channel_.unreachable() || refused);
   return giveUpWhenLost();
 }
 
@@ -267,11 +267,9 @@ void Connection::dropEndpoint() {
 }
 
 void Connection::stopLostQueuePairs() noexcept {
-  const bool connecting = std::ranges::any_of(endpoint_.queue_pairs, [](const LaneQueuePair& queue_pair) {
-    return queue_pair.rest->cm != nullptr && !queue_pair.rest->connected;
-  });
   const auto usable = [](const Rail& rail) { return rail.usable(); };
-  const bool well = running() && failure_.ok() && !connecting && std::ranges::all_of(endpoint_.rails, usable);
+  const bool well = running() && failure_.ok() && !joiner_->isJoining(endpoint_) &&
+                    std::ranges::all_of(endpoint_.rails, usable);
   if (well || window_ == nullptr || side_channel_.inForkedChild()) return;
   try {
     (void)endpoint_.stop();

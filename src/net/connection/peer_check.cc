@@ -39,14 +39,13 @@ Status Connection::checkEvents(std::optional<ibv_event_type> event) {
   return Status::success();
 }
 
-Status Connection::checkManager(Clock::time_point now) {
-  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if (queue_pair.rest->cm == nullptr) continue;
-    const Result<bool> up = queue_pair.rest->cm->advance();
-    if (up.ok()) continue;
-    if (up.status().sys_errno == ENODEV)
-      return lose(&queue_pair, up.status(), endpoint_.nameOf(queue_pair) + ": ended: its device was removed");
-    noteDisconnection(queue_pair, endpoint_.nameOf(queue_pair) + ": it was disconnected", now);
+Status Connection::checkJoined(Clock::time_point now) {
+  for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+    const Joiner::Lost its = joiner_->lost(queue_pair);
+    if (its.loss == Joiner::Loss::kDeviceRemoved)
+      return lose(&queue_pair, its.status, endpoint_.nameOf(queue_pair) + ": ended: its device was removed");
+    if (its.loss == Joiner::Loss::kDisconnected)
+      noteDisconnection(queue_pair, endpoint_.nameOf(queue_pair) + ": it was disconnected", now);
   }
   return Status::success();
 }
@@ -74,7 +73,7 @@ Status Connection::checkPeer(Waiting waiting) {
   const std::optional<Clock::duration> since = silence_.look(now);
   if (!since) return Status::success();
   noteLook(now, waiting);
-  RAILWISE_TRY(checkManager(now));
+  RAILWISE_TRY(checkJoined(now));
   if (!running()) return recover();
   RAILWISE_TRY(countUnproven(*since));
   lookForBetter(now);

@@ -8,20 +8,9 @@
 
 #include "base/log.h"
 #include "net/wireup/resumer.h"
-#include "verbs/cm/connection_manager.h"
 
 namespace railwise::net {
 namespace {
-
-// For the connection manager a rail has addresses instead of GIDs: those of its network interface.
-Result<verbs::GidList> managerAddresses(const Rail& rail, const Config& config) {
-  Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
-  if (!addresses.ok()) return addresses.status();
-  std::vector<verbs::Gid> found;
-  for (const SocketAddress& address : *addresses) found.push_back({.value = verbs::cmAddressBytes(address)});
-  if (found.empty()) return verbs::GidList{};
-  return verbs::usableAddresses(found, rail.hca->name(), rail.port, config);
-}
 
 // ECE vendor 0 means "no ECE".
 void setEce(QueuePairInfo& info, const std::optional<verbs::Ece>& ece) {
@@ -78,7 +67,7 @@ Status describeRails(const OfferingEnd& own, const std::vector<Rail>& rails, con
                     rail.name, rail.port.number);
       continue;
     }
-    const Result<verbs::GidList> gids = addressesOf(own, rail);
+    const Result<verbs::GidList> gids = own.joiner.addressesOf(rail);
     const bool has_any = gids.ok() && !gids->empty();
     if (!has_any && may_begin_lost && rail.gids->wasUsable()) {
       RAILWISE_INFO(log::kNet, "%s: port %u has no address any more: left out of a connection", rail.name,
@@ -90,7 +79,7 @@ Status describeRails(const OfferingEnd& own, const std::vector<Rail>& rails, con
       continue;
     }
     if (has_any) rail.gids->noteUsable();
-    if (own.by_manager && !has_any) {
+    if (own.joiner.needsCall() && !has_any) {
       RAILWISE_WARN(
           "%s port %u: RDMA CM finds no address of it: give its network interface an IP address, in the "
           "network namespace of this process",
@@ -129,7 +118,7 @@ std::vector<Rail> usableRails(const OfferingEnd& own, int* native) {
   std::vector<Rail> usable;
   const auto add = [&](const Rail& rail) {
     if (usable.size() == std::size_t{kMaxRails} || !rail.usable()) return;
-    const Result<verbs::GidList> gids = addressesOf(own, rail);
+    const Result<verbs::GidList> gids = own.joiner.addressesOf(rail);
     if (gids.ok() && !gids->empty()) usable.push_back(rail);
   };
   for (const Rail& rail : own.device.rails()) add(rail.now());
@@ -143,10 +132,6 @@ std::vector<Rail> usableRails(const OfferingEnd& own, int* native) {
     if (in_order && reachesGpuMemory(own.device, rail)) add(rail);
   }
   return usable;
-}
-
-Result<verbs::GidList> addressesOf(const OfferingEnd& own, const Rail& rail) {
-  return own.by_manager ? managerAddresses(rail, own.options.config) : rail.gids->get();
 }
 
 Status describe(const OfferingEnd& own, const std::vector<Rail>& rails, const Window& window, EndInfo& end) {
@@ -163,7 +148,7 @@ Status describe(const OfferingEnd& own, const std::vector<Rail>& rails, const Wi
       static_cast<uint8_t>(config.ib_service_level >= 0 ? config.ib_service_level : communicator & 0xf);
   end.traffic_class =
       static_cast<uint8_t>(config.ib_traffic_class >= 0 ? config.ib_traffic_class : communicator);
-  end.connection_manager = own.by_manager ? 1 : 0;
+  end.connection_manager = own.joiner.needsCall() ? 1 : 0;
   end.failover = config.failover != 0 ? 1 : 0;
   end.devices = static_cast<uint8_t>(std::min(own.options.devices, 255));
   end.resume_port = own.options.resumer != nullptr ? own.options.resumer->port() : 0;
@@ -204,7 +189,7 @@ EndInfo describeOffer(const OfferingEnd& own, const std::vector<Rail>& rails, co
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const verbs::Port now = rails[i].hca->state().port(rails[i].port.number).value_or(rails[i].port);
     offer.rail[i] = describeRail(rails[i], now.speed_mbps);
-    const Result<verbs::GidList> gids = addressesOf(own, rails[i]);
+    const Result<verbs::GidList> gids = own.joiner.addressesOf(rails[i]);
     if (gids.ok()) addGids(*gids, offer.rail[i]);
   }
   return offer;

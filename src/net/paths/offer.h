@@ -12,8 +12,8 @@
 #include "net/device/memory.h"
 #include "net/device/window_arena.h"
 #include "net/paths/connection_options.h"
+#include "net/paths/joiner.h"
 #include "net/wireup/handshake.h"
-#include "verbs/gid.h"
 
 namespace railwise::net {
 
@@ -21,9 +21,7 @@ namespace railwise::net {
 struct OfferingEnd {
   const Device& device;
   const ConnectionOptions& options;
-  // RDMA CM connects the queue pairs: a rail has IP addresses instead of GIDs. The sender decides it in its
-  // request.
-  bool by_manager = false;
+  const Joiner& joiner;
   bool out_of_order = false;  // the queue pairs take messages in any order (NCCL_IB_OOO_RQ)
 };
 
@@ -35,8 +33,6 @@ bool railsWork(const std::vector<Rail>& rails);
 // The rails that this end can use now, rails of the connection's own device first; `native` receives the
 // number of those.
 std::vector<Rail> usableRails(const OfferingEnd& own, int* native);
-// The addresses by which the peer can reach `rail`: its GIDs, with RDMA CM the IP addresses of its interface.
-Result<verbs::GidList> addressesOf(const OfferingEnd& own, const Rail& rail);
 
 // Describes this end for the handshake: `rails`, with the keys of the window, and the settings, but not the
 // queue pairs (describeQueuePairs()). Errors, logged: kSystem, kInvalidUsage (no usable GID).

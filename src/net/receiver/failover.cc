@@ -37,7 +37,7 @@ Status ReceiveConnection::advanceRecovery() {
       keepRailsForFlush();
       dropEndpoint();
     }
-    if (waitsForManager() && !side_channel_.ended()) return Status::success();
+    if (!joiner_->mayBegin() && !side_channel_.ended()) return Status::success();
     next_.drain.reset();
     toEpoch(recovery_.nextEpoch());
   }
@@ -89,26 +89,13 @@ void ReceiveConnection::toEpoch(uint64_t epoch) {
   keepRailsForFlush();
   if (phase() != Phase::kWaiting) dropEndpoint();
   trial_.reset();
-  dropListeners();
+  joiner_->drop();
   flusher_.drop();
   forgetSegments();
   reply_queue_pair_ = 0;
   recovery_.wait(epoch);
   recovery_.setPeerTakesPart(false);
   sendReconcile();
-}
-
-// Threads of the devices destroy them: a driver takes part in that.
-void ReceiveConnection::dropListeners() {
-  try {
-    for (RailListener& each : cm_listeners_) {
-      const auto remains = std::make_shared<Remains>();
-      remains->listeners.push_back(std::move(each.listener));
-      destroyLater(*endpoint_.rails[each.rail].hca, remains);
-    }
-  } catch (const std::bad_alloc&) {  // this thread destroys the others
-  }
-  cm_listeners_.clear();
 }
 
 // A message of which only some segments have arrived is sent again as a whole.
@@ -265,20 +252,20 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
 Status ReceiveConnection::connectEpoch() {
   if (next_.accept_sent) return awaitBegin();
   std::size_t failed = 0;
-  if (usesManager() && !listenForConnectionManager(&failed).ok()) {
+  if (!joiner_->listen(epoch(), endpoint_, local_, &failed).ok()) {
     refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
                 pathText(endpoint_.queue_pairs[failed]) + ": RDMA CM cannot listen");
     return Status::success();
   }
-  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    if (usesManager() || endpoint_.queue_pairs[i].rest->connected) continue;
-    const Status up =
-        bringUp(i, local_, epoch_there_, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
+  if (!joiner_->needsCall()) {
+    const Status up = joiner_->joinAll(ends(local_, epoch_there_), &failed).status();
     if (up.sys_errno == ETIMEDOUT && Clock::now() < next_.connect_until) return Status::success();
-    if (up.ok()) continue;
-    refuseEpoch(static_cast<uint8_t>(i), up.sys_errno == ETIMEDOUT ? FailureCost::kTime : FailureCost::kNone,
-                pathText(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
-    return Status::success();
+    if (!up.ok()) {
+      refuseEpoch(
+          static_cast<uint8_t>(failed), up.sys_errno == ETIMEDOUT ? FailureCost::kTime : FailureCost::kNone,
+          pathText(endpoint_.queue_pairs[failed]) + ": cannot be connected: " + std::strerror(up.sys_errno));
+      return Status::success();
+    }
   }
   describeEce(endpoint_, config_, local_);
   auto frame = makeMessage<AcceptFrame>(MessageType::kAccept);
@@ -289,21 +276,19 @@ Status ReceiveConnection::connectEpoch() {
   return Status::success();
 }
 
-// The sender begins when its queue pairs are up. With RDMA CM those of this end may not be up yet then.
+// The sender begins when its queue pairs are up. Those of this end may not be up yet then, if the sender had
+// to call.
 Status ReceiveConnection::awaitBegin() {
-  if (usesManager()) {
-    std::size_t failed = 0;
-    const Result<bool> up = answerCalls(epoch_there_, &failed);
-    if (!up.ok()) {
-      refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
-                  pathText(endpoint_.queue_pairs[failed]) + ": RDMA CM cannot connect it");
-      return Status::success();
-    }
-    if (!*up && next_.begin_heard && Clock::now() > next_.connect_until)
-      refuseEpoch(kNoQueuePair, FailureCost::kTime, "RDMA CM does not say that the queue pairs are up");
-    if (!*up) return Status::success();
+  std::size_t failed = 0;
+  const Result<bool> up = joiner_->joinAll(ends(local_, epoch_there_), &failed);
+  if (!up.ok()) {
+    refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
+                pathText(endpoint_.queue_pairs[failed]) + ": RDMA CM cannot connect it");
+    return Status::success();
   }
-  return next_.begin_heard ? begin() : Status::success();
+  if (!*up && next_.begin_heard && Clock::now() > next_.connect_until)
+    refuseEpoch(kNoQueuePair, FailureCost::kTime, "RDMA CM does not say that the queue pairs are up");
+  return *up && next_.begin_heard ? begin() : Status::success();
 }
 
 // ---- going back
@@ -346,18 +331,11 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
     reply.end.rail[0] = offer_.end.rail[frame.rail];
     reply.end.rail[0].window_key = keys.remote;
     reply.end.queue_pair[0].number = made->qp()->qp_num;
-    if (usesManager()) {
-      Result<verbs::CmListener> listener = listenAt(rail, reply.end.rail[0].gids[frame.gid], true);
-      if (!listener.ok()) return false;
-      reply.end.rail[0].cm_ports[frame.gid] = listener->address().port();
-      made->listener = std::move(*listener);
-    } else {
-      const PathEnds ends = {offer_.end, frame.end, frame.rail, 0, frame.gid, frame.peer_gid};
-      verbs::Gid from;
-      if (!makeReady(made->qp(), rail, ends, 0, &from).ok()) return false;
-    }
+    const Result<uint16_t> port = joiner_->answerTrial(*made, ends(reply.end, frame.end),
+                                                       {0, 0, frame.gid, frame.peer_gid}, frame.trial);
+    if (!port.ok()) return false;
+    reply.end.rail[0].cm_ports[frame.gid] = *port;
     trial_ = std::move(*made);
-    trial_number_ = frame.trial;
     trial_until_ = Clock::now() + patience().trialAtReceiver();
     return true;
   };
@@ -365,24 +343,12 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
   side_channel_.send(reply);
 }
 
-// With RDMA CM: takes the sender's call for a trial, and goes on with it. Nothing else tells this end of the
-// call, so the bell rings on until the queue pair is up.
+// Takes the sender's call for a trial, if there must be one, and goes on with it. Nothing else tells this end
+// of the call, so the bell rings on until the queue pair is up.
 void ReceiveConnection::goOnWithTrial() {
   if (!trial_ || !trial_->listener) return;
   if (Clock::now() < trial_until_) bell_.ring();
-  for (int calls = 0; calls < kMostCalls; ++calls) {
-    Result<std::optional<verbs::CmRequest>> called = trial_->listener->poll();
-    if (!called.ok() || !*called) break;
-    uint32_t index = 0;
-    if (trial_->cm != nullptr || !isCall(**called, trial_number_, &index) || index != kTrialCall) continue;
-    Result<std::unique_ptr<verbs::CmConnection>> made =
-        verbs::CmConnection::accept(std::move(**called), std::move(trial_->made), trial_->rail.port, config_,
-                                    {epoch_there_.traffic_class, true}, {});
-    if (!made.ok()) return trial_.reset();
-    trial_->cm = std::move(*made);
-  }
-  if (trial_->cm == nullptr) return;
-  const Result<bool> up = trial_->cm->advance();
+  const Result<bool> up = joiner_->advanceTrial(*trial_);
   if (!up.ok()) return trial_.reset();
   if (*up) trial_->listener.reset();
 }

@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
 
 #include "base/log.h"
+#include "net/paths/choose_joiner.h"
 #include "net/wireup/pairing.h"
 
 namespace railwise::net {
 namespace {
 
 constexpr std::size_t kFlushTargetBytes = 64;
-constexpr int kCmBacklog = 128;
 
 std::string railNames(const EndInfo& end) {
   std::string names;
@@ -35,7 +34,8 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   made->flusher_.countIn(made->shown().flushes);
   if (request.queue_pairs > 0) made->most_queue_pairs_ = request.queue_pairs;
   RAILWISE_TRY(made->openWindow());
-  made->epoch_here_.connection_manager = request.connection_manager != 0 ? 1 : 0;
+  made->joiner_ = makeJoiner(Direction::kReceive, device, options.config, made->session_,
+                             request.connection_manager != 0);
   RAILWISE_TRY(describe(made->own(), device.rails(), *made->window_, made->local_));
   RAILWISE_TRY(made->checkLinkLayer(request, refusal));
   const auto open = [&] { return made->openFirst(request, refusal); };
@@ -116,7 +116,7 @@ Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal
 
 // The recovery finds a path.
 void ReceiveConnection::beginWithoutQueuePairs(const EndInfo& request) {
-  cm_listeners_.clear();
+  joiner_->drop();
   stopLostQueuePairs();
   dropEndpoint();
   local_.queue_pairs = local_.lanes = 0;
@@ -210,113 +210,29 @@ void ReceiveConnection::describePairing(const EndInfo& request) {
 
 // ---- bringing the queue pairs up
 
-Result<verbs::CmListener> ReceiveConnection::listenAt(const Rail& rail, const uint8_t* address,
-                                                      bool quiet) const {
-  const Result<SocketAddress> at = managerAddress(rail, address);
-  if (!at.ok()) return at.status();
-  return verbs::CmListener::create(rail.hca->context(), rail.port, *at, kCmBacklog, quiet);
-}
-
-// Listens at each address that a queue pair was paired with. The peer's connection manager connects to these
-// addresses.
-Status ReceiveConnection::listenForConnectionManager(std::size_t* failed) {
-  cm_listeners_.clear();
-  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    if (!endpoint_.queue_pairs[i].rest->used) continue;
-    *failed = i;
-    const uint8_t rail = endpoint_.queue_pairs[i].rail;
-    const uint8_t gid = local_.queue_pair[i].gid;
-    RailInfo& info = local_.rail[rail];
-    if (info.cm_ports[gid] != 0) continue;
-    Result<verbs::CmListener> listener = listenAt(endpoint_.rails[rail], info.gids[gid], epoch() > 1);
-    if (!listener.ok()) return listener.status();
-    info.cm_ports[gid] = listener->address().port();
-    cm_listeners_.push_back({rail, std::move(*listener)});
-  }
-  return Status::success();
-}
-
 Status ReceiveConnection::prepare(const EndInfo& request, const Session& session) {
   session_ = session;
-  if (request.connection_manager != 0) {
-    if (!cm_listeners_.empty()) return Status::success();
-    std::size_t failed = 0;
-    const Status listens = listenForConnectionManager(&failed);
+  std::size_t failed = 0;
+  if (joiner_->needsCall()) {
+    if (joiner_->listens()) return Status::success();
+    const Status listens = joiner_->listen(epoch(), endpoint_, local_, &failed);
     return listens.ok() || !giveUpFirst(request) ? listens : Status::success();
   }
-  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
-    const Status up = bringUp(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
-    const bool asks_again = up.sys_errno == ETIMEDOUT;
-    if (!up.ok() && (beginsLostWith(request) || (!asks_again && refusedFirst(request, "")))) {
-      beginWithoutQueuePairs(request);
-      break;
-    }
+  const Status up = joiner_->joinAll(ends(local_, request), &failed).status();
+  const bool asks_again = up.sys_errno == ETIMEDOUT;
+  if (!up.ok() && (beginsLostWith(request) || (!asks_again && refusedFirst(request, "")))) {
+    beginWithoutQueuePairs(request);
+  } else {
     RAILWISE_TRY(up);
   }
   describeEce(endpoint_, config_, local_);  // what the devices have made of the peer's offer
   return Status::success();
 }
 
-// Is this request from the peer, and for which queue pair of the epoch?
-bool ReceiveConnection::isCall(const verbs::CmRequest& request, uint64_t epoch, uint32_t* queue_pair) const {
-  CmPrivate data = {};
-  const auto bytes = request.privateData().span();
-  if (bytes.size() < sizeof data) return false;
-  std::memcpy(&data, bytes.data(), sizeof data);
-  *queue_pair = data.queue_pair;
-  return data.epoch == epoch && sameMac(data.proof, session_.callProof(epoch, data.queue_pair));
-}
-
-// A request that is not from the peer is refused by dropping it.
-Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer,
-                                 std::size_t* failed) {
-  uint32_t index = 0;
-  if (!isCall(request, epoch(), &index) || index >= endpoint_.queue_pairs.size()) return Status::success();
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  if (!queue_pair.rest->used || queue_pair.rest->cm != nullptr || queue_pair.rail != rail)
-    return Status::success();
-  *failed = index;
-  Result<std::unique_ptr<verbs::CmConnection>> made =
-      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.rest->made),
-                                  endpoint_.rails[rail].port, config_, {peer.traffic_class, epoch() > 1}, {});
-  return giveToManager(queue_pair, std::move(made));
-}
-
 Result<bool> ReceiveConnection::establish(const EndInfo& request) {
-  if (request.connection_manager == 0) return true;
   std::size_t failed = 0;
-  const Result<bool> up = answerCalls(request, &failed);
+  const Result<bool> up = joiner_->joinAll(ends(local_, request), &failed);
   return up.ok() || !giveUpFirst(request) ? up : Result<bool>(true);
-}
-
-Result<bool> ReceiveConnection::answerCalls(const EndInfo& peer, std::size_t* failed) {
-  for (RailListener& at : cm_listeners_) {
-    for (int calls = 0; calls < kMostCalls; ++calls) {
-      Result<std::optional<verbs::CmRequest>> called = at.listener.poll();
-      if (!called.ok()) {
-        const LaneQueuePair* const first = endpoint_.onRail(at.rail);
-        *failed = first != nullptr ? first->index : 0;
-        return called.status();
-      }
-      if (!*called) break;
-      RAILWISE_TRY(answer(std::move(**called), at.rail, peer, failed));
-    }
-  }
-  bool all = true;
-  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
-    if (!queue_pair.rest->used || queue_pair.rest->connected) continue;
-    if (queue_pair.rest->cm != nullptr) {
-      *failed = i;
-      const QueuePairInfo& pair = local_.queue_pair[i];
-      const Result<bool> up = advanceManager(i, local_, peer, pair.gid, pair.peer_gid);
-      if (!up.ok()) return up.status();
-    }
-    all = all && queue_pair.rest->connected;
-  }
-  if (all) cm_listeners_.clear();
-  return all;
 }
 
 }  // namespace railwise::net

@@ -74,8 +74,6 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
     std::array<void*, kMaxReceives> events = {};  // the profiler's events
   };
   static constexpr uint32_t kReplenish = kOutstandingReceives;
-  // Calls of RDMA CM that are looked at in one step: strangers may call, too.
-  static constexpr int kMostCalls = 16;
   static constexpr uint32_t kClearToSendDepth = 128;
   // One clear-to-send among so many is signalled. A short send queue has a smaller number.
   static constexpr uint32_t kClearToSendSignal = 96;
@@ -116,14 +114,6 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Status pair(const EndInfo& request, std::string& refusal);
   Status openQueuePairs();
   void describePairing(const EndInfo& request);
-  // `failed` receives the index of the queue pair that an error concerns.
-  Status listenForConnectionManager(std::size_t* failed);
-  // Answers the calls of the peer's connection manager, as far as they have come. True: all queue pairs are
-  // up. `failed` receives the index of the queue pair that an error concerns.
-  Result<bool> answerCalls(const EndInfo& peer, std::size_t* failed);
-  Status answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer, std::size_t* failed);
-  bool isCall(const verbs::CmRequest& request, uint64_t epoch, uint32_t* queue_pair) const;
-  Result<verbs::CmListener> listenAt(const Rail& rail, const uint8_t* address, bool quiet) const;
   void goOnWithTrial() override;
   // What flusher_ needs.
   bool canFlushElsewhere() const override { return canFailOver(); }
@@ -180,7 +170,6 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   // Failover.
   void takeDelivered();
   bool drained() const;
-  void dropListeners();
   void forgetSegments();
   void sendReconcile();
   void renewOffer();
@@ -211,12 +200,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   MessageBuffers notices_;     // iWARP: buffers of the posted receives
   uint32_t entry_bytes_ = sizeof(ClearToSend);
   bool plain_ = false;  // one rail, not iWARP: a clear-to-send has one key and is an RDMA write
-  struct RailListener {
-    uint8_t rail;
-    verbs::CmListener listener;
-  };
-  std::vector<RailListener> cm_listeners_;  // used only while connecting
-  int most_queue_pairs_ = kMaxQueuePairs;   // iWARP: there are buffers for so many
+  int most_queue_pairs_ = kMaxQueuePairs;  // iWARP: there are buffers for so many
   // What this end has offered last: the rails by which the sender can reach it.
   struct Offer {
     std::vector<Rail> rails;
@@ -234,8 +218,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   };
   NextEpoch next_;
   std::optional<TrialQueuePair> trial_;  // the sender reads through it
-  uint64_t trial_number_ = 0;
-  Clock::time_point trial_until_ = {};  // with RDMA CM: the sender connects the trial until then
+  Clock::time_point trial_until_ = {};   // the sender connects the trial until then
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_sges_ = {};
   std::array<Receive, kSlots> receives_;

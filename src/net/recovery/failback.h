@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -44,6 +45,8 @@ struct TrialQueuePair {
   verbs::QueuePair made;                      // empty once the connection manager owns the queue pair
   std::unique_ptr<verbs::CmConnection> cm;    // null unless the connection manager connects
   std::optional<verbs::CmListener> listener;  // receiver: where the sender's connection manager calls
+  uint64_t number = 0;                        // receiver: the sender's number of the trial
+  uint8_t traffic_class = 0;                  // receiver: the sender's
   std::shared_ptr<Remains> remains;           // takes the rest at the end; null: moved away
 };
 

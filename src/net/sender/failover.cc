@@ -272,7 +272,7 @@ void SendConnection::tryToConnect() {
   const Clock::time_point now = Clock::now();
   if (now < next_->try_at) return;
   next_->try_at = now + Patience::kLookAgain;
-  if (waitsForManager()) return;
+  if (!joiner_->mayBegin()) return;
   int native = 0;
   const std::vector<Rail> usable = usableRails(own(), &native);
   const EndInfo offer = describeOffer(own(), usable, epoch_here_);
@@ -415,7 +415,7 @@ Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueu
 // ---- going back to better paths (failback.h)
 
 void SendConnection::lookForBetter(Clock::time_point now) {
-  if (waitsForManager() && !failback_.trying()) return;
+  if (!joiner_->mayBegin() && !failback_.trying()) return;
   if ((epoch() > 1 || failback_.reduced()) && canFailOver()) failback_.look(now);
 }
 
@@ -442,23 +442,12 @@ void SendConnection::askForRails() {
 bool SendConnection::connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                                   std::size_t local_gid, const TrialReplyFrame& reply,
                                   std::size_t remote_gid) {
-  if (usesManager()) {
-    Result<std::unique_ptr<verbs::CmConnection>> made =
-        call(std::move(trial.made), trial.rail, offer.rail[local_rail].gids[local_gid],
-             {reply.end.rail[0], remote_gid}, reply.trial, kTrialCall);
-    if (made.ok()) trial.cm = std::move(*made);
-    return made.ok();
-  }
-  const PathEnds ends = {offer, reply.end, local_rail, 0, local_gid, remote_gid};
-  verbs::Gid from;
-  return makeReady(trial.qp(), trial.rail, ends, 0, &from).ok();
+  return joiner_->callTrial(trial, ends(offer, reply.end), {local_rail, 0, local_gid, remote_gid},
+                            reply.trial);
 }
 
 Result<bool> SendConnection::readThrough(TrialQueuePair& trial, uint32_t remote_key) {
-  if (trial.cm != nullptr) {
-    const Result<bool> up = trial.cm->advance();
-    if (!up.ok() || !*up) return up;
-  }
+  if (const Result<bool> up = joiner_->advanceTrial(trial); !up.ok() || !*up) return up;
   ibv_sge sge;
   ibv_send_wr work = {};
   work.sg_list = &sge;

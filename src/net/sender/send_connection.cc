@@ -39,8 +39,6 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   made->most_queue_pairs_ = queue_pairs;
   const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
   RAILWISE_TRY(made->openWindow(peer_rails));
-  // goesElsewhere() looks for rails that have addresses of this kind.
-  made->epoch_here_.connection_manager = made->wantsConnectionManager() ? 1 : 0;
   const auto open = [&] { return made->openQueuePairs(queue_pairs, lanes); };
   const Status opened = made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->makeFirst(open);
   if (!opened.ok()) made->out_of_order_ = false;  // no queue pair has shown that it can
@@ -200,7 +198,7 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
     if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
     const Result<bool> up = connectQueuePair(i, local, reply);
     const auto refused = [&] {
-      return !up.ok() && (usesManager() ? mayBeginLost() : goesElsewhere("a path"));
+      return !up.ok() && (joiner_->needsCall() ? mayBeginLost() : goesElsewhere("a path"));
     };
     if (reply.failover != 0 && (((!up.ok() || !*up) && mustBeginLost()) || refused())) {
       beginWithoutQueuePairs(local, reply);
@@ -220,36 +218,9 @@ void SendConnection::beginWithoutQueuePairs(const EndInfo& local, const EndInfo&
 }
 
 Result<bool> SendConnection::connectQueuePair(std::size_t index, const EndInfo& local, const EndInfo& reply) {
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const QueuePairInfo& pair = reply.queue_pair[index];
-  if (!usesManager()) {
-    const Status up = bringUp(index, local, reply, pair.peer_gid, pair.gid);
-    if (up.sys_errno == ETIMEDOUT) return false;
-    return up.ok() ? Result<bool>(true) : up;
-  }
-  if (queue_pair.rest->cm == nullptr) {
-    Result<std::unique_ptr<verbs::CmConnection>> made =
-        call(std::move(queue_pair.rest->made), endpoint_.rails[queue_pair.rail],
-             local.rail[queue_pair.rail].gids[pair.peer_gid], {reply.rail[queue_pair.peer_rail], pair.gid},
-             epoch(), static_cast<uint32_t>(index));
-    RAILWISE_TRY(giveToManager(queue_pair, std::move(made)));
-  }
-  return advanceManager(index, local, reply, pair.peer_gid, pair.gid);
-}
-
-Result<std::unique_ptr<verbs::CmConnection>> SendConnection::call(verbs::QueuePair made, const Rail& rail,
-                                                                  const uint8_t* mine, const Callee& peer,
-                                                                  uint64_t epoch, uint32_t index) const {
-  const Result<SocketAddress> from = managerAddress(rail, mine);
-  if (!from.ok()) return from.status();
-  ibv_gid to;
-  std::memcpy(to.raw, peer.rail.gids[peer.gid], sizeof to.raw);
-  const CmPrivate data = {session_.callProof(epoch, index), epoch, index, 0};
-  const bool quiet = index == kTrialCall || epoch > 1;
-  return verbs::CmConnection::connect(std::move(made), rail.port, *from,
-                                      verbs::cmAddressOf(to, peer.rail.cm_ports[peer.gid], from->scopeId()),
-                                      config_, {epoch_here_.traffic_class, quiet},
-                                      std::as_bytes(std::span(&data, 1)));
+  const Result<bool> up = joiner_->join(index, ends(local, reply));
+  if (!joiner_->needsCall() && up.status().sys_errno == ETIMEDOUT) return false;
+  return up;
 }
 
 }  // namespace railwise::net

@@ -149,14 +149,6 @@ class SendConnection final : public Connection, private Failback::Host {
   void warnOfRails(const RailInfo& here, const RailInfo& there) const;
   // Brings queue pair `index` up, as far as that is possible now. True: it is up.
   Result<bool> connectQueuePair(std::size_t index, const EndInfo& local, const EndInfo& reply);
-  struct Callee {
-    const RailInfo& rail;
-    std::size_t gid;
-  };
-  // Calls the peer's RDMA CM from address `mine` of `rail`, for queue pair `index` of an epoch (CmPrivate).
-  Result<std::unique_ptr<verbs::CmConnection>> call(verbs::QueuePair made, const Rail& rail,
-                                                    const uint8_t* mine, const Callee& peer, uint64_t epoch,
-                                                    uint32_t index) const;
 
   // Data path (sender/datapath.cc).
   int tryToPostNoticeReceive(std::size_t queue_pair, uint32_t buffer);  // what ibv_post_recv returns
