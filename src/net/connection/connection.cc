@@ -16,6 +16,7 @@ Connection::Connection(Direction direction, const Device& device, const Connecti
       options_(options),
       config_(options_.config),
       rules_(device.rails().front().port.iwarp ? kIwarpRules : kRdmaRules),
+      proof_(!rules_.completion_means_arrival),
       direction_(direction),
       endpoint_(queuePairMemory(), device.rails(), device.rails()),
       joiner_(makeJoiner(direction, device, config_, session_, wantsConnectionManager(device, config_))) {

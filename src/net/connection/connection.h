@@ -28,6 +28,7 @@
 #include "net/connection/endpoint.h"
 #include "net/connection/request.h"
 #include "net/device/device.h"
+#include "net/paths/arrival_proof.h"
 #include "net/paths/connection_options.h"
 #include "net/paths/joiner.h"
 #include "net/paths/offer.h"
@@ -258,39 +259,10 @@ class Connection {
       stopFastPath();
     }
   }
-  // A signalled work request whose completion shows that everything has arrived that was posted to the queue
-  // pair before: an RDMA write of no bytes, on iWARP a read of the begin of the peer's window. `sge`: what
-  // the read is into; it must live until the work request is posted.
-  ibv_send_wr proofOfArrival(LaneQueuePair& queue_pair, ibv_sge& sge) const {
-    ibv_send_wr work = {};
-    work.opcode = IBV_WR_RDMA_WRITE;
-    work.send_flags = IBV_SEND_SIGNALED;
-    work.wr.rdma.remote_addr = peer_window_;
-    work.wr.rdma.rkey = queue_pair.peer_window_key;
-    if (!rules_.completion_means_arrival) {
-      work.sg_list = &sge;
-      readPeerWindow(work, queue_pair.window_key, queue_pair.peer_window_key);
-      queue_pair.counts().control_extra += sge.length;
-    }
-    return work;
-  }
   // Allows test() to poll the only completion queue on its fast path, if the connection has exactly one.
   void allowTestByOnePoll() {
     const bool one = endpoint_.cqs.size() == 1 && endpoint_.oneQueuePair() && rules_.has_immediates;
     only_cq_ = one ? endpoint_.cqs.front().get() : nullptr;
-  }
-
-  // The place in this end's window where the first 8 bytes of the peer's window land when they are read: by
-  // a trial, and on iWARP by proofs of arrival. Nobody looks at them.
-  static constexpr std::size_t kReadTargetBytes = 64;
-  void setReadTarget(std::size_t offset) { read_target_ = window_->at<uint64_t>(offset); }
-  // Makes `work` such a read, into its first sge. `local_key`, `remote_key`: of the two windows.
-  void readPeerWindow(ibv_send_wr& work, uint32_t local_key, uint32_t remote_key) const {
-    work.opcode = IBV_WR_RDMA_READ;
-    work.wr.rdma.remote_addr = peer_window_;
-    work.wr.rdma.rkey = remote_key;
-    *work.sg_list = {reinterpret_cast<uint64_t>(read_target_), sizeof *read_target_, local_key};
-    work.num_sge = 1;
   }
 
   static constexpr int kPollBatch = 16;
@@ -366,7 +338,7 @@ class Connection {
     std::string what;  // "": none
   };
   Disconnection disconnection_;
-  uint64_t* read_target_ = nullptr;
+  ArrivalProof proof_;
   bool out_of_order_ = false;
   std::shared_ptr<Window> window_;  // shared with queue pairs that are being destroyed
 

@@ -212,7 +212,7 @@ Status ReceiveConnection::requestCompletions(bool anew) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.rest->used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
     ibv_sge sge;
-    ibv_send_wr work = proofOfArrival(queue_pair, sge);
+    ibv_send_wr work = proof_.workRequest(queue_pair, peer_window_, sge);
     ++queue_pair.posted();
     queue_pair.counts().control_extra -= queue_pair.counts().control_each;
     work.wr_id = workId(kClearToSendWork, queue_pair.index, queue_pair.cover());

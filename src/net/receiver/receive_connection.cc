@@ -72,8 +72,9 @@ Status ReceiveConnection::openWindow() {
   const std::size_t packs = sizeof(Pack) * kSlots;
   const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
   const std::size_t notices = MessageBuffers::bytesFor(rules_, sizeof(Record), most_queue_pairs_);
-  Result<Window> window = device_.windows().take(sizeof(WindowHead) + records + packs + staging +
-                                                 kFlushTargetBytes + notices + kReadTargetBytes);
+  Result<Window> window =
+      device_.windows().take(sizeof(WindowHead) + records + packs + staging + kFlushTargetBytes + notices +
+                             ArrivalProof::kReadTargetBytes);
   if (!window.ok()) return window.status();
   window_ = std::make_shared<Window>(std::move(*window));
   window_->at<WindowHead>(0)->mark = kWindowMark;
@@ -83,7 +84,7 @@ Status ReceiveConnection::openWindow() {
   staging_ = window_->at<std::byte>(at);
   flusher_.setTarget(window_->at<uint64_t>(at += staging), window_);
   notices_.use(window_->at<std::byte>(at += kFlushTargetBytes), sizeof(Record));
-  setReadTarget(at + notices);
+  proof_.setReadTarget(*window_, at + notices);
   return Status::success();
 }
 

@@ -84,7 +84,7 @@ Status SendConnection::postProofs(bool anew) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if ((queue_pair.allCovered() && !(anew && queue_pair.rest->used)) || queue_pair.sendFree() == 0) continue;
     ibv_sge sge;
-    ibv_send_wr work = proofOfArrival(queue_pair, sge);
+    ibv_send_wr work = proof_.workRequest(queue_pair, peer_window_, sge);
     ++queue_pair.posted();
     work.wr_id = sendWorkId(0, 0, queue_pair.index);
     signalWith(work, queue_pair, nextPost() - 1);

@@ -452,7 +452,7 @@ Result<bool> SendConnection::readThrough(TrialQueuePair& trial, uint32_t remote_
   ibv_send_wr work = {};
   work.sg_list = &sge;
   work.send_flags = IBV_SEND_SIGNALED;
-  readPeerWindow(work, windowKeysOn(device_, *window_, trial.rail).local, remote_key);
+  proof_.makeRead(work, peer_window_, windowKeysOn(device_, *window_, trial.rail).local, remote_key);
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(trial.qp(), &work, &bad); error != 0)
     return Status{Code::kSystem, error};

@@ -73,14 +73,14 @@ Status SendConnection::openWindow(int peer_rails, bool registers) {
   // so the ring lies behind a head that nobody writes.
   const std::size_t head = rules_.has_immediates ? 0 : sizeof(WindowHead);
   Result<Window> window =
-      device_.windows().take(head + ring + records + notices + kReadTargetBytes, registers);
+      device_.windows().take(head + ring + records + notices + ArrivalProof::kReadTargetBytes, registers);
   if (!window.ok()) return window.status();
   window_ = std::make_shared<Window>(std::move(*window));
   std::size_t at = head;
   ring_.use(window_->at<std::byte>(at), entry_bytes);
   records_ = window_->at<Record>(at += ring);
   notices_.use(window_->at<std::byte>(at += records), groupBytes(entry_bytes));
-  setReadTarget(at + notices);
+  proof_.setReadTarget(*window_, at + notices);
   return Status::success();
 }
 
