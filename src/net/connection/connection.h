@@ -330,8 +330,8 @@ class Connection {
   };
   Departure departure_;
   std::string why_lost_;  // the reason, where a device has refused the first queue pairs
-  // A queue pair of this epoch was disconnected, by the peer or because its TCP connection
-  // broke. The peer may be about to say why over the side channel.
+  // A queue pair of this epoch was disconnected, by the peer or because its TCP connection broke. The peer
+  // may be about to say why over the side channel.
   struct Disconnection {
     Clock::time_point since = {};
     uint8_t queue_pair = 0;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
-#include <new>
 
 #include "base/log.h"
 #include "net/receiver/receive_connection.h"

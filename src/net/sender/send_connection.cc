@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <span>
 
 #include "base/log.h"
 #include "net/protocol/send_work_id.h"
