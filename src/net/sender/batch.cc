@@ -31,17 +31,15 @@ void SendConnection::addToBatch(Group& group, uint32_t index, const ClearToSend&
   const bool host = message.memory != nullptr && message.memory->kind == MemoryKind::kHost;
   if (group.matched == 0) {
     const bool may = fast_.open() && !group.silent && !group.profiled;
-    const SendPath path =
+    group.form =
         may ? limits_.pathOfGroup(message.bytes, group.count, host && stampHost(ring_.stamp(group.number)))
             : SendPath::kSegments;
-    group.small = path != SendPath::kSegments;
-    group.packed = path == SendPath::kPacked;
-  } else {
-    group.small = group.small && fast_.open() && group.alike && !group.profiled && (!group.packed || host);
+  } else if (!fast_.open() || !group.alike || group.profiled || (group.form == SendPath::kPacked && !host)) {
+    group.form = SendPath::kSegments;
   }
-  if (!group.small) return;
+  if (!group.small()) return;
   message.queue_pair = fast_.queue_pair->index;
-  group.packed ? pack(message, index) : prepare(fast_.batch[index], message, entry);
+  group.form == SendPath::kPacked ? pack(message, index) : prepare(fast_.batch[index], message, entry);
 }
 
 // The next send of an open group, if it comes in order and is as large as the others.
@@ -53,7 +51,7 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
   Message& message = turn_.peek(messages_);
   const bool next = entry.tag == static_cast<uint32_t>(tag) && bytes == group.each && bytes <= entry.bytes &&
                     profiler == nullptr && message.kind == Request::Kind::kFree && failure_.ok();
-  if (!next || (group.packed && memory->kind != MemoryKind::kHost)) [[unlikely]] {
+  if (!next || (group.form == SendPath::kPacked && memory->kind != MemoryKind::kHost)) [[unlikely]] {
     fast_.open_group = nullptr;
     return isendSlowPath(address, bytes, tag, memory, profiler, request);
   }
@@ -62,7 +60,7 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
   message.queue_pair = fast_.queue_pair->index;
   group.messages[index] = &message;
   *request = &message;
-  if (group.packed) {
+  if (group.form == SendPath::kPacked) {
     pack(message, index);
   } else {
     prepare(fast_.batch[index], message, entry);
@@ -76,6 +74,7 @@ inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
   const uint64_t position = queue_pair.posted() += work_requests;
   queue_pair.counts().bytes += uint64_t{group.each} * group.count;
   for (uint32_t i = 0; i < group.count; ++i) group.messages[i]->position = position;
+  group.finish();
   nextPost() = numbers().next;
 }
 

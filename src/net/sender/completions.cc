@@ -34,7 +34,7 @@ void SendConnection::handleCompletions(const ibv_wc* completions, int count) noe
 uint64_t SendConnection::largestUnderWay() const {
   uint64_t largest = 0;
   for (const Group& group : groups_) {
-    if (group.segments_posted > 0 && !group.free()) largest = std::max(largest, group.posted);
+    if (group.underWay()) largest = std::max(largest, group.cursor.bytes);
   }
   for (const Message& message : messages_) {
     if (message.kind == Request::Kind::kSend && !known(message))
@@ -102,7 +102,7 @@ Status SendConnection::requestCompletions(bool anew) {
 bool SendConnection::completeIfAllArrived() {
   if (arrivedUpTo() + 1 != nextPost()) return false;
   for (const Group& group : groups_) {
-    if (group.segments_posted > 0 && !group.free()) group.completeMessages();
+    if (group.state == SlotState::kPosted && group.underWay()) group.completeMessages();
   }
   return true;
 }
@@ -152,7 +152,7 @@ void SendConnection::settle(uint64_t number) {
   } else {
     settled = number;
   }
-  const auto complete = [&](const Group& group) { return group.number == settled + 1 && group.free(); };
+  const auto complete = [&](const Group& group) { return group.number == settled + 1 && group.isFree(); };
   while (settled + 1 < nextPost() && complete(groups_.of(settled + 1))) ++settled;
 }
 
@@ -173,7 +173,7 @@ uint64_t SendConnection::oldestOpen(uint64_t* bytes) const {
   }
   if (!by_segments) return oldest != UINT64_MAX ? oldest : 0;
   for (const Group& group : groups_) {  // messages in segments have no number of their own
-    if (group.number == 0 || group.number >= oldest || group.segments == 0 || group.free()) continue;
+    if (group.number >= oldest || !(group.underWay() || group.state == SlotState::kRepeat)) continue;
     oldest = group.number;
     *bytes = group.bytes();
   }

@@ -117,9 +117,9 @@ bool SendConnection::makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests)
 
 // The first send for a receive.
 Status SendConnection::openGroup(Group& group) {
-  if (!group.free()) [[unlikely]] {  // the last receive of this slot is not yet acknowledged
+  if (!group.isFree()) [[unlikely]] {  // the last receive of this slot is not yet acknowledged
     RAILWISE_TRY(drain());
-    if (!group.free()) return idle(Waiting::kAcknowledgement);
+    if (!group.isFree()) return idle(Waiting::kAcknowledgement);
   }
   // The stamp is read once more, for the last time: the peer can write there at any time.
   const uint64_t stamp = ring_.stamp(numbers().next);
@@ -163,7 +163,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   addToBatch(group, index, entry);
   *request = message;
   if (++group.matched == group.count) return closeGroup(group);
-  fast_.open_group = group.small && group.in_order ? &group : nullptr;
+  fast_.open_group = group.small() && group.in_order ? &group : nullptr;
   return Status::success();
 }
 
@@ -172,8 +172,9 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   fast_.open_group = nullptr;
   ++numbers().next;
   const auto slot = static_cast<uint32_t>(group.number % kSlots);
-  if (nextPost() + 1 == numbers().next && group.small && makeRoom(*fast_.queue_pair, group.count))
-    return thenNextTurn(group.packed ? postPack(group, slot) : postBatch(group, slot));
+  if (nextPost() + 1 == numbers().next && group.small() && makeRoom(*fast_.queue_pair, group.count))
+    return thenNextTurn(group.form == SendPath::kPacked ? postPack(group, slot) : postBatch(group, slot));
+  group.form = SendPath::kSegments;
   group.completeBySegments();
   plan(group, slot);
   return postGroups();

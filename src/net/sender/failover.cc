@@ -176,49 +176,39 @@ Status SendConnection::failLost(uint64_t number) {
 
 // The messages of the group must be sent again.
 Status SendConnection::keepGroup(Group& group, uint64_t number) {
-  const bool by_segments = group.segments > 0 || group.again;
-  bool held = !by_segments || group.again || !group.free();
-  for (std::size_t i = 0; held && i < group.count; ++i) {
+  bool held = group.underWay() || group.state == SlotState::kRepeat || group.small();
+  for (std::size_t i = 0; held && group.small() && i < group.count; ++i) {
     const Message& message = *group.messages[i];
-    held = by_segments || (message.kind == Request::Kind::kSend && message.number == number && !message.done);
+    held = message.kind == Request::Kind::kSend && message.number == number && !message.done;
   }
   if (!held) return failLost(number);
-  group.completeBySegments();
-  group.small = group.packed = false;
-  group.again = true;
-  group.forgetSegments();
+  group.repeat();
   return Status::success();
 }
 
 Status SendConnection::reconcileReceive(uint64_t number, bool arrived) {
   Group& group = groups_.of(number);
-  const bool grouped =
-      group.number == number && group.matched == group.count;  // or the message took the fast path
-  if (arrived) {
-    if (grouped && (group.segments == 0 || !group.free())) {
+  const bool grouped = group.holds(number);  // or the message took the fast path
+  if (arrived && grouped) {
+    if (group.underWay() || group.state == SlotState::kRepeat) {
+      group.arrive();
+    } else if (group.small() && group.state == SlotState::kPosted) {
       for (std::size_t i = 0; i < group.count; ++i) {
-        Message& message = *group.messages[i];
-        if (group.segments > 0 || group.again || message.number == number) message.done = true;
+        if (group.messages[i]->number == number) group.messages[i]->done = true;
       }
-    } else if (Message* message = grouped ? nullptr : messageOf(number); message != nullptr) {
-      message->done = true;
-    }
-    if (grouped) {
-      group.again = false;
-      group.forgetSegments();
+      group.state = SlotState::kArrived;
     }
     return Status::success();
   }
   if (grouped) return keepGroup(group, number);
   Message* const message = messageOf(number);
+  if (arrived) {
+    if (message != nullptr) message->done = true;
+    return Status::success();
+  }
   if (message == nullptr) return failLost(number);
-  group = {};
-  group.number = number;
-  group.count = group.matched = 1;
-  group.messages[0] = message;
-  group.alike = group.in_order = true;
-  group.each = message->bytes;
-  return keepGroup(group, number);
+  group.repeatAlone(number, *message);
+  return Status::success();
 }
 
 // Between two epochs the receiver's report completes what was under way: nothing goes over the old queue
@@ -233,10 +223,8 @@ void SendConnection::hearArrived(uint64_t number) {
 void SendConnection::completeArrived() {
   numbers().complete = std::max<uint64_t>(numbers().complete, arrivedUpTo());
   for (Group& group : groups_) {
-    if (group.number == 0 || group.number > arrivedUpTo() || (group.free() && !group.again)) continue;
-    group.completeMessages();
-    group.again = false;
-    group.forgetSegments();
+    if (group.number > arrivedUpTo()) continue;
+    if (group.underWay() || group.state == SlotState::kRepeat) group.arrive();
   }
 }
 
@@ -260,7 +248,7 @@ Status SendConnection::reconcileMessages() {
   // The group that is being matched goes on, without the work requests that were prepared for the old queue
   // pairs.
   Group& open = groups_.of(numbers().next);
-  if (open.number == numbers().next) open.small = open.packed = false;
+  if (open.number == numbers().next) open.form = SendPath::kSegments;
   nextPost() = arrived + 1;
   ring_.lookFrom(arrived + 1);
   return Status::success();
@@ -383,7 +371,7 @@ Status SendConnection::begin() {
   for (uint64_t number = nextPost(); number < numbers().next; ++number) {
     const auto slot = static_cast<uint32_t>(number % kSlots);
     Group& group = groups_.at(slot);
-    if (group.number == number && std::exchange(group.again, false)) plan(group, slot);
+    if (group.number == number && group.state == SlotState::kRepeat) plan(group, slot);
   }
   setFastPath(nextPost() == numbers().next);
   std::string paths;

@@ -10,6 +10,7 @@
 #include "net/connection/request.h"
 #include "net/device/memory.h"
 #include "net/protocol/clear_to_send_ring.h"
+#include "net/sender/send_path.h"
 
 namespace railwise::net {
 
@@ -57,30 +58,58 @@ struct Segment {
   uint8_t queue_pair = 0;
 };
 
+// The state of a slot's group. These are all moves; the functions of Group make them.
+//
+//   from                      function  to        when
+//   any that isFree()         open      matching  isend has the first send for a receive
+//   matching                  cut       waiting   isend has the last one: the group goes in segments
+//   matching                  finish    posted    isend has the last one: the batch or pack is posted
+//   waiting                   finish    posted    the last segment is posted
+//   waiting, posted, repeat   arrive    arrived   after a failure: the receiver says that it has arrived
+//   waiting, posted, repeat   repeat    repeat    after a failure: the receiver says that it has not arrived
+//   any that isFree()         repeatAlone  repeat  that, of a message which took the fast path without a
+//   group repeat                    cut       waiting   the next epoch begins
+enum class SlotState : uint8_t { kFree, kMatching, kWaiting, kPosted, kRepeat, kArrived };
+
+// Where the posting of a group's segments stands.
+struct Cursor {
+  uint8_t segment = 0;  // the segment that is being posted
+  bool tail = false;    // of this segment only the work request behind the bytes is missing
+  uint64_t bytes = 0;   // posted, over all segments
+};
+
 // The sends for one receive.
 struct Group {
+  static constexpr uint8_t kNoRecord = 0xff;
+
   uint64_t number = 0;  // number of the receive; 0: none yet
-  uint8_t count = 0;    // number of messages
+  SlotState state = SlotState::kFree;
+  SendPath form = SendPath::kSegments;  // kBatch: the writes are prepared; kPacked: the bytes are in the pack
+  uint8_t count = 0;                    // number of messages
   uint8_t matched = 0;
   uint8_t segments = 0;
-  uint8_t segments_posted = 0;
   uint8_t segments_done = 0;
-  uint8_t record_segment = 0;
-  bool silent = false;    // the receiver wants no completion
-  bool profiled = false;  // NCCL wants profiler events of some message
-  bool alike = false;     // the messages so far are of one size
-  bool small = false;     // the messages need not be signalled; their writes are prepared
-  bool packed = false;    // instead, the bytes of the messages are in the pack
-  bool in_order = false;  // the messages came in the order of the entries
-  uint32_t each = 0;      // size of the first message that came
-  bool recorded = false;  // sizes and number of segments are in a record
-  bool again = false;     // after a failure the group must be posted once more
-  bool tail = false;  // of the segment that is being posted only the work request behind the bytes is missing
-  uint64_t posted = 0;                               // bytes posted, over all segments
+  uint8_t record_segment = kNoRecord;  // the segment with the sizes and the number of segments
+  bool silent = false;                 // the receiver wants no completion
+  bool profiled = false;               // NCCL wants profiler events of some message
+  bool alike = false;                  // the messages so far are of one size
+  bool in_order = false;               // the messages came in the order of the entries
+  uint32_t each = 0;                   // size of the first message that came
+  Cursor cursor;
   std::array<Message*, kMaxReceives> messages = {};  // null: not yet given to isend
 
-  // All segments have completed, or there are none.
-  bool free() const { return segments_done == segments; }
+  // The messages need not be signalled, and go in one list of work requests.
+  bool small() const { return form != SendPath::kSegments; }
+  // Segments are on their way. Of a small group nothing is kept until its work requests complete.
+  bool underWay() const {
+    return !small() && (state == SlotState::kWaiting || state == SlotState::kPosted) &&
+           segments_done < segments;
+  }
+  // Another receive may take the slot. A group in matching whose receive is over has no message: a send that
+  // did not fit has opened it, and the next one has taken the fast path.
+  bool isFree() const { return !underWay() && state != SlotState::kRepeat; }
+  // The group of `receive`, and all its messages are there.
+  bool holds(uint64_t receive) const { return number == receive && state > SlotState::kMatching; }
   // The first open entry with this tag (a tag may stand twice in a group), or -1. Mostly it is the next one.
   int match(int tag, const ClearToSendRing& ring) {
     const auto fits = [&](uint32_t i) { return ring.entry(number, i).tag == static_cast<uint32_t>(tag); };
@@ -92,18 +121,49 @@ struct Group {
     }
     return -1;
   }
+
+  // ---- the moves
+
   // Begins anew, for the receive whose first entry has this stamp.
   void open(uint64_t receive, uint64_t stamp) {
+    state = SlotState::kMatching;
     number = receive;
     count = static_cast<uint8_t>(stampCount(stamp));
     matched = 0;
     messages.fill(nullptr);
-    forgetSegments();
     silent = stampSilent(stamp);
-    again = profiled = false;
+    profiled = false;
     alike = in_order = true;
   }
-  void forgetSegments() { segments = segments_posted = segments_done = 0; }
+  // All messages go in this many segments, from the first byte on.
+  void cut(int into, uint8_t with_record) {
+    state = SlotState::kWaiting;
+    segments = static_cast<uint8_t>(into);
+    segments_done = 0;
+    record_segment = with_record;
+    cursor = {};
+  }
+  void finish() { state = SlotState::kPosted; }
+  void arrive() {
+    state = SlotState::kArrived;
+    completeMessages();
+  }
+  void repeat() {
+    state = SlotState::kRepeat;
+    form = SendPath::kSegments;
+    completeBySegments();
+  }
+  // A message that had no group must be repeated.
+  void repeatAlone(uint64_t receive, Message& message) {
+    number = receive;
+    count = matched = 1;
+    messages = {&message};
+    silent = profiled = false;
+    alike = in_order = true;
+    each = message.bytes;
+    repeat();
+  }
+
   void completeMessages() const {
     for (std::size_t i = 0; i < count; ++i) messages[i]->done = true;
   }

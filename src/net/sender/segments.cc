@@ -21,11 +21,11 @@ Status SendConnection::postGroups() {
     if (!running()) return Status::success();
     const auto slot = static_cast<uint32_t>(nextPost() % kSlots);
     Group& group = groups_.at(slot);
-    while (group.segments_posted < group.segments) {
-      const Result<bool> posted = postSegment(group, slot, group.segments_posted);
+    while (group.state == SlotState::kWaiting) {
+      const Result<bool> posted = postSegment(group, slot, group.cursor.segment);
       if (!posted.ok()) return posted.status();
       if (!*posted) return Status::success();
-      ++group.segments_posted;
+      if (++group.cursor.segment == group.segments) group.finish();
     }
     nextPost() = nextPost() + 1;
   }
@@ -37,17 +37,16 @@ Status SendConnection::postGroups() {
 void SendConnection::plan(Group& group, uint32_t slot) {
   const uint64_t bytes = group.bytes();
   Segment* const segments = groups_.segmentsOf(slot);
-  group.posted = 0;
-  group.tail = false;
-  group.record_segment = 0;
+  int count = 1;
+  uint8_t fastest = 0;
   if (endpoint_.lanes.size() == 1) {
     segments[0] = {0, bytes, takeTurn(0)};
-    group.segments = 1;
   } else {
-    planLanes(group, segments, bytes);
+    count = planLanes(group, segments, bytes, &fastest);
   }
-  group.recorded = !group.silent && (!group.alike || group.segments > 1 || bytes >= kImmediateSizeLimit);
-  if (!group.recorded && rules_.has_immediates) return;
+  const bool recorded = !group.silent && (!group.alike || count > 1 || bytes >= kImmediateSizeLimit);
+  group.cut(count, recorded ? fastest : Group::kNoRecord);
+  if (!recorded && rules_.has_immediates) return;
   for (uint32_t segment = 0; segment < std::min<uint32_t>(record_stride_, group.segments); ++segment) {
     Record& record = recordOf(slot, segment);
     record.number = static_cast<uint32_t>(group.number);
@@ -56,14 +55,14 @@ void SendConnection::plan(Group& group, uint32_t slot) {
   }
 }
 
-void SendConnection::planLanes(Group& group, Segment* segments, uint64_t bytes) {
+// Returns the number of segments. `fastest` receives the segment on the fastest lane.
+int SendConnection::planLanes(const Group& group, Segment* segments, uint64_t bytes, uint8_t* fastest) {
   const std::size_t turn = group.number % endpoint_.lanes.size();
   if (bytes < kStripeBytes && !even_) {
     const std::size_t lane = fastestLane(endpoint_.loads, bytes, turn);
     endpoint_.loads[lane].posted(bytes, 0);
     segments[0] = {0, bytes, takeTurn(lane)};
-    group.segments = 1;
-    return;
+    return 1;
   }
   const Shares shares = cutShares(endpoint_.loads, bytes, turn, even_);
   const uint64_t now = nowNs();
@@ -83,13 +82,13 @@ void SendConnection::planLanes(Group& group, Segment* segments, uint64_t bytes) 
     LaneLoad& load = endpoint_.loads[share.lane];
     if (load.rate() > best_rate) {
       best_rate = load.rate();
-      group.record_segment = static_cast<uint8_t>(i);
+      *fastest = static_cast<uint8_t>(i);
     }
     load.posted(end - begin, now);
     segments[i] = {begin, end, takeTurn(share.lane)};
     begin = end;
   }
-  group.segments = static_cast<uint8_t>(shares.count);
+  return shares.count;
 }
 
 uint8_t SendConnection::takeTurn(std::size_t index) {
@@ -102,18 +101,18 @@ uint8_t SendConnection::takeTurn(std::size_t index) {
 Result<bool> SendConnection::postSegment(Group& group, uint32_t slot, uint32_t index) {
   const Segment& segment = groups_.segmentsOf(slot)[index];
   const uint64_t bytes = segment.end - segment.begin;
-  const bool records = group.recorded && index == group.record_segment;
+  const bool records = index == group.record_segment;
   const bool tail =
       bytes == 0 || (!group.silent && (records || !rules_.has_immediates || bytes > limits_.then_immediate));
-  if (!group.tail) {  // no byte is left to post when a tail was postponed
+  if (!group.cursor.tail) {  // no byte is left to post when a tail was postponed
     const Result<bool> posted = postBytes(group, slot, index, !tail);
     if (!posted.ok() || !*posted) return posted;
   }
   if (tail) {
-    group.tail = true;
+    group.cursor.tail = true;
     const Result<bool> posted = postTail(group, slot, index);
     if (!posted.ok() || !*posted) return posted;
-    group.tail = false;
+    group.cursor.tail = false;
   }
   if (group.profiled) [[unlikely]]
     startEvents(group, slot, index);
@@ -128,10 +127,10 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
   const Segment& segment = groups_.segmentsOf(slot)[index];
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[segment.queue_pair];
   uint64_t begin = 0;  // of the message, all messages laid end to end
-  for (int i = 0; i < group.count && group.posted < segment.end; ++i) {
+  for (int i = 0; i < group.count && group.cursor.bytes < segment.end; ++i) {
     const Message& message = *group.messages[static_cast<std::size_t>(i)];
     const uint64_t end = std::min(begin + message.bytes, segment.end);
-    while (group.posted < end) {
+    while (group.cursor.bytes < end) {
       const Result<uint32_t> key = localKey(message, queue_pair);
       if (!key.ok()) {  // the queue pairs are left; what was linked goes nowhere
         chain_.clear([&](const ibv_send_wr* dropped) { queue_pair.uncount(dropped); });
@@ -140,18 +139,18 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
       const Result<ibv_send_wr*> work = nextWorkRequest(queue_pair, 1);
       if (!work.ok()) return work.status();
       if (*work == nullptr) return false;
-      const uint64_t offset = group.posted - begin;
-      const auto bytes =
-          static_cast<uint32_t>(std::min<uint64_t>(end - group.posted, queue_pair.rest->max_request_bytes));
+      const uint64_t offset = group.cursor.bytes - begin;
+      const auto bytes = static_cast<uint32_t>(
+          std::min<uint64_t>(end - group.cursor.bytes, queue_pair.rest->max_request_bytes));
       const ClearToSend& entry = ring_.entry(group.number, static_cast<uint32_t>(i));
       (*work)->opcode = IBV_WR_RDMA_WRITE;
       (*work)->wr.rdma.remote_addr = entry.address + offset;
       (*work)->wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
       *(*work)->sg_list = {message.address + offset, bytes, *key};
       (*work)->num_sge = 1;
-      group.posted += bytes;
+      group.cursor.bytes += bytes;
       queue_pair.counts().bytes += bytes;
-      const bool last = last_carries_immediate && group.posted == segment.end;
+      const bool last = last_carries_immediate && group.cursor.bytes == segment.end;
       if (last) finish(**work, group, slot, index);
       signal(**work, queue_pair, slot, index, last);
     }
@@ -172,7 +171,7 @@ Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t inde
   work.num_sge = 0;
   work.wr.rdma.remote_addr = peer_window_ + kRecordsAt + slot * sizeof(Record);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
-  const bool records = group.recorded && index == group.record_segment;
+  const bool records = index == group.record_segment;
   if (!group.silent && (records || !rules_.has_immediates)) {
     const Record& record = recordOf(slot, index);
     const uint32_t bytes = recordBytes(group.count);
@@ -196,9 +195,9 @@ Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t inde
 // Makes `work`, the last work request of a segment, report the segment to the receiver.
 void SendConnection::finish(ibv_send_wr& work, const Group& group, uint32_t slot, uint32_t index) {
   if (group.silent) return;
-  const ImmediateForm form = !group.recorded                 ? ImmediateForm::kWhole
-                             : index == group.record_segment ? ImmediateForm::kSegmentWithRecord
-                                                             : ImmediateForm::kSegment;
+  const ImmediateForm form = group.record_segment == Group::kNoRecord ? ImmediateForm::kWhole
+                             : index == group.record_segment          ? ImmediateForm::kSegmentWithRecord
+                                                                      : ImmediateForm::kSegment;
   const uint32_t value = form == ImmediateForm::kWhole ? wholeImmediate(slot, group.messages[0]->bytes)
                                                        : segmentImmediate(form, slot, index, group.number);
   work.opcode = rules_.report;

@@ -224,7 +224,7 @@ class SendConnection final : public Connection, private Failback::Host {
   Status checkSize(std::size_t bytes, const ClearToSend& entry);
   Status postGroups();
   void plan(Group& group, uint32_t slot);
-  void planLanes(Group& group, Segment* segments, uint64_t bytes);
+  int planLanes(const Group& group, Segment* segments, uint64_t bytes, uint8_t* fastest);
   uint8_t takeTurn(std::size_t lane);
   // These return false when the send queue has no room. They are called again later and continue there.
   Result<bool> postSegment(Group& group, uint32_t slot, uint32_t segment);

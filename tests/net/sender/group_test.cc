@@ -94,14 +94,93 @@ TEST_F(GroupMatch, AnUnknownTagMatchesNothingAndLeavesTheRest) {
 TEST_F(GroupMatch, OpeningForgetsTheGroupBefore) {
   open({5, 6});
   (void)match(5);
-  group_.segments = 3;
-  group_.segments_done = 1;
-  group_.again = true;
+  group_.silent = group_.profiled = true;
   open({8});
   EXPECT_EQ(group_.matched, 0);
-  EXPECT_TRUE(group_.free());
-  EXPECT_FALSE(group_.again);
+  EXPECT_FALSE(group_.silent || group_.profiled);
   EXPECT_EQ(match(8), 0);
+}
+
+// A group of two messages, all given to isend.
+class GroupStates : public testing::Test {
+ protected:
+  GroupStates() {
+    group_.open(kReceive, makeStamp(kReceive, 2, 0));
+    for (std::size_t i = 0; i < 2; ++i) {
+      messages_[i].kind = Request::Kind::kSend;
+      messages_[i].number = kReceive;
+      group_.messages[i] = &messages_[i];
+      ++group_.matched;
+    }
+  }
+  void complete(int segments) {
+    group_.segments_done = static_cast<uint8_t>(group_.segments_done + segments);
+  }
+
+  static constexpr uint64_t kReceive = 5;
+  Group group_;
+  std::array<Message, 2> messages_;
+};
+
+TEST_F(GroupStates, SegmentsKeepTheSlotUntilTheLastIsComplete) {
+  EXPECT_EQ(group_.state, SlotState::kMatching);
+  EXPECT_FALSE(group_.holds(kReceive)) << "a receive may still go without the group";
+  group_.cut(3, 0);
+  EXPECT_EQ(group_.state, SlotState::kWaiting);
+  EXPECT_TRUE(group_.holds(kReceive));
+  complete(2);
+  group_.finish();
+  EXPECT_EQ(group_.state, SlotState::kPosted);
+  EXPECT_TRUE(group_.underWay());
+  EXPECT_FALSE(group_.isFree());
+  complete(1);
+  EXPECT_FALSE(group_.underWay());
+  EXPECT_TRUE(group_.isFree());
+  EXPECT_FALSE(group_.holds(kReceive + 32));
+}
+
+TEST_F(GroupStates, ABatchKeepsNoSlot) {
+  group_.form = SendPath::kBatch;
+  group_.finish();
+  EXPECT_EQ(group_.state, SlotState::kPosted);
+  EXPECT_TRUE(group_.isFree());
+  EXPECT_TRUE(group_.holds(kReceive));
+}
+
+TEST_F(GroupStates, WhatIsRepeatedIsCutOnceMoreFromTheFirstByte) {
+  group_.form = SendPath::kPacked;
+  group_.finish();
+  group_.repeat();
+  EXPECT_EQ(group_.state, SlotState::kRepeat);
+  EXPECT_FALSE(group_.isFree()) << "its messages must not be forgotten";
+  EXPECT_FALSE(group_.small());
+  group_.cut(2, Group::kNoRecord);
+  group_.cursor = {1, true, 100};
+  group_.repeat();  // that epoch is lost, too
+  group_.cut(1, Group::kNoRecord);
+  EXPECT_EQ(group_.state, SlotState::kWaiting);
+  EXPECT_EQ(group_.cursor.segment, 0);
+  EXPECT_EQ(group_.cursor.bytes, 0U);
+  EXPECT_FALSE(group_.cursor.tail);
+}
+
+TEST_F(GroupStates, WhatHasArrivedFreesTheSlot) {
+  group_.cut(3, 0);
+  group_.arrive();
+  EXPECT_EQ(group_.state, SlotState::kArrived);
+  EXPECT_TRUE(group_.isFree());
+  EXPECT_FALSE(group_.underWay());
+}
+
+TEST(Group, AMessageOfTheFastPathGetsAGroupWhenItIsRepeated) {
+  Message message;
+  message.bytes = 77;
+  Group group;
+  group.repeatAlone(9, message);
+  EXPECT_TRUE(group.holds(9));
+  EXPECT_EQ(group.state, SlotState::kRepeat);
+  EXPECT_EQ(group.bytes(), 77U);
+  EXPECT_TRUE(group.alike);
 }
 
 TEST(SendGroups, EachSlotHasSegmentsForAllLanes) {
