@@ -115,7 +115,7 @@ void Connection::show(uint64_t now) {
   if (page_ == nullptr) return;
   record::ConnectionRecord& shown = page_->connection;
   shown.numbers.next = shown.numbers.posted = figures_.messages + 1;
-  shown.numbers.complete = shown.numbers.settled = shown.numbers.arrived = figures_.done;
+  shown.numbers.complete = shown.numbers.arrived = figures_.done;
   page_->queue_pairs[0].bytes = figures_.bytes;
   record::WaitsFor waits = record::WaitsFor::kNothing;
   if (open_first_ != nullptr) {

@@ -300,7 +300,7 @@ class Parser {
     const ConnectionNumbers& numbers = connection.numbers;
     connection.posted = difference(numbers.next, 1);
     const uint64_t completed = connection.side == Side::kSender
-                                   ? std::max({numbers.complete, numbers.arrived, numbers.settled})
+                                   ? std::max(numbers.complete, numbers.arrived)
                                    : numbers.arrived;
     connection.completed = std::min(completed, connection.posted);
   }

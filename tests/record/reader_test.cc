@@ -137,7 +137,7 @@ TEST(RecordReader, AddsFurtherCompletionQueuesAndFlushes) {
 
 TEST(RecordReader, TellsHowFarConnectionsAre) {
   TwoRails record;
-  record.sender.connection.numbers = {.next = 11, .posted = 9, .complete = 3, .arrived = 7, .settled = 5};
+  record.sender.connection.numbers = {.next = 11, .posted = 9, .complete = 3, .arrived = 7};
   record.receiver.connection.numbers = {.next = 6, .posted = 6, .complete = 5, .arrived = 4};
   const auto snapshot = parse(record);
   ASSERT_OK(snapshot);

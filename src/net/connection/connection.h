@@ -88,10 +88,9 @@ class Connection {
   // does not poll.
   static bool testIfKnown(Request& request, int* sizes) {
     request.connection->tested_since_send_ = true;
-    if (request.count != 1 || !request.connection->known(request) || request.kind == Request::Kind::kFree)
-      return false;
+    if (request.count != 1 || !known(request) || request.kind == Request::Kind::kFree) return false;
     if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
-    request.kind = Request::Kind::kFree;
+    request.connection->free(request);
     return true;
   }
   // Second fast path of test(), for a request that is not yet known to be complete: polls the only completion
@@ -183,7 +182,12 @@ class Connection {
   }
 
   // Is `request` already known to be complete?
-  bool known(const Request& request) const { return request.done || request.number <= numbers().complete; }
+  static bool known(const Request& request) { return request.done || request.complete(); }
+  // NCCL is told that `request` is complete.
+  void free(Request& request) {
+    request.kind = Request::Kind::kFree;
+    numbers().complete = std::max(numbers().complete, request.number);
+  }
 
   // Sends the close message and ends the side channel. The close message has the reason, and from a receiver
   // also what has arrived.
@@ -409,9 +413,6 @@ class Connection {
   virtual Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) = 0;
   // The peer's close message has arrived. It says that all receives up to `number` are complete.
   virtual void onLastArrived(uint64_t /*number*/) {}
-  // The peer has left, and a sender waits for acknowledgements. If the close message has said that everything
-  // has arrived, the messages are complete. False: something is missing, or no message is open.
-  virtual bool completeLast() { return false; }
   // Ports of this end have changed while the connection runs.
   virtual void onPortsChanged() = 0;
   // The bell has rung while the connection runs: goes on with a trial of the peer.

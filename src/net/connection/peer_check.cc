@@ -86,8 +86,6 @@ Status Connection::checkPeer(Waiting waiting) {
   const bool in_memory = waiting == Waiting::kPeer && ended;
   const Clock::duration grace = in_memory ? Patience::kDataGrace : Patience::kAcknowledgementGrace;
   const bool over = now - departure_.since >= grace;
-  // Over a queue pair that was disconnected no acknowledgement comes any more.
-  if (ended && (over || disconnected()) && completeLast()) return Status::success();
   if (!over) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const std::string diagnosis = queue_pair.rest->used ? diagnose(queue_pair) : "";

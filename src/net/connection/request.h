@@ -11,19 +11,24 @@ namespace railwise::net {
 
 class Connection;
 
+// What a request counts by where no counter will show that it is complete, or it is complete already.
+inline constexpr uint64_t kNever = 0;
+inline constexpr uint64_t kAlways = UINT64_MAX;
+
 struct Request {
   enum class Kind : uint8_t { kFree, kSend, kReceive, kFlush };
 
+  bool complete() const { return *counter >= due; }
+
   Connection* connection = nullptr;
-  // Number of the receive; at the sender: of the receive that the message goes to. The request is complete
-  // when the connection knows that everything up to this number is complete. UINT64_MAX: only `done` shows
-  // whether the request is complete.
-  uint64_t number = UINT64_MAX;
-  uint32_t bytes = 0;  // size of a send; size of each message of a receive whose messages are of one size
+  const uint64_t* counter = &kNever;
+  uint64_t due = 1;     // at least 1, so that kNever never reaches it
+  uint64_t number = 0;  // of the receive; at the sender: of the receive that the message goes to
+  uint32_t bytes = 0;   // size of a send; size of each message of a receive whose messages are of one size
   Kind kind = Kind::kFree;
   bool done = false;
   uint8_t count = 0;  // number of sizes that test() reports
 };
-static_assert(sizeof(Request) == 24);
+static_assert(sizeof(Request) == 40);
 
 }  // namespace railwise::net

@@ -1,7 +1,6 @@
 // The content of wr_id of a sender's work request: slot, segment (group.h) and queue pair; whether the
-// segment ends with this work request; how many work requests of the queue pair its completion covers; and,
-// for a signalled work request, the number of the receive up to which it completes the messages. Pure
-// functions, any thread.
+// segment ends with this work request; and how many work requests of the queue pair its completion covers.
+// Pure functions, any thread.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +19,13 @@ inline constexpr uint64_t noticeWorkId(uint32_t buffer, std::size_t queue_pair) 
   return buffer | uint64_t{queue_pair} << 16 | kNotice;
 }
 inline constexpr uint64_t endsWorkRequests(uint32_t count) { return uint64_t{count} << 32; }
-// All messages up to this number are complete with this work request, if one queue pair carries all messages.
-// Only the low bits are kept: more than enough to distinguish the messages under way.
-inline constexpr uint64_t kWorkNumberMask = 0x7fff;
-inline constexpr uint64_t kNumbered = uint64_t{1} << 26;
 // The time of this work request is measured.
 inline constexpr uint64_t kSampled = uint64_t{1} << 27;
-inline constexpr uint64_t withNumber(uint64_t number) { return (number & kWorkNumberMask) << 48 | kNumbered; }
 
 inline constexpr std::size_t workSlot(uint64_t id) { return id & 0xff; }
 inline constexpr uint32_t workSegment(uint64_t id) { return (id >> 8) & 0xff; }
 inline constexpr std::size_t workQueuePair(uint64_t id) { return (id >> 16) & 0xff; }
 inline constexpr uint32_t workBuffer(uint64_t id) { return id & 0xffff; }
 inline constexpr uint32_t workRequestsEnded(uint64_t id) { return (id >> 32) & 0xffff; }
-// The latest number up to `next` that has these low bits.
-inline constexpr uint64_t workNumber(uint64_t id, uint64_t next) {
-  return next - ((next - (id >> 48)) & kWorkNumberMask);
-}
 
 }  // namespace railwise::net

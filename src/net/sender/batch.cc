@@ -38,7 +38,6 @@ void SendConnection::addToBatch(Group& group, uint32_t index, const ClearToSend&
     group.form = SendPath::kSegments;
   }
   if (!group.small()) return;
-  message.queue_pair = fast_.queue_pair->index;
   group.form == SendPath::kPacked ? pack(message, index) : prepare(fast_.batch[index], message, entry);
 }
 
@@ -55,9 +54,8 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
     fast_.open_group = nullptr;
     return isendSlowPath(address, bytes, tag, memory, profiler, request);
   }
-  take(message, address, bytes, tag, memory, nullptr);
+  take(message, address, bytes, memory, nullptr);
   message.number = group.number;
-  message.queue_pair = fast_.queue_pair->index;
   group.messages[index] = &message;
   *request = &message;
   if (group.form == SendPath::kPacked) {
@@ -68,13 +66,12 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
   return ++group.matched < group.count ? Status::success() : closeGroup(group);
 }
 
-// The group goes in `work_requests` work requests, and is complete with the last of them.
+// The group goes in `work_requests` work requests.
 inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
   LaneQueuePair& queue_pair = *fast_.queue_pair;
-  const uint64_t position = queue_pair.posted() += work_requests;
+  queue_pair.posted() += work_requests;
   queue_pair.counts().bytes += uint64_t{group.each} * group.count;
-  for (uint32_t i = 0; i < group.count; ++i) group.messages[i]->position = position;
-  group.finish();
+  group.postWith(queue_pair);
   nextPost() = numbers().next;
 }
 
@@ -87,7 +84,7 @@ Status SendConnection::postBatch(Group& group, uint32_t slot) {
   ibv_send_wr& last = fast_.batch[group.count - 1U];
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.imm_data = htonl(wholeImmediate(slot, group.each));
-  if (asks || queue_pair.posted() > queue_pair.unsignalled_until) signalWith(last, queue_pair, group.number);
+  if (asks || queue_pair.posted() > queue_pair.unsignalled_until) signalWith(last, queue_pair);
   const Status result = WorkRequestChain::postUpTo(
       queue_pair.qp, fast_.batch.data(), last,
       [&](int error, const ibv_send_wr* refused) { return checkPost(queue_pair, error, refused); });
@@ -107,7 +104,7 @@ Status SendConnection::postPack(Group& group, uint32_t slot) {
   work.imm_data = htonl(packedImmediate(slot, group.each));
   work.wr.rdma.remote_addr = peer_window_ + kPacksAt + slot * sizeof(Pack);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
-  if (asks) signalWith(work, queue_pair, group.number);
+  if (asks) signalWith(work, queue_pair);
   return post(queue_pair, &work);
 }
 

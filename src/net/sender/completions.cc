@@ -11,19 +11,16 @@ namespace railwise::net {
 
 // A request that has completed is reported even if the connection has failed since.
 inline Status SendConnection::progress(const Request& request, bool* done) {
-  const auto& message = static_cast<const Message&>(request);
   const Status drained = drain();
-  *done = known(message) || endpoint_.queue_pairs[message.queue_pair].completed() >= message.position;
+  *done = known(request);
   return *done ? Status::success() : wait(drained);
 }
 
 Status SendConnection::testSlowPath(Request& request, bool* done, int* sizes) {
   RAILWISE_TRY(progress(request, done));
   if (!*done) return Status::success();
-  // Several queue pairs: the record learns here that a message is complete. NCCL asks for the oldest first.
-  if (request.number != UINT64_MAX) numbers().settled = request.number;
   if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
-  request.kind = Request::Kind::kFree;
+  free(request);
   return Status::success();
 }
 
@@ -87,7 +84,7 @@ Status SendConnection::postProofs(bool anew) {
     ibv_send_wr work = proof_.workRequest(queue_pair, peer_window_, sge);
     ++queue_pair.posted();
     work.wr_id = sendWorkId(0, 0, queue_pair.index);
-    signalWith(work, queue_pair, nextPost() - 1);
+    signalWith(work, queue_pair);
     RAILWISE_TRY(post(queue_pair, &work));
   }
   return Status::success();
@@ -98,20 +95,12 @@ Status SendConnection::requestCompletions(bool anew) {
   return postProofs(anew);
 }
 
-// The receiver had received everything and closed before its device acknowledged the last work request.
-bool SendConnection::completeIfAllArrived() {
-  if (arrivedUpTo() + 1 != nextPost()) return false;
-  for (const Group& group : groups_) {
-    if (group.state == SlotState::kPosted && group.underWay()) group.completeMessages();
-  }
-  return true;
-}
-
 Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {
   const bool notice = (completion.wr_id & kNotice) != 0;
   const char* const operation = notice ? "a receive" : "a send";
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
-  if (peerHasEnded() && completeIfAllArrived()) return Status::success();
+  // The receiver had received everything and closed before its device acknowledged the last work request.
+  if (peerHasEnded() && arrivedUpTo() + 1 == nextPost()) return Status::success();
   if (noteDisconnection(queue_pair, completion, operation)) return Status::success();
   return failCompletion(queue_pair, completion, operation);
 }
@@ -127,8 +116,6 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
     endSample();
   }
   queue_pair.retire(workRequestsEnded(completion.wr_id));
-  if ((completion.wr_id & kNumbered) != 0 && endpoint_.oneQueuePair())
-    numbers().complete = std::max(numbers().complete, workNumber(completion.wr_id, numbers().next));
   if ((completion.wr_id & kLastOfSegment) == 0) return Status::success();
   const std::size_t slot = workSlot(completion.wr_id);
   Group& group = groups_.at(slot);
@@ -138,46 +125,27 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   }
   if (group.profiled) [[unlikely]]
     stopEvents(static_cast<uint32_t>(slot), workSegment(completion.wr_id));
-  if (++group.segments_done < group.segments) return Status::success();
-  group.completeMessages();
-  settle(group.number);
+  ++group.segments_done;
   return Status::success();
-}
-
-// Lanes overtake each other: the groups behind this one may be complete already, or one before it not yet.
-void SendConnection::settle(uint64_t number) {
-  uint64_t& settled = numbers().settled;
-  if (number != settled + 1) {
-    settled = std::max({settled, numbers().complete, numbers().arrived});
-  } else {
-    settled = number;
-  }
-  const auto complete = [&](const Group& group) { return group.number == settled + 1 && group.isFree(); };
-  while (settled + 1 < nextPost() && complete(groups_.of(settled + 1))) ++settled;
 }
 
 // ---- the record
 
 uint64_t SendConnection::oldestOpen(uint64_t* bytes) const {
   const record::ConnectionNumbers& its = numbers();
-  if (std::max({its.complete, its.settled, its.arrived}) + 1 >= its.next) return 0;
-  uint64_t oldest = UINT64_MAX;
-  bool by_segments = false;
+  // Over one queue pair all is complete that was sent before what NCCL knows to be complete.
+  if (its.complete + 1 >= its.next && endpoint_.oneQueuePair()) return 0;
+  uint64_t oldest = its.next - 1;  // NCCL has not sent all of `next`
+  bool found = false;
   for (uint32_t i = 0; i <= turn_.mask; ++i) {
     const Message& message = messages_[i];
-    if (message.kind != Request::Kind::kSend || known(message)) continue;
-    by_segments = by_segments || message.number == UINT64_MAX;
-    if (message.number >= oldest) continue;
+    if (message.kind != Request::Kind::kSend || known(message) || message.number > oldest) continue;
+    if (message.number < oldest || !found) *bytes = 0;
+    found = true;
     oldest = message.number;
-    *bytes = message.bytes;
+    *bytes += message.bytes;
   }
-  if (!by_segments) return oldest != UINT64_MAX ? oldest : 0;
-  for (const Group& group : groups_) {  // messages in segments have no number of their own
-    if (group.number >= oldest || !(group.underWay() || group.state == SlotState::kRepeat)) continue;
-    oldest = group.number;
-    *bytes = group.bytes();
-  }
-  return oldest != UINT64_MAX ? oldest : 0;
+  return found ? oldest : 0;
 }
 
 void SendConnection::beginSample(ibv_send_wr& work, uint64_t number, uint64_t bytes) {
@@ -214,7 +182,7 @@ void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t ind
     event.rail = queue_pair.rail;
     event.qp_number = queue_pair.qp->qp_num;
     event.opcode = IBV_WR_RDMA_WRITE;
-    event.tag = message.tag;
+    event.tag = static_cast<int>(ring_.entry(group.number, static_cast<uint32_t>(i)).tag);
     event.message = group.number;
     event.bytes = to > from ? to - from : 0;
     if (void* const started = profiler::start(message.profiler, event); started != nullptr)

@@ -69,7 +69,7 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   queue_pair.posted() += 2;
   queue_pair.counts().bytes += bytes;
   describe(message, address, bytes, memory, queue_pair);
-  signalWith(tail, queue_pair, numbers().next);
+  signalWith(tail, queue_pair);
   if (sampleIsDue()) beginSample(tail, numbers().next, bytes);
   advance();
   return post(queue_pair, &data);
@@ -117,9 +117,9 @@ bool SendConnection::makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests)
 
 // The first send for a receive.
 Status SendConnection::openGroup(Group& group) {
-  if (!group.isFree()) [[unlikely]] {  // the last receive of this slot is not yet acknowledged
+  if (!group.mayOpen()) [[unlikely]] {  // the last receive of this slot is not yet acknowledged
     RAILWISE_TRY(drain());
-    if (!group.isFree()) return idle(Waiting::kAcknowledgement);
+    if (!group.mayOpen()) return idle(Waiting::kAcknowledgement);
   }
   // The stamp is read once more, for the last time: the peer can write there at any time.
   const uint64_t stamp = ring_.stamp(numbers().next);
@@ -153,7 +153,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   RAILWISE_TRY(checkSize(bytes, entry));
   Message* const message = turn_.findFree(messages_);
   if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
-  take(*message, address, bytes, tag, memory, profiler);
+  take(*message, address, bytes, memory, profiler);
   message->number = group.number;
   group.messages[index] = message;
   if (profiler != nullptr) [[unlikely]]
@@ -174,8 +174,6 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   const auto slot = static_cast<uint32_t>(group.number % kSlots);
   if (nextPost() + 1 == numbers().next && group.small() && makeRoom(*fast_.queue_pair, group.count))
     return thenNextTurn(group.form == SendPath::kPacked ? postPack(group, slot) : postBatch(group, slot));
-  group.form = SendPath::kSegments;
-  group.completeBySegments();
   plan(group, slot);
   return postGroups();
 }

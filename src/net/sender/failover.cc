@@ -70,21 +70,18 @@ void SendConnection::tearDown() {
   blamed_ = recovery_.failedQueuePair();
   if (blamed_ < epoch_paths_.size())
     paths_.failed(epoch_paths_[blamed_], recovery_.failureCost(), Clock::now());
+  // From now on only the receiver's word counts, also for what the peer's device has acknowledged: the peer
+  // may not have seen it. And the counters of the queue pairs are gone: the next queue pairs take their
+  // memory.
+  for (Message& message : messages_) message.counter = &kNever;
   dropEndpoint();
   for (const SegmentEvent& event : events_) profiler::stop(event.event);
   events_.clear();
   chain_.clear();
   sample_at_ = numbers().next;
   batch_.drop();
-  for (Message& message : messages_) {
-    message.position = UINT64_MAX;
-    message.queue_pair = 0;
-  }
   ring_.clear();
   failback_.stop();
-  // The peer's device may have acknowledged messages that the peer has not seen. Those that NCCL has not
-  // asked about yet are sent again.
-  numbers().complete = arrivedUpTo();
   completeArrived();
 }
 
@@ -174,38 +171,16 @@ Status SendConnection::failLost(uint64_t number) {
           " is lost: the peer's device has acknowledged it, and failed before it told the peer of it");
 }
 
-// The messages of the group must be sent again.
-Status SendConnection::keepGroup(Group& group, uint64_t number) {
-  bool held = group.underWay() || group.state == SlotState::kRepeat || group.small();
-  for (std::size_t i = 0; held && group.small() && i < group.count; ++i) {
-    const Message& message = *group.messages[i];
-    held = message.kind == Request::Kind::kSend && message.number == number && !message.done;
-  }
-  if (!held) return failLost(number);
-  group.repeat();
-  return Status::success();
-}
-
 Status SendConnection::reconcileReceive(uint64_t number, bool arrived) {
   Group& group = groups_.of(number);
   const bool grouped = group.holds(number);  // or the message took the fast path
-  if (arrived && grouped) {
-    if (group.underWay() || group.state == SlotState::kRepeat) {
-      group.arrive();
-    } else if (group.small() && group.state == SlotState::kPosted) {
-      for (std::size_t i = 0; i < group.count; ++i) {
-        if (group.messages[i]->number == number) group.messages[i]->done = true;
-      }
-      group.state = SlotState::kArrived;
-    }
-    return Status::success();
-  }
-  if (grouped) return keepGroup(group, number);
-  Message* const message = messageOf(number);
+  Message* const message = grouped ? nullptr : messageOf(number);
   if (arrived) {
-    if (message != nullptr) message->done = true;
+    if (grouped) group.arrive();
+    else if (message != nullptr) message->counter = &kAlways;
     return Status::success();
   }
+  if (grouped) return group.repeat() ? Status::success() : failLost(number);
   if (message == nullptr) return failLost(number);
   group.repeatAlone(number, *message);
   return Status::success();
@@ -215,16 +190,24 @@ Status SendConnection::reconcileReceive(uint64_t number, bool arrived) {
 // pairs any more.
 void SendConnection::hearArrived(uint64_t number) {
   onArrived(number);
-  numbers().complete = std::max<uint64_t>(numbers().complete, arrivedUpTo());
-  if (phase() == Phase::kWaiting || phase() == Phase::kConnecting) completeArrived();
+  if (phase() == Phase::kWaiting || phase() == Phase::kConnecting) {
+    completeArrived();
+  } else {
+    completeMessages(std::min<uint64_t>(arrivedUpTo(), nextPost() - 1));
+  }
+}
+
+void SendConnection::completeMessages(uint64_t up_to) {
+  for (Message& message : messages_) {
+    if (message.kind == Request::Kind::kSend && message.number <= up_to) message.counter = &kAlways;
+  }
 }
 
 // Completes the groups whose receives have arrived, after the queue pairs are torn down.
 void SendConnection::completeArrived() {
-  numbers().complete = std::max<uint64_t>(numbers().complete, arrivedUpTo());
+  completeMessages(arrivedUpTo());
   for (Group& group : groups_) {
-    if (group.number > arrivedUpTo()) continue;
-    if (group.underWay() || group.state == SlotState::kRepeat) group.arrive();
+    if (group.number <= arrivedUpTo() && group.holds(group.number)) group.arrive();
   }
 }
 

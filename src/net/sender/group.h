@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "net/connection/lane.h"
 #include "net/connection/request.h"
 #include "net/device/memory.h"
 #include "net/protocol/clear_to_send_ring.h"
@@ -19,11 +20,15 @@ struct alignas(64) Message : Request {
   uint64_t address = 0;
   const MemoryHandle* memory = nullptr;
   void* profiler = nullptr;  // NCCL's handle for events, or null
-  // Of a posted message that is not cut into segments: complete when its queue pair has completed so many
-  // work requests.
-  uint64_t position = UINT64_MAX;
-  int tag = 0;
-  uint8_t queue_pair = 0;
+
+  void completeAt(const uint64_t& its_counter, uint64_t at) {
+    counter = &its_counter;
+    due = at;
+  }
+  // Complete with the work requests that `queue_pair` has posted so far.
+  void completeWith(const LaneQueuePair& queue_pair) {
+    completeAt(queue_pair.full_at, queue_pair.posted() + queue_pair.send_size);
+  }
 };
 static_assert(sizeof(Message) == 64, "one cache line");
 
@@ -60,15 +65,17 @@ struct Segment {
 
 // The state of a slot's group. These are all moves; the functions of Group make them.
 //
-//   from                      function  to        when
-//   any that isFree()         open      matching  isend has the first send for a receive
-//   matching                  cut       waiting   isend has the last one: the group goes in segments
-//   matching                  finish    posted    isend has the last one: the batch or pack is posted
-//   waiting                   finish    posted    the last segment is posted
-//   waiting, posted, repeat   arrive    arrived   after a failure: the receiver says that it has arrived
-//   waiting, posted, repeat   repeat    repeat    after a failure: the receiver says that it has not arrived
-//   any that isFree()         repeatAlone  repeat  that, of a message which took the fast path without a
-//   group repeat                    cut       waiting   the next epoch begins
+//   from                     by           to        when
+//   any that mayOpen()       open         matching  isend has the first send for a receive
+//   matching                 cut          waiting   isend has the last one: the group goes in segments
+//   matching                 postWith     posted    isend has the last one: the batch or pack is posted
+//   waiting                  finish       posted    the last segment is posted
+//   waiting, posted, repeat  arrive       arrived   after a failure: the receiver says that it has arrived
+//   waiting, posted, repeat  repeat       repeat    after a failure: the receiver says that it has not
+//   any that mayOpen()       repeatAlone  repeat    that, of a message that took the fast path: it had no
+//   slot repeat                   cut          waiting   the next epoch begins
+//
+// When its messages are complete, a posted group stays as it is until another receive takes the slot.
 enum class SlotState : uint8_t { kFree, kMatching, kWaiting, kPosted, kRepeat, kArrived };
 
 // Where the posting of a group's segments stands.
@@ -82,13 +89,16 @@ struct Cursor {
 struct Group {
   static constexpr uint8_t kNoRecord = 0xff;
 
+  Group() = default;
+  Group(const Group&) = delete;  // its messages count by its segments
+  Group& operator=(const Group&) = delete;
+
   uint64_t number = 0;  // number of the receive; 0: none yet
   SlotState state = SlotState::kFree;
   SendPath form = SendPath::kSegments;  // kBatch: the writes are prepared; kPacked: the bytes are in the pack
   uint8_t count = 0;                    // number of messages
   uint8_t matched = 0;
   uint8_t segments = 0;
-  uint8_t segments_done = 0;
   uint8_t record_segment = kNoRecord;  // the segment with the sizes and the number of segments
   bool silent = false;                 // the receiver wants no completion
   bool profiled = false;               // NCCL wants profiler events of some message
@@ -96,18 +106,21 @@ struct Group {
   bool in_order = false;               // the messages came in the order of the entries
   uint32_t each = 0;                   // size of the first message that came
   Cursor cursor;
+  // Complete segments, of all groups that the slot has had: a message of an earlier group may still count by
+  // them, because NCCL has not asked about it. The group is complete when it reaches `due`.
+  uint64_t segments_done = 0;
+  uint64_t due = 0;
   std::array<Message*, kMaxReceives> messages = {};  // null: not yet given to isend
 
   // The messages need not be signalled, and go in one list of work requests.
   bool small() const { return form != SendPath::kSegments; }
   // Segments are on their way. Of a small group nothing is kept until its work requests complete.
   bool underWay() const {
-    return !small() && (state == SlotState::kWaiting || state == SlotState::kPosted) &&
-           segments_done < segments;
+    return !small() && (state == SlotState::kWaiting || state == SlotState::kPosted) && segments_done < due;
   }
   // Another receive may take the slot. A group in matching whose receive is over has no message: a send that
   // did not fit has opened it, and the next one has taken the fast path.
-  bool isFree() const { return !underWay() && state != SlotState::kRepeat; }
+  bool mayOpen() const { return !underWay() && state != SlotState::kRepeat; }
   // The group of `receive`, and all its messages are there.
   bool holds(uint64_t receive) const { return number == receive && state > SlotState::kMatching; }
   // The first open entry with this tag (a tag may stand twice in a group), or -1. Mostly it is the next one.
@@ -138,20 +151,34 @@ struct Group {
   // All messages go in this many segments, from the first byte on.
   void cut(int into, uint8_t with_record) {
     state = SlotState::kWaiting;
+    form = SendPath::kSegments;
     segments = static_cast<uint8_t>(into);
-    segments_done = 0;
     record_segment = with_record;
     cursor = {};
+    due = segments_done + segments;
+    for (std::size_t i = 0; i < count; ++i) messages[i]->completeAt(segments_done, due);
   }
   void finish() { state = SlotState::kPosted; }
+  // A batch or pack, whose work requests are the last that `queue_pair` has posted.
+  void postWith(const LaneQueuePair& queue_pair) {
+    state = SlotState::kPosted;
+    for (std::size_t i = 0; i < count; ++i) messages[i]->completeWith(queue_pair);
+  }
   void arrive() {
     state = SlotState::kArrived;
-    completeMessages();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (isOpen(i)) messages[i]->counter = &kAlways;
+    }
   }
-  void repeat() {
+  // False: NCCL knows of a message that it is complete, so the message cannot be sent again.
+  bool repeat() {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (state == SlotState::kArrived || !isOpen(i)) return false;
+      messages[i]->counter = &kNever;
+    }
     state = SlotState::kRepeat;
     form = SendPath::kSegments;
-    completeBySegments();
+    return true;
   }
   // A message that had no group must be repeated.
   void repeatAlone(uint64_t receive, Message& message) {
@@ -161,15 +188,13 @@ struct Group {
     silent = profiled = false;
     alike = in_order = true;
     each = message.bytes;
-    repeat();
+    state = SlotState::kRepeat;
+    form = SendPath::kSegments;
   }
 
-  void completeMessages() const {
-    for (std::size_t i = 0; i < count; ++i) messages[i]->done = true;
-  }
-  // The messages are complete when the group's segments are, not by their number.
-  void completeBySegments() const {
-    for (std::size_t i = 0; i < count; ++i) messages[i]->number = UINT64_MAX;
+  // Is message `i` still NCCL's request? Later it may be the message of another receive.
+  bool isOpen(std::size_t i) const {
+    return messages[i]->kind == Request::Kind::kSend && messages[i]->number == number;
   }
   uint64_t bytes() const {
     uint64_t sum = 0;

@@ -230,7 +230,7 @@ void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32
   work.wr_id |= endsWorkRequests(queue_pair.cover());
   if (!last) return;
   const uint64_t number = groups_.at(slot).number;
-  work.wr_id |= kLastOfSegment | withNumber(number);
+  work.wr_id |= kLastOfSegment;
   ++queue_pair.counts().segments;
   if (number >= sample_at_) {
     const Segment& carried = groups_.segmentsOf(slot)[segment];

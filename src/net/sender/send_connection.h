@@ -74,10 +74,7 @@ class SendConnection final : public Connection, private Failback::Host {
   }
   Status advanceRecovery() override;                                                // sender/failover.cc
   Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // sender/failover.cc
-  void onLastArrived(uint64_t number) override {
-    hearArrived(number);
-    if (disconnected()) (void)completeIfAllArrived();  // no acknowledgement comes any more
-  }
+  void onLastArrived(uint64_t number) override { hearArrived(number); }
   void onPortsChanged() override { failback_.lookSoon(); }
   void lookForBetter(Clock::time_point now) override;
   // Called by isend while fast_path_closed_ is set. Checks the peer on every 64th call, when the bell has
@@ -96,7 +93,8 @@ class SendConnection final : public Connection, private Failback::Host {
   // Polls for completions. *done: `request` has completed.
   Status progress(const Request& request, bool* done);
   Status onCompletion(const ibv_wc& completion);
-  // Like onArrived(), from a frame of the side channel. Also completes the messages that have arrived.
+  // Like onArrived(), from a frame of the side channel. Also completes the messages that have arrived: their
+  // acknowledgements may never come.
   void hearArrived(uint64_t number);
   // Set-up (send_connection.cc).
   // `registers`: as for WindowArena::take().
@@ -114,12 +112,12 @@ class SendConnection final : public Connection, private Failback::Host {
   void onReconcile(const ReconcileFrame& frame);
   Status onAccept(const AcceptFrame& frame);
   void completeArrived();
+  void completeMessages(uint64_t up_to);
   Status reconcileMessages();
   Status reconcileReceive(uint64_t number, bool arrived);
   bool unfinished() const;
   Message* messageOf(uint64_t number);
   Status failLost(uint64_t number);
-  Status keepGroup(Group& group, uint64_t number);
   void tryToConnect();
   // What failback_ needs (sender/failover.cc).
   std::vector<Rail> railsToOffer(int* native) const override { return usableRails(own(), native); }
@@ -155,7 +153,6 @@ class SendConnection final : public Connection, private Failback::Host {
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
   Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
   Status drain();
-  void settle(uint64_t number);
   Status wait(Status drained);
   // Like idle(), for a call that has not polled. On iWARP it drains the completion queues first, to see the
   // answer to a question.
@@ -163,8 +160,6 @@ class SendConnection final : public Connection, private Failback::Host {
     if (!rules_.has_immediates) RAILWISE_TRY(drain());
     return idle(waiting);
   }
-  bool completeIfAllArrived();
-  bool completeLast() override { return unfinished() && completeIfAllArrived(); }
   [[gnu::cold, gnu::noinline]] Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
   Status lookForClearToSend();
   Status failClearToSend(uint64_t stamp);
@@ -187,7 +182,7 @@ class SendConnection final : public Connection, private Failback::Host {
     return posted;
   }
   bool mustSignal(const LaneQueuePair& queue_pair);
-  void signalWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number);
+  static void signalWith(ibv_send_wr& work, LaneQueuePair& queue_pair);
   Status isendSlowPath(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                        void* profiler, Request** request);
   bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
@@ -196,7 +191,7 @@ class SendConnection final : public Connection, private Failback::Host {
   Status sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                      Request** request);
   void prepare(ibv_send_wr& work, const Message& message, const ClearToSend& entry);
-  void take(Message& message, uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+  void take(Message& message, uint64_t address, std::size_t bytes, const MemoryHandle* memory,
             void* profiler);
   Status closeGroup(Group& group);
   Status postBatch(Group& group, uint32_t slot);
@@ -336,11 +331,11 @@ inline bool SendConnection::mustSignal(const LaneQueuePair& queue_pair) {
   return !needs_slow_test_ || queue_pair.posted() >= queue_pair.unsignalled_until;
 }
 
-// Makes `work`, the work request that was counted last, signalled. Its completion covers all messages up to
-// `number`.
-inline void SendConnection::signalWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number) {
+// Makes `work`, the work request that was counted last, signalled. Its completion covers all work requests of
+// the queue pair before.
+inline void SendConnection::signalWith(ibv_send_wr& work, LaneQueuePair& queue_pair) {
   work.send_flags |= IBV_SEND_SIGNALED;
-  work.wr_id |= endsWorkRequests(queue_pair.cover()) | withNumber(number);
+  work.wr_id |= endsWorkRequests(queue_pair.cover());
 }
 
 template <bool kSample>
@@ -358,7 +353,7 @@ template <bool kSample>
   const bool asks = mustSignal(queue_pair) || bytes > fast_.unsignalled_now;
   ++queue_pair.posted();
   queue_pair.counts().bytes += bytes;
-  if (asks) signalWith(work, queue_pair, numbers().next);
+  if (asks) signalWith(work, queue_pair);
   if (kSample && asks) beginSample(work, numbers().next, bytes);
   describe(message, address, bytes, memory, queue_pair);
   advance();
@@ -374,12 +369,11 @@ inline void SendConnection::describe(Message& message, uint64_t address, uint32_
   message.done = false;
   message.bytes = bytes;
   message.number = numbers().next;
-  message.position = queue_pair.posted();
-  message.queue_pair = queue_pair.index;
+  message.completeWith(queue_pair);
 }
 
 // Fills in the message of a group.
-inline void SendConnection::take(Message& message, uint64_t address, std::size_t bytes, int tag,
+inline void SendConnection::take(Message& message, uint64_t address, std::size_t bytes,
                                  const MemoryHandle* memory, void* profiler) {
   ++turn_.next;
   message.kind = Request::Kind::kSend;
@@ -388,9 +382,7 @@ inline void SendConnection::take(Message& message, uint64_t address, std::size_t
   message.address = address;
   message.memory = memory;
   message.profiler = profiler;
-  message.position = UINT64_MAX;
-  if (profiler != nullptr) [[unlikely]]
-    message.tag = tag;
+  message.counter = &kNever;
 }
 
 // Goes on to the next receive.

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "loop_connection.h"
@@ -258,6 +259,50 @@ TEST(Failover, GoesOnWhenTheMemoryOfAMessageCannotBeRegisteredForAStandby) {
   for (int i = 0; i < 8; ++i) exchange();
   EXPECT_NE(said.all().find("memory cannot be registered"), std::string::npos) << said.all();
   loop.device().memory().release(*memory);
+}
+
+// Where queue pair `index` of a connection lies, in every epoch.
+LaneQueuePair& queuePairOf(Connection& connection, std::size_t index) {
+  auto* const memory = reinterpret_cast<std::byte*>(&connection) - QueuePairs::kBytes;
+  return reinterpret_cast<LaneQueuePair*>(memory)[index];
+}
+
+// A message counts by its queue pair, whose memory belongs to other queue pairs after the epoch.
+TEST(Failover, NoCounterOfALostEpochCompletesAMessage) {
+  for (const int count : {1, 4}) {
+    const std::string stuck = "count=1;fault opcode=write_imm count=1 stuck nth=" + std::to_string(count + 1);
+    LoopConnection loop(2 * kHalf, stuck);
+    ASSERT_TRUE(Traffic(loop).run(count, 512));
+    Request* const receive = loop.receive(count, kHalf, 512);
+    std::vector<Request*> sends;
+    for (test::Patience patience; sends.size() < static_cast<std::size_t>(count); patience.again()) {
+      if (Request* const send = loop.send(512, 512); send != nullptr) sends.push_back(send);
+    }
+    test::changePort("soft0:1", "down");
+    const auto openSends = [&] {
+      std::size_t open = 0;
+      for (Request* const send : sends) {
+        bool done = false;
+        EXPECT_OK(send->connection->test(*send, &done, nullptr));
+        open += done ? 0 : 1;
+      }
+      bool done = false;
+      EXPECT_OK(receive->connection->test(*receive, &done, nullptr));
+      return open;
+    };
+    for (test::Patience patience; loop.sender().epoch() == 1; patience.again())
+      ASSERT_EQ(openSends(), sends.size());
+    ASSERT_FALSE(loop.sender().running());
+    std::vector<uint64_t> before;
+    for (std::size_t i = 0; i < std::size_t{kMaxQueuePairs}; ++i)
+      before.push_back(std::exchange(queuePairOf(loop.sender(), i).full_at, UINT64_MAX));
+    EXPECT_EQ(openSends(), sends.size()) << count << " messages";
+    for (std::size_t i = 0; i < before.size(); ++i) queuePairOf(loop.sender(), i).full_at = before[i];
+    test::changePort("soft0:1", "up");
+    EXPECT_TRUE(finishBoth(sends.front(), receive));
+    for (std::size_t i = 1; i < sends.size(); ++i) EXPECT_TRUE(LoopConnection::finish(sends[i]));
+    EXPECT_EQ(std::memcmp(loop.at(512), loop.at(kHalf), 512), 0);
+  }
 }
 
 // The device takes the write of a message, fails, and refuses the immediate behind it. The record must count

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
 #include <vector>
 
 namespace railwise::net {
@@ -113,63 +114,120 @@ class GroupStates : public testing::Test {
       ++group_.matched;
     }
   }
-  void complete(int segments) {
-    group_.segments_done = static_cast<uint8_t>(group_.segments_done + segments);
-  }
+  bool complete() const { return messages_[0].complete() && messages_[1].complete(); }
+  bool open() const { return !messages_[0].complete() && !messages_[1].complete(); }
 
   static constexpr uint64_t kReceive = 5;
   Group group_;
   std::array<Message, 2> messages_;
+  // As in a connection: a page in front of the queue pairs.
+  std::unique_ptr<void, void (*)(void*)> memory_{
+      record::PageMemory::allocate(QueuePairs::kBytes),
+      [](void* memory) { record::PageMemory::free(memory, QueuePairs::kBytes); }};
+  QueuePairs queue_pairs_{memory_.get()};
 };
 
 TEST_F(GroupStates, SegmentsKeepTheSlotUntilTheLastIsComplete) {
   EXPECT_EQ(group_.state, SlotState::kMatching);
-  EXPECT_FALSE(group_.holds(kReceive)) << "a receive may still go without the group";
+  EXPECT_FALSE(group_.holds(kReceive)) << "the receive may still go without the group";
   group_.cut(3, 0);
   EXPECT_EQ(group_.state, SlotState::kWaiting);
   EXPECT_TRUE(group_.holds(kReceive));
-  complete(2);
+  group_.segments_done += 2;
   group_.finish();
   EXPECT_EQ(group_.state, SlotState::kPosted);
   EXPECT_TRUE(group_.underWay());
-  EXPECT_FALSE(group_.isFree());
-  complete(1);
+  EXPECT_FALSE(group_.mayOpen());
+  EXPECT_TRUE(open());
+  ++group_.segments_done;
   EXPECT_FALSE(group_.underWay());
-  EXPECT_TRUE(group_.isFree());
-  EXPECT_FALSE(group_.holds(kReceive + 32));
+  EXPECT_TRUE(group_.mayOpen());
+  EXPECT_TRUE(complete());
 }
 
-TEST_F(GroupStates, ABatchKeepsNoSlot) {
-  group_.form = SendPath::kBatch;
+// NCCL may have 32 later receives before it asks about a message.
+TEST_F(GroupStates, WhatIsCompleteStaysSoWhenAnotherReceiveTakesTheSlot) {
+  group_.cut(3, 0);
   group_.finish();
+  group_.segments_done += 3;
+  ASSERT_TRUE(complete());
+  constexpr uint64_t kNext = kReceive + kSlots;
+  group_.open(kNext, makeStamp(kNext, 1, 0));
+  Message next;
+  next.kind = Request::Kind::kSend;
+  next.number = kNext;
+  group_.messages[0] = &next;
+  group_.cut(4, 0);
+  EXPECT_TRUE(complete());
+  group_.segments_done += 3;
+  EXPECT_FALSE(next.complete());
+  ++group_.segments_done;
+  EXPECT_TRUE(next.complete());
+}
+
+TEST_F(GroupStates, ABatchCountsByItsQueuePairAndKeepsNoSlot) {
+  LaneQueuePair& queue_pair = queue_pairs_.add();
+  queue_pair.setSendSize(16);
+  queue_pair.posted() = 2;
+  group_.form = SendPath::kBatch;
+  group_.postWith(queue_pair);
   EXPECT_EQ(group_.state, SlotState::kPosted);
-  EXPECT_TRUE(group_.isFree());
+  EXPECT_TRUE(group_.mayOpen());
   EXPECT_TRUE(group_.holds(kReceive));
+  queue_pair.retire(1);
+  EXPECT_TRUE(open());
+  queue_pair.retire(1);
+  EXPECT_TRUE(complete());
 }
 
 TEST_F(GroupStates, WhatIsRepeatedIsCutOnceMoreFromTheFirstByte) {
-  group_.form = SendPath::kPacked;
-  group_.finish();
-  group_.repeat();
-  EXPECT_EQ(group_.state, SlotState::kRepeat);
-  EXPECT_FALSE(group_.isFree()) << "its messages must not be forgotten";
-  EXPECT_FALSE(group_.small());
-  group_.cut(2, Group::kNoRecord);
+  group_.cut(2, 0);
   group_.cursor = {1, true, 100};
-  group_.repeat();  // that epoch is lost, too
-  group_.cut(1, Group::kNoRecord);
+  ++group_.segments_done;  // of the lost epoch
+  ASSERT_TRUE(group_.repeat());
+  EXPECT_EQ(group_.state, SlotState::kRepeat);
+  EXPECT_FALSE(group_.mayOpen()) << "its messages must not be forgotten";
+  ASSERT_TRUE(group_.repeat()) << "a second epoch is lost before the group could go";
+  group_.cut(2, Group::kNoRecord);
   EXPECT_EQ(group_.state, SlotState::kWaiting);
   EXPECT_EQ(group_.cursor.segment, 0);
   EXPECT_EQ(group_.cursor.bytes, 0U);
   EXPECT_FALSE(group_.cursor.tail);
+  ++group_.segments_done;
+  EXPECT_TRUE(open());
+  ++group_.segments_done;
+  EXPECT_TRUE(complete());
 }
 
-TEST_F(GroupStates, WhatHasArrivedFreesTheSlot) {
+TEST_F(GroupStates, WhatNcclHasBackIsNotRepeated) {
+  group_.cut(1, 0);
+  group_.finish();
+  ++group_.segments_done;
+  messages_[1].kind = Request::Kind::kFree;  // test() has said "done"
+  EXPECT_FALSE(group_.repeat());
+  messages_[1].kind = Request::Kind::kSend;  // and it is a message again, of another receive
+  messages_[1].number = kReceive + 1;
+  EXPECT_FALSE(group_.repeat());
+}
+
+TEST_F(GroupStates, WhatIsCompleteIsRepeatedAsLongAsNcclHasNotAsked) {
+  group_.cut(1, 0);
+  group_.finish();
+  ++group_.segments_done;
+  EXPECT_TRUE(group_.repeat());
+  EXPECT_TRUE(open());
+}
+
+TEST_F(GroupStates, WhatHasArrivedIsCompleteAndFreesTheSlot) {
   group_.cut(3, 0);
+  messages_[1].number = kReceive + 1;  // not of this group any more
+  messages_[1].counter = &kNever;
   group_.arrive();
   EXPECT_EQ(group_.state, SlotState::kArrived);
-  EXPECT_TRUE(group_.isFree());
-  EXPECT_FALSE(group_.underWay());
+  EXPECT_TRUE(group_.mayOpen());
+  EXPECT_TRUE(messages_[0].complete());
+  EXPECT_FALSE(messages_[1].complete());
+  EXPECT_FALSE(group_.repeat()) << "the receiver contradicts itself";
 }
 
 TEST(Group, AMessageOfTheFastPathGetsAGroupWhenItIsRepeated) {
