@@ -88,7 +88,7 @@ class Connection {
   // does not poll.
   static bool testIfKnown(Request& request, int* sizes) {
     request.connection->tested_since_send_ = true;
-    if (request.count != 1 || !known(request) || request.kind == Request::Kind::kFree) return false;
+    if (request.count != 1 || !request.complete() || request.kind == Request::Kind::kFree) return false;
     if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
     request.connection->free(request);
     return true;
@@ -97,7 +97,7 @@ class Connection {
   // queue once. Most polls find nothing. Null: only testSlowPath() can answer.
   [[gnu::always_inline]] static std::optional<bool> testByOnePoll(Request& request, int* sizes) {
     Connection& connection = *request.connection;
-    if (connection.only_cq_ == nullptr || connection.needs_slow_test_ || request.done ||
+    if (connection.only_cq_ == nullptr || connection.needs_slow_test_ || request.complete() ||
         request.kind == Request::Kind::kFree || request.kind == Request::Kind::kFlush)
       return std::nullopt;
     ibv_wc completions[kPollBatch];
@@ -181,8 +181,6 @@ class Connection {
         static_cast<uint64_t>(polled);
   }
 
-  // Is `request` already known to be complete?
-  static bool known(const Request& request) { return request.done || request.complete(); }
   // NCCL is told that `request` is complete.
   void free(Request& request) {
     request.kind = Request::Kind::kFree;

@@ -18,6 +18,7 @@ inline constexpr uint64_t kAlways = UINT64_MAX;
 struct Request {
   enum class Kind : uint8_t { kFree, kSend, kReceive, kFlush };
 
+  // The only rule for it, of sends, receives and flushes.
   bool complete() const { return *counter >= due; }
 
   Connection* connection = nullptr;
@@ -26,7 +27,6 @@ struct Request {
   uint64_t number = 0;  // of the receive; at the sender: of the receive that the message goes to
   uint32_t bytes = 0;   // size of a send; size of each message of a receive whose messages are of one size
   Kind kind = Kind::kFree;
-  bool done = false;
   uint8_t count = 0;  // number of sizes that test() reports
 };
 static_assert(sizeof(Request) == 40);

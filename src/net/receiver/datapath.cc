@@ -6,7 +6,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 
 #include "net/profiler.h"
 #include "net/receiver/receive_connection.h"
@@ -64,7 +63,8 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
   for (uint32_t i = 0; i < count; ++i) {
     const ReceiveBuffer& buffer = buffers[i];
     const uint32_t room = roomOf(buffer);
-    receive.buffers[i] = {0, room, buffer.address};
+    receive.addresses[i] = buffer.address;
+    receive.rooms[i] = room;
     memories_[i][slot] = buffer.memory;
     std::byte* const place = stagingOf(numbers().next, i);
     *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
@@ -119,7 +119,8 @@ bool ReceiveConnection::blocked() const {
 // NCCL reads no size of a silent receive, and profiles none.
 void ReceiveConnection::makeSilent(Receive& receive) const {
   if (!may_be_silent_ || receive.count != 1 || receive.number % kSilentRun == 0) return;
-  receive.silent = receive.done = receive.alike = true;
+  receive.silent = receive.alike = true;
+  receive.arrived = kAllArrived;
   receive.bytes = receive.least_room;
 }
 
@@ -170,7 +171,7 @@ Status ReceiveConnection::progress(const Request& request, bool* done) {
   const Status polled = poll();
   if (request.kind == Request::Kind::kFlush) [[unlikely]]
     return flusher_.progress(request, done);
-  *done = known(request);
+  *done = request.complete();
   if (*done) return Status::success();
   RAILWISE_TRY(polled);
   return idle(Waiting::kPeer);
@@ -255,9 +256,8 @@ Status ReceiveConnection::failNotOpen(uint32_t slot) {
 [[gnu::always_inline]] inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t index,
                                                                 uint32_t value) {
   Receive& receive = receives_[immediateSlot(value)];
-  if (receive.kind != Request::Kind::kReceive || receive.done || receive.arrived != 0) [[unlikely]]
+  if (receive.kind != Request::Kind::kReceive || receive.arrived != 0) [[unlikely]]
     return failNotOpen(immediateSlot(value));
-  receive.arrived = 1;
   receive.rails = queue_pair.rail_bit;
   receive.bytes = immediateSize(value);
   receive.alike = true;
@@ -274,11 +274,11 @@ Status ReceiveConnection::onPacked(LaneQueuePair& queue_pair, std::size_t index,
   const uint32_t slot = immediateSlot(value);
   const uint32_t bytes = immediateSize(value);
   const Receive& receive = receives_[slot];
-  if (receive.kind != Request::Kind::kReceive || !receive.host || !rules_.has_immediates ||
-      bytes > receive.least_room || uint64_t{bytes} * receive.count > kPackBytes)
+  if (receive.kind != Request::Kind::kReceive || receive.count < 2 || !receive.host ||
+      !rules_.has_immediates || bytes > receive.least_room || uint64_t{bytes} * receive.count > kPackBytes)
     return failNotOpen(slot);
   for (std::size_t i = 0; i < receive.count; ++i)
-    copyShort(reinterpret_cast<void*>(receive.buffers[i].address),  // NOLINT(performance-no-int-to-ptr)
+    copyShort(reinterpret_cast<void*>(receive.addresses[i]),  // NOLINT(performance-no-int-to-ptr)
               packs_[slot].bytes + i * bytes, bytes);
   return onWhole(queue_pair, index, value);
 }
@@ -290,11 +290,11 @@ Status ReceiveConnection::onSegment(std::size_t index, uint32_t value, const Rec
   const ImmediateForm form = immediateForm(value);
   Receive& receive = receives_[slot];
   const uint32_t segment = immediateSegment(value);
-  const bool expected = receive.kind == Request::Kind::kReceive && !receive.done &&
-                        (receive.arrived >> segment & 1) == 0 && form <= ImmediateForm::kSegmentWithRecord &&
+  const bool expected = receive.isOpen() && (receive.arrived >> segment & 1) == 0 &&
+                        form <= ImmediateForm::kSegmentWithRecord &&
                         immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number));
   if (!expected) return failNotOpen(slot);
-  receive.arrived |= 1U << segment;
+  receive.arrived |= uint64_t{1} << segment;
   receive.rails = static_cast<uint16_t>(receive.rails | 1U << endpoint_.queue_pairs[index].rail);
   if (form == ImmediateForm::kSegmentWithRecord) {
     if (record_bytes < recordBytes(receive.count) ||
@@ -303,8 +303,8 @@ Status ReceiveConnection::onSegment(std::size_t index, uint32_t value, const Rec
       return fail({Code::kRemote, 0},
                   "a record that does not belong to receive " + std::to_string(receive.number));
     }
-    receive.segments = record->segments;
-    for (std::size_t i = 0; i < receive.count; ++i) receive.buffers[i].size = record->sizes[i];
+    receive.segments = static_cast<uint8_t>(record->segments);
+    for (std::size_t i = 0; i < receive.count; ++i) receive.sizes[i] = record->sizes[i];
     reply_queue_pair_ = static_cast<uint8_t>(index);
   }
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
@@ -312,11 +312,10 @@ Status ReceiveConnection::onSegment(std::size_t index, uint32_t value, const Rec
   if (receive.segments == 0 || std::popcount(receive.arrived) != static_cast<int>(receive.segments))
     return Status::success();
   for (std::size_t i = 0; i < receive.count; ++i) {
-    const Buffer& buffer = receive.buffers[i];
-    if (buffer.size > buffer.room) return failTooLong(buffer.size, buffer.room);
+    if (receive.sizes[i] > receive.room(i)) return failTooLong(receive.sizes[i], receive.room(i));
   }
-  receive.bytes = receive.buffers[0].size;
-  for (std::size_t i = 0; i < receive.count; ++i) numbers().spread_bytes += receive.buffers[i].size;
+  receive.bytes = receive.sizes[0];
+  for (std::size_t i = 0; i < receive.count; ++i) numbers().spread_bytes += receive.sizes[i];
   complete(receive);
   return Status::success();
 }
@@ -327,7 +326,7 @@ Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
 }
 
 inline void ReceiveConnection::complete(Receive& receive) {
-  receive.done = true;
+  receive.arrived = kAllArrived;
   const uint64_t arrived = arrivedUpTo();
   const bool in_turn = receive.number == arrived + 1 && numbers().settled == arrived;
   numbers().settled = std::max(numbers().settled, receive.number);
@@ -343,7 +342,7 @@ inline void ReceiveConnection::complete(Receive& receive) {
 void ReceiveConnection::advanceArrived() {
   while (arrivedUpTo() < numbers().settled) {
     const Receive& next = receives_[(arrivedUpTo() + 1) % kSlots];
-    if (next.number != arrivedUpTo() + 1 || !next.done) return;
+    if (next.number != arrivedUpTo() + 1 || !next.complete()) return;
     arrivedUpTo() = arrivedUpTo() + 1;
   }
 }
@@ -377,7 +376,7 @@ void ReceiveConnection::stopEvents(Receive& receive) {
 }
 
 uint32_t ReceiveConnection::sizeOf(const Receive& receive, std::size_t i) {
-  return receive.alike ? receive.bytes : receive.buffers[i].size;
+  return receive.alike ? receive.bytes : receive.sizes[i];
 }
 
 void ReceiveConnection::finish(Request& request, int* sizes) {
@@ -394,9 +393,8 @@ void ReceiveConnection::finish(Request& request, int* sizes) {
 uint64_t ReceiveConnection::oldestOpen(uint64_t* bytes) const {
   for (uint64_t number = arrivedUpTo() + 1; number < numbers().next; ++number) {
     const Receive& receive = receives_[number % kSlots];
-    if (receive.number != number || receive.done) continue;
-    *bytes = 0;
-    for (std::size_t i = 0; i < receive.count; ++i) *bytes += receive.buffers[i].room;
+    if (receive.number != number || receive.complete()) continue;
+    *bytes = receive.allRoom();
     return number;
   }
   return 0;
@@ -405,11 +403,7 @@ uint64_t ReceiveConnection::oldestOpen(uint64_t* bytes) const {
 uint64_t ReceiveConnection::largestUnderWay() const {
   uint64_t largest = 0;
   for (const Receive& receive : receives_) {
-    if (receive.kind != Request::Kind::kReceive || receive.done) continue;
-    const uint64_t room =
-        std::accumulate(receive.buffers.begin(), receive.buffers.begin() + receive.count, uint64_t{0},
-                        [](uint64_t sum, const Buffer& buffer) { return sum + buffer.room; });
-    largest = std::max(largest, room);
+    if (receive.isOpen()) largest = std::max(largest, receive.allRoom());
   }
   return largest;
 }
@@ -420,9 +414,8 @@ uint64_t ReceiveConnection::largestUnderWay() const {
 const ReceiveConnection::Receive* ReceiveConnection::latestAt(uint64_t address) const {
   for (uint64_t back = 1; back <= kSlots && back < numbers().next; ++back) {
     const Receive& receive = receives_[(numbers().next - back) % kSlots];
-    const auto end = receive.buffers.begin() + receive.count;
-    const auto has = [&](const Buffer& buffer) { return buffer.address == address; };
-    if (receive.done && std::any_of(receive.buffers.begin(), end, has)) return &receive;
+    const auto end = receive.addresses.begin() + receive.count;
+    if (receive.complete() && std::find(receive.addresses.begin(), end, address) != end) return &receive;
   }
   return nullptr;
 }

@@ -100,7 +100,7 @@ void ReceiveConnection::toEpoch(uint64_t epoch) {
 void ReceiveConnection::forgetSegments() {
   for (Receive& receive : receives_) {
     receive.rails = 0;  // whatever they meant
-    if (receive.kind == Request::Kind::kReceive && !receive.done) receive.arrived = receive.segments = 0;
+    if (receive.isOpen()) receive.arrived = receive.segments = 0;
   }
 }
 
@@ -114,15 +114,14 @@ void ReceiveConnection::sendReconcile() {
   frame.epoch = epoch();
   frame.arrived = arrivedUpTo();
   for (uint64_t number = arrivedUpTo() + 1; number < numbers().next; ++number) {
-    if (receives_[number % kSlots].done) frame.done |= 1U << (number - arrivedUpTo() - 1);
+    if (receives_[number % kSlots].complete()) frame.done |= 1U << (number - arrivedUpTo() - 1);
   }
   frame.failed = recovery_.failedQueuePair();
   frame.cost = recovery_.failureCost();
   renewOffer();
   frame.native = static_cast<uint8_t>(offer_.native);
-  frame.open = std::any_of(receives_.begin(), receives_.end(), [](const Receive& receive) {
-    return receive.kind == Request::Kind::kReceive && !receive.done;
-  });
+  frame.open = std::any_of(receives_.begin(), receives_.end(),
+                           [](const Receive& receive) { return receive.isOpen(); });
   copyText(frame.reason, log_.reason());
   frame.end = offer_.end;
   side_channel_.send(frame);
@@ -242,7 +241,7 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
   adopt(frame.end);
   for (uint64_t number = arrivedUpTo() + 1; number < numbers().next; ++number) {
     Receive& receive = receives_[number % kSlots];
-    if (!receive.done && !writeKeys(receive)) return false;
+    if (!receive.complete() && !writeKeys(receive)) return false;
   }
   return true;
 }

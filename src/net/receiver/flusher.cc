@@ -82,7 +82,8 @@ Status Flusher::begin(uint64_t address, const MemoryHandle& memory, std::span<co
                            "more than " + std::to_string(kOutstandingFlushes) + " flushes outstanding");
   }
   made->kind = Request::Kind::kFlush;
-  made->done = made->again = false;
+  made->finished = 0;
+  made->again = false;
   made->count = 0;
   made->reads = 0;
   made->failures = 0;
@@ -129,7 +130,7 @@ void Flusher::drop() {
   dropPaths(destroyLater);
   for (std::size_t i = 0; i < kOutstandingFlushes; ++i) {
     Flush& flush = flushes_[i];
-    if (flush.kind != Request::Kind::kFlush || flush.done) continue;
+    if (flush.kind != Request::Kind::kFlush || flush.complete()) continue;
     flush.again = flush.again || flush.reads > 0;
     flush.reads = 0;
   }
@@ -180,7 +181,8 @@ void Flusher::poll() {
 Status Flusher::progress(const Request& request, bool* done) {
   Flush& flush = flushes_[static_cast<uint32_t>(flushes_.indexOf(static_cast<const Flush*>(&request)))];
   poll();
-  *done = flush.done = flush.reads == 0 && !flush.again;
+  flush.finished = flush.reads == 0 && !flush.again ? 1 : 0;
+  *done = flush.complete();
   if (*done) return Status::success();
   RAILWISE_TRY(failure_);
   // The rail of this flush may be lost, and when nothing else is under way nobody looks.

@@ -43,7 +43,12 @@ class Flusher {
   };
 
   struct Flush : Request {
-    uint32_t reads = 0;  // reads that are outstanding
+    Flush() { counter = &finished; }
+    Flush(const Flush&) = delete;
+    Flush& operator=(const Flush&) = delete;
+
+    uint64_t finished = 0;  // 1: it is complete
+    uint32_t reads = 0;     // reads that are outstanding
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
     int failures = 0;

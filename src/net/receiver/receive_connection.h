@@ -54,24 +54,38 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Status testSlowPath(Request& request, bool* done, int* sizes) override;
 
  private:
-  // One buffer of a receive.
-  struct Buffer {
-    uint32_t size;  // bytes that have arrived
-    uint32_t room;  // bytes that fit the posted buffer
-    uint64_t address;
-  };
+  static constexpr uint64_t kAllArrived = UINT64_MAX;
   // A receive of one buffer uses only the first cache line.
   struct alignas(64) Receive : Request {
-    uint32_t arrived = 0;     // bit i: segment i has arrived
-    uint32_t segments = 0;    // number of segments; 0: not yet known
-    uint32_t least_room = 0;  // room of its smallest buffer
+    Receive() {
+      counter = &arrived;
+      due = kAllArrived;
+    }
+    Receive(const Receive&) = delete;
+    Receive& operator=(const Receive&) = delete;
+
     uint16_t rails = 0;       // bit r: rail r has carried some of its data
+    uint64_t arrived = 0;     // bit i: segment i has arrived; kAllArrived: the receive is complete
+    uint32_t least_room = 0;  // bytes that fit its smallest buffer
+    uint8_t segments = 0;     // number of segments; 0: not yet known
     bool alike = false;       // the messages are of one size
-    bool host = false;        // all buffers are host memory
     bool silent = false;
-    bool profiled = false;  // some event in `events` is not null
-    std::array<Buffer, kMaxReceives> buffers = {};
-    std::array<void*, kMaxReceives> events = {};  // the profiler's events
+    bool profiled = false;                              // some event in `events` is not null
+    std::array<uint64_t, kMaxReceives> addresses = {};  // of the buffers
+    // Of several buffers:
+    std::array<uint32_t, kMaxReceives> rooms = {};  // bytes that fit
+    bool host = false;                              // all are host memory
+    // Of what has come with a record:
+    std::array<uint32_t, kMaxReceives> sizes = {};  // bytes that have arrived
+    std::array<void*, kMaxReceives> events = {};    // the profiler's events
+
+    bool isOpen() const { return kind == Kind::kReceive && !complete(); }
+    uint32_t room(std::size_t i) const { return count > 1 ? rooms[i] : least_room; }
+    uint64_t allRoom() const {
+      uint64_t sum = 0;
+      for (std::size_t i = 0; i < count; ++i) sum += room(i);
+      return sum;
+    }
   };
   static constexpr uint32_t kReplenish = kOutstandingReceives;
   static constexpr uint32_t kClearToSendDepth = 128;
@@ -258,7 +272,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =
       entryOf(buffer, room, makeStamp(numbers().next, 1, 0));
   open(made, 1, room);
-  made.buffers[0] = {0, room, buffer.address};
+  made.addresses[0] = buffer.address;
   memories_[0][numbers().next % kSlots] = buffer.memory;
   *request = &made;
   ++numbers().next;
@@ -311,13 +325,12 @@ inline uint64_t ReceiveConnection::clearToSendId(LaneQueuePair& queue_pair, unsi
 inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t room) const {
   receive.number = numbers().next;
   receive.kind = Request::Kind::kReceive;
-  receive.done = false;
   receive.count = static_cast<uint8_t>(count);
   receive.arrived = 0;
   receive.segments = 0;
   receive.least_room = room;
   receive.rails = 0;
-  receive.alike = receive.host = receive.silent = receive.profiled = false;
+  receive.alike = receive.silent = receive.profiled = false;
 }
 
 }  // namespace railwise::net

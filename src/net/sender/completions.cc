@@ -12,7 +12,7 @@ namespace railwise::net {
 // A request that has completed is reported even if the connection has failed since.
 inline Status SendConnection::progress(const Request& request, bool* done) {
   const Status drained = drain();
-  *done = known(request);
+  *done = request.complete();
   return *done ? Status::success() : wait(drained);
 }
 
@@ -34,7 +34,7 @@ uint64_t SendConnection::largestUnderWay() const {
     if (group.underWay()) largest = std::max(largest, group.cursor.bytes);
   }
   for (const Message& message : messages_) {
-    if (message.kind == Request::Kind::kSend && !known(message))
+    if (message.kind == Request::Kind::kSend && !message.complete())
       largest = std::max<uint64_t>(largest, message.bytes);
   }
   return largest;
@@ -139,7 +139,7 @@ uint64_t SendConnection::oldestOpen(uint64_t* bytes) const {
   bool found = false;
   for (uint32_t i = 0; i <= turn_.mask; ++i) {
     const Message& message = messages_[i];
-    if (message.kind != Request::Kind::kSend || known(message) || message.number > oldest) continue;
+    if (message.kind != Request::Kind::kSend || message.complete() || message.number > oldest) continue;
     if (message.number < oldest || !found) *bytes = 0;
     found = true;
     oldest = message.number;

@@ -57,7 +57,7 @@ bool SendConnection::needNotStop() {
 
 bool SendConnection::unfinished() const {
   return std::any_of(messages_.begin(), messages_.end(), [&](const Message& message) {
-    return message.kind == Request::Kind::kSend && !known(message);
+    return message.kind == Request::Kind::kSend && !message.complete();
   });
 }
 

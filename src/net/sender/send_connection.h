@@ -366,7 +366,6 @@ inline void SendConnection::describe(Message& message, uint64_t address, uint32_
   message.address = address;
   message.memory = &memory;
   message.kind = Request::Kind::kSend;
-  message.done = false;
   message.bytes = bytes;
   message.number = numbers().next;
   message.completeWith(queue_pair);
@@ -377,7 +376,6 @@ inline void SendConnection::take(Message& message, uint64_t address, std::size_t
                                  const MemoryHandle* memory, void* profiler) {
   ++turn_.next;
   message.kind = Request::Kind::kSend;
-  message.done = false;
   message.bytes = static_cast<uint32_t>(bytes);
   message.address = address;
   message.memory = memory;
