@@ -161,11 +161,10 @@ struct ConnectionNumbers {
   uint64_t next;    // sender: the receive that is being matched; receiver: the receive that irecv opens next
   uint64_t posted;  // sender: the oldest receive for which not all work requests are posted; receiver: the
                     // first receive whose clear-to-send is not posted
-  uint64_t complete;     // sender: all messages up to this receive are complete, when they are complete by
-                         // number; receiver: the sender has matched all receives up to this one
+  uint64_t complete;     // the latest receive whose completion, here or of its messages, test() has reported
   uint64_t arrived;      // all receives up to this one are complete; a sender knows it from its receiver only
   uint64_t completions;  // polled from the first completion queue
-  uint64_t settled;      // sender, where messages are cut: all messages up to this receive are complete
+  uint64_t unused;       // 0
   uint64_t
       spread_bytes;  // receiver: payload of messages that came in segments. A receiver does not know how many
                      // of these bytes came over each queue pair: they count in proportion to the segments

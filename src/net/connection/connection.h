@@ -97,8 +97,9 @@ class Connection {
   // queue once. Most polls find nothing. Null: only testSlowPath() can answer.
   [[gnu::always_inline]] static std::optional<bool> testByOnePoll(Request& request, int* sizes) {
     Connection& connection = *request.connection;
-    if (connection.only_cq_ == nullptr || connection.needs_slow_test_ || request.complete() ||
-        request.kind == Request::Kind::kFree || request.kind == Request::Kind::kFlush)
+    if (connection.only_cq_ == nullptr || connection.needs_slow_test_ ||
+        (request.count != 1 && request.complete()) || request.kind == Request::Kind::kFree ||
+        request.kind == Request::Kind::kFlush)
       return std::nullopt;
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(connection.only_cq_, kPollBatch, completions);

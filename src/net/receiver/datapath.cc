@@ -112,7 +112,7 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
 // The receive must wait: for silent receives that the sender has not matched, or on iWARP for room in the
 // send queue (without queue pairs the next epoch writes its clear-to-send).
 bool ReceiveConnection::blocked() const {
-  return numbers().next > numbers().settled + kSlots ||
+  return numbers().next > matched_ + kSlots ||
          (!rules_.has_immediates && running() && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
 }
 
@@ -328,11 +328,12 @@ Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
 inline void ReceiveConnection::complete(Receive& receive) {
   receive.arrived = kAllArrived;
   const uint64_t arrived = arrivedUpTo();
-  const bool in_turn = receive.number == arrived + 1 && numbers().settled == arrived;
-  numbers().settled = std::max(numbers().settled, receive.number);
-  if (in_turn) [[likely]]
-    arrivedUpTo() = receive.number;
-  else advanceArrived();
+  if (receive.number == arrived + 1 && matched_ == arrived) [[likely]] {
+    arrivedUpTo() = matched_ = receive.number;
+  } else {
+    matched_ = std::max(matched_, receive.number);
+    advanceArrived();
+  }
   if (receive.profiled) [[unlikely]]
     stopEvents(receive);
 }
@@ -340,7 +341,7 @@ inline void ReceiveConnection::complete(Receive& receive) {
 // Counts the receives that are complete in order. Lanes overtake each other. Silent receives report nothing;
 // they are complete when a later receive is.
 void ReceiveConnection::advanceArrived() {
-  while (arrivedUpTo() < numbers().settled) {
+  while (arrivedUpTo() < matched_) {
     const Receive& next = receives_[(arrivedUpTo() + 1) % kSlots];
     if (next.number != arrivedUpTo() + 1 || !next.complete()) return;
     arrivedUpTo() = arrivedUpTo() + 1;

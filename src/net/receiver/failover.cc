@@ -74,12 +74,12 @@ bool ReceiveConnection::drained() const {
 
 // NCCL may ask for the flush of a receive after its epoch has ended.
 void ReceiveConnection::keepRailsForFlush() {
-  if (numbers().settled > earlier_.up_to + kSlots) earlier_.rails.clear();  // nobody knows those any more
+  if (matched_ > earlier_.up_to + kSlots) earlier_.rails.clear();  // nobody knows those any more
   if (!endpoint_.anyUsed()) return;
   for (const Rail& rail : endpoint_.rails) {
     if (placeOf(rail, earlier_.rails) < 0) earlier_.rails.push_back(rail);
   }
-  earlier_.up_to = numbers().settled;
+  earlier_.up_to = matched_;
 }
 
 // Drops the queue pairs and waits for those of `epoch`.

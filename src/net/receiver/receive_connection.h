@@ -206,6 +206,9 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   // The fast path is open: one rail, not iWARP, and the connection runs on its own rail.
   bool fast_path_open_ = false;
   bool may_be_silent_ = false;  // silent receives are allowed: NCCL_NET_OPTIONAL_RECV_COMPLETION
+  // The latest receive that is complete and not silent. The sender has matched all receives up to it, so also
+  // the silent ones are over.
+  uint64_t matched_ = 0;
 
   // ---- the rest
   EndInfo local_ = {};
@@ -264,7 +267,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   const ReceiveBuffer& buffer = buffers[0];
   const bool fast = buffers.size() == 1 && fast_path_open_ && !(silent && may_be_silent_) &&
                     buffer.profiler == nullptr && made.kind == Request::Kind::kFree &&
-                    numbers().next <= numbers().settled + kSlots;
+                    numbers().next <= matched_ + kSlots;
   if (!fast) [[unlikely]]
     return irecvSlowPath(buffers, silent, request);
   const uint32_t room = roomOf(buffer);
