@@ -299,9 +299,8 @@ class Parser {
   static void countReceives(Connection& connection) {
     const ConnectionNumbers& numbers = connection.numbers;
     connection.posted = difference(numbers.next, 1);
-    const uint64_t completed = connection.side == Side::kSender
-                                   ? std::max(numbers.complete, numbers.arrived)
-                                   : numbers.arrived;
+    const uint64_t completed =
+        connection.side == Side::kSender ? std::max(numbers.complete, numbers.arrived) : numbers.arrived;
     connection.completed = std::min(completed, connection.posted);
   }
 

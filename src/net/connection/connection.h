@@ -221,7 +221,6 @@ class Connection {
   // (checkDisconnection()).
   bool noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
   void noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now);
-  bool disconnected() const { return !disconnection_.what.empty(); }
   // A function that has nothing to do but wait calls idle(). On every 256th idle poll, or when the bell has
   // rung, idle() checks whether the peer is still there. After the peer has left, a wait for the peer's next
   // step (kPeer) ends soon; a wait for an acknowledgement (kAcknowledgement) lasts longer, because the

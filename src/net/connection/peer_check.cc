@@ -85,8 +85,7 @@ Status Connection::checkPeer(Waiting waiting) {
   // What the peer says of a disconnection may take a while.
   const bool in_memory = waiting == Waiting::kPeer && ended;
   const Clock::duration grace = in_memory ? Patience::kDataGrace : Patience::kAcknowledgementGrace;
-  const bool over = now - departure_.since >= grace;
-  if (!over) return Status::success();
+  if (now - departure_.since < grace) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const std::string diagnosis = queue_pair.rest->used ? diagnose(queue_pair) : "";
     if (!diagnosis.empty())

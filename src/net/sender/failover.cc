@@ -186,8 +186,8 @@ Status SendConnection::reconcileReceive(uint64_t number, bool arrived) {
   return Status::success();
 }
 
-// Between two epochs the receiver's report completes what was under way: nothing goes over the old queue
-// pairs any more.
+// In any phase the receiver's report completes messages that are posted. Between two epochs it frees their
+// slots, too: nothing goes over the old queue pairs any more.
 void SendConnection::hearArrived(uint64_t number) {
   onArrived(number);
   if (phase() == Phase::kWaiting || phase() == Phase::kConnecting) {

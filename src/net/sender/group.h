@@ -72,8 +72,8 @@ struct Segment {
 //   waiting                  finish       posted    the last segment is posted
 //   waiting, posted, repeat  arrive       arrived   after a failure: the receiver says that it has arrived
 //   waiting, posted, repeat  repeat       repeat    after a failure: the receiver says that it has not
-//   any that mayOpen()       repeatAlone  repeat    that, of a message that took the fast path: it had no
-//   slot repeat                   cut          waiting   the next epoch begins
+//   any that mayOpen()       repeatAlone  repeat    after a failure: a message of the fast path had no slot
+//   repeat                   cut          waiting   the next epoch begins
 //
 // When its messages are complete, a posted group stays as it is until another receive takes the slot.
 enum class SlotState : uint8_t { kFree, kMatching, kWaiting, kPosted, kRepeat, kArrived };
