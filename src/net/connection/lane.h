@@ -81,6 +81,8 @@ struct alignas(64) LaneQueuePair {
   uint64_t posted() const { return counts().posted; }
 
   uint64_t completed() const { return full_at - send_size; }
+  // `full_at` reaches it when everything posted so far is complete.
+  uint64_t fullAtWhenDone() const { return posted() + send_size; }
   uint64_t sendFree() const { return full_at - posted(); }
   bool allCovered() const { return posted() == covered; }
   // The last posted work request is signalled. Returns how many work requests its completion covers beyond

@@ -27,7 +27,7 @@ struct alignas(64) Message : Request {
   }
   // Complete with the work requests that `queue_pair` has posted so far.
   void completeWith(const LaneQueuePair& queue_pair) {
-    completeAt(queue_pair.full_at, queue_pair.posted() + queue_pair.send_size);
+    completeAt(queue_pair.full_at, queue_pair.fullAtWhenDone());
   }
 };
 static_assert(sizeof(Message) == 64, "one cache line");
@@ -162,7 +162,8 @@ struct Group {
   // A batch or pack, whose work requests are the last that `queue_pair` has posted.
   void postWith(const LaneQueuePair& queue_pair) {
     state = SlotState::kPosted;
-    for (std::size_t i = 0; i < count; ++i) messages[i]->completeWith(queue_pair);
+    const uint64_t at = queue_pair.fullAtWhenDone();
+    for (std::size_t i = 0; i < count; ++i) messages[i]->completeAt(queue_pair.full_at, at);
   }
   void arrive() {
     state = SlotState::kArrived;
