@@ -159,8 +159,17 @@ def circles(includes):
     return sorted(sorted(circle) for circle in found if len(circle) > 2)
 
 
+def same_names(root):
+    """Two files of src/net with one name: a newcomer opens the wrong one."""
+    by_name = {}
+    for path in sorted((root / "src/net").rglob("*")):
+        if path.suffix in (".h", ".cc"):
+            by_name.setdefault(path.name, []).append(path.relative_to(root).as_posix())
+    return [f"one name for {' and '.join(paths)}" for paths in by_name.values() if len(paths) > 1]
+
+
 def check(root):
-    problems = []
+    problems = same_names(root)
     seen = 0
     includes = {}  # file -> files, without their endings: a header and its .cc are one
     for top in ("nccl", "plugin", "spy", "src", "benchmarks/bench"):

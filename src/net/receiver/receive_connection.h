@@ -97,8 +97,9 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   // What a receiver does differently from a sender (connection.h).
   void handleCompletions(const ibv_wc* completions, int count) noexcept override;
   void leaveFastPath() override { fast_path_open_ = false; }
-  Status advanceRecovery() override;                                                // receiver/failover.cc
-  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // receiver/failover.cc
+  // Recovery (receiver/receiver_recovery.cc).
+  Status advanceRecovery() override;
+  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;
   // Reports to the sender by which rails this end can be reached, if these rails have changed.
   void onPortsChanged() override;
   // Requests a completion for all clear-to-sends so far. `anew`: even if a
@@ -144,7 +145,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
     return failure_;
   }
 
-  // Data path (receiver/datapath.cc).
+  // Data path (receiver/arrivals.cc).
   int tryToPostReceives(std::size_t queue_pair, uint32_t first);  // what ibv_post_recv returns
   Status postReceives(std::size_t queue_pair, uint32_t first);
   static uint32_t roomOf(const ReceiveBuffer& buffer);

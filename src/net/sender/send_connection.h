@@ -72,8 +72,9 @@ class SendConnection final : public Connection, private Failback::Host {
     fast_path_closed_ = true;
     setFastPath(false);
   }
-  Status advanceRecovery() override;                                                // sender/failover.cc
-  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // sender/failover.cc
+  // Recovery (sender/sender_recovery.cc).
+  Status advanceRecovery() override;
+  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;
   void onLastArrived(uint64_t number) override { hearArrived(number); }
   void onPortsChanged() override { failback_.lookSoon(); }
   void lookForBetter(Clock::time_point now) override;
@@ -119,7 +120,7 @@ class SendConnection final : public Connection, private Failback::Host {
   Message* messageOf(uint64_t number);
   Status failLost(uint64_t number);
   void tryToConnect();
-  // What failback_ needs (sender/failover.cc).
+  // What failback_ needs (sender/sender_recovery.cc).
   std::vector<Rail> railsToOffer(int* native) const override { return usableRails(own(), native); }
   EndInfo offerOf(const std::vector<Rail>& rails) const override {
     return describeOffer(own(), rails, epoch_here_);
