@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "net/recovery/epoch_plan.h"
+#include "net/paths/epoch_plan.h"
 #include "net/wireup/side_channel.h"
 
 namespace {

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "net/connection/lane.h"
 #include "net/device/window_arena.h"
+#include "net/paths/lane.h"
 #include "verbs/handles.h"
 
 namespace railwise::net {

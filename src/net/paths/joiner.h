@@ -10,9 +10,9 @@
 
 #include "base/settings/config.h"
 #include "base/status.h"
-#include "net/connection/endpoint.h"
 #include "net/device/device.h"
-#include "net/recovery/failback.h"
+#include "net/paths/endpoint.h"
+#include "net/paths/failback.h"
 #include "net/wireup/handshake.h"
 #include "net/wireup/side_channel.h"
 #include "verbs/gid.h"
@@ -73,7 +73,7 @@ class Joiner {
   // The epoch is over, or its first attempt is: nobody may call any more.
   virtual void drop() noexcept {}
 
-  // Trials (recovery/failback.h), each with a queue pair of its own. The sender begins to connect it;
+  // Trials (paths/failback.h), each with a queue pair of its own. The sender begins to connect it;
   // `number` is its number of the trial. False: that is not possible.
   virtual bool callTrial(TrialQueuePair& trial, const Ends& ends, const Path& path,
                          uint64_t number) const = 0;

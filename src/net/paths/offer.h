@@ -7,11 +7,11 @@
 
 #include "base/settings/config.h"
 #include "base/status.h"
-#include "net/connection/endpoint.h"
 #include "net/device/device.h"
 #include "net/device/memory.h"
 #include "net/device/window_arena.h"
 #include "net/paths/connection_options.h"
+#include "net/paths/endpoint.h"
 #include "net/paths/joiner.h"
 #include "net/wireup/handshake.h"
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "net/connection/lane.h"
+#include "net/paths/lane.h"
 #include "net/protocol/wire.h"
 #include "net/sender/group.h"
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "net/connection/lane.h"
 #include "net/connection/request.h"
 #include "net/device/memory.h"
+#include "net/paths/lane.h"
 #include "net/protocol/clear_to_send_ring.h"
 #include "net/sender/send_path.h"
 

@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "net/connection/connection.h"
+#include "net/paths/epoch_plan.h"
+#include "net/paths/failback.h"
 #include "net/protocol/batch_length.h"
 #include "net/protocol/clear_to_send_ring.h"
 #include "net/protocol/send_work_id.h"
 #include "net/protocol/work_request_chain.h"
-#include "net/recovery/epoch_plan.h"
-#include "net/recovery/failback.h"
 #include "net/sender/fast_path.h"
 #include "net/sender/group.h"
 #include "net/sender/send_path.h"

@@ -1,11 +1,11 @@
 // Which ways a connection takes after a failure.
-#include "net/recovery/epoch_plan.h"
+#include "net/paths/epoch_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "net/recovery/ends.h"
+#include "net/paths/ends.h"
 
 namespace railwise::net {
 namespace {

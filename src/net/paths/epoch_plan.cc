@@ -1,4 +1,4 @@
-#include "net/recovery/epoch_plan.h"
+#include "net/paths/epoch_plan.h"
 
 #include <algorithm>
 #include <tuple>

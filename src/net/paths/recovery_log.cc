@@ -1,4 +1,4 @@
-#include "net/recovery/recovery_log.h"
+#include "net/paths/recovery_log.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,9 +1,9 @@
 // What a connection reports of paths that failed, in simulated time.
-#include "net/recovery/recovery_log.h"
+#include "net/paths/recovery_log.h"
 
 #include <gtest/gtest.h>
 
-#include "net/recovery/silence.h"
+#include "net/paths/silence.h"
 
 namespace railwise::net {
 namespace {

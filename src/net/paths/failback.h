@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "net/device/device.h"
 #include "net/device/fence.h"
-#include "net/recovery/epoch_plan.h"
+#include "net/paths/epoch_plan.h"
 #include "net/wireup/frames.h"
 #include "verbs/cm/connection_manager.h"
 #include "verbs/handles.h"

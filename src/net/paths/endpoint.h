@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "net/connection/lane.h"
 #include "net/device/device.h"
 #include "net/device/fence.h"
+#include "net/paths/lane.h"
 #include "net/protocol/stripe.h"
 #include "verbs/handles.h"
 #include "verbs/queue_pair.h"

@@ -1,5 +1,5 @@
 // The phases of a recovery, and which epoch comes next.
-#include "net/recovery/recovery.h"
+#include "net/paths/recovery.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // When a sender looks for better paths, and which it tries: without a device, in simulated time where that
 // matters.
-#include "net/recovery/failback.h"
+#include "net/paths/failback.h"
 
 #include <gtest/gtest.h>
 
-#include "net/recovery/ends.h"
+#include "net/paths/ends.h"
 
 namespace railwise::net {
 namespace {

@@ -1,5 +1,5 @@
 // What a lane counts.
-#include "net/connection/lane.h"
+#include "net/paths/lane.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // How a connection counts silence, in simulated time.
-#include "net/recovery/silence.h"
+#include "net/paths/silence.h"
 
 #include <gtest/gtest.h>
 

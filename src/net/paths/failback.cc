@@ -1,4 +1,4 @@
-#include "net/recovery/failback.h"
+#include "net/paths/failback.h"
 
 #include <algorithm>
 #include <memory>

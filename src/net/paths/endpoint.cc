@@ -1,4 +1,4 @@
-#include "net/connection/endpoint.h"
+#include "net/paths/endpoint.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // What an endpoint knows of its queue pairs, lanes and rails, without a device.
-#include "net/connection/endpoint.h"
+#include "net/paths/endpoint.h"
 
 #include <gtest/gtest.h>
 

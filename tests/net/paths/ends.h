@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "net/recovery/epoch_plan.h"
+#include "net/paths/epoch_plan.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {
