@@ -39,7 +39,7 @@ void Connection::operator delete(void* connection, std::size_t bytes) {
 
 Connection::~Connection() {
   listenToRails(false);
-  (void)endSearch("is closed: another path is not needed any more");
+  (void)search_.end(title(), "is closed: another path is not needed any more");
   endSideChannel("");
   closeRecord();
   stopLostQueuePairs();

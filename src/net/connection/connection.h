@@ -35,6 +35,7 @@
 #include "net/paths/offer.h"
 #include "net/paths/recovery.h"
 #include "net/paths/recovery_log.h"
+#include "net/paths/search_log.h"
 #include "net/paths/silence.h"
 #include "net/patience.h"
 #include "net/protocol/transport_rules.h"
@@ -297,11 +298,11 @@ class Connection {
   std::string pathText(const LaneQueuePair& queue_pair) const {
     return endpoint_.pathText(queue_pair, epoch_there_, direction_);
   }
-  // Logs a warning, or information when there were many such warnings recently. True: a warning.
-  static bool logLimited(const std::string& line);
-  // Ends the search for another path, with a line as loud as the one with which the search began. False:
-  // nobody was told of a search.
-  bool endSearch(std::string_view how);
+  // "mlx5_1: connection to host:pid (mlx5_3)"
+  std::string title() const {
+    return device_.name() + std::string(": connection ") +
+           (direction_ == Direction::kSend ? "to " : "from ") + peer_;
+  }
   // Counts the time without a path. After RAILWISE_FAILOVER_TIMEOUT the connection fails.
   Status giveUpInTime();
   Status countUnproven(Clock::duration since_last_check);
@@ -317,9 +318,8 @@ class Connection {
   const TransportRules& rules_;
   Recovery recovery_;
   RecoveryLog log_;
-  enum class Search : uint8_t { kNone, kWarned, kNoted };
-  Search search_ = Search::kNone;  // for another path, and how the log was told of it
-  Session session_ = {};           // proves calls of RDMA CM, has the packet numbers
+  SearchLog search_;
+  Session session_ = {};  // proves calls of RDMA CM, has the packet numbers
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
   Silence silence_;
@@ -369,14 +369,10 @@ class Connection {
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
-  // Link diagnosis: says in words that the queue pair's device has failed, its port is down or its address is
-  // gone. "": none of these. Many completion statuses can have such a cause: a flush (Soft-RoCE), exhausted
-  // retries, or an unexpected end of the connection. The event may not have arrived yet, so the device is
-  // asked.
+  // Link diagnosis (paths/diagnosis.h). "": nothing is found. Many completion statuses can have such a cause:
+  // a flush (Soft-RoCE), exhausted retries, or an unexpected end of the connection. Without failover the
+  // device is asked.
   std::string diagnose(const LaneQueuePair& queue_pair) const;
-  // Link diagnosis from the events so far, without asking the device.
-  std::string diagnoseByEvents(const LaneQueuePair& queue_pair) const;
-  std::string diagnoseOr(const LaneQueuePair& queue_pair, const char* otherwise) const;
   // Link diagnosis for an error that comes without a reason. Waits a short time for the reason, unless the
   // peer has left.
   std::string awaitDiagnosis(const LaneQueuePair& queue_pair);

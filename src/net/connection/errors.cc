@@ -11,78 +11,14 @@
 
 #include "base/log.h"
 #include "net/connection/connection.h"
+#include "net/paths/diagnosis.h"
 
 namespace railwise::net {
-namespace {
-
-// How long a connection waits for the reason of an error. Some completions give no reason, and an event that
-// gives it follows. Soft-RoCE reports an error without a reason when its interface does not take a packet;
-// the port's state changes with the same event. A peer that is killed refuses access to its memory before its
-// side channel ends, because the kernel takes the memory away before the queue pairs. soft-iWARP reports only
-// that it could not send or has flushed when its TCP connection breaks. The connection has nothing else to do
-// meanwhile.
-
-const char* adviceFor(ibv_wc_status status) {
-  switch (status) {
-    case IBV_WC_RETRY_EXC_ERR:
-      return "the peer died or cannot be reached: check its log, the link, and on RoCE NCCL_IB_GID_INDEX, "
-             "MTU and PFC";
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-      return "the peer posts no receives: it is stopped or out of memory";
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_OP_ERR:
-      return "the peer died with its memory in use (see its log), released the memory, or never registered "
-             "it "
-             "for this access";
-    case IBV_WC_LOC_PROT_ERR:
-      return "the local memory was released while in use";
-    case IBV_WC_WR_FLUSH_ERR:
-      return "the device gave the queue pair up without a reason: see dmesg, and the peer's log";
-    default:
-      return "see the device's own log (dmesg)";
-  }
-}
-
-record::ErrorKind errorKindOf(ibv_wc_status status) {
-  switch (status) {
-    case IBV_WC_RETRY_EXC_ERR:
-      return record::ErrorKind::kRetryExceeded;
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-      return record::ErrorKind::kReceiverNotReady;
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_OP_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-      return record::ErrorKind::kRemoteAccess;
-    case IBV_WC_LOC_PROT_ERR:
-    case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_QP_OP_ERR:
-      return record::ErrorKind::kLocal;
-    case IBV_WC_WR_FLUSH_ERR:
-      return record::ErrorKind::kFlushed;
-    default:
-      return record::ErrorKind::kOther;
-  }
-}
-
-bool refusesMemory(ibv_wc_status status) {
-  return status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_ACCESS_ERR ||
-         status == IBV_WC_REM_INV_REQ_ERR;
-}
-
-// iWARP: the TCP connection has ended, and the device knows no more than that.
-bool endsTcp(ibv_wc_status status) {
-  return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_REM_OP_ERR ||
-         status == IBV_WC_RETRY_EXC_ERR;
-}
-
-}  // namespace
-
 Status Connection::fail(Status status, const std::string& what) {
   if (failure_.ok()) {
-    RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
-                  peer_.c_str(), what.c_str());
+    RAILWISE_WARN("%s: %s", title().c_str(), what.c_str());
     failure_ = status;
-    search_ = Search::kNone;  // this line is its end
+    search_.forget();  // this line is its end
     record::setState(shown(), record::ConnectionState::kFailed, what);
     noteEvent(record::EventKind::kFailed, what);
     stopFastPath();
@@ -171,31 +107,16 @@ void Connection::noteDisconnection(const LaneQueuePair& queue_pair, std::string 
 
 std::string Connection::diagnose(const LaneQueuePair& queue_pair) const {
   const Rail& rail = endpoint_.rails[queue_pair.rail];
-  if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
-  if (joiner_->lost(queue_pair).loss == Joiner::Loss::kDeviceRemoved) return "its device was removed";
-  if (canFailOver()) return diagnoseByEvents(queue_pair);  // the device may take long to answer
-  const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
-  if (!now.ok())
-    return std::string("its device does not answer any more: ") + std::strerror(now.status().sys_errno);
-  if (!now->active) return "its port is down: check the cable, the switch port and `ibstat`";
-  ibv_gid gid = {};
-  if (!queue_pair.rest->gid || (verbs::library().query_gid(rail.hca->context(), rail.port.number,
-                                                           queue_pair.rest->gid->index, &gid) == 0 &&
-                                std::memcmp(gid.raw, queue_pair.rest->gid->value.raw, sizeof gid.raw) == 0))
-    return "";
-  return "its address " + verbs::gidText(queue_pair.rest->gid->value) + " is gone from the port (GID index " +
-         std::to_string(queue_pair.rest->gid->index) + "): check who changed the addresses of its interface";
+  if (joiner_->lost(queue_pair).loss == Joiner::Loss::kDeviceRemoved && !rail.hca->state().fatal())
+    return "its device was removed";
+  return canFailOver() ? diagnoseByEvents(rail, queue_pair) : diagnoseByDevice(rail, queue_pair);
 }
 
-std::string Connection::diagnoseByEvents(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = endpoint_.rails[queue_pair.rail];
-  if (!rail.hca->state().active(rail.port.number))
-    return "its port is down: check the cable, the switch port and `ibstat`";
-  if (!queue_pair.rest->gid || rail.gids->holds(*queue_pair.rest->gid)) return "";
-  return "its address " + verbs::gidText(queue_pair.rest->gid->value) + " is gone from the port (GID index " +
-         std::to_string(queue_pair.rest->gid->index) + ")";
-}
-
+// Some completions give no reason, and an event that gives it follows. Soft-RoCE reports an error without a
+// reason when its interface does not take a packet; the port's state changes with the same event. A peer that
+// is killed refuses access to its memory before its side channel ends, because the kernel takes the memory
+// away before the queue pairs. soft-iWARP reports only that it could not send or has flushed when its TCP
+// connection breaks. The connection has nothing else to do meanwhile.
 std::string Connection::awaitDiagnosis(const LaneQueuePair& queue_pair) {
   std::string diagnosis = diagnose(queue_pair);
   const Deadline deadline = Deadline::after(Patience::kReasonFollows);
@@ -204,11 +125,6 @@ std::string Connection::awaitDiagnosis(const LaneQueuePair& queue_pair) {
     diagnosis = diagnose(queue_pair);
   }
   return diagnosis;
-}
-
-std::string Connection::diagnoseOr(const LaneQueuePair& queue_pair, const char* otherwise) const {
-  const std::string diagnosis = diagnose(queue_pair);
-  return diagnosis.empty() ? otherwise : diagnosis;
 }
 
 std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {

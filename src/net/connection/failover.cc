@@ -4,7 +4,6 @@
 // each end does differently. A good message calls nothing of this.
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
@@ -14,14 +13,6 @@
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
-namespace {
-
-// So many lines are warnings in a period, one for each direction as a rule. The others are information: a
-// port can take a thousand connections with it.
-constexpr int kFewLines = 2;
-
-}  // namespace
-
 bool Connection::canFailOver() const {
   return config_.failover != 0 && epoch_there_.failover != 0 && side_channel_.opened();
 }
@@ -31,56 +22,11 @@ void Connection::stopFastPath() {
   leaveFastPath();
 }
 
-bool Connection::logLimited(const std::string& line) {
-  static std::mutex mutex;
-  static Clock::time_point since;
-  static int said = 0;
-  int nth = 0;
-  {
-    const std::lock_guard lock(mutex);
-    const Clock::time_point now = Clock::now();
-    if (now - since > Patience::kFewWarnings) {
-      since = now;
-      said = 0;
-    }
-    nth = ++said;
-  }
-  if (nth <= kFewLines) {
-    RAILWISE_WARN("%s", line.c_str());
-    return true;
-  }
-  if (nth == kFewLines + 1)
-    RAILWISE_WARN(
-        "more connections of this process lose a path or go back: NCCL_DEBUG=INFO names each, `railwise top` "
-        "counts them");
-  RAILWISE_INFO(log::kNet, "%s", line.c_str());
-  return false;
-}
-
-bool Connection::endSearch(std::string_view how) {
-  const Search begun = std::exchange(search_, Search::kNone);
-  if (begun == Search::kNone) return false;
-  const char* const direction = direction_ == Direction::kSend ? "to" : "from";
-  if (begun == Search::kWarned)
-    RAILWISE_WARN("%s: connection %s %s %.*s", device_.name(), direction, peer_.c_str(),
-                  static_cast<int>(how.size()), how.data());
-  else
-    RAILWISE_INFO(log::kNet, "%s: connection %s %s %.*s", device_.name(), direction, peer_.c_str(),
-                  static_cast<int>(how.size()), how.data());
-  return true;
-}
-
 Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
   if (!failure_.ok()) return failure_;
   if (!canFailOver()) return fail(status, what);
   if (recovery_.lost()) return Status::success();
-  // A path that is lost before messages went over it belongs to the search that has found it.
-  const bool still = search_ != Search::kNone;
-  const bool few = logLimited(device_.name() + std::string(": connection ") +
-                              (direction_ == Direction::kSend ? "to " : "from ") + peer_ + ": " + what +
-                              (still ? "; still looking for another path" : "; looking for another path"));
-  // Who has read of the search reads of its end.
-  if (!still || few) search_ = few ? Search::kWarned : Search::kNoted;
+  search_.lost(title(), what);
   if (queue_pair != nullptr) record::countFailover(recordRail(*queue_pair));
   ++shown().failovers;
   noteEvent(record::EventKind::kPathLost, what, queue_pair, {epoch()});

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "net/connection/connection.h"
+#include "net/paths/diagnosis.h"
 
 namespace railwise::net {
 namespace {
@@ -32,7 +33,7 @@ Status Connection::checkEvents(std::optional<ibv_event_type> event) {
   if (!canFailOver()) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.rest->used) continue;
-    const std::string diagnosis = diagnoseByEvents(queue_pair);
+    const std::string diagnosis = diagnoseByEvents(endpoint_.rails[queue_pair.rail], queue_pair);
     if (!diagnosis.empty())
       return lose(&queue_pair, {Code::kSystem, ENETDOWN}, endpoint_.nameOf(queue_pair) + ": " + diagnosis);
   }
@@ -180,10 +181,11 @@ Status Connection::checkSends() {
     const std::string what =
         reports ? "for " + time + " the device has reported neither the end of a send nor an error: "
                 : "the peer's device does not answer for " + time + " (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): ";
-    return fail(
-        {Code::kRemote, ETIMEDOUT},
-        endpoint_.nameOf(queue_pair) + ": ended: " + what +
-            diagnoseOr(queue_pair, "check the network to the peer, and the device's own log (dmesg)"));
+    const std::string diagnosis = diagnose(queue_pair);
+    return fail({Code::kRemote, ETIMEDOUT},
+                endpoint_.nameOf(queue_pair) + ": ended: " + what +
+                    (diagnosis.empty() ? "check the network to the peer, and the device's own log (dmesg)"
+                                       : diagnosis));
   }
   return Status::success();
 }

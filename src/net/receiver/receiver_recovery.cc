@@ -377,7 +377,7 @@ Status ReceiveConnection::begin() {
   std::string paths;
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs)
     paths += (paths.empty() ? "" : ", ") + pathText(queue_pair);
-  (void)endSearch("goes on over " + paths + " (epoch " + std::to_string(epoch()) + ")");
+  (void)search_.end(title(), "goes on over " + paths + " (epoch " + std::to_string(epoch()) + ")");
   numbers().posted = arrivedUpTo() + 1;
   fast_path_open_ = plain_ && endpoint_.native;
   beginEpoch();

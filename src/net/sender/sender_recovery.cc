@@ -361,7 +361,7 @@ Status SendConnection::begin() {
   for (const RailPath& path : epoch_paths_)
     paths += (paths.empty() ? "" : ", ") + path.first + " -> " + path.second;
   const std::string how = "goes on over " + paths + " (epoch " + std::to_string(epoch()) + ")";
-  if (!endSearch(how)) logLimited(device_.name() + std::string(": connection to ") + peer() + " " + how);
+  if (!search_.end(title(), how)) logLimited(title() + " " + how);
   failback_.resume(Clock::now());
   fast_path_closed_ = failback_.reduced();
   epoch_began_ = Clock::now();
@@ -432,7 +432,7 @@ Result<bool> SendConnection::readThrough(TrialQueuePair& trial, uint32_t remote_
 }
 
 void SendConnection::goBack() {
-  logLimited(device_.name() + std::string(": connection to ") + peer() + " goes back: " + kGoesBack);
+  logLimited(title() + " goes back: " + kGoesBack);
   noteEvent(record::EventKind::kWentBack, kGoesBack);
   leaveEpoch(kGoesBack);
 }

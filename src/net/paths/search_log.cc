@@ -1,0 +1,63 @@
+#include "net/paths/search_log.h"
+
+#include <mutex>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/patience.h"
+
+namespace railwise::net {
+namespace {
+
+// One for each direction as a rule.
+constexpr int kFewLines = 2;
+
+}  // namespace
+
+bool logLimited(const std::string& line) {
+  static std::mutex mutex;
+  static Clock::time_point since;
+  static int said = 0;
+  int nth = 0;
+  {
+    const std::lock_guard lock(mutex);
+    const Clock::time_point now = Clock::now();
+    if (now - since > Patience::kFewWarnings) {
+      since = now;
+      said = 0;
+    }
+    nth = ++said;
+  }
+  if (nth <= kFewLines) {
+    RAILWISE_WARN("%s", line.c_str());
+    return true;
+  }
+  if (nth == kFewLines + 1)
+    RAILWISE_WARN(
+        "more connections of this process lose a path or go back: NCCL_DEBUG=INFO names each, `railwise top` "
+        "counts them");
+  RAILWISE_INFO(log::kNet, "%s", line.c_str());
+  return false;
+}
+
+void SearchLog::lost(const std::string& title, const std::string& what) {
+  // A path that is lost before messages went over it belongs to the search that has found it.
+  const bool still = told_ != Told::kNothing;
+  const bool warned =
+      logLimited(title + ": " + what +
+                 (still ? "; still looking for another path" : "; looking for another path"));
+  // Who has read of the search reads of its end.
+  if (!still || warned) told_ = warned ? Told::kWarning : Told::kInformation;
+}
+
+bool SearchLog::end(const std::string& title, std::string_view how) {
+  const Told told = std::exchange(told_, Told::kNothing);
+  if (told == Told::kNothing) return false;
+  const std::string line = title + " " + std::string(how);
+  if (told == Told::kWarning) RAILWISE_WARN("%s", line.c_str());
+  else RAILWISE_INFO(log::kNet, "%s", line.c_str());
+  return true;
+}
+
+}  // namespace railwise::net
