@@ -34,8 +34,7 @@ std::string diagnoseByDevice(const Rail& rail, const LaneQueuePair& queue_pair) 
   const std::optional<verbs::Gid>& gid = queue_pair.rest->gid;
   if (!gid) return "";
   ibv_gid there = {};
-  const int error =
-      verbs::library().query_gid(rail.hca->context(), rail.port.number, gid->index, &there);
+  const int error = verbs::library().query_gid(rail.hca->context(), rail.port.number, gid->index, &there);
   if (error == 0 && std::memcmp(there.raw, gid->value.raw, sizeof there.raw) == 0) return "";
   return goneFrom(*gid) + ": check who changed the addresses of its interface";
 }

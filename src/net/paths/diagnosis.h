@@ -1,5 +1,5 @@
-// Link diagnosis: what is wrong with the device, the port or the address of a queue pair, and what the status of
-// a failed completion says. Functions without state; any thread.
+// Link diagnosis: what is wrong with the device, the port or the address of a queue pair, and what the status
+// of a failed completion says. Functions without state; any thread.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace railwise::net {
 
-// Says in words that the device has failed, the port is down or the address is gone, as far as events have told.
+// Says in words that the device has failed, the port is down or the address is gone, as far as events have
+// told.
 // "": none of these. `rail`: that of the queue pair.
 std::string diagnoseByEvents(const Rail& rail, const LaneQueuePair& queue_pair);
 // The same words, but asks the device, whose event may not have arrived yet. The driver of a dying device may

@@ -44,9 +44,8 @@ bool logLimited(const std::string& line) {
 void SearchLog::lost(const std::string& title, const std::string& what) {
   // A path that is lost before messages went over it belongs to the search that has found it.
   const bool still = told_ != Told::kNothing;
-  const bool warned =
-      logLimited(title + ": " + what +
-                 (still ? "; still looking for another path" : "; looking for another path"));
+  const bool warned = logLimited(title + ": " + what +
+                                 (still ? "; still looking for another path" : "; looking for another path"));
   // Who has read of the search reads of its end.
   if (!still || warned) told_ = warned ? Told::kWarning : Told::kInformation;
 }

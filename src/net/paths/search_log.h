@@ -1,5 +1,5 @@
-// What the log is told while connections look for another path. A port can take a thousand connections with it:
-// so only few lines in a period are warnings, the others are information.
+// What the log is told while connections look for another path. A port can take a thousand connections with
+// it: so only few lines in a period are warnings, the others are information.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace railwise::net {
 
-// Logs a warning, or information when this process has logged many such warnings recently. True: a warning. Any
-// thread.
+// Logs a warning, or information when this process has logged many such warnings recently. True: a warning.
+// Any thread.
 bool logLimited(const std::string& line);
 
 // The search of one connection. One thread at a time. `title`: the connection in words.
