@@ -29,8 +29,8 @@ T as(const std::vector<std::byte>& bytes) {
 // As both ends plan with what the other offers.
 void useOffer(const EndInfo& end, int native) {
   require(native <= end.rails && end.rails <= kMaxRails);
-  const PlanAnswer answer =
-      planEpoch({end, native}, {end, native}, kMaxRails, 24, {}, railwise::Clock::now(), Purpose::kGoOn);
+  const PlanAnswer answer = planEpoch({end, native}, {end, native}, kMaxRails, 24, PathMemory(Patience(60)),
+                                      railwise::Clock::now(), Purpose::kGoOn);
   if (!answer.plan) return;
   for (const EpochPlan::Lane& lane : answer.plan->lanes) {
     require(lane.local_rail < answer.plan->local.size() && answer.plan->local[lane.local_rail] < end.rails);
