@@ -80,9 +80,9 @@ class Patience {
   constexpr Duration destroyInstead() const {
     return std::min<Duration>(std::chrono::seconds(1), limit_ / 4);
   }
-  // A destruction that is refused is asked for again after the same pause, doubled up to this: it only frees
-  // memory.
-  static constexpr Duration kLongestDestroyPause = std::chrono::seconds(5);
+  // A destruction that is refused is asked for again after the same pause, doubled up to this: a receiver may
+  // wait for it.
+  static constexpr Duration kLongestDestroyPause = std::chrono::milliseconds(500);
   // A queue pair in the error state gives its receives back at once, unless its device is dead.
   static constexpr Duration kDrain = std::chrono::milliseconds(100);
   // iWARP: new queue pairs wait for connections of RDMA CM that are being destroyed. siw gives a peer that

@@ -33,7 +33,10 @@ using Qp = std::unique_ptr<ibv_qp, Release>;
 
 // The errno of a call that was refused with `error`. siw's library answers -1 and sets errno, as the manual
 // of older libibverbs allows.
-inline int reasonOfPost(int error) { return error == -1 ? errno : std::abs(error); }
+inline int reasonOfPost(int error) {
+  if (error != -1) return std::abs(error);
+  return errno != 0 ? errno : EIO;
+}
 
 // Destroys the queue pair. On an error the handle keeps it, for it still exists: the driver's errno.
 inline int destroy(Qp& queue_pair) {

@@ -366,6 +366,14 @@ bool Hca::answers() {
   return false;
 }
 
+void Hca::noteRefusedStop(int error) {
+  if (said_refused_stop_.exchange(true, std::memory_order_relaxed)) return;
+  RAILWISE_WARN(
+      "%s: ibv_modify_qp refuses to stop a queue pair: %s. The queue pair may still write, so its connection "
+      "waits and asks again: look for errors of the NIC in `dmesg`",
+      name(), std::strerror(error));
+}
+
 void Hca::noteRefusedDestruction(int error) {
   if (said_refused_.exchange(true, std::memory_order_relaxed)) return;
   RAILWISE_WARN(

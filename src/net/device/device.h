@@ -100,6 +100,8 @@ class Hca {
   Worker& destructions() { return destructions_; }
   // A forked child has no such threads, and the device is its parent's.
   bool inForkedChild() const { return stops_.inForkedChild(); }
+  // Says once that the driver has refused to stop a queue pair, with this errno.
+  void noteRefusedStop(int error);
   // Says once that the driver has refused to destroy a queue pair, with this errno.
   void noteRefusedDestruction(int error);
   // A queue pair stays for ever, for it could not be destroyed. Any thread.
@@ -120,6 +122,7 @@ class Hca {
   int earlier_generations_ = 0;
   std::shared_ptr<RegisteredMemory> registered_;  // one for all generations
   std::atomic<bool> said_silent_{false};
+  std::atomic<bool> said_refused_stop_{false};
   std::atomic<bool> said_refused_{false};
   std::atomic<bool> queue_pair_stays_{false};
   Worker stops_{"railwise-stop"};

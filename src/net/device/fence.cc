@@ -21,11 +21,12 @@ int stop(ibv_qp* queue_pair) {
   attributes.qp_state = IBV_QPS_ERR;
   const int error = verbs::library().modify_qp(queue_pair, &attributes, IBV_QP_STATE);
   if (error == 0) return 0;
+  const int reason = verbs::reasonOfPost(error);
   ibv_qp_attr now = {};
   ibv_qp_init_attr init = {};
   const bool known = verbs::library().query_qp(queue_pair, &now, IBV_QP_STATE, &init) == 0;
   if (known && (now.qp_state == IBV_QPS_ERR || now.qp_state == IBV_QPS_RESET)) return 0;
-  return verbs::reasonOfPost(error);
+  return reason;
 }
 
 // The objects are the parent's.
@@ -68,12 +69,13 @@ bool managerBusy(const Patience& patience) {
 
 std::shared_ptr<Fence> Fence::begin(Hca& hca, std::vector<ibv_qp*> queue_pairs) {
   std::shared_ptr<Fence> fence(new Fence(hca, std::move(queue_pairs)));
-  if (fence->unproven_.empty() || hca.state().fatal()) return fence;  // a failed device does not answer
-  if (!hca.stops().run([fence] { fence->ask(fence); })) fence->ask(fence);
+  if (fence->unproven_.empty() || hca.state().fatal() || hca.inForkedChild()) return fence;
+  fence->asks_ = true;
+  if (!hca.stops().run([fence] { fence->ask(); })) fence->ask();
   return fence;
 }
 
-void Fence::ask(const std::shared_ptr<Fence>& self) {
+void Fence::ask() {
   std::unique_lock lock(mutex_);
   int refusal = 0;
   for (std::size_t i = 0; i < unproven_.size() && !ceased_ && !hca_.state().fatal();) {
@@ -90,34 +92,48 @@ void Fence::ask(const std::shared_ptr<Fence>& self) {
     }
   }
   changed_.notify_all();
+  asks_ = false;
   if (ceased_) return;
   refusal_ = refusal;
   if (unproven_.empty() || hca_.state().fatal()) return;
-  if (refused_since_ == Clock::time_point()) {
-    refused_since_ = Clock::now();
-    RAILWISE_WARN(
-        "%s: ibv_modify_qp refuses to stop a queue pair: %s. The queue pair may still write, so its "
-        "connection "
-        "waits and asks again: look for errors of the NIC in `dmesg`",
-        hca_.name(), std::strerror(refusal));
+  if (refused_since_ == Clock::time_point()) refused_since_ = Clock::now();
+  asks_ = true;
+  lock.unlock();
+  hca_.noteRefusedStop(refusal);
+  if (askLater()) return;
+  lock.lock();
+  asks_ = false;  // proven() begins again
+}
+
+bool Fence::askLater() noexcept {
+  try {
+    return hca_.stops().runAfter(Patience::kStopAskAgain, [self = shared_from_this()] { self->ask(); });
+  } catch (const std::bad_alloc&) {  // no memory for the job
+    return false;
   }
-  (void)hca_.stops().runAfter(Patience::kStopAskAgain, [self] { self->ask(self); });
 }
 
 bool Fence::proven() {
   if (hca_.inForkedChild() || hca_.state().fatal()) return true;
   (void)hca_.answers();  // says so once if it does not
-  const std::lock_guard lock(mutex_);
-  return unproven_.empty() || destroyed_;
+  std::unique_lock lock(mutex_);
+  if (unproven_.empty() || destroyed_) return true;
+  if (asks_ || ceased_) return false;
+  asks_ = true;
+  lock.unlock();
+  if (!askLater()) ask();  // without a thread
+  return false;
 }
 
 std::optional<Clock::time_point> Fence::refusedSince() const {
+  if (hca_.inForkedChild()) return {};
   const std::lock_guard lock(mutex_);
   if (refusal_ == 0 || destroyed_) return {};
   return refused_since_;
 }
 
 std::string Fence::refusal() const {
+  if (hca_.inForkedChild()) return "";
   const std::lock_guard lock(mutex_);
   if (refusal_ == 0 || destroyed_) return "";
   return std::string(hca_.name()) +
@@ -129,6 +145,11 @@ void Fence::cease() {
   std::unique_lock lock(mutex_);
   ceased_ = true;
   changed_.wait(lock, [this] { return !calling_; });
+}
+
+void Fence::noteStopped(const ibv_qp* queue_pair) {
+  const std::lock_guard lock(mutex_);
+  std::erase(unproven_, queue_pair);
 }
 
 void Fence::noteDestroyed() {
@@ -157,21 +178,21 @@ bool Remains::destroy(Hca& hca) {
     refusal = error;
     return false;
   };
+  // A queue pair that is stopped is a proof, but its memory stays as long as it exists.
+  const auto stillLives = [&](ibv_qp* queue_pair) {
+    if (stop(queue_pair) == 0 && fence != nullptr) fence->noteStopped(queue_pair);
+    return false;
+  };
   std::erase_if(managed, [&](const auto& each) {
-    if (destroyed(each->destroyQueuePair())) return true;
-    (void)stop(each->qp());
-    return false;
+    return destroyed(each->destroyQueuePair()) || stillLives(each->qp());
   });
-  std::erase_if(queue_pairs, [&](verbs::Qp& each) {
-    if (destroyed(verbs::destroy(each))) return true;
-    (void)stop(each.get());
-    return false;
-  });
+  std::erase_if(queue_pairs,
+                [&](verbs::Qp& each) { return destroyed(verbs::destroy(each)) || stillLives(each.get()); });
+  g_managed.fetch_sub(std::exchange(counted, 0), std::memory_order_acq_rel);
   if (refusal != 0) {
     hca.noteRefusedDestruction(refusal);
     return false;
   }
-  g_managed.fetch_sub(std::exchange(counted, 0), std::memory_order_acq_rel);
   listeners.clear();
   cqs.clear();
   memory.reset();

@@ -33,7 +33,7 @@ namespace railwise::net {
 //     +--the device has failed -------------------------------------------> proven
 //
 // Threads: any thread.
-class Fence {
+class Fence : public std::enable_shared_from_this<Fence> {
  public:
   // Begins to ask. The queue pairs must exist until cease() returns. Throws std::bad_alloc, and has begun
   // nothing then.
@@ -48,17 +48,20 @@ class Fence {
   std::string refusal() const;
   // Asks no more, and waits until no call is made for the queue pairs.
   void cease();
-  // All queue pairs are destroyed.
+  // Somebody else has stopped this queue pair, or destroyed all.
+  void noteStopped(const ibv_qp* queue_pair);
   void noteDestroyed();
 
  private:
   Fence(Hca& hca, std::vector<ibv_qp*> queue_pairs) : hca_(hca), unproven_(std::move(queue_pairs)) {}
-  void ask(const std::shared_ptr<Fence>& self);
+  void ask();
+  bool askLater() noexcept;
 
   Hca& hca_;
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<ibv_qp*> unproven_;
+  bool asks_ = false;     // the thread of the device will ask, or asks
   bool calling_ = false;  // a call is made for one of them
   bool ceased_ = false;   // no call is made any more
   bool destroyed_ = false;

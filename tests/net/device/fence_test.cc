@@ -101,6 +101,20 @@ TEST(Fence, IsProvenByADestruction) {
   test::waitUntil([&] { return fence->proven(); });
 }
 
+// The destruction is refused, too, and then the driver stops the queue pair: its memory stays.
+TEST(Fence, IsProvenByAStopAfterARefusedDestruction) {
+  OneQueuePair one;
+  test::addFault(std::string("device=soft0 count=4 verb=modify_qp errno=EBUSY") + kEachTime);
+  test::addFault(std::string("device=soft0 count=12 verb=destroy_qp errno=EBUSY") + kEachTime);
+  const auto fence = one.fence();
+  test::waitUntil([&] { return fence->refusedSince().has_value(); });
+  const auto memory = std::make_shared<int>();
+  destroyLater(one.hca, one.remains(memory, fence));
+  test::waitUntil([&] { return fence->proven(); });
+  EXPECT_GT(memory.use_count(), 1);
+  test::waitUntil([&] { return memory.use_count() == 1; });
+}
+
 TEST(Fence, IsProvenByADeviceThatHasFailed) {
   OneQueuePair one;
   test::addFault(std::string("device=soft0 verb=modify_qp errno=EIO") + kEachTime);
@@ -232,7 +246,8 @@ TEST_P(RefusedEnd, FailsInTimeWithTheReason) {
               Traffic traffic(loop);
               if (!traffic.run(16, 512)) return "no traffic";
               const test::Said said;
-              test::addFault(std::string("device=soft0 verb=modify_qp+destroy_qp errno=EAGAIN") + kEachTime);
+              test::addFault(std::string("device=soft0 verb=modify_qp+destroy_qp+query_qp errno=EAGAIN") +
+                             kEachTime);
               test::changePort("soft0:1", "down");
               if (traffic.run(16, 512)) return "it goes on without a proof";
               const bool told =
