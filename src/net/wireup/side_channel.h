@@ -174,8 +174,8 @@ class SideChannel final : public Watched {
   std::atomic<bool> unreachable_ = false;
   std::atomic<bool> doubted_ = false;
   std::atomic<bool> expecting_ = false;
-  int resumed_ = 0;   // only the watcher's thread uses it
-  std::mutex mutex_;  // guards the members below
+  std::atomic<int> resumed_{0};  // counted by the watcher's thread
+  std::mutex mutex_;             // guards the members below
   Socket socket_;
   uint64_t sent_ = 0;        // number of the last frame that was sent
   uint64_t heard_ = 0;       // number of the last frame that has arrived
