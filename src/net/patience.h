@@ -38,8 +38,8 @@ class Patience {
   // microseconds. Where TCP repeats what is lost (iWARP), after 0.2 s at least, silence of less than a second
   // is no sign.
   static constexpr Duration kStall = std::chrono::seconds(1);
-  // Where the longest round trip is known: so many of them, but no pause of a switch (PFC) or of this
-  // process.
+  // Where the longest round trip is known, a path is silent after so many round trips. The least stall is
+  // longer than a pause of a switch (PFC) or of this process.
   static constexpr int kRoundTrips = 64;
   static constexpr Duration kLeastStall = std::chrono::milliseconds(200);
   // Another connection over this path has had no answer.

@@ -1,4 +1,4 @@
-// A test in a process of its own, for tests that leave a device behind which nobody can close.
+// Runs a test in a child process. Tests need that if they leave a device open that nobody can close.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -183,7 +183,7 @@ class Connection {
         static_cast<uint64_t>(polled);
   }
 
-  // NCCL is told that `request` is complete.
+  // test() tells NCCL that `request` is complete.
   void free(Request& request) {
     request.kind = Request::Kind::kFree;
     numbers().complete = std::max(numbers().complete, request.number);

@@ -2,7 +2,6 @@
 // likely cause.
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
@@ -14,6 +13,7 @@
 #include "net/paths/diagnosis.h"
 
 namespace railwise::net {
+
 Status Connection::fail(Status status, const std::string& what) {
   if (failure_.ok()) {
     RAILWISE_WARN("%s: %s", title().c_str(), what.c_str());

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -13,6 +12,7 @@
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
+
 bool Connection::canFailOver() const {
   return config_.failover != 0 && epoch_there_.failover != 0 && side_channel_.opened();
 }

@@ -366,20 +366,14 @@ bool Hca::answers() {
   return false;
 }
 
-void Hca::noteRefusedStop(int error) {
-  if (said_refused_stop_.exchange(true, std::memory_order_relaxed)) return;
-  RAILWISE_WARN(
-      "%s: ibv_modify_qp refuses to stop a queue pair: %s. The queue pair may still write, so its connection "
-      "waits and asks again: look for errors of the NIC in `dmesg`",
-      name(), std::strerror(error));
-}
-
-void Hca::noteRefusedDestruction(int error) {
-  if (said_refused_.exchange(true, std::memory_order_relaxed)) return;
-  RAILWISE_WARN(
-      "%s: ibv_destroy_qp is refused: %s. The queue pair may still write, so the memory that it uses is not "
-      "used again until the driver destroys it: look for errors of the NIC in `dmesg`",
-      name(), std::strerror(error));
+void Hca::noteRefusal(Refusal kind, int error) {
+  if (said_refusal_[static_cast<std::size_t>(kind)].exchange(true, std::memory_order_relaxed)) return;
+  const bool stop = kind == Refusal::kStop;
+  RAILWISE_WARN("%s: %s: %s. The queue pair may still write, so %s: look for errors of the NIC in `dmesg`",
+                name(), stop ? "ibv_modify_qp refuses to stop a queue pair" : "ibv_destroy_qp is refused",
+                std::strerror(error),
+                stop ? "its connection waits and asks again"
+                     : "the memory that it uses is not used again until the driver destroys it");
 }
 
 bool Hca::finishCalls() {

@@ -6,6 +6,7 @@
 // constant from then on (memory and windows have their own locks), so any thread may read it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -100,10 +101,9 @@ class Hca {
   Worker& destructions() { return destructions_; }
   // A forked child has no such threads, and the device is its parent's.
   bool inForkedChild() const { return stops_.inForkedChild(); }
-  // Says once that the driver has refused to stop a queue pair, with this errno.
-  void noteRefusedStop(int error);
-  // Says once that the driver has refused to destroy a queue pair, with this errno.
-  void noteRefusedDestruction(int error);
+  // Says once for each kind that the driver refuses to end a queue pair, with this errno. Any thread.
+  enum class Refusal : uint8_t { kStop, kDestruction };
+  void noteRefusal(Refusal kind, int error);
   // A queue pair stays for ever, for it could not be destroyed. Any thread.
   void noteQueuePairStays() { queue_pair_stays_.store(true, std::memory_order_relaxed); }
   // Waits for these calls, of all later generations too. False: nothing of this device may be destroyed any
@@ -122,8 +122,7 @@ class Hca {
   int earlier_generations_ = 0;
   std::shared_ptr<RegisteredMemory> registered_;  // one for all generations
   std::atomic<bool> said_silent_{false};
-  std::atomic<bool> said_refused_stop_{false};
-  std::atomic<bool> said_refused_{false};
+  std::array<std::atomic<bool>, 2> said_refusal_ = {};  // by kind
   std::atomic<bool> queue_pair_stays_{false};
   Worker stops_{"railwise-stop"};
   Worker destructions_{"railwise-remove"};

@@ -99,7 +99,7 @@ void Fence::ask() {
   if (refused_since_ == Clock::time_point()) refused_since_ = Clock::now();
   asks_ = true;
   lock.unlock();
-  hca_.noteRefusedStop(refusal);
+  hca_.noteRefusal(Hca::Refusal::kStop, refusal);
   if (askLater()) return;
   lock.lock();
   asks_ = false;  // proven() begins again
@@ -190,7 +190,7 @@ bool Remains::destroy(Hca& hca) {
                 [&](verbs::Qp& each) { return destroyed(verbs::destroy(each)) || stillLives(each.get()); });
   g_managed.fetch_sub(std::exchange(counted, 0), std::memory_order_acq_rel);
   if (refusal != 0) {
-    hca.noteRefusedDestruction(refusal);
+    hca.noteRefusal(Hca::Refusal::kDestruction, refusal);
     return false;
   }
   listeners.clear();

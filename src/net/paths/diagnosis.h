@@ -14,8 +14,8 @@ namespace railwise::net {
 // told.
 // "": none of these. `rail`: that of the queue pair.
 std::string diagnoseByEvents(const Rail& rail, const LaneQueuePair& queue_pair);
-// The same words, but asks the device, whose event may not have arrived yet. The driver of a dying device may
-// take long to answer.
+// As diagnoseByEvents(), but asks the device too: the device's event may not have arrived yet. The driver of
+// a dying device may take long to answer.
 std::string diagnoseByDevice(const Rail& rail, const LaneQueuePair& queue_pair);
 
 // What the user can do about a completion that has failed with this status and has no other diagnosis.

@@ -46,7 +46,7 @@ void SearchLog::lost(const std::string& title, const std::string& what) {
   const bool still = told_ != Told::kNothing;
   const bool warned = logLimited(title + ": " + what +
                                  (still ? "; still looking for another path" : "; looking for another path"));
-  // Who has read of the search reads of its end.
+  // A user who has read that the search began also reads that it has ended.
   if (!still || warned) told_ = warned ? Told::kWarning : Told::kInformation;
 }
 

@@ -75,7 +75,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
     // Of several buffers:
     std::array<uint32_t, kMaxReceives> rooms = {};  // bytes that fit
     bool host = false;                              // all are host memory
-    // Of what has come with a record:
+    // Set when a record has arrived:
     std::array<uint32_t, kMaxReceives> sizes = {};  // bytes that have arrived
     std::array<void*, kMaxReceives> events = {};    // the profiler's events
 

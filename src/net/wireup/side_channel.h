@@ -82,8 +82,9 @@ class SideChannel final : public Watched {
   void send(const Frame& frame) {
     sendBytes(std::as_bytes(std::span(&frame, 1)));
   }
-  // Was a frame of this type sent that the peer is not known to have? Of frames of which only the newest
-  // counts, an end sends none meanwhile: a peer that takes nothing may be stopped for hours.
+  // True: this end has sent a frame of this type, and does not know whether the peer has it. An end then
+  // sends no further offer of rails: a peer that takes nothing may be stopped for hours, and only the newest
+  // offer counts.
   bool unheard(MessageType type);
   // The next frame that has arrived, checked; nothing: there is none now. `look`: reads the socket too.
   std::optional<std::vector<std::byte>> next(bool look = false);

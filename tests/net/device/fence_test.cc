@@ -163,25 +163,6 @@ TEST(Remains, StayForEverIfTheDriverNeverDestroysTheQueuePair) {
             }));
 }
 
-class ClosedInAForkedChild : public testing::TestWithParam<const char*> {};
-
-// The objects of a forked child are its parent's.
-TEST_P(ClosedInAForkedChild, TouchesNoDevice) {
-  setenv("RAILWISE_FAILOVER", "0", 1);
-  LoopConnection loop(2 * kHalf, std::string("count=1,link=") + GetParam());
-  unsetenv("RAILWISE_FAILOVER");
-  Traffic traffic(loop);
-  ASSERT_TRUE(traffic.run(16, 512));
-  EXPECT_EQ("", inChild([&]() -> std::string {
-              Context::close(&loop.sender());
-              Context::close(&loop.receiver());
-              return "";
-            }));
-  EXPECT_TRUE(traffic.run(16, 512));
-}
-INSTANTIATE_TEST_SUITE_P(, ClosedInAForkedChild, testing::Values("ib", "roce", "iwarp"),
-                         [](const auto& each) { return std::string(each.param); });
-
 class RefusedEnd : public testing::TestWithParam<const char*> {
  protected:
   static std::string devices(int count) { return "count=" + std::to_string(count) + ",link=" + GetParam(); }
