@@ -83,6 +83,13 @@ function(railwise_test_objects name)
   railwise_test_options(railwise_${name})
 endfunction()
 
+# railwise_loads_device(TARGET): a program of this folder that has src/verbs inside finds the software device's library, which
+# lies beside the plugin, beside itself too (base/installed_folders.h).
+function(railwise_loads_device target)
+  add_dependencies(${target} railwise_device)
+  file(CREATE_LINK ${PROJECT_BINARY_DIR}/lib/railwise-verbs ${CMAKE_CURRENT_BINARY_DIR}/railwise-verbs SYMBOLIC)
+endfunction()
+
 # railwise_test(NAME SOURCES... DEPENDS... [WHOLE] [LONG] [PLUGIN] [DEFINITIONS...] [TIMEOUT S]): one GoogleTest program, one
 # ctest entry for each of its tests, labelled "quick". LONG: among them are instantiations named Full... and Campaign..., labelled so,
 # which have an hour. WHOLE: its tests need no process each; with a sanitizer, where processes begin slowly, they are one ctest
@@ -103,6 +110,9 @@ function(railwise_test name)
   if(arg_PLUGIN)
     add_dependencies(${name} railwise_plugin)
     target_compile_definitions(${name} PRIVATE RAILWISE_PLUGIN_PATH="$<TARGET_FILE:railwise_plugin>")
+  endif()
+  if("verbs" IN_LIST arg_DEPENDS OR "net" IN_LIST arg_DEPENDS)
+    railwise_loads_device(${name})
   endif()
   set(discovery DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_TYPES NO_PRETTY_VALUES)
   if(arg_WHOLE AND RAILWISE_SANITIZE)

@@ -138,7 +138,8 @@ Outcome<Instructions> countInstructions(BenchTask task, BenchPlace place, const 
   if (!costs || costs->empty())
     return Error{"valgrind counted nothing: has this program been stripped of its symbols?"};
   const auto isDevice = [](const std::string& object) {
-    return fs::path(object).filename().string().starts_with("libibverbs");
+    const std::string name = fs::path(object).filename().string();
+    return name.starts_with("libibverbs") || name.starts_with("librailwise-device");
   };
   const auto isRest = [&](const std::string& object) {
     return !isDevice(object) && !sameFile(object, *file) && !sameFile(object, executablePath());

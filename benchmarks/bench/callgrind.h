@@ -15,7 +15,7 @@ namespace railwise::cli {
 // Instructions per message.
 struct Instructions {
   double plugin;  // the plugin's own file, and libc and the C++ library when the plugin calls them
-  double device;  // libibverbs.so.1: the software device's drop-in library, or the system's library
+  double device;  // the software device's libraries, or the system's libibverbs.so.1
   double bench;   // the loop that calls the plugin
   double rest;    // libc and other libraries when the others call them
 };

@@ -2,7 +2,7 @@
 // hardware. The functions have exactly the signatures and error conventions of ibv_*: integers are positive
 // errno values, pointers are null with errno set. post_send, post_recv and poll_cq are reached through
 // ibv_context.ops, so the inline functions of <infiniband/verbs.h> work on these objects. Thread-safe as
-// verbs promises. Included only by verbs/library and tests.
+// verbs promises. Included only by drop_in/, tools and tests.
 // How it works: the thread that posts a send also executes it (moves the bytes, then writes both
 // completions). No thread runs, except while a send waits for its receiver (engine/progress.h). All queues
 // that a peer uses lie in one shared segment (fabric/segment.h), which vanishes with the last process

@@ -1,5 +1,6 @@
 #include "verbs/gpu_direct.h"
 
+#include "railwise/device.h"
 #include "verbs/memory_region.h"
 #include "verbs/pci_place.h"
 
@@ -50,11 +51,11 @@ std::string peerMemoryModule(const sysfs::FileTree& tree) {
 }
 
 GpuDirect gpuDirect(ibv_pd* pd, const std::string& root) {
-  if (library().takes_gpu_dmabufs != nullptr) {
-    const ibv_device* device = pd->context->device;
+  if (library().gpu_memory != nullptr) {
+    const unsigned ways = library().gpu_memory(pd->context->device);
     GpuDirect answer;
-    answer.dma_buf = library().takes_gpu_dmabufs(device);
-    if (library().takes_gpu_addresses(device)) answer.peer_memory = "the software device's";
+    answer.dma_buf = (ways & RAILWISE_DEVICE_GPU_BY_DMABUF) != 0;
+    if ((ways & RAILWISE_DEVICE_GPU_BY_ADDRESS) != 0) answer.peer_memory = "the software device's";
     if (!answer.dma_buf)
       answer.missing_dma_buf =
           "the software device moves bytes with the CPU; gpudirect=on is for software GPUs";

@@ -1,13 +1,17 @@
 #include "verbs/library.h"
 
 #include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/dynamic_library.h"
+#include "base/installed_folders.h"
 #include "base/log.h"
-#include "softdev/softdev.h"
+#include "railwise/device.h"
 #include "verbs/cm/library.h"
 #include "verbs/drivers/mlx5_library.h"
 
@@ -21,17 +25,17 @@ std::atomic<bool> g_kept = false;
 std::optional<DynamicLibrary>& g_shared_object = *new std::optional<DynamicLibrary>;
 
 template <typename Function>
-bool resolve(const char* symbol, const char* version, Function& function) {
-  function = reinterpret_cast<Function>(g_shared_object->symbol(symbol, version));
+bool resolve(const DynamicLibrary& from, const char* symbol, const char* version, Function& function) {
+  function = reinterpret_cast<Function>(from.symbol(symbol, version));
   return function != nullptr;
 }
 
-// Fills `table`. Returns the first required symbol that is missing, or null. The versions are those of
-// rdma-core's libibverbs.map, which every release since 2009 keeps.
-const char* resolveAll(Library& table) {
+// Fills `table` from a libibverbs. Returns the first required symbol that is missing, or null. The versions
+// are those of rdma-core's libibverbs.map, which every release since 2009 keeps.
+const char* resolveAll(const DynamicLibrary& from, Library& table) {
   constexpr const char* kBase = "IBVERBS_1.1";
 #define RAILWISE_REQUIRED(field) \
-  if (!resolve("ibv_" #field, kBase, table.field)) return "ibv_" #field "@IBVERBS_1.1"
+  if (!resolve(from, "ibv_" #field, kBase, table.field)) return "ibv_" #field "@IBVERBS_1.1"
   RAILWISE_REQUIRED(get_device_list);
   RAILWISE_REQUIRED(free_device_list);
   RAILWISE_REQUIRED(get_device_name);
@@ -57,14 +61,13 @@ const char* resolveAll(Library& table) {
   RAILWISE_REQUIRED(fork_init);
   RAILWISE_REQUIRED(wc_status_str);
 #undef RAILWISE_REQUIRED
-  resolve("ibv_reg_dmabuf_mr", "IBVERBS_1.12", table.reg_dmabuf_mr);
-  resolve("ibv_reg_mr_iova2", "IBVERBS_1.8", table.reg_mr_iova2);
-  resolve("ibv_query_ece", "IBVERBS_1.10", table.query_ece);
-  resolve("ibv_set_ece", "IBVERBS_1.10", table.set_ece);
-  resolve("_ibv_query_gid_ex", "IBVERBS_1.11", table.query_gid_ex);
-  resolve("_ibv_query_gid_table", "IBVERBS_1.11", table.query_gid_table);
-  resolve("ibv_query_port_speed", "IBVERBS_1.16", table.query_port_speed);
-  table.name = "libibverbs";
+  resolve(from, "ibv_reg_dmabuf_mr", "IBVERBS_1.12", table.reg_dmabuf_mr);
+  resolve(from, "ibv_reg_mr_iova2", "IBVERBS_1.8", table.reg_mr_iova2);
+  resolve(from, "ibv_query_ece", "IBVERBS_1.10", table.query_ece);
+  resolve(from, "ibv_set_ece", "IBVERBS_1.10", table.set_ece);
+  resolve(from, "_ibv_query_gid_ex", "IBVERBS_1.11", table.query_gid_ex);
+  resolve(from, "_ibv_query_gid_table", "IBVERBS_1.11", table.query_gid_table);
+  resolve(from, "ibv_query_port_speed", "IBVERBS_1.16", table.query_port_speed);
   return nullptr;
 }
 
@@ -75,65 +78,102 @@ Status loadIbverbs(const Config& config) {
   if (!opened.ok()) {
     RAILWISE_WARN(
         "no RDMA: %s. Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or libibverbs (others), "
-        "or set RAILWISE_DEVICE=software to run on the built-in software device",
+        "or set RAILWISE_DEVICE=software to run on the software device",
         opened.error().c_str());
     return {Code::kNoDevice, ENOENT};
   }
-  g_shared_object.emplace(std::move(*opened));
-  Library table = {};
-  if (const char* missing = resolveAll(table); missing != nullptr) {
+  Library table = {.name = "libibverbs"};
+  if (const char* missing = resolveAll(*opened, table); missing != nullptr) {
     RAILWISE_WARN("%s has no %s: it is not a usable libibverbs; install a current rdma-core", file, missing);
-    g_shared_object.reset();
     return {Code::kNoDevice, 0};
   }
   if (config.ib_query_port_speed == 0) table.query_port_speed = nullptr;
+  g_shared_object.emplace(std::move(*opened));
   g_library = table;
   setMlx5Library(config.mlx5_library.empty() ? "libmlx5.so.1" : config.mlx5_library);
   setCmLibrary(config.rdmacm_library.empty() ? "librdmacm.so.1" : config.rdmacm_library);
   return Status::success();
 }
 
+constexpr const char* kDeviceFile = "librailwise-device.so";
+
+// The software device's library. Nothing, after one warning, if it is not installed or cannot be loaded.
+std::optional<DynamicLibrary> openSoftwareDevice(const Config& config) {
+  namespace fs = std::filesystem;
+  const std::vector<std::string> folders = config.verbs_folder.empty()
+                                               ? installedFolders("railwise-verbs")
+                                               : std::vector<std::string>{config.verbs_folder};
+  std::string places;
+  for (const std::string& folder : folders) {
+    const std::string file = (fs::path(folder) / kDeviceFile).string();
+    std::error_code error;
+    if (!fs::exists(file, error)) {
+      places += (places.empty() ? "" : ", ") + folder;
+      continue;
+    }
+    Outcome<DynamicLibrary> opened = DynamicLibrary::open({fs::absolute(file, error).c_str()});
+    if (opened.ok()) return std::move(*opened);
+    RAILWISE_WARN("no software device: %s", opened.error().c_str());
+    return std::nullopt;
+  }
+  RAILWISE_WARN(
+      "no software device (RAILWISE_DEVICE=software): %s is not in %s. Install the package railwise-device, "
+      "or "
+      "name the folder that has the file in RAILWISE_VERBS_DIR",
+      kDeviceFile, places.c_str());
+  return std::nullopt;
+}
+
+// What the device logs goes where our log goes at that moment.
+[[gnu::format(printf, 5, 6)]] void logOfDevice(int level, unsigned long subsystems, const char* where,
+                                               int line, const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  log::sink()(level, subsystems, where, line, "%s", text);
+}
+
+// The two functions of the software device that are no calls of verbs.
+struct DeviceDoors {
+  decltype(&railwise_device_configure) configure;
+  decltype(&railwise_device_cm) cm;
+};
+
+// Fills what verbs cannot say. Returns the first symbol that is missing, or null.
+const char* resolveDevice(const DynamicLibrary& from, Library& table, DeviceDoors& doors) {
+#define RAILWISE_REQUIRED(symbol, function) \
+  if (!resolve(from, #symbol, nullptr, function)) return #symbol
+  RAILWISE_REQUIRED(railwise_device_configure, doors.configure);
+  RAILWISE_REQUIRED(railwise_device_pci_path, table.pci_path);
+  RAILWISE_REQUIRED(railwise_device_gpu_memory, table.gpu_memory);
+  RAILWISE_REQUIRED(railwise_device_fabric, table.fabric_identity);
+  RAILWISE_REQUIRED(railwise_device_cm, doors.cm);
+#undef RAILWISE_REQUIRED
+  return nullptr;
+}
+
 Status loadSoftware(const char* text, const Config& config) {
-  RAILWISE_TRY(softdev::configure(text, config.host.c_str(), config.fabric.c_str()));
-  setSoftwareCm();
-  g_library = Library{
-      .get_device_list = softdev::getDeviceList,
-      .free_device_list = softdev::freeDeviceList,
-      .get_device_name = softdev::getDeviceName,
-      .get_device_guid = softdev::getDeviceGuid,
-      .open_device = softdev::openDevice,
-      .close_device = softdev::closeDevice,
-      .query_device = softdev::queryDevice,
-      .query_port = softdev::queryPort,
-      .query_gid = softdev::queryGid,
-      .query_pkey = softdev::queryPkey,
-      .alloc_pd = softdev::allocPd,
-      .dealloc_pd = softdev::deallocPd,
-      .reg_mr = softdev::regMr,
-      .dereg_mr = softdev::deregMr,
-      .create_cq = softdev::createCq,
-      .destroy_cq = softdev::destroyCq,
-      .create_qp = softdev::createQp,
-      .modify_qp = softdev::modifyQp,
-      .query_qp = softdev::queryQp,
-      .destroy_qp = softdev::destroyQp,
-      .get_async_event = softdev::getAsyncEvent,
-      .ack_async_event = softdev::ackAsyncEvent,
-      .fork_init = softdev::forkInit,
-      .wc_status_str = softdev::wcStatusStr,
-      .reg_dmabuf_mr = softdev::regDmabufMr,
-      .reg_mr_iova2 = softdev::regMrIova2,
-      .query_ece = softdev::queryEce,
-      .set_ece = softdev::setEce,
-      .query_gid_ex = softdev::queryGidEx,
-      .query_gid_table = softdev::queryGidTable,
-      .query_port_speed = nullptr,
-      .pci_path = softdev::pciPath,
-      .takes_gpu_addresses = softdev::takesGpuAddresses,
-      .takes_gpu_dmabufs = softdev::takesGpuDmabufs,
-      .fabric_identity = softdev::fabricIdentity,
-      .name = "software device",
-  };
+  std::optional<DynamicLibrary> opened = openSoftwareDevice(config);
+  if (!opened) return {Code::kNoDevice, ENOENT};
+  Library table = {.name = "software device"};
+  DeviceDoors doors = {};
+  const char* missing = resolveAll(*opened, table);
+  if (missing == nullptr) missing = resolveDevice(*opened, table, doors);
+  if (missing == nullptr) {
+    const int error = doors.configure(text, config.host.c_str(), config.fabric.c_str(), logOfDevice);
+    if (error == ENOMEM) return {Code::kSystem, error};
+    if (error != 0) return {Code::kInvalidUsage, error == EBUSY ? EBUSY : 0};
+    missing = setSoftwareCm(doors.cm);
+  }
+  if (missing != nullptr) {
+    RAILWISE_WARN("%s has no %s: install the package railwise-device of version " RAILWISE_VERSION,
+                  kDeviceFile, missing);
+    return {Code::kNoDevice, 0};
+  }
+  g_shared_object.emplace(std::move(*opened));
+  g_library = table;
   return Status::success();
 }
 

@@ -1,8 +1,8 @@
-// The verbs functions that Railwise calls, in one table. The table is filled from libibverbs.so.1 (dlopen,
-// versioned symbols) or from the built-in software device. Post and poll go through ibv_context.ops, as
-// rdma-core's own inline functions do. One table is in force per process. Only the owner of all handles
-// (net::Net) calls load() and unload(), under its lock. After load() the table is constant and any thread may
-// read it.
+// The verbs functions that Railwise calls, in one table. The table is filled from libibverbs.so.1, or from
+// the software device's librailwise-device.so (dlopen, versioned symbols). Post and poll go through
+// ibv_context.ops, as rdma-core's own inline functions do. One table is in force per process. Only the owner
+// of all handles (net::Net) calls load() and unload(), under its lock. After load() the table is constant and
+// any thread may read it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -53,10 +53,9 @@ struct Library {
   // The PCI path that a software device claims; "" if it claims none. Null for real devices:
   // /sys/class/infiniband has their path.
   const char* (*pci_path)(const ibv_device* device);
-  // Does a software device claim to reach GPU memory, by address and by dma-buf? Null for real devices: their
+  // How a software device claims to reach GPU memory: bits of railwise/device.h. Null for real devices: their
   // driver and the kernel decide.
-  bool (*takes_gpu_addresses)(const ibv_device* device);
-  bool (*takes_gpu_dmabufs)(const ibv_device* device);
+  unsigned (*gpu_memory)(const ibv_device* device);
   // Identifies the fabric of a software device. Two identities are equal exactly if both devices can reach
   // each other. Never 0. Null for real devices.
   uint64_t (*fabric_identity)(const ibv_context* context);
@@ -68,7 +67,7 @@ struct Library {
 const Library& library();
 
 // Loads the library that config.device names. Errors, each logged once at WARN with what to install or set:
-// kNoDevice if libibverbs is missing, kInvalidUsage if RAILWISE_DEVICE is malformed.
+// kNoDevice if the library is missing, kInvalidUsage if RAILWISE_DEVICE is malformed.
 Status load(const Config& config);
 void unload();
 // A thread is inside a function of the library that does not return, and nobody waits for it: unload() leaves

@@ -166,7 +166,7 @@ TEST(Devices, FallsBackToTheSoftwareDevice) {
   const auto result = railwise({"devices", "--plugin", LOOPBACK_PLUGIN}, needs);
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.err,
-            "railwise: no RDMA device on this machine: using the built-in software device "
+            "railwise: no RDMA device on this machine: using the software device "
             "(RAILWISE_DEVICE=software)\n");
 }
 

@@ -32,8 +32,9 @@ MAY_INCLUDE = {
     "src/softdev/control": ["base", *SOFTDEV],
     "src/softdev/drop_in": ["base", "softdev", "railwise"],
     "src/softdev/sysfs_preload": [],
-    "src/verbs": ["base", "sysfs", "softdev", "verbs/cm/library.h"],  # load() chooses the communication manager too
-    "src/verbs/cm": ["base", "softdev", "verbs"],
+    # load() chooses the communication manager too
+    "src/verbs": ["base", "sysfs", "railwise/device.h", "verbs/cm/library.h"],
+    "src/verbs/cm": ["base", "verbs"],
     "src/gpu/choose": ["base"],
     "src/topo": ["railwise"],  # what all its floors speak: settings
     "src/topo/document": TOPO[:2],
@@ -105,7 +106,7 @@ MAY_INCLUDE = {
 }
 # folder -> the only files, or folders, that may include it
 ONLY_FROM = {
-    "softdev": ("src/softdev/", "src/verbs/library.cc", "src/verbs/cm/library.cc", "src/cli/device/", "src/cli/demo/", "src/perf/faults/", "benchmarks/bench/"),
+    "softdev": ("src/softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/faults/", "benchmarks/bench/"),
     "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/measuring/", "src/cli/doctor/pair_end.cc", "benchmarks/bench/load/raw"),
 }
 # rdma-core's headers, by how their names begin -> folders that may include them

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+
+#include "said.h"
 #include "software_device.h"
 #include "verbs/cm/library.h"
 
@@ -49,7 +52,38 @@ TEST(Library, UnknownDevicesAreRefused) {
 }
 
 TEST(Library, ABadSoftwareConfigurationIsRefused) {
+  test::Said said;
   EXPECT_EQ(load(test::softwareConfig("speed=fast")).code, Code::kInvalidUsage);
+  EXPECT_NE(said.warnings().find("bad value \"fast\""), std::string::npos) << said.warnings();
+}
+
+TEST(Library, AMissingSoftwareDeviceIsNoDevice) {
+  test::Said said;
+  Config config = test::softwareConfig();
+  config.verbs_folder = "/no/such/folder";
+  EXPECT_EQ(load(config).code, Code::kNoDevice);
+  for (const char* part : {"librailwise-device.so is not in /no/such/folder.", "package railwise-device"})
+    EXPECT_NE(said.warnings().find(part), std::string::npos) << said.warnings();
+}
+
+// A libibverbs, but not ours: it has no railwise_device_configure.
+TEST(Library, AnotherLibraryOfTheDevicesNameIsNoDevice) {
+  const std::string folder = testing::TempDir() + "railwise-foreign-" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  std::filesystem::create_symlink(RAILWISE_FAKE_MLX5_PATH, folder + "/librailwise-device.so");
+  test::Said said;
+  Config config = test::softwareConfig();
+  config.verbs_folder = folder;
+  EXPECT_EQ(load(config).code, Code::kNoDevice);
+  EXPECT_NE(said.warnings().find("librailwise-device.so has no "), std::string::npos) << said.warnings();
+  std::filesystem::remove_all(folder);
+}
+
+// glibc gives a loaded library to everybody who asks for its soname: NCCL's own network looks for
+// libibverbs.so.1 in the same process, and must find the system's.
+TEST(Library, TheSoftwareDeviceIsNobodysLibibverbs) {
+  const test::SoftwareDevice device;
+  EXPECT_EQ(dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 
 TEST(Library, TheSoftwareDeviceFillsTheTable) {

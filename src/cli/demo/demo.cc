@@ -25,7 +25,7 @@ constexpr const char* kHelp =
     "an all_reduce between four processes, and a port that fails in the middle of a job, with the "
     "throughput\n"
     "drawn. Each step names the command that does it by hand. A machine without RDMA devices and GPUs will\n"
-    "do: the built-in software device and a machine that Railwise brings take their places.\n\n"
+    "do: the software device and a machine that Railwise brings take their places.\n\n"
     "  railwise demo --plugin /path/to/libnccl-net-other.so    # the failing port with another plugin too\n\n"
     "Exit status: 0 every step of Railwise's own was right, 1 one was not, 2 a mistake on the command "
     "line.\n\n";

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/installed_folders.h"
 #include "cli/device/child.h"
 #include "cli/device/commands.h"
 #include "cli/device/machine.h"
@@ -44,11 +45,8 @@ std::string findFolder(const char* variable, const std::string& below, const cha
   const char* named = std::getenv(variable);
   if (named != nullptr && *named != '\0')
     return fs::exists(fs::path(named) / file, error) ? fs::absolute(named, error).string() : "";
-  const fs::path root = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
-  for (const char* lib : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR}) {
-    const fs::path folder = root / lib / below;
-    if (fs::exists(folder / file, error)) return folder.lexically_normal().string();
-  }
+  for (const std::string& folder : installedFolders(below))
+    if (fs::exists(fs::path(folder) / file, error)) return folder;
   return "";
 }
 

@@ -9,7 +9,7 @@
 namespace railwise::cli {
 
 inline constexpr const char* kSoftwareFallbackText =
-    "no RDMA device on this machine: using the built-in software device (RAILWISE_DEVICE=software)";
+    "no RDMA device on this machine: using the software device (RAILWISE_DEVICE=software)";
 
 // For --device auto if RAILWISE_DEVICE is not set: true if the plugin's init fails without it and succeeds
 // with RAILWISE_DEVICE=software. Always false for other values of --device.

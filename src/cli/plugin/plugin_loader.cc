@@ -94,7 +94,7 @@ void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
       {.long_name = "device",
        .value = Option::kRequired,
        .value_name = "KIND",
-       .text = "verbs (libibverbs), software[:CONFIG] (the built-in software device) or\n"
+       .text = "verbs (libibverbs), software[:CONFIG] (the software device) or\n"
                "auto: RAILWISE_DEVICE if set, else verbs if there is an RDMA device, else\n"
                "software (default: auto)",
        .accepted = "auto, verbs, software or software:CONFIG",

@@ -240,7 +240,7 @@ void numberPlanes(std::vector<std::unique_ptr<Device>>& devices) {
 
 // `opened`: the names of the devices that could be opened, with commas.
 Status noDevice(const Config& config, int present, const std::string& opened) {
-  const char* const software = "set RAILWISE_DEVICE=software to run on the built-in software device";
+  const char* const software = "set RAILWISE_DEVICE=software to run on the software device";
   if (present == 0) {
     RAILWISE_WARN(
         "no RDMA device: none in /sys/class/infiniband. Load the NIC's driver, give the container "

@@ -1,6 +1,7 @@
 #include "softdev/control/control.h"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -223,9 +224,11 @@ uint32_t otherProcesses(const Fabric& fabric) {
   uint32_t others = 0;
   for (uint32_t i = 0; i < kMaxProcesses; ++i) {
     const ProcessSlot& slot = fabric.segment->processes[i];
-    if (slot.pid.load(std::memory_order_acquire) == 0) continue;
+    const uint32_t pid = slot.pid.load(std::memory_order_acquire);
+    // A process is there twice if it joins the fabric and has loaded the device's library, too.
+    if (pid == 0 || pid == static_cast<uint32_t>(getpid())) continue;
     const uint32_t token = makeToken(i, slot.generation.load(std::memory_order_acquire));
-    if (token != fabric.self.token && tokenAlive(fabric.self, token)) ++others;
+    if (tokenAlive(fabric.self, token)) ++others;
   }
   return others;
 }

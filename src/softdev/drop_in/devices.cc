@@ -39,61 +39,36 @@ std::optional<std::string> configuredDevices() {
   return std::nullopt;
 }
 
+std::atomic<bool> g_configured{false};
+
 }  // namespace
 
+// Takes no lock of its own: a child that is forked meanwhile could wait for it.
+int configure(const char* devices, const char* host, const char* fabric) {
+  const Status status = softdev::configure(devices, host, fabric);
+  if (!status.ok()) return status.sys_errno == EBUSY ? EBUSY : EINVAL;
+  g_configured.store(true);
+  return 0;
+}
+
 bool configureOnce() {
+  if (g_configured.load()) return true;
   static std::mutex& mutex = *new std::mutex;
-  static bool done = false;
   std::lock_guard lock(mutex);
-  if (done) return true;
+  if (g_configured.load()) return true;
   const std::optional<std::string> devices = configuredDevices();
-  done = devices && softdev::configure(devices->c_str(), environmentVariable("RAILWISE_HOST"),
-                                       environmentVariable("RAILWISE_FABRIC"))
-                        .ok();
+  const bool done = devices && softdev::configure(devices->c_str(), environmentVariable("RAILWISE_HOST"),
+                                                  environmentVariable("RAILWISE_FABRIC"))
+                                   .ok();
   if (!done) errno = EINVAL;
+  g_configured.store(done);
   return done;
-}
-
-void warnObsoleteProgram() {
-  static std::atomic<bool> warned{false};
-  if (warned.exchange(true)) return;
-  RAILWISE_WARN(
-      "this program was linked to libibverbs 1.0 (before 2006), which the software device does not serve");
-}
-
-}  // namespace railwise::drop_in
-
-using namespace railwise;
-
-RAILWISE_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
-  if (num_devices != nullptr) *num_devices = 0;
-  if (!drop_in::configureOnce()) return nullptr;
-  ibv_device** list = softdev::getDeviceList(num_devices);
-  // Programs read attributes below this path by ibv_read_sysfs_file (sysfs.cc).
-  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each) {
-    ibv_device& device = **each;
-    if (device.ibdev_path[0] == '\0')
-      std::snprintf(device.ibdev_path, sizeof device.ibdev_path, "/sys/class/infiniband/%s", device.name);
-  }
-  return list;
-}
-
-RAILWISE_EXPORT void ibv_free_device_list(ibv_device** list) { softdev::freeDeviceList(list); }
-RAILWISE_EXPORT const char* ibv_get_device_name(ibv_device* device) { return softdev::getDeviceName(device); }
-
-// Programs duplicate cmd_fd to hand a device to another process, so it must be a descriptor, although
-// importing it is refused (ibv_import_device). It is the segment's descriptor, which stays open while the
-// device is open.
-RAILWISE_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
-  ibv_context* context = softdev::openDevice(device);
-  if (context != nullptr) context->cmd_fd = softdev::as<softdev::Context>(context).fabric->segment_fd;
-  return context;
 }
 
 // Never fails: the kernel releases what a program has left behind, and programs rely on that (perftest leaves
 // CQs). Queues that peers can reach are destroyed. The rest of a context with leftover objects stays until
 // the process ends.
-RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {
+int closeDevice(ibv_context* context) {
   if (softdev::closeDevice(context) == 0) return 0;
   softdev::Context& left = softdev::as<softdev::Context>(context);
   std::vector<softdev::Qp*> qps;
@@ -111,6 +86,48 @@ RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {
   std::lock_guard lock(mutex);
   abandoned.push_back(context);
   return 0;
+}
+
+void warnObsoleteProgram() {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  RAILWISE_WARN(
+      "this program was linked to libibverbs 1.0 (before 2006), which the software device does not serve");
+}
+
+}  // namespace railwise::drop_in
+
+using namespace railwise;
+using softdev::guarded;
+
+RAILWISE_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
+  if (num_devices != nullptr) *num_devices = 0;
+  ibv_device** list = guarded([&]() -> ibv_device** {
+    return drop_in::configureOnce() ? softdev::getDeviceList(num_devices) : nullptr;
+  });
+  // Programs read attributes below this path by ibv_read_sysfs_file (sysfs.cc).
+  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each) {
+    ibv_device& device = **each;
+    if (device.ibdev_path[0] == '\0')
+      std::snprintf(device.ibdev_path, sizeof device.ibdev_path, "/sys/class/infiniband/%s", device.name);
+  }
+  return list;
+}
+
+RAILWISE_EXPORT void ibv_free_device_list(ibv_device** list) { softdev::freeDeviceList(list); }
+RAILWISE_EXPORT const char* ibv_get_device_name(ibv_device* device) { return softdev::getDeviceName(device); }
+
+// Programs duplicate cmd_fd to hand a device to another process, so it must be a descriptor, although
+// importing it is refused (ibv_import_device). It is the segment's descriptor, which stays open while the
+// device is open.
+RAILWISE_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
+  ibv_context* context = guarded([&] { return softdev::openDevice(device); });
+  if (context != nullptr) context->cmd_fd = softdev::as<softdev::Context>(context).fabric->segment_fd;
+  return context;
+}
+
+RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {
+  return guarded([&] { return drop_in::closeDevice(context); });
 }
 
 RAILWISE_EXPORT int ibv_fork_init() { return softdev::forkInit(); }

@@ -1,7 +1,8 @@
-// The drop-in libibverbs.so.1: the functions that rdma-core exports, forwarded to the software device. Each
-// function has exactly the name, signature and error convention of ibv_*(3). exports.map (generated) sets its
-// symbol version. Inline functions of <infiniband/verbs.h> reach the device through ibv_context.ops and
-// verbs_context. Thread-safe as verbs promises.
+// The drop-in libibverbs.so.1, and librailwise-device.so with the same functions: the functions that
+// rdma-core exports, forwarded to the software device. Each function has exactly the name, signature and
+// error convention of ibv_*(3). exports.map (generated) sets its symbol version. Inline functions of
+// <infiniband/verbs.h> reach the device through ibv_context.ops and verbs_context. Thread-safe as verbs
+// promises.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,6 +14,7 @@
 #undef ibv_reg_mr_iova
 
 #include "softdev/softdev.h"
+#include "softdev/verbs/border.h"
 
 #define RAILWISE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -23,6 +25,10 @@ namespace railwise::drop_in {
 // for the plugin): the machine "default". False after one warning, with errno
 // EINVAL.
 bool configureOnce();
+
+// Sets up the software device as softdev::configure() does, instead of configureOnce(). Returns 0 or an errno
+// (railwise_device_configure).
+int configure(const char* devices, const char* host, const char* fabric);
 
 // Warns once that the program was linked against a libibverbs older than 1.1.
 void warnObsoleteProgram();

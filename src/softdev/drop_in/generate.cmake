@@ -84,7 +84,7 @@ foreach(abi RANGE ${first_abi} ${last_abi})
 endforeach()
 
 # "local" stands in a node that no stub has: in IBVERBS_1.0 it would hide the stubs of that version.
-string(APPEND map "RAILWISE_1.0 {\n  global:\n    railwise_device_counters;\n    railwise_device_qp_counters;\n  local: *;\n};\n")
+string(APPEND map "RAILWISE_1.0 {\n  global:\n    railwise_device_*;\n  local: *;\n};\n")
 
 file(WRITE ${OUT}/exports.map "${map}")
 file(WRITE ${OUT}/softdev/drop_in/private_versions.h

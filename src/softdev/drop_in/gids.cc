@@ -5,6 +5,7 @@
 #include "softdev/drop_in/private_versions.h"
 
 using namespace railwise;
+using softdev::guarded;
 
 namespace railwise::drop_in {
 
@@ -14,20 +15,21 @@ enum class SysfsGidType : int { kIbOrRoceV1 = 0, kRoceV2 = 1 };
 }  // namespace railwise::drop_in
 
 RAILWISE_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
-  return softdev::queryGid(context, port_num, index, gid);
+  return guarded<-1>([&] { return softdev::queryGid(context, port_num, index, gid); });
 }
 
 RAILWISE_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t index,
                                       ibv_gid_entry* entry, uint32_t flags, size_t entry_size) {
-  return softdev::queryGidEx(context, port_num, index, entry, flags, entry_size);
+  return guarded([&] { return softdev::queryGidEx(context, port_num, index, entry, flags, entry_size); });
 }
 RAILWISE_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries,
                                              uint32_t flags, size_t entry_size) {
-  return softdev::queryGidTable(context, entries, max_entries, flags, entry_size);
+  return guarded<-ENOMEM>(
+      [&] { return softdev::queryGidTable(context, entries, max_entries, flags, entry_size); });
 }
 
 RAILWISE_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey) {
-  return softdev::queryPkey(context, port_num, index, pkey);
+  return guarded<-1>([&] { return softdev::queryPkey(context, port_num, index, pkey); });
 }
 
 RAILWISE_EXPORT int ibv_get_pkey_index(ibv_context* context, uint8_t port_num, __be16 pkey) {

@@ -7,6 +7,7 @@
 #include "softdev/drop_in/front.h"
 
 using namespace railwise;
+using softdev::guarded;
 
 namespace railwise::drop_in {
 namespace {
@@ -37,7 +38,7 @@ RAILWISE_EXPORT __be64 ibv_get_device_guid(ibv_device* device) { return softdev:
 RAILWISE_EXPORT int ibv_get_device_index(ibv_device*) { return -1; }
 
 RAILWISE_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
-  return softdev::queryDevice(context, attr);
+  return guarded([&] { return softdev::queryDevice(context, attr); });
 }
 
 // The struct of libibverbs 1.1 ends before port_cap_flags2, and old programs have no more room. The inline
@@ -50,7 +51,7 @@ RAILWISE_EXPORT int ibv_query_port(ibv_context* context, uint8_t port_num, _comp
 }
 
 RAILWISE_EXPORT int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* speed) {
-  return softdev::queryPortSpeed(context, port_num, speed);
+  return guarded([&] { return softdev::queryPortSpeed(context, port_num, speed); });
 }
 
 // ibv_reg_mr_ex(3): registers memory that a struct describes. Its comp_mask says which fields are set.
@@ -69,9 +70,12 @@ RAILWISE_EXPORT ibv_mr* ibv_reg_mr_ex(ibv_pd* pd, struct ibv_mr_init_attr* attri
   }
   if (dma_buf) {
     const uint64_t iova = (attr.comp_mask & kMrIova) != 0 ? attr.iova : attr.fd_offset;
-    return softdev::regDmabufMr(pd, attr.fd_offset, attr.length, iova, attr.fd, attr.access);
+    return guarded(
+        [&] { return softdev::regDmabufMr(pd, attr.fd_offset, attr.length, iova, attr.fd, attr.access); });
   }
   const uint64_t iova =
       (attr.comp_mask & kMrIova) != 0 ? attr.iova : reinterpret_cast<uintptr_t>(attr.address);
-  return softdev::regMrIova2(pd, attr.address, attr.length, iova, static_cast<unsigned>(attr.access));
+  return guarded([&] {
+    return softdev::regMrIova2(pd, attr.address, attr.length, iova, static_cast<unsigned>(attr.access));
+  });
 }

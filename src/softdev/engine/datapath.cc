@@ -1,6 +1,7 @@
 #include "softdev/engine/datapath.h"
 
 #include <cerrno>
+#include <new>
 
 #include "softdev/engine/datagram.h"
 #include "softdev/engine/express.h"
@@ -286,7 +287,7 @@ template <typename Give>
 
 }  // namespace
 
-int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) try {
   Qp& qp = as<Qp>(base);
   if (const int error = postFault(qp); error != 0) [[unlikely]] {
     *bad_wr = wr;
@@ -294,6 +295,9 @@ int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   }
   SendLock lock(qp);
   return lock.post(wr, bad_wr);
+} catch (const std::bad_alloc&) {  // no exception leaves the device (verbs/border.h)
+  *bad_wr = wr;
+  return ENOMEM;
 }
 
 int postFault(const Qp& qp) {
@@ -320,7 +324,7 @@ int checkSends(const Qp& qp, const ibv_send_wr* wr) {
   return 0;
 }
 
-int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) try {
   Qp& qp = as<Qp>(base);
   if (faultsArmed(*qp.fabric) != 0) [[unlikely]] {
     if (const int injected = verbFault(*qp.owner, Verb::kPostRecv, qp.record); injected != 0) {
@@ -351,6 +355,9 @@ int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     if (qp.currentState() == IBV_QPS_ERR) flushReceives(*qp.fabric, *qp.record);
   }
   return error;
+} catch (const std::bad_alloc&) {  // no exception leaves the device (verbs/border.h)
+  *bad_wr = wr;
+  return ENOMEM;
 }
 
 void retryParkedFor(Cq& cq) {
@@ -370,7 +377,7 @@ int pollEmpty(Cq& cq) {
   return error != 0 ? -error : nothing;
 }
 
-int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
+int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) try {
   Cq& cq = as<Cq>(base);
   retryParkedFor(cq);
   if (isEmpty(*cq.record)) return pollEmpty(cq);
@@ -378,6 +385,8 @@ int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
   Segment& segment = *cq.fabric->segment;
   return takeCompletions(cq, num_entries,
                          [&](const Cqe& cqe, int taken) { return take(segment, cqe, wc + taken); });
+} catch (const std::bad_alloc&) {  // no exception leaves the device (verbs/border.h)
+  return -ENOMEM;
 }
 
 int pollLocked(Cq& cq, int most, Polled* polled) {

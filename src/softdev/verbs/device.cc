@@ -20,6 +20,7 @@
 #include "softdev/faults/verb_faults.h"
 #include "softdev/memory/agent.h"
 #include "softdev/queues/objects.h"
+#include "softdev/verbs/border.h"
 
 namespace railwise::softdev {
 namespace {
@@ -102,25 +103,26 @@ Answer unsupported(Arguments...) {
   }
 }
 
-// Sets the functions that <infiniband/verbs.h> calls through the context.
+// Sets the functions that <infiniband/verbs.h> calls through the context. postSend, postRecv and pollCq guard
+// the border themselves, without an instruction more.
 void setOperations(Context& context) {
   ibv_context_ops& ops = context.context.ops;
   ops.post_send = postSend;
   ops.post_recv = postRecv;
   ops.poll_cq = pollCq;
-  ops.req_notify_cq = reqNotifyCq;
-  ops.post_srq_recv = postSrqRecv;
+  ops.req_notify_cq = kGuarded<reqNotifyCq>;
+  ops.post_srq_recv = kGuarded<postSrqRecv>;
   ops.alloc_mw = unsupported;
   ops.bind_mw = unsupported;
   ops.dealloc_mw = unsupported;
   context.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
   context.sz = sizeof(verbs_context);
-  context.query_port = queryPortSized;
-  context.query_device_ex = queryDeviceEx;
-  context.query_rt_values = queryRealTime;
-  context.create_cq_ex = createCqEx;
-  context.create_qp_ex = createQpEx;
-  context.create_srq_ex = createSrqEx;
+  context.query_port = kGuarded<queryPortSized>;
+  context.query_device_ex = kGuarded<queryDeviceEx>;
+  context.query_rt_values = kGuarded<queryRealTime>;
+  context.create_cq_ex = kGuarded<createCqEx>;
+  context.create_qp_ex = kGuarded<createQpEx>;
+  context.create_srq_ex = kGuarded<createSrqEx>;
   context.get_srq_num = getSrqNum;
 }
 

@@ -5,7 +5,6 @@
 
 #include "base/dynamic_library.h"
 #include "base/log.h"
-#include "softdev/connection_manager.h"
 
 namespace railwise::verbs {
 namespace {
@@ -24,17 +23,17 @@ State& state() {
   return it;
 }
 
-template <typename Function>
-bool resolve(const DynamicLibrary& library, const char* symbol, const char* version, Function& function) {
-  function = reinterpret_cast<Function>(library.symbol(symbol, version));
-  return function != nullptr;
-}
-
-// Fills `table`; returns the first symbol that is missing, or null. The versions are those of rdma-core's
-// librdmacm.map.
-const char* resolveAll(const DynamicLibrary& library, CmLibrary& table) {
+// Fills `table` from symbol(name, version); returns the first symbol that is missing, or null. The versions
+// are those of rdma-core's librdmacm.map.
+template <typename Symbol>
+const char* resolveAll(const Symbol& symbol, CmLibrary& table) {
+  const auto resolve = [&symbol]<typename Function>(const char* name, const char* version,
+                                                    Function& function) {
+    function = reinterpret_cast<Function>(symbol(name, version));
+    return function != nullptr;
+  };
 #define RAILWISE_REQUIRED(field, version) \
-  if (!resolve(library, "rdma_" #field, version, table.field)) return "rdma_" #field "@" version
+  if (!resolve("rdma_" #field, version, table.field)) return "rdma_" #field "@" version
   RAILWISE_REQUIRED(create_event_channel, "RDMACM_1.0");
   RAILWISE_REQUIRED(destroy_event_channel, "RDMACM_1.0");
   RAILWISE_REQUIRED(get_cm_event, "RDMACM_1.0");
@@ -55,7 +54,6 @@ const char* resolveAll(const DynamicLibrary& library, CmLibrary& table) {
   RAILWISE_REQUIRED(establish, "RDMACM_1.2");
   RAILWISE_REQUIRED(disconnect, "RDMACM_1.0");
 #undef RAILWISE_REQUIRED
-  table.name = "librdmacm";
   return nullptr;
 }
 
@@ -71,8 +69,11 @@ void openLocked(State& it) {
         library.error().c_str());
     return;
   }
-  CmLibrary table = {};
-  if (const char* missing = resolveAll(*library, table); missing != nullptr) {
+  CmLibrary table = {.name = "librdmacm"};
+  const auto symbol = [&library](const char* name, const char* version) {
+    return library->symbol(name, version);
+  };
+  if (const char* missing = resolveAll(symbol, table); missing != nullptr) {
     RAILWISE_WARN("%s has no %s: it is too old; install rdma-core 22 or newer", it.file.c_str(), missing);
     return;
   }
@@ -105,32 +106,16 @@ const CmLibrary& cmLibraryInUse() { return state().table; }
 
 void setCmLibrary(const std::string& file) { set(file, nullptr); }
 
-void setSoftwareCm() {
-  namespace cm = softdev::cm;
-  const CmLibrary table{
-      .create_event_channel = cm::createEventChannel,
-      .destroy_event_channel = cm::destroyEventChannel,
-      .get_cm_event = cm::getEvent,
-      .ack_cm_event = cm::ackEvent,
-      .create_id = cm::createId,
-      .destroy_id = cm::destroyId,
-      .migrate_id = cm::migrateId,
-      .bind_addr = cm::bindAddr,
-      .resolve_addr = cm::resolveAddr,
-      .resolve_route = cm::resolveRoute,
-      .get_src_port = cm::getSrcPort,
-      .set_option = cm::setOption,
-      .init_qp_attr = cm::initQpAttr,
-      .listen = cm::listen,
-      .connect = cm::connect,
-      .accept = cm::accept,
-      .reject = cm::reject,
-      .establish = cm::establish,
-      .disconnect = cm::disconnect,
-      .local_addresses = cm::localAddresses,
-      .name = "software device",
-  };
+const char* setSoftwareCm(void* (*function)(const char* name)) {
+  CmLibrary table = {.name = "software device"};
+  const char* missing =
+      resolveAll([function](const char* name, const char*) { return function(name); }, table);
+  if (missing != nullptr) return missing;
+  constexpr const char* kLocalAddresses = "railwise_local_addresses";
+  table.local_addresses = reinterpret_cast<decltype(table.local_addresses)>(function(kLocalAddresses));
+  if (table.local_addresses == nullptr) return kLocalAddresses;
   set("", &table);
+  return nullptr;
 }
 
 }  // namespace railwise::verbs

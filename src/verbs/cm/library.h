@@ -1,6 +1,6 @@
 // The functions of the RDMA communication manager that Railwise calls, in one table: from librdmacm.so.1
-// (dlopen, versioned symbols) or from the built-in software device, according to verbs::load(). It is opened
-// at the first use, because most jobs need no manager. Conventions are those of librdmacm: 0, or -1 with
+// (dlopen, versioned symbols) or from the software device, according to verbs::load(). librdmacm is opened at
+// the first use, because most jobs need no manager. Conventions are those of librdmacm: 0, or -1 with
 // errno; pointers null with errno. After that the table is constant and any thread may read it, until
 // verbs::unload().
 #pragma once
@@ -46,8 +46,10 @@ Result<const CmLibrary*> cmLibrary();
 // Like cmLibrary(), for callers that hold an object made through the table.
 const CmLibrary& cmLibraryInUse();
 
-// For verbs::load() and unload(): the library is this file ("": none), or the software device.
+// For verbs::load() and unload(): the library is this file ("": none), or the software device, whose
+// functions `function` returns (railwise_device_cm). Returns the name of a function that the device does not
+// have, or null.
 void setCmLibrary(const std::string& file);
-void setSoftwareCm();
+const char* setSoftwareCm(void* (*function)(const char* name));
 
 }  // namespace railwise::verbs

@@ -163,7 +163,10 @@ TEST_F(EventWatcherTest, SaysEachEventOnceInWords) {
   test::changePort("soft0:1", "down");
   test::waitUntil([&] { return !state_.active(1); });
   watcher_.reset();
-  EXPECT_EQ(said.all(), "soft0 port 1: link down: check the cable, the switch port and `ibstat`\n");
+  std::string text = said.all();
+  // changePort() is a process of its own to the fabric.
+  if (text.starts_with("software device: attached")) text.erase(0, text.find('\n') + 1);
+  EXPECT_EQ(text, "soft0 port 1: link down: check the cable, the switch port and `ibstat`\n");
 }
 
 // Soft-RoCE reports a link that comes up twice.

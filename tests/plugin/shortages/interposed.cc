@@ -13,12 +13,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <span>
 
@@ -33,8 +35,18 @@ void __libc_free(void* block);
 namespace railwise::test {
 namespace {
 
-// Of the plugin's code in memory. Empty until it is loaded.
-std::atomic<uintptr_t> g_begin{0}, g_end{0}, g_base{0};
+// A library's code in memory. Empty until arm().
+struct Code {
+  const char* name;
+  const char* file;  // a part of its name
+  std::atomic<uintptr_t> begin{0}, end{0}, base{0};
+
+  bool has(const void* caller) const {
+    const auto address = reinterpret_cast<uintptr_t>(caller);
+    return address >= begin.load(std::memory_order_relaxed) && address < end.load(std::memory_order_relaxed);
+  }
+};
+Code g_code[] = {{"plugin", "libnccl-net-railwise"}, {"device", "librailwise-device"}};
 std::array<std::atomic<uint64_t>, 3> g_calls;
 std::atomic<int> g_kind{0};
 std::atomic<uint64_t> g_fails{0};
@@ -44,11 +56,7 @@ std::atomic<const char*> g_refused{nullptr};
 std::array<void*, 24> g_stack;  // at the refusal
 std::atomic<int> g_stack_depth{0};
 
-bool ofPlugin(const void* caller) {
-  const auto address = reinterpret_cast<uintptr_t>(caller);
-  return address >= g_begin.load(std::memory_order_relaxed) &&
-         address < g_end.load(std::memory_order_relaxed);
-}
+bool ofPlugin(const void* caller) { return g_code[0].has(caller) || g_code[1].has(caller); }
 
 // Is this call to fail?
 bool refuse(Shortage kind, const char* function, const void* caller) {
@@ -99,7 +107,7 @@ void* keep(void* address, const void* caller) {
 }
 
 void forget(const void* address) {
-  if (address == nullptr || g_begin.load(std::memory_order_relaxed) == 0) return;
+  if (address == nullptr || !g_armed.load(std::memory_order_relaxed)) return;
   const BlocksGuard guard;
   for (std::size_t slot = slotOf(address); g_blocks[slot].address != nullptr; slot = (slot + 1) % kSlots) {
     if (g_blocks[slot].address != address) continue;
@@ -118,40 +126,48 @@ F next(const char* name) {
 
 uint64_t callsOf(Shortage kind) { return g_calls[static_cast<std::size_t>(kind)].load(); }
 
-void arm(const char* library, Shortage kind, uint64_t fails, bool lasting) {
-  struct Found {
-    const char* name;
-  } found{library};
+void arm(Shortage kind, uint64_t fails, bool lasting) {
   dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* data) {
-        if (std::strstr(info->dlpi_name, static_cast<Found*>(data)->name) == nullptr) return 0;
-        for (int i = 0; i < info->dlpi_phnum; ++i) {
-          const auto& header = info->dlpi_phdr[i];
-          if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
-          g_base.store(info->dlpi_addr);
-          g_end.store(info->dlpi_addr + header.p_vaddr + header.p_memsz);
-          g_begin.store(info->dlpi_addr + header.p_vaddr);
+      [](dl_phdr_info* info, size_t, void*) {
+        for (Code& code : g_code) {
+          if (std::strstr(info->dlpi_name, code.file) == nullptr) continue;
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            const auto& header = info->dlpi_phdr[i];
+            if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
+            code.base.store(info->dlpi_addr);
+            code.end.store(info->dlpi_addr + header.p_vaddr + header.p_memsz);
+            code.begin.store(info->dlpi_addr + header.p_vaddr);
+          }
         }
-        return 1;
+        return 0;
       },
-      &found);
+      nullptr);
   (void)backtrace(g_stack.data(), 1);  // the first call allocates
   g_kind.store(static_cast<int>(kind));
   g_fails.store(fails);
   g_lasting.store(lasting);
-  g_armed.store(g_begin.load() != 0);
+  g_armed.store(std::all_of(std::begin(g_code), std::end(g_code),
+                            [](const Code& code) { return code.begin.load() != 0; }));
 }
 
 void disarm() { g_fails.store(0); }
 
+// "plugin+0x1234" for addr2line. "": in neither library.
+static std::string placeOf(const void* address) {
+  for (const Code& code : g_code) {
+    if (!code.has(address)) continue;
+    char place[32];
+    std::snprintf(place, sizeof place, "%s+0x%lx", code.name,
+                  static_cast<unsigned long>(reinterpret_cast<uintptr_t>(address) - code.base.load()));
+    return place;
+  }
+  return "";
+}
+
 static std::string framesOfPlugin(std::span<void* const> stack) {
   std::string text;
   for (const void* const frame : stack) {
-    if (!ofPlugin(frame)) continue;
-    char place[32];
-    std::snprintf(place, sizeof place, " 0x%lx",
-                  static_cast<unsigned long>(reinterpret_cast<uintptr_t>(frame) - g_base.load()));
-    text += place;
+    if (const std::string place = placeOf(frame); !place.empty()) text += " " + place;
   }
   return text;
 }
@@ -160,7 +176,7 @@ std::string refused() {
   const char* const function = g_refused.load();
   if (function == nullptr) return "";
   const auto depth = static_cast<std::size_t>(g_stack_depth.load());
-  return std::string(function) + " at" + framesOfPlugin(std::span(g_stack).first(depth)) + " of the library";
+  return std::string(function) + " at" + framesOfPlugin(std::span(g_stack).first(depth));
 }
 
 std::string where() {
@@ -184,14 +200,10 @@ std::string whereHeld() {
         from[count++] = block.from;
     }
   }
-  std::map<uintptr_t, int> places;
-  for (std::size_t i = 0; i < count; ++i) ++places[from[i] - g_base.load()];
+  std::map<std::string, int> places;
+  for (std::size_t i = 0; i < count; ++i) ++places[placeOf(reinterpret_cast<const void*>(from[i]))];
   std::string text;
-  for (const auto& [place, blocks] : places) {
-    char line[64];
-    std::snprintf(line, sizeof line, " %dx0x%lx", blocks, static_cast<unsigned long>(place));
-    text += line;
-  }
+  for (const auto& [place, blocks] : places) text += " " + std::to_string(blocks) + "x" + place;
   return text;
 }
 

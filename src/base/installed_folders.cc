@@ -1,0 +1,41 @@
+#include "base/installed_folders.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <filesystem>
+#include <system_error>
+
+#ifndef RAILWISE_INSTALL_LIBDIR
+#define RAILWISE_INSTALL_LIBDIR "lib"
+#endif
+
+namespace railwise {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The library that this code is in. "": this code is part of the program.
+fs::path ownLibrary() {
+  Dl_info info = {};
+  link_map* map = nullptr;
+  const auto* here = reinterpret_cast<const void*>(&ownLibrary);
+  if (dladdr1(here, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr) return {};
+  return map->l_name;
+}
+
+}  // namespace
+
+std::vector<std::string> installedFolders(const std::string& name) {
+  std::error_code error;
+  if (const fs::path library = ownLibrary(); !library.empty())
+    return {(fs::weakly_canonical(library, error).parent_path() / name).string()};
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (program.empty()) return {};
+  std::vector<std::string> folders{(program.parent_path() / name).string()};
+  for (const char* library_folder : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR})
+    folders.push_back((program.parent_path().parent_path() / library_folder / name).string());
+  return folders;
+}
+
+}  // namespace railwise

@@ -1,0 +1,15 @@
+// Where the libraries lie that come with Railwise but not in a folder of the system's libraries. Any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace railwise {
+
+// The places of the folder `name`, best first; they need not exist. In a library (the plugin): beside its
+// file. In a program: beside the program, and in the library folders next to the program's own folder
+// (/usr/bin/railwise: /usr/lib/NAME). Links are followed, so a link to the plugin leads to the plugin's
+// place.
+std::vector<std::string> installedFolders(const std::string& name);
+
+}  // namespace railwise
