@@ -25,7 +25,8 @@ FILES = {
                  "share/man/man1/railwise.1.gz", "share/man/man1/railwise-*.1.gz",
                  "share/bash-completion/completions/railwise", "share/zsh/site-functions/_railwise",
                  "share/fish/vendor_completions.d/railwise.fish"} | OVERRIDES,
-    "railwise-device": {"{lib}/railwise-verbs/libibverbs.so.1", "{lib}/railwise-verbs/librailwise-sysfs.so", "include/railwise/device.h"},
+    "railwise-device": {"{lib}/railwise-verbs/libibverbs.so.1", "{lib}/railwise-verbs/librailwise-device.so", "{lib}/railwise-verbs/librailwise-sysfs.so",
+                        "include/railwise/device.h"},
     "librailwise-topology0": {"{lib}/librailwise-topology.so.0", "{lib}/librailwise-topology.so.{version}"} | OVERRIDES,
     "librailwise-topology-dev": {"{lib}/librailwise-topology.so", "include/railwise/topology.h", "include/railwise/topology_c.h",
                                  "{lib}/pkgconfig/railwise-topology.pc", "{lib}/cmake/railwise/*.cmake"},
@@ -34,7 +35,7 @@ FILES = {
 LIBC = "libc6 (>= 2.27)"
 DEPENDS = {
     "railwise-nccl-plugin": LIBC,
-    "railwise": LIBC + ", railwise-nccl-plugin (= {version})",
+    "railwise": LIBC + ", railwise-nccl-plugin (= {version}), railwise-device (= {version})",
     "railwise-device": LIBC,
     "librailwise-topology0": LIBC,
     "librailwise-topology-dev": "librailwise-topology0 (= {version})",

@@ -27,7 +27,7 @@ def run(*words, **variables):
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump here (package binutils)")
 def test_the_tag_is_that_of_the_symbols(wheel, site):
     oldest = int(re.search(r"-py3-none-manylinux_2_(\d+)_(x86_64|aarch64)\.whl$", wheel.name)[1])
-    needed = [int(minor) for library in (site / "railwise/lib").iterdir()
+    needed = [int(minor) for library in (site / "railwise/lib").rglob("*.so*")
               for minor in re.findall(r"\(GLIBC_2\.(\d+)", run("objdump", "-T", library))]
     assert needed and max(needed) <= oldest
     assert oldest <= int(os.confstr("CS_GNU_LIBC_VERSION").split(".")[1])
@@ -49,7 +49,8 @@ def test_record_names_every_file(wheel):
             assert int(size) == len(data)
     assert "railwise/py.typed" in rows
     assert {name for name in rows if name.startswith("railwise/lib/")} == {
-        "railwise/lib/libnccl-net-railwise.so", "railwise/lib/librailwise-topology.so.0"}  # no plain libnccl-net.so
+        "railwise/lib/libnccl-net-railwise.so", "railwise/lib/librailwise-topology.so.0",  # no plain libnccl-net.so
+        "railwise/lib/railwise-verbs/librailwise-device.so"}
 
 
 def test_a_fresh_environment_installs_and_uses_it(wheel, tmp_path, request):
