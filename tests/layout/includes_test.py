@@ -20,18 +20,18 @@ MAY_INCLUDE = {
     "src/observe/top": ["base", "record"],
     "src/observe/stuck": ["base", "record"],
     "src/gpu": ["base", "railwise"],  # the structs of the public header
-    "src/softdev": ["base"],  # the doors for other modules
-    "src/softdev/config": ["base"],
-    "src/softdev/fabric": ["base", *SOFTDEV[:2]],
-    "src/softdev/memory": ["base", *SOFTDEV[:3]],
-    "src/softdev/queues": ["base", *SOFTDEV[:4]],
-    "src/softdev/faults": ["base", *SOFTDEV[:5]],
-    "src/softdev/engine": ["base", *SOFTDEV[:6]],
-    "src/softdev/verbs": ["base", *SOFTDEV[:7]],
-    "src/softdev/cm": ["base", "softdev/connection_manager.h", *SOFTDEV],
-    "src/softdev/control": ["base", *SOFTDEV],
-    "src/softdev/drop_in": ["base", "softdev", "railwise"],
-    "src/softdev/sysfs_preload": [],
+    "softdev": ["base"],  # the doors for other modules
+    "softdev/config": ["base"],
+    "softdev/fabric": ["base", *SOFTDEV[:2]],
+    "softdev/memory": ["base", *SOFTDEV[:3]],
+    "softdev/queues": ["base", *SOFTDEV[:4]],
+    "softdev/faults": ["base", *SOFTDEV[:5]],
+    "softdev/engine": ["base", *SOFTDEV[:6]],
+    "softdev/verbs": ["base", *SOFTDEV[:7]],
+    "softdev/cm": ["base", "softdev/connection_manager.h", *SOFTDEV],
+    "softdev/control": ["base", *SOFTDEV],
+    "softdev/drop_in": ["base", "softdev", "railwise"],
+    "softdev/sysfs_preload": [],
     # load() chooses the communication manager too
     "src/verbs": ["base", "sysfs", "railwise/device.h", "verbs/cm/library.h"],
     "src/verbs/cm": ["base", "verbs"],
@@ -106,14 +106,14 @@ MAY_INCLUDE = {
 }
 # folder -> the only files, or folders, that may include it
 ONLY_FROM = {
-    "softdev": ("src/softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/faults/", "benchmarks/bench/"),
+    "softdev": ("softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/faults/", "benchmarks/bench/"),
     "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/measuring/", "src/cli/doctor/pair_end.cc", "benchmarks/bench/load/raw"),
 }
 # rdma-core's headers, by how their names begin -> folders that may include them
-RDMA_HEADERS = {"rdma/": ("src/verbs/", "src/softdev/"), "infiniband/": ("src/verbs/", "src/softdev/")}
+RDMA_HEADERS = {"rdma/": ("src/verbs/", "softdev/"), "infiniband/": ("src/verbs/", "softdev/")}
 # The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks. The
 # preloaded library stands alone.
-MAY_GETENV = ("src/base/settings/config.cc", "src/softdev/sysfs_preload/redirect.cc", "src/cli/", "src/perf/", "benchmarks/bench/")
+MAY_GETENV = ("src/base/settings/config.cc", "softdev/sysfs_preload/redirect.cc", "src/cli/", "src/perf/", "benchmarks/bench/")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 GETENV = re.compile(r"\b(secure_)?getenv\s*\(")
@@ -171,7 +171,7 @@ def check(root):
     problems = same_names(root)
     seen = 0
     includes = {}  # file -> files, without their endings: a header and its .cc are one
-    for top in ("nccl", "plugin", "spy", "src", "benchmarks/bench"):
+    for top in ("nccl", "plugin", "softdev", "spy", "src", "benchmarks/bench"):
         for path in sorted((root / top).rglob("*")):
             name = path.relative_to(root).as_posix()
             if path.suffix not in (".h", ".cc", ".def"):

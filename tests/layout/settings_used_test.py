@@ -10,7 +10,7 @@ root = pathlib.Path(sys.argv[1])
 fields = re.findall(r"^RAILWISE_(?:INT|STRING|CHOICE|CHECKED)\((\w+),", (root / "src/base/settings/config.def").read_text(), re.M)
 code = "".join(
     path.read_text()
-    for folder in ("src", "plugin", "spy")
+    for folder in ("src", "plugin", "softdev", "spy")
     for path in (root / folder).rglob("*")
     if path.suffix in (".h", ".cc") and path.name not in ("config.h", "config.cc"))
 unread = [field for field in fields if not re.search(rf"\bconfig\w*(?:\(\))?(?:\.|->){field}\b", code)]

@@ -168,7 +168,7 @@ def bell(mistake):
 
 @path(
     "completion ring: publish",
-    "src/softdev/queues/completion_ring.h",
+    "softdev/queues/completion_ring.h",
     "the tail is stored relaxed",
     "the tail is loaded relaxed",
 )
@@ -189,7 +189,7 @@ def completion(mistake):
 
 @path(
     "completion ring: reuse",
-    "src/softdev/queues/completion_ring.h",
+    "softdev/queues/completion_ring.h",
     "the head is stored relaxed",
     "the head is loaded relaxed, and a compiler drops the dependence",
 )
@@ -209,7 +209,7 @@ def ring_again(mistake):
 
 @path(
     "arming a completion queue",
-    "src/softdev/queues/completion_ring.cc",
+    "softdev/queues/completion_ring.cc",
     "no fence in announce()",
     "no fence in reqNotifyCq()",
 )
@@ -233,7 +233,7 @@ def arming(mistake):
 
 @path(
     "receive posted beside an error",
-    "src/softdev/engine/datapath.cc",
+    "softdev/engine/datapath.cc",
     "postRecv() loads the state with acquire only",
     "enterError() loads the tail with acquire only",
 )
@@ -251,7 +251,7 @@ def post_beside_error(mistake):
     return {"tail": 0, "state": 0}, [owner, peer], lambda r, _: not r["state"] and not r["tail"]
 
 
-@path("shared lock", "src/softdev/fabric/shared_lock.h", "unlock is relaxed", "lock is relaxed")
+@path("shared lock", "softdev/fabric/shared_lock.h", "unlock is relaxed", "lock is relaxed")
 def shared_lock(mistake):
     def holder(number, name):
         def thread():
@@ -273,7 +273,7 @@ def shared_lock(mistake):
 
 @path(
     "memory key",
-    "src/softdev/memory/keys.h",
+    "softdev/memory/keys.h",
     "the owner stores the fields relaxed",
     "the sender loads the fields relaxed",
     "the key is stored relaxed",
@@ -302,7 +302,7 @@ def memory_key(mistake):
 
 @path(
     "write into a process by the kernel",
-    "src/softdev/memory/mover.h",
+    "softdev/memory/mover.h",
     "the last word is a piece of the local list only",
 )
 def kernel_copy(mistake):
@@ -322,7 +322,7 @@ def kernel_copy(mistake):
 
 @path(
     "write into mapped memory",
-    "src/softdev/memory/mover.h",
+    "softdev/memory/mover.h",
     "the last word of a block is stored plain",
 )
 def mapped_copy(mistake):
@@ -342,7 +342,7 @@ def mapped_copy(mistake):
 
 @path(
     "doorbell with a full queue",
-    "src/softdev/fabric/doorbell.cc",
+    "softdev/fabric/doorbell.cc",
     "no fence in ring()",
     "no fence in drain()",
 )
@@ -366,7 +366,7 @@ def doorbell(mistake):
 
 @path(
     "agent: request",
-    "src/softdev/memory/agent.cc",
+    "softdev/memory/agent.cc",
     "posted is counted relaxed",
     "posted is loaded relaxed",
 )
@@ -389,7 +389,7 @@ def agent_request(mistake):
     return init, [poster, agent], lambda r, _: not r["claim"] or not r["pieces"]
 
 
-@path("agent: answer", "src/softdev/memory/agent_client.cc", "done is stored relaxed", "done is loaded relaxed")
+@path("agent: answer", "softdev/memory/agent_client.cc", "done is stored relaxed", "done is loaded relaxed")
 def agent_answer(mistake):
     def agent():
         yield store("bounce", 1)
@@ -407,7 +407,7 @@ def agent_answer(mistake):
 
 @path(
     "agent: withdrawal",
-    "src/softdev/memory/agent_client.cc",
+    "softdev/memory/agent_client.cc",
     "the claim is a load and a store",
 )
 def withdrawal(mistake):
@@ -429,7 +429,7 @@ def withdrawal(mistake):
 
 @path(
     "completion taken out of turn",
-    "src/softdev/queues/responder.cc",
+    "softdev/queues/responder.cc",
     "the entry is made void by a plain store",
     "the entry's kind is loaded plain",
 )
