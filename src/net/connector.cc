@@ -41,7 +41,7 @@ Status Connector::makeConnection() {
   Result<std::unique_ptr<SendConnection>> connection = SendConnection::create(device_, options_, handle_);
   if (!connection.ok()) return connection.status();
   connection_ = std::move(*connection);
-  connection_->recordPeer(fieldText(handle_.host), pairId(handle_.secret));
+  connection_->link().recordPeer(fieldText(handle_.host), pairId(handle_.secret));
   return Status::success();
 }
 
@@ -64,7 +64,7 @@ Result<std::unique_ptr<SendConnection>> Connector::advance() {
     warnOfSlowConnect(options_.config.slow_connect_s);
     return std::unique_ptr<SendConnection>();
   }
-  connection_->attach(std::move(socket_), session_, reply_.end.resume_port);
+  connection_->link().attach(std::move(socket_), session_, reply_.end.resume_port);
   census_.up();
   const auto us = [&](Clock::time_point at) {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(at - begun_).count());
@@ -126,7 +126,7 @@ Status Connector::call() {
   // stranger.
   request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
   request_.random = randomBytes();
-  RAILWISE_TRY(connection_->describe(request_.end));
+  RAILWISE_TRY(connection_->chooser().describe(request_.end));
   seal(request_, handle_.secret);
   ++calls_;
   call_ends_ = Clock::now() + Patience::kCall;
@@ -177,7 +177,7 @@ Result<Io> Connector::onReply() {
 }
 
 Result<Io> Connector::establish() {
-  const Result<bool> established = connection_->establish(request_.end, reply_.end, session_);
+  const Result<bool> established = connection_->chooser().establish(request_.end, reply_.end, session_);
   // A listener whose call was cut has taken its queue pairs away, and can be called again.
   if (!established.ok() && socket_.peek() == Io::kClosed) {
     RAILWISE_TRY(callFailed(ECONNRESET));
@@ -198,7 +198,7 @@ Result<Io> Connector::establish() {
 
 void Connector::note(const std::string& heard) {
   census_.note(heard);
-  connection_->recordProblem(heard);
+  connection_->link().recordProblem(heard);
 }
 
 // Success: there will be another call. That is so for the next two functions, too.

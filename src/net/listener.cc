@@ -294,7 +294,7 @@ Status Listener::answerPeer() {
     (void)peerFailed("is refused: " + refusal, 0);
     return built;
   }
-  reply_.end = connection_->local();
+  reply_.end = connection_->answerer().local();
   seal(reply_, peer_->request, handle_.secret);
   warnOfDifferences(reply_.end, peer_->request.end);
   peer_->deadline = Deadline::after(std::chrono::seconds(options_.config.connect_timeout_s));
@@ -322,15 +322,15 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
       return made.status();
     }
     connection_ = std::move(*made);
-    connection_->recordPeer(fieldText(request.end.host), pairId(handle_.secret));
+    connection_->link().recordPeer(fieldText(request.end.host), pairId(handle_.secret));
   }
   const StrictMode strict = parseStrictMode(options_.config.strict).value_or(StrictMode());
-  if (const std::string problem = refusedDifference(strict, connection_->local(), request.end);
+  if (const std::string problem = refusedDifference(strict, connection_->answerer().local(), request.end);
       !problem.empty()) {
     refusal = "RAILWISE_STRICT: " + problem;
     return {Code::kRemote, 0};
   }
-  const Status prepared = connection_->prepare(request.end, session_);
+  const Status prepared = connection_->answerer().prepare(request.end, session_);
   if (!prepared.ok())
     refusal = std::string(device_.name()) + ": no path between the queue pairs, see the log of " +
               options_.local_host;
@@ -338,7 +338,7 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
 }
 
 Status Listener::establish() {
-  const Result<bool> established = connection_->establish(peer_->request.end);
+  const Result<bool> established = connection_->answerer().establish(peer_->request.end);
   // A peer whose call was cut has taken its queue pairs away, and calls again.
   if (!established.ok() && peer_->socket.peek() == Io::kClosed)
     return callEnded("hung up during the handshake");
@@ -355,7 +355,7 @@ Status Listener::establish() {
 // begins without queue pairs. But RDMA CM may also tell this end later than the sender.
 bool Listener::peerBeginsLost() {
   return readyIsThere() && Clock::now() - *ready_at_ > Patience::kManagerFollows &&
-         connection_->giveUpFirst(peer_->request.end);
+         connection_->answerer().giveUpFirst(peer_->request.end);
 }
 
 bool Listener::readyIsThere() {
@@ -404,7 +404,7 @@ Status Listener::readyLost(const std::string& what) {
 
 Status Listener::finish(Socket socket) {
   again_.reset();
-  connection_->attach(std::move(socket), session_, peer_->request.end.resume_port);
+  connection_->link().attach(std::move(socket), session_, peer_->request.end.resume_port);
   if (std::exchange(awaited_, false)) options_.resumer->forget(session_.id());
   record::noteEvent(record::EventKind::kConnected, connection_->peer(),
                     {.connection = &connection_->recorded()});

@@ -25,6 +25,7 @@ class Window {
   T* at(std::size_t offset) const {
     return pages_->at<T>(offset_ + offset);
   }
+  std::size_t bytes() const { return bytes_; }
   uint64_t address() const { return pages_->address() + offset_; }
   uint32_t localKey(std::size_t rail) const { return pages_->localKey(rail); }
   uint32_t remoteKey(std::size_t rail) const { return pages_->remoteKey(rail); }

@@ -22,11 +22,11 @@ constexpr std::size_t kClearToSendChain = 4;
 }  // namespace
 
 int ReceiveConnection::tryToPostReceives(std::size_t index, uint32_t first) {
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const bool with_buffers = !rules_.has_immediates;
-  const bool filled = !with_buffers && receive_chain_[0].wr_id == workId(kDataWork, index, 0);
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[index];
+  const bool with_buffers = !link_.rules.has_immediates;
+  const bool filled = !with_buffers && receive_chain_[0].wr_id == receiveWorkId(0, index);
   for (uint32_t i = 0; i < kReplenish && !filled; ++i) {
-    receive_chain_[i].wr_id = workId(kDataWork, index, with_buffers ? first + i : 0);
+    receive_chain_[i].wr_id = receiveWorkId(with_buffers ? first + i : 0, index);
     if (with_buffers) receive_sges_[i] = notices_.sge(index, first + i, queue_pair.window_key);
   }
   ibv_recv_wr* bad = nullptr;
@@ -39,7 +39,7 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   const int error = tryToPostReceives(index, first);
   if (error == 0) [[likely]]
     return Status::success();
-  return failPost(endpoint_.queue_pairs[index], "ibv_post_recv", error);
+  return link_.failPost(link_.endpoint.queue_pairs[index], "ibv_post_recv", error);
 }
 
 // The place of entry `i` of a receive in the staging ring, which has the layout of the sender's ring.
@@ -75,21 +75,21 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
 }
 
 void ReceiveConnection::fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const {
-  for (std::size_t rail = 1; rail < endpoint_.rails.size(); ++rail)
+  for (std::size_t rail = 1; rail < link_.endpoint.rails.size(); ++rail)
     keys.remote_key[rail] = memory.keys[rail].remote();
 }
 
 Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent,
                                         Request** request) {
   *request = nullptr;
-  if (!failure_.ok()) return failure_;
-  if (!running() || bell_.raised()) RAILWISE_TRY(idle(Waiting::kPeer));
+  if (!link_.failure.ok()) return link_.failure;
+  if (!link_.running() || link_.bell.raised()) RAILWISE_TRY(link_.idle(Waiting::kPeer));
   const auto slot = static_cast<uint32_t>(numbers().next % kSlots);
   Receive& made = receives_[slot];
   if (made.kind != Request::Kind::kFree) return Status::success();
   if (blocked()) {
     RAILWISE_TRY(poll());
-    if (blocked()) return idle(Waiting::kPeer);
+    if (blocked()) return link_.idle(Waiting::kPeer);
   }
   const auto count = static_cast<uint32_t>(buffers.size());
   open(made, count, roomOf(buffers[0]));
@@ -99,10 +99,10 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
     startEvents(made, buffers);
   fillGroup(made, slot, buffers);
   // Without queue pairs the next epoch does this.
-  const bool standby = !endpoint_.native && phase() != Phase::kLost && phase() != Phase::kWaiting;
+  const bool standby = !link_.endpoint.native && link_.hasQueuePairs();
   if (standby && !writeKeys(made)) {
-    (void)lose(&endpoint_.queue_pairs[reply_queue_pair_], {Code::kSystem, ENOMEM},
-               "memory cannot be registered with a standby rail");
+    (void)link_.lose(&link_.endpoint.queue_pairs[reply_queue_pair_], {Code::kSystem, ENOMEM},
+                     "memory cannot be registered with a standby rail");
   }
   *request = &made;
   ++numbers().next;
@@ -113,7 +113,8 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
 // send queue (without queue pairs the next epoch writes its clear-to-send).
 bool ReceiveConnection::blocked() const {
   return numbers().next > matched_ + kSlots ||
-         (!rules_.has_immediates && running() && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
+         (!link_.rules.has_immediates && link_.running() &&
+          link_.endpoint.queue_pairs[reply_queue_pair_].sendFree() == 0);
 }
 
 // NCCL reads no size of a silent receive, and profiles none.
@@ -127,9 +128,9 @@ void ReceiveConnection::makeSilent(Receive& receive) const {
 // Posts the clear-to-sends that are not posted yet, over the queue pair that brought data last: the sender
 // gives most data to the fastest lane.
 Status ReceiveConnection::postPending() {
-  if (!running()) [[unlikely]]  // they go with the next epoch
+  if (!link_.running()) [[unlikely]]  // they go with the next epoch
     return Status::success();
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[reply_queue_pair_];
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[reply_queue_pair_];
   while (numbers().posted != numbers().next) {
     if (queue_pair.sendFree() == 0) [[unlikely]] {
       RAILWISE_TRY(poll());
@@ -144,10 +145,7 @@ Status ReceiveConnection::postPending() {
       if (count > 0) works[count - 1].next = &works[count];
       ++count;
     }
-    ibv_send_wr* bad = works.data();
-    const int error = ibv_post_send(queue_pair.qp, works.data(), &bad);
-    if (error != 0) [[unlikely]]
-      return failPost(queue_pair, "ibv_post_send", error, bad);
+    RAILWISE_TRY(link_.post(queue_pair, works.data()));
   }
   return Status::success();
 }
@@ -155,12 +153,12 @@ Status ReceiveConnection::postPending() {
 // The work request for all entries of one receive.
 inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& sge) {
   const uint64_t number = numbers().posted++;
-  const uint32_t skipped = rules_.unwritten_bytes;
+  const uint32_t skipped = link_.rules.unwritten_bytes;
   const std::size_t offset = std::size_t{ringPlace(number)} * entry_bytes_ + skipped;
   const uint32_t bytes = receives_[number % kSlots].count * entry_bytes_ - skipped;
   sge = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
   queue_pair.counts().control_extra += int64_t{bytes} - queue_pair.counts().control_each;
-  work.opcode = rules_.clear_to_send;
+  work.opcode = link_.rules.clear_to_send;
   fillClearToSend(work, sge, queue_pair, offset);
 }
 
@@ -174,54 +172,29 @@ Status ReceiveConnection::progress(const Request& request, bool* done) {
   *done = request.complete();
   if (*done) return Status::success();
   RAILWISE_TRY(polled);
-  return idle(Waiting::kPeer);
+  return link_.idle(Waiting::kPeer);
 }
 
 Status ReceiveConnection::poll() {
-  for (const verbs::Cq& cq : endpoint_.cqs) {
-    ibv_wc completions[kPollBatch];
-    const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
-    countCompletions(static_cast<std::size_t>(&cq - endpoint_.cqs.data()), count);
-    for (int i = 0; i < count; ++i) onCompletion(completions[i]);
-    completed_since_check_ = completed_since_check_ || count > 0;
-    if (count < 0) [[unlikely]]
-      RAILWISE_TRY(losePoll(cq.get()));
-  }
-  return failure_;
+  RAILWISE_TRY(link_.poll([this](const ibv_wc& completion) {
+    onCompletion(completion);
+    return Status::success();
+  }));
+  return link_.failure;
 }
 
 void ReceiveConnection::onCompletion(const ibv_wc& completion) {
-  const uint64_t kind = completion.wr_id >> 56;
-  const std::size_t index = (completion.wr_id >> 32) & 0xff;
-  const auto number = static_cast<uint32_t>(completion.wr_id);
-  if (kind == kDataWork && completion.status == IBV_WC_SUCCESS) [[likely]] {
+  const uint64_t id = completion.wr_id;
+  const std::size_t index = workQueuePair(id);
+  const bool receives = (id & kReceiveWork) != 0;
+  if (receives && completion.status == IBV_WC_SUCCESS) [[likely]] {
     (void)onData(index, completion);  // a failure is remembered
     return;
   }
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  queue_pair.rest->receives_failed += kind == kDataWork ? 1 : 0;
-  if (completion.status == IBV_WC_SUCCESS) {
-    queue_pair.retire(number);
-  } else if (const char* const operation = kind == kDataWork ? "a receive" : "a clear-to-send";
-             !noteDisconnection(queue_pair, completion, operation)) {
-    (void)failCompletion(queue_pair, completion, operation);
-  }
-}
-
-// When a proof of arrival is complete, all clear-to-sends before it are complete.
-Status ReceiveConnection::requestCompletions(bool anew) {
-  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if (!queue_pair.rest->used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
-    ibv_sge sge;
-    ibv_send_wr work = proof_.workRequest(queue_pair, peer_window_, sge);
-    ++queue_pair.posted();
-    queue_pair.counts().control_extra -= queue_pair.counts().control_each;
-    work.wr_id = workId(kClearToSendWork, queue_pair.index, queue_pair.cover());
-    ibv_send_wr* bad = &work;
-    const int error = ibv_post_send(queue_pair.qp, &work, &bad);
-    if (error != 0) return failPost(queue_pair, "ibv_post_send", error, bad);
-  }
-  return Status::success();
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[index];
+  queue_pair.rest->receives_failed += receives ? 1 : 0;
+  if (completion.status == IBV_WC_SUCCESS) queue_pair.retire(workRequestsEnded(id));
+  else (void)link_.loseCompletion(queue_pair, completion, receives ? "a receive" : "a clear-to-send");
 }
 
 inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
@@ -229,8 +202,8 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
   const Record* notice = nullptr;
   uint32_t value = ntohl(completion.imm_data);
   uint32_t record_bytes = sizeof(Record);
-  if (!rules_.has_immediates) {
-    notice = reinterpret_cast<const Record*>(notices_.at(index, static_cast<uint32_t>(completion.wr_id)));
+  if (!link_.rules.has_immediates) {
+    notice = reinterpret_cast<const Record*>(notices_.at(index, workBuffer(completion.wr_id)));
     value = notice->immediate;
     record_bytes = completion.byte_len;
   }
@@ -249,7 +222,8 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
 }
 
 Status ReceiveConnection::failNotOpen(uint32_t slot) {
-  return fail({Code::kRemote, 0}, "data for receive slot " + std::to_string(slot) + ", which is not open");
+  return link_.fail({Code::kRemote, 0},
+                    "data for receive slot " + std::to_string(slot) + ", which is not open");
 }
 
 // All messages of a receive have arrived, and they are of one size.
@@ -275,7 +249,8 @@ Status ReceiveConnection::onPacked(LaneQueuePair& queue_pair, std::size_t index,
   const uint32_t bytes = immediateSize(value);
   const Receive& receive = receives_[slot];
   if (receive.kind != Request::Kind::kReceive || receive.count < 2 || !receive.host ||
-      !rules_.has_immediates || bytes > receive.least_room || uint64_t{bytes} * receive.count > kPackBytes)
+      !link_.rules.has_immediates || bytes > receive.least_room ||
+      uint64_t{bytes} * receive.count > kPackBytes)
     return failNotOpen(slot);
   for (std::size_t i = 0; i < receive.count; ++i)
     copyShort(reinterpret_cast<void*>(receive.addresses[i]),  // NOLINT(performance-no-int-to-ptr)
@@ -295,19 +270,19 @@ Status ReceiveConnection::onSegment(std::size_t index, uint32_t value, const Rec
                         immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number));
   if (!expected) return failNotOpen(slot);
   receive.arrived |= uint64_t{1} << segment;
-  receive.rails = static_cast<uint16_t>(receive.rails | 1U << endpoint_.queue_pairs[index].rail);
+  receive.rails = static_cast<uint16_t>(receive.rails | 1U << link_.endpoint.queue_pairs[index].rail);
   if (form == ImmediateForm::kSegmentWithRecord) {
     if (record_bytes < recordBytes(receive.count) ||
         record->number != static_cast<uint32_t>(receive.number) || record->segments < 1 ||
         record->segments > uint32_t{kMaxLanes}) {
-      return fail({Code::kRemote, 0},
-                  "a record that does not belong to receive " + std::to_string(receive.number));
+      return link_.fail({Code::kRemote, 0},
+                        "a record that does not belong to receive " + std::to_string(receive.number));
     }
     receive.segments = static_cast<uint8_t>(record->segments);
     for (std::size_t i = 0; i < receive.count; ++i) receive.sizes[i] = record->sizes[i];
     reply_queue_pair_ = static_cast<uint8_t>(index);
   }
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[index];
   ++queue_pair.counts().segments;
   if (receive.segments == 0 || std::popcount(receive.arrived) != static_cast<int>(receive.segments))
     return Status::success();
@@ -321,8 +296,8 @@ Status ReceiveConnection::onSegment(std::size_t index, uint32_t value, const Rec
 }
 
 Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
-  return fail({Code::kRemote, 0}, "the peer reports a message of " + std::to_string(bytes) +
-                                      " bytes for a buffer of " + std::to_string(room));
+  return link_.fail({Code::kRemote, 0}, "the peer reports a message of " + std::to_string(bytes) +
+                                            " bytes for a buffer of " + std::to_string(room));
 }
 
 inline void ReceiveConnection::complete(Receive& receive) {
@@ -353,9 +328,9 @@ void ReceiveConnection::startEvents(Receive& receive, std::span<const ReceiveBuf
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     profiler::Event event = {};
     event.kind = RAILWISE_PROFILER_RECEIVE;
-    event.device = device_.index();
+    event.device = link_.device.index();
     event.rail = -1;
-    const ibv_qp* const qp = endpoint_.queue_pairs[reply_queue_pair_].qp;
+    const ibv_qp* const qp = link_.endpoint.queue_pairs[reply_queue_pair_].qp;
     event.qp_number = qp != nullptr ? qp->qp_num : 0;
     event.tag = buffers[i].tag;
     event.message = receive.number;
@@ -368,7 +343,7 @@ void ReceiveConnection::stopEvents(Receive& receive) {
   for (std::size_t i = 0; i < receive.count; ++i) {
     profiler::Event event = {};
     event.kind = RAILWISE_PROFILER_RECEIVE;
-    event.device = device_.index();
+    event.device = link_.device.index();
     event.rail = -1;
     event.message = receive.number;
     event.bytes = sizeOf(receive, i);
@@ -386,19 +361,18 @@ void ReceiveConnection::finish(Request& request, int* sizes) {
   if (flush) return flusher_.free(request);
   const auto& receive = static_cast<const Receive&>(request);
   if (receive.alike && receive.count > 1)
-    endpoint_.queue_pairs[reply_queue_pair_].counts().bytes += uint64_t{receive.bytes} * (receive.count - 1U);
+    link_.endpoint.queue_pairs[reply_queue_pair_].counts().bytes +=
+        uint64_t{receive.bytes} * (receive.count - 1U);
   for (std::size_t i = 0; sizes != nullptr && i < receive.count; ++i)
     sizes[i] = static_cast<int>(sizeOf(receive, i));
 }
 
-uint64_t ReceiveConnection::oldestOpen(uint64_t* bytes) const {
+UnderWay ReceiveConnection::underWay() const {
   for (uint64_t number = arrivedUpTo() + 1; number < numbers().next; ++number) {
     const Receive& receive = receives_[number % kSlots];
-    if (receive.number != number || receive.complete()) continue;
-    *bytes = receive.allRoom();
-    return number;
+    if (receive.number == number && !receive.complete()) return {number, receive.allRoom()};
   }
-  return 0;
+  return {};
 }
 
 uint64_t ReceiveConnection::largestUnderWay() const {
@@ -434,12 +408,12 @@ std::vector<Rail> ReceiveConnection::earlierRailsOf(const Receive* receive) cons
 
 Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
   *request = nullptr;
-  if (config_.gdr_flush_disable != 0) return Status::success();
+  if (link_.config.gdr_flush_disable != 0) return Status::success();
   Flusher::Flush* flush = nullptr;
   const Receive* const receive = latestAt(address);
   std::vector<Rail> earlier = earlierRailsOf(receive);
-  if (earlier.empty() && !running()) earlier = railsForFlush();
-  const std::span<const Rail> rails = earlier.empty() ? endpoint_.rails : earlier;
+  if (earlier.empty() && !link_.running()) earlier = railsForFlush();
+  const std::span<const Rail> rails = earlier.empty() ? link_.endpoint.rails : earlier;
   const bool known = earlier.empty() && receive != nullptr && receive->rails != 0;
   const uint32_t which = known ? receive->rails : (1U << rails.size()) - 1;
   RAILWISE_TRY(flusher_.begin(address, memory, rails, which, &flush));
@@ -451,8 +425,7 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
 // While the connection waits for the peer, which may have nothing to send for hours, its endpoint has no
 // rails that work.
 std::vector<Rail> ReceiveConnection::railsForFlush() const {
-  int native = 0;
-  return running() ? endpoint_.rails : usableRails(own(), &native);
+  return link_.running() ? link_.endpoint.rails : link_.usableRails();
 }
 
 Status ReceiveConnection::testSlowPath(Request& request, bool* done, int* sizes) {

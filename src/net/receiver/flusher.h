@@ -59,11 +59,10 @@ class Flusher {
 
   Flusher(Host& host, const Config& config) : host_(host), config_(config) {}
   ~Flusher();
-  // Each read writes one byte to `target`, which is in `memory`: the connection's window.
-  void setTarget(uint64_t* target, std::shared_ptr<const void> memory) {
-    target_ = target;
-    memory_ = std::move(memory);
-  }
+  // Each read writes one byte to `target`, which is in the connection's window.
+  void setTarget(uint64_t* target) { target_ = target; }
+  // Keeps the window as long as queue pairs may write into it.
+  void keep(std::shared_ptr<const void> window) { memory_ = std::move(window); }
   // Reads and completions are counted there, for each rail in turn.
   void countIn(std::span<record::FlushCounts, record::kFlushRails> counts) { counts_ = counts.data(); }
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "net/connection/connection.h"
+#include "net/paths/answerer.h"
+#include "net/paths/work_id.h"
 #include "net/receiver/flusher.h"
 
 namespace railwise::net {
@@ -29,21 +31,8 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   static Result<std::unique_ptr<ReceiveConnection>> create(const Device& device,
                                                            const ConnectionOptions& options,
                                                            const EndInfo& request, std::string& refusal);
-  // The description of this end, for the reply.
-  const EndInfo& local() const { return local_; }
-  // Called before the reply: brings the queue pairs to "ready to send", or opens the ports at which the
-  // connection manager listens. ETIMEDOUT: an address of the peer is not resolved yet (ARP); call again
-  // later.
-  Status prepare(const EndInfo& request, const Session& session);
-  // Called after the reply. True: all queue pairs are up.
-  Result<bool> establish(const EndInfo& request);
-  // With RDMA CM: the sender is ready, but not all queue pairs are up at this end, and will not be. The
-  // recovery begins. False: the ends cannot fail over.
-  bool giveUpFirst(const EndInfo& request) {
-    if (!mayLoseFirst(request)) return false;
-    beginWithoutQueuePairs(request);
-    return true;
-  }
+  // What the handshake needs of this end.
+  Answerer& answerer() { return answerer_; }
 
   // Receives up to kMaxReceives messages as one request. *request null: too many requests are outstanding,
   // call again. `silent`: NCCL sees by itself when the data are there, so the request is complete at once.
@@ -92,57 +81,44 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   // One clear-to-send among so many is signalled. A short send queue has a smaller number.
   static constexpr uint32_t kClearToSendSignal = 96;
 
-  using Connection::Connection;
+  ReceiveConnection(const Device& device, const ConnectionOptions& options, const EndInfo& request);
 
-  // What a receiver does differently from a sender (connection.h).
   void handleCompletions(const ibv_wc* completions, int count) noexcept override;
-  void leaveFastPath() override { fast_path_open_ = false; }
-  // Recovery (receiver/receiver_recovery.cc).
-  Status advanceRecovery() override;
-  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;
-  // Reports to the sender by which rails this end can be reached, if these rails have changed.
-  void onPortsChanged() override;
-  // Requests a completion for all clear-to-sends so far. `anew`: even if a
-  // signalled work request already covers them.
-  Status requestCompletions(bool anew) override;
+
+  // What the link asks (paths/link_user.h): receive_connection.cc, and receiver_recovery.cc.
+  QueuePairNeeds needs() const override;
+  int mostRails() const override { return net::mostRails(entry_bytes_); }
+  Result<Window> makeWindow(bool registers) override;
+  int postFirstReceives(std::size_t queue_pair) override;
+  void onPaired() override;
+  bool takeRails() override;
+  void onLost() noexcept override { fast_path_open_ = false; }
+  Status poll() override;
+  void onFenced() override;
+  Words words() const override;
+  bool isOpen() override;
+  Status onBegun() override;
+  bool onNews(uint64_t number) override { return number > arrivedUpTo() + 1; }
+  UnderWay underWay() const override;
   // Bytes of the largest open receive, as far as the size of its buffers shows.
   uint64_t largestUnderWay() const override;
-  uint64_t oldestOpen(uint64_t* bytes) const override;
 
   // Polls for completions. *done: `request` has completed.
   Status progress(const Request& request, bool* done);
   // Writes the sizes of a completed receive to `sizes` (may be null), and frees the request.
   void finish(Request& request, int* sizes);
   void onCompletion(const ibv_wc& completion);
-  // Set-up (receive_connection.cc).
-  Status openWindow();
-  // May the first epoch be lost before it has begun?
-  bool mayLoseFirst(const EndInfo& request) const;
-  // Does this connection begin without queue pairs, because one end has no port that works?
-  bool beginsLostWith(const EndInfo& request) const;
-  // After the first queue pairs could not be made: may the connection begin without them?
-  bool refusedFirst(const EndInfo& request, const std::string& refusal);
-  void beginWithoutQueuePairs(const EndInfo& request);
-  // If the connection begins with queue pairs: pairs the rails and makes the queue pairs.
-  Status openFirst(const EndInfo& request, std::string& refusal);
-  Status checkLinkLayer(const EndInfo& request, std::string& refusal) const;
-  Status pair(const EndInfo& request, std::string& refusal);
-  Status openQueuePairs();
-  void describePairing(const EndInfo& request);
-  void goOnWithTrial() override;
   // What flusher_ needs.
-  bool canFlushElsewhere() const override { return canFailOver(); }
+  bool canFlushElsewhere() const override { return link_.canFailOver(); }
   std::vector<Rail> railsForFlush() const override;
   Result<MemoryKeys> flushKeys(const MemoryHandle& memory, const Rail& rail) const override {
-    return keysOn(device_, memory, rail);
+    return keysOn(link_.device, memory, rail);
   }
-  uint32_t flushTargetKey(const Rail& rail) const override {
-    return windowKeysOn(device_, *window_, rail).local;
-  }
-  Status failFlush(Status status, const std::string& what) override { return fail(status, what); }
+  uint32_t flushTargetKey(const Rail& rail) const override { return link_.windowKey(rail); }
+  Status failFlush(Status status, const std::string& what) override { return link_.fail(status, what); }
   Status waitForFlush() override {
-    (void)idle(Waiting::kPeer);
-    return failure_;
+    (void)link_.idle(Waiting::kPeer);
+    return link_.failure;
   }
 
   // Data path (receiver/arrivals.cc).
@@ -158,16 +134,10 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Status postOne(uint32_t place);
   void fillClearToSend(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, std::size_t offset) const;
   uint64_t clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const;
-  // The content of wr_id: kind of the work request, queue pair, and a number.
-  enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1 };
-  static uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
-    return uint64_t{kind} << 56 | uint64_t{queue_pair} << 32 | number;
-  }
   void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& sge);
   std::byte* stagingOf(uint64_t number, uint32_t i) const;
   const Receive* latestAt(uint64_t address) const;
   std::vector<Rail> earlierRailsOf(const Receive* receive) const;
-  Status poll();
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
   Status onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
@@ -182,23 +152,10 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   void startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers);
   void stopEvents(Receive& receive);
 
-  // Failover.
-  void takeDelivered();
-  bool drained() const;
+  // Recovery (receiver/receiver_recovery.cc).
   void forgetSegments();
-  void sendReconcile();
-  void renewOffer();
-  void toEpoch(uint64_t epoch);
   void keepRailsForFlush();
-  Status onPropose(const ProposeFrame& frame);
-  bool openEpoch(const ProposeFrame& frame);
-  void refuseEpoch(uint8_t queue_pair, FailureCost cost, const std::string& what);
-  Status connectEpoch();
-  Status awaitBegin();
-  Status begin();
   bool writeKeys(const Receive& receive);
-  void onTrial(const TrialFrame& frame);
-  void sendRails();
 
   // ---- Members that every receive of one buffer reads, on few cache lines (connection.h says why).
   alignas(64) std::byte* staging_ = nullptr;            // source of the clear-to-send writes
@@ -212,31 +169,12 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   uint64_t matched_ = 0;
 
   // ---- the rest
-  EndInfo local_ = {};
   Record* records_ = nullptr;  // written by the sender
   Pack* packs_ = nullptr;      // written by the sender
   MessageBuffers notices_;     // iWARP: buffers of the posted receives
   uint32_t entry_bytes_ = sizeof(ClearToSend);
   bool plain_ = false;  // one rail, not iWARP: a clear-to-send has one key and is an RDMA write
-  int most_queue_pairs_ = kMaxQueuePairs;  // iWARP: there are buffers for so many
-  // What this end has offered last: the rails by which the sender can reach it.
-  struct Offer {
-    std::vector<Rail> rails;
-    EndInfo end = {};
-    int native = 0;  // the first of `rails` are so many rails of the connection's own device
-  };
-  Offer offer_;
-  // What this end does on the way to the next epoch.
-  struct NextEpoch {
-    std::optional<Deadline> drain;  // until then the lost queue pairs may still deliver
-    Clock::time_point connect_until = {};
-    Clock::time_point look_at = {};  // when to look whether the usable rails have changed
-    bool accept_sent = false;        // the proposal was answered
-    bool begin_heard = false;        // RDMA CM: the sender is ready, and waits for this end to see that
-  };
-  NextEpoch next_;
-  std::optional<TrialQueuePair> trial_;  // the sender reads through it
-  Clock::time_point trial_until_ = {};   // the sender connects the trial until then
+  Answerer answerer_;
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_sges_ = {};
   std::array<Receive, kSlots> receives_;
@@ -249,7 +187,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
     uint64_t up_to = 0;
   };
   Earlier earlier_;
-  Flusher flusher_{*this, config_};
+  Flusher flusher_{*this, link_.config};
 };
 
 inline ClearToSend ReceiveConnection::entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp) {
@@ -296,10 +234,8 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   ibv_send_wr work;
   work.opcode = IBV_WR_RDMA_WRITE;
   fillClearToSend(work, sge, queue_pair, offset);
-  ibv_send_wr* bad = &work;
   // The call orders the stores of the clear-to-send before the doorbell.
-  const int error = ibv_post_send(queue_pair.qp, &work, &bad);
-  return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error, bad);
+  return link_.post(queue_pair, &work);
 }
 
 // Fills in everything except the opcode. The bytes of `sge` go to `offset` in the peer's window.
@@ -310,7 +246,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   work.sg_list = &sge;
   work.num_sge = 1;
   work.send_flags = sge.length <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
-  work.wr.rdma.remote_addr = peer_window_ + offset;
+  work.wr.rdma.remote_addr = link_.peer_window + offset;
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   work.wr_id = clearToSendId(queue_pair, work.send_flags);
 }
@@ -323,7 +259,7 @@ inline uint64_t ReceiveConnection::clearToSendId(LaneQueuePair& queue_pair, unsi
     send_flags |= IBV_SEND_SIGNALED;
     covers = queue_pair.cover();
   }
-  return workId(kClearToSendWork, queue_pair.index, covers);
+  return workRequestId(queue_pair.index) | endsWorkRequests(covers);
 }
 
 inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t room) const {

@@ -2,8 +2,8 @@
 // for all of them. Part of the hot path (sender/datapath.cc).
 #include <arpa/inet.h>
 
-#include "net/protocol/send_work_id.h"
 #include "net/sender/send_connection.h"
+#include "net/sender/send_work_id.h"
 
 namespace railwise::net {
 
@@ -49,7 +49,7 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
   const ClearToSend& entry = ring_.entry(group.number, index);
   Message& message = turn_.peek(messages_);
   const bool next = entry.tag == static_cast<uint32_t>(tag) && bytes == group.each && bytes <= entry.bytes &&
-                    profiler == nullptr && message.kind == Request::Kind::kFree && failure_.ok();
+                    profiler == nullptr && message.kind == Request::Kind::kFree && link_.failure.ok();
   if (!next || (group.form == SendPath::kPacked && memory->kind != MemoryKind::kHost)) [[unlikely]] {
     fast_.open_group = nullptr;
     return isendSlowPath(address, bytes, tag, memory, profiler, request);
@@ -86,8 +86,9 @@ Status SendConnection::postBatch(Group& group, uint32_t slot) {
   last.imm_data = htonl(wholeImmediate(slot, group.each));
   if (asks || queue_pair.posted() > queue_pair.unsignalled_until) signalWith(last, queue_pair);
   const Status result = WorkRequestChain::postUpTo(
-      queue_pair.qp, fast_.batch.data(), last,
-      [&](int error, const ibv_send_wr* refused) { return checkPost(queue_pair, error, refused); });
+      queue_pair.qp, fast_.batch.data(), last, [&](int error, const ibv_send_wr* refused) {
+        return error == 0 ? Status::success() : link_.failPost(queue_pair, "ibv_post_send", error, refused);
+      });
   last.opcode = IBV_WR_RDMA_WRITE;
   return result;
 }
@@ -102,10 +103,10 @@ Status SendConnection::postPack(Group& group, uint32_t slot) {
   *work.sg_list = {reinterpret_cast<uint64_t>(fast_.pack.bytes), group.each * group.count, 0};
   work.send_flags = IBV_SEND_INLINE;
   work.imm_data = htonl(packedImmediate(slot, group.each));
-  work.wr.rdma.remote_addr = peer_window_ + kPacksAt + slot * sizeof(Pack);
+  work.wr.rdma.remote_addr = link_.peer_window + kPacksAt + slot * sizeof(Pack);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   if (asks) signalWith(work, queue_pair);
-  return post(queue_pair, &work);
+  return link_.post(queue_pair, &work);
 }
 
 }  // namespace railwise::net

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "net/profiler.h"
-#include "net/protocol/send_work_id.h"
 #include "net/sender/send_connection.h"
+#include "net/sender/send_work_id.h"
 
 namespace railwise::net {
 
@@ -43,66 +43,39 @@ uint64_t SendConnection::largestUnderWay() const {
 // Something is not complete: does what remains to be done for it.
 Status SendConnection::wait(Status drained) {
   RAILWISE_TRY(drained);
-  RAILWISE_TRY(failure_);
+  RAILWISE_TRY(link_.failure);
   if (nextPost() != numbers().next) [[unlikely]] {
     RAILWISE_TRY(lookForClearToSend());  // after a failover earlier receives are seen once more
     RAILWISE_TRY(postGroups());
   }
   if (batch_.isShort()) {  // it was expected to be longer
-    RAILWISE_TRY(postProofs());
+    RAILWISE_TRY(link_.prove());
     const auto covered = [](const LaneQueuePair& queue_pair) { return queue_pair.allCovered(); };
-    if (std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), covered))
+    if (std::all_of(link_.endpoint.queue_pairs.begin(), link_.endpoint.queue_pairs.end(), covered))
       batch_.expectNone();  // else the queue was full
   }
   needs_slow_test_ = nextPost() != numbers().next || batch_.isShort();
-  return idle(Waiting::kAcknowledgement);
+  return link_.idle(Waiting::kAcknowledgement);
 }
 
 Status SendConnection::drain() {
-  for (const verbs::Cq& cq : endpoint_.cqs) {
-    ibv_wc completions[kPollBatch];
-    const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
-    countCompletions(static_cast<std::size_t>(&cq - endpoint_.cqs.data()), count);
-    completed_since_check_ = completed_since_check_ || count > 0;
-    for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
-    if (count < 0) [[unlikely]]
-      return losePoll(cq.get());
-  }
+  RAILWISE_TRY(link_.poll([this](const ibv_wc& completion) { return onCompletion(completion); }));
   const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
-  if (endpoint_.lanes.size() > 1 && std::any_of(endpoint_.loads.begin(), endpoint_.loads.end(), measurable)) {
+  if (link_.endpoint.lanes.size() > 1 &&
+      std::any_of(link_.endpoint.loads.begin(), link_.endpoint.loads.end(), measurable)) {
     const uint64_t now = nowNs();
-    for (LaneLoad& load : endpoint_.loads) load.measure(now);
+    for (LaneLoad& load : link_.endpoint.loads) load.measure(now);
   }
   return Status::success();
-}
-
-// When a proof of arrival is complete, everything that was posted before it is complete.
-Status SendConnection::postProofs(bool anew) {
-  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if ((queue_pair.allCovered() && !(anew && queue_pair.rest->used)) || queue_pair.sendFree() == 0) continue;
-    ibv_sge sge;
-    ibv_send_wr work = proof_.workRequest(queue_pair, peer_window_, sge);
-    ++queue_pair.posted();
-    work.wr_id = sendWorkId(0, 0, queue_pair.index);
-    signalWith(work, queue_pair);
-    RAILWISE_TRY(post(queue_pair, &work));
-  }
-  return Status::success();
-}
-
-Status SendConnection::requestCompletions(bool anew) {
-  RAILWISE_TRY(drain());
-  return postProofs(anew);
 }
 
 Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {
-  const bool notice = (completion.wr_id & kNotice) != 0;
+  const bool notice = (completion.wr_id & kReceiveWork) != 0;
   const char* const operation = notice ? "a receive" : "a send";
-  if (!running() && failure_.ok()) return Status::success();  // it is lost already
+  if (!link_.running() && link_.failure.ok()) return Status::success();  // it is lost already
   // The receiver had received everything and closed before its device acknowledged the last work request.
-  if (peerHasEnded() && arrivedUpTo() + 1 == nextPost()) return Status::success();
-  if (noteDisconnection(queue_pair, completion, operation)) return Status::success();
-  return failCompletion(queue_pair, completion, operation);
+  if (link_.peerHasEnded() && arrivedUpTo() + 1 == nextPost()) return Status::success();
+  return link_.loseCompletion(queue_pair, completion, operation);
 }
 
 Status SendConnection::onCompletion(const ibv_wc& completion) {
@@ -110,8 +83,8 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   LaneQueuePair& queue_pair = queuePair(index);
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
     return onFailedCompletion(queue_pair, completion);
-  if ((completion.wr_id & (kNotice | kSampled)) != 0) [[unlikely]] {
-    if ((completion.wr_id & kNotice) != 0)
+  if ((completion.wr_id & (kReceiveWork | kSampled)) != 0) [[unlikely]] {
+    if ((completion.wr_id & kReceiveWork) != 0)
       return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
     endSample();
   }
@@ -119,9 +92,9 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   if ((completion.wr_id & kLastOfSegment) == 0) return Status::success();
   const std::size_t slot = workSlot(completion.wr_id);
   Group& group = groups_.at(slot);
-  if (endpoint_.lanes.size() > 1) {
+  if (link_.endpoint.lanes.size() > 1) {
     const Segment& segment = groups_.segmentsOf(slot)[workSegment(completion.wr_id)];
-    endpoint_.loads[queue_pair.rest->lane].completed(segment.end - segment.begin);
+    link_.endpoint.loads[queue_pair.rest->lane].completed(segment.end - segment.begin);
   }
   if (group.profiled) [[unlikely]]
     stopEvents(static_cast<uint32_t>(slot), workSegment(completion.wr_id));
@@ -131,21 +104,20 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
 
 // ---- the record
 
-uint64_t SendConnection::oldestOpen(uint64_t* bytes) const {
+UnderWay SendConnection::underWay() const {
   const record::ConnectionNumbers& its = numbers();
   // Over one queue pair all is complete that was sent before what NCCL knows to be complete.
-  if (its.complete + 1 >= its.next && endpoint_.oneQueuePair()) return 0;
-  uint64_t oldest = its.next - 1;  // NCCL has not sent all of `next`
-  bool found = false;
+  if (its.complete + 1 >= its.next && link_.endpoint.oneQueuePair()) return {};
+  UnderWay found;
   for (uint32_t i = 0; i <= turn_.mask; ++i) {
     const Message& message = messages_[i];
-    if (message.kind != Request::Kind::kSend || message.complete() || message.number > oldest) continue;
-    if (message.number < oldest || !found) *bytes = 0;
-    found = true;
-    oldest = message.number;
-    *bytes += message.bytes;
+    // NCCL has not sent all of `next`.
+    if (message.kind != Request::Kind::kSend || message.complete() || message.number >= its.next) continue;
+    if (found.oldest != 0 && message.number > found.oldest) continue;
+    if (message.number != found.oldest) found = {message.number, 0};
+    found.bytes += message.bytes;
   }
-  return found ? oldest : 0;
+  return found;
 }
 
 void SendConnection::beginSample(ibv_send_wr& work, uint64_t number, uint64_t bytes) {
@@ -168,7 +140,7 @@ void SendConnection::endSample() {
 
 void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t index) {
   const Segment& segment = groups_.segmentsOf(slot)[index];
-  const LaneQueuePair& queue_pair = endpoint_.queue_pairs[segment.queue_pair];
+  const LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[segment.queue_pair];
   uint64_t begin = 0;  // of the message
   for (std::size_t i = 0; i < group.count; ++i) {
     const Message& message = *group.messages[i];
@@ -178,7 +150,7 @@ void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t ind
     if (message.profiler == nullptr || (to <= from && (message.bytes > 0 || index > 0))) continue;
     profiler::Event event = {};
     event.kind = RAILWISE_PROFILER_SEND;
-    event.device = device_.index();
+    event.device = link_.device.index();
     event.rail = queue_pair.rail;
     event.qp_number = queue_pair.qp->qp_num;
     event.opcode = IBV_WR_RDMA_WRITE;
@@ -201,18 +173,19 @@ void SendConnection::stopEvents(uint32_t slot, uint32_t segment) {
 // ---- iWARP: clear to send comes as a message
 
 int SendConnection::tryToPostNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
-  ibv_sge sge = notices_.sge(queue_pair, buffer, endpoint_.queue_pairs[queue_pair].window_key);
+  ibv_sge sge = notices_.sge(queue_pair, buffer, link_.endpoint.queue_pairs[queue_pair].window_key);
   ibv_recv_wr work = {};
-  work.wr_id = noticeWorkId(buffer, queue_pair);
+  work.wr_id = receiveWorkId(buffer, queue_pair);
   work.sg_list = &sge;
   work.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(endpoint_.queue_pairs[queue_pair].qp, &work, &bad);
+  return ibv_post_recv(link_.endpoint.queue_pairs[queue_pair].qp, &work, &bad);
 }
 
 Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
   const int error = tryToPostNoticeReceive(queue_pair, buffer);
-  return error == 0 ? Status::success() : failPost(endpoint_.queue_pairs[queue_pair], "ibv_post_recv", error);
+  return error == 0 ? Status::success()
+                    : link_.failPost(link_.endpoint.queue_pairs[queue_pair], "ibv_post_recv", error);
 }
 
 Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {
@@ -225,8 +198,9 @@ Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, ui
   // After a failure the clear-to-sends of what is to be sent again come once more.
   if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes != 0 || receive < nextPost() ||
       receive >= nextPost() + kSlots) {
-    return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
-                                        std::to_string(receive) + ", which is not expected");
+    return link_.fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) +
+                                              " bytes for receive " + std::to_string(receive) +
+                                              ", which is not expected");
   }
   ring_.put(receive, from, count);
   return postNoticeReceive(queue_pair, buffer);

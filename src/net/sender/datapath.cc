@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "net/protocol/send_work_id.h"
 #include "net/sender/send_connection.h"
+#include "net/sender/send_work_id.h"
 
 namespace railwise::net {
 namespace {
@@ -30,21 +30,21 @@ Status SendConnection::lookForClearToSend() {
   if (seen == ClearToSendRing::Seen::kNothing) return Status::success();
   if (seen == ClearToSendRing::Seen::kInvalid) [[unlikely]]
     return failClearToSend(ring_.stamp(ring_.next()));
-  completed_since_check_ = true;
+  link_.completed_since_look = true;
   return Status::success();
 }
 
 Status SendConnection::failClearToSend(uint64_t stamp) {
-  return fail({Code::kRemote, 0}, textOfStamp(stamp));
+  return link_.fail({Code::kRemote, 0}, textOfStamp(stamp));
 }
 
 // The clear-to-send for the next receive is not there.
 Status SendConnection::notReady() {
-  if (!rules_.has_immediates) {  // it comes as a message
+  if (!link_.rules.has_immediates) {  // it comes as a message
     RAILWISE_TRY(drain());
     RAILWISE_TRY(lookForClearToSend());
   }
-  return ring_.has(numbers().next) ? Status::success() : idle(Waiting::kPeer);
+  return ring_.has(numbers().next) ? Status::success() : link_.idle(Waiting::kPeer);
 }
 
 // The immediate has a work request of its own, because switches may let the packets of the write overtake
@@ -72,7 +72,7 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   signalWith(tail, queue_pair);
   if (sampleIsDue()) beginSample(tail, numbers().next, bytes);
   advance();
-  return post(queue_pair, &data);
+  return link_.post(queue_pair, &data);
 }
 
 // isend, where the fast path is not open or not for this message.
@@ -81,14 +81,14 @@ Status SendConnection::isendSlowPath(uint64_t address, std::size_t bytes, int ta
   *request = nullptr;
   if (fast_path_closed_) [[unlikely]] {
     RAILWISE_TRY(lookAround());
-    if (!running()) return Status::success();
+    if (!link_.running()) return Status::success();
   }
   // After a failover the ring is read again from an earlier receive on.
   if (!ring_.has(numbers().next)) {
     RAILWISE_TRY(lookForClearToSend());
     if (!ring_.has(numbers().next)) {
       RAILWISE_TRY(notReady());
-      if (!ring_.has(numbers().next) || !running()) return Status::success();
+      if (!ring_.has(numbers().next) || !link_.running()) return Status::success();
     }
   }
   const ClearToSend& entry = ring_.entry(numbers().next);
@@ -119,7 +119,7 @@ bool SendConnection::makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests)
 Status SendConnection::openGroup(Group& group) {
   if (!group.mayOpen()) [[unlikely]] {  // the last receive of this slot is not yet acknowledged
     RAILWISE_TRY(drain());
-    if (!group.mayOpen()) return idle(Waiting::kAcknowledgement);
+    if (!group.mayOpen()) return link_.idle(Waiting::kAcknowledgement);
   }
   // The stamp is read once more, for the last time: the peer can write there at any time.
   const uint64_t stamp = ring_.stamp(numbers().next);
@@ -132,8 +132,8 @@ Status SendConnection::openGroup(Group& group) {
 inline Status SendConnection::checkSize(std::size_t bytes, const ClearToSend& entry) {
   if (bytes <= entry.bytes && bytes <= limits_.message) [[likely]]
     return Status::success();
-  return fail({Code::kInvalidArgument, 0},
-              sizeText(bytes, std::min<std::size_t>(entry.bytes, limits_.message)));
+  return link_.fail({Code::kInvalidArgument, 0},
+                    sizeText(bytes, std::min<std::size_t>(entry.bytes, limits_.message)));
 }
 
 Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "net/protocol/send_work_id.h"
 #include "net/sender/send_connection.h"
+#include "net/sender/send_work_id.h"
 
 namespace railwise::net {
 
@@ -18,7 +18,7 @@ Status SendConnection::postGroups() {
   needs_slow_test_ = true;  // test() goes on with it until all is posted
   // After a failover a group waits until the receiver has written its clear-to-send once more.
   while (nextPost() != numbers().next && ring_.has(nextPost())) {
-    if (!running()) return Status::success();
+    if (!link_.running()) return Status::success();
     const auto slot = static_cast<uint32_t>(nextPost() % kSlots);
     Group& group = groups_.at(slot);
     while (group.state == SlotState::kWaiting) {
@@ -29,7 +29,7 @@ Status SendConnection::postGroups() {
     }
     nextPost() = nextPost() + 1;
   }
-  setFastPath(running() && nextPost() == numbers().next);
+  setFastPath(link_.running() && nextPost() == numbers().next);
   return Status::success();
 }
 
@@ -39,14 +39,14 @@ void SendConnection::plan(Group& group, uint32_t slot) {
   Segment* const segments = groups_.segmentsOf(slot);
   int count = 1;
   uint8_t fastest = 0;
-  if (endpoint_.lanes.size() == 1) {
+  if (link_.endpoint.lanes.size() == 1) {
     segments[0] = {0, bytes, takeTurn(0)};
   } else {
     count = planLanes(group, segments, bytes, &fastest);
   }
   const bool recorded = !group.silent && (!group.alike || count > 1 || bytes >= kImmediateSizeLimit);
   group.cut(count, recorded ? fastest : Group::kNoRecord);
-  if (!recorded && rules_.has_immediates) return;
+  if (!recorded && link_.rules.has_immediates) return;
   for (uint32_t segment = 0; segment < std::min<uint32_t>(record_stride_, group.segments); ++segment) {
     Record& record = recordOf(slot, segment);
     record.number = static_cast<uint32_t>(group.number);
@@ -57,21 +57,21 @@ void SendConnection::plan(Group& group, uint32_t slot) {
 
 // Returns the number of segments. `fastest` receives the segment on the fastest lane.
 int SendConnection::planLanes(const Group& group, Segment* segments, uint64_t bytes, uint8_t* fastest) {
-  const std::size_t turn = group.number % endpoint_.lanes.size();
+  const std::size_t turn = group.number % link_.endpoint.lanes.size();
   if (bytes < kStripeBytes && !even_) {
-    const std::size_t lane = fastestLane(endpoint_.loads, bytes, turn);
-    endpoint_.loads[lane].posted(bytes, 0);
+    const std::size_t lane = fastestLane(link_.endpoint.loads, bytes, turn);
+    link_.endpoint.loads[lane].posted(bytes, 0);
     segments[0] = {0, bytes, takeTurn(lane)};
     return 1;
   }
-  const Shares shares = cutShares(endpoint_.loads, bytes, turn, even_);
+  const Shares shares = cutShares(link_.endpoint.loads, bytes, turn, even_);
   const uint64_t now = nowNs();
   // Cuts lie on cache lines of each message: at multiples of kCutAlignment from the begin of the message.
   uint64_t begin = 0;
   uint64_t message_begin = 0;
   std::size_t message = 0;
   double best_rate = 0;
-  for (LaneLoad& load : endpoint_.loads) load.skipped();
+  for (LaneLoad& load : link_.endpoint.loads) load.skipped();
   for (int i = 0; i < shares.count; ++i) {
     const Share& share = shares.share[static_cast<std::size_t>(i)];
     uint64_t end = i + 1 < shares.count ? begin + share.bytes : bytes;
@@ -79,7 +79,7 @@ int SendConnection::planLanes(const Group& group, Segment* segments, uint64_t by
       message_begin += group.messages[message++]->bytes;
     if (i + 1 < shares.count) end = message_begin + ((end - message_begin) & ~uint64_t{kCutAlignment - 1});
     end = std::max(end, begin);
-    LaneLoad& load = endpoint_.loads[share.lane];
+    LaneLoad& load = link_.endpoint.loads[share.lane];
     if (load.rate() > best_rate) {
       best_rate = load.rate();
       *fastest = static_cast<uint8_t>(i);
@@ -92,7 +92,7 @@ int SendConnection::planLanes(const Group& group, Segment* segments, uint64_t by
 }
 
 uint8_t SendConnection::takeTurn(std::size_t index) {
-  Lane& lane = endpoint_.lanes[index];
+  Lane& lane = link_.endpoint.lanes[index];
   const uint8_t turn = lane.next;
   lane.next = static_cast<uint8_t>(turn + 1 < lane.count ? turn + 1 : 0);
   return lane.queue_pairs[turn];
@@ -103,7 +103,8 @@ Result<bool> SendConnection::postSegment(Group& group, uint32_t slot, uint32_t i
   const uint64_t bytes = segment.end - segment.begin;
   const bool records = index == group.record_segment;
   const bool tail =
-      bytes == 0 || (!group.silent && (records || !rules_.has_immediates || bytes > limits_.then_immediate));
+      bytes == 0 ||
+      (!group.silent && (records || !link_.rules.has_immediates || bytes > limits_.then_immediate));
   if (!group.cursor.tail) {  // no byte is left to post when a tail was postponed
     const Result<bool> posted = postBytes(group, slot, index, !tail);
     if (!posted.ok() || !*posted) return posted;
@@ -116,7 +117,7 @@ Result<bool> SendConnection::postSegment(Group& group, uint32_t slot, uint32_t i
   }
   if (group.profiled) [[unlikely]]
     startEvents(group, slot, index);
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[segment.queue_pair];
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[segment.queue_pair];
   RAILWISE_TRY(postChain(queue_pair));
   return true;
 }
@@ -125,7 +126,7 @@ Result<bool> SendConnection::postSegment(Group& group, uint32_t slot, uint32_t i
 Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t index,
                                        bool last_carries_immediate) {
   const Segment& segment = groups_.segmentsOf(slot)[index];
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[segment.queue_pair];
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[segment.queue_pair];
   uint64_t begin = 0;  // of the message, all messages laid end to end
   for (int i = 0; i < group.count && group.cursor.bytes < segment.end; ++i) {
     const Message& message = *group.messages[static_cast<std::size_t>(i)];
@@ -162,17 +163,17 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
 // Posts the work request behind the writes: the record, an empty write for the immediate alone, or, on iWARP,
 // a send and the read that shows that it has arrived.
 Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t index) {
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[groups_.segmentsOf(slot)[index].queue_pair];
-  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair, rules_.completion_means_arrival ? 1 : 2);
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[groups_.segmentsOf(slot)[index].queue_pair];
+  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair, link_.rules.completion_means_arrival ? 1 : 2);
   if (!next.ok()) return next.status();
   if (*next == nullptr) return false;
   ibv_send_wr& work = **next;
   work.opcode = IBV_WR_RDMA_WRITE;
   work.num_sge = 0;
-  work.wr.rdma.remote_addr = peer_window_ + kRecordsAt + slot * sizeof(Record);
+  work.wr.rdma.remote_addr = link_.peer_window + kRecordsAt + slot * sizeof(Record);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   const bool records = index == group.record_segment;
-  if (!group.silent && (records || !rules_.has_immediates)) {
+  if (!group.silent && (records || !link_.rules.has_immediates)) {
     const Record& record = recordOf(slot, index);
     const uint32_t bytes = recordBytes(group.count);
     *work.sg_list = {reinterpret_cast<uint64_t>(&record), bytes, queue_pair.window_key};
@@ -181,12 +182,12 @@ Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t inde
     if (bytes <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
   }
   finish(work, group, slot, index);
-  signal(work, queue_pair, slot, index, rules_.completion_means_arrival);
-  if (rules_.completion_means_arrival) return true;
+  signal(work, queue_pair, slot, index, link_.rules.completion_means_arrival);
+  if (link_.rules.completion_means_arrival) return true;
   const Result<ibv_send_wr*> last = nextWorkRequest(queue_pair, 1);
   if (!last.ok()) return last.status();
   ibv_send_wr& read = **last;  // there is room: the send was only posted with room for both
-  proof_.makeRead(read, peer_window_, queue_pair.window_key, queue_pair.peer_window_key);
+  link_.proof().makeRead(read, link_.peer_window, queue_pair.window_key, queue_pair.peer_window_key);
   queue_pair.counts().control_extra += read.sg_list->length;
   signal(read, queue_pair, slot, index, true);
   return true;
@@ -200,8 +201,8 @@ void SendConnection::finish(ibv_send_wr& work, const Group& group, uint32_t slot
                                                                       : ImmediateForm::kSegment;
   const uint32_t value = form == ImmediateForm::kWhole ? wholeImmediate(slot, group.messages[0]->bytes)
                                                        : segmentImmediate(form, slot, index, group.number);
-  work.opcode = rules_.report;
-  if (rules_.has_immediates) {
+  work.opcode = link_.rules.report;
+  if (link_.rules.has_immediates) {
     work.imm_data = htonl(value);
   } else {
     recordOf(slot, index).immediate = value;
@@ -225,7 +226,7 @@ void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32
                             bool last) {
   work.wr_id = sendWorkId(slot, segment, queue_pair.index);
   // The tail of a segment has two work requests on iWARP.
-  if (!last && queue_pair.sendFree() >= (rules_.completion_means_arrival ? 1U : 2U)) return;
+  if (!last && queue_pair.sendFree() >= (link_.rules.completion_means_arrival ? 1U : 2U)) return;
   work.send_flags |= IBV_SEND_SIGNALED;
   work.wr_id |= endsWorkRequests(queue_pair.cover());
   if (!last) return;
@@ -241,7 +242,7 @@ void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32
 Status SendConnection::postChain(LaneQueuePair& queue_pair) {
   if (chain_.empty()) return Status::success();
   return chain_.post(queue_pair.qp, [&](int error, const ibv_send_wr* refused) {
-    return checkPost(queue_pair, error, refused);
+    return error == 0 ? Status::success() : link_.failPost(queue_pair, "ibv_post_send", error, refused);
   });
 }
 

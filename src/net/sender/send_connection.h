@@ -9,30 +9,25 @@
 #include <memory>
 
 #include "net/connection/connection.h"
-#include "net/paths/epoch_plan.h"
-#include "net/paths/failback.h"
+#include "net/paths/chooser.h"
 #include "net/protocol/batch_length.h"
 #include "net/protocol/clear_to_send_ring.h"
-#include "net/protocol/send_work_id.h"
 #include "net/protocol/work_request_chain.h"
 #include "net/sender/fast_path.h"
 #include "net/sender/group.h"
 #include "net/sender/send_path.h"
+#include "net/sender/send_work_id.h"
 
 namespace railwise::net {
 
-class SendConnection final : public Connection, private Failback::Host {
+class SendConnection final : public Connection {
  public:
   // Makes a connection with queue pairs for the rails of the listener that wrote `handle`.
   static Result<std::unique_ptr<SendConnection>> create(const Device& device,
                                                         const ConnectionOptions& options,
                                                         const ListenHandle& handle);
-  // Describes this end for the connect request. Errors: kSystem, logged (no usable GID).
-  Status describe(EndInfo& end) const;
-
-  // Takes over the pairing from the reply and brings the queue pairs up. False: not all queue pairs are up
-  // yet, call again.
-  Result<bool> establish(const EndInfo& local, const EndInfo& reply, const Session& session);
+  // What the handshake needs of this end.
+  Chooser& chooser() { return chooser_; }
 
   // Sends `bytes` at `address` to the next receive with `tag`. *request null: the receiver is not ready, call
   // again. `memory` may be null when bytes is 0; `profiler` is NCCL's handle for events, or null. Errors:
@@ -45,46 +40,59 @@ class SendConnection final : public Connection, private Failback::Host {
   // First half of isend(): true if there is no clear-to-send for the next message and the connection is on
   // its fast path.
   bool mustWait() {
-    return stampNumber(ring_.stamp(numbers().next)) < numbers().next && only_cq_ != nullptr &&
-           !fast_path_closed_ && maySkipIdle();
+    return stampNumber(ring_.stamp(numbers().next)) < numbers().next && link_.only_cq != nullptr &&
+           !fast_path_closed_ && link_.maySkipIdle();
   }
   // Second half of isend(): every other case.
   Status isendReady(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                     Request** request);
-  // The receiver has reported that all receives up to `number` are complete.
-  void onArrived(uint64_t number) {
-    // The peer cannot report more than was sent.
-    if (number > arrivedUpTo()) arrivedUpTo() = std::min(number, numbers().next - 1);
-  }
   Status testSlowPath(Request& request, bool* done, int* sizes) override;
 
  private:
-  using Connection::Connection;
+  SendConnection(const Device& device, const ConnectionOptions& options, const ListenHandle& handle);
 
   // The first message whose time is measured. A job of short connections has no samples, and pays nothing for
   // them.
   static constexpr uint64_t kFirstSample = 64;
 
-  // What a sender does differently from a receiver (connection.h).
   void handleCompletions(const ibv_wc* completions, int count) noexcept override;
-  void leaveFastPath() override {
+
+  // What the link asks (paths/link_user.h): send_connection.cc, and sender_recovery.cc.
+  QueuePairNeeds needs() const override;
+  int mostRails() const override { return net::mostRails(ring_.entryBytes()); }
+  Result<Window> makeWindow(bool registers) override;
+  int postFirstReceives(std::size_t queue_pair) override;
+  void onPaired() override;
+  void onLost() noexcept override {
     fast_.open_group = nullptr;
     fast_path_closed_ = true;
     setFastPath(false);
   }
-  // Recovery (sender/sender_recovery.cc).
-  Status advanceRecovery() override;
-  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;
-  void onLastArrived(uint64_t number) override { hearArrived(number); }
-  void onPortsChanged() override { failback_.lookSoon(); }
-  void lookForBetter(Clock::time_point now) override;
-  // Called by isend while fast_path_closed_ is set. Checks the peer on every 64th call, when the bell has
-  // rung, and during a trial. Drives the recovery if the connection does not run.
-  Status lookAround();
-  Status requestCompletions(bool anew) override;
+  Status poll() override { return drain(); }
+  void onFenced() override;
+  Status reconcile(const Words& words) override;
+  bool isOpen() override;
+  Status onBegun() override;
+  bool onNews(uint64_t number) override;
+  UnderWay underWay() const override;
   uint64_t largestUnderWay() const override;
-  uint64_t oldestOpen(uint64_t* bytes) const override;
-  bool degraded() const override { return failback_.reduced(); }
+
+  // Recovery (sender/sender_recovery.cc).
+  // Called by isend while fast_path_closed_ is set. Looks at the peer on every 64th call, when the bell has
+  // rung, and while a path is tried. Drives the recovery if the link does not run.
+  Status lookAround();
+  // The receiver has reported that all receives up to `number` are complete.
+  void onArrived(uint64_t number) {
+    // The peer cannot report more than was sent.
+    if (number > arrivedUpTo()) arrivedUpTo() = std::min(number, numbers().next - 1);
+  }
+  void completeArrived();
+  void completeMessages(uint64_t up_to);
+  Status reconcileReceive(uint64_t number, bool arrived);
+  Message* messageOf(uint64_t number);
+  Status failLost(uint64_t number);
+  Result<uint32_t> localKey(const Message& message, const LaneQueuePair& queue_pair);
+
   // The time of one message in record::kSample is measured, from its post to its completion. `work`: its
   // signalled work request.
   bool sampleIsDue() const { return numbers().next >= sample_at_; }
@@ -94,60 +102,6 @@ class SendConnection final : public Connection, private Failback::Host {
   // Polls for completions. *done: `request` has completed.
   Status progress(const Request& request, bool* done);
   Status onCompletion(const ibv_wc& completion);
-  // Like onArrived(), from a frame of the side channel. Also completes the messages that have arrived: their
-  // acknowledgements may never come.
-  void hearArrived(uint64_t number);
-  // Set-up (send_connection.cc).
-  // `registers`: as for WindowArena::take().
-  Status openWindow(int peer_rails, bool registers = true);
-  Status openQueuePairs(int count, int lanes);
-  // Ends the handshake when one end has no path. The recovery then finds one.
-  void beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
-  void adoptPairing(const EndInfo& local, const EndInfo& reply);
-  void choosePaths();
-
-  // Failover.
-  void sayBreak();
-  bool needNotStop();
-  void tearDown();
-  void onReconcile(const ReconcileFrame& frame);
-  Status onAccept(const AcceptFrame& frame);
-  void completeArrived();
-  void completeMessages(uint64_t up_to);
-  Status reconcileMessages();
-  Status reconcileReceive(uint64_t number, bool arrived);
-  bool unfinished() const;
-  Message* messageOf(uint64_t number);
-  Status failLost(uint64_t number);
-  void tryToConnect();
-  // What failback_ needs (sender/sender_recovery.cc).
-  std::vector<Rail> railsToOffer(int* native) const override { return usableRails(own(), native); }
-  EndInfo offerOf(const std::vector<Rail>& rails) const override {
-    return describeOffer(own(), rails, epoch_here_);
-  }
-  void askForRails() override;
-  void sendTrial(const TrialFrame& frame) override { side_channel_.send(frame); }
-  Result<TrialQueuePair> openTrialOn(const Rail& rail) const override {
-    Result<TrialQueuePair> made = openTrial(rail, config_);
-    if (made.ok()) made->use(window_);
-    return made;
-  }
-  bool connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
-                    std::size_t local_gid, const TrialReplyFrame& reply, std::size_t remote_gid) override;
-  Result<bool> readThrough(TrialQueuePair& trial, uint32_t remote_key) override;
-  void goBack() override;
-
-  bool openEpoch(const EpochPlan& plan);
-  bool isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const;
-  void propose(const EpochPlan& plan);
-  Status connectEpoch();
-  Status begin();
-  Result<uint32_t> localKey(const Message& message, const LaneQueuePair& queue_pair);
-  int queuePairsPerLane(std::size_t lanes) const;
-  Status openQueuePairsOn(const std::vector<uint8_t>& rail_of);
-  void warnOfRails(const RailInfo& here, const RailInfo& there) const;
-  // Brings queue pair `index` up, as far as that is possible now. True: it is up.
-  Result<bool> connectQueuePair(std::size_t index, const EndInfo& local, const EndInfo& reply);
 
   // Data path (sender/datapath.cc).
   int tryToPostNoticeReceive(std::size_t queue_pair, uint32_t buffer);  // what ibv_post_recv returns
@@ -158,8 +112,8 @@ class SendConnection final : public Connection, private Failback::Host {
   // Like idle(), for a call that has not polled. On iWARP it drains the completion queues first, to see the
   // answer to a question.
   Status idleAfterDrain(Waiting waiting) {
-    if (!rules_.has_immediates) RAILWISE_TRY(drain());
-    return idle(waiting);
+    if (!link_.rules.has_immediates) RAILWISE_TRY(drain());
+    return link_.idle(waiting);
   }
   [[gnu::cold, gnu::noinline]] Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
   Status lookForClearToSend();
@@ -200,22 +154,6 @@ class SendConnection final : public Connection, private Failback::Host {
   void addToBatch(Group& group, uint32_t index, const ClearToSend& entry);
   Status postPack(Group& group, uint32_t slot);
   void completeWith(Group& group, uint32_t work_requests);
-  Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
-    ibv_send_wr* bad = work;
-    const int error = ibv_post_send(queue_pair.qp, work, &bad);
-    if (error == 0) [[likely]]
-      return Status::success();
-    return failPost(queue_pair, "ibv_post_send", error, bad);
-  }
-  // `error`: what ibv_post_send has returned; `refused`: the first work request that it did not accept.
-  Status checkPost(LaneQueuePair& queue_pair, int error, const ibv_send_wr* refused) {
-    if (error == 0) [[likely]]
-      return Status::success();
-    return failPost(queue_pair, "ibv_post_send", error, refused);
-  }
-  // Posts a proof of arrival to each queue pair whose latest work request is not signalled; `anew`: to each
-  // queue pair that is used.
-  Status postProofs(bool anew = false);
   Status openGroup(Group& group);
   Status checkSize(std::size_t bytes, const ClearToSend& entry);
   Status postGroups();
@@ -250,38 +188,8 @@ class SendConnection final : public Connection, private Failback::Host {
   Record* records_ = nullptr;   // source of the records, if they are not inline
   uint32_t record_stride_ = 1;  // records of a slot: one; without immediates one for each segment
   MessageBuffers notices_;      // iWARP: buffers of the receives for clear-to-send
-  // What both ends have agreed on so far about the next epoch.
-  struct NextEpoch {
-    bool isAnswered(uint64_t epoch) const { return reconcile != nullptr && reconcile->epoch == epoch; }
-    // Begins again for a later epoch, because the epoch that both ends had agreed on is lost.
-    void restart() {
-      messages_reconciled = false;
-      proposal.reset();
-      accepted.reset();
-    }
-
-    std::unique_ptr<ReconcileFrame> reconcile;  // the receiver's report of what has arrived
-    bool messages_reconciled = false;           // messages_ and groups_ are reconciled with `reconcile`
-    uint64_t searched = 0;  // the epoch for which this end has reported that it finds no path yet
-    std::unique_ptr<ProposeFrame> proposal;
-    std::unique_ptr<EndInfo> accepted;  // the receiver's answer to the proposal
-    Clock::time_point try_at = {};
-    Clock::time_point connect_until = {};
-  };
-  NextEpoch& agree() {
-    if (next_ == nullptr) next_ = std::make_unique<NextEpoch>();
-    return *next_;
-  }
-  std::unique_ptr<NextEpoch> next_;  // exists only from a failure until the next epoch begins
-  PathMemory paths_{patience()};
-  std::vector<RailPath> epoch_paths_;  // the paths of this epoch, by queue pair
-  Clock::time_point epoch_began_ = {};
-  uint8_t blamed_ = kNoQueuePair;          // the queue pair whose path is already marked as failed
-  uint64_t break_said_ = 0;                // the epoch that this end has asked for last
-  bool wants_to_send_ = false;             // isend was called while there were no queue pairs
-  int peer_rails_ = 0;                     // number of rails of the peer's device
-  int most_queue_pairs_ = kMaxQueuePairs;  // no epoch has more than the first: iWARP has buffers for so many
-  bool whole_ = false;                     // this epoch uses all rails of both devices
+  bool wants_to_send_ = false;  // isend was called while there were no queue pairs
+  const int peer_rails_;        // number of rails of the peer's device
   // isend's fast path is closed: this epoch uses other paths than the first one, there are no queue pairs, or
   // the connection has failed.
   bool fast_path_closed_ = false;
@@ -289,7 +197,6 @@ class SendConnection final : public Connection, private Failback::Host {
   uint64_t sampled_bytes_ = 0;
   uint64_t sampled_since_ns_ = 0;
   uint32_t looks_ = 0;  // calls of isend while fast_path_closed_ was set
-  Failback failback_{*this, paths_, config_.ib_subnet_prefix_len};
   WorkRequestChain chain_;
   struct SegmentEvent {
     uint32_t slot;
@@ -297,6 +204,7 @@ class SendConnection final : public Connection, private Failback::Host {
     void* event;
   };
   std::vector<SegmentEvent> events_;  // the profiler's events of segments that are under way
+  Chooser chooser_;
   SendGroups groups_;
   std::array<Message, kOutstandingSends> messages_;
 };
@@ -358,7 +266,7 @@ template <bool kSample>
   if (kSample && asks) beginSample(work, numbers().next, bytes);
   describe(message, address, bytes, memory, queue_pair);
   advance();
-  return post(queue_pair, &work);
+  return link_.post(queue_pair, &work);
 }
 
 // Fills in a message whose work requests are the last that were counted.

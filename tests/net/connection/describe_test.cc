@@ -20,12 +20,12 @@ TEST(Describe, TellsTheGpuDriver) {
   root.file("sys/module/nvidia/version", "550.90.07\n");
   const SysfsRoot set(root);
   LoopConnection loop(4096);
-  EXPECT_EQ(fieldText(loop.receiver().local().gpu_driver), "NVIDIA 550.90.07");
+  EXPECT_EQ(fieldText(loop.receiver().answerer().local().gpu_driver), "NVIDIA 550.90.07");
 }
 
 TEST(Describe, TellsTypeAndFirmwareOfEachNic) {
   LoopConnection loop(4096, "count=2", 2);
-  const EndInfo& end = loop.receiver().local();
+  const EndInfo& end = loop.receiver().answerer().local();
   ASSERT_EQ(end.rails, 2);
   for (int i = 0; i < end.rails; ++i) {
     const ibv_device_attr& nic = loop.device().rails()[static_cast<std::size_t>(i)].hca->attributes();

@@ -6,31 +6,38 @@
 #include <vector>
 
 #include "base/log.h"
-#include "net/connection/connection.h"
 #include "net/device/ask_patiently.h"
+#include "net/paths/link.h"
 
 namespace railwise::net {
 
-Status Connection::makeFirst(const std::function<Status()>& make) {
+Status Link::makeFirst(const std::function<Status()>& make) {
   bool again = false;
   const auto ask = [&](bool) {
-    if (std::exchange(again, true)) takeRails(endpoint_.rails);  // without what was made
+    if (std::exchange(again, true)) takeRails(endpoint.rails);  // without what was made
     return make();
   };
   return askPatiently(ask, [&] { return mayBeginLost() && !mustBeginLost(); });
 }
 
-bool Connection::goesElsewhere(const char* refused) {
+bool Link::goesElsewhere(const char* refused) {
   if (!mayBeginLost()) return false;
   int native = 0;
-  const std::vector<Rail> usable = usableRails(own(), &native);
-  const auto accepts = [&](const Rail& rail) { return openTrial(rail, config_).ok(); };
-  const std::size_t same = device_.rails().size() == 1 ? static_cast<std::size_t>(native) : 0;
+  const std::vector<Rail> usable = net::usableRails(own(), &native);
+  const auto accepts = [&](const Rail& rail) { return openTrial(rail).ok(); };
+  const std::size_t same = device.rails().size() == 1 ? static_cast<std::size_t>(native) : 0;
   if (usable.size() < 2 ||
       std::none_of(usable.begin() + static_cast<std::ptrdiff_t>(same), usable.end(), accepts))
     return false;
   why_lost_ = std::string("its device refuses ") + refused;
   return true;
+}
+
+void Link::beginWithoutQueuePairs(const EndInfo& here, const EndInfo& there) {
+  stopLostQueuePairs();
+  dropEndpoint();
+  epoch_here_ = here;
+  adopt(there);
 }
 
 }  // namespace railwise::net

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "net/connection/connection.h"
+#include "net/paths/link.h"
 #include "record/snapshot.h"
 
 namespace railwise::net {
@@ -30,54 +30,54 @@ std::bitset<record::kMostRails> railsOf(const record::ConnectionRecord& connecti
 
 }  // namespace
 
-uint16_t Connection::recordRail(const LaneQueuePair& queue_pair) const {
-  return queue_pair.rail < endpoint_.rails.size() ? endpoint_.rails[queue_pair.rail].record_rail
-                                                  : record::kNoRail;
+uint16_t Link::recordRail(const LaneQueuePair& queue_pair) const {
+  return queue_pair.rail < endpoint.rails.size() ? endpoint.rails[queue_pair.rail].record_rail
+                                                 : record::kNoRail;
 }
 
-void Connection::countError(const LaneQueuePair* queue_pair, record::ErrorKind kind) {
-  record::countError(queue_pair != nullptr ? recordRail(*queue_pair) : device_.rails().front().record_rail,
+void Link::countError(const LaneQueuePair* queue_pair, record::ErrorKind kind) {
+  record::countError(queue_pair != nullptr ? recordRail(*queue_pair) : device.rails().front().record_rail,
                      kind);
 }
 
-void Connection::noteEvent(record::EventKind kind, std::string_view text, const LaneQueuePair* queue_pair,
-                           std::array<uint64_t, 3> numbers) {
+void Link::noteEvent(record::EventKind kind, std::string_view text, const LaneQueuePair* queue_pair,
+                     std::array<uint64_t, 3> numbers) {
   record::noteEvent(kind, text,
                     {.rail = queue_pair != nullptr ? recordRail(*queue_pair) : record::kNoRail,
                      .connection = &shown(),
                      .numbers = numbers});
 }
 
-void Connection::recordPeer(std::string_view peer, uint64_t pair_id) {
+void Link::recordPeer(std::string_view peer, uint64_t pair_id) {
   record::ConnectionRecord& its = shown();
   record::beginChange(its);
-  record::setText(its.device, device_.name());
-  its.device_rail = device_.rails().front().record_rail;
+  record::setText(its.device, device.name());
+  its.device_rail = device.rails().front().record_rail;
   record::setText(its.peer, peer);
   its.pair_id = pair_id;
-  its.communicator = options_.communicator;
+  its.communicator = options.communicator;
   record::endChange(its);
 }
 
 // The counts of the old queue pairs move to the totals of their rails before the queue pairs are destroyed.
-void Connection::takeRails(std::vector<Rail> rails) {
-  record::foldQueuePairs(page());
-  endpoint_ = Endpoint(queuePairMemory(), std::move(rails), device_.rails());
+void Link::takeRails(std::vector<Rail> rails) {
+  record::foldQueuePairs(memory_.page());
+  endpoint = Endpoint(memory_.queuePairMemory(), std::move(rails), device.rails());
 }
 
-void Connection::closeRecord() {
+void Link::closeRecord() {
   if (side_channel_.inForkedChild()) return;  // the record is the parent's
-  record::foldQueuePairs(page());
-  record::foldFlushes(page());
+  record::foldQueuePairs(memory_.page());
+  record::foldFlushes(memory_.page());
   record::setState(shown(), record::ConnectionState::kClosed);
   if (epoch_there_.rails > 0) noteEvent(record::EventKind::kClosed, peer_);
 }
 
-void Connection::describeInRecord() {
+void Link::describeInRecord() {
   const uint64_t now = nowNs();
   record::ConnectionRecord& its = shown();
   record::beginChange(its);
-  const bool lost = !endpoint_.anyUsed();
+  const bool lost = !endpoint.anyUsed();
   const uint64_t lost_for = record_lost_ns_ != 0 ? now - record_lost_ns_ : 0;
   if (!lost) record_lost_ns_ = 0;
   record::enterState(its, lost ? record::ConnectionState::kLost : record::ConnectionState::kRunning);
@@ -87,21 +87,21 @@ void Connection::describeInRecord() {
   record::setText(its.peer, std::string_view(peer_).substr(0, split));
   if (split != std::string::npos)
     record::setText(its.peer_device, std::string_view(peer_).substr(split + 2, peer_.size() - split - 3));
-  its.lanes = static_cast<uint8_t>(endpoint_.lanes.size());
-  its.queue_pairs = static_cast<uint8_t>(endpoint_.queue_pairs.size());
-  its.first_message = direction_ == Direction::kSend ? uint64_t{nextPost()} : arrivedUpTo() + 1;
+  its.lanes = static_cast<uint8_t>(endpoint.lanes.size());
+  its.queue_pairs = static_cast<uint8_t>(endpoint.queue_pairs.size());
+  its.first_message = direction == Direction::kSend ? numbers().posted : numbers().arrived + 1;
   const std::bitset<record::kMostRails> before = railsOf(its);
   int pairs = 0;
   std::array<std::array<int, kMaxRails>, kMaxRails> place = {};  // plus 1
-  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+  for (LaneQueuePair& queue_pair : endpoint.queue_pairs) {
     if (!queue_pair.rest->used) continue;
     int& at = place[queue_pair.rail][queue_pair.peer_rail];
     if (at == 0 && pairs < record::kPairs) {
       record::PairRecord& pair = its.pairs[pairs];
       const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
       const QueuePairInfo& chosen =
-          (direction_ == Direction::kSend ? epoch_there_ : epoch_here_).queue_pair[queue_pair.index];
-      const bool sends = direction_ == Direction::kSend;
+          (direction == Direction::kSend ? epoch_there_ : epoch_here_).queue_pair[queue_pair.index];
+      const bool sends = direction == Direction::kSend;
       const uint8_t gid = sends ? chosen.peer_gid : chosen.gid;
       const uint8_t peer_gid = sends ? chosen.gid : chosen.peer_gid;
       const RailInfo& here = epoch_here_.rail[queue_pair.rail];
@@ -119,7 +119,7 @@ void Connection::describeInRecord() {
     counts.peer_number = epoch_there_.queue_pair[queue_pair.index].number;
   }
   its.pair_count = static_cast<uint8_t>(pairs);
-  const bool less = degraded();
+  const bool less = role_->degraded();
   if (!less && its.degraded != 0) its.degraded_ns += now - its.degraded_since_ns;
   if (less && its.degraded == 0) its.degraded_since_ns = now;
   if (!less) its.degraded_since_ns = 0;
@@ -127,24 +127,23 @@ void Connection::describeInRecord() {
   record::endChange(its);
   if (epoch() > 1 && !lost) {
     std::string paths;
-    for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+    for (const LaneQueuePair& queue_pair : endpoint.queue_pairs) {
       if (queue_pair.rest->used) paths += (paths.empty() ? "" : ", ") + pathText(queue_pair);
     }
     noteEvent(record::EventKind::kPathFound, paths, nullptr, {epoch(), lost_for / 1000});
     const std::bitset<record::kMostRails> come = railsOf(its) & ~before;
-    for (const Rail& rail : device_.rails()) {
+    for (const Rail& rail : device.rails()) {
       if (rail.record_rail < come.size() && come.test(rail.record_rail))
         record::countReturn(rail.record_rail);
     }
   }
 }
 
-void Connection::noteLook(Clock::time_point now_time, Waiting waiting) {
+void Link::noteLook(Clock::time_point now_time, Waiting waiting) {
   last_record_look_ = now_time;
   const uint64_t now = nsOf(now_time);
   record::ConnectionRecord& its = shown();
-  uint64_t bytes = 0;
-  const uint64_t oldest = oldestOpen(&bytes);
+  const auto [oldest, bytes] = user_.underWay();
   if (oldest != its.oldest) {
     if (its.slow_noted != 0)
       noteEvent(record::EventKind::kSlowMessageEnded, "", nullptr,
@@ -154,15 +153,15 @@ void Connection::noteLook(Clock::time_point now_time, Waiting waiting) {
     its.oldest_since_ns = now;
     its.oldest_bytes = bytes;
   }
-  const bool sends = direction_ == Direction::kSend;
+  const bool sends = direction == Direction::kSend;
   record::WaitsFor waits = record::WaitsFor::kNothing;
   if (!running()) {
     const auto up = [](const Rail& first) {
       const Rail rail = first.now();
       return rail.hca->state().active(rail.port.number);
     };
-    const bool any = std::any_of(device_.rails().begin(), device_.rails().end(), up) ||
-                     std::any_of(options_.standbys.begin(), options_.standbys.end(), up);
+    const bool any = std::any_of(device.rails().begin(), device.rails().end(), up) ||
+                     std::any_of(options.standbys.begin(), options.standbys.end(), up);
     waits = any ? record::WaitsFor::kPeer : record::WaitsFor::kPath;
   } else if (oldest != 0) {
     waits = sends ? record::WaitsFor::kCompletion : record::WaitsFor::kData;
@@ -176,21 +175,20 @@ void Connection::noteLook(Clock::time_point now_time, Waiting waiting) {
     its.waits_since_ns = now;
     record_awaited_ = awaited;
   }
-  const auto limit = static_cast<uint64_t>(config_.slow_message_ms) * 1'000'000;
+  const auto limit = static_cast<uint64_t>(config.slow_message_ms) * 1'000'000;
   if (oldest != 0 && its.slow_noted == 0 && limit != 0 && now - its.oldest_since_ns >= limit) {
     its.slow_noted = 1;
     ++its.slow_messages;
-    const LaneQueuePair* const first = endpoint_.onRail(0);
+    const LaneQueuePair* const first = endpoint.onRail(0);
     noteEvent(record::EventKind::kSlowMessage, record::waitsForText(waits), first,
               {oldest, (now - its.oldest_since_ns) / 1'000'000});
   }
   double all = 0;
-  for (const LaneLoad& load : endpoint_.loads) all += load.rate();
-  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if (!queue_pair.rest->used || endpoint_.loads.size() <= queue_pair.rest->lane ||
-        endpoint_.loads.size() < 2)
+  for (const LaneLoad& load : endpoint.loads) all += load.rate();
+  for (LaneQueuePair& queue_pair : endpoint.queue_pairs) {
+    if (!queue_pair.rest->used || endpoint.loads.size() <= queue_pair.rest->lane || endpoint.loads.size() < 2)
       continue;
-    const LaneLoad& load = endpoint_.loads[queue_pair.rest->lane];
+    const LaneLoad& load = endpoint.loads[queue_pair.rest->lane];
     queue_pair.counts().measured_mbps = load.measuredMbps();
     queue_pair.counts().share_permille = static_cast<uint16_t>(load.rate() / all * 1000);
   }

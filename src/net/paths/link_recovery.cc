@@ -8,22 +8,27 @@
 #include <utility>
 
 #include "base/log.h"
-#include "net/connection/connection.h"
+#include "net/paths/link.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
 
-bool Connection::canFailOver() const {
-  return config_.failover != 0 && epoch_there_.failover != 0 && side_channel_.opened();
+bool Link::canFailOver() const {
+  return config.failover != 0 && epoch_there_.failover != 0 && side_channel_.opened();
 }
 
-void Connection::stopFastPath() {
-  only_cq_ = nullptr;
-  leaveFastPath();
+void Link::stopFastPath() noexcept {
+  only_cq = nullptr;
+  user_.onLost();
 }
 
-Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
-  if (!failure_.ok()) return failure_;
+void Link::allowFastPath() {
+  const bool one = endpoint.cqs.size() == 1 && endpoint.oneQueuePair() && rules.has_immediates;
+  only_cq = one ? endpoint.cqs.front().get() : nullptr;
+}
+
+Status Link::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
+  if (!failure.ok()) return failure;
   if (!canFailOver()) return fail(status, what);
   if (recovery_.lost()) return Status::success();
   search_.lost(title(), what);
@@ -31,7 +36,7 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
   ++shown().failovers;
   noteEvent(record::EventKind::kPathLost, what, queue_pair, {epoch()});
   const bool stalled = status.sys_errno == ETIMEDOUT;
-  if (endpoint_.proven() && !stalled) silence_.forgetStalls();
+  if (endpoint.proven() && !stalled) silence_.forgetStalls();
   leaveEpoch(what);
   log_.noteTried((queue_pair != nullptr ? pathText(*queue_pair) + ": " : "") + what);
   recovery_.blame(queue_pair != nullptr ? queue_pair->index : kNoQueuePair,
@@ -39,7 +44,7 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
   return Status::success();
 }
 
-void Connection::leaveEpoch(const std::string& why) {
+void Link::leaveEpoch(const std::string& why) {
   noteProgress();
   record::setState(shown(), record::ConnectionState::kLost, why);
   if (record_lost_ns_ == 0) record_lost_ns_ = nowNs();
@@ -49,38 +54,38 @@ void Connection::leaveEpoch(const std::string& why) {
   if (why == kGoesBack) silence_.forgetStalls();  // it has worked, and leaves for another reason
   recovery_.lose();
   stopFastPath();
-  bell_.ring();
+  bell.ring();
 }
 
-void Connection::noteProgress(bool keep_last) {
-  log_.noteArrived(std::max<uint64_t>(arrivedUpTo(), numbers().complete), keep_last);
+void Link::noteProgress(bool keep_last) {
+  log_.noteArrived(std::max(numbers().arrived, numbers().complete), keep_last);
 }
 
-void Connection::beginEpoch() {
+Status Link::beginEpoch() {
   recovery_.run();
   describeInRecord();
   silence_.restart(Clock::now());  // the time before it is counted already (giveUpInTime)
   log_.resume();
   side_channel_.expectNoFrames();
-  completed_since_check_ = true;  // silence begins now
+  completed_since_look = true;  // silence begins now
   skipSuspicions();
-  (void)bell_.take();
+  (void)bell.take();
   listenToRails(true);
-  bell_.ring();  // what happened before anybody listened
-  needs_slow_test_ = true;
-  allowTestByOnePoll();
+  bell.ring();  // what happened before anybody listened
+  allowFastPath();
+  return user_.onBegun();
 }
 
-Status Connection::recover() {
-  RAILWISE_TRY(failure_);
+Status Link::recover() {
+  RAILWISE_TRY(failure);
   RAILWISE_TRY(hear());
-  RAILWISE_TRY(advanceRecovery());
+  RAILWISE_TRY(role_->advanceRecovery());
   if (running()) return Status::success();
   if (const Clock::time_point now = Clock::now(); now - last_record_look_ > Patience::kCheck) {
     noteLook(now, Waiting::kPeer);
     side_channel_.suspect(now);
   }
-  bell_.ring();
+  bell.ring();
   // What the queue pairs have brought is handled first.
   if (side_channel_.ended() && phase() != Phase::kLost) {
     // The peer's last frames are handled first.
@@ -89,35 +94,34 @@ Status Connection::recover() {
   return giveUpInTime();
 }
 
-Status Connection::giveUpInTime() {
+Status Link::giveUpInTime() {
   // A peer that takes no part has no message under way. It may come back after hours, unless its host takes
   // no calls either, or waits for a driver of this end that refuses to stop queue pairs.
-  const bool refused = phase() == Phase::kLost && !endpoint_.refusal().empty();
+  const bool refused = phase() == Phase::kLost && !endpoint.refusal().empty();
   log_.step(Clock::now(),
             (recovery_.peerTakesPart() && joiner_->mayBegin()) || side_channel_.unreachable() || refused);
   return giveUpWhenLost();
 }
 
 // Counts the time of an epoch in which no message has completed as time without a path.
-Status Connection::countUnproven(Clock::duration since_last_check) {
-  if (epoch() == 1 || endpoint_.owedNothing() || endpoint_.proven()) return Status::success();
+Status Link::countUnproven(Clock::duration since_last_check) {
+  if (epoch() == 1 || endpoint.owedNothing() || endpoint.proven()) return Status::success();
   log_.addLostTime(since_last_check);
   return giveUpWhenLost();
 }
 
-Status Connection::giveUpWhenLost() {
+Status Link::giveUpWhenLost() {
   if (log_.lostTime() < patience().limit()) return Status::success();
   const std::string attempts = log_.attempts();
-  const std::string refusal = endpoint_.refusal();
+  const std::string refusal = endpoint.refusal();
   std::string report = "no path to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
-                       std::to_string(config_.failover_timeout_s) + " s. " +
+                       std::to_string(config.failover_timeout_s) + " s. " +
                        (refusal.empty() ? "" : "The last one cannot be left: " + refusal + ". ") + "Tried: ";
   report += attempts.empty() ? "nothing, for no pair of ports was up" : attempts;
   report += "; ports of this end:";
-  int native = 0;
-  const std::vector<Rail> usable = usableRails(own(), &native);
-  std::vector<Rail> known = device_.rails();
-  known.insert(known.end(), options_.standbys.begin(), options_.standbys.end());
+  const std::vector<Rail> usable = usableRails();
+  std::vector<Rail> known = device.rails();
+  known.insert(known.end(), options.standbys.begin(), options.standbys.end());
   for (const Rail& first : known) {
     const Rail rail = first.now();
     const bool good =
@@ -140,15 +144,15 @@ Status Connection::giveUpWhenLost() {
 
 // Handles the frames of the peer. Without queue pairs this thread has nothing else to do, so it reads the
 // socket itself.
-Status Connection::hear() {
+Status Link::hear() {
   while (const auto frame = side_channel_.next(!running())) {
-    RAILWISE_TRY(failure_);
+    RAILWISE_TRY(failure);
     RAILWISE_TRY(onFrame(*frame));
   }
   return Status::success();
 }
 
-Status Connection::onFrame(std::span<const std::byte> bytes) {
+Status Link::onFrame(std::span<const std::byte> bytes) {
   MessageHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.type == MessageType::kClose) {
@@ -158,23 +162,23 @@ Status Connection::onFrame(std::span<const std::byte> bytes) {
     return Status::success();
   }
   if (!canFailOver()) return Status::success();  // the peer's setting is another
-  return onPeerFrame(header.type, bytes);
+  return role_->onPeerFrame(header.type, bytes);
 }
 
-void Connection::onClose(const CloseFrame& frame) {
+void Link::onClose(const CloseFrame& frame) {
   departure_.reason = fieldText(frame.reason);
-  onLastArrived(frame.arrived);
+  (void)user_.onNews(frame.arrived);
 }
 
 // ---- rails
 
-void Connection::listenToRails(bool on) {
-  const auto listen = [&](const Rail& rail) { on ? rail.tell(&bell_) : rail.forget(&bell_); };
-  for (const Rail& rail : endpoint_.rails) listen(rail);
-  for (const Rail& rail : device_.rails()) listen(rail);  // which may come back
+void Link::listenToRails(bool on) {
+  const auto listen = [&](const Rail& rail) { on ? rail.tell(&bell) : rail.forget(&bell); };
+  for (const Rail& rail : endpoint.rails) listen(rail);
+  for (const Rail& rail : device.rails()) listen(rail);  // which may come back
 }
 
-Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& config) {
+Result<TrialQueuePair> Link::openTrial(const Rail& rail) const {
   TrialQueuePair trial;
   trial.rail = rail;
   trial.remains = Remains::create(1);
@@ -190,35 +194,42 @@ Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& con
 }
 
 // Ports of this end may be up again. That concerns a connection that uses fewer rails than it could.
-void Connection::lookAtPorts() {
+void Link::lookAtPorts() {
   const auto changes = [&] {
     uint32_t sum = 0;
-    for (const Rail& rail : device_.rails()) sum += rail.changes();
-    for (const Rail& rail : options_.standbys) sum += rail.changes();
+    for (const Rail& rail : device.rails()) sum += rail.changes();
+    for (const Rail& rail : options.standbys) sum += rail.changes();
     return sum;
   };
   if (port_changes_ == changes() || !canFailOver()) return;
   listenToRails(true);  // one may have been opened anew
   port_changes_ = changes();
-  onPortsChanged();
+  role_->onPortsChanged();
 }
 
 // ---- queue pairs
 
-void Connection::dropEndpoint() {
-  listenToRails(false);
-  only_cq_ = nullptr;
-  takeRails(endpoint_.rails);
-  endpoint_.lose();
+void Link::takeDelivered() {
+  do {
+    completed_since_look = false;
+    (void)user_.poll();
+  } while (completed_since_look);
 }
 
-void Connection::stopLostQueuePairs() noexcept {
+void Link::dropEndpoint() {
+  listenToRails(false);
+  only_cq = nullptr;
+  takeRails(endpoint.rails);
+  endpoint.lose();
+}
+
+void Link::stopLostQueuePairs() noexcept {
   const auto usable = [](const Rail& rail) { return rail.usable(); };
-  const bool well = running() && failure_.ok() && !joiner_->isJoining(endpoint_) &&
-                    std::ranges::all_of(endpoint_.rails, usable);
+  const bool well = running() && failure.ok() && !joiner_->isJoining(endpoint) &&
+                    std::ranges::all_of(endpoint.rails, usable);
   if (well || window_ == nullptr || side_channel_.inForkedChild()) return;
   try {
-    (void)endpoint_.stop();
+    (void)endpoint.stop();
   } catch (const std::bad_alloc&) {  // this thread destroys them
   }
 }

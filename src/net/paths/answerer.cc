@@ -1,0 +1,483 @@
+#include "net/paths/answerer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "net/paths/choose_joiner.h"
+#include "net/wireup/pairing.h"
+
+namespace railwise::net {
+namespace {
+
+std::string railNames(const EndInfo& end) {
+  std::string names;
+  for (int i = 0; i < end.rails; ++i) {
+    names += (i > 0 ? ", " : "") + fieldText(end.rail[i].device) + " (";
+    const verbs::GidList gids = railGids(end.rail[i]);
+    for (std::size_t g = 0; g < gids.size(); ++g) names += (g > 0 ? " " : "") + verbs::gidText(gids[g].value);
+    names += ")";
+  }
+  return names;
+}
+
+bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Rail& x, const Rail& y) { return x.same(y); });
+}
+
+}  // namespace
+
+Answerer::Answerer(Link& link, const EndInfo& request)
+    : link_(link), most_queue_pairs_(request.queue_pairs > 0 ? request.queue_pairs : kMaxQueuePairs) {
+  link_.role_ = this;
+  link_.out_of_order_ = request.out_of_order != 0;
+  link_.joiner_ = makeJoiner(link_.direction, link_.device, link_.config, link_.session_,
+                             request.connection_manager != 0);
+}
+
+bool Answerer::mayLoseFirst(const EndInfo& request) const {
+  return request.failover != 0 && link_.mayBeginLost();
+}
+
+bool Answerer::beginsLostWith(const EndInfo& request) const {
+  return mayLoseFirst(request) && (!railsWork(link_.endpoint.rails) || beginsLost(request));
+}
+
+// `refusal`: not empty when no rail of one end can reach one of the other. Ports that are down now may be the
+// reason.
+bool Answerer::refusedFirst(const EndInfo& request, const std::string& refusal) {
+  if (!mayLoseFirst(request)) return false;
+  if (refusal.empty()) return link_.goesElsewhere("queue pairs");
+  if (allReachable(request) && allReachable(local_)) return false;
+  link_.why_lost_ = refusal;
+  return true;
+}
+
+Status Answerer::openFirst(const EndInfo& request, std::string& refusal) {
+  RAILWISE_TRY(describe(link_.own(), link_.device.rails(), *link_.window_, local_));
+  RAILWISE_TRY(checkLinkLayer(request, refusal));
+  const auto open = [&] { return pairFirst(request, refusal); };
+  const Status opened = beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : link_.makeFirst(open);
+  if (!beginsLostWith(request) && (opened.ok() || !refusedFirst(request, refusal))) return opened;
+  refusal.clear();
+  beginWithoutQueuePairs(request);
+  return Status::success();
+}
+
+Status Answerer::pairFirst(const EndInfo& request, std::string& refusal) {
+  RAILWISE_TRY(pair(request, refusal));
+  return openQueuePairs(request);
+}
+
+void Answerer::beginWithoutQueuePairs(const EndInfo& request) {
+  link_.joiner_->drop();
+  local_.queue_pairs = local_.lanes = 0;
+  std::memset(local_.queue_pair, 0, sizeof local_.queue_pair);
+  local_.out_of_order = request.out_of_order;
+  link_.beginWithoutQueuePairs(local_, request);
+}
+
+Status Answerer::checkLinkLayer(const EndInfo& request, std::string& refusal) const {
+  if (request.rail[0].link_layer == local_.rail[0].link_layer) return Status::success();
+  refusal = "the ports have different link layers (" + railNames(request) + " on " + fieldText(request.host) +
+            ", " + railNames(local_) + " on " + fieldText(local_.host) +
+            "): choose matching NICs with NCCL_IB_HCA";
+  return {Code::kRemote, 0};
+}
+
+// Decides which rail of this end answers each queue pair of the peer. The result is in local_, which is the
+// reply.
+Status Answerer::pair(const EndInfo& request, std::string& refusal) {
+  if (beginsLost(request)) {
+    refusal = railNames(request) + " on " + fieldText(request.host) +
+              " has made no queue pairs (no port works, or the device refuses them), and without failover at "
+              "both ends (RAILWISE_FAILOVER) there is no other path";
+    return {Code::kRemote, 0};
+  }
+  const auto pairs = pairRails(request, local_, request.lanes, link_.config.ib_subnet_prefix_len);
+  bool any = false;
+  local_.queue_pairs = request.queue_pairs;
+  local_.lanes = request.lanes;
+  local_.out_of_order = request.out_of_order;
+  for (int i = 0; i < request.queue_pairs; ++i) {
+    const auto& found = pairs[static_cast<std::size_t>(i % request.lanes)];
+    QueuePairInfo& info = local_.queue_pair[i];
+    info.used = found ? 1 : 0;
+    if (!found) continue;
+    any = true;
+    info.rail = found->listener_rail;
+    info.gid = found->listener_gid;
+    info.peer_gid = found->connector_gid;
+  }
+  if (any) return Status::success();
+  refusal = "no rail of one end can reach one of the other: " + railNames(request) + " on " +
+            fieldText(request.host) + ", " + railNames(local_) + " on " + fieldText(local_.host) +
+            ": their GIDs are of different kinds; check NCCL_IB_GID_INDEX, NCCL_IB_ADDR_FAMILY and "
+            "NCCL_IB_ROCE_VERSION_NUM";
+  return {Code::kRemote, 0};
+}
+
+Status Answerer::openQueuePairs(const EndInfo& peer) {
+  std::vector<uint8_t> rail_of;
+  for (int i = 0; i < local_.queue_pairs; ++i)
+    rail_of.push_back(local_.queue_pair[i].used != 0 ? local_.queue_pair[i].rail : Link::kNoRail);
+  RAILWISE_TRY(link_.openQueuePairs(rail_of));
+  link_.endpoint.makeLanes(local_.lanes);
+  for (std::size_t i = 0; i < link_.endpoint.queue_pairs.size(); ++i) {
+    LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[i];
+    if (!queue_pair.rest->used) continue;
+    local_.queue_pair[i].number = queue_pair.qp->qp_num;
+    queue_pair.peer_rail = peer.queue_pair[i].rail;
+  }
+  link_.epoch_here_ = local_;
+  link_.adopt(peer);
+  link_.user_.onPaired();
+  return Status::success();
+}
+
+// ---- bringing the queue pairs up
+
+Status Answerer::prepare(const EndInfo& request, const Session& session) {
+  link_.session_ = session;
+  std::size_t failed = 0;
+  if (link_.joiner_->needsCall()) {
+    if (link_.joiner_->listens()) return Status::success();
+    const Status listens = link_.joiner_->listen(link_.epoch(), link_.endpoint, local_, &failed);
+    return listens.ok() || !giveUpFirst(request) ? listens : Status::success();
+  }
+  const Status up = link_.joiner_->joinAll(link_.ends(local_, request), &failed).status();
+  const bool asks_again = up.sys_errno == ETIMEDOUT;
+  if (!up.ok() && (beginsLostWith(request) || (!asks_again && refusedFirst(request, "")))) {
+    beginWithoutQueuePairs(request);
+  } else {
+    RAILWISE_TRY(up);
+  }
+  describeEce(link_.endpoint, link_.config, local_);  // what the devices have made of the peer's offer
+  return Status::success();
+}
+
+Result<bool> Answerer::establish(const EndInfo& request) {
+  std::size_t failed = 0;
+  const Result<bool> up = link_.joiner_->joinAll(link_.ends(local_, request), &failed);
+  return up.ok() || !giveUpFirst(request) ? up : Result<bool>(true);
+}
+
+bool Answerer::giveUpFirst(const EndInfo& request) {
+  if (!mayLoseFirst(request)) return false;
+  beginWithoutQueuePairs(request);
+  return true;
+}
+
+// ---- leaving an epoch
+
+Status Answerer::advanceRecovery() {
+  if (link_.phase() == Link::Phase::kLost) {
+    if (!link_.endpoint.stop() && !link_.side_channel_.ended()) {
+      if (link_.endpoint.refusedFor(link_.patience().destroyInstead())) {
+        link_.takeDelivered();
+        link_.endpoint.hideCompletions();
+        link_.endpoint.destroyRefused();
+      }
+      return Status::success();
+    }
+    if (!next_.drain) next_.drain = Deadline::after(Patience::kDrain);
+    link_.takeDelivered();
+    if (!drained() && !next_.drain->passed()) return Status::success();
+    if (link_.endpoint.anyUsed()) {
+      link_.user_.onFenced();
+      link_.dropEndpoint();
+    }
+    if (!link_.joiner_->mayBegin() && !link_.side_channel_.ended()) return Status::success();
+    next_.drain.reset();
+    toEpoch(link_.recovery_.nextEpoch());
+  }
+  if (link_.phase() == Link::Phase::kWaiting) {
+    int native = 0;
+    if (link_.recovery_.peerAsksForLater()) {
+      toEpoch(link_.recovery_.nextEpoch());
+    } else if (Clock::now() >= next_.look_at && !link_.side_channel_.unheard(MessageType::kReconcile)) {
+      // One offer at a time: a peer that hears nothing may be stopped for hours. What has changed meanwhile
+      // is offered once it has heard.
+      next_.look_at = Clock::now() + Patience::kLookAgain;
+      if (!sameRails(usableRails(link_.own(), &native), offer_.rails)) toEpoch(link_.epoch() + 1);
+    }
+  }
+  return link_.phase() == Link::Phase::kConnecting ? connectEpoch() : Status::success();
+}
+
+bool Answerer::drained() const {
+  return std::all_of(link_.endpoint.queue_pairs.begin(), link_.endpoint.queue_pairs.end(),
+                     [&](const LaneQueuePair& queue_pair) {
+                       if (queue_pair.qp == nullptr)
+                         return true;  // destroyed, because its driver refused to stop it
+                       if (queue_pair.rail < link_.endpoint.rails.size() &&
+                           link_.endpoint.rails[queue_pair.rail].hca->state().fatal())
+                         return true;  // a dead device gives nothing back
+                       return allCameBack(queue_pair.rest->receives_posted,
+                                          queue_pair.consumed + queue_pair.rest->receives_failed);
+                     });
+}
+
+// Drops the queue pairs and waits for those of `epoch`.
+void Answerer::toEpoch(uint64_t epoch) {
+  link_.user_.onFenced();
+  if (link_.phase() != Link::Phase::kWaiting) link_.dropEndpoint();
+  trial_.reset();
+  link_.joiner_->drop();
+  link_.recovery_.wait(epoch);
+  link_.recovery_.setPeerTakesPart(false);
+  sendReconcile();
+}
+
+void Answerer::renewOffer() {
+  offer_.rails = usableRails(link_.own(), &offer_.native);
+  offer_.end = describeOffer(link_.own(), offer_.rails, link_.epoch_here_);
+}
+
+void Answerer::sendReconcile() {
+  auto frame = makeMessage<ReconcileFrame>(MessageType::kReconcile);
+  frame.epoch = link_.epoch();
+  const Words words = link_.user_.words();
+  frame.arrived = words.first;
+  frame.done = words.second;
+  frame.failed = link_.recovery_.failedQueuePair();
+  frame.cost = link_.recovery_.failureCost();
+  renewOffer();
+  frame.native = static_cast<uint8_t>(offer_.native);
+  frame.open = link_.user_.isOpen() ? 1 : 0;
+  copyText(frame.reason, link_.log_.reason());
+  frame.end = offer_.end;
+  link_.side_channel_.send(frame);
+  link_.side_channel_.breakIsAnswered();
+  link_.recovery_.blame(kNoQueuePair, FailureCost::kNone);
+}
+
+// ---- what the peer says
+
+Status Answerer::onPeerFrame(MessageType type, std::span<const std::byte> bytes) {
+  switch (type) {
+    case MessageType::kBreak:
+      onBreak(frameOf<BreakFrame>(bytes));
+      return Status::success();
+    case MessageType::kSearching:
+      if (frameOf<EpochFrame>(bytes).epoch == link_.epoch()) link_.recovery_.setPeerTakesPart(true);
+      return Status::success();
+    case MessageType::kUnposted:
+      // The sender has sent something that has not arrived: it either recovers too, or has lost the path and
+      // does not know it.
+      if (link_.user_.onNews(frameOf<ArrivedFrame>(bytes).number) && !link_.running())
+        link_.recovery_.setPeerTakesPart(true);
+      next_.look_at = {};  // it has heard the latest offer: another one may be due
+      if (link_.running()) onPortsChanged();
+      return Status::success();
+    case MessageType::kAskRails:
+      if (link_.running()) sendRails();
+      return Status::success();
+    case MessageType::kTrial:
+      if (link_.running()) onTrial(frameOf<TrialFrame>(bytes));
+      return Status::success();
+    case MessageType::kPropose:
+      return onPropose(frameOf<ProposeFrame>(bytes));
+    case MessageType::kBegin:
+      if (frameOf<EpochFrame>(bytes).epoch != link_.epoch() || link_.phase() != Link::Phase::kConnecting ||
+          !next_.accept_sent)
+        return Status::success();
+      next_.begin_heard = true;
+      next_.connect_until = Clock::now() + link_.patience().joinEpoch();
+      return connectEpoch();
+    default:
+      return link_.fail({Code::kRemote, 0},
+                        "the peer sent a frame over the side channel that senders do not send");
+  }
+}
+
+void Answerer::onBreak(const BreakFrame& frame) {
+  if (frame.epoch <= link_.epoch()) return link_.side_channel_.breakIsAnswered();
+  const std::string reason = fieldText(frame.reason);
+  if (link_.running() && reason == kGoesBack) {
+    link_.leaveEpoch(reason);
+  } else if (link_.hasQueuePairs()) {
+    (void)link_.lose(nullptr, {Code::kRemote, 0}, "the sender lost it: " + reason);
+  }
+  link_.recovery_.peerAsksFor(frame.epoch);
+}
+
+Status Answerer::onPropose(const ProposeFrame& frame) {
+  if (frame.epoch != link_.epoch() || link_.phase() != Link::Phase::kWaiting) return Status::success();
+  link_.recovery_.setPeerTakesPart(true);
+  bool possible = frame.rails <= link_.user_.mostRails() && frame.end.out_of_order == local_.out_of_order &&
+                  (link_.rules.has_immediates || frame.end.queue_pairs <= most_queue_pairs_);
+  for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offer_.rails.size();
+  for (int i = 0; possible && i < frame.end.queue_pairs; ++i) {
+    const QueuePairInfo& pair = frame.pair[i];
+    const RailInfo& here = offer_.end.rail[frame.rail[pair.rail]];
+    const RailInfo& there = frame.end.rail[frame.end.queue_pair[i].rail];
+    possible =
+        pair.gid < here.gid_count && pair.peer_gid < there.gid_count && here.link_layer == there.link_layer;
+  }
+  if (!possible)
+    return link_.fail({Code::kRemote, 0}, "the peer proposes paths that this end has not offered");
+  if (openEpoch(frame)) {
+    next_.accept_sent = next_.begin_heard = false;
+    next_.connect_until = Clock::now() + link_.patience().joinEpoch();
+    link_.recovery_.connect();
+    record::setState(link_.shown(), record::ConnectionState::kReconnecting);
+  } else {
+    refuseEpoch(0, FailureCost::kNone, "no queue pair can be made");
+  }
+  return Status::success();
+}
+
+// The proposed epoch cannot be made. Both ends go on to the next one, this end once its queue pairs are
+// stopped: the sender may use them already.
+void Answerer::refuseEpoch(uint8_t queue_pair, FailureCost cost, const std::string& what) {
+  link_.log_.refuse(what);
+  link_.recovery_.refuse(queue_pair, cost);
+  next_.drain.reset();
+}
+
+bool Answerer::openEpoch(const ProposeFrame& frame) {
+  std::vector<Rail> rails;
+  EndInfo here = offer_.end;
+  for (int i = 0; i < frame.rails; ++i) {
+    rails.push_back(offer_.rails[frame.rail[i]]);
+    here.rail[i] = offer_.end.rail[frame.rail[i]];
+  }
+  here.rails = frame.rails;
+  link_.takeRails(std::move(rails));
+  for (std::size_t i = 0; i < link_.endpoint.rails.size(); ++i) {
+    const MemoryKeys keys = windowKeysOn(link_.device, *link_.window_, link_.endpoint.rails[i]);
+    if (keys.local == 0 && keys.remote == 0) return false;
+    here.rail[i].window_key = keys.remote;
+  }
+  here.queue_pairs = frame.end.queue_pairs;
+  here.lanes = frame.end.lanes;
+  for (int i = 0; i < here.queue_pairs; ++i) {
+    here.queue_pair[i] = {};
+    here.queue_pair[i].rail = frame.pair[i].rail;
+    here.queue_pair[i].gid = frame.pair[i].gid;
+    here.queue_pair[i].peer_gid = frame.pair[i].peer_gid;
+    here.queue_pair[i].used = 1;
+  }
+  local_ = here;
+  return openQueuePairs(frame.end).ok() && link_.user_.takeRails();
+}
+
+Status Answerer::connectEpoch() {
+  if (next_.accept_sent) return awaitBegin();
+  std::size_t failed = 0;
+  if (!link_.joiner_->listen(link_.epoch(), link_.endpoint, local_, &failed).ok()) {
+    refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
+                link_.pathText(link_.endpoint.queue_pairs[failed]) + ": RDMA CM cannot listen");
+    return Status::success();
+  }
+  if (!link_.joiner_->needsCall()) {
+    const Status up = link_.joiner_->joinAll(link_.ends(local_, link_.epoch_there_), &failed).status();
+    if (up.sys_errno == ETIMEDOUT && Clock::now() < next_.connect_until) return Status::success();
+    if (!up.ok()) {
+      refuseEpoch(static_cast<uint8_t>(failed),
+                  up.sys_errno == ETIMEDOUT ? FailureCost::kTime : FailureCost::kNone,
+                  link_.pathText(link_.endpoint.queue_pairs[failed]) +
+                      ": cannot be connected: " + std::strerror(up.sys_errno));
+      return Status::success();
+    }
+  }
+  describeEce(link_.endpoint, link_.config, local_);
+  auto frame = makeMessage<AcceptFrame>(MessageType::kAccept);
+  frame.epoch = link_.epoch();
+  frame.end = local_;
+  link_.side_channel_.send(frame);
+  next_.accept_sent = true;
+  return Status::success();
+}
+
+// The sender begins when its queue pairs are up. Those of this end may not be up yet then, if the sender had
+// to call.
+Status Answerer::awaitBegin() {
+  std::size_t failed = 0;
+  const Result<bool> up = link_.joiner_->joinAll(link_.ends(local_, link_.epoch_there_), &failed);
+  if (!up.ok()) {
+    refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
+                link_.pathText(link_.endpoint.queue_pairs[failed]) + ": RDMA CM cannot connect it");
+    return Status::success();
+  }
+  if (!*up && next_.begin_heard && Clock::now() > next_.connect_until)
+    refuseEpoch(kNoQueuePair, FailureCost::kTime, "RDMA CM does not say that the queue pairs are up");
+  return *up && next_.begin_heard ? begin() : Status::success();
+}
+
+Status Answerer::begin() {
+  std::string paths;
+  for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs)
+    paths += (paths.empty() ? "" : ", ") + link_.pathText(queue_pair);
+  (void)link_.search_.end(link_.title(),
+                          "goes on over " + paths + " (epoch " + std::to_string(link_.epoch()) + ")");
+  return link_.beginEpoch();
+}
+
+// ---- going back
+
+void Answerer::sendRails() {
+  if (link_.side_channel_.broken()) return;  // they are sent when the sender asks
+  // The answer to the frame that is on its way brings the next one.
+  if (link_.side_channel_.unheard(MessageType::kRails)) return;
+  auto frame = makeMessage<RailsFrame>(MessageType::kRails);
+  frame.epoch = link_.epoch();
+  renewOffer();
+  frame.native = static_cast<uint8_t>(offer_.native);
+  frame.end = offer_.end;
+  link_.side_channel_.send(frame);
+}
+
+void Answerer::onPortsChanged() {
+  int native = 0;
+  if ((link_.epoch() > 1 || !allReachable(local_)) &&
+      !sameRails(usableRails(link_.own(), &native), offer_.rails))
+    sendRails();
+}
+
+// Makes a queue pair for the sender's trial. The queue pair stays until the next trial or epoch.
+void Answerer::onTrial(const TrialFrame& frame) {
+  trial_.reset();
+  auto reply = makeMessage<TrialReplyFrame>(MessageType::kTrialReply);
+  reply.trial = frame.trial;
+  const auto open = [&] {
+    if (frame.rail >= offer_.rails.size() || frame.gid >= offer_.end.rail[frame.rail].gid_count ||
+        frame.peer_gid >= frame.end.rail[0].gid_count ||
+        frame.end.rail[0].link_layer != offer_.end.rail[frame.rail].link_layer)
+      return false;
+    const Rail& rail = offer_.rails[frame.rail];
+    Result<TrialQueuePair> made = link_.openTrial(rail);
+    if (made.ok()) made->use(link_.window_);
+    const MemoryKeys keys = windowKeysOn(link_.device, *link_.window_, rail);
+    if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
+    reply.end = offer_.end;
+    reply.end.rails = reply.end.queue_pairs = reply.end.lanes = 1;
+    reply.end.rail[0] = offer_.end.rail[frame.rail];
+    reply.end.rail[0].window_key = keys.remote;
+    reply.end.queue_pair[0].number = made->qp()->qp_num;
+    const Result<uint16_t> port = link_.joiner_->answerTrial(*made, link_.ends(reply.end, frame.end),
+                                                             {0, 0, frame.gid, frame.peer_gid}, frame.trial);
+    if (!port.ok()) return false;
+    reply.end.rail[0].cm_ports[frame.gid] = *port;
+    trial_ = std::move(*made);
+    trial_until_ = Clock::now() + link_.patience().trialAtReceiver();
+    return true;
+  };
+  reply.accepted = open() ? 1 : 0;
+  link_.side_channel_.send(reply);
+}
+
+// Takes the sender's call for a trial, if there must be one, and goes on with it. Nothing else tells this end
+// of the call, so the bell rings on until the queue pair is up.
+void Answerer::goOnWithTrial() {
+  if (!trial_ || !trial_->listener) return;
+  if (Clock::now() < trial_until_) link_.bell.ring();
+  const Result<bool> up = link_.joiner_->advanceTrial(*trial_);
+  if (!up.ok()) return trial_.reset();
+  if (*up) trial_->listener.reset();
+}
+
+}  // namespace railwise::net
