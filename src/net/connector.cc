@@ -41,7 +41,7 @@ Status Connector::makeConnection() {
   Result<std::unique_ptr<SendConnection>> connection = SendConnection::create(device_, options_, handle_);
   if (!connection.ok()) return connection.status();
   connection_ = std::move(*connection);
-  connection_->link().recordPeer(fieldText(handle_.host), pairId(handle_.secret));
+  connection_->link().record().openPeer(fieldText(handle_.host), pairId(handle_.secret));
   return Status::success();
 }
 
@@ -198,7 +198,7 @@ Result<Io> Connector::establish() {
 
 void Connector::note(const std::string& heard) {
   census_.note(heard);
-  connection_->link().recordProblem(heard);
+  connection_->link().record().noteProblem(heard);
 }
 
 // Success: there will be another call. That is so for the next two functions, too.

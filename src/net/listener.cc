@@ -322,7 +322,7 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
       return made.status();
     }
     connection_ = std::move(*made);
-    connection_->link().recordPeer(fieldText(request.end.host), pairId(handle_.secret));
+    connection_->link().record().openPeer(fieldText(request.end.host), pairId(handle_.secret));
   }
   const StrictMode strict = parseStrictMode(options_.config.strict).value_or(StrictMode());
   if (const std::string problem = refusedDifference(strict, connection_->answerer().local(), request.end);

@@ -87,7 +87,7 @@ class Connection : public LinkMemory, protected LinkUser {
       : link_(direction, *this, *this, device, options) {}
   ~Connection() { link_.close(); }
 
-  using Waiting = Link::Waiting;
+  
 
   // test() tells NCCL that `request` is complete.
   void free(Request& request) {

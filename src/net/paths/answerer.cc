@@ -297,7 +297,7 @@ void Answerer::onBreak(const BreakFrame& frame) {
   if (frame.epoch <= link_.epoch()) return link_.side_channel_.breakIsAnswered();
   const std::string reason = fieldText(frame.reason);
   if (link_.running() && reason == kGoesBack) {
-    link_.leaveEpoch(reason);
+    link_.leaveEpoch(reason, true);
   } else if (link_.hasQueuePairs()) {
     (void)link_.lose(nullptr, {Code::kRemote, 0}, "the sender lost it: " + reason);
   }
@@ -323,7 +323,7 @@ Status Answerer::onPropose(const ProposeFrame& frame) {
     next_.accept_sent = next_.begin_heard = false;
     next_.connect_until = Clock::now() + link_.patience().joinEpoch();
     link_.recovery_.connect();
-    record::setState(link_.shown(), record::ConnectionState::kReconnecting);
+    link_.record_.reconnect();
   } else {
     refuseEpoch(0, FailureCost::kNone, "no queue pair can be made");
   }

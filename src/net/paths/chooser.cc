@@ -288,7 +288,7 @@ void Chooser::tryToConnect() {
   if (openEpoch(*answer.plan)) {
     propose(*answer.plan);
     link_.recovery_.connect();
-    record::setState(link_.shown(), record::ConnectionState::kReconnecting);
+    link_.record_.reconnect();
     return;
   }
   for (const EpochPlan::Lane& lane : answer.plan->lanes) {
@@ -428,8 +428,8 @@ Result<bool> Chooser::readThrough(TrialQueuePair& trial, uint32_t remote_key) {
 
 void Chooser::goBack() {
   logLimited(link_.title() + " goes back: " + kGoesBack);
-  link_.noteEvent(record::EventKind::kWentBack, kGoesBack);
-  link_.leaveEpoch(kGoesBack);
+  link_.record_.noteEvent(record::EventKind::kWentBack, kGoesBack);
+  link_.leaveEpoch(kGoesBack, true);
 }
 
 }  // namespace railwise::net

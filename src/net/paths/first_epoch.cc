@@ -33,6 +33,11 @@ bool Link::goesElsewhere(const char* refused) {
   return true;
 }
 
+void Link::takeRails(std::vector<Rail> rails) {
+  record_.foldQueuePairs();
+  endpoint = Endpoint(memory_.queuePairMemory(), std::move(rails), device.rails());
+}
+
 void Link::beginWithoutQueuePairs(const EndInfo& here, const EndInfo& there) {
   stopLostQueuePairs();
   dropEndpoint();

@@ -33,10 +33,10 @@ Link::Link(Direction its_direction, LinkUser& user, LinkMemory& memory, const De
 }
 
 void Link::close() {
-  listenToRails(false);
+  watch_.ignore();
   (void)search_.end(title(), "is closed: another path is not needed any more");
   endSideChannel("");
-  closeRecord();
+  record_.close();
   stopLostQueuePairs();
 }
 
@@ -53,11 +53,10 @@ void Link::attach(Socket socket, const Session& session, uint16_t resume_port) {
                       .id = session.id(),
                       .peer_port = resume_port,
                       .name = title()});
-  listenToRails(true);
-  skipSuspicions();
-  bell.ring();  // what happened before anybody listened
+  watch_.skipSuspicions();
+  watch_.listen();
   allowFastPath();
-  describeInRecord();
+  record_.describeEpoch();
   if (!endpoint.anyUsed()) (void)lose(nullptr, {Code::kSystem, ENETDOWN}, whyLost());
 }
 

@@ -31,13 +31,14 @@
 #include "net/paths/failback.h"
 #include "net/paths/joiner.h"
 #include "net/paths/link_memory.h"
+#include "net/paths/link_record.h"
 #include "net/paths/link_role.h"
 #include "net/paths/link_user.h"
 #include "net/paths/offer.h"
 #include "net/paths/recovery.h"
 #include "net/paths/recovery_log.h"
 #include "net/paths/search_log.h"
-#include "net/paths/silence.h"
+#include "net/paths/watch.h"
 #include "net/patience.h"
 #include "net/protocol/transport_rules.h"
 #include "net/wireup/handshake.h"
@@ -109,10 +110,7 @@ class Link {
   Status loseCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
 
   // A function that has nothing to do but wait calls idle(). On every 256th idle poll, or when the bell has
-  // rung, idle() looks whether the peer is still there. After the peer has left, a wait for the peer's next
-  // step (kPeer) ends soon; a wait for an acknowledgement (kAcknowledgement) lasts longer, because the
-  // acknowledgement may still be on the wire.
-  enum class Waiting : uint8_t { kPeer, kAcknowledgement };
+  // rung, idle() looks whether the peer is still there, and drives a recovery.
   Status idle(Waiting waiting) {
     const bool nothing_new = (++idle_polls & kIdleMask) != 0 && !bell.raised();
     return nothing_new ? Status::success() : step(waiting);
@@ -182,11 +180,7 @@ class Link {
   const record::ConnectionRecord& shown() const { return memory_.shown(); }
   record::ConnectionNumbers& numbers() { return memory_.numbers(); }
   const record::ConnectionNumbers& numbers() const { return memory_.numbers(); }
-  // Writes the peer into the record while the link comes up. `peer`: "host:pid". `pair_id`: the number that
-  // both ends have of the listener's secret.
-  void recordPeer(std::string_view peer, uint64_t pair_id);
-  // Writes into the record why the link is not up yet.
-  void recordProblem(std::string_view problem) { record::setState(shown(), shown().state, problem); }
+  LinkRecord& record() { return record_; }
   // Counts `polled` completions of completion queue `queue` of the endpoint.
   void countCompletions(std::size_t queue, int polled) {
     if (polled <= 0) return;
@@ -197,6 +191,9 @@ class Link {
  private:
   friend class Answerer;
   friend class Chooser;
+  friend class LinkRecord;
+  friend class Watch;
+  static constexpr uint32_t kIdleMask = 0xff;
 
   // ---- making an epoch (first_epoch.cc, link.cc)
 
@@ -237,9 +234,9 @@ class Link {
   // Drives the recovery: leaves the epoch, waits or connects, as far as that is possible now. Success: the
   // link has not failed.
   Status recover();
-  // leaveEpoch(): the steps that are the same for every reason to leave an epoch. beginEpoch(): the steps
-  // that both ends take when a later epoch begins.
-  void leaveEpoch(const std::string& why);
+  // leaveEpoch(): the steps that are the same for every reason to leave an epoch; `forgets_stalls` as for
+  // Watch::leave(). beginEpoch(): the steps that both ends take when a later epoch begins.
+  void leaveEpoch(const std::string& why, bool forgets_stalls);
   Status beginEpoch();
   // From now on no call takes the fast path.
   void stopFastPath() noexcept;
@@ -271,60 +268,7 @@ class Link {
     return endpoint.pathText(queue_pair, epoch_there_, direction);
   }
 
-  // ---- watching the peer and the paths (watch.cc)
-
-  static constexpr uint32_t kIdleMask = 0xff;
-  // Events of the rails ring the bell (`on`), or no longer do. This covers the endpoint's rails and the
-  // device's own rails, which may come back.
-  void listenToRails(bool on);
-  void lookAtPorts();
-  // An event has reported that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
-  Status checkEvents(std::optional<ibv_event_type> event);
-  // Was a queue pair disconnected, or its device removed?
-  Status checkJoined(Clock::time_point now);
-  Status checkDisconnection(Clock::time_point now);
-  bool noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
-  void noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now);
-  // Counts the time in which nothing has completed. After a limit it loses the queue pair or fails: the
-  // device owes a completion, or the peer's device owes an answer.
-  Status checkSilence(Clock::duration since_last_check);
-  Status askForAnswers(bool anew);
-  Status checkSends();
-  Status checkStall();
-  // Counts the time of an epoch in which nothing has completed as time without a path.
-  Status countUnproven(Clock::duration since_last_check);
-  uint64_t pathKey(const LaneQueuePair& queue_pair) const;
-  Status hearSuspicions();
-  // The suspicions so far do not concern this epoch.
-  void skipSuspicions() {
-    for (std::size_t rail = 0; rail < endpoint.rails.size(); ++rail)
-      suspicions_heard_[rail] = endpoint.rails[rail].hca->state().news().suspicions();
-  }
-  Status peerLeft();
-
-  // ---- errors in words (link_errors.cc)
-
-  // Link diagnosis (diagnosis.h). "": nothing is found. Many completion statuses can have such a cause: a
-  // flush (Soft-RoCE), exhausted retries, or an unexpected end of the connection. Without failover the device
-  // is asked.
-  std::string diagnose(const LaneQueuePair& queue_pair) const;
-  // Link diagnosis for an error that comes without a reason. Waits a short time for the reason, unless the
-  // peer has left.
-  std::string awaitDiagnosis(const LaneQueuePair& queue_pair);
-  std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
-
-  // ---- the record (link_record.cc)
-
-  // Describes the epoch in the record: peer, rail pairs, queue pairs. Called when an epoch begins.
-  void describeInRecord();
-  // Writes into the record what the link waits for, and since when its oldest unit is open.
-  void noteLook(Clock::time_point now, Waiting waiting);
-  void noteEvent(record::EventKind kind, std::string_view text, const LaneQueuePair* queue_pair = nullptr,
-                 std::array<uint64_t, 3> numbers = {});
-  uint16_t recordRail(const LaneQueuePair& queue_pair) const;
-  void countError(const LaneQueuePair* queue_pair, record::ErrorKind kind);
-  void closeRecord();
 
   LinkUser& user_;
   LinkMemory& memory_;
@@ -333,26 +277,12 @@ class Link {
   RecoveryLog log_;
   SearchLog search_;
   Session session_ = {};  // proves calls of RDMA CM, has the packet numbers
+  Watch watch_{*this};
+  LinkRecord record_{*this};
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
-  Silence silence_;
 
-  // What shows that the peer has left.
-  struct Departure {
-    std::string reason;             // the reason in the peer's close message
-    Clock::time_point since = {};   // when it was first seen that the peer has left
-    bool seen_in_recovery = false;  // the end of the side channel was seen during a recovery
-  };
-  Departure departure_;
   std::string why_lost_;  // the reason, where a device has refused the first queue pairs
-  // A queue pair of this epoch was disconnected, by the peer or because its TCP connection broke. The peer
-  // may be about to say why over the side channel.
-  struct Disconnection {
-    Clock::time_point since = {};
-    uint8_t queue_pair = 0;
-    std::string what;  // "": none
-  };
-  Disconnection disconnection_;
   ArrivalProof proof_;
   bool out_of_order_ = false;
   std::shared_ptr<Window> window_;  // shared with queue pairs that are being destroyed
@@ -360,12 +290,6 @@ class Link {
   // The destructor of SideChannel first unregisters the channel from the watcher, whose thread reads the
   // number and rings the bell.
   SideChannel side_channel_;
-  Clock::time_point last_record_look_ = {};
-  uint64_t record_lost_ns_ = 0;  // since when it has no path; 0: it has one
-  uint64_t record_awaited_ = 0;  // the unit that it waited for at the last look
-  uint32_t port_changes_ = 0;    // count of the rails' events at the last look at the ports
-  // Count of the suspicions of each rail's device (PathNews) at the last look.
-  std::array<uint64_t, kMaxRails> suspicions_heard_ = {};
   std::string peer_;
 };
 

@@ -19,8 +19,7 @@ Status Link::fail(Status status, const std::string& what) {
     RAILWISE_WARN("%s: %s", title().c_str(), what.c_str());
     failure = status;
     search_.forget();  // this line is its end
-    record::setState(shown(), record::ConnectionState::kFailed, what);
-    noteEvent(record::EventKind::kFailed, what);
+    record_.fail(what);
     stopFastPath();
     endSideChannel(what);
   }
@@ -49,8 +48,8 @@ Status Link::failPost(LaneQueuePair& queue_pair, const char* call, int error, co
   queue_pair.uncount(refused);
   const int reason = verbs::reasonOfPost(error);
   if (!running() && failure.ok()) return Status::success();  // it is lost already
-  countError(&queue_pair, record::ErrorKind::kPost);
-  const std::string diagnosis = canFailOver() ? diagnose(queue_pair) : awaitDiagnosis(queue_pair);
+  record_.countError(&queue_pair, record::ErrorKind::kPost);
+  const std::string diagnosis = canFailOver() ? watch_.diagnose(queue_pair) : watch_.awaitDiagnosis(queue_pair);
   // On iWARP a queue pair that the peer has left takes nothing more: its path is not to blame for that, if it
   // has worked.
   const bool blame = rules.completion_means_arrival || !diagnosis.empty() || !endpoint.proven();
@@ -65,7 +64,7 @@ Status Link::losePoll(const ibv_cq* cq) {
         return queue_pair.rest->used && queue_pair.qp != nullptr && queue_pair.qp->send_cq == cq;
       });
   const LaneQueuePair* const queue_pair = found != endpoint.queue_pairs.end() ? &*found : nullptr;
-  countError(queue_pair, record::ErrorKind::kPoll);
+  record_.countError(queue_pair, record::ErrorKind::kPoll);
   return lose(queue_pair, {Code::kSystem, 0}, "ibv_poll_cq failed");
 }
 
@@ -76,8 +75,8 @@ Status Link::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& compl
                            " failed: " + verbs::library().wc_status_str(completion.status) + " (status " +
                            std::to_string(completion.status) + ", vendor " +
                            std::to_string(completion.vendor_err) +
-                           "): " + reasonFor(queue_pair, completion.status);
-  countError(&queue_pair, errorKindOf(completion.status));
+                           "): " + watch_.reasonFor(queue_pair, completion.status);
+  record_.countError(&queue_pair, errorKindOf(completion.status));
   if (refusesMemory(completion.status) && log_.refusedTooOften(numbers().arrived))
     return fail({Code::kRemote, 0}, what);
   // The transport's retries have taken their time.
@@ -87,67 +86,9 @@ Status Link::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& compl
 
 Status Link::loseCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
                             const char* operation) {
-  return noteDisconnection(queue_pair, completion, operation)
+  return watch_.noteDisconnection(queue_pair, completion, operation)
              ? Status::success()
              : failCompletion(queue_pair, completion, operation);
-}
-
-bool Link::noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion,
-                             const char* operation) {
-  if (!running()) return failure.ok();  // it is lost already
-  if (rules.completion_means_arrival || !endsTcp(completion.status)) return false;
-  if (!canFailOver() && completion.status != IBV_WC_WR_FLUSH_ERR) return false;
-  if (!disconnection_.what.empty()) return true;
-  if (canFailOver() && !diagnose(queue_pair).empty()) return false;
-  noteDisconnection(queue_pair,
-                    endpoint.nameOf(queue_pair) + ": its TCP connection broke: " + operation +
-                        " failed: " + verbs::library().wc_status_str(completion.status),
-                    Clock::now());
-  return true;
-}
-
-void Link::noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now) {
-  if (!running() || !disconnection_.what.empty()) return;
-  disconnection_ = {now, queue_pair.index, std::move(what)};
-}
-
-std::string Link::diagnose(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = endpoint.rails[queue_pair.rail];
-  if (joiner_->lost(queue_pair).loss == Joiner::Loss::kDeviceRemoved && !rail.hca->state().fatal())
-    return "its device was removed";
-  return canFailOver() ? diagnoseByEvents(rail, queue_pair) : diagnoseByDevice(rail, queue_pair);
-}
-
-// Some completions give no reason, and an event that gives it follows. Soft-RoCE reports an error without a
-// reason when its interface does not take a packet; the port's state changes with the same event. A peer that
-// is killed refuses access to its memory before its side channel ends, because the kernel takes the memory
-// away before the queue pairs. soft-iWARP reports only that it could not send or has flushed when its TCP
-// connection breaks. The connection has nothing else to do meanwhile.
-std::string Link::awaitDiagnosis(const LaneQueuePair& queue_pair) {
-  std::string diagnosis = diagnose(queue_pair);
-  const Deadline deadline = Deadline::after(Patience::kReasonFollows);
-  while (diagnosis.empty() && !peerHasEnded() && !deadline.passed()) {
-    std::this_thread::sleep_for(Patience::kReasonLook);
-    diagnosis = diagnose(queue_pair);
-  }
-  return diagnosis;
-}
-
-std::string Link::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
-  const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR;
-  const bool flushed = status == IBV_WC_WR_FLUSH_ERR;
-  const bool broken = !rules.completion_means_arrival && (flushed || status == IBV_WC_LOC_QP_OP_ERR);
-  const bool may_follow = refused || flushed || broken;
-  // A connection that can fail over does not wait for a reason.
-  const std::string diagnosis =
-      may_follow && !canFailOver() ? awaitDiagnosis(queue_pair) : diagnose(queue_pair);
-  if (!diagnosis.empty()) return diagnosis;
-  if (may_follow && peerHasEnded())
-    return std::string("the peer died or closed the connection") +
-           (refused ? " while its memory was in use" : "") + ": see its log";
-  if (broken)
-    return "its TCP connection broke: the peer died or cannot be reached: check its log and the network";
-  return adviceFor(status);
 }
 
 }  // namespace railwise::net

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "net/paths/link_record.h"
+
 #include "net/paths/link.h"
 #include "record/snapshot.h"
 
@@ -30,82 +32,100 @@ std::bitset<record::kMostRails> railsOf(const record::ConnectionRecord& connecti
 
 }  // namespace
 
-uint16_t Link::recordRail(const LaneQueuePair& queue_pair) const {
-  return queue_pair.rail < endpoint.rails.size() ? endpoint.rails[queue_pair.rail].record_rail
+uint16_t LinkRecord::railOf(const LaneQueuePair& queue_pair) const {
+  return queue_pair.rail < link_.endpoint.rails.size() ? link_.endpoint.rails[queue_pair.rail].record_rail
                                                  : record::kNoRail;
 }
 
-void Link::countError(const LaneQueuePair* queue_pair, record::ErrorKind kind) {
-  record::countError(queue_pair != nullptr ? recordRail(*queue_pair) : device.rails().front().record_rail,
+void LinkRecord::countError(const LaneQueuePair* queue_pair, record::ErrorKind kind) {
+  record::countError(queue_pair != nullptr ? railOf(*queue_pair) : link_.device.rails().front().record_rail,
                      kind);
 }
 
-void Link::noteEvent(record::EventKind kind, std::string_view text, const LaneQueuePair* queue_pair,
+void LinkRecord::noteEvent(record::EventKind kind, std::string_view text, const LaneQueuePair* queue_pair,
                      std::array<uint64_t, 3> numbers) {
   record::noteEvent(kind, text,
-                    {.rail = queue_pair != nullptr ? recordRail(*queue_pair) : record::kNoRail,
-                     .connection = &shown(),
+                    {.rail = queue_pair != nullptr ? railOf(*queue_pair) : record::kNoRail,
+                     .connection = &link_.shown(),
                      .numbers = numbers});
 }
 
-void Link::recordPeer(std::string_view peer, uint64_t pair_id) {
-  record::ConnectionRecord& its = shown();
+void LinkRecord::openPeer(std::string_view peer, uint64_t pair_id) {
+  record::ConnectionRecord& its = link_.shown();
   record::beginChange(its);
-  record::setText(its.device, device.name());
-  its.device_rail = device.rails().front().record_rail;
+  record::setText(its.device, link_.device.name());
+  its.device_rail = link_.device.rails().front().record_rail;
   record::setText(its.peer, peer);
   its.pair_id = pair_id;
-  its.communicator = options.communicator;
+  its.communicator = link_.options.communicator;
   record::endChange(its);
 }
 
-// The counts of the old queue pairs move to the totals of their rails before the queue pairs are destroyed.
-void Link::takeRails(std::vector<Rail> rails) {
-  record::foldQueuePairs(memory_.page());
-  endpoint = Endpoint(memory_.queuePairMemory(), std::move(rails), device.rails());
+void LinkRecord::noteProblem(std::string_view problem) {
+  record::setState(link_.shown(), link_.shown().state, problem);
 }
 
-void Link::closeRecord() {
-  if (side_channel_.inForkedChild()) return;  // the record is the parent's
-  record::foldQueuePairs(memory_.page());
-  record::foldFlushes(memory_.page());
-  record::setState(shown(), record::ConnectionState::kClosed);
-  if (epoch_there_.rails > 0) noteEvent(record::EventKind::kClosed, peer_);
+void LinkRecord::lose(const std::string& what, const LaneQueuePair* queue_pair) {
+  if (queue_pair != nullptr) record::countFailover(railOf(*queue_pair));
+  ++link_.shown().failovers;
+  noteEvent(record::EventKind::kPathLost, what, queue_pair, {link_.epoch()});
 }
 
-void Link::describeInRecord() {
+void LinkRecord::leaveEpoch(const std::string& why) {
+  record::setState(link_.shown(), record::ConnectionState::kLost, why);
+  if (lost_ns_ == 0) lost_ns_ = nowNs();
+}
+
+void LinkRecord::reconnect() { record::setState(link_.shown(), record::ConnectionState::kReconnecting); }
+
+void LinkRecord::fail(const std::string& what) {
+  record::setState(link_.shown(), record::ConnectionState::kFailed, what);
+  noteEvent(record::EventKind::kFailed, what);
+}
+
+void LinkRecord::foldQueuePairs() { record::foldQueuePairs(link_.memory_.page()); }
+
+void LinkRecord::close() {
+  if (link_.side_channel_.inForkedChild()) return;  // the record is the parent's
+  foldQueuePairs();
+  record::foldFlushes(link_.memory_.page());
+  record::setState(link_.shown(), record::ConnectionState::kClosed);
+  if (link_.epoch_there_.rails > 0) noteEvent(record::EventKind::kClosed, link_.peer_);
+}
+
+void LinkRecord::describeEpoch() {
   const uint64_t now = nowNs();
-  record::ConnectionRecord& its = shown();
+  record::ConnectionRecord& its = link_.shown();
   record::beginChange(its);
-  const bool lost = !endpoint.anyUsed();
-  const uint64_t lost_for = record_lost_ns_ != 0 ? now - record_lost_ns_ : 0;
-  if (!lost) record_lost_ns_ = 0;
+  const bool lost = !link_.endpoint.anyUsed();
+  const uint64_t lost_for = lost_ns_ != 0 ? now - lost_ns_ : 0;
+  if (!lost) lost_ns_ = 0;
   record::enterState(its, lost ? record::ConnectionState::kLost : record::ConnectionState::kRunning);
-  its.epoch = epoch();
+  its.epoch = link_.epoch();
   if (!lost) its.reason[0] = 0;
-  const std::size_t split = peer_.rfind(" (");
-  record::setText(its.peer, std::string_view(peer_).substr(0, split));
+  const std::size_t split = link_.peer_.rfind(" (");
+  record::setText(its.peer, std::string_view(link_.peer_).substr(0, split));
   if (split != std::string::npos)
-    record::setText(its.peer_device, std::string_view(peer_).substr(split + 2, peer_.size() - split - 3));
-  its.lanes = static_cast<uint8_t>(endpoint.lanes.size());
-  its.queue_pairs = static_cast<uint8_t>(endpoint.queue_pairs.size());
-  its.first_message = direction == Direction::kSend ? numbers().posted : numbers().arrived + 1;
+    record::setText(its.peer_device, std::string_view(link_.peer_).substr(split + 2, link_.peer_.size() - split - 3));
+  its.lanes = static_cast<uint8_t>(link_.endpoint.lanes.size());
+  its.queue_pairs = static_cast<uint8_t>(link_.endpoint.queue_pairs.size());
+  its.first_message = link_.direction == Direction::kSend ? link_.numbers().posted : link_.numbers().arrived + 1;
   const std::bitset<record::kMostRails> before = railsOf(its);
   int pairs = 0;
   std::array<std::array<int, kMaxRails>, kMaxRails> place = {};  // plus 1
-  for (LaneQueuePair& queue_pair : endpoint.queue_pairs) {
+  for (LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
     if (!queue_pair.rest->used) continue;
     int& at = place[queue_pair.rail][queue_pair.peer_rail];
     if (at == 0 && pairs < record::kPairs) {
       record::PairRecord& pair = its.pairs[pairs];
-      const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
+      const RailInfo& there = link_.epoch_there_.rail[queue_pair.peer_rail];
       const QueuePairInfo& chosen =
-          (direction == Direction::kSend ? epoch_there_ : epoch_here_).queue_pair[queue_pair.index];
-      const bool sends = direction == Direction::kSend;
+          (link_.direction == Direction::kSend ? link_.epoch_there_ : link_.epoch_here_).queue_pair[queue_pair.index];
+      const bool sends = link_.direction == Direction::kSend;
       const uint8_t gid = sends ? chosen.peer_gid : chosen.gid;
       const uint8_t peer_gid = sends ? chosen.gid : chosen.peer_gid;
-      const RailInfo& here = epoch_here_.rail[queue_pair.rail];
-      pair.rail = recordRail(queue_pair);
+      const RailInfo& here = link_.epoch_here_.rail[queue_pair.rail];
+      pair.rail = railOf(queue_pair);
       pair.peer_port = there.port;
       pair.gid_index = here.gid_index[std::min<int>(gid, kRailGids - 1)];
       record::setText(pair.peer_device, fieldText(there.device));
@@ -116,34 +136,34 @@ void Link::describeInRecord() {
     record::QueuePairRecord& counts = queue_pair.counts();
     counts.pair = static_cast<uint8_t>(std::max(at - 1, 0));
     counts.lane = queue_pair.rest->lane;
-    counts.peer_number = epoch_there_.queue_pair[queue_pair.index].number;
+    counts.peer_number = link_.epoch_there_.queue_pair[queue_pair.index].number;
   }
   its.pair_count = static_cast<uint8_t>(pairs);
-  const bool less = role_->degraded();
+  const bool less = link_.degraded();
   if (!less && its.degraded != 0) its.degraded_ns += now - its.degraded_since_ns;
   if (less && its.degraded == 0) its.degraded_since_ns = now;
   if (!less) its.degraded_since_ns = 0;
   its.degraded = less ? 1 : 0;
   record::endChange(its);
-  if (epoch() > 1 && !lost) {
+  if (link_.epoch() > 1 && !lost) {
     std::string paths;
-    for (const LaneQueuePair& queue_pair : endpoint.queue_pairs) {
-      if (queue_pair.rest->used) paths += (paths.empty() ? "" : ", ") + pathText(queue_pair);
+    for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
+      if (queue_pair.rest->used) paths += (paths.empty() ? "" : ", ") + link_.pathText(queue_pair);
     }
-    noteEvent(record::EventKind::kPathFound, paths, nullptr, {epoch(), lost_for / 1000});
+    noteEvent(record::EventKind::kPathFound, paths, nullptr, {link_.epoch(), lost_for / 1000});
     const std::bitset<record::kMostRails> come = railsOf(its) & ~before;
-    for (const Rail& rail : device.rails()) {
+    for (const Rail& rail : link_.device.rails()) {
       if (rail.record_rail < come.size() && come.test(rail.record_rail))
         record::countReturn(rail.record_rail);
     }
   }
 }
 
-void Link::noteLook(Clock::time_point now_time, Waiting waiting) {
-  last_record_look_ = now_time;
+void LinkRecord::noteLook(Clock::time_point now_time, Waiting waiting) {
+  looked_at_ = now_time;
   const uint64_t now = nsOf(now_time);
-  record::ConnectionRecord& its = shown();
-  const auto [oldest, bytes] = user_.underWay();
+  record::ConnectionRecord& its = link_.shown();
+  const auto [oldest, bytes] = link_.user_.underWay();
   if (oldest != its.oldest) {
     if (its.slow_noted != 0)
       noteEvent(record::EventKind::kSlowMessageEnded, "", nullptr,
@@ -153,15 +173,15 @@ void Link::noteLook(Clock::time_point now_time, Waiting waiting) {
     its.oldest_since_ns = now;
     its.oldest_bytes = bytes;
   }
-  const bool sends = direction == Direction::kSend;
+  const bool sends = link_.direction == Direction::kSend;
   record::WaitsFor waits = record::WaitsFor::kNothing;
-  if (!running()) {
+  if (!link_.running()) {
     const auto up = [](const Rail& first) {
       const Rail rail = first.now();
       return rail.hca->state().active(rail.port.number);
     };
-    const bool any = std::any_of(device.rails().begin(), device.rails().end(), up) ||
-                     std::any_of(options.standbys.begin(), options.standbys.end(), up);
+    const bool any = std::any_of(link_.device.rails().begin(), link_.device.rails().end(), up) ||
+                     std::any_of(link_.options.standbys.begin(), link_.options.standbys.end(), up);
     waits = any ? record::WaitsFor::kPeer : record::WaitsFor::kPath;
   } else if (oldest != 0) {
     waits = sends ? record::WaitsFor::kCompletion : record::WaitsFor::kData;
@@ -169,26 +189,26 @@ void Link::noteLook(Clock::time_point now_time, Waiting waiting) {
     waits = record::WaitsFor::kClearToSend;
   }
   // A sender that waits for clear-to-sends one after the other does not wait for the first one.
-  const uint64_t awaited = waits == record::WaitsFor::kClearToSend ? numbers().next : oldest;
-  if (waits != its.waits_for || awaited != record_awaited_) {
+  const uint64_t awaited = waits == record::WaitsFor::kClearToSend ? link_.numbers().next : oldest;
+  if (waits != its.waits_for || awaited != awaited_) {
     its.waits_for = waits;
     its.waits_since_ns = now;
-    record_awaited_ = awaited;
+    awaited_ = awaited;
   }
-  const auto limit = static_cast<uint64_t>(config.slow_message_ms) * 1'000'000;
+  const auto limit = static_cast<uint64_t>(link_.config.slow_message_ms) * 1'000'000;
   if (oldest != 0 && its.slow_noted == 0 && limit != 0 && now - its.oldest_since_ns >= limit) {
     its.slow_noted = 1;
     ++its.slow_messages;
-    const LaneQueuePair* const first = endpoint.onRail(0);
+    const LaneQueuePair* const first = link_.endpoint.onRail(0);
     noteEvent(record::EventKind::kSlowMessage, record::waitsForText(waits), first,
               {oldest, (now - its.oldest_since_ns) / 1'000'000});
   }
   double all = 0;
-  for (const LaneLoad& load : endpoint.loads) all += load.rate();
-  for (LaneQueuePair& queue_pair : endpoint.queue_pairs) {
-    if (!queue_pair.rest->used || endpoint.loads.size() <= queue_pair.rest->lane || endpoint.loads.size() < 2)
+  for (const LaneLoad& load : link_.endpoint.loads) all += load.rate();
+  for (LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
+    if (!queue_pair.rest->used || link_.endpoint.loads.size() <= queue_pair.rest->lane || link_.endpoint.loads.size() < 2)
       continue;
-    const LaneLoad& load = endpoint.loads[queue_pair.rest->lane];
+    const LaneLoad& load = link_.endpoint.loads[queue_pair.rest->lane];
     queue_pair.counts().measured_mbps = load.measuredMbps();
     queue_pair.counts().share_permille = static_cast<uint16_t>(load.rate() / all * 1000);
   }

@@ -32,26 +32,21 @@ Status Link::lose(const LaneQueuePair* queue_pair, Status status, const std::str
   if (!canFailOver()) return fail(status, what);
   if (recovery_.lost()) return Status::success();
   search_.lost(title(), what);
-  if (queue_pair != nullptr) record::countFailover(recordRail(*queue_pair));
-  ++shown().failovers;
-  noteEvent(record::EventKind::kPathLost, what, queue_pair, {epoch()});
+  record_.lose(what, queue_pair);
   const bool stalled = status.sys_errno == ETIMEDOUT;
-  if (endpoint.proven() && !stalled) silence_.forgetStalls();
-  leaveEpoch(what);
+  leaveEpoch(what, endpoint.proven() && !stalled);
   log_.noteTried((queue_pair != nullptr ? pathText(*queue_pair) + ": " : "") + what);
   recovery_.blame(queue_pair != nullptr ? queue_pair->index : kNoQueuePair,
                   stalled ? FailureCost::kTime : FailureCost::kNone);
   return Status::success();
 }
 
-void Link::leaveEpoch(const std::string& why) {
+void Link::leaveEpoch(const std::string& why, bool forgets_stalls) {
   noteProgress();
-  record::setState(shown(), record::ConnectionState::kLost, why);
-  if (record_lost_ns_ == 0) record_lost_ns_ = nowNs();
+  record_.leaveEpoch(why);
   side_channel_.expectFrames(Clock::now());
   log_.leave(why, Clock::now());
-  disconnection_ = {};
-  if (why == kGoesBack) silence_.forgetStalls();  // it has worked, and leaves for another reason
+  watch_.leave(forgets_stalls);
   recovery_.lose();
   stopFastPath();
   bell.ring();
@@ -63,17 +58,18 @@ void Link::noteProgress(bool keep_last) {
 
 Status Link::beginEpoch() {
   recovery_.run();
-  describeInRecord();
-  silence_.restart(Clock::now());  // the time before it is counted already (giveUpInTime)
+  record_.describeEpoch();
   log_.resume();
   side_channel_.expectNoFrames();
-  completed_since_look = true;  // silence begins now
-  skipSuspicions();
-  (void)bell.take();
-  listenToRails(true);
-  bell.ring();  // what happened before anybody listened
+  watch_.begin();
   allowFastPath();
   return user_.onBegun();
+}
+
+Status Link::step(Waiting waiting) {
+  if (running() && bell.raised()) RAILWISE_TRY(watch_.hearBell(bell.take()));
+  if (running()) RAILWISE_TRY(watch_.look(waiting));
+  return running() ? Status::success() : recover();
 }
 
 Status Link::recover() {
@@ -81,16 +77,13 @@ Status Link::recover() {
   RAILWISE_TRY(hear());
   RAILWISE_TRY(role_->advanceRecovery());
   if (running()) return Status::success();
-  if (const Clock::time_point now = Clock::now(); now - last_record_look_ > Patience::kCheck) {
-    noteLook(now, Waiting::kPeer);
+  if (const Clock::time_point now = Clock::now(); now - record_.lookedAt() > Patience::kCheck) {
+    record_.noteLook(now, Waiting::kPeer);
     side_channel_.suspect(now);
   }
   bell.ring();
   // What the queue pairs have brought is handled first.
-  if (side_channel_.ended() && phase() != Phase::kLost) {
-    // The peer's last frames are handled first.
-    return std::exchange(departure_.seen_in_recovery, true) ? peerLeft() : Status::success();
-  }
+  if (side_channel_.ended() && phase() != Phase::kLost) return watch_.endsInRecovery();
   return giveUpInTime();
 }
 
@@ -100,13 +93,6 @@ Status Link::giveUpInTime() {
   const bool refused = phase() == Phase::kLost && !endpoint.refusal().empty();
   log_.step(Clock::now(),
             (recovery_.peerTakesPart() && joiner_->mayBegin()) || side_channel_.unreachable() || refused);
-  return giveUpWhenLost();
-}
-
-// Counts the time of an epoch in which no message has completed as time without a path.
-Status Link::countUnproven(Clock::duration since_last_check) {
-  if (epoch() == 1 || endpoint.owedNothing() || endpoint.proven()) return Status::success();
-  log_.addLostTime(since_last_check);
   return giveUpWhenLost();
 }
 
@@ -166,17 +152,11 @@ Status Link::onFrame(std::span<const std::byte> bytes) {
 }
 
 void Link::onClose(const CloseFrame& frame) {
-  departure_.reason = fieldText(frame.reason);
+  watch_.hearReason(fieldText(frame.reason));
   (void)user_.onNews(frame.arrived);
 }
 
 // ---- rails
-
-void Link::listenToRails(bool on) {
-  const auto listen = [&](const Rail& rail) { on ? rail.tell(&bell) : rail.forget(&bell); };
-  for (const Rail& rail : endpoint.rails) listen(rail);
-  for (const Rail& rail : device.rails()) listen(rail);  // which may come back
-}
 
 Result<TrialQueuePair> Link::openTrial(const Rail& rail) const {
   TrialQueuePair trial;
@@ -193,20 +173,6 @@ Result<TrialQueuePair> Link::openTrial(const Rail& rail) const {
   return trial;
 }
 
-// Ports of this end may be up again. That concerns a connection that uses fewer rails than it could.
-void Link::lookAtPorts() {
-  const auto changes = [&] {
-    uint32_t sum = 0;
-    for (const Rail& rail : device.rails()) sum += rail.changes();
-    for (const Rail& rail : options.standbys) sum += rail.changes();
-    return sum;
-  };
-  if (port_changes_ == changes() || !canFailOver()) return;
-  listenToRails(true);  // one may have been opened anew
-  port_changes_ = changes();
-  role_->onPortsChanged();
-}
-
 // ---- queue pairs
 
 void Link::takeDelivered() {
@@ -217,7 +183,7 @@ void Link::takeDelivered() {
 }
 
 void Link::dropEndpoint() {
-  listenToRails(false);
+  watch_.ignore();
   only_cq = nullptr;
   takeRails(endpoint.rails);
   endpoint.lose();

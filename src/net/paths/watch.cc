@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <utility>
+
+#include "net/paths/watch.h"
 
 #include "net/paths/diagnosis.h"
 #include "net/paths/link.h"
@@ -18,130 +21,154 @@ std::string secondsText(Clock::duration time) {
 
 }  // namespace
 
-Status Link::checkEvents(std::optional<ibv_event_type> event) {
-  if (config.ib_return_async_events == 0) return Status::success();
-  if (event) {
-    const std::string what = std::string("an event ended it: ") + verbs::eventText(*event);
-    return lose(endpoint.rails.size() == 1 ? endpoint.onRail(0) : nullptr, {Code::kSystem, EIO}, what);
-  }
-  for (std::size_t i = 0; i < endpoint.rails.size(); ++i) {
-    const auto fatal = endpoint.rails[i].hca->state().fatalEvent();
-    if (!fatal) continue;
-    const std::string what = std::string(endpoint.rails[i].hca->name()) + ": " + verbs::eventText(*fatal);
-    return lose(endpoint.onRail(i), {Code::kSystem, EIO}, what);
-  }
-  if (!canFailOver()) return Status::success();
-  for (const LaneQueuePair& queue_pair : endpoint.queue_pairs) {
-    if (!queue_pair.rest->used) continue;
-    const std::string diagnosis = diagnoseByEvents(endpoint.rails[queue_pair.rail], queue_pair);
-    if (!diagnosis.empty())
-      return lose(&queue_pair, {Code::kSystem, ENETDOWN}, endpoint.nameOf(queue_pair) + ": " + diagnosis);
-  }
+Status Watch::hearBell(std::optional<ibv_event_type> event) {
+  RAILWISE_TRY(checkEvents(event));
+  RAILWISE_TRY(link_.hear());
+  if (link_.running()) lookAtPorts();
+  if (link_.running()) RAILWISE_TRY(hearSuspicions());
+  if (link_.running()) link_.role_->goOnWithTrial();
   return Status::success();
 }
 
-Status Link::checkJoined(Clock::time_point now) {
-  for (const LaneQueuePair& queue_pair : endpoint.queue_pairs) {
-    const Joiner::Lost its = joiner_->lost(queue_pair);
-    if (its.loss == Joiner::Loss::kDeviceRemoved)
-      return lose(&queue_pair, its.status, endpoint.nameOf(queue_pair) + ": ended: its device was removed");
-    if (its.loss == Joiner::Loss::kDisconnected)
-      noteDisconnection(queue_pair, endpoint.nameOf(queue_pair) + ": it was disconnected", now);
-  }
-  return Status::success();
-}
-
-// The peer has not said that it has left the epoch, and still lives: this queue pair has ended by itself.
-Status Link::checkDisconnection(Clock::time_point now) {
-  if (!running() || disconnection_.what.empty() || now - disconnection_.since < Patience::kWordFollows)
-    return failure;
-  const std::string what = std::move(disconnection_.what);
-  countError(&endpoint.queue_pairs[disconnection_.queue_pair], record::ErrorKind::kFlushed);
-  return lose(&endpoint.queue_pairs[disconnection_.queue_pair], {Code::kRemote, ECONNRESET}, what);
-}
-
-Status Link::step(Waiting waiting) {
-  if (running() && bell.raised()) {
-    const std::optional<ibv_event_type> event = bell.take();
-    RAILWISE_TRY(checkEvents(event));
-    RAILWISE_TRY(hear());
-    if (running()) lookAtPorts();
-    if (running()) RAILWISE_TRY(hearSuspicions());
-    if (running()) role_->goOnWithTrial();
-  }
-  if (!running()) return recover();
+Status Watch::look(Waiting waiting) {
   const Clock::time_point now = Clock::now();
   const std::optional<Clock::duration> since = silence_.look(now);
   if (!since) return Status::success();
-  noteLook(now, waiting);
+  link_.record_.noteLook(now, waiting);
   RAILWISE_TRY(checkJoined(now));
-  if (!running()) return recover();
+  if (!link_.running()) return Status::success();
   RAILWISE_TRY(countUnproven(*since));
-  role_->lookForBetter(now);
+  link_.role_->lookForBetter(now);
   RAILWISE_TRY(checkSilence(*since));
-  const bool ended = peerHasEnded();
-  if (!ended && canFailOver()) return checkDisconnection(now);
-  if (!ended && disconnection_.what.empty()) return failure;
+  const bool ended = link_.peerHasEnded();
+  if (!ended && link_.canFailOver()) return checkDisconnection(now);
+  if (!ended && disconnection_.what.empty()) return link_.failure;
   if (departure_.since == Clock::time_point()) departure_.since = now;
   // What the peer says of a disconnection may take a while.
   const bool in_memory = waiting == Waiting::kPeer && ended;
   const Clock::duration grace = in_memory ? Patience::kDataGrace : Patience::kAcknowledgementGrace;
   if (now - departure_.since < grace) return Status::success();
-  for (const LaneQueuePair& queue_pair : endpoint.queue_pairs) {
+  for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
     const std::string diagnosis = queue_pair.rest->used ? diagnose(queue_pair) : "";
     if (!diagnosis.empty())
-      return fail({Code::kRemote, ENETDOWN}, endpoint.nameOf(queue_pair) + ": ended: " + diagnosis);
+      return link_.fail({Code::kRemote, ENETDOWN},
+                        link_.endpoint.nameOf(queue_pair) + ": ended: " + diagnosis);
   }
   return peerLeft();
 }
 
-Status Link::peerLeft() {
+void Watch::begin() {
+  silence_.restart(Clock::now());
+  link_.completed_since_look = true;  // silence begins now
+  skipSuspicions();
+  (void)link_.bell.take();
+  listen();
+}
+
+void Watch::listen() {
+  listenToRails(true);
+  link_.bell.ring();  // what happened before anybody listened
+}
+
+void Watch::skipSuspicions() {
+  for (std::size_t rail = 0; rail < link_.endpoint.rails.size(); ++rail)
+    suspicions_heard_[rail] = link_.endpoint.rails[rail].hca->state().news().suspicions();
+}
+
+void Watch::leave(bool forgets_stalls) {
+  disconnection_ = {};
+  if (forgets_stalls) silence_.forgetStalls();
+}
+
+Status Watch::checkEvents(std::optional<ibv_event_type> event) {
+  if (link_.config.ib_return_async_events == 0) return Status::success();
+  if (event) {
+    const std::string what = std::string("an event ended it: ") + verbs::eventText(*event);
+    return link_.lose(link_.endpoint.rails.size() == 1 ? link_.endpoint.onRail(0) : nullptr, {Code::kSystem, EIO}, what);
+  }
+  for (std::size_t i = 0; i < link_.endpoint.rails.size(); ++i) {
+    const auto fatal = link_.endpoint.rails[i].hca->state().fatalEvent();
+    if (!fatal) continue;
+    const std::string what = std::string(link_.endpoint.rails[i].hca->name()) + ": " + verbs::eventText(*fatal);
+    return link_.lose(link_.endpoint.onRail(i), {Code::kSystem, EIO}, what);
+  }
+  if (!link_.canFailOver()) return Status::success();
+  for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
+    if (!queue_pair.rest->used) continue;
+    const std::string diagnosis = diagnoseByEvents(link_.endpoint.rails[queue_pair.rail], queue_pair);
+    if (!diagnosis.empty())
+      return link_.lose(&queue_pair, {Code::kSystem, ENETDOWN}, link_.endpoint.nameOf(queue_pair) + ": " + diagnosis);
+  }
+  return Status::success();
+}
+
+Status Watch::checkJoined(Clock::time_point now) {
+  for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
+    const Joiner::Lost its = link_.joiner_->lost(queue_pair);
+    if (its.loss == Joiner::Loss::kDeviceRemoved)
+      return link_.lose(&queue_pair, its.status, link_.endpoint.nameOf(queue_pair) + ": ended: its device was removed");
+    if (its.loss == Joiner::Loss::kDisconnected)
+      noteDisconnection(queue_pair, link_.endpoint.nameOf(queue_pair) + ": it was disconnected", now);
+  }
+  return Status::success();
+}
+
+// The peer has not said that it has left the epoch, and still lives: this queue pair has ended by itself.
+Status Watch::checkDisconnection(Clock::time_point now) {
+  if (!link_.running() || disconnection_.what.empty() || now - disconnection_.since < Patience::kWordFollows)
+    return link_.failure;
+  const std::string what = std::move(disconnection_.what);
+  link_.record_.countError(&link_.endpoint.queue_pairs[disconnection_.queue_pair], record::ErrorKind::kFlushed);
+  return link_.lose(&link_.endpoint.queue_pairs[disconnection_.queue_pair], {Code::kRemote, ECONNRESET}, what);
+}
+
+Status Watch::peerLeft() {
   std::string what = "the peer closed the connection or died with work outstanding";
   if (!departure_.reason.empty()) what = "the peer gave it up: " + departure_.reason;
-  const std::string problem = side_channel_.problem();
+  const std::string problem = link_.side_channel_.problem();
   if (!problem.empty()) what = "the peer " + problem;
-  if (!log_.reason().empty()) what += "; before that, " + log_.reason();
-  return fail({Code::kRemote, ECONNRESET}, what);
+  if (!link_.log_.reason().empty()) what += "; before that, " + link_.log_.reason();
+  return link_.fail({Code::kRemote, ECONNRESET}, what);
 }
 
 // ---- silence
 
 // Takes what is there already, and lets the peer's device answer for the rest.
-Status Link::askForAnswers(bool anew) {
-  RAILWISE_TRY(user_.poll());
-  return running() ? prove(anew) : Status::success();
+Status Watch::askForAnswers(bool anew) {
+  RAILWISE_TRY(link_.user_.poll());
+  return link_.running() ? link_.prove(anew) : Status::success();
 }
 
-Status Link::checkSilence(Clock::duration since_last_check) {
-  if (std::exchange(completed_since_look, false)) {
-    silence_.end(endpoint.proven());
+Status Watch::checkSilence(Clock::duration since_last_check) {
+  if (std::exchange(link_.completed_since_look, false)) {
+    silence_.end(link_.endpoint.proven());
     return Status::success();
   }
   silence_.count(since_last_check);
   if (!disconnection_.what.empty()) return Status::success();
-  const bool anew = endpoint.owedNothing() && silence_.idle();
+  const bool anew = link_.endpoint.owedNothing() && silence_.idle();
   RAILWISE_TRY(askForAnswers(anew));
-  if (!running()) return Status::success();
-  return canFailOver() ? checkStall() : checkSends();
+  if (!link_.running()) return Status::success();
+  return link_.canFailOver() ? checkStall() : checkSends();
 }
 
 // Stands for the two ports of a queue pair, the same at all connections between them.
-uint64_t Link::pathKey(const LaneQueuePair& queue_pair) const {
-  const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
-  const std::string peer = fieldText(epoch_there_.host) + "/" + fieldText(there.device) + "/";
+uint64_t Watch::pathKey(const LaneQueuePair& queue_pair) const {
+  const RailInfo& there = link_.epoch_there_.rail[queue_pair.peer_rail];
+  const std::string peer = fieldText(link_.epoch_there_.host) + "/" + fieldText(there.device) + "/";
   return std::hash<std::string>()(peer + std::to_string(there.port) + "/" +
-                                  std::to_string(endpoint.rails[queue_pair.rail].port.number));
+                                  std::to_string(link_.endpoint.rails[queue_pair.rail].port.number));
 }
 
 // A path that has fallen silent for one connection has for all. Each asks the peer's device, and does not
 // wait for a second of its own.
-Status Link::hearSuspicions() {
+Status Watch::hearSuspicions() {
   bool suspected = false;
-  for (std::size_t rail = 0; rail < endpoint.rails.size(); ++rail) {
-    const PathNews& news = endpoint.rails[rail].hca->state().news();
+  for (std::size_t rail = 0; rail < link_.endpoint.rails.size(); ++rail) {
+    const PathNews& news = link_.endpoint.rails[rail].hca->state().news();
     const uint64_t since = std::exchange(suspicions_heard_[rail], news.suspicions());
-    if (since == suspicions_heard_[rail] || !canFailOver()) continue;
-    for (const LaneQueuePair& queue_pair : endpoint.queue_pairs) {
+    if (since == suspicions_heard_[rail] || !link_.canFailOver()) continue;
+    for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
       if (queue_pair.rest->used && queue_pair.rail == rail)
         suspected = suspected || news.suspectedSince(since, pathKey(queue_pair));
     }
@@ -152,48 +179,135 @@ Status Link::hearSuspicions() {
 }
 
 // Fails over before the retries of the transport end: they take half a minute, and some never end.
-Status Link::checkStall() {
-  if (completed_since_look) return Status::success();  // found meanwhile
-  const Clock::duration transfer = Patience::transfer(user_.largestUnderWay());
+Status Watch::checkStall() {
+  if (link_.completed_since_look) return Status::success();  // found meanwhile
+  const Clock::duration transfer = Patience::transfer(link_.user_.largestUnderWay());
   const Clock::duration limit =
-      rules.completion_means_arrival
-          ? silence_.stallLimit(patience(), transfer, RoundTrips::ofProcess().longest())
-          : silence_.patientLimit(patience(), transfer);
+      link_.rules.completion_means_arrival
+          ? silence_.stallLimit(link_.patience(), transfer, RoundTrips::ofProcess().longest())
+          : silence_.patientLimit(link_.patience(), transfer);
   if (silence_.owed() < limit) return Status::success();
   const auto owing = std::find_if(
-      endpoint.queue_pairs.begin(), endpoint.queue_pairs.end(),
+      link_.endpoint.queue_pairs.begin(), link_.endpoint.queue_pairs.end(),
       [](const LaneQueuePair& queue_pair) { return queue_pair.posted() != queue_pair.completed(); });
-  if (owing == endpoint.queue_pairs.end()) return Status::success();
+  if (owing == link_.endpoint.queue_pairs.end()) return Status::success();
   silence_.noteStall();
-  endpoint.rails[owing->rail].hca->state().suspect(pathKey(*owing));
-  countError(&*owing, record::ErrorKind::kStalled);
+  link_.endpoint.rails[owing->rail].hca->state().suspect(pathKey(*owing));
+  link_.record_.countError(&*owing, record::ErrorKind::kStalled);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
-  return lose(&*owing, {Code::kRemote, ETIMEDOUT},
-              endpoint.nameOf(*owing) + ": nothing has come back for " + std::to_string(ms) + " ms" +
+  return link_.lose(&*owing, {Code::kRemote, ETIMEDOUT},
+              link_.endpoint.nameOf(*owing) + ": nothing has come back for " + std::to_string(ms) + " ms" +
                   (diagnose(*owing).empty() ? "" : ": " + diagnose(*owing)));
 }
 
 // Without failover. Soft-RoCE retries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends
 // when a device goes.
-Status Link::checkSends() {
+Status Watch::checkSends() {
   if (silence_.owed() < Patience::kLeastUnreported) return Status::success();
-  const bool reports = rules.completion_means_arrival;
-  const Clock::duration limit = Patience::unreported(reports, config.ib_timeout, config.ib_retry_count) +
-                                Patience::transfer(user_.largestUnderWay());
+  const bool reports = link_.rules.completion_means_arrival;
+  const Clock::duration limit = Patience::unreported(reports, link_.config.ib_timeout, link_.config.ib_retry_count) +
+                                Patience::transfer(link_.user_.largestUnderWay());
   if (silence_.owed() < limit) return Status::success();
-  for (const LaneQueuePair& queue_pair : endpoint.queue_pairs) {
+  for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
     if (!queue_pair.rest->used || queue_pair.posted() == queue_pair.completed()) continue;
     const std::string time = secondsText(limit);
     const std::string what =
         reports ? "for " + time + " the device has reported neither the end of a send nor an error: "
                 : "the peer's device does not answer for " + time + " (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): ";
     const std::string diagnosis = diagnose(queue_pair);
-    return fail({Code::kRemote, ETIMEDOUT},
-                endpoint.nameOf(queue_pair) + ": ended: " + what +
+    return link_.fail({Code::kRemote, ETIMEDOUT},
+                link_.endpoint.nameOf(queue_pair) + ": ended: " + what +
                     (diagnosis.empty() ? "check the network to the peer, and the device's own log (dmesg)"
                                        : diagnosis));
   }
   return Status::success();
+}
+
+// ---- a queue pair that was disconnected, and what an error means
+
+bool Watch::noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion,
+                             const char* operation) {
+  if (!link_.running()) return link_.failure.ok();  // it is lost already
+  if (link_.rules.completion_means_arrival || !endsTcp(completion.status)) return false;
+  if (!link_.canFailOver() && completion.status != IBV_WC_WR_FLUSH_ERR) return false;
+  if (!disconnection_.what.empty()) return true;
+  if (link_.canFailOver() && !diagnose(queue_pair).empty()) return false;
+  noteDisconnection(queue_pair,
+                    link_.endpoint.nameOf(queue_pair) + ": its TCP connection broke: " + operation +
+                        " failed: " + verbs::library().wc_status_str(completion.status),
+                    Clock::now());
+  return true;
+}
+
+void Watch::noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now) {
+  if (!link_.running() || !disconnection_.what.empty()) return;
+  disconnection_ = {now, queue_pair.index, std::move(what)};
+}
+
+std::string Watch::diagnose(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = link_.endpoint.rails[queue_pair.rail];
+  if (link_.joiner_->lost(queue_pair).loss == Joiner::Loss::kDeviceRemoved && !rail.hca->state().fatal())
+    return "its device was removed";
+  return link_.canFailOver() ? diagnoseByEvents(rail, queue_pair) : diagnoseByDevice(rail, queue_pair);
+}
+
+// Some completions give no reason, and an event that gives it follows. Soft-RoCE reports an error without a
+// reason when its interface does not take a packet; the port's state changes with the same event. A peer that
+// is killed refuses access to its memory before its side channel ends, because the kernel takes the memory
+// away before the queue pairs. soft-iWARP reports only that it could not send or has flushed when its TCP
+// connection breaks. The connection has nothing else to do meanwhile.
+std::string Watch::awaitDiagnosis(const LaneQueuePair& queue_pair) {
+  std::string diagnosis = diagnose(queue_pair);
+  const Deadline deadline = Deadline::after(Patience::kReasonFollows);
+  while (diagnosis.empty() && !link_.peerHasEnded() && !deadline.passed()) {
+    std::this_thread::sleep_for(Patience::kReasonLook);
+    diagnosis = diagnose(queue_pair);
+  }
+  return diagnosis;
+}
+
+std::string Watch::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
+  const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR;
+  const bool flushed = status == IBV_WC_WR_FLUSH_ERR;
+  const bool broken = !link_.rules.completion_means_arrival && (flushed || status == IBV_WC_LOC_QP_OP_ERR);
+  const bool may_follow = refused || flushed || broken;
+  // A connection that can fail over does not wait for a reason.
+  const std::string diagnosis =
+      may_follow && !link_.canFailOver() ? awaitDiagnosis(queue_pair) : diagnose(queue_pair);
+  if (!diagnosis.empty()) return diagnosis;
+  if (may_follow && link_.peerHasEnded())
+    return std::string("the peer died or closed the connection") +
+           (refused ? " while its memory was in use" : "") + ": see its log";
+  if (broken)
+    return "its TCP connection broke: the peer died or cannot be reached: check its log and the network";
+  return adviceFor(status);
+}
+
+// Counts the time of an epoch in which no message has completed as time without a path.
+Status Watch::countUnproven(Clock::duration since_last_check) {
+  if (link_.epoch() == 1 || link_.endpoint.owedNothing() || link_.endpoint.proven()) return Status::success();
+  link_.log_.addLostTime(since_last_check);
+  return link_.giveUpWhenLost();
+}
+
+void Watch::listenToRails(bool on) {
+  const auto listen = [&](const Rail& rail) { on ? rail.tell(&link_.bell) : rail.forget(&link_.bell); };
+  for (const Rail& rail : link_.endpoint.rails) listen(rail);
+  for (const Rail& rail : link_.device.rails()) listen(rail);  // which may come back
+}
+
+// Ports of this end may be up again. That concerns a connection that uses fewer rails than it could.
+void Watch::lookAtPorts() {
+  const auto changes = [&] {
+    uint32_t sum = 0;
+    for (const Rail& rail : link_.device.rails()) sum += rail.changes();
+    for (const Rail& rail : link_.options.standbys) sum += rail.changes();
+    return sum;
+  };
+  if (port_changes_ == changes() || !link_.canFailOver()) return;
+  listenToRails(true);  // one may have been opened anew
+  port_changes_ = changes();
+  link_.role_->onPortsChanged();
 }
 
 }  // namespace railwise::net
