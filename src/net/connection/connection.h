@@ -33,7 +33,7 @@ class Connection : public LinkMemory, protected LinkUser {
   void setOwner(Context* owner) { owner_ = owner; }
   MemoryCache& memory() const { return link_.device.memory(); }
   Link& link() { return link_; }
-  const std::string& peer() const { return link_.peer(); }
+  const std::string& peer() const { return link_.peer; }
   const record::ConnectionRecord& recorded() const { return shown(); }
 
   // Has `request` completed? If so, test() writes the sizes to `sizes` (may be null) and frees the request. A
@@ -60,8 +60,9 @@ class Connection : public LinkMemory, protected LinkUser {
   [[gnu::always_inline]] static std::optional<bool> testByOnePoll(Request& request, int* sizes) {
     Connection& connection = *request.connection;
     Link& link = connection.link_;
-    if (link.only_cq == nullptr || connection.needs_slow_test_ || (request.count != 1 && request.complete()) ||
-        request.kind == Request::Kind::kFree || request.kind == Request::Kind::kFlush)
+    if (link.only_cq == nullptr || connection.needs_slow_test_ ||
+        (request.count != 1 && request.complete()) || request.kind == Request::Kind::kFree ||
+        request.kind == Request::Kind::kFlush)
       return std::nullopt;
     ibv_wc completions[Link::kPollBatch];
     const int count = ibv_poll_cq(link.only_cq, Link::kPollBatch, completions);
@@ -86,8 +87,6 @@ class Connection : public LinkMemory, protected LinkUser {
   Connection(Direction direction, const Device& device, const ConnectionOptions& options)
       : link_(direction, *this, *this, device, options) {}
   ~Connection() { link_.close(); }
-
-  
 
   // test() tells NCCL that `request` is complete.
   void free(Request& request) {

@@ -30,15 +30,17 @@ bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
 }  // namespace
 
 Answerer::Answerer(Link& link, const EndInfo& request)
-    : link_(link), most_queue_pairs_(request.queue_pairs > 0 ? request.queue_pairs : kMaxQueuePairs) {
-  link_.role_ = this;
-  link_.out_of_order_ = request.out_of_order != 0;
-  link_.joiner_ = makeJoiner(link_.direction, link_.device, link_.config, link_.session_,
-                             request.connection_manager != 0);
+    : link_(link),
+      maker_(link.maker_),
+      most_queue_pairs_(request.queue_pairs > 0 ? request.queue_pairs : kMaxQueuePairs) {
+  link_.role = this;
+  link_.out_of_order = request.out_of_order != 0;
+  link_.joiner =
+      makeJoiner(link_.direction, link_.device, link_.config, link_.session, request.connection_manager != 0);
 }
 
 bool Answerer::mayLoseFirst(const EndInfo& request) const {
-  return request.failover != 0 && link_.mayBeginLost();
+  return request.failover != 0 && maker_.mayBeginLost();
 }
 
 bool Answerer::beginsLostWith(const EndInfo& request) const {
@@ -49,17 +51,17 @@ bool Answerer::beginsLostWith(const EndInfo& request) const {
 // reason.
 bool Answerer::refusedFirst(const EndInfo& request, const std::string& refusal) {
   if (!mayLoseFirst(request)) return false;
-  if (refusal.empty()) return link_.goesElsewhere("queue pairs");
+  if (refusal.empty()) return maker_.goesElsewhere("queue pairs");
   if (allReachable(request) && allReachable(local_)) return false;
-  link_.why_lost_ = refusal;
+  maker_.noteWhyLost(refusal);
   return true;
 }
 
 Status Answerer::openFirst(const EndInfo& request, std::string& refusal) {
-  RAILWISE_TRY(describe(link_.own(), link_.device.rails(), *link_.window_, local_));
+  RAILWISE_TRY(describe(link_.own(), link_.device.rails(), *link_.window, local_));
   RAILWISE_TRY(checkLinkLayer(request, refusal));
   const auto open = [&] { return pairFirst(request, refusal); };
-  const Status opened = beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : link_.makeFirst(open);
+  const Status opened = beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : maker_.makeFirst(open);
   if (!beginsLostWith(request) && (opened.ok() || !refusedFirst(request, refusal))) return opened;
   refusal.clear();
   beginWithoutQueuePairs(request);
@@ -72,11 +74,11 @@ Status Answerer::pairFirst(const EndInfo& request, std::string& refusal) {
 }
 
 void Answerer::beginWithoutQueuePairs(const EndInfo& request) {
-  link_.joiner_->drop();
+  link_.joiner->drop();
   local_.queue_pairs = local_.lanes = 0;
   std::memset(local_.queue_pair, 0, sizeof local_.queue_pair);
   local_.out_of_order = request.out_of_order;
-  link_.beginWithoutQueuePairs(local_, request);
+  maker_.beginWithoutQueuePairs(local_, request);
 }
 
 Status Answerer::checkLinkLayer(const EndInfo& request, std::string& refusal) const {
@@ -122,8 +124,8 @@ Status Answerer::pair(const EndInfo& request, std::string& refusal) {
 Status Answerer::openQueuePairs(const EndInfo& peer) {
   std::vector<uint8_t> rail_of;
   for (int i = 0; i < local_.queue_pairs; ++i)
-    rail_of.push_back(local_.queue_pair[i].used != 0 ? local_.queue_pair[i].rail : Link::kNoRail);
-  RAILWISE_TRY(link_.openQueuePairs(rail_of));
+    rail_of.push_back(local_.queue_pair[i].used != 0 ? local_.queue_pair[i].rail : EpochMaker::kNoRail);
+  RAILWISE_TRY(maker_.openQueuePairs(rail_of));
   link_.endpoint.makeLanes(local_.lanes);
   for (std::size_t i = 0; i < link_.endpoint.queue_pairs.size(); ++i) {
     LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[i];
@@ -131,23 +133,23 @@ Status Answerer::openQueuePairs(const EndInfo& peer) {
     local_.queue_pair[i].number = queue_pair.qp->qp_num;
     queue_pair.peer_rail = peer.queue_pair[i].rail;
   }
-  link_.epoch_here_ = local_;
-  link_.adopt(peer);
-  link_.user_.onPaired();
+  link_.here = local_;
+  maker_.adopt(peer);
+  link_.user.onPaired();
   return Status::success();
 }
 
 // ---- bringing the queue pairs up
 
 Status Answerer::prepare(const EndInfo& request, const Session& session) {
-  link_.session_ = session;
+  link_.session = session;
   std::size_t failed = 0;
-  if (link_.joiner_->needsCall()) {
-    if (link_.joiner_->listens()) return Status::success();
-    const Status listens = link_.joiner_->listen(link_.epoch(), link_.endpoint, local_, &failed);
+  if (link_.joiner->needsCall()) {
+    if (link_.joiner->listens()) return Status::success();
+    const Status listens = link_.joiner->listen(link_.epoch(), link_.endpoint, local_, &failed);
     return listens.ok() || !giveUpFirst(request) ? listens : Status::success();
   }
-  const Status up = link_.joiner_->joinAll(link_.ends(local_, request), &failed).status();
+  const Status up = link_.joiner->joinAll(link_.ends(local_, request), &failed).status();
   const bool asks_again = up.sys_errno == ETIMEDOUT;
   if (!up.ok() && (beginsLostWith(request) || (!asks_again && refusedFirst(request, "")))) {
     beginWithoutQueuePairs(request);
@@ -160,7 +162,7 @@ Status Answerer::prepare(const EndInfo& request, const Session& session) {
 
 Result<bool> Answerer::establish(const EndInfo& request) {
   std::size_t failed = 0;
-  const Result<bool> up = link_.joiner_->joinAll(link_.ends(local_, request), &failed);
+  const Result<bool> up = link_.joiner->joinAll(link_.ends(local_, request), &failed);
   return up.ok() || !giveUpFirst(request) ? up : Result<bool>(true);
 }
 
@@ -174,7 +176,7 @@ bool Answerer::giveUpFirst(const EndInfo& request) {
 
 Status Answerer::advanceRecovery() {
   if (link_.phase() == Link::Phase::kLost) {
-    if (!link_.endpoint.stop() && !link_.side_channel_.ended()) {
+    if (!link_.endpoint.stop() && !link_.side_channel.ended()) {
       if (link_.endpoint.refusedFor(link_.patience().destroyInstead())) {
         link_.takeDelivered();
         link_.endpoint.hideCompletions();
@@ -186,18 +188,18 @@ Status Answerer::advanceRecovery() {
     link_.takeDelivered();
     if (!drained() && !next_.drain->passed()) return Status::success();
     if (link_.endpoint.anyUsed()) {
-      link_.user_.onFenced();
-      link_.dropEndpoint();
+      link_.user.onFenced();
+      maker_.drop();
     }
-    if (!link_.joiner_->mayBegin() && !link_.side_channel_.ended()) return Status::success();
+    if (!link_.joiner->mayBegin() && !link_.side_channel.ended()) return Status::success();
     next_.drain.reset();
-    toEpoch(link_.recovery_.nextEpoch());
+    toEpoch(link_.recovery.nextEpoch());
   }
   if (link_.phase() == Link::Phase::kWaiting) {
     int native = 0;
-    if (link_.recovery_.peerAsksForLater()) {
-      toEpoch(link_.recovery_.nextEpoch());
-    } else if (Clock::now() >= next_.look_at && !link_.side_channel_.unheard(MessageType::kReconcile)) {
+    if (link_.recovery.peerAsksForLater()) {
+      toEpoch(link_.recovery.nextEpoch());
+    } else if (Clock::now() >= next_.look_at && !link_.side_channel.unheard(MessageType::kReconcile)) {
       // One offer at a time: a peer that hears nothing may be stopped for hours. What has changed meanwhile
       // is offered once it has heard.
       next_.look_at = Clock::now() + Patience::kLookAgain;
@@ -222,36 +224,36 @@ bool Answerer::drained() const {
 
 // Drops the queue pairs and waits for those of `epoch`.
 void Answerer::toEpoch(uint64_t epoch) {
-  link_.user_.onFenced();
-  if (link_.phase() != Link::Phase::kWaiting) link_.dropEndpoint();
+  link_.user.onFenced();
+  if (link_.phase() != Link::Phase::kWaiting) maker_.drop();
   trial_.reset();
-  link_.joiner_->drop();
-  link_.recovery_.wait(epoch);
-  link_.recovery_.setPeerTakesPart(false);
+  link_.joiner->drop();
+  link_.recovery.wait(epoch);
+  link_.recovery.setPeerTakesPart(false);
   sendReconcile();
 }
 
 void Answerer::renewOffer() {
   offer_.rails = usableRails(link_.own(), &offer_.native);
-  offer_.end = describeOffer(link_.own(), offer_.rails, link_.epoch_here_);
+  offer_.end = describeOffer(link_.own(), offer_.rails, link_.here);
 }
 
 void Answerer::sendReconcile() {
   auto frame = makeMessage<ReconcileFrame>(MessageType::kReconcile);
   frame.epoch = link_.epoch();
-  const Words words = link_.user_.words();
+  const Words words = link_.user.words();
   frame.arrived = words.first;
   frame.done = words.second;
-  frame.failed = link_.recovery_.failedQueuePair();
-  frame.cost = link_.recovery_.failureCost();
+  frame.failed = link_.recovery.failedQueuePair();
+  frame.cost = link_.recovery.failureCost();
   renewOffer();
   frame.native = static_cast<uint8_t>(offer_.native);
-  frame.open = link_.user_.isOpen() ? 1 : 0;
-  copyText(frame.reason, link_.log_.reason());
+  frame.open = link_.user.isOpen() ? 1 : 0;
+  copyText(frame.reason, link_.log.reason());
   frame.end = offer_.end;
-  link_.side_channel_.send(frame);
-  link_.side_channel_.breakIsAnswered();
-  link_.recovery_.blame(kNoQueuePair, FailureCost::kNone);
+  link_.side_channel.send(frame);
+  link_.side_channel.breakIsAnswered();
+  link_.recovery.blame(kNoQueuePair, FailureCost::kNone);
 }
 
 // ---- what the peer says
@@ -262,13 +264,13 @@ Status Answerer::onPeerFrame(MessageType type, std::span<const std::byte> bytes)
       onBreak(frameOf<BreakFrame>(bytes));
       return Status::success();
     case MessageType::kSearching:
-      if (frameOf<EpochFrame>(bytes).epoch == link_.epoch()) link_.recovery_.setPeerTakesPart(true);
+      if (frameOf<EpochFrame>(bytes).epoch == link_.epoch()) link_.recovery.setPeerTakesPart(true);
       return Status::success();
     case MessageType::kUnposted:
       // The sender has sent something that has not arrived: it either recovers too, or has lost the path and
       // does not know it.
-      if (link_.user_.onNews(frameOf<ArrivedFrame>(bytes).number) && !link_.running())
-        link_.recovery_.setPeerTakesPart(true);
+      if (link_.user.onNews(frameOf<ArrivedFrame>(bytes).number) && !link_.running())
+        link_.recovery.setPeerTakesPart(true);
       next_.look_at = {};  // it has heard the latest offer: another one may be due
       if (link_.running()) onPortsChanged();
       return Status::success();
@@ -294,20 +296,20 @@ Status Answerer::onPeerFrame(MessageType type, std::span<const std::byte> bytes)
 }
 
 void Answerer::onBreak(const BreakFrame& frame) {
-  if (frame.epoch <= link_.epoch()) return link_.side_channel_.breakIsAnswered();
+  if (frame.epoch <= link_.epoch()) return link_.side_channel.breakIsAnswered();
   const std::string reason = fieldText(frame.reason);
   if (link_.running() && reason == kGoesBack) {
     link_.leaveEpoch(reason, true);
   } else if (link_.hasQueuePairs()) {
     (void)link_.lose(nullptr, {Code::kRemote, 0}, "the sender lost it: " + reason);
   }
-  link_.recovery_.peerAsksFor(frame.epoch);
+  link_.recovery.peerAsksFor(frame.epoch);
 }
 
 Status Answerer::onPropose(const ProposeFrame& frame) {
   if (frame.epoch != link_.epoch() || link_.phase() != Link::Phase::kWaiting) return Status::success();
-  link_.recovery_.setPeerTakesPart(true);
-  bool possible = frame.rails <= link_.user_.mostRails() && frame.end.out_of_order == local_.out_of_order &&
+  link_.recovery.setPeerTakesPart(true);
+  bool possible = frame.rails <= link_.user.mostRails() && frame.end.out_of_order == local_.out_of_order &&
                   (link_.rules.has_immediates || frame.end.queue_pairs <= most_queue_pairs_);
   for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offer_.rails.size();
   for (int i = 0; possible && i < frame.end.queue_pairs; ++i) {
@@ -322,7 +324,7 @@ Status Answerer::onPropose(const ProposeFrame& frame) {
   if (openEpoch(frame)) {
     next_.accept_sent = next_.begin_heard = false;
     next_.connect_until = Clock::now() + link_.patience().joinEpoch();
-    link_.recovery_.connect();
+    link_.recovery.connect();
     link_.record_.reconnect();
   } else {
     refuseEpoch(0, FailureCost::kNone, "no queue pair can be made");
@@ -333,8 +335,8 @@ Status Answerer::onPropose(const ProposeFrame& frame) {
 // The proposed epoch cannot be made. Both ends go on to the next one, this end once its queue pairs are
 // stopped: the sender may use them already.
 void Answerer::refuseEpoch(uint8_t queue_pair, FailureCost cost, const std::string& what) {
-  link_.log_.refuse(what);
-  link_.recovery_.refuse(queue_pair, cost);
+  link_.log.refuse(what);
+  link_.recovery.refuse(queue_pair, cost);
   next_.drain.reset();
 }
 
@@ -346,9 +348,9 @@ bool Answerer::openEpoch(const ProposeFrame& frame) {
     here.rail[i] = offer_.end.rail[frame.rail[i]];
   }
   here.rails = frame.rails;
-  link_.takeRails(std::move(rails));
+  maker_.takeRails(std::move(rails));
   for (std::size_t i = 0; i < link_.endpoint.rails.size(); ++i) {
-    const MemoryKeys keys = windowKeysOn(link_.device, *link_.window_, link_.endpoint.rails[i]);
+    const MemoryKeys keys = windowKeysOn(link_.device, *link_.window, link_.endpoint.rails[i]);
     if (keys.local == 0 && keys.remote == 0) return false;
     here.rail[i].window_key = keys.remote;
   }
@@ -362,19 +364,19 @@ bool Answerer::openEpoch(const ProposeFrame& frame) {
     here.queue_pair[i].used = 1;
   }
   local_ = here;
-  return openQueuePairs(frame.end).ok() && link_.user_.takeRails();
+  return openQueuePairs(frame.end).ok() && link_.user.takeRails();
 }
 
 Status Answerer::connectEpoch() {
   if (next_.accept_sent) return awaitBegin();
   std::size_t failed = 0;
-  if (!link_.joiner_->listen(link_.epoch(), link_.endpoint, local_, &failed).ok()) {
+  if (!link_.joiner->listen(link_.epoch(), link_.endpoint, local_, &failed).ok()) {
     refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
                 link_.pathText(link_.endpoint.queue_pairs[failed]) + ": RDMA CM cannot listen");
     return Status::success();
   }
-  if (!link_.joiner_->needsCall()) {
-    const Status up = link_.joiner_->joinAll(link_.ends(local_, link_.epoch_there_), &failed).status();
+  if (!link_.joiner->needsCall()) {
+    const Status up = link_.joiner->joinAll(link_.ends(local_, link_.there), &failed).status();
     if (up.sys_errno == ETIMEDOUT && Clock::now() < next_.connect_until) return Status::success();
     if (!up.ok()) {
       refuseEpoch(static_cast<uint8_t>(failed),
@@ -388,7 +390,7 @@ Status Answerer::connectEpoch() {
   auto frame = makeMessage<AcceptFrame>(MessageType::kAccept);
   frame.epoch = link_.epoch();
   frame.end = local_;
-  link_.side_channel_.send(frame);
+  link_.side_channel.send(frame);
   next_.accept_sent = true;
   return Status::success();
 }
@@ -397,7 +399,7 @@ Status Answerer::connectEpoch() {
 // to call.
 Status Answerer::awaitBegin() {
   std::size_t failed = 0;
-  const Result<bool> up = link_.joiner_->joinAll(link_.ends(local_, link_.epoch_there_), &failed);
+  const Result<bool> up = link_.joiner->joinAll(link_.ends(local_, link_.there), &failed);
   if (!up.ok()) {
     refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
                 link_.pathText(link_.endpoint.queue_pairs[failed]) + ": RDMA CM cannot connect it");
@@ -412,23 +414,23 @@ Status Answerer::begin() {
   std::string paths;
   for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs)
     paths += (paths.empty() ? "" : ", ") + link_.pathText(queue_pair);
-  (void)link_.search_.end(link_.title(),
-                          "goes on over " + paths + " (epoch " + std::to_string(link_.epoch()) + ")");
+  (void)link_.search.end(link_.title(),
+                         "goes on over " + paths + " (epoch " + std::to_string(link_.epoch()) + ")");
   return link_.beginEpoch();
 }
 
 // ---- going back
 
 void Answerer::sendRails() {
-  if (link_.side_channel_.broken()) return;  // they are sent when the sender asks
+  if (link_.side_channel.broken()) return;  // they are sent when the sender asks
   // The answer to the frame that is on its way brings the next one.
-  if (link_.side_channel_.unheard(MessageType::kRails)) return;
+  if (link_.side_channel.unheard(MessageType::kRails)) return;
   auto frame = makeMessage<RailsFrame>(MessageType::kRails);
   frame.epoch = link_.epoch();
   renewOffer();
   frame.native = static_cast<uint8_t>(offer_.native);
   frame.end = offer_.end;
-  link_.side_channel_.send(frame);
+  link_.side_channel.send(frame);
 }
 
 void Answerer::onPortsChanged() {
@@ -449,17 +451,17 @@ void Answerer::onTrial(const TrialFrame& frame) {
         frame.end.rail[0].link_layer != offer_.end.rail[frame.rail].link_layer)
       return false;
     const Rail& rail = offer_.rails[frame.rail];
-    Result<TrialQueuePair> made = link_.openTrial(rail);
-    if (made.ok()) made->use(link_.window_);
-    const MemoryKeys keys = windowKeysOn(link_.device, *link_.window_, rail);
+    Result<TrialQueuePair> made = maker_.openTrial(rail);
+    if (made.ok()) made->use(link_.window);
+    const MemoryKeys keys = windowKeysOn(link_.device, *link_.window, rail);
     if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
     reply.end = offer_.end;
     reply.end.rails = reply.end.queue_pairs = reply.end.lanes = 1;
     reply.end.rail[0] = offer_.end.rail[frame.rail];
     reply.end.rail[0].window_key = keys.remote;
     reply.end.queue_pair[0].number = made->qp()->qp_num;
-    const Result<uint16_t> port = link_.joiner_->answerTrial(*made, link_.ends(reply.end, frame.end),
-                                                             {0, 0, frame.gid, frame.peer_gid}, frame.trial);
+    const Result<uint16_t> port = link_.joiner->answerTrial(*made, link_.ends(reply.end, frame.end),
+                                                            {0, 0, frame.gid, frame.peer_gid}, frame.trial);
     if (!port.ok()) return false;
     reply.end.rail[0].cm_ports[frame.gid] = *port;
     trial_ = std::move(*made);
@@ -467,7 +469,7 @@ void Answerer::onTrial(const TrialFrame& frame) {
     return true;
   };
   reply.accepted = open() ? 1 : 0;
-  link_.side_channel_.send(reply);
+  link_.side_channel.send(reply);
 }
 
 // Takes the sender's call for a trial, if there must be one, and goes on with it. Nothing else tells this end
@@ -475,7 +477,7 @@ void Answerer::onTrial(const TrialFrame& frame) {
 void Answerer::goOnWithTrial() {
   if (!trial_ || !trial_->listener) return;
   if (Clock::now() < trial_until_) link_.bell.ring();
-  const Result<bool> up = link_.joiner_->advanceTrial(*trial_);
+  const Result<bool> up = link_.joiner->advanceTrial(*trial_);
   if (!up.ok()) return trial_.reset();
   if (*up) trial_->listener.reset();
 }

@@ -73,6 +73,7 @@ class Answerer final : public LinkRole {
   void onTrial(const TrialFrame& frame);
 
   Link& link_;
+  EpochMaker& maker_;
   const int most_queue_pairs_;
   EndInfo local_ = {};
   // What this end has offered last: the rails by which the peer can reach it.

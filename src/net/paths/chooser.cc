@@ -11,11 +11,12 @@ namespace railwise::net {
 
 Chooser::Chooser(Link& link, int peer_rails, bool out_of_order)
     : link_(link),
+      maker_(link.maker_),
       peer_rails_(peer_rails),
       paths_(link.patience()),
       failback_(*this, paths_, link.config.ib_subnet_prefix_len) {
-  link_.role_ = this;
-  link_.out_of_order_ = out_of_order && offersOutOfOrder(link_.device, link_.config);
+  link_.role = this;
+  link_.out_of_order = out_of_order && offersOutOfOrder(link_.device, link_.config);
   const int widest = std::max(static_cast<int>(link_.device.rails().size()), peer_rails_);
   most_queue_pairs_ = widest * queuePairsPerLane(static_cast<std::size_t>(widest));
 }
@@ -31,22 +32,22 @@ Status Chooser::openFirst() {
   const int lanes = link_.config.ib_split_data_on_qps != 0 ? std::min(most_queue_pairs_, kMaxLanes) : widest;
   std::vector<uint8_t> rail_of;
   for (int i = 0; i < most_queue_pairs_; ++i) rail_of.push_back(static_cast<uint8_t>(i % lanes % rails));
-  const auto open = [&] { return link_.openQueuePairs(rail_of); };
-  const Status opened = link_.mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : link_.makeFirst(open);
+  const auto open = [&] { return maker_.openQueuePairs(rail_of); };
+  const Status opened = maker_.mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : maker_.makeFirst(open);
   if (opened.ok()) {
     link_.endpoint.makeLanes(lanes);
     return Status::success();
   }
-  link_.out_of_order_ = false;  // no queue pair has shown that it can
-  if (!link_.mustBeginLost() && !link_.goesElsewhere("queue pairs")) return opened;
-  link_.dropEndpoint();
+  link_.out_of_order = false;  // no queue pair has shown that it can
+  if (!maker_.mustBeginLost() && !maker_.goesElsewhere("queue pairs")) return opened;
+  maker_.drop();
   return Status::success();
 }
 
 Status Chooser::describe(EndInfo& end) const {
-  RAILWISE_TRY(net::describe(link_.own(), link_.endpoint.rails, *link_.window_, end));
+  RAILWISE_TRY(net::describe(link_.own(), link_.endpoint.rails, *link_.window, end));
   describeQueuePairs(link_.endpoint, link_.config, end);
-  end.out_of_order = link_.out_of_order_ ? 1 : 0;
+  end.out_of_order = link_.out_of_order ? 1 : 0;
   return Status::success();
 }
 
@@ -56,7 +57,7 @@ void Chooser::warnOfRails(const RailInfo& here, const RailInfo& there) const {
     return;
   RAILWISE_WARN("%s is on rail %d, but reaches %s of %s on rail %d: traffic crosses rails",
                 fieldText(here.device).c_str(), here.rail, fieldText(there.device).c_str(),
-                link_.peer().c_str(), there.rail);
+                link_.peer.c_str(), there.rail);
 }
 
 void Chooser::adoptPairing(const EndInfo& local, const EndInfo& reply) {
@@ -64,7 +65,7 @@ void Chooser::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     link_.endpoint.queue_pairs[i].rest->used = reply.queue_pair[i].used != 0;
     link_.endpoint.queue_pairs[i].peer_rail = reply.queue_pair[i].rail;
   }
-  link_.adopt(reply);
+  maker_.adopt(reply);
   link_.endpoint.dropUnusedLanes();
   // Several lanes may share a rail of either end.
   std::array<int, kMaxRails> here = {};
@@ -87,19 +88,19 @@ void Chooser::adoptPairing(const EndInfo& local, const EndInfo& reply) {
       epoch_paths_[i] = pathOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
   // A connection that begins while a port is down becomes whole later.
-  if (link_.epoch() == 1) whole_ = !link_.mayBeginLost() || (allReachable(local) && allReachable(reply));
+  if (link_.epoch() == 1) whole_ = !maker_.mayBeginLost() || (allReachable(local) && allReachable(reply));
   failback_.use(epoch_paths_, whole_);
-  link_.user_.onPaired();
+  link_.user.onPaired();
 }
 
 Result<bool> Chooser::establish(const EndInfo& local, const EndInfo& reply, const Session& session) {
   if (beginsLost(reply)) {
-    link_.beginWithoutQueuePairs(local, reply);
+    maker_.beginWithoutQueuePairs(local, reply);
     return true;
   }
   if (link_.endpoint.loads.empty()) {
-    link_.session_ = session;
-    link_.epoch_here_ = local;
+    link_.session = session;
+    link_.here = local;
     adoptPairing(local, reply);
   }
   bool all = true;
@@ -107,10 +108,10 @@ Result<bool> Chooser::establish(const EndInfo& local, const EndInfo& reply, cons
     if (!link_.endpoint.queue_pairs[i].rest->used || link_.endpoint.queue_pairs[i].rest->connected) continue;
     const Result<bool> up = connectQueuePair(i, local, reply);
     const auto refused = [&] {
-      return !up.ok() && (link_.joiner_->needsCall() ? link_.mayBeginLost() : link_.goesElsewhere("a path"));
+      return !up.ok() && (link_.joiner->needsCall() ? maker_.mayBeginLost() : maker_.goesElsewhere("a path"));
     };
-    if (reply.failover != 0 && (((!up.ok() || !*up) && link_.mustBeginLost()) || refused())) {
-      link_.beginWithoutQueuePairs(local, reply);
+    if (reply.failover != 0 && (((!up.ok() || !*up) && maker_.mustBeginLost()) || refused())) {
+      maker_.beginWithoutQueuePairs(local, reply);
       return true;
     }
     if (!up.ok()) return up.status();
@@ -120,8 +121,8 @@ Result<bool> Chooser::establish(const EndInfo& local, const EndInfo& reply, cons
 }
 
 Result<bool> Chooser::connectQueuePair(std::size_t index, const EndInfo& local, const EndInfo& reply) {
-  const Result<bool> up = link_.joiner_->join(index, link_.ends(local, reply));
-  if (!link_.joiner_->needsCall() && up.status().sys_errno == ETIMEDOUT) return false;
+  const Result<bool> up = link_.joiner->join(index, link_.ends(local, reply));
+  if (!link_.joiner->needsCall() && up.status().sys_errno == ETIMEDOUT) return false;
   return up;
 }
 
@@ -137,28 +138,28 @@ Status Chooser::advanceRecovery() {
       if (!needNotStop()) return Status::success();
     }
     tearDown();
-    link_.recovery_.wait(link_.recovery_.nextEpoch());
+    link_.recovery.wait(link_.recovery.nextEpoch());
     agree().restart();
   }
   if (link_.phase() == Link::Phase::kWaiting && next_ != nullptr && next_->isAnswered(link_.epoch())) {
     if (!std::exchange(next_->reconciled, true)) {
-      RAILWISE_TRY(link_.user_.reconcile({next_->reconcile->arrived, next_->reconcile->done}));
+      RAILWISE_TRY(link_.user.reconcile({next_->reconcile->arrived, next_->reconcile->done}));
       link_.noteProgress(true);
     }
     // An end that has nothing to send would keep the other one waiting for its Begin.
-    if (link_.user_.isOpen()) tryToConnect();
+    if (link_.user.isOpen()) tryToConnect();
   }
   return link_.phase() == Link::Phase::kConnecting ? connectEpoch() : Status::success();
 }
 
 // Once for each epoch that this end asks for.
 void Chooser::sayBreak() {
-  if (link_.recovery_.peerAsksForLater() || break_said_ == link_.recovery_.nextEpoch()) return;
-  break_said_ = link_.recovery_.nextEpoch();
+  if (link_.recovery.peerAsksForLater() || break_said_ == link_.recovery.nextEpoch()) return;
+  break_said_ = link_.recovery.nextEpoch();
   auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
   frame.epoch = break_said_;
-  copyText(frame.reason, link_.log_.reason());
-  link_.side_channel_.send(frame);
+  copyText(frame.reason, link_.log.reason());
+  link_.side_channel.send(frame);
 }
 
 // A receiver that has left takes nothing from the old queue pairs, stopped or not. But a clear-to-send that
@@ -166,12 +167,12 @@ void Chooser::sayBreak() {
 // a later receive. So this end takes another window, and the old one stays with the old queue pairs. While
 // the own driver answers and does not refuse, this end waits.
 bool Chooser::needNotStop() {
-  if (link_.side_channel_.ended()) return true;  // there is no next epoch
+  if (link_.side_channel.ended()) return true;  // there is no next epoch
   const bool left = next_ != nullptr && next_->reconcile != nullptr &&
-                    next_->reconcile->epoch >= link_.recovery_.nextEpoch();
+                    next_->reconcile->epoch >= link_.recovery.nextEpoch();
   if (!left || (link_.endpoint.driversAnswer() && link_.endpoint.refusal().empty())) return false;
-  if (!link_.openWindow(link_.endpoint.driversAnswer()).ok()) return false;
-  link_.epoch_here_.window_address = link_.window_->address();
+  if (!maker_.openWindow(link_.endpoint.driversAnswer()).ok()) return false;
+  link_.here.window_address = link_.window->address();
   return true;
 }
 
@@ -180,11 +181,11 @@ void Chooser::tearDown() {
     if (queue_pair.completed() > 0 && queue_pair.index < epoch_paths_.size())
       paths_.carried(epoch_paths_[queue_pair.index], epoch_began_);
   }
-  blamed_ = link_.recovery_.failedQueuePair();
+  blamed_ = link_.recovery.failedQueuePair();
   if (blamed_ < epoch_paths_.size())
-    paths_.failed(epoch_paths_[blamed_], link_.recovery_.failureCost(), Clock::now());
-  link_.user_.onFenced();
-  link_.dropEndpoint();
+    paths_.failed(epoch_paths_[blamed_], link_.recovery.failureCost(), Clock::now());
+  link_.user.onFenced();
+  maker_.drop();
   failback_.stop();
 }
 
@@ -197,7 +198,7 @@ Status Chooser::onPeerFrame(MessageType type, std::span<const std::byte> bytes) 
       return Status::success();
     case MessageType::kRails:
       if (const auto frame = frameOf<RailsFrame>(bytes); link_.running() && frame.epoch == link_.epoch())
-        failback_.onRails(frame, link_.user_.mostRails());
+        failback_.onRails(frame, link_.user.mostRails());
       return Status::success();
     case MessageType::kTrialReply:
       if (link_.running()) failback_.onTrialReply(frameOf<TrialReplyFrame>(bytes));
@@ -205,7 +206,7 @@ Status Chooser::onPeerFrame(MessageType type, std::span<const std::byte> bytes) 
     case MessageType::kAccept:
       return onAccept(frameOf<AcceptFrame>(bytes));
     case MessageType::kArrived:
-      (void)link_.user_.onNews(frameOf<ArrivedFrame>(bytes).number);
+      (void)link_.user.onNews(frameOf<ArrivedFrame>(bytes).number);
       return Status::success();
     default:
       return link_.fail({Code::kRemote, 0},
@@ -217,7 +218,7 @@ void Chooser::onReconcile(const ReconcileFrame& frame) {
   if (frame.epoch < link_.epoch() || (frame.epoch == link_.epoch() && link_.phase() != Link::Phase::kWaiting))
     return;
   // The report concerns the epoch that this end has, or has just left.
-  const uint8_t known = link_.phase() == Link::Phase::kLost ? link_.recovery_.failedQueuePair() : blamed_;
+  const uint8_t known = link_.phase() == Link::Phase::kLost ? link_.recovery.failedQueuePair() : blamed_;
   const bool next = frame.epoch == link_.epoch() + (link_.phase() == Link::Phase::kWaiting ? 0 : 1) ||
                     frame.epoch == link_.epoch() + 1;
   if (next && frame.failed < epoch_paths_.size() && frame.failed != known)
@@ -226,14 +227,14 @@ void Chooser::onReconcile(const ReconcileFrame& frame) {
     const std::string reason = fieldText(frame.reason);
     if (link_.running() || link_.phase() == Link::Phase::kConnecting)
       (void)link_.lose(nullptr, {Code::kRemote, 0}, "the receiver lost it: " + reason);
-    link_.recovery_.peerAsksFor(frame.epoch);
+    link_.recovery.peerAsksFor(frame.epoch);
     if (link_.phase() == Link::Phase::kWaiting) {
-      link_.recovery_.wait(frame.epoch);
+      link_.recovery.wait(frame.epoch);
       agree().reconciled = false;
     }
   }
   // A receiver that waits for nothing may not look for hours.
-  link_.recovery_.setPeerTakesPart(frame.open != 0);
+  link_.recovery.setPeerTakesPart(frame.open != 0);
   agree().reconcile = std::make_unique<ReconcileFrame>(frame);
   next_->try_at = {};
 }
@@ -266,28 +267,28 @@ void Chooser::tryToConnect() {
   const Clock::time_point now = Clock::now();
   if (now < next_->try_at) return;
   next_->try_at = now + Patience::kLookAgain;
-  if (!link_.joiner_->mayBegin()) return;
+  if (!link_.joiner->mayBegin()) return;
   int native = 0;
   const std::vector<Rail> usable = usableRails(link_.own(), &native);
-  const EndInfo offer = describeOffer(link_.own(), usable, link_.epoch_here_);
+  const EndInfo offer = describeOffer(link_.own(), usable, link_.here);
   PlanAnswer answer =
-      planEpoch({offer, native}, {next_->reconcile->end, next_->reconcile->native}, link_.user_.mostRails(),
+      planEpoch({offer, native}, {next_->reconcile->end, next_->reconcile->native}, link_.user.mostRails(),
                 link_.config.ib_subnet_prefix_len, paths_, now, Purpose::kGoOn);
   if (!answer.plan) {
     next_->try_at = std::min(next_->try_at, answer.again);
     if (std::exchange(next_->searched, link_.epoch()) == link_.epoch()) return;
     auto frame = makeMessage<EpochFrame>(MessageType::kSearching);
     frame.epoch = link_.epoch();
-    link_.side_channel_.send(frame);
+    link_.side_channel.send(frame);
     return;
   }
   std::vector<Rail> rails;
   for (const uint8_t rail : answer.plan->local) rails.push_back(usable[rail]);
-  link_.takeRails(std::move(rails));
+  maker_.takeRails(std::move(rails));
   whole_ = isWhole(*answer.plan, offer, native);
   if (openEpoch(*answer.plan)) {
     propose(*answer.plan);
-    link_.recovery_.connect();
+    link_.recovery.connect();
     link_.record_.reconnect();
     return;
   }
@@ -295,9 +296,9 @@ void Chooser::tryToConnect() {
     const RailPath path = pathOf(offer.rail[answer.plan->local[lane.local_rail]],
                                  next_->reconcile->end.rail[answer.plan->remote[lane.remote_rail]]);
     paths_.failed(path, FailureCost::kNone, now);
-    link_.log_.noteTried(path.first + " -> " + path.second + ": no queue pair");
+    link_.log.noteTried(path.first + " -> " + path.second + ": no queue pair");
   }
-  link_.dropEndpoint();
+  maker_.drop();
 }
 
 bool Chooser::openEpoch(const EpochPlan& plan) {
@@ -306,25 +307,25 @@ bool Chooser::openEpoch(const EpochPlan& plan) {
   std::vector<uint8_t> rail_of;
   for (int i = 0; i < queue_pairs; ++i)
     rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % paths)].local_rail);
-  if (!link_.openQueuePairs(rail_of).ok()) return false;
+  if (!maker_.openQueuePairs(rail_of).ok()) return false;
   // Each queue pair has a lane of its own if there are enough lanes; each path has the same number of lanes.
   const int lanes =
       link_.config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / paths * paths) : paths;
   link_.endpoint.makeLanes(lanes);
   // An address may have gone since the plan was made.
-  return describeEpoch(link_.own(), link_.endpoint.rails, *link_.window_, link_.epoch_here_).ok() &&
+  return describeEpoch(link_.own(), link_.endpoint.rails, *link_.window, link_.here).ok() &&
          std::all_of(plan.lanes.begin(), plan.lanes.end(), [&](const EpochPlan::Lane& lane) {
-           return lane.local_gid < link_.epoch_here_.rail[lane.local_rail].gid_count;
+           return lane.local_gid < link_.here.rail[lane.local_rail].gid_count;
          });
 }
 
 void Chooser::propose(const EpochPlan& plan) {
-  describeQueuePairs(link_.endpoint, link_.config, link_.epoch_here_);
+  describeQueuePairs(link_.endpoint, link_.config, link_.here);
   next_->proposal = std::make_unique<ProposeFrame>(makeMessage<ProposeFrame>(MessageType::kPropose));
   next_->proposal->epoch = link_.epoch();
   next_->proposal->rails = static_cast<uint8_t>(plan.remote.size());
   std::copy(plan.remote.begin(), plan.remote.end(), next_->proposal->rail);
-  next_->proposal->end = link_.epoch_here_;
+  next_->proposal->end = link_.here;
   epoch_paths_.clear();
   blamed_ = kNoQueuePair;
   for (std::size_t i = 0; i < link_.endpoint.queue_pairs.size(); ++i) {
@@ -334,11 +335,11 @@ void Chooser::propose(const EpochPlan& plan) {
     pair.gid = lane.remote_gid;
     pair.peer_gid = lane.local_gid;
     pair.used = 1;
-    epoch_paths_.push_back(pathOf(link_.epoch_here_.rail[lane.local_rail],
-                                  next_->reconcile->end.rail[plan.remote[lane.remote_rail]]));
+    epoch_paths_.push_back(
+        pathOf(link_.here.rail[lane.local_rail], next_->reconcile->end.rail[plan.remote[lane.remote_rail]]));
   }
   next_->accepted.reset();
-  link_.side_channel_.send(*next_->proposal);
+  link_.side_channel.send(*next_->proposal);
 }
 
 // Does the plan use all that the rails of both devices allow?
@@ -347,18 +348,18 @@ bool Chooser::isWhole(const EpochPlan& plan, const EndInfo& offer, int native) c
       next_->reconcile->native != peer_rails_)
     return false;
   const PlanAnswer best = planEpoch({offer, native}, {next_->reconcile->end, next_->reconcile->native},
-                                    link_.user_.mostRails(), link_.config.ib_subnet_prefix_len,
+                                    link_.user.mostRails(), link_.config.ib_subnet_prefix_len,
                                     PathMemory(link_.patience()), Clock::now(), Purpose::kGoOn);
   return best.plan && *best.plan == plan;
 }
 
 Status Chooser::connectEpoch() {
   if (next_->accepted == nullptr) return Status::success();
-  if (link_.endpoint.loads.empty()) adoptPairing(link_.epoch_here_, *next_->accepted);
+  if (link_.endpoint.loads.empty()) adoptPairing(link_.here, *next_->accepted);
   bool all = true;
   for (std::size_t i = 0; i < link_.endpoint.queue_pairs.size(); ++i) {
     if (link_.endpoint.queue_pairs[i].rest->connected) continue;
-    const Result<bool> up = connectQueuePair(i, link_.epoch_here_, *next_->accepted);
+    const Result<bool> up = connectQueuePair(i, link_.here, *next_->accepted);
     all = all && up.ok() && *up;
     if (up.ok() && (*up || Clock::now() < next_->connect_until)) continue;
     const Status why = up.ok() ? Status{Code::kRemote, ETIMEDOUT} : up.status();
@@ -373,12 +374,12 @@ Status Chooser::connectEpoch() {
 Status Chooser::begin() {
   auto frame = makeMessage<EpochFrame>(MessageType::kBegin);
   frame.epoch = link_.epoch();
-  link_.side_channel_.send(frame);
+  link_.side_channel.send(frame);
   std::string paths;
   for (const RailPath& path : epoch_paths_)
     paths += (paths.empty() ? "" : ", ") + path.first + " -> " + path.second;
   const std::string how = "goes on over " + paths + " (epoch " + std::to_string(link_.epoch()) + ")";
-  if (!link_.search_.end(link_.title(), how)) logLimited(link_.title() + " " + how);
+  if (!link_.search.end(link_.title(), how)) logLimited(link_.title() + " " + how);
   epoch_began_ = Clock::now();
   failback_.resume(epoch_began_);
   next_.reset();
@@ -388,37 +389,37 @@ Status Chooser::begin() {
 // ---- going back to better paths (failback.h)
 
 void Chooser::lookForBetter(Clock::time_point now) {
-  if (!link_.joiner_->mayBegin() && !failback_.trying()) return;
+  if (!link_.joiner->mayBegin() && !failback_.trying()) return;
   if ((link_.epoch() > 1 || failback_.reduced()) && link_.canFailOver()) failback_.look(now);
 }
 
 void Chooser::askForRails() {
-  if (link_.side_channel_.broken()) return;  // it asks again
+  if (link_.side_channel.broken()) return;  // it asks again
   auto frame = makeMessage<AskRailsFrame>(MessageType::kAskRails);
   frame.epoch = link_.epoch();
-  link_.side_channel_.send(frame);
+  link_.side_channel.send(frame);
 }
 
 bool Chooser::connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                            std::size_t local_gid, const TrialReplyFrame& reply, std::size_t remote_gid) {
-  return link_.joiner_->callTrial(trial, link_.ends(offer, reply.end), {local_rail, 0, local_gid, remote_gid},
-                                  reply.trial);
+  return link_.joiner->callTrial(trial, link_.ends(offer, reply.end), {local_rail, 0, local_gid, remote_gid},
+                                 reply.trial);
 }
 
 Result<TrialQueuePair> Chooser::openTrialOn(const Rail& rail) const {
-  Result<TrialQueuePair> made = link_.openTrial(rail);
-  if (made.ok()) made->use(link_.window_);
+  Result<TrialQueuePair> made = maker_.openTrial(rail);
+  if (made.ok()) made->use(link_.window);
   return made;
 }
 
 Result<bool> Chooser::readThrough(TrialQueuePair& trial, uint32_t remote_key) {
-  if (const Result<bool> up = link_.joiner_->advanceTrial(trial); !up.ok() || !*up) return up;
+  if (const Result<bool> up = link_.joiner->advanceTrial(trial); !up.ok() || !*up) return up;
   ibv_sge sge;
   ibv_send_wr work = {};
   work.sg_list = &sge;
   work.send_flags = IBV_SEND_SIGNALED;
-  link_.proof_.makeRead(work, link_.peer_window, windowKeysOn(link_.device, *link_.window_, trial.rail).local,
-                        remote_key);
+  link_.proof.makeRead(work, link_.peer_window, windowKeysOn(link_.device, *link_.window, trial.rail).local,
+                       remote_key);
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(trial.qp(), &work, &bad); error != 0)
     return Status{Code::kSystem, error};

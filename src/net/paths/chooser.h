@@ -87,10 +87,10 @@ class Chooser final : public LinkRole, private Failback::Host {
   // What failback_ needs.
   std::vector<Rail> railsToOffer(int* native) const override { return usableRails(link_.own(), native); }
   EndInfo offerOf(const std::vector<Rail>& rails) const override {
-    return describeOffer(link_.own(), rails, link_.epoch_here_);
+    return describeOffer(link_.own(), rails, link_.here);
   }
   void askForRails() override;
-  void sendTrial(const TrialFrame& frame) override { link_.side_channel_.send(frame); }
+  void sendTrial(const TrialFrame& frame) override { link_.side_channel.send(frame); }
   Result<TrialQueuePair> openTrialOn(const Rail& rail) const override;
   bool connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                     std::size_t local_gid, const TrialReplyFrame& reply, std::size_t remote_gid) override;
@@ -98,6 +98,7 @@ class Chooser final : public LinkRole, private Failback::Host {
   void goBack() override;
 
   Link& link_;
+  EpochMaker& maker_;
   const int peer_rails_;
   int most_queue_pairs_ = kMaxQueuePairs;  // iWARP has buffers for so many
   std::unique_ptr<NextEpoch> next_;        // exists only from a failure until the next epoch begins

@@ -18,7 +18,7 @@ Status Link::fail(Status status, const std::string& what) {
   if (failure.ok()) {
     RAILWISE_WARN("%s: %s", title().c_str(), what.c_str());
     failure = status;
-    search_.forget();  // this line is its end
+    search.forget();  // this line is its end
     record_.fail(what);
     stopFastPath();
     endSideChannel(what);
@@ -27,21 +27,21 @@ Status Link::fail(Status status, const std::string& what) {
 }
 
 void Link::endSideChannel(std::string_view reason) {
-  if (!side_channel_.opened() || side_channel_.inForkedChild()) return;
+  if (!side_channel.opened() || side_channel.inForkedChild()) return;
   auto last = makeMessage<CloseFrame>(MessageType::kClose);
   last.arrived = numbers().arrived;
   copyText(last.reason, reason);
   try {
-    side_channel_.send(last);
+    side_channel.send(last);
   } catch (const std::bad_alloc&) {  // the peer then sees an end without a reason
   }
-  side_channel_.end();
+  side_channel.end();
 }
 
 bool Link::peerHasEnded() {
-  if (side_channel_.watched() && !side_channel_.hungUp()) return false;  // frames ring the bell
-  (void)hear();                                                          // what follows from it is seen later
-  return side_channel_.ended();
+  if (side_channel.watched() && !side_channel.hungUp()) return false;  // frames ring the bell
+  (void)hear();                                                        // what follows from it is seen later
+  return side_channel.ended();
 }
 
 Status Link::failPost(LaneQueuePair& queue_pair, const char* call, int error, const ibv_send_wr* refused) {
@@ -49,7 +49,8 @@ Status Link::failPost(LaneQueuePair& queue_pair, const char* call, int error, co
   const int reason = verbs::reasonOfPost(error);
   if (!running() && failure.ok()) return Status::success();  // it is lost already
   record_.countError(&queue_pair, record::ErrorKind::kPost);
-  const std::string diagnosis = canFailOver() ? watch_.diagnose(queue_pair) : watch_.awaitDiagnosis(queue_pair);
+  const std::string diagnosis =
+      canFailOver() ? watch_.diagnose(queue_pair) : watch_.awaitDiagnosis(queue_pair);
   // On iWARP a queue pair that the peer has left takes nothing more: its path is not to blame for that, if it
   // has worked.
   const bool blame = rules.completion_means_arrival || !diagnosis.empty() || !endpoint.proven();
@@ -77,7 +78,7 @@ Status Link::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& compl
                            std::to_string(completion.vendor_err) +
                            "): " + watch_.reasonFor(queue_pair, completion.status);
   record_.countError(&queue_pair, errorKindOf(completion.status));
-  if (refusesMemory(completion.status) && log_.refusedTooOften(numbers().arrived))
+  if (refusesMemory(completion.status) && log.refusedTooOften(numbers().arrived))
     return fail({Code::kRemote, 0}, what);
   // The transport's retries have taken their time.
   const int error = completion.status == IBV_WC_RETRY_EXC_ERR ? ETIMEDOUT : 0;

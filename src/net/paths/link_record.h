@@ -10,19 +10,21 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "net/paths/watch.h"
+#include "net/paths/link_state.h"
 #include "record/writer.h"
 
 namespace railwise::net {
 
-class Link;
-struct LaneQueuePair;
+// What a call waits for: the peer's next step, or an acknowledgement. After the peer has left, a wait for its
+// next step ends soon; an acknowledgement may still be on the wire.
+enum class Waiting : uint8_t { kPeer, kAcknowledgement };
 
 class LinkRecord {
  public:
-  explicit LinkRecord(Link& link) : link_(link) {}
+  explicit LinkRecord(LinkState& state) : state_(state) {}
 
-  // The link comes up. `peer`: "host:pid". `pair_id`: the number that both ends have of the listener's secret.
+  // The link comes up. `peer`: "host:pid". `pair_id`: the number that both ends have of the listener's
+  // secret.
   void openPeer(std::string_view peer, uint64_t pair_id);
   // Why it is not up yet.
   void noteProblem(std::string_view problem);
@@ -48,7 +50,7 @@ class LinkRecord {
  private:
   uint16_t railOf(const LaneQueuePair& queue_pair) const;
 
-  Link& link_;
+  LinkState& state_;
   Clock::time_point looked_at_ = {};
   uint64_t lost_ns_ = 0;  // since when it has no path; 0: it has one
   uint64_t awaited_ = 0;  // the unit that it waited for at the last look

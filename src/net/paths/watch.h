@@ -14,21 +14,36 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "net/limits.h"
-#include "net/paths/lane.h"
+#include "net/paths/epoch_maker.h"
+#include "net/paths/link_record.h"
+#include "net/paths/link_state.h"
 #include "net/paths/silence.h"
 #include "verbs/handles.h"
 
 namespace railwise::net {
 
-class Link;
-
-// What a call waits for: the peer's next step, or an acknowledgement. After the peer has left, a wait for its
-// next step ends soon; an acknowledgement may still be on the wire.
-enum class Waiting : uint8_t { kPeer, kAcknowledgement };
-
 class Watch {
  public:
-  explicit Watch(Link& link) : link_(link) {}
+  // What a watch asks of its link.
+  class Host {
+   public:
+    // A queue pair (null: no particular one), a port or a path is lost; the link is.
+    virtual Status lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) = 0;
+    virtual Status fail(Status status, const std::string& what) = 0;
+    // Handles the frames of the peer.
+    virtual Status hear() = 0;
+    virtual bool peerHasEnded() = 0;
+    // Asks for proofs of arrival; `anew`: on each queue pair that is used.
+    virtual Status prove(bool anew) = 0;
+    // Fails the link if it has been without a path for too long.
+    virtual Status giveUpWhenLost() = 0;
+
+   protected:
+    ~Host() = default;
+  };
+
+  Watch(LinkState& state, EpochMaker& maker, LinkRecord& record, Host& host)
+      : state_(state), maker_(maker), record_(record), host_(host) {}
 
   // The link runs, and its bell has rung: an event of its queues (`event`) or of its devices, a frame of the
   // peer, a port that changed, a path that other links suspect.
@@ -39,7 +54,7 @@ class Watch {
   // Events of the rails ring the bell from now on, and what has happened before rings it now.
   void listen();
   // Events of the rails ring the bell no longer.
-  void ignore() { listenToRails(false); }
+  void ignore() { maker_.listenToRails(false); }
   // A later epoch begins. The time before it is counted already (Link::giveUpInTime()).
   void begin();
   // What was suspected before does not concern this epoch.
@@ -68,8 +83,6 @@ class Watch {
   }
 
  private:
-  // This covers the endpoint's rails and the device's own rails, which may come back.
-  void listenToRails(bool on);
   // An event has reported that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
   Status checkEvents(std::optional<ibv_event_type> event);
   void lookAtPorts();
@@ -89,7 +102,10 @@ class Watch {
   Status hearSuspicions();
   Status peerLeft();
 
-  Link& link_;
+  LinkState& state_;
+  EpochMaker& maker_;
+  LinkRecord& record_;
+  Host& host_;
   Silence silence_;
   // What shows that the peer has left.
   struct Departure {

@@ -33,8 +33,8 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
                                                                      const EndInfo& request,
                                                                      std::string& refusal) {
   std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(device, options, request));
-  RAILWISE_TRY(made->link_.openWindow());
-  made->flusher_.keep(made->link_.window());
+  RAILWISE_TRY(made->link_.maker().openWindow());
+  made->flusher_.keep(made->link_.window);
   RAILWISE_TRY(made->answerer_.openFirst(request, refusal));
   const int pointers = device.properties().pointer_support;
   const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;

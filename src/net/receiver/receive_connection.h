@@ -114,7 +114,9 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Result<MemoryKeys> flushKeys(const MemoryHandle& memory, const Rail& rail) const override {
     return keysOn(link_.device, memory, rail);
   }
-  uint32_t flushTargetKey(const Rail& rail) const override { return link_.windowKey(rail); }
+  uint32_t flushTargetKey(const Rail& rail) const override {
+    return windowKeysOn(link_.device, *link_.window, rail).local;
+  }
   Status failFlush(Status status, const std::string& what) override { return link_.fail(status, what); }
   Status waitForFlush() override {
     (void)link_.idle(Waiting::kPeer);

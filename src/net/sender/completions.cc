@@ -49,7 +49,7 @@ Status SendConnection::wait(Status drained) {
     RAILWISE_TRY(postGroups());
   }
   if (batch_.isShort()) {  // it was expected to be longer
-    RAILWISE_TRY(link_.prove());
+    RAILWISE_TRY(link_.prove(false));
     const auto covered = [](const LaneQueuePair& queue_pair) { return queue_pair.allCovered(); };
     if (std::all_of(link_.endpoint.queue_pairs.begin(), link_.endpoint.queue_pairs.end(), covered))
       batch_.expectNone();  // else the queue was full

@@ -187,7 +187,7 @@ Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t inde
   const Result<ibv_send_wr*> last = nextWorkRequest(queue_pair, 1);
   if (!last.ok()) return last.status();
   ibv_send_wr& read = **last;  // there is room: the send was only posted with room for both
-  link_.proof().makeRead(read, link_.peer_window, queue_pair.window_key, queue_pair.peer_window_key);
+  link_.proof.makeRead(read, link_.peer_window, queue_pair.window_key, queue_pair.peer_window_key);
   queue_pair.counts().control_extra += read.sg_list->length;
   signal(read, queue_pair, slot, index, true);
   return true;

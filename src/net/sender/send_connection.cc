@@ -41,7 +41,7 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
                                                                const ConnectionOptions& options,
                                                                const ListenHandle& handle) {
   std::unique_ptr<SendConnection> made(new SendConnection(device, options, handle));
-  RAILWISE_TRY(made->link_.openWindow());
+  RAILWISE_TRY(made->link_.maker().openWindow());
   RAILWISE_TRY(made->chooser_.openFirst());
   return made;
 }
@@ -81,7 +81,7 @@ void SendConnection::onPaired() {
   SendFacts facts;
   facts.lanes = link_.endpoint.lanes.size();
   facts.has_immediates = link_.rules.has_immediates;
-  facts.in_order = !link_.takesOutOfOrder();
+  facts.in_order = !link_.out_of_order;
   facts.whole = link_.endpoint.native && !link_.degraded();
   facts.inline_bytes = facts.max_request_bytes = UINT32_MAX;
   for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
@@ -93,7 +93,7 @@ void SendConnection::onPaired() {
       adaptiveRoutingBytes(link_.config, link_.device.rails().front().port.ethernet);
   facts.max_message_bytes = link_.device.properties().max_message_bytes;
   limits_ = sendLimits(facts);
-  RAILWISE_INFO(log::kNet, "%s: connection to %s sends %s", link_.device.name(), link_.peer().c_str(),
+  RAILWISE_INFO(log::kNet, "%s: connection to %s sends %s", link_.device.name(), link_.peer.c_str(),
                 pathsText(limits_, facts.lanes).c_str());
   groups_.setLanes(facts.lanes);
   fast_.takes_turns = link_.endpoint.lanes.front().count > 1;

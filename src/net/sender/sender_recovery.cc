@@ -1,5 +1,5 @@
-// What a failure means for messages, at the sender: which have arrived, and which are sent again. The floor of
-// paths says when (paths/link_user.h). docs/transport.md has the protocol.
+// What a failure means for messages, at the sender: which have arrived, and which are sent again. The floor
+// of paths says when (paths/link_user.h). docs/transport.md has the protocol.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -128,8 +128,8 @@ Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueu
   const Result<MemoryKeys> keys = keysOf(link_.device, link_.endpoint, *message.memory, queue_pair.rail);
   if (keys.ok()) return keys->local;
   RAILWISE_TRY(link_.lose(&queue_pair, keys.status(),
-                          link_.endpoint.nameOf(queue_pair) + ": memory cannot be registered: " +
-                              std::strerror(keys.status().sys_errno)));
+                          link_.endpoint.nameOf(queue_pair) +
+                              ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
   return keys.status();
 }
 

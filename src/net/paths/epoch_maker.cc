@@ -1,0 +1,164 @@
+#include "net/paths/epoch_maker.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "net/device/ask_patiently.h"
+#include "net/paths/choose_joiner.h"
+
+namespace railwise::net {
+
+Status EpochMaker::openWindow(bool registers) {
+  Result<Window> made = state_.user.makeWindow(registers);
+  if (!made.ok()) return made.status();
+  state_.window = std::make_shared<Window>(std::move(*made));
+  state_.proof.setReadTarget(*state_.window, state_.window->bytes() - ArrivalProof::kReadTargetBytes);
+  return Status::success();
+}
+
+// A queue pair that fails flushes all its work requests, signalled or not.
+Status EpochMaker::openQueuePairs(std::span<const uint8_t> rail_of) {
+  QueuePairNeeds needs = state_.user.needs();
+  std::vector<uint8_t> used;
+  for (const uint8_t rail : rail_of) {
+    if (rail == kNoRail) continue;
+    const auto most = static_cast<uint32_t>(state_.endpoint.rails[rail].hca->attributes().max_qp_wr);
+    needs.send_requests = std::min(needs.send_requests, most);
+    used.push_back(rail);
+  }
+  RAILWISE_TRY(state_.endpoint.openCompletionQueues(used, needs.send_requests + needs.receive_requests, 1,
+                                                    state_.window, state_.bell));
+  for (std::size_t i = 0; i < rail_of.size(); ++i) {
+    if (rail_of[i] == kNoRail) {
+      state_.endpoint.queue_pairs.add().rest->used = false;
+      continue;
+    }
+    RAILWISE_TRY(addQueuePair(rail_of[i], needs));
+    if (const int error = state_.user.postFirstReceives(i); error != 0)
+      return state_.endpoint.refusedReceives(i, error);
+  }
+  return Status::success();
+}
+
+Status EpochMaker::addQueuePair(uint8_t rail, const QueuePairNeeds& needs) {
+  // The first queue pair shows whether the device can take messages out of order. All further queue pairs
+  // must then be able to.
+  const bool first = state_.direction == Direction::kSend && state_.endpoint.queue_pairs.empty();
+  const verbs::OutOfOrder order = !state_.out_of_order ? verbs::OutOfOrder::kNo
+                                  : first              ? verbs::OutOfOrder::kIfPossible
+                                                       : verbs::OutOfOrder::kRequired;
+  const Result<LaneQueuePair*> made = state_.endpoint.addQueuePair(
+      rail, state_.config, {needs.send_requests, needs.receive_requests, needs.inline_bytes}, order,
+      state_.bell);
+  if (!made.ok()) return made.status();
+  if (first) state_.out_of_order = (*made)->rest->made.out_of_order;
+  (*made)->window_key = windowKeysOn(state_.device, *state_.window, state_.endpoint.rails[rail]).local;
+  record::QueuePairRecord& counts = (*made)->counts();
+  counts.used = 1;
+  counts.number = (*made)->qp->qp_num;
+  counts.rail = state_.endpoint.rails[rail].record_rail;
+  counts.control_each = needs.control_each;
+  state_.shown().queue_rail[state_.endpoint.cq_of_rail[rail]] = counts.rail;
+  return Status::success();
+}
+
+void EpochMaker::adopt(const EndInfo& remote) {
+  state_.peer = fieldText(remote.host) + " (";
+  for (int i = 0; i < remote.rails; ++i) state_.peer += (i > 0 ? "+" : "") + fieldText(remote.rail[i].device);
+  state_.peer += ")";
+  state_.peer_window = remote.window_address;
+  state_.there = remote;
+  state_.endpoint.adopt(remote);
+}
+
+void EpochMaker::takeRails(std::vector<Rail> rails) {
+  record::foldQueuePairs(state_.memory.page());
+  state_.endpoint = Endpoint(state_.memory.queuePairMemory(), std::move(rails), state_.device.rails());
+}
+
+Result<TrialQueuePair> EpochMaker::openTrial(const Rail& rail) const {
+  TrialQueuePair trial;
+  trial.rail = rail;
+  trial.remains = Remains::create(1);
+  int error = 0;
+  trial.cq.reset(verbs::makeOrExplain(
+      [&] { return verbs::library().create_cq(rail.hca->context(), 2, nullptr, nullptr, 0); }, error));
+  if (trial.cq == nullptr) return Status{Code::kSystem, error};
+  Result<verbs::QueuePair> made =
+      verbs::createQueuePair(rail.hca->pd(), trial.cq.get(), rail.port, state_.config, {1, 1, 0});
+  if (!made.ok()) return made.status();
+  trial.made = std::move(*made);
+  return trial;
+}
+
+void EpochMaker::listenToRails(bool on) {
+  const auto listen = [&](const Rail& rail) { on ? rail.tell(&state_.bell) : rail.forget(&state_.bell); };
+  for (const Rail& rail : state_.endpoint.rails) listen(rail);
+  for (const Rail& rail : state_.device.rails()) listen(rail);  // which may come back
+}
+
+void EpochMaker::drop() {
+  listenToRails(false);
+  state_.only_cq = nullptr;
+  takeRails(state_.endpoint.rails);
+  state_.endpoint.lose();
+}
+
+void EpochMaker::stopLost() noexcept {
+  const auto usable = [](const Rail& rail) { return rail.usable(); };
+  const bool well = state_.running() && state_.failure.ok() && !state_.joiner->isJoining(state_.endpoint) &&
+                    std::ranges::all_of(state_.endpoint.rails, usable);
+  if (well || state_.window == nullptr || state_.side_channel.inForkedChild()) return;
+  try {
+    (void)state_.endpoint.stop();
+  } catch (const std::bad_alloc&) {  // this thread destroys them
+  }
+}
+
+// ---- the first epoch
+
+bool EpochMaker::mayBeginLost() const { return state_.config.failover != 0; }
+
+bool EpochMaker::mustBeginLost() const { return mayBeginLost() && !railsWork(state_.endpoint.rails); }
+
+Status EpochMaker::makeFirst(const std::function<Status()>& make) {
+  bool again = false;
+  const auto ask = [&](bool) {
+    if (std::exchange(again, true)) takeRails(state_.endpoint.rails);  // without what was made
+    return make();
+  };
+  return askPatiently(ask, [&] { return mayBeginLost() && !mustBeginLost(); });
+}
+
+bool EpochMaker::goesElsewhere(const char* refused) {
+  if (!mayBeginLost()) return false;
+  int native = 0;
+  const std::vector<Rail> usable = net::usableRails(state_.own(), &native);
+  const auto accepts = [&](const Rail& rail) { return openTrial(rail).ok(); };
+  const std::size_t same = state_.device.rails().size() == 1 ? static_cast<std::size_t>(native) : 0;
+  if (usable.size() < 2 ||
+      std::none_of(usable.begin() + static_cast<std::ptrdiff_t>(same), usable.end(), accepts))
+    return false;
+  why_lost_ = std::string("its device refuses ") + refused;
+  return true;
+}
+
+std::string EpochMaker::whyLost() const {
+  if (!why_lost_.empty()) return why_lost_;
+  if (railsWork(state_.endpoint.rails))
+    return anyReachable(state_.here) ? "the peer's device has no port that works"
+                                     : "no port of its device has an address";
+  const bool renewed = std::any_of(state_.endpoint.rails.begin(), state_.endpoint.rails.end(),
+                                   [](const Rail& rail) { return !rail.now().same(rail); });
+  return renewed ? "its device was opened anew after a failure" : "its device has no port that works";
+}
+
+void EpochMaker::beginWithoutQueuePairs(const EndInfo& local, const EndInfo& remote) {
+  stopLost();
+  drop();
+  state_.here = local;
+  adopt(remote);
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,71 @@
+// Makes the queue pairs of an epoch, on the rails that this end has. The first epoch is special in one thing: it may begin without queue pairs, where a port
+// is down or a device refuses; the recovery then finds a path.
+//
+// Threads: the link's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/paths/failback.h"
+#include "net/paths/link_state.h"
+
+namespace railwise::net {
+
+class EpochMaker {
+ public:
+  explicit EpochMaker(LinkState& state) : state_(state) {}
+
+  // ---- any epoch
+
+  // Takes a window of the user's (LinkUser::makeWindow()).
+  Status openWindow(bool registers = true);
+  // Replaces the endpoint by one on the rails of the next epoch, still without queue pairs.
+  void takeRails(std::vector<Rail> rails);
+  // Makes completion queues, and for each of `rail_of` a queue pair in state INIT on this rail. kNoRail: one
+  // that is not used. Errors: kSystem, logged.
+  Status openQueuePairs(std::span<const uint8_t> rail_of);
+  static constexpr uint8_t kNoRail = 0xff;
+  // Takes over from the peer's description: the peer's name, the keys of the peer's window, and the largest
+  // work request of each queue pair.
+  void adopt(const EndInfo& remote);
+  // Destroys the endpoint of this epoch. A device neither reads nor writes memory for a destroyed queue pair.
+  void drop();
+  // At the end of the link, or of an attempt: begins to stop the queue pairs if their paths may not work, so
+  // that this thread need not wait for their destruction.
+  void stopLost() noexcept;
+  // Events of the rails ring the bell (`on`), or no longer do. This covers the endpoint's rails and the
+  // device's own rails, which may come back.
+  void listenToRails(bool on);
+  // Makes a queue pair for a trial, which belongs to no epoch. Errors: kSystem, logged.
+  Result<TrialQueuePair> openTrial(const Rail& rail) const;
+
+  // ---- the first epoch
+
+  // May the link begin without a path, in the state of one that has just lost all its paths?
+  bool mayBeginLost() const;
+  bool mustBeginLost() const;
+  // Makes the first queue pairs by `make`, and again for some milliseconds while a device refuses them: it
+  // may lack something for a moment, or have failed, which its event has not said yet.
+  Status makeFirst(const std::function<Status()>& make);
+  // After a device has refused the first queue pairs: may the link begin without them, because this end has
+  // another rail that accepts one? `refused`: what, for the line that says so.
+  bool goesElsewhere(const char* refused);
+  // The first epoch is lost before it has begun.
+  void beginWithoutQueuePairs(const EndInfo& local, const EndInfo& remote);
+  std::string whyLost() const;
+  void noteWhyLost(const std::string& why) { why_lost_ = why; }
+
+ private:
+  Status addQueuePair(uint8_t rail, const QueuePairNeeds& needs);
+
+  std::string why_lost_;  // the reason, where a device has refused the first queue pairs
+
+  LinkState& state_;
+};
+
+}  // namespace railwise::net
