@@ -3,7 +3,7 @@
 //
 // A recovery has RAILWISE_FAILOVER_TIMEOUT, below called T. Each wait inside a recovery is a part of T, so
 // that a connection with a short T still tries several paths, and each of them more than once. Waits that
-// belong to no recovery are constants.
+// belong to no recovery are constants, and so are those of a call that resumes the side channel.
 //
 // The file lies beside limits.h, because all rooms of src/net wait, from the devices upwards. The waits of
 // the handshake and of the side channel stand here too: a recovery goes through the side channel, and whoever
@@ -44,9 +44,11 @@ class Patience {
   static constexpr Duration kLeastStall = std::chrono::milliseconds(200);
   // Another connection over this path has had no answer.
   static constexpr Duration kHurriedStall = std::chrono::milliseconds(100);
-  // Stalls in a row double the wait, up to this: eight silent paths, one after the other, fit into T. A T
-  // below 8 s does not shorten the first wait.
-  constexpr Duration longestStall() const { return std::max(kStall, limit_ / 8); }
+  // Stalls in a row double the wait, up to this: eight silent paths, one after the other, fit into T, and
+  // four into a T below 8 s.
+  constexpr Duration longestStall() const {
+    return std::max(std::min<Duration>(kStall, limit_ / 4), limit_ / 8);
+  }
   // How long the queue pairs of an epoch may take to come up: the peer's address may have to be resolved, and
   // until then the transition to RTR answers ETIMEDOUT. A path that cannot be joined leaves three quarters of
   // T.

@@ -95,7 +95,7 @@ void Chooser::adoptPairing(const EndInfo& local, const EndInfo& reply) {
 
 Result<bool> Chooser::establish(const EndInfo& local, const EndInfo& reply, const Session& session) {
   if (beginsLost(reply)) {
-    maker_.beginWithoutQueuePairs(local, reply);
+    RAILWISE_TRY(beginWithoutQueuePairs(local, reply));
     return true;
   }
   if (link_.endpoint.loads.empty()) {
@@ -111,13 +111,24 @@ Result<bool> Chooser::establish(const EndInfo& local, const EndInfo& reply, cons
       return !up.ok() && (link_.joiner->needsCall() ? maker_.mayBeginLost() : maker_.goesElsewhere("a path"));
     };
     if (reply.failover != 0 && (((!up.ok() || !*up) && maker_.mustBeginLost()) || refused())) {
-      maker_.beginWithoutQueuePairs(local, reply);
+      RAILWISE_TRY(beginWithoutQueuePairs(local, reply));
       return true;
     }
     if (!up.ok()) return up.status();
     all = all && *up;
   }
   return all;
+}
+
+// Into a queue pair that is connected already the peer may write, until a proof says that it cannot: the old
+// window stays with the queue pairs.
+Status Chooser::beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply) {
+  const bool connected = std::ranges::any_of(
+      link_.endpoint.queue_pairs, [](const LaneQueuePair& queue_pair) { return queue_pair.rest->connected; });
+  if (connected && !link_.endpoint.stop()) RAILWISE_TRY(maker_.openWindow(link_.endpoint.driversAnswer()));
+  maker_.beginWithoutQueuePairs(local, reply);
+  link_.here.window_address = link_.window->address();
+  return Status::success();
 }
 
 Result<bool> Chooser::connectQueuePair(std::size_t index, const EndInfo& local, const EndInfo& reply) {

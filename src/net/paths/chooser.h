@@ -66,6 +66,7 @@ class Chooser final : public LinkRole, private Failback::Host {
   }
 
   int queuePairsPerLane(std::size_t lanes) const;
+  Status beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
   void adoptPairing(const EndInfo& local, const EndInfo& reply);
   void warnOfRails(const RailInfo& here, const RailInfo& there) const;
   // Brings queue pair `index` up, as far as that is possible now. True: it is up.

@@ -1,5 +1,5 @@
-// Makes the queue pairs of an epoch, on the rails that this end has. The first epoch is special in one thing: it may begin without queue pairs, where a port
-// is down or a device refuses; the recovery then finds a path.
+// Makes the queue pairs of an epoch, on the rails that this end has. The first epoch is special in one thing:
+// it may begin without queue pairs, where a port is down or a device refuses; the recovery then finds a path.
 //
 // Threads: the link's.
 #pragma once

@@ -5,8 +5,8 @@
 
 namespace railwise::net {
 
-LinkState::LinkState(Direction its_direction, LinkUser& its_user, LinkMemory& its_memory, const Device& its_device,
-                     const ConnectionOptions& its_options)
+LinkState::LinkState(Direction its_direction, LinkUser& its_user, LinkMemory& its_memory,
+                     const Device& its_device, const ConnectionOptions& its_options)
     : direction(its_direction),
       endpoint(its_memory.queuePairMemory(), its_device.rails(), its_device.rails()),
       device(its_device),

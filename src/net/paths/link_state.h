@@ -45,15 +45,14 @@ struct LinkState {
   bool hasQueuePairs() const { return phase() == Phase::kRunning || phase() == Phase::kConnecting; }
   // The queue pairs of the last epoch are gone, and no epoch runs.
   bool hasLeft() const { return phase() == Phase::kWaiting || phase() == Phase::kConnecting; }
-  bool canFailOver() const {
-    return config.failover != 0 && there.failover != 0 && side_channel.opened();
-  }
+  bool canFailOver() const { return config.failover != 0 && there.failover != 0 && side_channel.opened(); }
   bool degraded() const { return role->degraded(); }
   Patience patience() const { return Patience(config.failover_timeout_s); }
 
   // This end, for the functions of offer.h.
   OfferingEnd own() const { return {device, options, *joiner, out_of_order}; }
-  // What the joiner connects: the queue pairs of the endpoint. `local`, `remote`: the descriptions of both ends.
+  // What the joiner connects: the queue pairs of the endpoint. `local`, `remote`: the descriptions of both
+  // ends.
   Joiner::Ends ends(const EndInfo& local, const EndInfo& remote) {
     return {epoch(), endpoint, local, remote};
   }
@@ -98,7 +97,7 @@ struct LinkState {
   // What each end has said of itself for this epoch, or for the last one that began.
   EndInfo here = {};
   EndInfo there = {};
-  std::string peer;          // "host:pid (mlx5_1)"; valid once the peer's description has arrived
+  std::string peer;                // "host:pid (mlx5_1)"; valid once the peer's description has arrived
   bool out_of_order = false;       // queue pairs take what comes in any order
   std::shared_ptr<Window> window;  // shared with queue pairs that are being destroyed
   std::unique_ptr<Joiner> joiner;  // connects the queue pairs; never null

@@ -106,8 +106,9 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
 
 UnderWay SendConnection::underWay() const {
   const record::ConnectionNumbers& its = numbers();
-  // Over one queue pair all is complete that was sent before what NCCL knows to be complete.
-  if (its.complete + 1 >= its.next && link_.endpoint.oneQueuePair()) return {};
+  // Over one queue pair all is complete that was sent before what NCCL knows to be complete, unless a failure
+  // has changed the order.
+  if (its.complete + 1 >= its.next && link_.endpoint.oneQueuePair() && link_.epoch() == 1) return {};
   UnderWay found;
   for (uint32_t i = 0; i <= turn_.mask; ++i) {
     const Message& message = messages_[i];

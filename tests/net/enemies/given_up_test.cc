@@ -1,6 +1,8 @@
 // How the two ends learn that the other one has given a handshake up, or has died in it.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "loop_connection.h"
 #include "net/enemies/middle.h"
 #include "port_control.h"
@@ -28,6 +30,34 @@ TEST(GivenUp, TheConnectorSaysWhy) {
   EXPECT_EQ(accepted.code, Code::kRemote);
   EXPECT_NE(said.warnings().find("gives up: no path to the peer's queue pairs"), std::string::npos)
       << said.warnings();
+  Context::close(listener);
+}
+
+// One of two queue pairs is connected when the device refuses the other. The sender goes elsewhere, and
+// nothing proves that the first one takes no more of the listener's clear-to-sends.
+TEST(GivenUp, ASenderLeavesTheWindowOfAConnectedQueuePair) {
+  setenv("NCCL_IB_QPS_PER_CONNECTION", "2", 1);
+  LoopConnection loop(4096, "count=2");
+  unsetenv("NCCL_IB_QPS_PER_CONNECTION");
+  Middle middle([](const Place&, std::string&) { return true; });
+  char handle[kHandleBytes];
+  Listener* const listener = *loop.context().listen(loop.device(), handle);
+  middle.stepBetween(handle);
+  // 1 to 4: to INIT, at both ends; 5 to 8: to RTR and RTS at the listener; 9 and 10: so for the first one at
+  // the connector. From then on the driver refuses everything.
+  test::addFault("device=soft0 verb=modify_qp+destroy_qp nth=11 every=1 errno=EBUSY");
+  SendConnection* send = nullptr;
+  ReceiveConnection* receive = nullptr;
+  for (test::Patience patience; send == nullptr || receive == nullptr; patience.again()) {
+    if (send == nullptr) send = *loop.context().connect(loop.device(), handle, -1);
+    if (receive == nullptr) receive = *Context::accept(*listener);
+  }
+  ConnectRequest request;
+  const std::string said = middle.said(From::kConnector, 1);
+  ASSERT_GE(said.size(), sizeof request);
+  std::memcpy(&request, said.data(), sizeof request);
+  EXPECT_FALSE(send->running());
+  EXPECT_NE(send->link().window->address(), request.end.window_address);
   Context::close(listener);
 }
 
