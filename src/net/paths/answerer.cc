@@ -52,13 +52,13 @@ bool Answerer::beginsLostWith(const EndInfo& request) const {
 bool Answerer::refusedFirst(const EndInfo& request, const std::string& refusal) {
   if (!mayLoseFirst(request)) return false;
   if (refusal.empty()) return maker_.goesElsewhere("queue pairs");
-  if (allReachable(request) && allReachable(local_)) return false;
+  if (allReachable(request) && allReachable(link_.here)) return false;
   maker_.noteWhyLost(refusal);
   return true;
 }
 
 Status Answerer::openFirst(const EndInfo& request, std::string& refusal) {
-  RAILWISE_TRY(describe(link_.own(), link_.device.rails(), *link_.window, local_));
+  RAILWISE_TRY(describe(link_.own(), link_.device.rails(), *link_.window, link_.here));
   RAILWISE_TRY(checkLinkLayer(request, refusal));
   const auto open = [&] { return pairFirst(request, refusal); };
   const Status opened = beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : maker_.makeFirst(open);
@@ -75,22 +75,22 @@ Status Answerer::pairFirst(const EndInfo& request, std::string& refusal) {
 
 void Answerer::beginWithoutQueuePairs(const EndInfo& request) {
   link_.joiner->drop();
-  local_.queue_pairs = local_.lanes = 0;
-  std::memset(local_.queue_pair, 0, sizeof local_.queue_pair);
-  local_.out_of_order = request.out_of_order;
-  maker_.beginWithoutQueuePairs(local_, request);
+  link_.here.queue_pairs = link_.here.lanes = 0;
+  std::memset(link_.here.queue_pair, 0, sizeof link_.here.queue_pair);
+  link_.here.out_of_order = request.out_of_order;
+  maker_.beginWithoutQueuePairs(link_.here, request);
 }
 
 Status Answerer::checkLinkLayer(const EndInfo& request, std::string& refusal) const {
-  if (request.rail[0].link_layer == local_.rail[0].link_layer) return Status::success();
+  if (request.rail[0].link_layer == link_.here.rail[0].link_layer) return Status::success();
   refusal = "the ports have different link layers (" + railNames(request) + " on " + fieldText(request.host) +
-            ", " + railNames(local_) + " on " + fieldText(local_.host) +
+            ", " + railNames(link_.here) + " on " + fieldText(link_.here.host) +
             "): choose matching NICs with NCCL_IB_HCA";
   return {Code::kRemote, 0};
 }
 
-// Decides which rail of this end answers each queue pair of the peer. The result is in local_, which is the
-// reply.
+// Decides which rail of this end answers each queue pair of the peer. The result is in Link::here, which
+// is the reply.
 Status Answerer::pair(const EndInfo& request, std::string& refusal) {
   if (beginsLost(request)) {
     refusal = railNames(request) + " on " + fieldText(request.host) +
@@ -98,14 +98,14 @@ Status Answerer::pair(const EndInfo& request, std::string& refusal) {
               "both ends (RAILWISE_FAILOVER) there is no other path";
     return {Code::kRemote, 0};
   }
-  const auto pairs = pairRails(request, local_, request.lanes, link_.config.ib_subnet_prefix_len);
+  const auto pairs = pairRails(request, link_.here, request.lanes, link_.config.ib_subnet_prefix_len);
   bool any = false;
-  local_.queue_pairs = request.queue_pairs;
-  local_.lanes = request.lanes;
-  local_.out_of_order = request.out_of_order;
+  link_.here.queue_pairs = request.queue_pairs;
+  link_.here.lanes = request.lanes;
+  link_.here.out_of_order = request.out_of_order;
   for (int i = 0; i < request.queue_pairs; ++i) {
     const auto& found = pairs[static_cast<std::size_t>(i % request.lanes)];
-    QueuePairInfo& info = local_.queue_pair[i];
+    QueuePairInfo& info = link_.here.queue_pair[i];
     info.used = found ? 1 : 0;
     if (!found) continue;
     any = true;
@@ -115,7 +115,7 @@ Status Answerer::pair(const EndInfo& request, std::string& refusal) {
   }
   if (any) return Status::success();
   refusal = "no rail of one end can reach one of the other: " + railNames(request) + " on " +
-            fieldText(request.host) + ", " + railNames(local_) + " on " + fieldText(local_.host) +
+            fieldText(request.host) + ", " + railNames(link_.here) + " on " + fieldText(link_.here.host) +
             ": their GIDs are of different kinds; check NCCL_IB_GID_INDEX, NCCL_IB_ADDR_FAMILY and "
             "NCCL_IB_ROCE_VERSION_NUM";
   return {Code::kRemote, 0};
@@ -123,17 +123,17 @@ Status Answerer::pair(const EndInfo& request, std::string& refusal) {
 
 Status Answerer::openQueuePairs(const EndInfo& peer) {
   std::vector<uint8_t> rail_of;
-  for (int i = 0; i < local_.queue_pairs; ++i)
-    rail_of.push_back(local_.queue_pair[i].used != 0 ? local_.queue_pair[i].rail : EpochMaker::kNoRail);
+  for (int i = 0; i < link_.here.queue_pairs; ++i)
+    rail_of.push_back(link_.here.queue_pair[i].used != 0 ? link_.here.queue_pair[i].rail
+                                                         : EpochMaker::kNoRail);
   RAILWISE_TRY(maker_.openQueuePairs(rail_of));
-  link_.endpoint.makeLanes(local_.lanes);
+  link_.endpoint.makeLanes(link_.here.lanes);
   for (std::size_t i = 0; i < link_.endpoint.queue_pairs.size(); ++i) {
     LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[i];
     if (!queue_pair.rest->used) continue;
-    local_.queue_pair[i].number = queue_pair.qp->qp_num;
+    link_.here.queue_pair[i].number = queue_pair.qp->qp_num;
     queue_pair.peer_rail = peer.queue_pair[i].rail;
   }
-  link_.here = local_;
   maker_.adopt(peer);
   link_.user.onPaired();
   return Status::success();
@@ -146,23 +146,23 @@ Status Answerer::prepare(const EndInfo& request, const Session& session) {
   std::size_t failed = 0;
   if (link_.joiner->needsCall()) {
     if (link_.joiner->listens()) return Status::success();
-    const Status listens = link_.joiner->listen(link_.epoch(), link_.endpoint, local_, &failed);
+    const Status listens = link_.joiner->listen(link_.epoch(), link_.endpoint, link_.here, &failed);
     return listens.ok() || !giveUpFirst(request) ? listens : Status::success();
   }
-  const Status up = link_.joiner->joinAll(link_.ends(local_, request), &failed).status();
+  const Status up = link_.joiner->joinAll(link_.ends(link_.here, request), &failed).status();
   const bool asks_again = up.sys_errno == ETIMEDOUT;
   if (!up.ok() && (beginsLostWith(request) || (!asks_again && refusedFirst(request, "")))) {
     beginWithoutQueuePairs(request);
   } else {
     RAILWISE_TRY(up);
   }
-  describeEce(link_.endpoint, link_.config, local_);  // what the devices have made of the peer's offer
+  describeEce(link_.endpoint, link_.config, link_.here);  // what the devices have made of the peer's offer
   return Status::success();
 }
 
 Result<bool> Answerer::establish(const EndInfo& request) {
   std::size_t failed = 0;
-  const Result<bool> up = link_.joiner->joinAll(link_.ends(local_, request), &failed);
+  const Result<bool> up = link_.joiner->joinAll(link_.ends(link_.here, request), &failed);
   return up.ok() || !giveUpFirst(request) ? up : Result<bool>(true);
 }
 
@@ -203,7 +203,7 @@ Status Answerer::advanceRecovery() {
       // One offer at a time: a peer that hears nothing may be stopped for hours. What has changed meanwhile
       // is offered once it has heard.
       next_.look_at = Clock::now() + Patience::kLookAgain;
-      if (!sameRails(usableRails(link_.own(), &native), offer_.rails)) toEpoch(link_.epoch() + 1);
+      if (!sameRails(usableRails(link_.own(), &native), offer().rails)) toEpoch(link_.epoch() + 1);
     }
   }
   return link_.phase() == Link::Phase::kConnecting ? connectEpoch() : Status::success();
@@ -234,8 +234,8 @@ void Answerer::toEpoch(uint64_t epoch) {
 }
 
 void Answerer::renewOffer() {
-  offer_.rails = usableRails(link_.own(), &offer_.native);
-  offer_.end = describeOffer(link_.own(), offer_.rails, link_.here);
+  offer().rails = usableRails(link_.own(), &offer().native);
+  offer().end = describeOffer(link_.own(), offer().rails, link_.here);
 }
 
 void Answerer::sendReconcile() {
@@ -247,10 +247,10 @@ void Answerer::sendReconcile() {
   frame.failed = link_.recovery.failedQueuePair();
   frame.cost = link_.recovery.failureCost();
   renewOffer();
-  frame.native = static_cast<uint8_t>(offer_.native);
+  frame.native = static_cast<uint8_t>(offer().native);
   frame.open = link_.user.isOpen() ? 1 : 0;
   copyText(frame.reason, link_.log.reason());
-  frame.end = offer_.end;
+  frame.end = offer().end;
   link_.side_channel.send(frame);
   link_.side_channel.breakIsAnswered();
   link_.recovery.blame(kNoQueuePair, FailureCost::kNone);
@@ -309,12 +309,13 @@ void Answerer::onBreak(const BreakFrame& frame) {
 Status Answerer::onPropose(const ProposeFrame& frame) {
   if (frame.epoch != link_.epoch() || link_.phase() != Link::Phase::kWaiting) return Status::success();
   link_.recovery.setPeerTakesPart(true);
-  bool possible = frame.rails <= link_.user.mostRails() && frame.end.out_of_order == local_.out_of_order &&
+  bool possible = frame.rails <= link_.user.mostRails() &&
+                  frame.end.out_of_order == link_.here.out_of_order &&
                   (link_.rules.has_immediates || frame.end.queue_pairs <= most_queue_pairs_);
-  for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offer_.rails.size();
+  for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offer().rails.size();
   for (int i = 0; possible && i < frame.end.queue_pairs; ++i) {
     const QueuePairInfo& pair = frame.pair[i];
-    const RailInfo& here = offer_.end.rail[frame.rail[pair.rail]];
+    const RailInfo& here = offer().end.rail[frame.rail[pair.rail]];
     const RailInfo& there = frame.end.rail[frame.end.queue_pair[i].rail];
     possible =
         pair.gid < here.gid_count && pair.peer_gid < there.gid_count && here.link_layer == there.link_layer;
@@ -342,41 +343,41 @@ void Answerer::refuseEpoch(uint8_t queue_pair, FailureCost cost, const std::stri
 
 bool Answerer::openEpoch(const ProposeFrame& frame) {
   std::vector<Rail> rails;
-  EndInfo here = offer_.end;
+  EndInfo next = offer().end;
   for (int i = 0; i < frame.rails; ++i) {
-    rails.push_back(offer_.rails[frame.rail[i]]);
-    here.rail[i] = offer_.end.rail[frame.rail[i]];
+    rails.push_back(offer().rails[frame.rail[i]]);
+    next.rail[i] = offer().end.rail[frame.rail[i]];
   }
-  here.rails = frame.rails;
+  next.rails = frame.rails;
   maker_.takeRails(std::move(rails));
   for (std::size_t i = 0; i < link_.endpoint.rails.size(); ++i) {
     const MemoryKeys keys = windowKeysOn(link_.device, *link_.window, link_.endpoint.rails[i]);
     if (keys.local == 0 && keys.remote == 0) return false;
-    here.rail[i].window_key = keys.remote;
+    next.rail[i].window_key = keys.remote;
   }
-  here.queue_pairs = frame.end.queue_pairs;
-  here.lanes = frame.end.lanes;
-  for (int i = 0; i < here.queue_pairs; ++i) {
-    here.queue_pair[i] = {};
-    here.queue_pair[i].rail = frame.pair[i].rail;
-    here.queue_pair[i].gid = frame.pair[i].gid;
-    here.queue_pair[i].peer_gid = frame.pair[i].peer_gid;
-    here.queue_pair[i].used = 1;
+  next.queue_pairs = frame.end.queue_pairs;
+  next.lanes = frame.end.lanes;
+  for (int i = 0; i < next.queue_pairs; ++i) {
+    next.queue_pair[i] = {};
+    next.queue_pair[i].rail = frame.pair[i].rail;
+    next.queue_pair[i].gid = frame.pair[i].gid;
+    next.queue_pair[i].peer_gid = frame.pair[i].peer_gid;
+    next.queue_pair[i].used = 1;
   }
-  local_ = here;
+  link_.here = next;
   return openQueuePairs(frame.end).ok() && link_.user.takeRails();
 }
 
 Status Answerer::connectEpoch() {
   if (next_.accept_sent) return awaitBegin();
   std::size_t failed = 0;
-  if (!link_.joiner->listen(link_.epoch(), link_.endpoint, local_, &failed).ok()) {
+  if (!link_.joiner->listen(link_.epoch(), link_.endpoint, link_.here, &failed).ok()) {
     refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
                 link_.pathText(link_.endpoint.queue_pairs[failed]) + ": RDMA CM cannot listen");
     return Status::success();
   }
   if (!link_.joiner->needsCall()) {
-    const Status up = link_.joiner->joinAll(link_.ends(local_, link_.there), &failed).status();
+    const Status up = link_.joiner->joinAll(link_.ends(link_.here, link_.there), &failed).status();
     if (up.sys_errno == ETIMEDOUT && Clock::now() < next_.connect_until) return Status::success();
     if (!up.ok()) {
       refuseEpoch(static_cast<uint8_t>(failed),
@@ -386,10 +387,10 @@ Status Answerer::connectEpoch() {
       return Status::success();
     }
   }
-  describeEce(link_.endpoint, link_.config, local_);
+  describeEce(link_.endpoint, link_.config, link_.here);
   auto frame = makeMessage<AcceptFrame>(MessageType::kAccept);
   frame.epoch = link_.epoch();
-  frame.end = local_;
+  frame.end = link_.here;
   link_.side_channel.send(frame);
   next_.accept_sent = true;
   return Status::success();
@@ -399,7 +400,7 @@ Status Answerer::connectEpoch() {
 // to call.
 Status Answerer::awaitBegin() {
   std::size_t failed = 0;
-  const Result<bool> up = link_.joiner->joinAll(link_.ends(local_, link_.there), &failed);
+  const Result<bool> up = link_.joiner->joinAll(link_.ends(link_.here, link_.there), &failed);
   if (!up.ok()) {
     refuseEpoch(static_cast<uint8_t>(failed), FailureCost::kNone,
                 link_.pathText(link_.endpoint.queue_pairs[failed]) + ": RDMA CM cannot connect it");
@@ -428,15 +429,15 @@ void Answerer::sendRails() {
   auto frame = makeMessage<RailsFrame>(MessageType::kRails);
   frame.epoch = link_.epoch();
   renewOffer();
-  frame.native = static_cast<uint8_t>(offer_.native);
-  frame.end = offer_.end;
+  frame.native = static_cast<uint8_t>(offer().native);
+  frame.end = offer().end;
   link_.side_channel.send(frame);
 }
 
 void Answerer::onPortsChanged() {
   int native = 0;
-  if ((link_.epoch() > 1 || !allReachable(local_)) &&
-      !sameRails(usableRails(link_.own(), &native), offer_.rails))
+  if ((link_.epoch() > 1 || !allReachable(link_.here)) &&
+      !sameRails(usableRails(link_.own(), &native), offer().rails))
     sendRails();
 }
 
@@ -446,18 +447,18 @@ void Answerer::onTrial(const TrialFrame& frame) {
   auto reply = makeMessage<TrialReplyFrame>(MessageType::kTrialReply);
   reply.trial = frame.trial;
   const auto open = [&] {
-    if (frame.rail >= offer_.rails.size() || frame.gid >= offer_.end.rail[frame.rail].gid_count ||
+    if (frame.rail >= offer().rails.size() || frame.gid >= offer().end.rail[frame.rail].gid_count ||
         frame.peer_gid >= frame.end.rail[0].gid_count ||
-        frame.end.rail[0].link_layer != offer_.end.rail[frame.rail].link_layer)
+        frame.end.rail[0].link_layer != offer().end.rail[frame.rail].link_layer)
       return false;
-    const Rail& rail = offer_.rails[frame.rail];
+    const Rail& rail = offer().rails[frame.rail];
     Result<TrialQueuePair> made = maker_.openTrial(rail);
     if (made.ok()) made->use(link_.window);
     const MemoryKeys keys = windowKeysOn(link_.device, *link_.window, rail);
     if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
-    reply.end = offer_.end;
+    reply.end = offer().end;
     reply.end.rails = reply.end.queue_pairs = reply.end.lanes = 1;
-    reply.end.rail[0] = offer_.end.rail[frame.rail];
+    reply.end.rail[0] = offer().end.rail[frame.rail];
     reply.end.rail[0].window_key = keys.remote;
     reply.end.queue_pair[0].number = made->qp()->qp_num;
     const Result<uint16_t> port = link_.joiner->answerTrial(*made, link_.ends(reply.end, frame.end),

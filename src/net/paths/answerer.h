@@ -5,6 +5,7 @@
 // Threads: the link's.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ class Answerer final : public LinkRole {
   // Does this link begin without queue pairs, because one end has no port that works?
   bool beginsLostWith(const EndInfo& request) const;
   // The description of this end, for the reply.
-  const EndInfo& local() const { return local_; }
+  const EndInfo& local() const { return link_.here; }
   // Called before the reply: brings the queue pairs to "ready to send", or opens the ports at which the
   // connection manager listens. ETIMEDOUT: an address of the peer is not resolved yet (ARP); call again
   // later.
@@ -54,7 +55,7 @@ class Answerer final : public LinkRole {
   Status pairFirst(const EndInfo& request, std::string& refusal);
   Status checkLinkLayer(const EndInfo& request, std::string& refusal) const;
   Status pair(const EndInfo& request, std::string& refusal);
-  // Makes the queue pairs that local_ describes.
+  // Makes the queue pairs that Link::here describes.
   Status openQueuePairs(const EndInfo& peer);
 
   bool drained() const;
@@ -75,14 +76,17 @@ class Answerer final : public LinkRole {
   Link& link_;
   EpochMaker& maker_;
   const int most_queue_pairs_;
-  EndInfo local_ = {};
   // What this end has offered last: the rails by which the peer can reach it.
   struct Offer {
     std::vector<Rail> rails;
     EndInfo end = {};
     int native = 0;  // the first of `rails` are so many rails of the link's own device
   };
-  Offer offer_;
+  std::unique_ptr<Offer> offer_;  // null: this end has offered nothing yet
+  Offer& offer() {
+    if (offer_ == nullptr) offer_ = std::make_unique<Offer>();
+    return *offer_;
+  }
   // What this end does on the way to the next epoch.
   struct NextEpoch {
     std::optional<Deadline> drain;  // until then the lost queue pairs may still deliver
