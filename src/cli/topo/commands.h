@@ -11,7 +11,6 @@ int topoShowCommand(Args args);
 int topoPathsCommand(Args args);
 int topoExpectCommand(Args args);
 int topoExportCommand(Args args);
-int topoServeCommand(Args args);
 int topoTransportsCommand(Args args);
 int topoGraphsCommand(Args args);
 int topoLintCommand(Args args);

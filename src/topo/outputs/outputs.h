@@ -39,11 +39,8 @@ std::string dotText(const Machine& machine);
 // A drawing in Railwise's own layout; its colours are light or dark as the viewer prefers.
 std::string svgText(const Machine& machine);
 
-// One page: the drawing, and after a click the paths of a GPU or NIC. kFile: self-contained. kServed: it asks
-// its server for what running jobs do (`live`, the JSON of railwise top), and links explanations
-// (`explain/RANK`).
-enum class HtmlUse : uint8_t { kFile, kServed };
-std::string htmlText(const Machine& machine, HtmlUse use = HtmlUse::kFile);
+// One self-contained page: the drawing, and after a click the paths of a GPU or NIC.
+std::string htmlText(const Machine& machine);
 
 // What `railwise topo transports` shows. -1: all ranks.
 struct TransportsShown {

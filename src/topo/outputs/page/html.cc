@@ -49,7 +49,7 @@ std::string problemsHtml(const MachineExplanation& all) {
   return html.empty() ? "" : "<section><h2>What costs speed</h2>\n" + html + "</section>\n";
 }
 
-std::string nicTableHtml(const Machine& machine, const MachineExplanation& all, bool served) {
+std::string nicTableHtml(const Machine& machine, const MachineExplanation& all) {
   const Graph& graph = *machine.graph;
   std::string html =
       "<section><h2>The NIC of each GPU</h2><div class=\"scroll\"><table id=\"nics\" aria-label=\"The NIC of "
@@ -57,8 +57,7 @@ std::string nicTableHtml(const Machine& machine, const MachineExplanation& all, 
       "scope=\"col\">GPU</th>"
       "<th scope=\"col\">address</th><th scope=\"col\">near</th><th scope=\"col\">NIC</th><th "
       "scope=\"col\">path</th>"
-      "<th scope=\"col\">GB/s</th><th scope=\"col\">GPUDirect</th>" +
-      std::string(served ? "<th scope=\"col\">why</th>" : "") + "</tr></thead><tbody>\n";
+      "<th scope=\"col\">GB/s</th><th scope=\"col\">GPUDirect</th></tr></thead><tbody>\n";
   for (const GpuExplanation& gpu : all.gpus) {
     std::vector<std::string> names;
     for (const ChosenNic& nic : gpu.chosen) names.push_back(netName(graph, nic.view.net));
@@ -68,10 +67,7 @@ std::string nicTableHtml(const Machine& machine, const MachineExplanation& all, 
     const ChosenNic* nic = gpu.chosen.empty() ? nullptr : &gpu.chosen[0];
     html += element("td", nic == nullptr ? "" : pathTypeName(nic->view.type)) +
             element("td", nic == nullptr ? "" : gbText(nic->view.bandwidth)) +
-            element("td", nic == nullptr ? "" : gdrSummary(machine, *nic));
-    const std::string rank = std::to_string(gpu.rank);
-    if (served) html += "<td><a href=\"explain/" + rank + "\">explain GPU " + rank + "</a></td>";
-    html += "</tr>\n";
+            element("td", nic == nullptr ? "" : gdrSummary(machine, *nic)) + "</tr>\n";
   }
   return html + "</tbody></table></div></section>\n";
 }
@@ -112,18 +108,15 @@ std::string headerHtml(const Machine& machine) {
 
 }  // namespace
 
-std::string htmlText(const Machine& machine, HtmlUse use) {
-  const bool served = use == HtmlUse::kServed;
+std::string htmlText(const Machine& machine) {
   const MachineExplanation all = explain(machine);
   std::string html =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
       "http-equiv=\"Content-Security-Policy\" "
       "content=\"default-src 'none'; script-src '" +
       std::string(htmlScriptHash()) + "'; style-src '" + std::string(htmlStyleHash()) +
-      (served ? "'; connect-src 'self'; img-src data:" : "'") +
-      "; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, "
-      "initial-scale=1\">\n" +
-      (served ? "<link rel=\"icon\" href=\"data:,\">\n" : "") +
+      "'; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
       escapeXml(machine.name + ": topology") + "</title>\n<style>" + std::string(htmlStyle()) +
       "</style></head>\n<body>\n";
@@ -141,10 +134,10 @@ std::string htmlText(const Machine& machine, HtmlUse use) {
       "hidden></div>\n<div "
       "class=\"drawing fit\" id=\"drawing\">\n";
   html += svgElement(drawing, *machine.graph, {.interactive = true});
-  html += "</div>\n" + std::string(served ? "<section id=\"live\" hidden></section>\n" : "") +
-          "<div class=\"panel\" id=\"panel\" aria-live=\"polite\" hidden></div>\n<section "
-          "id=\"channels\" hidden></section>\n";
-  html += problemsHtml(all) + nicTableHtml(machine, all, served) + typesHtml(machine);
+  html +=
+      "</div>\n<div class=\"panel\" id=\"panel\" aria-live=\"polite\" hidden></div>\n<section "
+      "id=\"channels\" hidden></section>\n";
+  html += problemsHtml(all) + nicTableHtml(machine, all) + typesHtml(machine);
   html += "</main>\n<script id=\"data\" type=\"application/json\">" + htmlData(machine, all) +
           "</script>\n<script>" + std::string(htmlScript()) + "</script>\n</body></html>\n";
   return html;

@@ -140,7 +140,6 @@ class DataWriter {
     json_.beginObject();
     json_.key("node").value(graph_.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
     json_.key("name").value(netName(graph_, net));
-    json_.key("device").value(node.name).key("port").value(node.port);
     std::string facts = "device " + std::to_string(node.dev) + ", " + gbText(node.bandwidth * 8) + " Gb/s";
     if (!node.links.empty() && !graph_.node(node.links[0].to).busid.empty()) {
       facts = graph_.node(node.links[0].to).busid + ", " + facts;

@@ -237,15 +237,6 @@
 
   const channels = drawChannels({ data, svg, boxes, wires, pair, pathNodes: nodesOf, make });
 
-  const live = document.getElementById("live");
-  if (live) {
-    const boxOf = (device, port) => {
-      const at = data.nets.findIndex((net) => net.device.split("+").includes(device) && net.port === port);
-      return at < 0 ? undefined : document.getElementById("nic-" + at);
-    };
-    showLive({ section: live, boxOf, make });
-  }
-
   // #gpu=RANK or #nic=NUMBER opens that panel; #ring=0 and the like draw channels.
   const open = (box) => {
     pick(null);
