@@ -332,7 +332,6 @@ class RAILWISE_TOPOLOGY_API Machine {
   Result<std::string> json() const;
   Result<std::string> matrix() const;  // the look of `nvidia-smi topo -m`
   Result<std::string> xml() const;     // as NCCL would dump it: completed, merged, trimmed
-  Result<std::string> dot() const;     // for Graphviz
   Result<std::string> svg() const;     // a drawing, light and dark as the viewer prefers
   Result<std::string> html() const;    // one page that needs nothing else
 

@@ -90,11 +90,10 @@ RAILWISE_TOPOLOGY_C_API int railwise_topology_chosen_nets(const railwise_topolog
 
 /* The machine as text, to be freed; NULL: it failed. Schema of the JSON: docs/topology-json.md.
  * json:    everything.  matrix: the look of `nvidia-smi topo -m`.  xml: as NCCL would dump it.
- * dot:     for Graphviz.  svg: a drawing.  html: one page that needs nothing else. */
+ * svg:     a drawing.  html: one page that needs nothing else. */
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_json(const railwise_topology_t* machine, char** error);
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_matrix(const railwise_topology_t* machine, char** error);
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_xml(const railwise_topology_t* machine, char** error);
-RAILWISE_TOPOLOGY_C_API char* railwise_topology_dot(const railwise_topology_t* machine, char** error);
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_svg(const railwise_topology_t* machine, char** error);
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_html(const railwise_topology_t* machine, char** error);
 

@@ -73,7 +73,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diff_json": (_TEXT, [Machine, Machine]),
     "lint_json": (_TEXT, [ctypes.c_char_p]),
     "generate": (_TEXT, [ctypes.c_char_p, ctypes.POINTER(GenerateOptions), ctypes.POINTER(ctypes.c_void_p)]),
-    **{name: (_TEXT, [Machine]) for name in ("json", "gpus_json", "matrix", "xml", "dot", "svg", "html")},
+    **{name: (_TEXT, [Machine]) for name in ("json", "gpus_json", "matrix", "xml", "svg", "html")},
 }
 
 

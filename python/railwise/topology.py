@@ -343,10 +343,6 @@ class Topology:
         """As NCCL would dump it: completed, merged, trimmed."""
         return self._text("xml")
 
-    def dot(self) -> str:
-        """For Graphviz."""
-        return self._text("dot")
-
     def svg(self) -> str:
         """A drawing."""
         return self._text("svg")

@@ -83,7 +83,7 @@ TEST(Command, NothingFromOutsideReachesTheTerminalAsItIs) {
     if (!writes) runs.push_back({"topo", command, nonsense});
     if (!writes) runs.push_back({"topo", command, file});
   }
-  for (const char* format : {"text", "json", "xml", "dot", "svg", "html"})
+  for (const char* format : {"text", "json", "xml", "svg", "html"})
     runs.push_back({"topo", "show", file, "--format", format});
   for (const char* command : {"explain", "doctor"}) {
     runs.push_back({command, file});

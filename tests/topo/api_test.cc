@@ -160,7 +160,6 @@ TEST(Api, TextsAreWhole) {
   EXPECT_LT(machine.explain(3)->size(), machine.explain()->size());
   EXPECT_NE(machine.matrix()->find("mlx5_0"), std::string::npos);
   EXPECT_EQ(machine.xml()->rfind("<system version=\"1\">", 0), 0U);
-  EXPECT_NE(machine.dot()->find("graph"), std::string::npos);
   EXPECT_NE(machine.svg()->find("</svg>"), std::string::npos);
   EXPECT_NE(machine.html()->find("</html>"), std::string::npos);
 }
@@ -314,7 +313,7 @@ TEST(CApi, GivesEveryText) {
   const CMachine hgx{loadHgx(nullptr, nullptr)};
   using Function = char* (*)(const railwise_topology_t*, char**);
   for (const Function function : {railwise_topology_json, railwise_topology_matrix, railwise_topology_xml,
-                                  railwise_topology_dot, railwise_topology_svg, railwise_topology_html}) {
+                                  railwise_topology_svg, railwise_topology_html}) {
     CText error;
     const CText text{function(hgx.machine, &error.text)};
     ASSERT_NE(text.text, nullptr) << error.text;

@@ -12,7 +12,7 @@ namespace railwise::cli {
 namespace {
 
 constexpr std::array<Subcommand, 10> kTopoSubcommands = {{
-    {"show", topoShowCommand, "the machine as matrix, json, xml, dot, svg or html"},
+    {"show", topoShowCommand, "the machine as matrix, json, xml, svg or html"},
     {"transports", topoTransportsCommand, "how each pair of GPUs is connected: P2P, SHM, NET, and why"},
     {"lint", topoLintCommand, "check a topology file for NCCL's traps"},
     {"diff", topoDiffCommand, "what differs between two machines, or between two versions of NCCL"},

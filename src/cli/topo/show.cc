@@ -11,11 +11,10 @@
 namespace railwise::cli {
 namespace {
 
-enum class Format { kMatrix, kJson, kXml, kDot, kSvg, kHtml };
-constexpr std::array<Choice<Format>, 6> kFormats = {{{"matrix", Format::kMatrix},
+enum class Format { kMatrix, kJson, kXml, kSvg, kHtml };
+constexpr std::array<Choice<Format>, 5> kFormats = {{{"matrix", Format::kMatrix},
                                                      {"json", Format::kJson},
                                                      {"xml", Format::kXml},
-                                                     {"dot", Format::kDot},
                                                      {"svg", Format::kSvg},
                                                      {"html", Format::kHtml}}};
 enum class PathsFormat { kJson };
@@ -29,8 +28,6 @@ std::string text(const topo::Machine& machine, Format format) {
       return topo::topologyJson(machine);
     case Format::kXml:
       return topo::writeXml(*machine.xml);
-    case Format::kDot:
-      return topo::dotText(machine);
     case Format::kSvg:
       return topo::svgText(machine);
     case Format::kHtml:
@@ -61,7 +58,7 @@ int topoShowCommand(Args args) {
   Format format = Format::kMatrix;
   std::string output;
   std::vector<Option> table = {
-      choiceOption<Format>('f', "format", kFormats, &format, "matrix (default), json, xml, dot, svg or html"),
+      choiceOption<Format>('f', "format", kFormats, &format, "matrix (default), json, xml, svg or html"),
       textOption('o', "output", "FILE", &output, "write to FILE instead of stdout")};
   addMachineOptions(table, machine);
   int status = kExitOk;

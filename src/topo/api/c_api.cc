@@ -231,9 +231,6 @@ char* railwise_topology_matrix(const railwise_topology_t* machine, char** error)
 char* railwise_topology_xml(const railwise_topology_t* machine, char** error) {
   return machineText(machine, error, [](const Machine& m) { return m.xml(); });
 }
-char* railwise_topology_dot(const railwise_topology_t* machine, char** error) {
-  return machineText(machine, error, [](const Machine& m) { return m.dot(); });
-}
 char* railwise_topology_svg(const railwise_topology_t* machine, char** error) {
   return machineText(machine, error, [](const Machine& m) { return m.svg(); });
 }

@@ -96,9 +96,6 @@ Result<std::string> Machine::matrix() const {
 Result<std::string> Machine::xml() const {
   return guardedText([&] { return topo::writeXml(*state_->machine.xml); });
 }
-Result<std::string> Machine::dot() const {
-  return guardedText([&] { return topo::dotText(state_->machine); });
-}
 Result<std::string> Machine::svg() const {
   return guardedText([&] { return topo::svgText(state_->machine); });
 }

@@ -32,10 +32,6 @@ std::string graphsText(const Machine& machine, const std::vector<DomainGraphs>& 
 std::string expectationText(const Machine& machine, const std::vector<tuning::Expectation>& expectations);
 std::string expectationJson(const Machine& machine, const std::vector<tuning::Expectation>& expectations);
 
-// Source text for Graphviz: railwise topo show --format dot
-// dot -Tsvg
-std::string dotText(const Machine& machine);
-
 // A drawing in Railwise's own layout; its colours are light or dark as the viewer prefers.
 std::string svgText(const Machine& machine);
 
