@@ -18,7 +18,7 @@ constexpr std::array<Subcommand, 10> kTopoSubcommands = {{
     {"diff", topoDiffCommand, "what differs between two machines, or between two versions of NCCL"},
     {"generate", topoGenerateCommand, "make the topology file that a VM's flat /sys hides"},
     {"record", topoRecordCommand, "pack what of this machine's /sys is needed elsewhere"},
-    {"export", topoExportCommand, "the machine for Kubernetes, Slurm, UCX, NIXL, shells or hwloc"},
+    {"export", topoExportCommand, "the machine for Slurm, UCX, NIXL, shells or hwloc"},
     {"expect", topoExpectCommand, "the time and bandwidth of a collective, by NCCL's own model"},
     {"graphs", topoGraphsCommand, "the rings and trees that NCCL's search finds, and why"},
     {"paths", topoPathsCommand, "every path and choice as JSON rows, to hold against NCCL's own"},

@@ -18,9 +18,7 @@ namespace {
 constexpr const char* kExport = "topo export";
 
 using Writer = topo::Exported (*)(const topo::Machine&, const topo::ExportOptions&);
-constexpr std::array<Choice<Writer>, 7> kForms = {{{"nfd", topo::exportNfd},
-                                                   {"dra", topo::exportDra},
-                                                   {"slurm", topo::exportSlurm},
+constexpr std::array<Choice<Writer>, 5> kForms = {{{"slurm", topo::exportSlurm},
                                                    {"ucx", topo::exportUcx},
                                                    {"nixl", topo::exportNixl},
                                                    {"env", topo::exportEnv},
@@ -29,8 +27,6 @@ constexpr std::array<Choice<Writer>, 7> kForms = {{{"nfd", topo::exportNfd},
 constexpr const char* kExportHelp =
     "usage: railwise topo export [FILE] --for FORM [-o OUT] [--root DIR|TAR] [options]\n\n"
     "Writes the machine for another program; docs/exports.md describes each form:\n"
-    "  nfd        feature file of Kubernetes' Node Feature Discovery (features.d/)\n"
-    "  dra        ResourceSlice of Kubernetes (resource.k8s.io/v1), JSON\n"
     "  slurm      gres.conf, with lines for slurm.conf and topology.conf\n"
     "  ucx        shell: UCX_NET_DEVICES by the local rank\n"
     "  nixl       JSON: variables and parameters of NIXL's UCX backend for each GPU\n"
@@ -61,13 +57,10 @@ int topoExportCommand(Args args) {
   Writer writer = nullptr;
   std::string output;
   std::vector<Option> table = {
-      choiceOption<Writer>('F', "for", kForms, &writer,
-                           "the form: nfd, dra, slurm, ucx, nixl, env or hwloc-xml"),
+      choiceOption<Writer>('F', "for", kForms, &writer, "the form: slurm, ucx, nixl, env or hwloc-xml"),
       textOption('o', "output", "FILE", &output, "write to FILE instead of stdout"),
       textOption(0, "node", "NAME", &options.node,
-                 "dra, slurm: the host's name in the cluster (default: this host's, or that of the file)"),
-      textOption(0, "driver", "DOMAIN", &options.driver,
-                 "dra: the name of the DRA driver (default railwise.example.com)"),
+                 "slurm: the host's name in the cluster (default: this host's, or that of the file)"),
       textOption(
           0, "topo-file", "PATH", &options.topo_file,
           "env: sets NCCL_TOPO_FILE to PATH, where the topology file lies on the host (default for this "
@@ -77,8 +70,7 @@ int topoExportCommand(Args args) {
   const auto arguments = parseOrLeave(kExport, table, args, kExportHelp, 1, &status);
   if (!arguments) return status;
   if (writer == nullptr)
-    return say("%s: for which program? --for nfd, dra, slurm, ucx, nixl, env or hwloc-xml", kExport),
-           kExitUsage;
+    return say("%s: for which program? --for slurm, ucx, nixl, env or hwloc-xml", kExport), kExitUsage;
   takeRecording(machine);
   const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
   const auto opened = openMachine(kExport, file, machine);

@@ -16,12 +16,8 @@ namespace railwise::topo {
 struct ExportOptions {
   DeviceFacts facts;
   std::string node;       // the host's name in the cluster; "": not known
-  std::string driver;     // dra: the driver's domain; "": kDefaultDriver
   std::string topo_file;  // env: the value of NCCL_TOPO_FILE; "": not set
 };
-
-// A name that nobody can own, because each cluster has to choose its driver.
-inline constexpr const char* kDefaultDriver = "railwise.example.com";
 
 struct ExportedText {
   std::string text;
@@ -37,10 +33,6 @@ Exported exportEnv(const Machine& machine, const ExportOptions& options);
 Exported exportUcx(const Machine& machine, const ExportOptions& options);
 // JSON: variables and parameters of NIXL's UCX backend for each GPU.
 Exported exportNixl(const Machine& machine, const ExportOptions& options);
-// A feature file of Kubernetes' Node Feature Discovery.
-Exported exportNfd(const Machine& machine, const ExportOptions& options);
-// ResourceSlices of Kubernetes' dynamic resource allocation, as JSON.
-Exported exportDra(const Machine& machine, const ExportOptions& options);
 // Slurm's gres.conf of the node, with the lines for slurm.conf and topology.conf in comments.
 Exported exportSlurm(const Machine& machine, const ExportOptions& options);
 // The XML of hwloc 2.

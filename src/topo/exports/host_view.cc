@@ -92,9 +92,6 @@ class HostReader {
       if (card != nullptr) nic.busid = lowerCase(card->busid);
       nic.numa = nic.busid.empty() ? -1 : numaOfNic(*machine_.paths, net);
       nic.mbps = std::llround(static_cast<double>(node.bandwidth) * 8000);
-      nic.rail = node.rail;
-      nic.plane = node.plane;
-      nic.gpudirect = node.gdr != 0;
       host_.nics.push_back(std::move(nic));
     }
     std::stable_sort(host_.nics.begin(), host_.nics.end(), [this](const HostNic& a, const HostNic& b) {
@@ -120,10 +117,8 @@ class HostReader {
       gpu.kind = !node.gcn.empty() ? node.gcn : node.sm > 0 ? "sm_" + std::to_string(node.sm) : "";
       const int cpu = machine_.paths->localCpu(explained.gpu);
       gpu.numa = cpu < 0 ? -1 : graph_.of(NodeType::kCpu, cpu).numa;
-      if (const gpu::Device* device = physicalGpu(vendors, graph_, explained.gpu); device != nullptr) {
+      if (const gpu::Device* device = physicalGpu(vendors, graph_, explained.gpu); device != nullptr)
         gpu.model = gpuModelText(*device);
-        gpu.memory_bytes = device->memory_bytes;
-      }
       for (const ChosenNic& chosen : explained.chosen) addNic(gpu, chosen);
       if (gpu.nics.empty())
         host_.notes.push_back("GPU " + std::to_string(gpu.dev) + " has no NIC" +
@@ -178,11 +173,7 @@ class HostReader {
     const auto at = std::find_if(host_.nics.begin(), host_.nics.end(),
                                  [&](const HostNic& nic) { return nic.net == chosen.view.net; });
     if (at == host_.nics.end()) return;
-    gpu.nics.push_back(
-        {.nic = static_cast<int>(at - host_.nics.begin()),
-         .type = chosen.view.type,
-         .gb_per_s = static_cast<double>(chosen.view.bandwidth),
-         .gpudirect = chosen.receive.mode != GdrMode::kOff && chosen.send.mode != GdrMode::kOff});
+    gpu.nics.push_back({.nic = static_cast<int>(at - host_.nics.begin()), .type = chosen.view.type});
   }
 
   void readLinks() {

@@ -28,18 +28,13 @@ struct HostNic {
   std::string busid;  // in lower case, as /sys has it; "": NCCL knows no PCI address
   int numa = -1;      // -1: not known
   int64_t mbps = 0;
-  int rail = -1;       // -1: the machine does not tell
   int use_order = -1;  // 0, 1 ... in the order in which the GPUs use the NICs; -1: no GPU uses it
-  int plane = -1;
-  bool gpudirect = false;
 };
 
 // A NIC that NCCL gives a GPU.
 struct GivenNic {
   int nic = -1;  // index in HostView::nics
   PathType type = PathType::kDis;
-  double gb_per_s = 0;
-  bool gpudirect = false;  // in both directions
 };
 
 struct HostGpu {
@@ -50,7 +45,6 @@ struct HostGpu {
   std::string busid;
   std::string kind;   // "sm_90", "gfx942"; "": not known
   std::string model;  // "NVIDIA H100 80GB HBM3"; "": the vendor's library was not asked
-  uint64_t memory_bytes = 0;
   int numa = -1;
   std::vector<GivenNic> nics;  // in the order of NCCL's channels, each once
 };

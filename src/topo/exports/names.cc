@@ -1,8 +1,6 @@
 #include "topo/exports/names.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstdio>
 
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
@@ -17,9 +15,10 @@ bool isAlphanumeric(char c) { return isLower(c) || isDigit(c) || (c >= 'A' && c 
 char lowerLetter(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool isPlain(char c) { return isAlphanumeric(c) || c == '_' || c == '.' || c == '-'; }
 
-// Cuts `text` to `most` characters, and removes what is neither a letter nor a digit from both ends.
-std::string trimmed(std::string text, std::size_t most) {
-  text = text.substr(0, most);
+// Cuts `text` to the length of a label of DNS, and removes what is neither a letter nor a digit from both
+// ends.
+std::string trimmed(std::string text) {
+  text = text.substr(0, 63);
   while (!text.empty() && !isAlphanumeric(text.back())) text.pop_back();
   const auto first = std::find_if(text.begin(), text.end(), isAlphanumeric);
   return {first, text.end()};
@@ -28,13 +27,6 @@ std::string trimmed(std::string text, std::size_t most) {
 bool isDnsLabel(std::string_view label) {
   return !label.empty() && label.size() <= 63 && label.front() != '-' && label.back() != '-' &&
          std::all_of(label.begin(), label.end(), [](char c) { return isLower(c) || isDigit(c) || c == '-'; });
-}
-
-// FNV-1a of 32 bits.
-uint32_t hashOf(std::string_view text) {
-  uint32_t hash = 2166136261U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return hash;
 }
 
 }  // namespace
@@ -50,17 +42,10 @@ bool isDeviceName(std::string_view name) {
          std::all_of(name.begin(), name.end(), isPlain);
 }
 
-std::string labelValue(std::string_view text) {
-  std::string value(text);
-  std::replace_if(
-      value.begin(), value.end(), [](char c) { return !isPlain(c); }, '-');
-  return trimmed(std::move(value), 63);
-}
-
-std::string dnsLabel(std::string_view text, std::size_t most) {
+std::string dnsLabel(std::string_view text) {
   std::string label;
   for (const char c : text) label += isAlphanumeric(c) ? lowerLetter(c) : '-';
-  return trimmed(std::move(label), most);
+  return trimmed(std::move(label));
 }
 
 bool isDnsName(std::string_view name) {
@@ -71,13 +56,6 @@ bool isDnsName(std::string_view name) {
     if (dot == std::string_view::npos) return true;
     name.remove_prefix(dot + 1);
   }
-}
-
-std::string shortName(std::string name, std::size_t most) {
-  if (name.size() <= most) return name;
-  char digits[16];
-  const int length = std::snprintf(digits, sizeof digits, "-%08x", hashOf(name));
-  return trimmed(std::move(name), most - static_cast<std::size_t>(length)) + digits;
 }
 
 std::string slurmWord(std::string_view text) {
@@ -92,14 +70,6 @@ std::string shellWord(const std::string& text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
   return word + "'";
-}
-
-std::string cutUtf8(std::string text, std::size_t most) {
-  if (text.size() <= most) return text;
-  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80; };
-  while (most > 0 && continues(text[most])) --most;
-  text.resize(most);
-  return text;
 }
 
 std::string xmlText(std::string_view text) {

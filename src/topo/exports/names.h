@@ -10,29 +10,19 @@ namespace railwise::topo {
 // needs no quotes in a shell, a list, JSON or a configuration file.
 bool isDeviceName(std::string_view name);
 
-// The value of a label of Kubernetes: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at
-// both ends. Other characters become '-'.
-std::string labelValue(std::string_view text);
-
 std::string lowerCase(std::string_view text);  // of ASCII
 
-// A label of DNS (RFC 1123) from a text: "mlx5_0" becomes "mlx5-0". At most `most` characters. "": the text
+// A label of DNS (RFC 1123) from a text: "mlx5_0" becomes "mlx5-0". At most 63 characters. "": the text
 // has no letter and no digit.
-std::string dnsLabel(std::string_view text, std::size_t most = 63);
+std::string dnsLabel(std::string_view text);
 // Lower-case labels of DNS joined by dots, at most 253 characters.
 bool isDnsName(std::string_view name);
-// A name of at most `most` characters: a longer one is cut, and ends in '-' and eight digits of a hash of the
-// whole name, so that two long names stay apart.
-std::string shortName(std::string name, std::size_t most);
 
 // A word for Slurm: lower case, and characters other than letters, digits, '.' and '-' become '_'.
 std::string slurmWord(std::string_view text);
 
 // The text in single quotes, as a shell reads it back; as it is if it needs none.
 std::string shellWord(const std::string& text);
-
-// The first characters of a UTF-8 text that have at most `most` bytes together.
-std::string cutUtf8(std::string text, std::size_t most);
 
 // A text that XML and its attributes can hold: bytes that are not UTF-8, and characters that XML forbids,
 // become U+FFFD or '?'.

@@ -30,7 +30,6 @@ TEST(ExportHostView, KnowsPlacesAndSpeeds) {
   EXPECT_EQ(host.gpus[1].numa, 1);
   EXPECT_EQ(host.gpus[1].kind, "sm_90");
   EXPECT_EQ(host.gpus[1].nics[0].type, PathType::kPix);
-  EXPECT_TRUE(host.gpus[1].nics[0].gpudirect);
   EXPECT_EQ(host.nics[1].busid, "0000:22:00.0");
   EXPECT_EQ(host.nics[1].numa, 1);
   EXPECT_EQ(host.nics[1].mbps, 400000);

@@ -1,6 +1,7 @@
 // The texts of --for env, ucx and nixl; shell_test.py runs them.
 #include "tests/topo/exports/export_machines.h"
 #include "tests/topo/json_check.h"
+#include "topo/exports/host_view.h"
 
 namespace railwise::topo {
 namespace {
@@ -52,7 +53,9 @@ TEST(ExportUcx, KnowsThatUcxHasNoPxn) {
   const Machine machine = machineOf(
       systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0"))) +
                cpu(1, gpu(1, "0000:21:00.0") + nic(1, "0000:22:00.0", "mlx5_1"))));
-  ASSERT_TRUE(has(exported(exportNfd(machine, {})).text, "railwise.nic-path-worst=PXN\n"));
+  const auto host = hostView(machine);
+  ASSERT_OK(host);
+  ASSERT_EQ(host->gpus[1].nics.at(0).type, PathType::kPxn);
   EXPECT_TRUE(has(exported(exportUcx(machine, {})).text,
                   "  1) export UCX_NET_DEVICES=mlx5_1:1 ;;  # GPU 1 at 0000:21:00.0: mlx5_1 PHB\n"));
 }
@@ -88,8 +91,6 @@ TEST(ExportUcx, OfAmdNamesNoCuda) {
   EXPECT_TRUE(has(exported(exportSlurm(machine, {.node = "n1"})).text,
                   "Name=gpu Type=gfx942 File=/dev/dri/renderD128 Flags=amd_gpu_env\n"));
   EXPECT_TRUE(has(exported(exportHwlocXml(machine, {.node = "n1"})).text, "subtype=\"RSMI\" name=\"rsmi0\""));
-  EXPECT_TRUE(
-      has(exported(exportDra(machine, {.node = "n1"})).text, "\"architecture\": {\"string\": \"gfx942\"}"));
 }
 
 TEST(ExportUcx, RefusesAMachineWithoutNics) {
