@@ -31,7 +31,6 @@ TEST(Command, VersionAndHelp) {
                                              {"explain", "--help"},
                                              {"topo", "--help"},
                                              {"topo", "show", "--help"},
-                                             {"topo", "paths", "--help"},
                                              {"topo", "lint", "--help"},
                                              {"topo", "diff", "--help"},
                                              {"topo", "generate", "--help"},
@@ -75,7 +74,7 @@ TEST(Command, NothingFromOutsideReachesTheTerminalAsItIs) {
     runs.push_back({command, "--" + evil});
   }
   for (const char* command :
-       {"show", "lint", "paths", "explain", "diff", "generate", "graphs", "expect", "transports", "record"}) {
+       {"show", "lint", "explain", "diff", "generate", "graphs", "expect", "transports", "record"}) {
     // What records would write to the name.
     const bool writes = std::string(command) == "record" || std::string(command) == "generate";
     runs.push_back({"topo", command, writes ? folder + "/no folder/" + evil : evil});

@@ -42,14 +42,13 @@ def test_every_machine_answers_as_the_command(name, cli):
     if machine is None:
         return
     facts = cli("topo", "show", *words_of(name), "--format", "json")
-    paths = cli("topo", "paths", *words_of(name), "--format", "json", "--xgmi=rccl")
     # The command says first whose rules it has chosen.
     facts["remarks"] = [remark for remark in facts["remarks"] if not remark.startswith(("the rules of NCCL", "RCCL's rules"))]
     assert machine.json() == facts
     assert [gpu.busid for gpu in machine.gpus] == [gpu["busid"] for gpu in facts["gpus"]]
     assert [nic.name for nic in machine.nics] == [net["name"] for net in facts["nets"]]
     rows = [[path.source, path.target, path.type, path.gb_per_s, path.hops] for path in machine.paths]
-    assert rows == [row[:5] for row in paths["gpu_net"] + paths["gpu_gpu"]]
+    assert rows == [row[:5] for row in facts["gpu_net"] + facts["gpu_gpu"]]
 
 
 @pytest.mark.parametrize("name", machines())

@@ -11,7 +11,7 @@
 namespace railwise::cli {
 namespace {
 
-constexpr std::array<Subcommand, 10> kTopoSubcommands = {{
+constexpr std::array<Subcommand, 9> kTopoSubcommands = {{
     {"show", topoShowCommand, "the machine as matrix, json, xml, svg or html"},
     {"transports", topoTransportsCommand, "how each pair of GPUs is connected: P2P, SHM, NET, and why"},
     {"lint", topoLintCommand, "check a topology file for NCCL's traps"},
@@ -21,7 +21,6 @@ constexpr std::array<Subcommand, 10> kTopoSubcommands = {{
     {"export", topoExportCommand, "the machine for Slurm, UCX, NIXL, shells or hwloc"},
     {"expect", topoExpectCommand, "the time and bandwidth of a collective, by NCCL's own model"},
     {"graphs", topoGraphsCommand, "the rings and trees that NCCL's search finds, and why"},
-    {"paths", topoPathsCommand, "every path and choice as JSON rows, to hold against NCCL's own"},
 }};
 
 }  // namespace

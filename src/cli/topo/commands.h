@@ -8,7 +8,6 @@ namespace railwise::cli {
 // Each function takes the arguments after the subcommand's name and returns the exit status.
 int topoCommand(Args args);
 int topoShowCommand(Args args);
-int topoPathsCommand(Args args);
 int topoExpectCommand(Args args);
 int topoExportCommand(Args args);
 int topoTransportsCommand(Args args);

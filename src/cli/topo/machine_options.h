@@ -28,7 +28,7 @@ struct MachineOptions {
   bool quiet = false;
   bool say_remarks = true;  // false: the output itself contains the remarks
   // Where a file does not describe its GPUs, and --gpu-sm and --nvswitch-links are not given: take what is
-  // known of these GPUs. `topo paths` answers for the file as it is.
+  // known of these GPUs. `topo show` as xml or json answers for the file as it is.
   bool known_gpus = false;
   // For a command to which a machine without GPUs is an answer: *without_gpus becomes true, and nothing is
   // logged. Null: such a machine is an error.

@@ -1,4 +1,4 @@
-// railwise topo show and railwise topo paths: write a machine in all forms.
+// railwise topo show: writes a machine in all forms.
 #include <array>
 
 #include "cli/options/command_line.h"
@@ -17,8 +17,6 @@ constexpr std::array<Choice<Format>, 5> kFormats = {{{"matrix", Format::kMatrix}
                                                      {"xml", Format::kXml},
                                                      {"svg", Format::kSvg},
                                                      {"html", Format::kHtml}}};
-enum class PathsFormat { kJson };
-constexpr std::array<Choice<PathsFormat>, 1> kPathsFormats = {{{"json", PathsFormat::kJson}}};
 
 std::string text(const topo::Machine& machine, Format format) {
   switch (format) {
@@ -44,12 +42,6 @@ constexpr const char* kShowHelp =
     "together the machine with NCCL_TOPO_FILE=FILE; neither this machine. NCCL's variables (NCCL_P2P_LEVEL,\n"
     "NCCL_NET_MERGE_LEVEL, ...) change the answers as they change NCCL's.\n"
     "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
-constexpr const char* kPathsHelp =
-    "usage: railwise topo paths [FILE] [--root DIR|TAR] [options]\n\n"
-    "Prints every path, P2P, GPUDirect and NIC choice as JSON rows, to be held against NCCL's own code. "
-    "AMD's xGMI\n"
-    "links count as NVLink there, with NCCL's bandwidths (--xgmi=rccl: RCCL's).\n"
-    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
 
 }  // namespace
 
@@ -72,22 +64,6 @@ int topoShowCommand(Args args) {
   if (without_gpus) return showWithoutGpus("topo show", machine);
   if (!opened) return kExitFailed;
   return writeOutput("topo show", output, text(*opened, format));
-}
-
-int topoPathsCommand(Args args) {
-  MachineOptions machine;
-  machine.xgmi_as_nvlink = true;
-  auto format = PathsFormat::kJson;
-  std::vector<Option> table = {
-      choiceOption<PathsFormat>('f', "format", kPathsFormats, &format, "json, the only one")};
-  addMachineOptions(table, machine);
-  int status = kExitOk;
-  const auto arguments = parseOrLeave("topo paths", table, args, kPathsHelp, 1, &status);
-  if (!arguments) return status;
-  const auto opened =
-      openMachine("topo paths", arguments->positional.empty() ? "" : arguments->positional[0], machine);
-  if (!opened) return kExitFailed;
-  return writeOutput("topo paths", "", topo::pathsJson(*opened));
 }
 
 }  // namespace railwise::cli

@@ -75,7 +75,7 @@ void writePathTables(JsonWriter& json, const Paths& paths) {
   writePaths(json, "net_net", paths, NodeType::kNet, NodeType::kNet);
 }
 
-void writeP2p(JsonWriter& json, const Paths& paths, bool with_reasons) {
+void writeP2p(JsonWriter& json, const Paths& paths) {
   const Graph& graph = paths.graph();
   const int gpus = graph.count(NodeType::kGpu);
   json.key("p2p").beginArray();
@@ -87,14 +87,13 @@ void writeP2p(JsonWriter& json, const Paths& paths, bool with_reasons) {
       json.beginRow().value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(from)]));
       json.value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(to)]));
       json.value(answer.allowed ? 1 : 0).value(answer.read ? 1 : 0).value(answer.intermediate_rank);
-      if (with_reasons) json.value(answer.reason);
-      json.endRow();
+      json.value(answer.reason).endRow();
     }
   }
   json.endArray();
 }
 
-void writeGdr(JsonWriter& json, const Paths& paths, bool with_reasons) {
+void writeGdr(JsonWriter& json, const Paths& paths) {
   const Graph& graph = paths.graph();
   const auto answerOf = [](const Outcome<GdrAnswer>& outcome) {
     return outcome.ok() ? *outcome : GdrAnswer{.rule = "error", .reason = outcome.error()};
@@ -111,14 +110,9 @@ void writeGdr(JsonWriter& json, const Paths& paths, bool with_reasons) {
       json.value(static_cast<int>(receive.mode)).value(static_cast<int>(send.mode));
       json.value(static_cast<int>(flush.flush));
       json.value(proxy.ok() ? *proxy : graph.of(NodeType::kGpu, gpu).rank);
-      if (with_reasons) {
-        json.value(receive.rule)
-            .value(receive.reason)
-            .value(send.rule)
-            .value(send.reason)
-            .value(flush.reason);
-      }
-      json.endRow();
+      json.value(receive.rule).value(receive.reason);
+      json.value(send.rule).value(send.reason);
+      json.value(flush.reason).endRow();
     }
   }
   json.endArray();

@@ -1,4 +1,4 @@
-// The tables that pathsJson() and topologyJson() share, one JSON row for each pair. Internal to outputs/.
+// The tables of topologyJson() and of transportsJson(), one JSON row for each pair. Internal to outputs/.
 #pragma once
 
 #include "base/text/json.h"
@@ -11,13 +11,12 @@ namespace railwise::topo {
 // Writes "gpu_gpu": [[from, to, type, GB/s, hops, [via...]], ...], and six more tables of the same form.
 void writePathTables(JsonWriter& json, const Paths& paths);
 
-// Writes "p2p": [[from, to, allowed, read, intermediate rank], ...]. `with_reasons` adds one string to each
-// row.
-void writeP2p(JsonWriter& json, const Paths& paths, bool with_reasons);
+// Writes "p2p": [[from, to, allowed, read, intermediate rank, reason], ...].
+void writeP2p(JsonWriter& json, const Paths& paths);
 
-// Writes "gdr": [[gpu, net, receive, send, flush, PXN rank], ...]. `with_reasons` adds the rule and the
-// reason of receive and of send, and the reason of flush.
-void writeGdr(JsonWriter& json, const Paths& paths, bool with_reasons);
+// Writes "gdr": [[gpu, net, receive, send, flush, PXN rank, rule and reason of receive, rule and reason of
+// send, reason of flush], ...].
+void writeGdr(JsonWriter& json, const Paths& paths);
 
 // Writes "domains": [{ranks, max_bw, total_bw, local_net, p2p_net}, ...].
 void writeDomains(JsonWriter& json, const Machine& machine);

@@ -1,5 +1,5 @@
-// Writes a machine in the forms that people and programs read: `railwise topo show --format ...` and
-// `railwise topo paths`. Each function returns the whole text, which ends with a newline. Pure; thread-safe.
+// Writes a machine in the forms that people and programs read: `railwise topo show --format ...`. Each
+// function returns the whole text, which ends with a newline. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -15,12 +15,9 @@ namespace railwise::topo {
 // A table that looks like `nvidia-smi topo -m`, with NCCL's path types, a legend, and the NIC of each GPU.
 std::string matrixText(const Machine& machine);
 
-// The whole model as JSON; docs/topology-json.md has the schema.
+// The whole model as JSON; docs/topology-json.md has the schema. Tests compare its rows with NCCL's own
+// answers.
 std::string topologyJson(const Machine& machine);
-
-// Paths, p2p, gdr and domains as JSON, without reasons. ../shared/tools/compare_topology.py compares this
-// with NCCL's own answers.
-std::string pathsJson(const Machine& machine);
 
 // The rings, trees and other graphs of NCCL's search as JSON, `why`: also what the search tried.
 std::string graphsJson(const Machine& machine, const std::vector<DomainGraphs>& graphs, bool why);

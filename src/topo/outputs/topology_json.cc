@@ -121,8 +121,8 @@ class TopologyWriter {
     writeSwitches();
     writeLinks();
     writePathTables(json_, *machine_.paths);
-    writeP2p(json_, *machine_.paths, true);
-    writeGdr(json_, *machine_.paths, true);
+    writeP2p(json_, *machine_.paths);
+    writeGdr(json_, *machine_.paths);
     writeDomains(json_, machine_);
     json_.key("transports").beginObject();
     writeTransports(json_, Transports(machine_, jobOn(machine_)), {.nodes = 2});

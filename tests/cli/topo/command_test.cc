@@ -187,7 +187,7 @@ TEST(TopoCommand, KnowsGpusThatAFileDoesNotDescribe) {
     const auto result = topoCommand({"topo", command, file.path()});
     EXPECT_TRUE(has(result.out + result.err, "H100 SXM5")) << command << ": " << result.err;
   }
-  EXPECT_FALSE(has(topoCommand({"topo", "paths", file.path()}).err, "H100 SXM5"));
+  EXPECT_FALSE(has(topoCommand({"topo", "show", file.path(), "-f", "json"}).err, "H100 SXM5"));
 }
 
 TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
@@ -238,7 +238,7 @@ TEST(TopoCommand, ASoftwareMachineHasItsNvlinks) {
   EXPECT_TRUE(
       has(topoCommand({"topo", "show", "-m", "dgx", "-f", "xml"}).out, "<nvlink target=\"fffffff:ffff:ff\""))
       << "since NCCL 2.31 all NVSwitches are one target";
-  EXPECT_TRUE(has(topoCommand({"topo", "paths", "-m", "nvlink-mesh"}).out, "\"NVB\""))
+  EXPECT_TRUE(has(topoCommand({"topo", "show", "-m", "nvlink-mesh", "-f", "json"}).out, "\"NVB\""))
       << "a hop over a third GPU";
   EXPECT_TRUE(has(topoCommand({"explain", "-m", "asymmetric", "-H", "B"}).out, "mlx5_1"));
 }

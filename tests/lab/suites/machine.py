@@ -30,7 +30,6 @@ RULES = ["--nccl", "2.30"]
 QUESTIONS = {
     "show.json": ["topo", "show", "--format", "json", *RULES],
     "show.xml": ["topo", "show", "--format", "xml", *RULES],
-    "paths.json": ["topo", "paths", *RULES],
     "explain.json": ["explain", "--format", "json", *RULES],
     "explain.txt": ["explain", *RULES],
     "net_ib.json": ["topo", "show", "--format", "json", "--net-plugin=net_ib", *RULES],

@@ -20,7 +20,7 @@ class Answers:
     def __init__(self, ask, first, rules):
         self._first = first
         words = ("--nccl", rules, "--quiet", "--format", "json")
-        self.paths_answer = json.loads(ask("topo", "paths", *words))
+        self.machine = json.loads(ask("topo", "show", "--xgmi=nvlink", *words))
         explained = json.loads(ask("explain", *words))
         self.gpus = {gpu["rank"]: gpu for gpu in explained["gpus"]}
         self._searches = explained["rings_and_trees"]
@@ -35,10 +35,10 @@ class Answers:
 
     def paths(self):
         """{(from, to): Path} as nccl_log.paths(): each rank prints the GPUs of its own domain."""
-        domains = [{f"GPU/{rank}" for rank in domain["ranks"]} for domain in self.paths_answer["domains"]]
+        domains = [{f"GPU/{rank}" for rank in domain["ranks"]} for domain in self.machine["domains"]]
         found = {}
         for table in TABLES:
-            for start, end, kind, bandwidth, hops, _ in self.paths_answer.get(table, []):
+            for start, end, kind, bandwidth, hops, _ in self.machine.get(table, []):
                 if table == "gpu_gpu" and not any({start, end} <= domain for domain in domains):
                     continue
                 found[self.node(start), self.node(end)] = Path(kind, f"{bandwidth:.1f}", hops)
@@ -61,7 +61,7 @@ class Answers:
 
     def _gpudirect_row(self, rank, device):
         wanted = [f"GPU/{rank - self._first}", f"NET/{device}"]
-        return next((row for row in self.paths_answer["gdr"] if row[:2] == wanted), [None] * 6)
+        return next((row for row in self.machine["gdr"] if row[:2] == wanted), [None] * 6)
 
     def gpudirect(self, rank, device, sends):
         """0, 1 or 2; None: not told."""

@@ -22,7 +22,7 @@ class Score:
 
 
 def paths(log, answers):
-    """Every path from a GPU or a NIC. NCCL also prints paths to NVSwitches and those of GIN's devices, which `topo paths` has not."""
+    """Every path from a GPU or a NIC. NCCL also prints paths to NVSwitches and those of GIN's devices, which `topo show` has not."""
     score = Score()
     printed, cut = nccl_log.paths(log)
     printed = {ends: path for ends, path in printed.items() if ends[0] != ends[1] and not any(end.startswith(("GIN/", "NVS/")) for end in ends)}

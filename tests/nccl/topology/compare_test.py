@@ -34,7 +34,7 @@ DUMP = '<system version="1"><cpu numaid="0" host_hash="0x7"><pci busid="0000:1b:
 
 
 def answers(paths=PATHS, explained=EXPLAINED, graphs=GRAPHS):
-    said = {"paths": paths, "graphs": graphs}
+    said = {"show": paths, "graphs": graphs}
     return Answers(lambda *words: said[words[1]] if words[0] == "topo" else explained, 0, "2.28")
 
 
@@ -89,7 +89,7 @@ class TheLog(unittest.TestCase):
 
     def test_rings_of_a_pair_change_places_on_the_second_host(self):
         swapped = EXPLAINED.replace('"swapped_rings": []', '"swapped_rings": [[0, 0, "NET/2", 0, "NET/3"]]')
-        first, second = (Answers(lambda *words: {"paths": PATHS, "graphs": GRAPHS}.get(words[1], swapped), number, "2.28") for number in (0, 1))
+        first, second = (Answers(lambda *words: {"show": PATHS, "graphs": GRAPHS}.get(words[1], swapped), number, "2.28") for number in (0, 1))
         self.assertEqual([{0}, {1}], [first.channel_devices(0, 0, sends) for sends in (False, True)])
         self.assertEqual([{2}, {3}], [second.channel_devices(1, 0, sends) for sends in (False, True)])
 

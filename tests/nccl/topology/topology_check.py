@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds what real NCCL finds on software machines against `railwise topo paths`, `explain` and `topo show`.
+"""Holds what real NCCL finds on software machines against `railwise topo show` and `explain`.
 
   topology_check.py BUILD [--out DIR] [--only NAME,...] machines     every machine of machines/
   topology_check.py BUILD [--out DIR] [--only NAME,...] shared DIR   ten real machines of a collection of topology files, and those that say only part

@@ -61,21 +61,21 @@ TEST(TopologyJson, TellsSettingsThatAreSet) {
       << json.substr(0, 400);
 }
 
-TEST(PathsJson, HasTheRowsThatAreComparedWithNccl) {
-  const std::string json = pathsJson(machineOf(twoSwitches()));
+TEST(TopologyJson, HasTheRowsThatAreComparedWithNccl) {
+  const std::string json = topologyJson(machineOf(twoSwitches()));
   for (const char* table :
        {"gpu_gpu", "gpu_net", "net_gpu", "gpu_cpu", "net_cpu", "cpu_cpu", "net_net", "p2p", "gdr"}) {
     EXPECT_TRUE(has(json, "\"" + std::string(table) + "\": [\n")) << table;
   }
-  EXPECT_TRUE(has(json, "[\"GPU/0\", \"GPU/1\", 1, 0, -1]"));
-  EXPECT_TRUE(has(json, "[\"GPU/0\", \"NET/1\", 1, 1, 0, 1]")) << "GPU 1 relays";
+  EXPECT_TRUE(has(json, "[\"GPU/0\", \"GPU/1\", 1, 0, -1, \""));
+  EXPECT_TRUE(has(json, "[\"GPU/0\", \"NET/1\", 1, 1, 0, 1, \"")) << "GPU 1 relays";
   EXPECT_TRUE(has(json, "[0, 1, 0, 1, 1]")) << "rank 0 towards a peer of NVML index 1";
 }
 
-TEST(PathsJson, OfTwoHostsHasNoRemotePeers) {
+TEST(TopologyJson, OfTwoHostsHasNoRemotePeers) {
   const auto machine = realMachine("synthetic/mnnvl-2hosts.xml");
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
-  EXPECT_TRUE(has(pathsJson(*machine), "\"p2p_net\": []"));
+  EXPECT_TRUE(has(topologyJson(*machine), "\"p2p_net\": []"));
 }
 
 }  // namespace
