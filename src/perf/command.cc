@@ -11,7 +11,6 @@
 #include "cli/plugin/behind_drop_in.h"
 #include "cli/plugin/device_choice.h"
 #include "perf/collective/rank.h"
-#include "perf/conduct.h"
 #include "perf/job/rank_environment.h"
 #include "perf/launch.h"
 #include "perf/machine.h"
@@ -56,9 +55,8 @@ int startRanks(PerfOptions options, Args args) {
   if (const auto possible = checkRanks(options); !possible.ok())
     return usageError("perf: " + possible.error());
   if (const auto files = checkFiles(options); !files.ok()) return usageError("perf: " + files.error());
-  const bool fallback = !options.faults && needsSoftwareDevice(options.plugin);
-  if (!options.faults && !fallback && needsDropIn(options.plugin, name))
-    return runBehindDropIn("perf", options.plugin, args);
+  const bool fallback = needsSoftwareDevice(options.plugin);
+  if (!fallback && needsDropIn(options.plugin, name)) return runBehindDropIn("perf", options.plugin, args);
   std::vector<const char*> rank_args = {"perf"};
   rank_args.insert(rank_args.end(), args.begin(), args.end());
   return launchPerf(options, rank_args, fallback);
@@ -66,7 +64,7 @@ int startRanks(PerfOptions options, Args args) {
 
 int startRank(const PerfOptions& options, const RankIdentity& identity, bool child, Args args) {
   // The launcher of railwise perf has decided it for all ranks.
-  if (!child && !options.faults && !namesOwnPlugin(options.plugin.plugin)) {
+  if (!child && !namesOwnPlugin(options.plugin.plugin)) {
     std::string name;
     if (const int status = checkPlugin(options.plugin, &name); status != kExitOk) return status;
     if (needsDropIn(options.plugin, name)) return runBehindDropIn("perf", options.plugin, args);
@@ -95,11 +93,6 @@ int perfCommand(Args args) {
     return kExitOk;
   }
   const PerfOptions& options = command->options;
-  if (options.dry_run) {
-    printSchedule(options);
-    return kExitOk;
-  }
-  if (!options.conduct.empty()) return conductFaults(options);
   setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
   const bool child = std::getenv(kLauncherVariable) != nullptr;
   const bool by_gpus = options.gpus * options.threads > 1;

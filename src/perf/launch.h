@@ -1,5 +1,5 @@
-// The launcher of `railwise perf`: it starts the ranks, and with --faults or --timeline it follows what they
-// do, applies the faults, and reports the outcome. Main thread.
+// The launcher of `railwise perf`: it starts the ranks, and with --timeline it follows what they receive.
+// Main thread.
 #pragma once
 
 #include <span>
@@ -10,8 +10,5 @@ namespace railwise::cli {
 
 // `args` are the arguments of the ranks. Returns the exit status of the command.
 int launchPerf(const PerfOptions& options, std::span<const char* const> args, bool software_fallback);
-
-// For --dry-run: prints what --faults would do.
-void printSchedule(const PerfOptions& options);
 
 }  // namespace railwise::cli

@@ -7,7 +7,6 @@
 #include "cli/options/help_text.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
-#include "perf/faults/schedule.h"
 #include "perf/job/rank_environment.h"
 #include "perf/nccl_tests_options.h"
 
@@ -16,8 +15,6 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 constexpr int kMaxTimeoutSeconds = 86'400;
-// With --faults, --timeout is longer than the failover timeout by this many seconds.
-constexpr int kBeyondFailoverSeconds = 10;
 constexpr int kMaxDurationSeconds = 30 * 86'400;
 
 void addMeasureOptions(std::vector<Option>& options, PerfOptions& fields) {
@@ -94,47 +91,9 @@ void addResultOptions(std::vector<Option>& options, PerfOptions& fields) {
                        return error == std::errc() && end == value.end() && gbytes > 0 &&
                               std::isfinite(gbytes);
                      }});
-}
-
-void addFaultOptions(std::vector<Option>& options, PerfOptions& fields) {
-  options.push_back({.long_name = "faults",
-                     .value = Option::kRequired,
-                     .value_name = "SEED",
-                     .text = "run on a software machine on which things go wrong, and draw from SEED what\n"
-                             "the command line does not give: ranks, rails, sizes, faults. Good is right\n"
-                             "data, or ncclRemoteError in all ranks when no pair of devices was left",
-                     .accepted = "a number from 0",
-                     .accept = [&fields](std::string_view value) {
-                       uint64_t seed = 0;
-                       const auto [end, error] = std::from_chars(value.begin(), value.end(), seed);
-                       fields.faults = seed;
-                       return error == std::errc() && end == value.end();
-                     }});
-  options.push_back(
-      flagOption(0, "dry-run", &fields.dry_run, "with --faults: only say in words what would be done"));
-  options.push_back(choiceOption<FaultTransport>(
-      0, "transport", kFaultTransports, &fields.transport,
-      "with --faults: iwarp, cm (InfiniBand or RoCE, connected by RDMA CM), plain\n"
-      "(without RDMA CM), any (drawn)"));
-  options.push_back(intOption(0, "rails", &fields.rails, 1, kMaxRailsOfHost,
-                              "with --faults: devices of each rank (default: drawn, 1 to 4)"));
-  options.push_back(textOption(0, "conduct", "FABRIC", &fields.conduct,
-                               "with --faults: start no ranks, but make the faults happen to those that\n"
-                               "another program runs on FABRIC. Each side says how far it is, on stdin\n"
-                               "and stdout (src/perf/conduct.h)"));
   options.push_back(textOption(0, "timeline", "FILE", &fields.timeline,
                                "draw throughput over time as SVG, with what the software device's fault\n"
                                "log says"));
-}
-
-std::vector<Option> perfOptionTable(PerfOptions& fields) {
-  std::vector<Option> options;
-  addMeasureOptions(options, fields);
-  addResultOptions(options, fields);
-  addJobOptions(options, fields);
-  addFaultOptions(options, fields);
-  addPluginOptions(options, fields.plugin);
-  return options;
 }
 
 std::string collectiveList(const char* between) {
@@ -161,28 +120,6 @@ Outcome<void> readCollective(const std::vector<std::string>& positional, PerfOpt
                (near.empty() ? ": one of " + collectiveList(", ") : near)};
 }
 
-Outcome<void> consistentFaults(const PerfOptions& options) {
-  if (options.faults && !options.address.empty())
-    return Error{"option --address: --faults starts its ranks itself"};
-  if (options.faults && options.plugin.device != "auto")
-    return Error{"option --device: --faults makes a software machine of its own"};
-  if (options.dry_run && !options.faults)
-    return Error{"option --dry-run: it says what --faults SEED would do"};
-  if (options.transport != FaultTransport::kAny && !options.faults)
-    return Error{
-        "option --transport: it is of the machine that --faults SEED draws; without it, set link= in "
-        "RAILWISE_DEVICE, and RAILWISE_CONNECT"};
-  if (options.rails != 0 && !options.faults)
-    return Error{
-        "option --rails: it is of the machine that --faults SEED draws; without it, set count= in "
-        "RAILWISE_DEVICE"};
-  if (!options.conduct.empty() && !options.faults)
-    return Error{"option --conduct: it makes the faults of --faults SEED happen"};
-  if (options.faults && (options.csv || !options.against.empty() || options.min_busbw))
-    return Error{"options --csv, --against and --min-busbw: a run with --faults measures no bandwidth"};
-  return {};
-}
-
 Outcome<void> consistentResults(const PerfOptions& options) {
   if (options.json && options.json_file.empty() && options.csv && options.csv_file.empty())
     return Error{
@@ -193,7 +130,7 @@ Outcome<void> consistentResults(const PerfOptions& options) {
   if (options.csv && options.csv_file.empty() && !options.against.empty())
     return Error{
         "options --csv and --against: the comparison goes to stdout, give the CSV a file: --csv=FILE"};
-  if (options.cycles == 0 && options.duration_s == 0 && !options.faults &&
+  if (options.cycles == 0 && options.duration_s == 0 && !options.judged &&
       (options.json || options.csv || !options.against.empty()))
     return Error{
         "option -N/--run_cycles: 0 never ends, so --json, --csv and --against would have no result: -D ends "
@@ -227,41 +164,7 @@ Outcome<void> consistent(const PerfOptions& options) {
     return Error{"option -b/--minbytes: 0 times -f/--stepfactor stays 0: begin with at least 1"};
   if (!options.address.empty() && options.ranks != 0)
     return Error{"option --address: with --ranks the ranks are started here and need no address"};
-  if (auto faults = consistentFaults(options); !faults.ok()) return faults;
   return consistentResults(options);
-}
-
-// Draws the options of a run with faults. Options on the command line replace them later.
-PerfOptions drawnOptions(const PerfOptions& given) {
-  PerfOptions options = drawPerfOptions(given.collective, *given.faults);
-  constexpr int kOldestFusing = 9;
-  constexpr int kOldFused = 4;  // so many devices can be fused by all versions that fuse
-  if (given.plugin.api != 0 && given.plugin.api < kOldestFusing) options.fuse = false;
-  if (given.rails > kOldFused) options.plugin.api = 0;
-  const char* const variable = std::getenv("RAILWISE_FAILOVER_TIMEOUT");
-  const auto failover_s = parseInt(variable != nullptr ? variable : "", 1, kMaxTimeoutSeconds / 2);
-  options.timeout_s = failover_s.value_or(kFailoverTimeoutSeconds) + kBeyondFailoverSeconds;
-  return options;
-}
-
-// Parses the command line; its options replace those in `command.options`.
-Outcome<void> parseOver(std::span<const char* const> args, PerfCommand& command) {
-  const auto table = perfOptionTable(command.options);
-  const auto arguments = parseArguments(table, args);
-  if (!arguments.ok()) return arguments.failure();
-  command.help = arguments->help;
-  return command.help ? Outcome<void>() : readCollective(arguments->positional, command.options);
-}
-
-// Parses the command line over the options that the seed draws.
-Outcome<void> parseOverDrawn(std::span<const char* const> args, PerfCommand& command) {
-  const bool max_given = command.options.max_bytes != PerfOptions().max_bytes;
-  command.options = drawnOptions(command.options);
-  if (auto parsed = parseOver(args, command); !parsed.ok()) return parsed;
-  PerfOptions& options = command.options;
-  if (options.min_bytes > options.max_bytes)
-    (max_given ? options.min_bytes : options.max_bytes) = max_given ? options.max_bytes : options.min_bytes;
-  return {};
 }
 
 }  // namespace
@@ -274,13 +177,32 @@ Outcome<void> checkRanks(const PerfOptions& options) {
   return {};
 }
 
+std::vector<Option> perfOptionTable(PerfOptions& fields) {
+  std::vector<Option> options;
+  addMeasureOptions(options, fields);
+  addResultOptions(options, fields);
+  addJobOptions(options, fields);
+  addPluginOptions(options, fields.plugin);
+  return options;
+}
+
+Outcome<void> readPerf(std::span<const Option> table, std::span<const char* const> args, PerfOptions& options,
+                       bool& help) {
+  const auto arguments = parseArguments(table, args);
+  if (!arguments.ok()) return arguments.failure();
+  help = arguments->help;
+  return help ? Outcome<void>() : readCollective(arguments->positional, options);
+}
+
+Outcome<void> settlePerf(PerfOptions& options, bool drawn) {
+  if (auto settled = settleRanks(options, drawn); !settled.ok()) return settled;
+  return consistent(options);
+}
+
 Outcome<PerfCommand> parsePerf(std::span<const char* const> args) {
   PerfCommand command;
-  auto parsed = parseOver(args, command);
-  const bool drawn = command.options.faults && command.options.ranks == 0;
-  if (parsed.ok() && !command.help && command.options.faults) parsed = parseOverDrawn(args, command);
-  if (parsed.ok() && !command.help) parsed = settleRanks(command.options, drawn);
-  if (parsed.ok() && !command.help) parsed = consistent(command.options);
+  auto parsed = readPerf(perfOptionTable(command.options), args, command.options, command.help);
+  if (parsed.ok() && !command.help) parsed = settlePerf(command.options, false);
   if (parsed.ok()) return command;
   return Error{parsed.error().starts_with("perf: ") ? parsed.error() : "perf: " + parsed.error()};
 }

@@ -96,8 +96,7 @@ MAY_INCLUDE = {
     "src/perf/algorithm": ["cli/options"],
     "src/perf/results": ["base", "cli/options", "cli/plugin", "perf/measuring", "perf/job", "perf/algorithm"],
     "src/perf/collective": ["base", "nccl", "cli/options", "cli/plugin", "perf/measuring", "perf/job", "perf/algorithm", "perf/results"],
-    "src/perf/faults": ["base", "record", "observe", "topo", "softdev", "cli/options", "perf/measuring", "perf/job", "perf/algorithm",
-                        "perf/results", "perf/collective"],
+    "src/perf/timeline": ["base", "topo", "softdev", "cli/options", "perf/results"],
     "src/perf": ["base", "record", "topo", "cli/options", "cli/plugin", "cli/device", "cli/topo", "cli/observe/records.h", "perf"],
     "benchmarks/bench/load": ["base", "nccl", "verbs", "cli/options", "cli/plugin", "perf/measuring"],
     "benchmarks/bench": ["base", "softdev", "cli/device", "cli/options", "cli/plugin", "perf/measuring", "benchmarks/bench"],
@@ -105,7 +104,7 @@ MAY_INCLUDE = {
 }
 # folder -> the only files, or folders, that may include it
 ONLY_FROM = {
-    "softdev": ("softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/faults/", "benchmarks/bench/"),
+    "softdev": ("softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/timeline/", "benchmarks/bench/"),
     "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/measuring/", "src/cli/doctor/pair_end.cc", "benchmarks/bench/load/raw"),
 }
 # rdma-core's headers, by how their names begin -> folders that may include them

@@ -1,5 +1,5 @@
-"""Ranks of the program nccl_check under faults: the machine and the schedule of a seed are those of `railwise perf alltoall --faults SEED`, which
-makes the faults happen too (src/perf/conduct.h). Each rank is a host of its own and runs real NCCL on a software GPU. The ranks also make, split, shrink,
+"""Ranks of the program nccl_check under faults: the machine and the schedule of a seed are those of `railwise-campaign perf alltoall --faults SEED`,
+which makes the faults happen too (tests/campaign/conduct.h). Each rank is a host of its own and runs real NCCL on a software GPU. The ranks also make, split, shrink,
 finalise and abort communicators meanwhile.
 
 Good is right data, or, when some pair of ranks had no pair of devices left, ncclRemoteError with the reason in the log of the rank; ranks that already had all
@@ -82,12 +82,12 @@ def write_trees(railwise, machine, folder):
 class Conductor:
     """The process that makes the faults of a seed happen on a fabric."""
 
-    def __init__(self, railwise, seed, ranks, fabric, transport):
-        self._process = subprocess.Popen([str(railwise), "perf", "alltoall", "--faults", str(seed), "--ranks", str(ranks), "-D", SPREAD_S,
+    def __init__(self, program, seed, ranks, fabric, transport):
+        self._process = subprocess.Popen([str(program), "perf", "alltoall", "--faults", str(seed), "--ranks", str(ranks), "-D", SPREAD_S,
                                           "--transport", transport, "--conduct", fabric], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"railwise perf --conduct ended with status {self._process.wait()}")
+            raise RuntimeError(f"railwise-campaign --conduct ended with status {self._process.wait()}")
         self.machine = json.loads(line)
         os.set_blocking(self._process.stdout.fileno(), False)
         self._unread = b""
@@ -192,7 +192,7 @@ def end_of(job, rank):
 
 
 def outcome_of(ends, hang, unreachable, left_behind):
-    """As judgeRun() in src/perf/faults/outcome.cc has it."""
+    """As judgeRun() in tests/campaign/outcome.cc has it."""
     how = [end["ended"] for end in ends]
     if "wrong data" in how:
         return "wrong"
@@ -237,7 +237,7 @@ def run(nccl, build, plugin, seed, environment, transport="any"):
     ranks = RANKS[seed % len(RANKS)]
     fabric = f"nccl-faults{seed}-{os.getpid()}"
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"nccl-faults{seed}-"))
-    conductor = Conductor(build / "bin/railwise", seed, ranks, fabric, transport)
+    conductor = Conductor(build / "bin/railwise-campaign", seed, ranks, fabric, transport)
     try:
         machine = conductor.machine
         trees = write_trees(build / "bin/railwise", machine, folder)

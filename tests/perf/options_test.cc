@@ -96,12 +96,11 @@ TEST(PerfOptions, HelpListsEveryOptionAndWins) {
   ASSERT_TRUE(command.ok()) << command.error();
   EXPECT_TRUE(command->help);
   for (const char* option :
-       {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--iters",   "--warmup_iters",
-        "--duration", "--check",    "--datatype",   "--op",        "--ranks",   "--address",
-        "--channels", "--timeout",  "--json",       "--plugin",    "--api",     "--device",
-        "--verbose",  "--help",     "--fuse",       "--faults",    "--dry-run", "--conduct",
-        "--timeline", "--csv",      "--against",    "--min-busbw", "--rows",    "--root",
-        "--ngpus",    "--blocking", "--average"})
+       {"--minbytes",  "--maxbytes", "--stepfactor", "--stepbytes", "--iters",    "--warmup_iters",
+        "--duration",  "--check",    "--datatype",   "--op",        "--ranks",    "--address",
+        "--channels",  "--timeout",  "--json",       "--plugin",    "--api",      "--device",
+        "--verbose",   "--help",     "--fuse",       "--timeline",  "--csv",      "--against",
+        "--min-busbw", "--rows",     "--root",       "--ngpus",     "--blocking", "--average"})
     EXPECT_NE(perfHelp().text().find(option), std::string::npos) << option;
 }
 
@@ -198,46 +197,8 @@ TEST(PerfResultOptions, RefuseWhatContradictsItself) {
   EXPECT_NE(errorOf({"sendrecv", "--csv", "--json"}), "");
   EXPECT_NE(errorOf({"sendrecv", "--rows"}), "");
   EXPECT_NE(errorOf({"sendrecv", "-n", "5", "-K", "5"}), "");
-  EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--min-busbw", "1"}), "");
   EXPECT_NE(errorOf({"sendrecv", "--min-busbw", "0"}), "");
   EXPECT_NE(errorOf({"sendrecv", "-J", "x.txt"}), "");
-}
-
-TEST(PerfFaultsOption, DrawsWhatIsNotGiven) {
-  const auto drawn = optionsOf({"sendrecv", "--faults", "7"});
-  EXPECT_EQ(drawn.faults, 7u);
-  EXPECT_GE(drawn.ranks, 2);
-  const auto given = optionsOf(
-      {"sendrecv", "--faults", "7", "--ranks", "5", "-e", "1K", "-d", "double", "-T", "99", "--json"});
-  EXPECT_EQ(given.ranks, 5);
-  EXPECT_EQ(given.max_bytes, 1024u);
-  EXPECT_LE(given.min_bytes, 1024u);
-  EXPECT_EQ(given.type, DataType::kDouble);
-  EXPECT_EQ(given.timeout_s, 99);
-  EXPECT_EQ(given.channels, drawn.channels);
-}
-
-TEST(PerfFaultsOption, AnOldApiIsNotAskedToFuse) {
-  for (const char* seed : {"1", "2", "3", "4", "5", "6", "7", "8"})
-    EXPECT_FALSE(optionsOf({"sendrecv", "--faults", seed, "--api", "v8"}).fuse);
-}
-
-TEST(PerfFaultsOption, RefusesWhatContradictsIt) {
-  EXPECT_NE(errorOf({"sendrecv", "--faults", "-1"}), "");
-  EXPECT_NE(errorOf({"sendrecv", "--faults"}), "");
-  EXPECT_NE(errorOf({"sendrecv", "--dry-run"}), "");
-  EXPECT_NE(errorOf({"sendrecv", "--conduct", "fabric"}), "");
-  EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--device", "verbs"}), "");
-  EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--address", "host:1"}), "");
-}
-
-TEST(PerfFaultsOption, HypercubeGetsAPowerOfTwo) {
-  for (int seed = 0; seed < 20; ++seed) {
-    const std::string text = std::to_string(seed);
-    EXPECT_EQ(
-        impossibleWith(Collective::kHypercube, optionsOf({"hypercube", "--faults", text.c_str()}).ranks),
-        nullptr);
-  }
 }
 
 TEST(PerfSizes, GoByFactorOrByBytes) {

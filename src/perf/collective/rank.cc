@@ -26,7 +26,7 @@ namespace {
 
 // How long rank 0 waits for the launcher's "quiet". The launcher checks every millisecond.
 constexpr auto kQuietLimit = std::chrono::seconds(5);
-// With --faults: how long a rank that has failed waits for its calls of the plugin to return, and any rank
+// In a judged run: how long a rank that has failed waits for its calls of the plugin to return, and any rank
 // for the launcher's comparison. Together less than what the launcher grants ranks after the first has ended.
 constexpr auto kReturnLimit = std::chrono::milliseconds(1500);
 constexpr auto kCompareLimit = std::chrono::seconds(2);
@@ -99,7 +99,7 @@ class Rank {
 
   bool openRecord() {
     const char* const fd = std::getenv(kRecordVariable);
-    if (fd == nullptr && !options_.faults) return true;
+    if (fd == nullptr && !options_.judged) return true;
     auto run = RunRecord::attach(parseInt(fd != nullptr ? fd : "", 0, INT_MAX).value_or(-1));
     if (!run.ok()) {
       say("cannot map the launcher's record: %s", std::strerror(run.status().sys_errno));
@@ -137,7 +137,7 @@ class Rank {
     bootstrap.on_failure = [this](const std::string& text) {
       say("%s", text.c_str());
       recordFailure(text);
-      if (options_.faults && gate_.close(kReturnLimit)) record_->standStill(kCompareLimit);
+      if (options_.judged && gate_.close(kReturnLimit)) record_->standStill(kCompareLimit);
       _exit(kExitFailed);  // a plugin call of another thread may never return
     };
     if (identity_.size > 1) {
@@ -198,14 +198,14 @@ class Rank {
 
   Status closeAll() {
     record_->phase = RankPhase::kMeasured;
-    if (options_.faults && bootstrap_->rank() == 0) waitForQuiet();
+    if (options_.judged && bootstrap_->rank() == 0) waitForQuiet();
     activity_.setPhase("closing the connections");
     RAILWISE_TRY(bootstrap_->barrier());
     activity_.setDetail(nullptr);
     // All counts are compared twice: with the connections, and when they have left the rest to their rails.
-    if (options_.faults) record_->standStill(kCompareLimit);
+    if (options_.judged) record_->standStill(kCompareLimit);
     RAILWISE_TRY(service_->run([this] { return links_->close(); }));
-    if (options_.faults) record_->standStill(kCompareLimit);
+    if (options_.judged) record_->standStill(kCompareLimit);
     service_.reset();
     progress_.reset();
     activity_.setPhase("in finalize");
@@ -354,11 +354,11 @@ class Rank {
     return service_->run([&] { return links_->connect(*handles); });
   }
 
-  // Measures all sizes as often as -N/--cycles, -D/--duration or the faults ask for.
+  // Measures all sizes as often as -N/--cycles, -D/--duration or the launcher ask for.
   Status measureAll() {
     record_->phase = RankPhase::kTraffic;
-    // A fault campaign runs beside other programs.
-    const bool cores_are_few = options_.faults || ranksOnHost() > usableCpus();
+    // A judged run has other programs beside it.
+    const bool cores_are_few = options_.judged || ranksOnHost() > usableCpus();
     auto measure =
         Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, *record_, cores_are_few);
     if (!measure.ok()) return fail(measure.error());
@@ -371,24 +371,24 @@ class Rank {
       auto over = isOver(cycle, end);
       if (!over.ok()) return over.status();
       if (!*over) continue;
-      if (options_.faults) return Status::success();
+      if (options_.judged) return Status::success();
       if (!printsEveryRow()) printRows();
       return lookAround(machine, load, ownCpuSeconds() - cpu_seconds, (*measure)->naps());
     }
   }
 
-  // Rank 0 decides for all ranks: with --duration by the time, with --faults when the launcher says so too.
+  // Rank 0 decides for all ranks: with --duration by the time, in a judged run when the launcher says so too.
   Result<bool> isOver(int cycle, const Deadline& end) {
-    if (!options_.faults && options_.duration_s == 0) return options_.cycles != 0 && cycle >= options_.cycles;
-    const bool scheduled = options_.faults && !run_record_->over();
+    if (!options_.judged && options_.duration_s == 0) return options_.cycles != 0 && cycle >= options_.cycles;
+    const bool scheduled = options_.judged && !run_record_->over();
     auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() && !scheduled ? 1 : 0).take());
     if (!over.ok()) return over.status();
     return ByteReader(over->front()).u32() != 0;
   }
 
-  bool neverEnds() const { return options_.cycles == 0 && options_.duration_s == 0 && !options_.faults; }
+  bool neverEnds() const { return options_.cycles == 0 && options_.duration_s == 0 && !options_.judged; }
   // With --duration, one row for each size says what all its measurements say together.
-  bool printsEveryRow() const { return options_.duration_s == 0 || options_.every_row || options_.faults; }
+  bool printsEveryRow() const { return options_.duration_s == 0 || options_.every_row || options_.judged; }
   void printRows() {
     for (const Row& row : report_.rows) print(rowText(report_, row));
   }
@@ -469,8 +469,8 @@ class Rank {
 
   Status finish() {
     exit_status_ = report_.wrong() == 0 ? kExitOk : kExitFailed;
-    // With faults the run measures other things than bandwidth.
-    if (!options_.faults) judge();
+    // A judged run measures other things than bandwidth.
+    if (!options_.judged) judge();
     print(footerText(report_));
     if (bootstrap_->rank() == 0) writeDocuments();
     return Status::success();
@@ -490,11 +490,11 @@ class Rank {
   }
 
   void writeDocuments() {
-    // With --faults the launcher writes the document.
+    // Of a judged run the launcher writes the document.
     const auto compared = [this](JsonWriter& json) {
       if (comparison_) addComparison(json, *comparison_);
     };
-    if (options_.json && !options_.faults && !writeDocument(options_.json_file, jsonText(report_, compared)))
+    if (options_.json && !options_.judged && !writeDocument(options_.json_file, jsonText(report_, compared)))
       exit_status_ = kExitFailed;
     if (options_.csv && !writeDocument(options_.csv_file, csvText(report_))) exit_status_ = kExitFailed;
   }

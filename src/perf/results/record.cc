@@ -85,6 +85,12 @@ RunRecord::~RunRecord() {
 
 RankRecord& RunRecord::rank(int index) { return shared_->ranks[index]; }
 
+uint64_t RunRecord::received(int ranks) {
+  uint64_t sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += shared_->ranks[rank].received;
+  return sum;
+}
+
 void RunRecord::setOver() { shared_->over = true; }
 bool RunRecord::over() const { return shared_->over; }
 

@@ -50,6 +50,8 @@ class RunRecord {
 
   int fd() const { return fd_; }
   RankRecord& rank(int index);
+  // What the first `ranks` ranks have received together, in bytes.
+  uint64_t received(int ranks);
   // The launcher sets this when enough was measured. Rank 0 asks for it after each pass over the sizes.
   void setOver();
   bool over() const;

@@ -20,10 +20,6 @@ enum class Barriers { kNone, kTimed, kNotTimed };
 // Which number stands for all ranks (-a/--average).
 enum class AverageOver { kRankZero, kMean, kLeast, kLargest };
 
-// How the devices of a run with faults are connected. kAny: drawn. kPlain: InfiniBand or RoCE, by the
-// handshake. kRdmaCm: InfiniBand or RoCE, by RDMA CM.
-enum class FaultTransport : uint8_t { kAny, kPlain, kIwarp, kRdmaCm };
-
 struct PerfOptions {
   Collective collective = Collective::kAllReduce;
   PluginOptions plugin;
@@ -64,19 +60,10 @@ struct PerfOptions {
   std::string against;              // a saved run to compare with; empty: none
   int timeout_s = 60;
   std::string timeline;  // file for the timeline; empty: none
-  // The seed of a schedule of faults (perf/faults/schedule.h).
-  std::optional<uint64_t> faults;
-  bool dry_run = false;
-  FaultTransport transport = FaultTransport::kAny;
-  int rails = 0;  // with faults: of each rank; 0: drawn
-  // With `faults`: the fabric of the ranks of another program. Empty: not requested.
-  std::string conduct;
+  // The launcher judges the run (tests/campaign): it compares counts while ranks stand still, says when
+  // enough is measured and when connections may close, and writes the document.
+  bool judged = false;
 };
-
-inline constexpr Choice<FaultTransport> kFaultTransports[] = {{"any", FaultTransport::kAny},
-                                                              {"plain", FaultTransport::kPlain},
-                                                              {"iwarp", FaultTransport::kIwarp},
-                                                              {"cm", FaultTransport::kRdmaCm}};
 
 // nccl-tests' names.
 inline constexpr Choice<DataType> kDataTypes[] = {

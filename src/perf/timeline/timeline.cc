@@ -1,0 +1,189 @@
+#include "perf/timeline/timeline.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/options/message.h"
+#include "topo/outputs/svg_parts.h"
+
+namespace railwise::cli {
+namespace {
+
+// Lengths are CSS pixels.
+struct PlotFrame {
+  double width, height;
+  double left, right, top, bottom;  // margins around the plot itself
+};
+
+constexpr double kPlotHeight = 260;
+constexpr PlotFrame kMargins = {920, 0, 76, 24, 64, 52};
+constexpr double kMarkLine = 18;
+constexpr std::size_t kMostMarks = 30;
+constexpr int kTicks = 6;
+// The line of means takes this share of the whole time together, and some samples at least.
+constexpr std::size_t kWindows = 40;
+constexpr std::size_t kLeastWindow = 5;
+
+// The distance between ticks: about `most` / kTicks, rounded to 1, 2 or 5 times a power of ten.
+double tickStep(double most) {
+  const double rough = most / kTicks;
+  const double decade = std::pow(10, std::floor(std::log10(rough)));
+  for (const double step : {1.0, 2.0, 5.0}) {
+    if (step * decade >= rough) return step * decade;
+  }
+  return 10 * decade;
+}
+
+// `style` is a class of topo::svgStyle(). `anchor` is start, middle or end.
+std::string plotText(const char* style, const char* anchor, double x, double y, const std::string& words) {
+  return textOf("<text class=\"%s\" style=\"text-anchor:%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", style,
+                anchor, x, y, topo::escapeXml(words).c_str());
+}
+
+// The beginning of an SVG file, with a title and a subtitle. The caller ends the file with "</svg>\n".
+std::string plotBegin(const PlotFrame& frame, const std::string& title, const std::string& subtitle) {
+  return textOf(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"rw\" viewBox=\"0 0 %.0f %.0f\" "
+             "width=\"%.0f\" height=\"%.0f\" role=\"img\" aria-label=\"%s\">\n",
+             frame.width, frame.height, frame.width, frame.height, topo::escapeXml(title).c_str()) +
+         "<style>" + std::string(topo::svgStyle()) + "</style>\n" +
+         "<rect width=\"100%\" height=\"100%\" fill=\"var(--bg)\"/>\n" +
+         plotText("head", "start", frame.left, 26, title) +
+         plotText("sub", "start", frame.left, 44, subtitle);
+}
+
+class TimelinePlot {
+ public:
+  TimelinePlot(const std::string& title, const Timeline& timeline)
+      : title_(title), timeline_(timeline), frame_(kMargins) {
+    marks_ = std::min(timeline.marks.size(), kMostMarks);
+    const std::size_t lines = marks_ + (marks_ < timeline.marks.size() ? 1 : 0);
+    frame_.height = kMargins.top + kPlotHeight + kMargins.bottom + kMarkLine * static_cast<double>(lines);
+    base_ = kMargins.top + kPlotHeight;
+    for (std::size_t i = 1; i < timeline.samples.size(); ++i) top_ = std::max(top_, rate(i));
+    if (!timeline.samples.empty()) {
+      first_ms_ = timeline.samples.front().ms;
+      last_ms_ = timeline.samples.back().ms;
+    }
+    for (const Timeline::Mark& mark : timeline.marks) {
+      first_ms_ = std::min(first_ms_, mark.ms);
+      last_ms_ = std::max(last_ms_, mark.ms);
+    }
+    if (top_ <= 0) top_ = 1;
+    if (last_ms_ <= first_ms_) last_ms_ = first_ms_ + 1;
+  }
+
+  std::string draw() {
+    svg_ = plotBegin(frame_, "Throughput of all ranks", title_);
+    addAxes();
+    addCurve();
+    addMeans();
+    addMarks();
+    return svg_ + "</svg>\n";
+  }
+
+ private:
+  // GB/s between sample i and the previous sample.
+  double rate(std::size_t i) const {
+    const Timeline::Sample& before = timeline_.samples[i - 1];
+    const Timeline::Sample& after = timeline_.samples[i];
+    if (after.ms <= before.ms) return 0;
+    return static_cast<double>(after.bytes - before.bytes) / 1e6 / (after.ms - before.ms);
+  }
+  double x(double ms) const {
+    return kMargins.left +
+           (ms - first_ms_) / (last_ms_ - first_ms_) * (frame_.width - kMargins.left - kMargins.right);
+  }
+  double y(double gigabytes) const { return base_ - gigabytes / top_ * kPlotHeight; }
+
+  void addAxes() {
+    const double step = tickStep(top_);
+    for (double at = 0; at <= top_; at += step) {
+      svg_ += textOf("<path class=\"frame\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", kMargins.left, y(at),
+                     frame_.width - kMargins.right, y(at));
+      svg_ += plotText("small", "end", kMargins.left - 8, y(at) + 4, textOf("%g GB/s", at));
+    }
+    const double ms_step = tickStep(last_ms_ - first_ms_);
+    for (double at = 0; at <= last_ms_ - first_ms_; at += ms_step)
+      svg_ += plotText("small", "middle", x(first_ms_ + at), base_ + 18, textOf("%g ms", at));
+  }
+
+  void addCurve() {
+    std::string path;
+    for (std::size_t i = 1; i < timeline_.samples.size(); ++i)
+      path += textOf("%c%.1f %.1fH%.1f", path.empty() ? 'M' : 'L', x(timeline_.samples[i - 1].ms), y(rate(i)),
+                     x(timeline_.samples[i].ms));
+    // With a line of means, single samples stay behind it.
+    const char* const style = hasMeans() ? "stroke-width:1;stroke-opacity:.35" : "stroke-width:1.5";
+    if (!path.empty())
+      svg_ += textOf("<path style=\"fill:none;%s;stroke:var(--pick)\" d=\"", style) + path + "\"/>\n";
+  }
+
+  std::size_t window() const { return std::max(kLeastWindow, timeline_.samples.size() / kWindows) | 1; }
+  bool hasMeans() const { return timeline_.samples.size() > 2 * window(); }
+
+  // Levels are hard to see among samples that jump: the mean around each sample shows them.
+  void addMeans() {
+    if (!hasMeans()) return;
+    const std::vector<Timeline::Sample>& samples = timeline_.samples;
+    const std::size_t half = window() / 2;
+    std::string path;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const Timeline::Sample& from = samples[i < half ? 0 : i - half];
+      const Timeline::Sample& to = samples[std::min(samples.size() - 1, i + half)];
+      const double rate =
+          to.ms > from.ms ? static_cast<double>(to.bytes - from.bytes) / 1e6 / (to.ms - from.ms) : 0;
+      path += textOf("%c%.1f %.1f", path.empty() ? 'M' : 'L', x(samples[i].ms), y(rate));
+    }
+    svg_ += "<path style=\"fill:none;stroke-width:2;stroke:var(--pick)\" d=\"" + path + "\"/>\n";
+    const double ms =
+        (last_ms_ - first_ms_) / static_cast<double>(samples.size()) * static_cast<double>(window());
+    svg_ += plotText("small", "end", frame_.width - kMargins.right, 44, textOf("thick: mean of %.0f ms", ms));
+  }
+
+  void addMarks() {
+    for (std::size_t i = 0; i < marks_; ++i) {
+      const Timeline::Mark& mark = timeline_.marks[i];
+      const std::string number = std::to_string(i + 1);
+      svg_ += textOf("<path style=\"stroke:var(--bad);stroke-dasharray:4 3\" d=\"M%.1f %.1fV%.1f\"><title>%s",
+                     x(mark.ms), kMargins.top - 2, base_, topo::escapeXml(mark.words).c_str()) +
+              "</title></path>\n";
+      svg_ += plotText("small", "middle", x(mark.ms), kMargins.top - 6, number);
+      svg_ += plotText("small", "start", kMargins.left, base_ + 42 + kMarkLine * static_cast<double>(i),
+                       textOf("%s: %.0f ms  ", number.c_str(), mark.ms - first_ms_) + mark.words);
+    }
+    if (marks_ == timeline_.marks.size()) return;
+    svg_ += plotText("small", "start", kMargins.left, base_ + 42 + kMarkLine * static_cast<double>(marks_),
+                     textOf("and %zu more", timeline_.marks.size() - marks_));
+  }
+
+  const std::string& title_;
+  const Timeline& timeline_;
+  PlotFrame frame_;
+  std::size_t marks_ = 0;
+  double base_ = 0;  // y of zero throughput
+  double top_ = 0;   // GB/s at the top of the plot
+  double first_ms_ = 0;
+  double last_ms_ = 0;
+  std::string svg_;
+};
+
+}  // namespace
+
+double longestPauseMs(const Timeline& timeline) {
+  double longest = 0;
+  const Timeline::Sample* since = nullptr;  // the first sample with the current number of bytes
+  for (const Timeline::Sample& sample : timeline.samples) {
+    if (since == nullptr || sample.bytes != since->bytes) since = &sample;
+    const bool last = since->bytes == timeline.samples.back().bytes;
+    const bool between = since->bytes != 0 && (!last || timeline.failed);
+    if (between) longest = std::max(longest, sample.ms - since->ms);
+  }
+  return longest;
+}
+
+std::string drawTimeline(const std::string& title, const Timeline& timeline) {
+  return TimelinePlot(title, timeline).draw();
+}
+
+}  // namespace railwise::cli
