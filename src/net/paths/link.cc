@@ -16,7 +16,10 @@ Link::Link(Direction its_direction, LinkUser& its_user, LinkMemory& its_memory, 
 
 void Link::close() {
   watch_.ignore();
-  (void)search.end(title(), "is closed: another path is not needed any more");
+  try {
+    (void)search.end(title(), "is closed: another path is not needed any more");
+  } catch (const std::bad_alloc&) {  // the line is not logged
+  }
   endSideChannel("");
   record_.close();
   maker_.stopLost();
