@@ -86,9 +86,9 @@ class BenchClock {
 };
 
 // Makes both kinds of device usable with RAILWISE_DEVICE=software. The libibverbs in front of the system's
-// library takes its software devices from this variable, but Railwise's own plugin would use its built-in
-// device because of it. So this function lets libibverbs read the variable first, and then sets it to "verbs"
-// for the plugin. Call it before the first plugin is loaded.
+// library takes its software devices from this variable, but Railwise's own plugin would load
+// librailwise-device.so because of it. So this function lets libibverbs read the variable first, and then
+// sets it to "verbs" for the plugin. Call it before the first plugin is loaded.
 void settleDevices();
 
 // Loads and starts the task's plugin. If the task has several rails, they are merged into one device, which

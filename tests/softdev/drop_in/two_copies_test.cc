@@ -1,6 +1,7 @@
-// The drop-in and the plugin's built-in device in one process: two copies of the same code, each with its own
-// attachment to one fabric. They must not take each other for themselves: data go from one to the other, and
-// either may leave first.
+// The drop-in, and the device that is linked into a program (the command's), in one process: two copies of
+// the same code, each with its own attachment to one fabric. A process that has loaded the plugin's library
+// and the drop-in is like this too. The copies must not take each other for themselves: data go from one to
+// the other, and either may leave first.
 #include <gtest/gtest.h>
 
 #include <cerrno>
