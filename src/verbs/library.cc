@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/dynamic_library.h"
-#include "base/installed_folders.h"
+#include "base/installed_places.h"
 #include "base/log.h"
 #include "railwise/device.h"
 #include "verbs/cm/library.h"
@@ -101,7 +101,7 @@ constexpr const char* kDeviceFile = "librailwise-device.so";
 std::optional<DynamicLibrary> openSoftwareDevice(const Config& config) {
   namespace fs = std::filesystem;
   const std::vector<std::string> folders = config.verbs_folder.empty()
-                                               ? installedFolders("railwise-verbs")
+                                               ? installedPlaces("railwise-verbs")
                                                : std::vector<std::string>{config.verbs_folder};
   std::string places;
   for (const std::string& folder : folders) {
@@ -118,8 +118,7 @@ std::optional<DynamicLibrary> openSoftwareDevice(const Config& config) {
   }
   RAILWISE_WARN(
       "no software device (RAILWISE_DEVICE=software): %s is not in %s. Install the package railwise-device, "
-      "or "
-      "name the folder that has the file in RAILWISE_VERBS_DIR",
+      "or name the folder that has the file in RAILWISE_VERBS_DIR",
       kDeviceFile, places.c_str());
   return std::nullopt;
 }
@@ -168,8 +167,9 @@ Status loadSoftware(const char* text, const Config& config) {
     missing = setSoftwareCm(doors.cm);
   }
   if (missing != nullptr) {
-    RAILWISE_WARN("%s has no %s: install the package railwise-device of version " RAILWISE_VERSION,
-                  kDeviceFile, missing);
+    RAILWISE_WARN(
+        "no software device: %s has no %s: install the package railwise-device of version " RAILWISE_VERSION,
+        kDeviceFile, missing);
     return {Code::kNoDevice, 0};
   }
   g_shared_object.emplace(std::move(*opened));

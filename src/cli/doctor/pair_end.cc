@@ -57,9 +57,11 @@ PairEnd openPairEnd(const PairEndOptions& options) {
   const auto tree = treeOf(config);
   if (!verbs::load(config).ok()) {
     facts.host = nameOfThisHost();
-    facts.failure =
-        "libibverbs.so.1 cannot be loaded: install libibverbs1 and ibverbs-providers (Debian, "
-        "Ubuntu) or rdma-core, or set RAILWISE_DEVICE";
+    facts.failure = config.device.starts_with("software")
+                        ? "the software device (RAILWISE_DEVICE) cannot be used: see the warning on this "
+                          "host; is the package railwise-device installed?"
+                        : "libibverbs.so.1 cannot be loaded: install libibverbs1 and ibverbs-providers "
+                          "(Debian, Ubuntu) or rdma-core, or set RAILWISE_DEVICE";
     return opened;
   }
   opened.end = pair::openEnd(config, *tree, nameOfThisHost(), options.gpu);

@@ -77,6 +77,11 @@ TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
   EXPECT_EQ(over.kind, EventKind::kCause);
   EXPECT_NE(over.fix.find("check its log"), std::string::npos);
   EXPECT_EQ(explainWarning("a.cc:1", "NET/Railwise : something new").check, "railwise-warning");
+  const Explanation missing = explainWarning(
+      "a.cc:1",
+      "NET/Railwise : no software device (RAILWISE_DEVICE=software): librailwise-device.so is not in /x");
+  EXPECT_EQ(missing.check, "no-rdma-device");
+  EXPECT_EQ(missing.kind, EventKind::kCause);
   const Explanation tuner =
       explainWarning("a.cc:1", "NET/Railwise : RAILWISE_TUNER_CONFIG: /t.csv:1:15: 'treee' is no algorithm");
   EXPECT_EQ(tuner.check, "railwise-setting");

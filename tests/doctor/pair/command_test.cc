@@ -224,5 +224,11 @@ TEST(DoctorPair, AHostWithoutDevicesIsAnError) {
   EXPECT_TRUE(has(result.out, "ERROR pair-no-device: A, B: the host has no RDMA device")) << result.out;
 }
 
+TEST(DoctorPair, AHostWithoutTheSoftwareDeviceNamesThePackage) {
+  const auto result = pairTest({"--pair"}, "software:@dgx", {"RAILWISE_VERBS_DIR=/nowhere"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.out, "railwise-device")) << result.out;
+}
+
 }  // namespace
 }  // namespace railwise::cli
