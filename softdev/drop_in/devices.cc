@@ -1,10 +1,6 @@
 // Devices: configures them from the environment, lists, names, opens and closes them.
-#include <endian.h>
-
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -102,28 +98,16 @@ using softdev::guarded;
 
 RAILWISE_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   if (num_devices != nullptr) *num_devices = 0;
-  ibv_device** list = guarded([&]() -> ibv_device** {
+  return guarded([&]() -> ibv_device** {
     return drop_in::configureOnce() ? softdev::getDeviceList(num_devices) : nullptr;
   });
-  // Programs read attributes below this path by ibv_read_sysfs_file (sysfs.cc).
-  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each) {
-    ibv_device& device = **each;
-    if (device.ibdev_path[0] == '\0')
-      std::snprintf(device.ibdev_path, sizeof device.ibdev_path, "/sys/class/infiniband/%s", device.name);
-  }
-  return list;
 }
 
 RAILWISE_EXPORT void ibv_free_device_list(ibv_device** list) { softdev::freeDeviceList(list); }
 RAILWISE_EXPORT const char* ibv_get_device_name(ibv_device* device) { return softdev::getDeviceName(device); }
 
-// Programs duplicate cmd_fd to hand a device to another process, so it must be a descriptor, although
-// importing it is refused (ibv_import_device). It is the segment's descriptor, which stays open while the
-// device is open.
 RAILWISE_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
-  ibv_context* context = guarded([&] { return softdev::openDevice(device); });
-  if (context != nullptr) context->cmd_fd = softdev::as<softdev::Context>(context).fabric->segment_fd;
-  return context;
+  return guarded([&] { return softdev::openDevice(device); });
 }
 
 RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {

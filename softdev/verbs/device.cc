@@ -72,7 +72,9 @@ void fillDevice(Device& device, const DeviceConfig& config, const Config& machin
   device.transport_type = config.iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
   std::strncpy(device.name, config.name.c_str(), sizeof device.name - 1);
   std::strncpy(device.dev_name, config.name.c_str(), sizeof device.dev_name - 1);
-  // The device has no sysfs entry, so dev_path and ibdev_path stay empty.
+  // Programs read attributes below this path by ibv_read_sysfs_file (drop_in/sysfs.cc). There is no such
+  // folder; dev_path stays empty.
+  std::snprintf(device.ibdev_path, sizeof device.ibdev_path, "/sys/class/infiniband/%s", device.name);
 }
 
 // The caller holds ProcessLock::kDevices.
@@ -155,7 +157,9 @@ int publishContext(Context& context) {
 Context* newContext(Device& device, Fabric* fabric) {
   auto context = std::make_unique<Context>();
   context->context.device = &device;
-  context->context.cmd_fd = -1;
+  // Programs duplicate cmd_fd to hand a device to another process, so it must be a descriptor, although
+  // importing it is refused (ibv_import_device). The segment's stays open while the device is open.
+  context->context.cmd_fd = fabric->segment_fd;
   context->context.num_comp_vectors = kCompVectors;
   context->config_device = &device;
   context->fabric = fabric;
