@@ -84,7 +84,7 @@ function(railwise_test_objects name)
 endfunction()
 
 # railwise_loads_device(TARGET): a program of this folder that has src/verbs inside finds the software device's library, which
-# lies beside the plugin, beside itself too (base/installed_folders.h).
+# lies beside the plugin, beside itself too (base/installed_places.h).
 function(railwise_loads_device target)
   add_dependencies(${target} railwise_device)
   file(CREATE_LINK ${PROJECT_BINARY_DIR}/lib/railwise-verbs ${CMAKE_CURRENT_BINARY_DIR}/railwise-verbs SYMBOLIC)

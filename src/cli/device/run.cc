@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/installed_folders.h"
+#include "base/installed_places.h"
 #include "cli/device/child.h"
 #include "cli/device/commands.h"
 #include "cli/device/machine.h"
@@ -37,15 +37,14 @@ constexpr const char* kDeviceRunHelp =
     "mistake "
     "on\nthe command line or in the configuration.\n\n";
 
-// The folder of a library that is built with this executable. `variable` has precedence. "": the library was
-// not found.
-std::string findFolder(const char* variable, const std::string& below, const char* file) {
+// The folder of a library that is built with this executable. "": the library was not found.
+std::string findFolder(const char* file) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const char* named = std::getenv(variable);
+  const char* named = std::getenv("RAILWISE_VERBS_DIR");
   if (named != nullptr && *named != '\0')
     return fs::exists(fs::path(named) / file, error) ? fs::absolute(named, error).string() : "";
-  for (const std::string& folder : installedFolders(below))
+  for (const std::string& folder : installedPlaces("railwise-verbs"))
     if (fs::exists(fs::path(folder) / file, error)) return folder;
   return "";
 }
@@ -58,11 +57,10 @@ void prepend(const char* variable, const std::string& value, char separator) {
 
 bool setUpVerbs(const DeviceMachine& machine, const std::string& host) {
   constexpr const char* kFile = "libibverbs.so.1";
-  const std::string folder = findFolder("RAILWISE_VERBS_DIR", "railwise-verbs", kFile);
+  const std::string folder = findFolder(kFile);
   if (folder.empty()) {
-    say("device run: no railwise-verbs/%s beside this program: build or install all of Railwise, or name its "
-        "folder "
-        "in RAILWISE_VERBS_DIR",
+    say("device run: no railwise-verbs/%s beside this program: install the package railwise-device, or name "
+        "the folder that has the file in RAILWISE_VERBS_DIR",
         kFile);
     return false;
   }
@@ -77,9 +75,9 @@ bool setUpVerbs(const DeviceMachine& machine, const std::string& host) {
 
 int runWithTree(const DeviceMachine& machine, char* const* command) {
   constexpr const char* kFile = "librailwise-sysfs.so";
-  const std::string folder = findFolder("RAILWISE_SYSFS_FRONT_DIR", "railwise-verbs", kFile);
+  const std::string folder = findFolder(kFile);
   if (folder.empty()) {
-    say("device run: no railwise-verbs/%s beside this program: build or install all of Railwise, or use "
+    say("device run: no railwise-verbs/%s beside this program: install the package railwise-device, or use "
         "--sysfs off",
         kFile);
     return kExitRunFailed;

@@ -8,11 +8,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/installed_places.h"
 #include "cli/options/message.h"
-
-#ifndef RAILWISE_INSTALL_LIBDIR
-#define RAILWISE_INSTALL_LIBDIR "lib"
-#endif
 
 namespace railwise::cli {
 namespace {
@@ -110,23 +107,10 @@ std::vector<std::string> pluginFileNames(const std::string& name) {
 
 bool namesOwnPlugin(const std::string& name) { return name.empty() || name == kOwnName; }
 
-std::vector<std::string> ownPluginPaths(const std::string& exe) {
-  std::vector<std::string> paths;
-  if (!exe.empty()) {
-    const std::filesystem::path root = std::filesystem::path(exe).parent_path().parent_path();
-    for (const char* folder : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR}) {
-      paths.push_back((root / folder / kOwnPlugin).string());
-    }
-  }
-  paths.emplace_back(kOwnPlugin);
-  return paths;
-}
-
 std::string ownPluginFile() {
-  for (const std::string& path : ownPluginPaths(executablePath())) {
+  for (const std::string& path : installedPlaces(kOwnPlugin)) {
     std::error_code error;
-    if (path.find('/') != std::string::npos && std::filesystem::exists(path, error))
-      return std::filesystem::weakly_canonical(path, error).string();
+    if (std::filesystem::exists(path, error)) return std::filesystem::weakly_canonical(path, error).string();
   }
   return "";
 }
@@ -136,8 +120,9 @@ Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) {
   // A name is first what it would be to NCCL: LD_LIBRARY_PATH comes before our own folder.
   auto names = options.plugin.empty() ? std::vector<std::string>() : pluginFileNames(options.plugin);
   if (own) {
-    const auto beside = ownPluginPaths(executablePath());
+    const auto beside = installedPlaces(kOwnPlugin);
     names.insert(names.end(), beside.begin(), beside.end());
+    names.emplace_back(kOwnPlugin);  // where the dynamic linker finds it
   }
   const std::string shown = own ? kOwnPlugin : options.plugin;
   std::string name;

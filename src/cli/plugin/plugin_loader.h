@@ -30,9 +30,6 @@ std::vector<std::string> pluginFileNames(const std::string& name);
 std::string executablePath();
 // True for "" and "railwise": the plugin that belongs to this executable.
 bool namesOwnPlugin(const std::string& name);
-// Where Railwise's own plugin may be for an executable at `exe`, in the order to try. The last entry is a
-// name without a folder.
-std::vector<std::string> ownPluginPaths(const std::string& exe);
 // The path of Railwise's own plugin beside this command; "": it is not there.
 std::string ownPluginFile();
 

@@ -25,13 +25,6 @@ TEST(PluginFileNames, AreThoseOfNccl) {
   EXPECT_EQ(pluginFileNames("x.so"), (std::vector<std::string>{"x.so", "libnccl-net-x.so.so"}));
 }
 
-TEST(OwnPluginPaths, LieBesideTheExecutable) {
-  const auto paths = ownPluginPaths("/opt/railwise/bin/railwise");
-  EXPECT_EQ(paths.front(), "/opt/railwise/lib/libnccl-net-railwise.so");
-  EXPECT_EQ(paths.back(), "libnccl-net-railwise.so");
-  EXPECT_EQ(ownPluginPaths(""), (std::vector<std::string>{"libnccl-net-railwise.so"}));
-}
-
 TEST(LoadPlugin, TakesTheNewestVersion) {
   const auto newest = loadPlugin(pluginOptions(LOOPBACK_PLUGIN));
   ASSERT_OK(newest);

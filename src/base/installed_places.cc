@@ -1,10 +1,12 @@
-#include "base/installed_folders.h"
+#include "base/installed_places.h"
 
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #ifndef RAILWISE_INSTALL_LIBDIR
 #define RAILWISE_INSTALL_LIBDIR "lib"
@@ -26,16 +28,20 @@ fs::path ownLibrary() {
 
 }  // namespace
 
-std::vector<std::string> installedFolders(const std::string& name) {
+std::vector<std::string> installedPlaces(const std::string& name) {
   std::error_code error;
-  if (const fs::path library = ownLibrary(); !library.empty())
-    return {(fs::weakly_canonical(library, error).parent_path() / name).string()};
+  if (const fs::path library = ownLibrary(); !library.empty()) {
+    const fs::path file = fs::weakly_canonical(library, error);
+    return {((error ? library : file).parent_path() / name).string()};
+  }
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (program.empty()) return {};
-  std::vector<std::string> folders{(program.parent_path() / name).string()};
-  for (const char* library_folder : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR})
-    folders.push_back((program.parent_path().parent_path() / library_folder / name).string());
-  return folders;
+  std::vector<std::string> places{(program.parent_path() / name).string()};
+  for (const char* library_folder : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR}) {
+    std::string place = (program.parent_path().parent_path() / library_folder / name).string();
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
+  }
+  return places;
 }
 
 }  // namespace railwise

@@ -6,10 +6,10 @@
 
 namespace railwise {
 
-// The places of the folder `name`, best first; they need not exist. In a library (the plugin): beside its
-// file. In a program: beside the program, and in the library folders next to the program's own folder
+// Where `name`, a file or a folder, may be, best first. In a library (the plugin): beside its file. In a
+// program: beside the program, and in the library folders next to the program's own folder
 // (/usr/bin/railwise: /usr/lib/NAME). Links are followed, so a link to the plugin leads to the plugin's
 // place.
-std::vector<std::string> installedFolders(const std::string& name);
+std::vector<std::string> installedPlaces(const std::string& name);
 
 }  // namespace railwise
