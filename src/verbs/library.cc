@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "base/dynamic_library.h"
 #include "base/installed_places.h"
@@ -34,7 +36,8 @@ bool resolve(const DynamicLibrary& from, const char* symbol, const char* version
 // are those of rdma-core's libibverbs.map, which every release since 2009 keeps.
 const char* resolveAll(const DynamicLibrary& from, Library& table) {
   constexpr const char* kBase = "IBVERBS_1.1";
-#define RAILWISE_REQUIRED(field) \
+#define RAILWISE_REQUIRED(field)                                                \
+  static_assert(std::is_same_v<decltype(table.field), decltype(&ibv_##field)>); \
   if (!resolve(from, "ibv_" #field, kBase, table.field)) return "ibv_" #field "@IBVERBS_1.1"
   RAILWISE_REQUIRED(get_device_list);
   RAILWISE_REQUIRED(free_device_list);
@@ -43,7 +46,6 @@ const char* resolveAll(const DynamicLibrary& from, Library& table) {
   RAILWISE_REQUIRED(open_device);
   RAILWISE_REQUIRED(close_device);
   RAILWISE_REQUIRED(query_device);
-  RAILWISE_REQUIRED(query_port);
   RAILWISE_REQUIRED(query_gid);
   RAILWISE_REQUIRED(query_pkey);
   RAILWISE_REQUIRED(alloc_pd);
@@ -61,6 +63,8 @@ const char* resolveAll(const DynamicLibrary& from, Library& table) {
   RAILWISE_REQUIRED(fork_init);
   RAILWISE_REQUIRED(wc_status_str);
 #undef RAILWISE_REQUIRED
+  // The header declares this function with a structure for old programs.
+  if (!resolve(from, "ibv_query_port", kBase, table.query_port)) return "ibv_query_port@IBVERBS_1.1";
   resolve(from, "ibv_reg_dmabuf_mr", "IBVERBS_1.12", table.reg_dmabuf_mr);
   resolve(from, "ibv_reg_mr_iova2", "IBVERBS_1.8", table.reg_mr_iova2);
   resolve(from, "ibv_query_ece", "IBVERBS_1.10", table.query_ece);
@@ -142,7 +146,8 @@ struct DeviceDoors {
 
 // Fills what verbs cannot say. Returns the first symbol that is missing, or null.
 const char* resolveDevice(const DynamicLibrary& from, Library& table, DeviceDoors& doors) {
-#define RAILWISE_REQUIRED(symbol, function) \
+#define RAILWISE_REQUIRED(symbol, function)                             \
+  static_assert(std::is_same_v<decltype(function), decltype(&symbol)>); \
   if (!resolve(from, #symbol, nullptr, function)) return #symbol
   RAILWISE_REQUIRED(railwise_device_configure, doors.configure);
   RAILWISE_REQUIRED(railwise_device_pci_path, table.pci_path);

@@ -16,7 +16,7 @@ struct Library {
   ibv_device** (*get_device_list)(int* count);
   void (*free_device_list)(ibv_device** list);
   const char* (*get_device_name)(ibv_device* device);
-  uint64_t (*get_device_guid)(ibv_device* device);  // the node GUID, big-endian
+  __be64 (*get_device_guid)(ibv_device* device);  // the node GUID
   ibv_context* (*open_device)(ibv_device* device);
   int (*close_device)(ibv_context* context);
   int (*query_device)(ibv_context* context, ibv_device_attr* attributes);
