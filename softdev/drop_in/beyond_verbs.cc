@@ -1,6 +1,7 @@
 // What verbs cannot say, for the plugin (include/railwise/device.h).
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
 
 #include "base/log.h"
 #include "railwise/device.h"
@@ -19,35 +20,39 @@ struct CmFunction {
   void* address;
 };
 
-template <auto kFunction>
+// kFunction under the name of librdmacm's function of the type Standard.
+template <auto kFunction, typename Standard>
 CmFunction cmFunction(const char* name) {
+  static_assert(std::is_same_v<decltype(kFunction), Standard>);
   return {name, reinterpret_cast<void*>(softdev::kGuarded<kFunction, -1>)};
 }
+#define RAILWISE_CM(function, name) cmFunction<cm::function, decltype(&name)>(#name)
 
 const CmFunction kCmFunctions[] = {
-    cmFunction<cm::createEventChannel>("rdma_create_event_channel"),
-    cmFunction<cm::destroyEventChannel>("rdma_destroy_event_channel"),
-    cmFunction<cm::getEvent>("rdma_get_cm_event"),
-    cmFunction<cm::ackEvent>("rdma_ack_cm_event"),
-    cmFunction<cm::createId>("rdma_create_id"),
-    cmFunction<cm::destroyId>("rdma_destroy_id"),
-    cmFunction<cm::migrateId>("rdma_migrate_id"),
-    cmFunction<cm::bindAddr>("rdma_bind_addr"),
-    cmFunction<cm::resolveAddr>("rdma_resolve_addr"),
-    cmFunction<cm::resolveRoute>("rdma_resolve_route"),
-    cmFunction<cm::getSrcPort>("rdma_get_src_port"),
-    cmFunction<cm::setOption>("rdma_set_option"),
-    cmFunction<cm::createQp>("rdma_create_qp"),
-    cmFunction<cm::destroyQp>("rdma_destroy_qp"),
-    cmFunction<cm::initQpAttr>("rdma_init_qp_attr"),
-    cmFunction<cm::listen>("rdma_listen"),
-    cmFunction<cm::connect>("rdma_connect"),
-    cmFunction<cm::accept>("rdma_accept"),
-    cmFunction<cm::reject>("rdma_reject"),
-    cmFunction<cm::establish>("rdma_establish"),
-    cmFunction<cm::disconnect>("rdma_disconnect"),
-    cmFunction<cm::localAddresses>("railwise_local_addresses"),
+    RAILWISE_CM(createEventChannel, rdma_create_event_channel),
+    RAILWISE_CM(destroyEventChannel, rdma_destroy_event_channel),
+    RAILWISE_CM(getEvent, rdma_get_cm_event),
+    RAILWISE_CM(ackEvent, rdma_ack_cm_event),
+    RAILWISE_CM(createId, rdma_create_id),
+    RAILWISE_CM(destroyId, rdma_destroy_id),
+    RAILWISE_CM(migrateId, rdma_migrate_id),
+    RAILWISE_CM(bindAddr, rdma_bind_addr),
+    RAILWISE_CM(resolveAddr, rdma_resolve_addr),
+    RAILWISE_CM(resolveRoute, rdma_resolve_route),
+    RAILWISE_CM(getSrcPort, rdma_get_src_port),
+    RAILWISE_CM(setOption, rdma_set_option),
+    RAILWISE_CM(createQp, rdma_create_qp),
+    RAILWISE_CM(destroyQp, rdma_destroy_qp),
+    RAILWISE_CM(initQpAttr, rdma_init_qp_attr),
+    RAILWISE_CM(listen, rdma_listen),
+    RAILWISE_CM(connect, rdma_connect),
+    RAILWISE_CM(accept, rdma_accept),
+    RAILWISE_CM(reject, rdma_reject),
+    RAILWISE_CM(establish, rdma_establish),
+    RAILWISE_CM(disconnect, rdma_disconnect),
+    cmFunction<cm::localAddresses, decltype(&cm::localAddresses)>("railwise_local_addresses"),
 };
+#undef RAILWISE_CM
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <optional>
+#include <type_traits>
 
 #include "base/dynamic_library.h"
 #include "base/log.h"
@@ -32,7 +33,8 @@ const char* resolveAll(const Symbol& symbol, CmLibrary& table) {
     function = reinterpret_cast<Function>(symbol(name, version));
     return function != nullptr;
   };
-#define RAILWISE_REQUIRED(field, version) \
+#define RAILWISE_REQUIRED(field, version)                                        \
+  static_assert(std::is_same_v<decltype(table.field), decltype(&rdma_##field)>); \
   if (!resolve("rdma_" #field, version, table.field)) return "rdma_" #field "@" version
   RAILWISE_REQUIRED(create_event_channel, "RDMACM_1.0");
   RAILWISE_REQUIRED(destroy_event_channel, "RDMACM_1.0");
