@@ -75,6 +75,13 @@ const char* resolveAll(const DynamicLibrary& from, Library& table) {
   return nullptr;
 }
 
+// From now on calls go to `library`.
+void enforce(DynamicLibrary&& library, const Library& table) {
+  g_shared_object.emplace(std::move(library));
+  // A thread that was left behind reads the table (keepLoaded()).
+  if (!(g_library == table)) g_library = table;
+}
+
 Status loadIbverbs(const Config& config) {
   const std::string& name = config.ibverbs_library;
   const char* file = name.empty() ? "libibverbs.so.1" : name.c_str();
@@ -91,9 +98,7 @@ Status loadIbverbs(const Config& config) {
     RAILWISE_WARN("%s has no %s: it is not a usable libibverbs; install a current rdma-core", file, missing);
     return {Code::kNoDevice, 0};
   }
-  if (config.ib_query_port_speed == 0) table.query_port_speed = nullptr;
-  g_shared_object.emplace(std::move(*opened));
-  g_library = table;
+  enforce(std::move(*opened), table);
   setMlx5Library(config.mlx5_library.empty() ? "libmlx5.so.1" : config.mlx5_library);
   setCmLibrary(config.rdmacm_library.empty() ? "librdmacm.so.1" : config.rdmacm_library);
   return Status::success();
@@ -177,8 +182,7 @@ Status loadSoftware(const char* text, const Config& config) {
         kDeviceFile, missing);
     return {Code::kNoDevice, 0};
   }
-  g_shared_object.emplace(std::move(*opened));
-  g_library = table;
+  enforce(std::move(*opened), table);
   return Status::success();
 }
 

@@ -61,6 +61,8 @@ struct Library {
   uint64_t (*fabric_identity)(const ibv_context* context);
 
   const char* name;  // "libibverbs" or "software device", for messages
+
+  bool operator==(const Library&) const = default;
 };
 
 // The table in force; valid between load() and unload().

@@ -87,7 +87,7 @@ void set(const std::string& file, const CmLibrary* table) {
   State& it = state();
   const std::lock_guard lock(it.mutex);
   // A thread that was left behind may be in it (keepLoaded()).
-  if (table == nullptr && file == it.file && it.table.name != nullptr) return;
+  if (table != nullptr ? it.table == *table : file == it.file && it.table.name != nullptr) return;
   it.library.reset();
   it.file = file;
   it.opened = table != nullptr;

@@ -39,6 +39,8 @@ struct CmLibrary {
   int (*local_addresses)(ibv_context* context, uint8_t port, ibv_gid* addresses, int most);
 
   const char* name;  // "librdmacm" or "software device", for messages
+
+  bool operator==(const CmLibrary&) const = default;
 };
 
 // kNoDevice if there is no library, with one WARN that says what to install.
