@@ -1,15 +1,12 @@
 #include "doctor/facts/gather.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <functional>
 #include <string_view>
@@ -18,6 +15,7 @@
 #include "base/clock.h"
 #include "base/interfaces.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "doctor/facts/netlink.h"
 #include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"
@@ -126,36 +124,14 @@ std::string interfacesText() {
 // What `answer` writes in a child process, and "* 0 answer=late" behind it if that takes longer than the
 // limit or ends before its time: a broken driver must not take the doctor along.
 std::string answerOfChild(const std::function<std::string()>& answer) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    const std::string text = answer().append(kWhole);
-    std::size_t written = 0;
-    while (written < text.size()) {
-      const ssize_t count = ::write(ends[1], text.data() + written, text.size() - written);
-      if (count <= 0) break;
-      written += static_cast<std::size_t>(count);
-    }
-    ::_exit(0);
-  }
-  ::close(ends[1]);
+  ProcessPlan plan;
+  plan.body = [&](std::string& text) {
+    text = answer().append(kWhole);
+    return 0;
+  };
   std::string text;
-  const Deadline deadline = Deadline::after(kDriverLimit);
-  while (pid > 0) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.at() - Clock::now()).count();
-    pollfd waiting = {ends[0], POLLIN, 0};
-    if (left <= 0 || ::poll(&waiting, 1, static_cast<int>(left)) <= 0) break;
-    char buffer[4096];
-    const ssize_t count = ::read(ends[0], buffer, sizeof buffer);
-    if (count <= 0) break;
-    text.append(buffer, static_cast<std::size_t>(count));
-  }
-  ::close(ends[0]);
-  if (pid > 0) {
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, WNOHANG);
-  }
+  if (Outcome<Process> child = Process::start(plan); child.ok())
+    text = child->receiveAll(Deadline::after(kDriverLimit));
   if (!text.ends_with(kWhole)) return text.substr(0, text.rfind('\n') + 1) + "* 0 answer=late\n";
   return text.substr(0, text.size() - kWhole.size());
 }
