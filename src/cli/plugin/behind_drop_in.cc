@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/process.h"
 #include "cli/options/message.h"
 #include "cli/plugin/device_choice.h"
 
@@ -46,10 +47,7 @@ int runBehindDropIn(const char* command, const PluginOptions& options, Args args
   if (!machine.empty()) words.insert(words.end(), {"--machine", machine});
   words.insert(words.end(), {"--", executable, command});
   words.insert(words.end(), args.begin(), args.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execv(argv[0], argv.data());
+  execv(executable.c_str(), argvOf(words).data());
   say("%s: cannot run %s again: %s", command, executable.c_str(), std::strerror(errno));
   return kExitFailed;
 }

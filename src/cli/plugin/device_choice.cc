@@ -1,16 +1,8 @@
 #include "cli/plugin/device_choice.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
 
+#include "base/process.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -18,7 +10,7 @@ namespace {
 
 constexpr const char* kVariable = "RAILWISE_DEVICE";
 // Opening every RDMA device of a large machine takes a few seconds at most.
-constexpr int kProbeTimeoutMs = 30'000;
+constexpr auto kProbeLimit = std::chrono::seconds(30);
 
 // Runs in the child process. Returns 0 if the plugin starts.
 int probe(const PluginOptions& options, const char* device) {
@@ -33,32 +25,16 @@ int probe(const PluginOptions& options, const char* device) {
   return count.ok() ? 0 : 1;
 }
 
-int waitFor(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
 // Does the plugin start in a process of its own, with RAILWISE_DEVICE=`device`? If `device` is null, the
 // variable stays as it is.
 bool pluginStarts(const PluginOptions& options, const char* device) {
-  const pid_t child = fork();
-  if (child < 0) return true;  // no probe, no fallback: the plugin's own init decides
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (null >= 0 && !options.verbose) dup2(null, STDERR_FILENO);
-    _exit(probe(options, device));
-  }
-  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
-  if (pidfd >= 0) {
-    pollfd ended = {.fd = pidfd, .events = POLLIN, .revents = 0};
-    if (poll(&ended, 1, kProbeTimeoutMs) == 0) kill(child, SIGKILL);
-    close(pidfd);
-  }
-  const int status = waitFor(child);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  ProcessPlan plan;
+  plan.body = [&](std::string&) { return probe(options, device); };
+  if (!options.verbose) plan.error = kStreamNothing;
+  auto child = Process::start(plan);
+  if (!child.ok()) return true;  // no probe, no fallback: the plugin's own init decides
+  const auto& end = child->wait(Deadline::after(kProbeLimit));
+  return end && end->good();
 }
 
 }  // namespace
