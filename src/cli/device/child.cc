@@ -1,8 +1,6 @@
 #include "cli/device/child.h"
 
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/process.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -49,17 +48,15 @@ ChildRunner::ChildRunner() {
 ChildRunner::~ChildRunner() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
 int ChildRunner::run(char* const* command) {
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child < 0) {
-    say("device run: cannot start a process: %s", std::strerror(errno));
-    return kExitRunFailed;
-  }
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(kExitRunFailed);
+  ProcessPlan plan;
+  plan.body = [&](std::string&) {
     sigprocmask(SIG_SETMASK, &before_, nullptr);
-    _exit(executeCommand(command));
+    return executeCommand(command);
+  };
+  auto child = Process::start(plan);
+  if (!child.ok()) {
+    say("device run: cannot start a process: %s", child.error().c_str());
+    return kExitRunFailed;
   }
   while (true) {
     siginfo_t info = {};
@@ -69,12 +66,10 @@ int ChildRunner::run(char* const* command) {
     // includes the command.
     const bool to_us_alone = info.si_code <= 0;
     if (signal != SIGCHLD) {
-      if (to_us_alone) kill(child, signal);
+      if (to_us_alone) child->kill(signal);
       continue;
     }
-    int status = 0;
-    if (waitpid(child, &status, WNOHANG) != child) continue;
-    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    if (const auto& end = child->ended()) return end->signalled ? -end->code : end->code;
   }
 }
 
