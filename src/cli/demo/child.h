@@ -1,12 +1,13 @@
 // A command that the demo runs. One thread.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/process.h"
 
 namespace railwise::cli {
 
@@ -17,20 +18,20 @@ class DemoChild {
   // `words`: arguments of this executable. The output of the command goes where ours goes, or is kept.
   enum class Output { kShown, kKept };
   DemoChild(const std::vector<std::string>& words, const Variables& variables, Output output);
-  ~DemoChild();  // ends the command
-  DemoChild(const DemoChild&) = delete;
-  DemoChild& operator=(const DemoChild&) = delete;
+  ~DemoChild() { end(); }
 
-  bool running();
+  bool running() { return process_.ok() && process_->running(); }
   // Waits for the end of the command. Returns its exit status; 128 and more: a signal ended it.
-  int wait();
+  int wait() { return process_.ok() ? process_->wait().shellStatus() : Process::kNoProgram; }
   void end();                  // asks the command to end, and waits
   std::string output() const;  // what it has written so far, if that is kept
 
  private:
-  pid_t pid_ = -1;
-  int status_ = 127;
-  std::FILE* kept_ = nullptr;
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> kept_;
+  Outcome<Process> process_;
 };
 
 }  // namespace railwise::cli
