@@ -19,7 +19,7 @@ constexpr Clock::duration kKillTime = std::chrono::milliseconds(200);
 constexpr useconds_t kLookUs = 1000;
 // Of one child at a time, so that a child that writes without end does not keep the others waiting.
 constexpr int kPiecesAtOnce = 16;
-// Of complaints the last words count, and a program that complains without end is not kept without end.
+// The complaints of a program that complains without end are not kept without end.
 constexpr std::size_t kMostComplaint = 4096;
 
 struct Pipe {

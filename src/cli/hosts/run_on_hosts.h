@@ -8,6 +8,11 @@
 
 namespace railwise::cli {
 
+// For messages about a program that has ended with the status Process::kNoProgram.
+inline constexpr const char* kNoProgramText =
+    " (127: there is no such program here, or no railwise at this path there: --program PATH says where it "
+    "is)";
+
 struct HostCommand {
   std::string host;                // for messages
   std::vector<std::string> words;  // the program and its arguments
