@@ -3,8 +3,6 @@
 // thread runs.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <string>
 #include <thread>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "base/outcome.h"
+#include "base/process.h"
 
 namespace railwise::cli {
 
@@ -36,15 +35,11 @@ class PairLaunch {
 
  private:
   struct Child {
-    pid_t pid = -1;
+    Process process;  // its input stays open while this process lives
     std::string host;
     std::string program;
-    int input = -1;  // its standard input, open while this process lives
-    int status = 0;
-    bool ended = false;
   };
-  Outcome<void> startOne(const PairCommand& command, const std::string& contact);
-  bool reap();
+  bool anyEnded();
   void reportAndLeave();
 
   std::vector<Child> children_;
