@@ -129,10 +129,11 @@ Process::Process(Process&& other) noexcept
       input_(std::move(other.input_)),
       output_(std::move(other.output_)),
       error_(std::move(other.error_)),
+      killed_(other.killed_),
       ended_(other.ended_) {}
 
 Process::~Process() {
-  if (pid_ > 0) end();
+  if (pid_ > 0 && !killed_) end();
 }
 
 Outcome<Process> Process::start(const ProcessPlan& plan) {
@@ -195,6 +196,7 @@ const std::optional<ProcessEnd>& Process::end(Clock::duration patience) {
     wait(Deadline::after(patience));
   }
   kill(SIGKILL);
+  killed_ = true;
   return wait(Deadline::after(kKillTime));
 }
 

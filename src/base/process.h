@@ -101,6 +101,7 @@ class Process {
   Descriptor input_;
   Stream output_;
   Stream error_;
+  bool killed_ = false;
   std::optional<ProcessEnd> ended_;
 };
 

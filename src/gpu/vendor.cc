@@ -1,19 +1,14 @@
 #include "gpu/vendor.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <optional>
 
+#include "base/process.h"
 #include "gpu/json.h"
 
 namespace railwise::gpu {
@@ -24,43 +19,20 @@ constexpr std::size_t kMaxAnswer = 64u << 20;
 // Ends an answer. The library may have written over the child's memory or have started a process that holds
 // the pipe open, so the end of the pipe does not tell whether the answer is whole.
 constexpr char kAnswerEnd = '\0';
-// How long a killed child may take to disappear. One that hangs in the driver cannot be killed at all.
-constexpr Clock::duration kKillTime = std::chrono::milliseconds(200);
+// How long the child of a library that has crashed may take to disappear.
+constexpr Clock::duration kCrashTime = std::chrono::milliseconds(200);
 
-void writeAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
-// The child's whole life. It ends by _exit: the parent's exit handlers and buffers are not the child's.
-[[noreturn]] void askInChild(const GpuVendor& vendor, int answer_fd, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // the parent ended before prctl
+// The child's whole life.
+int askInChild(const GpuVendor& vendor, std::string& answer) {
   // A crash shall be seen as a crash, whatever handlers the parent has, and leave no core file.
   for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM}) std::signal(number, SIG_DFL);
   std::signal(SIGPIPE, SIG_IGN);
   const rlimit no_core = {0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  // Libraries print. What they say would stand in the middle of the command's output.
-  if (const int null = open("/dev/null", O_RDWR); null >= 0) {
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
-  }
-  std::string bytes;
-  try {
-    GpuTopology topology;
-    if (Outcome<void> read = vendor.read(topology); !read.ok()) topology.remarks.push_back(read.error());
-    bytes = jsonOf(topology) + kAnswerEnd;
-  } catch (...) {
-    _exit(3);
-  }
-  writeAll(answer_fd, bytes);
-  _exit(0);
+  GpuTopology topology;
+  if (Outcome<void> read = vendor.read(topology); !read.ok()) topology.remarks.push_back(read.error());
+  answer = jsonOf(topology) + kAnswerEnd;
+  return 0;
 }
 
 // What a library has said, or how it failed.
@@ -73,90 +45,45 @@ struct Told {
 // One library that is being asked.
 class Asked {
  public:
-  Asked(const GpuVendor& vendor, int fd, pid_t pid) : vendor_(&vendor), fd_(fd), pid_(pid) {}
-  Asked(Asked&& other) noexcept
-      : vendor_(other.vendor_),
-        fd_(std::exchange(other.fd_, -1)),
-        pid_(std::exchange(other.pid_, -1)),
-        bytes_(std::move(other.bytes_)),
-        whole_(other.whole_),
-        done_(other.done_) {}
-  Asked& operator=(Asked&&) = delete;
-  ~Asked() {
-    if (fd_ >= 0) close(fd_);
-    if (pid_ > 0) kill(pid_, SIGKILL);
-  }
+  Asked(const GpuVendor& vendor, Process process) : vendor_(&vendor), process_(std::move(process)) {}
 
   static Outcome<Asked> start(const GpuVendor& vendor) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return Error{std::string("pipe: ") + std::strerror(errno)};
-    const pid_t parent = getpid();
-    const pid_t pid = fork();
-    if (pid == 0) {
-      close(ends[0]);
-      askInChild(vendor, ends[1], parent);
-    }
-    const int error = errno;
-    close(ends[1]);
-    if (pid < 0) {
-      close(ends[0]);
-      return Error{std::string("fork: ") + std::strerror(error)};
-    }
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    return Asked(vendor, ends[0], pid);
+    ProcessPlan plan;
+    plan.body = [&](std::string& answer) { return askInChild(vendor, answer); };
+    // Libraries print. What they say would stand in the middle of the command's output.
+    plan.input = plan.output = plan.error = kStreamNothing;
+    plan.most_output = kMaxAnswer;
+    auto process = Process::start(plan);
+    if (!process.ok()) return process.failure();
+    return Asked(vendor, std::move(*process));
   }
 
-  int fd() const { return fd_; }
-  bool done() const { return done_; }
-
-  // Takes in what has come.
-  void receive() {
-    char buffer[65536];
-    for (;;) {
-      const ssize_t got = ::read(fd_, buffer, sizeof buffer);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && errno == EAGAIN) return;
-      if (got <= 0) break;
-      bytes_.append(buffer, static_cast<std::size_t>(got));
-      whole_ = bytes_.back() == kAnswerEnd;
-      if (whole_ || bytes_.size() > kMaxAnswer) break;
-    }
-    done_ = true;
-  }
+  Process& process() { return process_; }
+  // Nothing more needs to be read.
+  bool done() const { return !process_.outputOpen() || whole() || process_.output().size() > kMaxAnswer; }
 
   Told finish(Clock::duration limit) {
     Told told;
     told.advice = "Try " + vendor_->program();
-    const std::optional<int> status = end();
-    if (!done_) {
-      silent(told, limit, status.has_value());
+    const std::string& bytes = process_.output();
+    // A child that has crashed is about to end by itself: its status then tells how.
+    if (done() && bytes.empty()) process_.wait(Deadline::after(kCrashTime));
+    const std::optional<ProcessEnd>& end = process_.end();
+    if (!done()) {
+      silent(told, limit, end.has_value());
       return told;
     }
     Outcome<GpuTopology> answer = Error{"its answer is cut off"};
-    if (whole_) answer = parseJson(std::string_view(bytes_).substr(0, bytes_.size() - 1));
+    if (whole()) answer = parseJson(std::string_view(bytes).substr(0, bytes.size() - 1));
     if (answer.ok()) told.topology = std::move(*answer);
-    else told.failure = failed(status, answer.error());
+    else told.failure = failed(end, answer.error());
     sanitize(told.topology, vendor_->name());
     return told;
   }
 
  private:
-  // Ends the child and returns its wait status, if it can be had.
-  std::optional<int> end() {
-    // A child that has answered, or crashed, is about to end by itself: its status then tells how.
-    const bool by_itself = done_ && bytes_.empty();
-    if (!by_itself) kill(pid_, SIGKILL);
-    for (const Deadline deadline = Deadline::after(kKillTime);;) {
-      int status = 0;
-      const pid_t waited = waitpid(pid_, &status, WNOHANG);
-      if (waited == pid_ || (waited < 0 && errno != EINTR)) {
-        pid_ = -1;
-        return waited > 0 ? std::optional(status) : std::nullopt;
-      }
-      if (deadline.passed()) return std::nullopt;
-      usleep(1000);
-    }
-  }
+  // The end of the answer has come.
+  bool whole() const { return process_.output().ends_with(kAnswerEnd); }
 
   void silent(Told& told, Clock::duration limit, bool ended) const {
     const double seconds = std::chrono::duration<double>(limit).count();
@@ -165,46 +92,34 @@ class Asked {
     told.failure = vendor_->name() + " did not answer within " + time + " s";
     told.advice += "; when that hangs too, the kernel log (dmesg) tells what the driver waits for";
     if (!ended)
-      told.advice +=
-          ". Process " + std::to_string(pid_) + ", which asked, hangs in the driver and cannot be ended";
+      told.advice += ". Process " + std::to_string(process_.pid()) +
+                     ", which asked, hangs in the driver and cannot be ended";
   }
 
-  std::string failed(std::optional<int> status, const std::string& error) const {
-    if (bytes_.empty() && status && WIFSIGNALED(*status)) {
-      const int number = WTERMSIG(*status);
-      const char* signal = sigabbrev_np(number);
+  std::string failed(const std::optional<ProcessEnd>& end, const std::string& error) const {
+    const bool empty = process_.output().empty();
+    if (empty && end && end->signalled) {
+      const char* signal = sigabbrev_np(end->code);
       return vendor_->name() + " crashed (signal " +
-             (signal != nullptr ? "SIG" + std::string(signal) : std::to_string(number)) + ")";
+             (signal != nullptr ? "SIG" + std::string(signal) : std::to_string(end->code)) + ")";
     }
-    if (bytes_.empty())
+    if (empty)
       return vendor_->name() + " ended the process that asked it" +
-             (status ? " (status " + std::to_string(WEXITSTATUS(*status)) + ")" : "");
+             (end ? " (status " + std::to_string(end->code) + ")" : "");
     return vendor_->name() + ": the answer of the process that asked it cannot be read (" + error + ")";
   }
 
   const GpuVendor* vendor_;
-  int fd_;
-  pid_t pid_;
-  std::string bytes_;
-  bool whole_ = false;  // the end of the answer has come
-  bool done_ = false;   // nothing more is read
+  Process process_;
 };
 
 void waitForAnswers(std::vector<Asked>& asked, const Deadline& deadline) {
   for (;;) {
-    std::vector<pollfd> waiting;
-    std::vector<Asked*> who;
-    for (Asked& one : asked) {
-      if (one.done()) continue;
-      waiting.push_back({one.fd(), POLLIN, 0});
-      who.push_back(&one);
-    }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.at() - Clock::now()).count();
-    if (waiting.empty() || left <= 0) return;
-    const int ready = poll(waiting.data(), waiting.size(), static_cast<int>(std::min<int64_t>(left, 60'000)));
-    if (ready < 0 && errno != EINTR) return;
-    for (std::size_t i = 0; ready > 0 && i < waiting.size(); ++i)
-      if (waiting[i].revents != 0) who[i]->receive();
+    std::vector<Process*> waiting;
+    for (Asked& one : asked)
+      if (!one.done()) waiting.push_back(&one.process());
+    if (waiting.empty() || deadline.passed()) return;
+    Process::receiveAny(waiting, deadline);
   }
 }
 
