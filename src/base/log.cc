@@ -4,7 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "base/text/text_layout.h"
+#include "base/text/printable.h"
 
 namespace railwise::log {
 namespace {

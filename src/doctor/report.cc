@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "base/text/printable.h"
 #include "base/text/text_layout.h"
 
 namespace railwise::doctor {

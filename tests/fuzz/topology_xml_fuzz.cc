@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/text/text_layout.h"
+#include "base/text/printable.h"
 #include "topo/document/xml.h"
 #include "topo/lint/lint.h"
 #include "topo/machine/assumed_devices.h"

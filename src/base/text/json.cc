@@ -4,38 +4,6 @@
 #include <cstdio>
 
 namespace railwise {
-namespace {
-
-// The number of bytes of the UTF-8 character at the start of `text`. 0: `text` does not start with a UTF-8
-// character.
-std::size_t characterLength(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned second = byte(1);  // refuses over-long forms, surrogates, and values beyond U+10FFFF
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;
-  if ((first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;
-  return length;
-}
-
-}  // namespace
-
-std::string cleanUtf8(std::string_view text) {
-  std::string clean;
-  clean.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = characterLength(text);
-    clean += length == 0 ? std::string_view("\xef\xbf\xbd") : text.substr(0, length);
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-  return clean;
-}
-
 void JsonWriter::newLine() { text_ += "\n" + std::string(static_cast<std::size_t>(depth_) * 2, ' '); }
 
 void JsonWriter::separate() {

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/text/printable.h"
+
 namespace railwise {
 
 class JsonWriter {
@@ -49,8 +51,5 @@ class JsonWriter {
   bool first_ = true;       // the current object or array is still empty
   bool after_key_ = false;  // a key was written, and its value comes next
 };
-
-// Copies `text` and replaces every byte that is not part of a UTF-8 character by U+FFFD.
-std::string cleanUtf8(std::string_view text);
 
 }  // namespace railwise

@@ -82,21 +82,4 @@ std::string formatText(const char* format, ...) {
   return text;
 }
 
-std::string withoutControls(std::string_view text, std::string_view kept) {
-  std::string plain;
-  plain.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    if (c == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080 to U+009F, of two bytes
-      plain += '?';
-      ++i;
-    } else {
-      const bool control = (c < 0x20 || c == 0x7f) && kept.find(text[i]) == std::string_view::npos;
-      plain += control ? '?' : text[i];
-    }
-  }
-  return plain;
-}
-
 }  // namespace railwise

@@ -1,4 +1,4 @@
-// Words and tables in lines that fit a terminal, without what a terminal would obey. Pure; thread-safe.
+// Words and tables in lines that fit a terminal. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,6 @@ std::string wrappedText(std::string_view words, std::string_view first, std::str
 // The same; the other lines begin below the first word.
 std::string wrappedText(std::string_view words, std::string_view first = {},
                         std::size_t columns = kTextColumns);
-
-// Text from outside, for a terminal, which obeys control characters: each of them (C0 and DEL, and C1 in
-// UTF-8) becomes '?', but those in `kept`.
-std::string withoutControls(std::string_view text, std::string_view kept = {});
 
 using TextRow = std::vector<std::string>;
 // Columns that are as wide as their widest text, two blanks apart. Rows may differ in length. Columns from

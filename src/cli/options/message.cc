@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/text/text_layout.h"
+#include "base/text/printable.h"
 
 namespace railwise::cli {
 namespace {

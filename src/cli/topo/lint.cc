@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/text/json.h"
-#include "base/text/text_layout.h"
+#include "base/text/printable.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "base/text/text_layout.h"
+#include "base/text/printable.h"
 
 namespace railwise::topo {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/text/text_layout.h"
+#include "base/text/printable.h"
 #include "topo/graph/constants.h"
 
 namespace railwise::topo {

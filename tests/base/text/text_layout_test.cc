@@ -34,17 +34,5 @@ TEST(TableText, ColumnsAreAsWideAsTheirWidestText) {
   EXPECT_EQ(tableText({{"GPU", "NIC"}, {"0", "mlx5_0"}, {"10"}}), "GPU  NIC\n0    mlx5_0\n10\n");
 }
 
-// A terminal would take colours, titles and cursors from it.
-TEST(WithoutControls, ReplacesWhatATerminalObeys) {
-  EXPECT_EQ(withoutControls("gpu\x1b[31m2\x07\x7f\r\n"), "gpu?[31m2????");
-  EXPECT_EQ(withoutControls("a\nb\tc\x1b", "\n\t"), "a\nb\tc?");
-  EXPECT_EQ(withoutControls(std::string_view("a\0b", 3)), "a?b");
-  EXPECT_EQ(withoutControls("\xc2\x9b"
-                            "31m"),
-            "?31m");  // CSI as one character
-  EXPECT_EQ(withoutControls("\xc3\x9b \xc2\xa0 \xc2"),
-            "\xc3\x9b \xc2\xa0 \xc2");  // text, and a cut character
-}
-
 }  // namespace
 }  // namespace railwise

@@ -18,17 +18,6 @@ TEST(JsonRows, StandOnOneLine) {
       "{\n  \"a\": [\"x\", 1.5, [2]],\n  \"b\": [\n    []\n  ],\n  \"c\": {\"d\": true, \"e\": null}\n}\n");
 }
 
-TEST(JsonText, IsUtf8WhateverTheNames) {
-  EXPECT_EQ(cleanUtf8("a\xff"
-                      "b"),
-            "a\xef\xbf\xbd"
-            "b");
-  EXPECT_EQ(cleanUtf8("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"), "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
-  EXPECT_EQ(cleanUtf8("\xed\xa0\x80\xc0\xaf"),
-            "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
-  EXPECT_EQ(cleanUtf8("\xe2\x82"), "\xef\xbf\xbd\xef\xbf\xbd");
-}
-
 TEST(TopologyJson, HasTheSchemaAndTheDevices) {
   const std::string json = topologyJson(machineOf(twoSwitches()));
   EXPECT_TRUE(

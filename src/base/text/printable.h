@@ -1,0 +1,20 @@
+// Text from outside, made fit for terminals and files. A terminal obeys control characters, and a file of
+// text is UTF-8. Pure; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace railwise {
+
+// Each control character (C0 and DEL, and C1 in UTF-8) becomes '?', but those in `kept`. The text does not
+// get longer.
+std::string withoutControls(std::string_view text, std::string_view kept = {});
+
+// Copies `text` and replaces every byte that is not part of a UTF-8 character by U+FFFD.
+std::string cleanUtf8(std::string_view text);
+
+// Every byte that is not printable ASCII becomes '?'.
+std::string printableAscii(std::string_view text);
+
+}  // namespace railwise
