@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "base/text/printable.h"
 #include "record/fence.h"
 #include "record/reader.h"
 #include "record/source.h"
@@ -48,10 +49,7 @@ std::string bootId() {
 // Text of a record. It goes to terminals: what is not printable ASCII becomes '?'.
 template <std::size_t size>
 std::string textOf(const char (&field)[size]) {
-  std::string text(field, strnlen(field, size));
-  for (char& c : text)
-    if (c < ' ' || c > '~') c = '?';
-  return text;
+  return printableAscii({field, strnlen(field, size)});
 }
 
 std::string gidText(const uint8_t (&gid)[16]) {

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/dynamic_library.h"
+#include "base/text/printable.h"
 #include "sysfs/pci_devices.h"
 
 namespace railwise::cli {
@@ -38,8 +39,7 @@ std::string joined(const std::set<std::string>& texts) {
 
 // A text of a vendor's library or of a driver, without spaces at its end and control characters.
 std::string trimmed(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  text = printableAscii(text);
   while (!text.empty() && text.back() == ' ') text.pop_back();
   return text;
 }

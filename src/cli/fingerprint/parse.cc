@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/text/printable.h"
+
 namespace railwise::cli {
 namespace {
 
@@ -31,13 +33,6 @@ std::size_t documentEnd(std::string_view text, std::size_t begin) {
   return std::string_view::npos;
 }
 
-// What comes from outside may go to a terminal, which would obey control characters.
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
-}
-
 // The fields of one JSON object. The first field of a wrong type makes error().
 class ObjectReader {
  public:
@@ -50,7 +45,7 @@ class ObjectReader {
     const Json* value = find(key);
     if (value == nullptr) return "";
     if (!value->is_string()) return fail(key, "a text"), "";
-    return printable(value->get_ref<const std::string&>());
+    return printableAscii(value->get_ref<const std::string&>());
   }
 
   int count(const char* key) {
@@ -93,7 +88,7 @@ class ObjectReader {
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
   void fail(const char* key, const char* wanted) {
-    if (error_.empty()) error_ = "'" + path_ + printable(key) + "' is not " + wanted;
+    if (error_.empty()) error_ = "'" + path_ + printableAscii(key) + "' is not " + wanted;
   }
   void adopt(const ObjectReader& inner) {
     if (error_.empty()) error_ = inner.error_;
@@ -130,7 +125,7 @@ Outcome<Fingerprint> nodeOf(const Json& object) {
   node.rocm = reader.text("rocm");
   reader.inside("modules", [&](ObjectReader& modules, const Json& all) {
     for (const auto& each : all.items())
-      node.modules[printable(each.key())] = modules.text(each.key().c_str());
+      node.modules[printableAscii(each.key())] = modules.text(each.key().c_str());
   });
   reader.each("nics", [&](ObjectReader& nic) {
     node.nics.push_back({nic.text("type"), nic.text("board"), nic.text("firmware"), nic.count("count")});
@@ -143,7 +138,7 @@ Outcome<Fingerprint> nodeOf(const Json& object) {
 // What is in the file where a document should begin.
 std::string beginOf(std::string_view text) {
   constexpr std::size_t kShown = 20;
-  return "'" + printable(std::string(text.substr(0, std::min(text.find('\n'), kShown)))) + "'";
+  return "'" + printableAscii(text.substr(0, std::min(text.find('\n'), kShown))) + "'";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/text/printable.h"
 #include "base/text/text_layout.h"
 
 namespace railwise::observe {
@@ -13,10 +14,7 @@ constexpr std::size_t kLongest = 256;
 }  // namespace
 
 std::string plainText(std::string_view text) {
-  std::string plain(text.substr(0, kLongest));
-  std::replace_if(
-      plain.begin(), plain.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return plain;
+  return printableAscii(text.substr(0, kLongest));
 }
 
 std::string processKey(const ProcessFacts& process) {
