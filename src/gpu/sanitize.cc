@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/text/json.h"
+#include "base/text/printable.h"
 #include "gpu/json.h"
 #include "gpu/vendor.h"
 
@@ -21,10 +21,8 @@ constexpr const char* kArchitectureCharacters =
 
 // Texts go to terminals and into files: no control characters, nothing that is not UTF-8.
 void cleanText(std::string& text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  text = cleanUtf8(text.substr(0, kMaxText));
-  while (!text.empty() && text.back() == ' ') text.pop_back();
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  text = withoutControls(cleanUtf8(text.substr(0, kMaxText)));
 }
 
 // Addresses and architectures get into XML attributes and are compared with names in /sys.

@@ -155,9 +155,9 @@ TEST(SanitizeTest, FiguresBeyondSenseAreLeftOut) {
 
 TEST(SanitizeTest, TextsAreFitForATerminal) {
   GpuTopology topology = makeTopology();
-  topology.gpus[0].model = "A\x1b[31m GPU\n\xff ";
+  topology.gpus[0].model = "A\x1b[31m GPU\t\xff \n";
   sanitize(topology, "a library");
-  EXPECT_EQ(topology.gpus[0].model, "A [31m GPU \xef\xbf\xbd");
+  EXPECT_EQ(topology.gpus[0].model, "A?[31m GPU?\xef\xbf\xbd");
 }
 
 // They get into the attributes of the XML that NCCL's model is made of.

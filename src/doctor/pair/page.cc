@@ -1,6 +1,6 @@
 #include "doctor/pair/page.h"
 
-#include "base/text/json.h"
+#include "base/text/escape_xml.h"
 
 namespace railwise::doctor::pair {
 namespace {
@@ -15,18 +15,6 @@ constexpr const char* kStyle =
     ".finding{border-left:4px solid #888;padding:.1rem .8rem;margin:.8rem 0}"
     ".error{border-color:#d22}.warning{border-color:#e80}"
     "pre{margin:.3rem 0;white-space:pre-wrap}.muted{color:#888}";
-
-std::string escaped(const std::string& text) {
-  std::string html;
-  for (const char c : cleanUtf8(text)) {
-    if (c == '&') html += "&amp;";
-    else if (c == '<') html += "&lt;";
-    else if (c == '>') html += "&gt;";
-    else if (c == '"') html += "&quot;";
-    else html += c;
-  }
-  return html;
-}
 
 const char* styleClass(Health health) {
   switch (health) {
@@ -43,13 +31,13 @@ const char* styleClass(Health health) {
 }
 
 std::string tableHtml(const Table& table) {
-  std::string html = "<h2>" + escaped(table.title) + "</h2>\n<div class=\"scroll\"><table><thead><tr>";
-  for (const std::string& title : table.header) html += "<th scope=\"col\">" + escaped(title) + "</th>";
+  std::string html = "<h2>" + escapeXml(table.title) + "</h2>\n<div class=\"scroll\"><table><thead><tr>";
+  for (const std::string& title : table.header) html += "<th scope=\"col\">" + escapeXml(title) + "</th>";
   html += "</tr></thead><tbody>\n";
   for (const auto& row : table.rows) {
     html += "<tr>";
     for (const TableCell& cell : row)
-      html += std::string("<td class=\"") + styleClass(cell.health) + "\">" + escaped(cell.text) + "</td>";
+      html += std::string("<td class=\"") + styleClass(cell.health) + "\">" + escapeXml(cell.text) + "</td>";
     html += "</tr>\n";
   }
   return html + "</tbody></table></div>\n";
@@ -57,19 +45,19 @@ std::string tableHtml(const Table& table) {
 
 std::string findingHtml(const Finding& finding) {
   std::string html = std::string("<div class=\"finding ") + severityName(finding.severity) + "\"><h3>" +
-                     severityName(finding.severity) + ": " + escaped(finding.what) + "</h3>\n<ul>";
+                     severityName(finding.severity) + ": " + escapeXml(finding.what) + "</h3>\n<ul>";
   for (const Seen& seen : finding.seen)
-    html +=
-        "<li>" + escaped(seen.device) + " (" + escaped(seen.where) + "): " + escaped(seen.value) + "</li>";
-  html += "</ul>\n<p>" + escaped(finding.why) + "</p>\n";
-  if (!finding.fix.empty()) html += "<pre>" + escaped(finding.fix) + "</pre>\n";
+    html += "<li>" + escapeXml(seen.device) + " (" + escapeXml(seen.where) + "): " + escapeXml(seen.value) +
+            "</li>";
+  html += "</ul>\n<p>" + escapeXml(finding.why) + "</p>\n";
+  if (!finding.fix.empty()) html += "<pre>" + escapeXml(finding.fix) + "</pre>\n";
   return html + "</div>\n";
 }
 
 std::string linesHtml(const char* title, const std::vector<std::string>& lines) {
   if (lines.empty()) return "";
   std::string html = std::string("<p class=\"muted\">") + title + ": ";
-  for (std::size_t i = 0; i < lines.size(); ++i) html += (i == 0 ? "" : "; ") + escaped(lines[i]);
+  for (std::size_t i = 0; i < lines.size(); ++i) html += (i == 0 ? "" : "; ") + escapeXml(lines[i]);
   return html + "</p>\n";
 }
 
@@ -81,14 +69,14 @@ std::string pageHtml(const Results& results, const Judgement& judgement, const M
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
       "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
-      escaped(style.subject) + ": NIC pairs</title>\n<style>" + kStyle + "</style></head>\n<body>\n<h1>" +
-      escaped(style.subject) + "</h1>\n";
+      escapeXml(style.subject) + ": NIC pairs</title>\n<style>" + kStyle + "</style></head>\n<body>\n<h1>" +
+      escapeXml(style.subject) + "</h1>\n";
   if (judgement.findings.empty()) html += "<p>Nothing is wrong with these NIC pairs.</p>\n";
   for (const Finding& finding : judgement.findings.all()) html += findingHtml(finding);
   const auto matches = matchesOf(results);
   if (matches.size() > 1) html += tableHtml(hostTable(results, judgement));
-  html += "<p>" + escaped(allReduceText(results)) + "</p>\n";
-  if (const std::string nccl = ncclText(results); !nccl.empty()) html += "<p>" + escaped(nccl) + "</p>\n";
+  html += "<p>" + escapeXml(allReduceText(results)) + "</p>\n";
+  if (const std::string nccl = ncclText(results); !nccl.empty()) html += "<p>" + escapeXml(nccl) + "</p>\n";
   for (const Match& match : matches) html += tableHtml(railTable(results, judgement, match));
   html += linesHtml("Looked at", style.looked) + linesHtml("Not looked at", style.hidden);
   return html + "</body></html>\n";

@@ -13,9 +13,7 @@ constexpr std::size_t kLongest = 256;
 
 }  // namespace
 
-std::string plainText(std::string_view text) {
-  return printableAscii(text.substr(0, kLongest));
-}
+std::string plainText(std::string_view text) { return printableAscii(text.substr(0, kLongest)); }
 
 std::string processKey(const ProcessFacts& process) {
   return process.host + ":" + std::to_string(process.pid);

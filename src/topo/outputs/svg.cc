@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/text/json.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/drawing/boxes.h"
 #include "topo/outputs/drawing/draw_machine.h"
@@ -228,35 +227,6 @@ class SvgWriter {
 };
 
 }  // namespace
-
-std::string escapeXml(std::string_view text) {
-  std::string escaped;
-  for (const char c : cleanUtf8(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      case '\n':
-        escaped += "&#10;";
-        break;
-      default:
-        escaped += static_cast<unsigned char>(c) < 0x20 ? std::string("\xef\xbf\xbd") : std::string(1, c);
-    }
-  }
-  return escaped;
-}
 
 std::string svgElement(const Drawing& drawing, const Graph& graph, const SvgOptions& options) {
   return SvgWriter(drawing, graph, options).whole();

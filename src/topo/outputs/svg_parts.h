@@ -1,10 +1,11 @@
-// The drawing as SVG elements, for the SVG and HTML outputs. Internal to outputs/, except for the style and
-// escapeXml(), which `railwise perf --timeline` uses too.
+// The drawing as SVG elements, for the SVG and HTML outputs. Internal to outputs/, except for the style,
+// which `railwise perf --timeline` uses too.
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "base/text/escape_xml.h"
 #include "topo/outputs/drawing/drawing.h"
 
 namespace railwise::topo {
@@ -20,8 +21,6 @@ std::string svgElement(const Drawing& drawing, const Graph& graph, const SvgOpti
 // The CSS of page/drawing.css, with two colour schemes: light, and dark if the viewer prefers it.
 std::string_view svgStyle();
 
-// Escapes `text` for XML text and for attribute values in double quotes. Characters that XML cannot hold
-// become U+FFFD.
-std::string escapeXml(std::string_view text);
+using railwise::escapeXml;
 
 }  // namespace railwise::topo

@@ -72,7 +72,7 @@ TEST(PairWire, TextsArePrintableAndNotTooLong) {
   const auto read = decodeFacts(encodeFacts(facts));
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->host.size(), kMaxText);
-  EXPECT_EQ(read->failure, "two lines  [31m");
+  EXPECT_EQ(read->failure, "two?lines ?[31m");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/text/printable.h"
 #include "verbs/gid.h"
 
 namespace railwise::doctor::pair {
@@ -20,13 +21,7 @@ constexpr uint32_t kMaxMbps = 100'000'000;
 constexpr double kMaxNumber = 1e9;
 
 // A text for a person's terminal: printable, and not too long.
-std::string printable(const std::string& text) {
-  std::string clean = text.substr(0, kMaxText);
-  std::replace_if(
-      clean.begin(), clean.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; },
-      ' ');
-  return clean;
-}
+std::string printable(const std::string& text) { return withoutControls(text.substr(0, kMaxText)); }
 
 class Writer {
  public:
