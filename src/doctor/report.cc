@@ -6,6 +6,7 @@
 
 #include "base/text/printable.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 
 namespace railwise::doctor {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 // A finding shows so many places; --json has all of them.
 constexpr std::size_t kShownPlaces = 4;
 constexpr std::size_t kShownDevices = 8;
-
-std::string counted(std::size_t number, const char* one, const char* many) {
-  return std::to_string(number) + " " + (number == 1 ? one : many);
-}
 
 std::string countsText(const Findings& findings) {
   std::string text;

@@ -73,7 +73,7 @@ std::string nicText(const topo::Graph& graph, const std::vector<topo::NearNic>& 
     names.resize(kMostNicNames);
     names.push_back(std::to_string(more) + " more");
   }
-  return topo::listText(names) + " (" + topo::pathTypeName(nearest[0].type) + ", " +
+  return listText(names) + " (" + topo::pathTypeName(nearest[0].type) + ", " +
          topo::gbText(static_cast<float>(nearest[0].gb_per_s)) + " GB/s)";
 }
 

@@ -63,9 +63,9 @@ std::string number(double value) { return textOf("%.4g", value); }
 std::string fitnessText(const Fitness& fitness) {
   std::string text = "fitness " + number(fitness.total) + "\n";
   text += "  inter " + number(fitness.inter) + ": " +
-          topo::countText(static_cast<int>(fitness.nodes.size()), "host") + " in " +
-          std::to_string(fitness.groups_needed) + " of " +
-          topo::countText(fitness.groups_available, "switch group") + "\n";
+          counted(static_cast<int>(fitness.nodes.size()), "host") + " in " +
+          std::to_string(fitness.groups_needed) + " of " + counted(fitness.groups_available, "switch group") +
+          "\n";
   text += "  intra " + number(fitness.intra) + ": " +
           (fitness.has_gpus ? "GPUs " + topo::rangesText(fitness.gpus) +
                                   " of each host, slowest pair / fastest pair of the host"

@@ -69,7 +69,7 @@ struct PickedNodes {
 
 std::string nodesText(const PickedNodes& picked) {
   const std::size_t columns = outputColumns();
-  std::string all = topo::countText(static_cast<int>(picked.answer.nodes.size()), "node") + " of " +
+  std::string all = counted(static_cast<int>(picked.answer.nodes.size()), "node") + " of " +
                     std::to_string(picked.nodes.size() + picked.left_out.size()) + "\n";
   for (const int index : picked.answer.nodes) {
     const Node& node = picked.at(index);
@@ -82,7 +82,7 @@ std::string nodesText(const PickedNodes& picked) {
     all += wrappedText(words, "  " + node.name + "  ", "      ", columns);
   }
   all += "  fitness " + textOf("%.4g", picked.answer.total);
-  if (picked.answer.groups > 0) all += ": " + topo::countText(picked.answer.groups, "switch group");
+  if (picked.answer.groups > 0) all += ": " + counted(picked.answer.groups, "switch group");
   all += "\n";
   for (const std::string& line : picked.left_out) all += wrappedText(line, "  left out: ", "      ", columns);
   return all;
@@ -162,8 +162,8 @@ int pickOfNodes(int count, const PickOptions& options) {
   if (!answer) {
     for (const std::string& line : left_out) say("%s: left out: %s", kPick, line.c_str());
     return say("%s: %s wanted that can give %s, and there are %zu; ask for fewer", kPick,
-               (topo::countText(wanted, "machine") + (wanted == 1 ? " is" : " are")).c_str(),
-               topo::countText(count, "GPU").c_str(), nodes.size()),
+               (counted(wanted, "machine") + (wanted == 1 ? " is" : " are")).c_str(),
+               counted(count, "GPU").c_str(), nodes.size()),
            kExitUsage;
   }
   const PickedNodes picked{

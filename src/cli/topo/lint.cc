@@ -7,6 +7,7 @@
 
 #include "base/text/json.h"
 #include "base/text/printable.h"
+#include "base/text/words.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"
@@ -45,10 +46,6 @@ void printText(const std::string& file, const topo::LintReport& report, bool all
     if (count > kShownOfKind && !all)
       std::printf("%s: %s: %d more like it (--all shows them) [%s]\n", file.c_str(),
                   topo::severityName(kind.first), count - kShownOfKind, kind.second.c_str());
-}
-
-std::string counted(int number, const char* thing) {
-  return textOf("%d %s%s", number, thing, number == 1 ? "" : "s");
 }
 
 struct Counts {
@@ -98,7 +95,7 @@ int topoLintCommand(Args args) {
   if (as_json) {
     std::fputs(json.text().c_str(), stdout);
   } else {
-    std::printf("%s: %s, %s, %s\n", counted(static_cast<int>(arguments->positional.size()), "file").c_str(),
+    std::printf("%s: %s, %s, %s\n", counted(arguments->positional.size(), "file").c_str(),
                 counted(counts.errors, "error").c_str(), counted(counts.warnings, "warning").c_str(),
                 counted(counts.notes, "note").c_str());
   }

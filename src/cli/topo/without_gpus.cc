@@ -43,8 +43,8 @@ int showWithoutGpus(const char* command, const MachineOptions& options) {
   const auto nodes = static_cast<int>(sysfs::numaNodes(*tree).size());
   std::string text = wrappedText((tree->name() == "/" ? std::string("this machine") : tree->name()) +
                                      ": no GPU (no display device by NVIDIA or AMD), so NCCL cannot run; " +
-                                     topo::countText(static_cast<int>(nics.size()), "RDMA port") + ", " +
-                                     topo::countText(nodes, "NUMA node"),
+                                     counted(static_cast<int>(nics.size()), "RDMA port") + ", " +
+                                     counted(nodes, "NUMA node"),
                                  "", "  ");
   if (tree->live())
     text += wrappedText("if it has GPUs: does this container see them? ls /sys/bus/pci/devices",

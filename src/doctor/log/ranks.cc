@@ -49,10 +49,6 @@ class Groups {
 
 }  // namespace
 
-std::string countText(std::size_t number, const char* one, const char* many) {
-  return std::to_string(number) + " " + (number == 1 ? one : many);
-}
-
 Gaps gapsOf(const std::set<int>& numbers, int size) {
   Gaps gaps;
   int from = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/words.h"
 #include "doctor/finding.h"
 #include "doctor/log/job.h"
 
@@ -60,7 +61,6 @@ struct Gaps {
   std::string text;  // "2, 4-6"
 };
 Gaps gapsOf(const std::set<int>& numbers, int size);
-std::string countText(std::size_t number, const char* one, const char* many);
 // "a, b and 3 more"
 std::string listText(std::span<const std::string> words, std::size_t most = 6);
 

@@ -30,7 +30,7 @@ std::string nicsSummary(const Process& process) {
   if (process.nics.empty()) return "";
   std::vector<std::string> names;
   for (const Nic& nic : process.nics) names.push_back(nic.name + (nic.link.empty() ? "" : "/" + nic.link));
-  return countText(names.size(), "NIC", "NICs") + " (" + listText(names, 4) + ")";
+  return counted(names.size(), "NIC", "NICs") + " (" + listText(names, 4) + ")";
 }
 
 std::string gpuDirectSummary(const Process& process) {
@@ -87,7 +87,7 @@ void addRankLines(const Job& job, const Ranks& ranks, std::vector<std::string>& 
       hosts.insert(job.processes[static_cast<std::size_t>(index)].host);
     }
     const std::vector<std::string> names(hosts.begin(), hosts.end());
-    const std::string who = numbers.empty()       ? countText(groups[order[i]].size(), "process", "processes")
+    const std::string who = numbers.empty()       ? counted(groups[order[i]].size(), "process", "processes")
                             : numbers.size() == 1 ? "rank " + rangesText(numbers)
                                                   : "ranks " + rangesText(numbers);
     looked.push_back(who + " (" + listText(names, 4) + "): " + order[i]);
@@ -161,7 +161,7 @@ void addSettings(const Job& job, const Ranks& ranks, std::vector<std::string>& l
 std::string fileText(const Job& job) {
   uint64_t lines = 0, nccl_lines = 0;
   for (const LogFile& file : job.files) lines += file.lines, nccl_lines += file.nccl_lines;
-  return countText(job.files.size(), "log", "logs") + ", " + countText(lines, "line", "lines") + ", " +
+  return counted(job.files.size(), "log", "logs") + ", " + counted(lines, "line", "lines") + ", " +
          std::to_string(nccl_lines) + " of NCCL";
 }
 
@@ -216,10 +216,10 @@ ReportStyle logStyle(const Job& job, const Ranks& ranks) {
   const std::size_t seen = ranks.seen().size();
   const auto size = static_cast<std::size_t>(std::max(ranks.size(), 0));
   const std::size_t processes = ranks.members().size();
-  std::string who = size > seen && seen > 0 ? std::to_string(seen) + " of " + countText(size, "rank", "ranks")
-                    : seen > 0              ? countText(seen, "rank", "ranks")
-                                            : countText(processes, "process", "processes");
-  who += " on " + countText(ranks.hosts(), "host", "hosts");
+  std::string who = size > seen && seen > 0 ? std::to_string(seen) + " of " + counted(size, "rank", "ranks")
+                    : seen > 0              ? counted(seen, "rank", "ranks")
+                                            : counted(processes, "process", "processes");
+  who += " on " + counted(ranks.hosts(), "host", "hosts");
   const std::string version = allValues(job, ranks, [&](const Process& process) {
     return std::string(firstWord(versionOf(job, process), "+"));
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text/words.h"
 #include "doctor/results/text.h"
 #include "topo/tuning/expect.h"
 
@@ -120,7 +121,7 @@ void judgeResults(std::span<const Comparison> comparisons, Findings& findings) {
                     .what = "nccl-tests found wrong data",
                     .seen = {seenAt(its, row,
                                     std::to_string(its.run.wrong()) + " wrong elements" +
-                                        (first == rows.end() ? "" : ", first at " + bytesText(row.bytes)))},
+                                        (first == rows.end() ? "" : ", first at " + sizeText(row.bytes)))},
                     .why = "The result of the collective is not what it should be: a training would go wrong "
                            "silently.",
                     .fix = "railwise doctor --pair HOST  # compares what arrives with what was sent\n"

@@ -1,15 +1,10 @@
 #include "doctor/results/text.h"
 
-#include <iterator>
-
+#include "base/text/words.h"
 #include "doctor/report.h"
 
 namespace railwise::doctor {
 namespace {
-
-std::string counted(int number, const char* noun) {
-  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
-}
 
 std::string shareText(const Comparison& its) {
   return formatted("%.1f of %.1f GB/s (%.0f %%)", its.measured(), its.expected[*its.judged],
@@ -22,13 +17,6 @@ std::string collectiveText(const Comparison& its) {
 
 }  // namespace
 
-std::string bytesText(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1024 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) bytes /= 1024, ++unit;
-  return std::to_string(bytes) + " " + kUnits[unit];
-}
-
 std::string ranksText(const Comparison& its) {
   return its.ranks <= 0 ? "" : counted(its.ranks, "rank") + " on " + counted(its.hosts, "host");
 }
@@ -38,7 +26,7 @@ std::string jobText(const Comparison& its) {
 }
 
 std::string youGetText(const Comparison& its) {
-  return shareText(its) + " at " + bytesText(its.run.rows[*its.judged].bytes);
+  return shareText(its) + " at " + sizeText(its.run.rows[*its.judged].bytes);
 }
 
 std::string headlineText(const Comparison& its) {
@@ -51,8 +39,8 @@ std::string readText(const Comparison& its) {
   const ResultRow* const best = its.run.best();
   std::string text = "nccl-tests: " + jobText(its);
   if (!its.run.gpu.empty()) text += " (" + its.run.gpu + ")";
-  text += formatted(", %zu size%s", its.run.rows.size(), its.run.rows.size() == 1 ? "" : "s");
-  if (best != nullptr) text += formatted(", at most %.2f GB/s at ", best->best()) + bytesText(best->bytes);
+  text += ", " + counted(its.run.rows.size(), "size");
+  if (best != nullptr) text += formatted(", at most %.2f GB/s at ", best->best()) + sizeText(best->bytes);
   return text;
 }
 
@@ -65,7 +53,7 @@ std::string tableText(const Comparison& its) {
   text += "      size  measured GB/s  expected GB/s   share\n";
   for (std::size_t i = 0; i < its.expected.size(); ++i) {
     const ResultRow& row = its.run.rows[i];
-    text += formatted("%10s  %13.2f  %13.2f  %4.0f %%\n", bytesText(row.bytes).c_str(), row.best(),
+    text += formatted("%10s  %13.2f  %13.2f  %4.0f %%\n", sizeText(row.bytes).c_str(), row.best(),
                       its.expected[i], its.expected[i] > 0 ? 100 * row.best() / its.expected[i] : 0);
   }
   return text;

@@ -10,7 +10,6 @@
 
 namespace railwise::doctor {
 
-std::string bytesText(uint64_t bytes);         // "8 GiB"
 std::string ranksText(const Comparison& its);  // "16 ranks on 2 hosts"; "": not known
 std::string jobText(const Comparison& its);    // "all_reduce, 16 ranks on 2 hosts"
 // "320.1 of 458.1 GB/s (70 %) at 8 GiB"; only of a comparison with a judged row.

@@ -48,10 +48,6 @@ std::string ageText(uint64_t ms) {
   return record::durationText(0, std::min(ms, kMostMs) * 1000000);
 }
 
-std::string counted(uint64_t number, const char* one, const char* many) {
-  return std::to_string(number) + " " + (number == 1 ? one : many);
-}
-
 std::string wrapped(std::string_view text, std::string_view first, std::size_t indent) {
   return wrappedText(text, first, std::string(indent, ' '));
 }

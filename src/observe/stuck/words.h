@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/text/words.h"
 #include "observe/stuck/facts.h"
 
 namespace railwise::observe {
@@ -22,8 +23,6 @@ std::string hostName(const record::Process& process);
 std::string bytesText(uint64_t bytes);
 // "3.2 s"; "an unknown time" for kNever.
 std::string ageText(uint64_t ms);
-// "1 process", "3 processes"
-std::string counted(uint64_t number, const char* one, const char* many);
 
 // `text`, broken between words so that no line is wider than 80 columns. `first` stands before the first line
 // and `indent` blanks before the others. Ends with a line feed.

@@ -185,10 +185,6 @@ std::string ageText(uint64_t ns) {
   return days > 9999 ? ">9999d" : std::to_string(days) + (days > 999 ? "d" : " d");
 }
 
-std::string counted(uint64_t number, const char* one, const char* many) {
-  return std::to_string(number) + " " + (number == 1 ? one : many);
-}
-
 bool nameBefore(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     if (isDigit(a[0]) && isDigit(b[0])) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/text/words.h"
+
 namespace railwise::observe::top {
 
 // Copies `text` and replaces by '?': control characters, bytes that are not UTF-8, and characters that are
@@ -34,8 +36,6 @@ std::string ageText(uint64_t ns);
 
 // A few numbers and short words, as printf.
 [[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...);
-// "1 rail", "8 rails".
-std::string counted(uint64_t number, const char* one, const char* many);
 // Orders names as people do: mlx5_2 before mlx5_10.
 bool nameBefore(std::string_view a, std::string_view b);
 

@@ -123,8 +123,8 @@ std::string notesText(const Graph& graph, const DomainChannels& channels, bool s
   if (marks) text += wrappedText("* not the GPU's own NIC: the lines Rings and Trees of that GPU say why");
   if (!channels.swapped.empty()) text += wrappedText(swappedText(graph, channels, split));
   if (channels.channels < std::max(channels.rings, channels.trees))
-    text += wrappedText("The search found " + countText(channels.rings, "ring") + " and " +
-                        countText(channels.trees, "tree") + ": " + libraryName(graph) + " uses " +
+    text += wrappedText("The search found " + counted(channels.rings, "ring") + " and " +
+                        counted(channels.trees, "tree") + ": " + libraryName(graph) + " uses " +
                         std::to_string(channels.channels) +
                         " of each, as many as there are of both in every part of the machine");
   if (channels.simple_rings || channels.simple_trees) text += wrappedText(simpleText(graph, channels));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text/words.h"
 #include "topo/machine/machine.h"
 #include "topo/paths/paths.h"
 
@@ -52,9 +53,7 @@ std::vector<Step> stepsOf(const Paths& paths, const Path& path);
 // Writes "--PCIe 48--> PCIe switch 0000:45:00.0 --PCIe 48--> mlx5_0".
 std::string stepsText(const std::vector<Step>& steps);
 
-// Texts of lists: "0-3, 7" for sorted numbers; "mlx5_0, mlx5_1 and mlx5_2"; "3 GPUs" and "1 GPU".
+// "0-3, 7" for sorted numbers.
 std::string rangesText(const std::vector<int>& numbers);
-std::string listText(const std::vector<std::string>& items);
-std::string countText(int count, const std::string& noun);
 
 }  // namespace railwise::topo

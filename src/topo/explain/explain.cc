@@ -123,10 +123,10 @@ class Explainer {
                  (takers.empty() ? "no GPU's turn" : "it is the turn of GPU " + rangesText(takers));
     if (limited) {
       nic.deal = "NCCL_NETDEVS_POLICY=MAX:" + std::to_string(paths_.settings().netdevs_max) +
-                 " lets each GPU use " + countText(deal.per_gpu, "NIC") + "; ";
+                 " lets each GPU use " + counted(deal.per_gpu, "NIC") + "; ";
     }
-    nic.deal += countText(deal.sharers, "GPU") + (deal.sharers == 1 ? " has " : " share ") +
-                countText(near, "equally near NIC") + ", " + std::to_string(deal.per_gpu) + " for each; " +
+    nic.deal += counted(deal.sharers, "GPU") + (deal.sharers == 1 ? " has " : " share ") +
+                counted(near, "equally near NIC") + ", " + std::to_string(deal.per_gpu) + " for each; " +
                 gpuName(graph_, gpu) + " takes " + takenText(deal);
     if (deal.reversed) nic.deal += " by bit reversal";
   }

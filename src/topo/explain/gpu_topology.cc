@@ -179,9 +179,9 @@ std::string stateText(const gpu::Device& device) {
   const gpu::Health& health = device.health;
   std::vector<std::string> states;
   if (health.ecc_uncorrected.value_or(0) > 0)
-    states.push_back(countText(clamped(*health.ecc_uncorrected), "ECC error"));
+    states.push_back(counted(clamped(*health.ecc_uncorrected), "ECC error"));
   if (health.link_errors.value_or(0) > 0)
-    states.push_back(countText(clamped(*health.link_errors), "link error"));
+    states.push_back(counted(clamped(*health.link_errors), "link error"));
   if (health.throttled.value_or(false))
     states.push_back("throttled" +
                      (health.throttle_reason.empty() ? "" : " (" + health.throttle_reason + ")"));

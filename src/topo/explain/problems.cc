@@ -210,7 +210,7 @@ void addP2pOff(const Machine& machine, MachineExplanation& all) {
   if (pairs == 0) return;
   all.problems.push_back(
       {.kind = "p2p-off",
-       .text = countText(pairs, "pair") +
+       .text = counted(pairs, "pair") +
                " of GPUs cannot reach each other directly (P2P) and copy through host memory",
        .fix = reason});
 }

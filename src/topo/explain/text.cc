@@ -135,9 +135,9 @@ class TextWriter {
       if (on.front() == graph_.of(NodeType::kGpu, gpu).rank) ++devices;
       alike = alike && on.size() == first;
     }
-    const std::string text = countText(devices, "GPU");
+    const std::string text = counted(devices, "GPU");
     if (devices == ranks) return text;
-    if (!alike) return text + ", " + countText(ranks, "rank");
+    if (!alike) return text + ", " + counted(ranks, "rank");
     return text + " with " + std::to_string(first) + " ranks" + (devices > 1 ? " each" : "");
   }
 
@@ -152,9 +152,9 @@ class TextWriter {
 
   void writeHead() {
     std::string title = machine_.name + ": " + gpusText() + ", " +
-                        countText(graph_.count(NodeType::kNet), "NIC") + ", " +
-                        countText(graph_.count(NodeType::kCpu), "NUMA node");
-    if (graph_.hosts() > 1) title += ", " + countText(graph_.hosts(), "host");
+                        counted(graph_.count(NodeType::kNet), "NIC") + ", " +
+                        counted(graph_.count(NodeType::kCpu), "NUMA node");
+    if (graph_.hosts() > 1) title += ", " + counted(graph_.hosts(), "host");
     title += "; by the rules of " + rulesText(machine_);
     text_ += wrappedText(title, "", "  ", style_.columns);
     const auto add = [this](const char* label, const std::string& words) {
@@ -222,7 +222,7 @@ class TextWriter {
     if (channel_ >= 0) {
       addParagraph("Channel", "sends and receives on channel " + std::to_string(channel_) + " use " +
                                   netName(graph_, gpu.nets[static_cast<std::size_t>(channel_ % period)]) +
-                                  (period > 1 ? "; the channels alternate between " + countText(period, "NIC")
+                                  (period > 1 ? "; the channels alternate between " + counted(period, "NIC")
                                               : "; so do all others"));
       return;
     }

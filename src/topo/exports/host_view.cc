@@ -128,7 +128,7 @@ class HostReader {
     const auto instances = std::count_if(vendors.gpus.begin(), vendors.gpus.end(),
                                          [](const gpu::Device& device) { return !gpu::isWhole(device); });
     if (instances > 0)
-      host_.notes.push_back(countText(static_cast<int>(instances), "MIG instance") + " left out");
+      host_.notes.push_back(counted(static_cast<int>(instances), "MIG instance") + " left out");
     std::stable_sort(host_.gpus.begin(), host_.gpus.end(),
                      [](const HostGpu& a, const HostGpu& b) { return a.dev < b.dev; });
   }
@@ -216,8 +216,8 @@ class HostReader {
 Outcome<HostView> hostView(const Machine& machine) { return HostReader(machine).read(); }
 
 std::string countsText(const HostView& host) {
-  return countText(static_cast<int>(host.gpus.size()), "GPU") + ", " +
-         countText(static_cast<int>(host.nics.size()), "NIC");
+  return counted(static_cast<int>(host.gpus.size()), "GPU") + ", " +
+         counted(static_cast<int>(host.nics.size()), "NIC");
 }
 
 std::string originText(const Machine& machine, const HostView& host, const char* form) {

@@ -82,8 +82,8 @@ std::vector<std::string> missingIdentity(const XmlNode& cpu) {
 void lintComplete(Linter& linter, const XmlNode& cpu) {
   const std::vector<std::string> missing = missingIdentity(cpu);
   if (missing.empty()) return;
-  const std::string what = cpuName(cpu) + " lacks " + join(missing) + "; ";
-  const std::string fix = "write " + join(missing) + ", as NCCL_TOPO_DUMP_FILE does on that machine";
+  const std::string what = cpuName(cpu) + " lacks " + listText(missing) + "; ";
+  const std::string fix = "write " + listText(missing) + ", as NCCL_TOPO_DUMP_FILE does on that machine";
   const bool identity = missing.size() > 1 || missing[0] != "affinity";
   if (linter.describesNets() && linter.all("cpu").size() > 1 && !linter.rccl()) {
     linter.error(

@@ -42,12 +42,12 @@ void lintIncompleteGpus(Linter& linter) {
       continue;
     }
     linter.error(Rule::kGpuIncomplete, gpu->position,
-                 "<gpu> of rank " + gpu->get("rank") + " lacks " + join(missing) +
+                 "<gpu> of rank " + gpu->get("rank") + " lacks " + listText(missing) +
                      ", and keep=\"1\" keeps it where no rank uses it: NCCL then fails its init",
-                 "remove keep, or write " + join(missing));
+                 "remove keep, or write " + listText(missing));
   }
   if (incomplete.empty()) return;
-  const std::string missing = join(missingIn(linter, *incomplete[0]));
+  const std::string missing = listText(missingIn(linter, *incomplete[0]));
   linter.note(Rule::kGpuIncomplete, incomplete[0]->position,
               "<gpu> of rank " + incomplete[0]->get("rank") + " lacks " + missing + moreText(incomplete) +
                   "; NCCL takes that from the driver",
@@ -122,7 +122,8 @@ void lintC2c(Linter& linter, const XmlNode& c2c) {
   for (const char* name : {"bw", "count"})
     if (!c2c.has(name)) missing.emplace_back(name);
   if (missing.empty()) return;
-  linter.error(Rule::kC2cIncomplete, c2c.position, "<c2c> lacks " + join(missing) + "; NCCL fails its init",
+  linter.error(Rule::kC2cIncomplete, c2c.position,
+               "<c2c> lacks " + listText(missing) + "; NCCL fails its init",
                "write bw (MB/s of one link) and count");
 }
 
@@ -143,7 +144,7 @@ bool lintLinkAttributes(Linter& linter, const XmlNode& link) {
   if (!link.has("count")) missing.emplace_back("count");
   if (!missing.empty()) {
     linter.error(Rule::kNvlinkIncomplete, link.position,
-                 "<" + link.name + "> lacks " + join(missing) + "; NCCL fails its init",
+                 "<" + link.name + "> lacks " + listText(missing) + "; NCCL fails its init",
                  "write target (the other end's busid), count (links) and tclass (the other end's class)");
     return true;
   }

@@ -208,15 +208,6 @@ int intOf(const XmlNode& node, std::string_view attribute, int otherwise) {
   return text != nullptr ? static_cast<int>(std::strtol(text->c_str(), nullptr, 0)) : otherwise;
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); i++) {
-    if (i > 0) text += i + 1 == words.size() ? " and " : ", ";
-    text += words[i];
-  }
-  return text;
-}
-
 std::string moreText(const std::vector<const XmlNode*>& nodes) {
   return nodes.size() > 1 ? " (and " + std::to_string(nodes.size() - 1) + " more like it)" : "";
 }

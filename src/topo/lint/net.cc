@@ -53,7 +53,7 @@ void lintLeftOut(Linter& linter, Rule rule, const std::vector<std::string>& attr
   for (const XmlNode* net : linter.all("net"))
     if (net->has("name") && isNet(*net) && !missing(*net).empty()) without.push_back(net);
   if (without.empty()) return;
-  const std::string left_out = join(missing(*without[0]));
+  const std::string left_out = listText(missing(*without[0]));
   linter.note(
       rule, without[0]->position,
       "net " + netName(*without[0]) + " has no " + left_out + moreText(without) + "; NCCL takes the plugin's",

@@ -86,23 +86,23 @@ void lintIncomplete(Linter& linter) {
   for (const XmlNode* pci : linter.all("pci")) {
     const std::vector<std::string> missing = missingAttributes(*pci);
     if (missing.empty()) continue;
-    const std::string what = pciText(*pci) + " lacks " + join(missing) + "; ";
+    const std::string what = pciText(*pci) + " lacks " + listText(missing) + "; ";
     const bool made_up = pci->get("busid").starts_with("ffff") && hasChild(*pci, "pci");
     if (hasNamedNet(*pci)) {
       linter.error(Rule::kPciIncomplete, pci->position,
                    what + "NCCL looks up nothing for a NIC whose <net> is described, and fails its init",
-                   "write " + join(missing));
+                   "write " + listText(missing));
     } else if (made_up) {
       linter.error(
           Rule::kPciIncomplete, pci->position,
           what + "NCCL finds nothing in /sys for a made-up switch; without a class it fails its init",
-          "write " + join(missing));
+          "write " + listText(missing));
     } else if (hasRank(*pci)) {
       linter.warning(
           Rule::kPciIncomplete, pci->position,
           what +
               "NCCL takes them from the machine that it runs on, and PCIe Gen3 x16 where that does not tell",
-          "write " + join(missing));
+          "write " + listText(missing));
     } else {
       others += first != nullptr ? 1 : 0;
       if (first == nullptr) first = pci;
@@ -111,7 +111,7 @@ void lintIncomplete(Linter& linter) {
   if (first == nullptr) return;
   const std::string more = others > 0 ? " (and " + std::to_string(others) + " more lack something)" : "";
   linter.note(Rule::kPciIncomplete, first->position,
-              pciText(*first) + " lacks " + join(missingAttributes(*first)) + more +
+              pciText(*first) + " lacks " + listText(missingAttributes(*first)) + more +
                   "; NCCL takes it from /sys, and fails if the device is not there",
               "write it if the address is made up or the file is to stand for itself");
 }

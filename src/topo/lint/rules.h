@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/words.h"
 #include "topo/lint/lint.h"
 
 namespace railwise::topo {
@@ -143,7 +144,6 @@ const XmlNode* cpuOf(const XmlNode& node);  // the <cpu> above the node, or null
 std::string hostOf(const XmlNode& node);    // host_hash of the <cpu> above the node; "" without one
 bool hasRank(const XmlNode& pci);           // has `pci` a <gpu> child with a rank?
 int intOf(const XmlNode& node, std::string_view attribute, int otherwise);  // reads with strtol, as NCCL does
-std::string join(const std::vector<std::string>& words);                    // writes "a, b and c"
 // For a finding about the first of several nodes: " (and 3 more like it)", or "".
 std::string moreText(const std::vector<const XmlNode*>& nodes);
 // True: NCCL finds a net of this NIC by its name, so it looks up nothing in /sys for the NIC.

@@ -14,7 +14,7 @@ namespace {
 std::string pathText(const Path& path) {
   if (path.type == PathType::kDis) return "not connected";
   return std::string(pathTypeName(path.type)) + " " + gbText(path.bandwidth) + " GB/s, " +
-         countText(path.hops, "hop");
+         counted(path.hops, "hop");
 }
 
 std::string gdrModeText(const Outcome<GdrAnswer>& answer) {
@@ -206,7 +206,7 @@ class Differ {
   static std::string domainsOf(const Machine& machine) {
     std::vector<std::string> parts;
     for (const Domain& domain : machine.domains) parts.push_back("GPU " + rangesText(domain.ranks));
-    return countText(static_cast<int>(parts.size()), "part") + ": " + listText(parts);
+    return counted(static_cast<int>(parts.size()), "part") + ": " + listText(parts);
   }
 
   void compareDomains() { add("domain", "communicator", domainsOf(left_), domainsOf(right_)); }

@@ -3,6 +3,7 @@
 
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "topo/outputs/outputs.h"
 
 namespace railwise::topo {
@@ -16,20 +17,13 @@ const char* collectiveName(const Expectation& its) {
   return its.collective ? nameOf(*its.collective) : kAllToAll;
 }
 
-std::string bytesText(std::size_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1024 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) bytes /= 1024, ++unit;
-  return std::to_string(bytes) + " " + kUnits[unit];
-}
-
 void writeTable(std::string& text, const Expectation& its) {
   const bool modelled = its.collective.has_value();
   text += formatText("%10s", "size");
   if (modelled) text += formatText("  %-9s %-8s", "algorithm", "protocol");
   text += formatText("  %12s  %10s\n", "time us", "bus GB/s");
   for (const tuning::ExpectedSize& size : its.sizes) {
-    text += formatText("%10s", bytesText(size.bytes).c_str());
+    text += formatText("%10s", sizeText(size.bytes).c_str());
     if (size.choice)
       text += formatText("  %-9s %-8s", nameOf(size.choice->algorithm), nameOf(size.choice->protocol));
     text += formatText("  %12.1f  %10.2f\n", size.time_us, size.bus_bandwidth);

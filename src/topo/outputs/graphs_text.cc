@@ -69,7 +69,7 @@ class CommunicatorText {
   }
 
   std::string summaryOf(const ChannelGraph& channels) const {
-    std::string text = countText(static_cast<int>(channels.channels.size()), "channel") + ", " +
+    std::string text = counted(static_cast<int>(channels.channels.size()), "channel") + ", " +
                        gbText(channels.bandwidth_intra) + " GB/s ";
     text += graphs_.inter ? "inside, " + gbText(channels.bandwidth_inter) + " between hosts" : "each";
     if (graph_.count(NodeType::kGpu) > 1)

@@ -40,10 +40,10 @@ class AttemptGroup {
     const std::size_t best = bestIn(first_, last_);
     if (best == kNone) return text + nothingText();
     const SearchAttempt& found = attempts_[best];
-    text += countText(found.found, "channel") + " in attempt " + std::to_string(best + 1) + " (" +
+    text += counted(found.found, "channel") + " in attempt " + std::to_string(best + 1) + " (" +
             limitsOf(found) + ")";
     if (best < last_)
-      text += "; " + countText(static_cast<int>(last_ - best), "more attempt") + " found nothing better";
+      text += "; " + counted(static_cast<int>(last_ - best), "more attempt") + " found nothing better";
     return text + ".";
   }
 
@@ -116,7 +116,7 @@ class AttemptGroup {
       relaxed.push_back(std::string("paths up to ") + pathTypeName(widest.type_inter) + " to NICs");
     if (any(SearchMove::kCrossNic)) relaxed.push_back("out by another NIC than in");
     std::string text = attempts_[last_].found == 0 ? "nothing" : "nothing better";
-    text += " in " + countText(static_cast<int>(last_ - first_ + 1), "attempt");
+    text += " in " + counted(static_cast<int>(last_ - first_ + 1), "attempt");
     if (!relaxed.empty()) text += ", also with " + listText(relaxed);
     if (spent) text += "; the steps of an attempt did not suffice to try everything";
     return text + ".";
@@ -204,8 +204,8 @@ std::vector<std::string> whySentences(const GraphTrace& trace, const Communicato
   const SearchLimits& first = trace.attempts[0].limits;
   std::string wanted =
       first.min_channels == first.max_channels
-          ? countText(first.max_channels, "channel")
-          : std::to_string(first.min_channels) + " to " + countText(first.max_channels, "channel");
+          ? counted(first.max_channels, "channel")
+          : std::to_string(first.min_channels) + " to " + counted(first.max_channels, "channel");
   sentences.push_back("NCCL looked for " + wanted + " of the pattern " + patternName(first.pattern) + ": " +
                       patternMeaning(first.pattern, graphs.inter) + ".");
   bool ended = false;
@@ -214,7 +214,7 @@ std::vector<std::string> whySentences(const GraphTrace& trace, const Communicato
     ended = true;
     if (!trace.simple_order) sentences.push_back(endText(trace, graphs));
     if (trace.undoubled > 0)
-      sentences.push_back("The " + countText(trace.undoubled, "channel") +
+      sentences.push_back("The " + counted(trace.undoubled, "channel") +
                           " were fast enough to be split in two, with half of the bandwidth each.");
   };
   for (std::size_t i = 0; i < trace.attempts.size();) {

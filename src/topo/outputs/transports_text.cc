@@ -93,7 +93,7 @@ class TransportsWriter {
  private:
   void writeHead() {
     text_ += wrappedText(
-        machine_.name + ": " + countText(static_cast<int>(transports_.ranks().size()), "GPU") +
+        machine_.name + ": " + counted(static_cast<int>(transports_.ranks().size()), "GPU") +
             (transports_.job().one_process ? ", one process for all of a host" : ", a process for each") +
             "; by the rules of " + rulesText(machine_),
         "", "  ");
@@ -219,7 +219,7 @@ class TransportsWriter {
 
   void writeClasses(const TransportTable& table) {
     for (const TransportClass& each : table.classes) {
-      text_ += "\n" + each.name + " (" + countText(each.pairs, "pair") + ")\n";
+      text_ += "\n" + each.name + " (" + counted(each.pairs, "pair") + ")\n";
       writeSteps(each.first, "  ");
     }
   }

@@ -130,8 +130,8 @@ void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index,
   if (first.kind == EventKind::kConsequence)
     why += " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
   if (later > 0)
-    why += " " + countText(later, "other error", "other errors") + " of " +
-           countText(later_ranks.size(), "rank", "ranks") +
+    why += " " + counted(later, "other error", "other errors") + " of " +
+           counted(later_ranks.size(), "rank", "ranks") +
            (order.timed() ? " came later." : " may be consequences: the logs have no times.");
   findings.add({.check = first.check,
                 .severity = Severity::kError,

@@ -70,7 +70,7 @@ std::string overText(const Process& process) {
   for (const std::string& table : tablesOf(process)) nics.merge(nicsOf(process, table));
   if (nics.empty()) return "";
   const std::vector<std::string> names(nics.begin(), nics.end());
-  return " over " + countText(names.size(), "NIC", "NICs") + " (" + listText(names, 4) + ")";
+  return " over " + counted(names.size(), "NIC", "NICs") + " (" + listText(names, 4) + ")";
 }
 
 // --- A NIC that two tables number differently ---

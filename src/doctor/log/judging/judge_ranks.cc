@@ -41,7 +41,7 @@ std::string nicKindsText(const Process& process) {
   std::vector<std::string> texts;
   texts.reserve(kinds.size());
   for (const auto& [link, number] : kinds)
-    texts.push_back(link.empty() ? countText(number, "NIC", "NICs") : std::to_string(number) + " " + link);
+    texts.push_back(link.empty() ? counted(number, "NIC", "NICs") : std::to_string(number) + " " + link);
   return listText(texts, 8);
 }
 
@@ -143,7 +143,7 @@ bool judgeAttribute(const Job& job, const Ranks& ranks, const Attribute& attribu
   }
   if (majority)
     finding.why +=
-        " " + countText(most->second.size(), "process has", "processes have") + " " + most->first + ".";
+        " " + counted(most->second.size(), "process has", "processes have") + " " + most->first + ".";
   findings.add(std::move(finding));
   return true;
 }
@@ -198,7 +198,7 @@ void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, Fin
        .severity = somebody_waits ? Severity::kError
                    : there        ? Severity::kAdvice
                                   : Severity::kWarning,
-       .what = countText(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
+       .what = counted(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
        .seen = {{"", "",
                  std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
                      " ranks have begun: " + rangesText(ranks.seen())}},

@@ -181,7 +181,7 @@ void captionArcs(const BoxMaker& maker, Drawing& drawing, double y) {
   const bool xgmi = isXgmi(maker.graph());
   std::string text = xgmi ? "xGMI" : "NVLink";
   for (const auto& [bandwidth, count] : counts) {
-    text += (&bandwidth == &counts.begin()->first ? " between GPUs: " : ", ") + countText(count, "pair") +
+    text += (&bandwidth == &counts.begin()->first ? " between GPUs: " : ", ") + counted(count, "pair") +
             " at " + gbText(bandwidth) + " GB/s";
     if (counts.size() > 1 && bandwidth == most) text += " (thick)";
   }
@@ -206,7 +206,7 @@ void addNvswitch(const BoxMaker& maker, Drawing& drawing, double y) {
   if (wires.empty()) return;
   const int links = nvlinkCount(graph.of(NodeType::kGpu, 0), wires[0].bandwidth);
   Box box = maker.nvswitchBox(nvs);
-  if (links > 0) box.lines[0] += ", " + countText(links, "NVLink") + " from each GPU";
+  if (links > 0) box.lines[0] += ", " + counted(links, "NVLink") + " from each GPU";
   box.x = maker.metrics().margin;
   box.y = y;
   box.width = drawing.width - 2 * maker.metrics().margin;

@@ -92,10 +92,10 @@ std::string typesHtml(const Machine& machine) {
 
 std::string headerHtml(const Machine& machine) {
   const Graph& graph = *machine.graph;
-  std::string facts = countText(graph.count(NodeType::kGpu), "GPU") + ", " +
-                      countText(graph.count(NodeType::kNet), "NIC") + ", " +
-                      countText(graph.count(NodeType::kCpu), "NUMA node");
-  if (graph.hosts() > 1) facts += ", " + countText(graph.hosts(), "host");
+  std::string facts = counted(graph.count(NodeType::kGpu), "GPU") + ", " +
+                      counted(graph.count(NodeType::kNet), "NIC") + ", " +
+                      counted(graph.count(NodeType::kCpu), "NUMA node");
+  if (graph.hosts() > 1) facts += ", " + counted(graph.hosts(), "host");
   facts += std::string(", as ") + rulesText(machine) + " sees them. Numbers are GB/s in one direction.";
   std::string html =
       "<header>" + element("h1", machine.name) + "<p class=\"muted\">" + escapeXml(facts) + "</p>\n";

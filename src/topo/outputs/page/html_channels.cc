@@ -31,7 +31,7 @@ const char* shapeOf(const ChannelGraph& graph) {
 }
 
 std::string factsOf(const ChannelGraph& graph, bool network) {
-  std::string text = countText(static_cast<int>(graph.channels.size()), "channel") + " of " +
+  std::string text = counted(static_cast<int>(graph.channels.size()), "channel") + " of " +
                      gbText(graph.bandwidth_intra) + " GB/s, " + pathTypeName(graph.type_intra) +
                      " between GPUs";
   if (network)

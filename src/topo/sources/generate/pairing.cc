@@ -5,16 +5,13 @@
 #include <set>
 
 #include "base/text/bus_id.h"
+#include "base/text/words.h"
 #include "topo/sources/generate/pair_table.h"
 
 namespace railwise::topo {
 namespace {
 
 using Devices = std::vector<const FlatDevice*>;
-
-std::string counted(std::size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 std::string names(const Devices& devices) {
   std::string text;

@@ -1,0 +1,42 @@
+// Words for people: counts, lists and sizes. Pure; thread-safe.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace railwise {
+
+// "1 process", "3 processes"
+template <std::integral Number>
+std::string counted(Number number, std::string_view one, std::string_view many) {
+  return std::to_string(number).append(" ").append(number == 1 ? one : many);
+}
+// "1 rank", "3 ranks"
+template <std::integral Number>
+std::string counted(Number number, std::string_view noun) {
+  return counted(number, noun, std::string(noun) + "s");
+}
+
+// All texts, with `between` between them; empty texts in front are left out. `text_of` makes a text of an
+// item.
+template <typename Items, typename TextOf = std::identity>
+std::string joined(const Items& items, std::string_view between = ", ", const TextOf& text_of = {}) {
+  std::string all;
+  for (const auto& item : items) {
+    if (!all.empty()) all += between;
+    all += std::string_view(std::invoke(text_of, item));
+  }
+  return all;
+}
+
+// "a, b and c"
+std::string listText(const std::vector<std::string>& items);
+
+// "8 GiB", "1000 B": exact, in the largest unit that needs no fraction.
+std::string sizeText(uint64_t bytes);
+
+}  // namespace railwise
