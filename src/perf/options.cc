@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/text/words.h"
 #include "cli/options/help_text.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
@@ -97,9 +98,7 @@ void addResultOptions(std::vector<Option>& options, PerfOptions& fields) {
 }
 
 std::string collectiveList(const char* between) {
-  std::string names;
-  for (const auto& choice : kCollectives) names += (names.empty() ? "" : between) + std::string(choice.name);
-  return names;
+  return joined(kCollectives, between, [](const auto& choice) { return choice.name; });
 }
 
 // nccl-tests has a program for each collective, whose name ends in _perf.

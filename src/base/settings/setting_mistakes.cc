@@ -6,6 +6,7 @@
 
 #include "base/settings/config.h"
 #include "base/text/closest_name.h"
+#include "base/text/words.h"
 
 namespace railwise {
 namespace {
@@ -35,12 +36,6 @@ bool isAmong(const std::string& word, const std::vector<std::string>& words, boo
     if (exact ? word == known : upperText(word) == upperText(known)) return true;
   }
   return false;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 std::string didYouMean(const std::string& word, const std::vector<std::string>& words) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text/words.h"
 #include "cli/demo/child.h"
 #include "cli/demo/commands.h"
 #include "cli/demo/failing_port.h"
@@ -129,13 +130,10 @@ class Demo {
   void failPort(const std::string& title, const std::string& plugin) {
     const FailingPortPlan plan = {plugin, options_.seconds,
                                   "demo" + std::to_string(getpid()) + (plugin.empty() ? "" : "-peer")};
-    std::string commands;
-    for (const std::string& line : failingPortCommands(plan))
-      commands += (commands.empty() ? "" : "\n$ ") + line;
     head(title,
          plugin.empty() ? "A job runs over two software ports of 2.5 Gb/s. One goes down, and comes back."
                         : "The same job, the same ports, the same failure.",
-         commands);
+         joined(failingPortCommands(plan), "\n$ "));
     const FailingPortRun run = runFailingPort(plan);
     std::fputs(drawChart(run.curves, run.marks, run.seconds, unicode_, kPortsGbits).c_str(), stdout);
     std::printf("\n%s\n", verdict(run).c_str());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text/words.h"
 #include "cli/device/machine.h"
 #include "cli/options/message.h"
 #include "softdev/engine/attachment.h"
@@ -50,9 +51,8 @@ DeviceFabric::DeviceFabric(const char* command, const DeviceFabricOptions& optio
       say("%s: on fabric %s, the only one in use", command, name.c_str());
       joined = softdev::joinFabric(name);
     } else if (!others.empty()) {
-      std::string list;
-      for (const std::string& other : others) list += (list.empty() ? "" : ", ") + other;
-      say("%s: several fabrics are in use, choose one with --fabric: %s", command, list.c_str());
+      say("%s: several fabrics are in use, choose one with --fabric: %s", command,
+          railwise::joined(others).c_str());
       return;
     }
   }

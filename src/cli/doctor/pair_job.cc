@@ -15,6 +15,7 @@
 #include "base/interfaces.h"
 #include "base/random.h"
 #include "base/settings/config.h"
+#include "base/text/words.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 
@@ -66,9 +67,7 @@ Outcome<SocketAddress> firstThatAnswers(const std::vector<std::string>& addresse
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   } while (!deadline.passed());
-  std::string list;
-  for (const std::string& text : addresses) list += (list.empty() ? "" : ", ") + text;
-  return Error{"this host reaches none of the addresses " + list +
+  return Error{"this host reaches none of the addresses " + joined(addresses) +
                " of the one that asked: is there a firewall? --address HOST:PORT gives another"};
 }
 

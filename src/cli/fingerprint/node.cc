@@ -11,6 +11,7 @@
 
 #include "base/dynamic_library.h"
 #include "base/text/printable.h"
+#include "base/text/words.h"
 #include "sysfs/pci_devices.h"
 
 namespace railwise::cli {
@@ -29,12 +30,6 @@ void count(std::vector<Counted>& list, const std::string& name) {
                        [](const Counted& each, const std::string& key) { return each.name < key; });
   if (at != list.end() && at->name == name) ++at->count;
   else list.insert(at, {name, 1});
-}
-
-std::string joined(const std::set<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : " and ") + text;
-  return all;
 }
 
 // A text of a vendor's library or of a driver, without spaces at its end and control characters.
@@ -57,8 +52,8 @@ void addGpus(const gpu::GpuTopology& gpus, Fingerprint& node) {
     count(node.gpus, trimmed(gpu.model + (gpu.partition.empty() ? "" : " " + gpu.partition)));
     if (gpu.parent < 0) count(node.gpu_firmware, trimmed(gpu.firmware));
   }
-  node.gpu_vendor = joined(vendors);
-  node.gpu_driver = joined(drivers);
+  node.gpu_vendor = joined(vendors, " and ");
+  node.gpu_driver = joined(drivers, " and ");
 }
 
 // The GPUs of the PCI bus: no library has told of any, as without a driver.
@@ -70,7 +65,7 @@ void addPciGpus(const sysfs::FileTree& tree, Fingerprint& node) {
     vendors.insert(vendor);
     count(node.gpus, vendor + " " + trimmed(device.device));
   }
-  node.gpu_vendor = joined(vendors);
+  node.gpu_vendor = joined(vendors, " and ");
 }
 
 void addNics(const sysfs::FileTree& tree, Fingerprint& node) {

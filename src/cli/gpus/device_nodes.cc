@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text/words.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/device_files.h"
 
@@ -26,8 +27,8 @@ std::string severalHosts(const topo::GpuTable& table, const std::vector<int>& ro
 Outcome<std::string> environmentText(const topo::Machine& machine, const topo::GpuTable& table,
                                      const std::vector<int>& rows) {
   if (std::string wrong = severalHosts(table, rows); !wrong.empty()) return Error{std::move(wrong)};
-  std::string devices;
-  for (const int row : rows) devices += (devices.empty() ? "" : ",") + std::to_string(rowAt(table, row).dev);
+  const std::string devices =
+      joined(rows, ",", [&](int row) { return std::to_string(rowAt(table, row).dev); });
   if (topo::isAmd(*machine.graph)) return "ROCR_VISIBLE_DEVICES=" + devices + "\n";
   return "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=" + devices + "\n";
 }

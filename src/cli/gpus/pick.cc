@@ -2,6 +2,7 @@
 #include "cli/gpus/pick.h"
 
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "cli/gpus/commands.h"
 #include "cli/gpus/device_nodes.h"
 #include "cli/options/command_line.h"
@@ -63,10 +64,7 @@ std::vector<std::string> nicTexts(const Picked& picked, const gpu::GpuSet& set) 
 }
 
 std::string ringText(const std::vector<int>& ring, const std::vector<int>& ranks) {
-  std::string text;
-  for (const int row : ring)
-    text += (text.empty() ? "" : " -> ") + std::to_string(ranks[static_cast<std::size_t>(row)]);
-  return text;
+  return joined(ring, " -> ", [&](int row) { return std::to_string(ranks[static_cast<std::size_t>(row)]); });
 }
 
 std::string pickText(const Picked& picked) {

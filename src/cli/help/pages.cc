@@ -149,10 +149,4 @@ std::vector<std::string> split(std::string_view text, char at) {
   return words;
 }
 
-std::string joined(const std::vector<std::string>& words, const std::string& between) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
-}
-
 }  // namespace railwise::cli

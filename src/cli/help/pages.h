@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text/words.h"
 #include "cli/options/help_page.h"
 
 namespace railwise::cli {
@@ -45,6 +46,5 @@ std::vector<Option> optionsOf(const CommandPage& command);
 std::vector<std::string> spellingsOf(const Option& option);
 
 std::vector<std::string> split(std::string_view text, char at);
-std::string joined(const std::vector<std::string>& words, const std::string& between);
 
 }  // namespace railwise::cli

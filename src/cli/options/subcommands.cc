@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text/words.h"
 #include "cli/options/help_text.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
@@ -11,9 +12,7 @@ namespace railwise::cli {
 namespace {
 
 std::string names(std::span<const Subcommand> subcommands) {
-  std::string text;
-  for (const Subcommand& sub : subcommands) text += (text.empty() ? "" : ", ") + std::string(sub.name);
-  return text;
+  return joined(subcommands, ", ", &Subcommand::name);
 }
 
 }  // namespace

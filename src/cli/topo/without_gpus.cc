@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "sysfs/pci_devices.h"
@@ -19,9 +20,7 @@ std::string portsAbove(const sysfs::FileTree& tree, const std::string& busid) {
   if (!path) return "-";
   std::vector<std::string> above = sysfs::busIdsAbove(*path);
   std::reverse(above.begin(), above.end());
-  std::string text;
-  for (const std::string& port : above) text += (text.empty() ? "" : " > ") + port;
-  return text.empty() ? "-" : text;
+  return above.empty() ? "-" : joined(above, " > ");
 }
 
 std::string numaText(const std::vector<sysfs::PciDevice>& devices, const std::string& busid) {

@@ -10,18 +10,13 @@
 #include "base/settings/setting_names.h"
 #include "base/text/closest_name.h"
 #include "base/text/name_selection.h"
+#include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
 #include "topo/nccl_release.h"
 
 namespace railwise::doctor {
 namespace {
-
-std::string joined(const std::vector<std::string>& texts, const char* with) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : with) + text;
-  return all;
-}
 
 // 30 of "2.30.7". 0: another major version, or none.
 int minorOf(const std::string& version) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text/words.h"
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/reading/line.h"
 
@@ -21,9 +22,7 @@ std::string allValues(const Job& job, const Ranks& ranks, Value&& value) {
     const std::string one = value(job.processes[static_cast<std::size_t>(index)]);
     if (!one.empty()) values.insert(one);
   }
-  std::string text;
-  for (const std::string& one : values) text += (text.empty() ? "" : " and ") + one;
-  return text;
+  return joined(values, " and ");
 }
 
 std::string nicsSummary(const Process& process) {

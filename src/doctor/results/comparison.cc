@@ -62,9 +62,7 @@ void judgeRows(Comparison& its, double peak) {
 }
 
 std::string doubtOf(std::span<const std::string> unread) {
-  std::string names;
-  for (const std::string& setting : unread) names += (names.empty() ? "" : ", ") + setting;
-  return names.empty() ? "" : "The job sets " + names + ", which the model does not read.";
+  return unread.empty() ? "" : "The job sets " + joined(unread) + ", which the model does not read.";
 }
 
 Seen seenAt(const Comparison& its, const ResultRow& row, std::string value) {

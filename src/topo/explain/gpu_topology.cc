@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text/words.h"
 #include "topo/explain/describe.h"
 
 namespace railwise::topo {
@@ -189,9 +190,7 @@ std::string stateText(const gpu::Device& device) {
   if (!device.fabric_state.empty() && device.fabric_state != "completed")
     states.push_back("NVLink fabric " + device.fabric_state);
   if (states.empty()) return health.ecc_uncorrected || health.throttled || device.processes ? "ok" : "-";
-  std::string text;
-  for (const std::string& state : states) text += (text.empty() ? "" : ", ") + state;
-  return text;
+  return joined(states);
 }
 
 std::vector<NearNic> nearNics(const Machine& machine, int gpu) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "base/text/words.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/diff.h"
 
@@ -65,9 +66,7 @@ std::string idsText(const std::set<std::string>& ids) {
     others.push_back(std::to_string(more) + " more");
   }
   parts.insert(parts.end(), others.begin(), others.end());
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-  return text;
+  return joined(parts);
 }
 
 // All things whose text changed from `left` to `right`.

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/text/words.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/drawing/boxes.h"
 #include "topo/outputs/drawing/draw_machine.h"
@@ -111,8 +112,7 @@ class SvgWriter {
   }
 
   std::string boxStart(const Box& box) const {
-    std::string nodes;
-    for (const NodeIndex node : box.nodes) nodes += (nodes.empty() ? "" : " ") + std::to_string(node);
+    const std::string nodes = joined(box.nodes, " ", [](NodeIndex node) { return std::to_string(node); });
     std::string text = "<g class=\"box " + box.kind + (box.bad ? " bad" : "") + "\" data-n=\"" + nodes + "\"";
     const Node& first = graph_.node(box.nodes[0]);
     const bool choice = first.type == NodeType::kGpu || first.type == NodeType::kNet;

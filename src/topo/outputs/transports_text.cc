@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/outputs.h"
 #include "topo/transports/driver.h"
@@ -209,12 +210,9 @@ class TransportsWriter {
       return std::pair(graph_.node(a).host, graph_.node(a).dev) <
              std::pair(graph_.node(b).host, graph_.node(b).dev);
     });
-    std::string names;
-    for (const NodeIndex net : nets) {
-      names += (names.empty() ? "" : ", ") + std::to_string(graph_.node(net).dev) + " " +
-               netName(graph_, graph_.node(net).index);
-    }
-    return names;
+    return joined(nets, ", ", [&](NodeIndex net) {
+      return std::to_string(graph_.node(net).dev) + " " + netName(graph_, graph_.node(net).index);
+    });
   }
 
   void writeClasses(const TransportTable& table) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "base/text/words.h"
 #include "sysfs/pci_devices.h"
 #include "topo/machine/assumed_devices.h"
 #include "topo/machine/fusion.h"
@@ -187,8 +188,7 @@ class SysfsReader {
       unknown += (unknown.empty() ? "" : ", ") + name;
     }
     if (unknown.empty()) return;
-    std::string known;
-    for (const NetDevice& net : nets_) known += (known.empty() ? "" : ", ") + net.name;
+    const std::string known = joined(nets_, ", ", &NetDevice::name);
     remark("the plugin has no device of the name " + unknown + ", which the topology file has: NCCL drops " +
            "what the file says of it" + (known.empty() ? "" : " (the plugin has " + known + ")"));
   }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/text/bus_id.h"
+#include "base/text/words.h"
 
 namespace railwise::topo {
 namespace {
@@ -90,9 +91,7 @@ Outcome<std::vector<Selection>> readExclusions(const GenerateOptions& options,
 }
 
 std::string names(const std::vector<sysfs::PciDevice>& devices) {
-  std::string text;
-  for (const sysfs::PciDevice& device : devices) text += (text.empty() ? "" : ", ") + device.busid;
-  return text;
+  return joined(devices, ", ", &sysfs::PciDevice::busid);
 }
 
 // Keeps only the NICs for which `wanted` is true, if there is such a NIC. A remark says what was left out and
@@ -108,12 +107,10 @@ void prefer(std::vector<sysfs::PciDevice>& nics, const std::string& kept, std::v
 
 // Lists devices: "0001:00:00.0 (class 0x020000, 0x15b3:0x101a), ..." or "none".
 std::string described(const std::vector<sysfs::PciDevice>& devices) {
-  std::string text;
-  for (const sysfs::PciDevice& device : devices) {
-    text += (text.empty() ? "" : ", ") + device.busid + " (class " + device.device_class + ", " +
-            device.vendor + ":" + device.device + ")";
-  }
-  return text.empty() ? "none" : text;
+  if (devices.empty()) return "none";
+  return joined(devices, ", ", [](const sysfs::PciDevice& device) {
+    return device.busid + " (class " + device.device_class + ", " + device.vendor + ":" + device.device + ")";
+  });
 }
 
 // Keeps the NICs that the options name. An error: the options name no NIC.

@@ -14,9 +14,7 @@ namespace {
 using Devices = std::vector<const FlatDevice*>;
 
 std::string names(const Devices& devices) {
-  std::string text;
-  for (const FlatDevice* device : devices) text += (text.empty() ? "" : ", ") + device->pci.busid;
-  return text;
+  return joined(devices, ", ", [](const FlatDevice* device) { return device->pci.busid; });
 }
 
 void append(Devices& to, const Devices& from, std::size_t first, std::size_t count) {
