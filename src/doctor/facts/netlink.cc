@@ -9,7 +9,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,22 +19,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/descriptor.h"
+
 namespace railwise::doctor {
 namespace {
-
-class Socket {
- public:
-  Socket(int family, int type, int protocol) : fd_(::socket(family, type | SOCK_CLOEXEC, protocol)) {}
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 void append(std::string& message, const void* bytes, std::size_t size) {
   message.append(static_cast<const char*>(bytes), size);
@@ -114,15 +101,15 @@ constexpr std::size_t kMostWords = 127;  // link_mode_masks_nwords is an s8
 }  // namespace
 
 std::string dcbText(const std::string& interface) {
-  const Socket socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+  const Descriptor socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   const timeval limit = {.tv_sec = 0, .tv_usec = 200000};
-  if (socket.fd() < 0 || interface.size() >= IFNAMSIZ) return {};
-  ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  if (!socket.valid() || interface.size() >= IFNAMSIZ) return {};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   const std::string message = request(interface);
-  if (::send(socket.fd(), message.data(), message.size(), 0) != static_cast<ssize_t>(message.size()))
+  if (::send(socket.get(), message.data(), message.size(), 0) != static_cast<ssize_t>(message.size()))
     return {};
   std::string answer(16384, '\0');
-  const ssize_t got = ::recv(socket.fd(), answer.data(), answer.size(), 0);
+  const ssize_t got = ::recv(socket.get(), answer.data(), answer.size(), 0);
   constexpr std::size_t kHeaders = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(dcbmsg));
   if (got < static_cast<ssize_t>(kHeaders)) return {};
   nlmsghdr header;
@@ -141,8 +128,8 @@ std::string dcbText(const std::string& interface) {
 }
 
 int fastestLinkMode(const std::string& interface) {
-  const Socket socket(AF_INET, SOCK_DGRAM, 0);
-  if (socket.fd() < 0 || interface.size() >= IFNAMSIZ) return 0;
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid() || interface.size() >= IFNAMSIZ) return 0;
   std::vector<uint32_t> words(sizeof(ethtool_link_settings) / sizeof(uint32_t) + 3 * kMostWords);
   const auto ask = [&](int8_t count) {
     ethtool_link_settings settings = {};
@@ -152,7 +139,7 @@ int fastestLinkMode(const std::string& interface) {
     ifreq asked = {};
     std::memcpy(asked.ifr_name, interface.c_str(), interface.size() + 1);
     asked.ifr_data = reinterpret_cast<char*>(words.data());
-    if (::ioctl(socket.fd(), SIOCETHTOOL, &asked) != 0) return int8_t{0};
+    if (::ioctl(socket.get(), SIOCETHTOOL, &asked) != 0) return int8_t{0};
     std::memcpy(&settings, words.data(), sizeof settings);
     return settings.link_mode_masks_nwords;
   };

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "topo/document/xml.h"
 #include "topo/document/xml_scanner.h"
 
@@ -243,13 +244,6 @@ void TreeReader::remarkTag() {
   }
 }
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 // Reads until the end of the file, because the kernel does not report the size of a file in /proc or /sys, or
 // of a pipe.
 bool readWhole(int fd, std::string& text) {
@@ -276,9 +270,9 @@ Outcome<XmlDocument> parseXml(std::string_view text, std::string_view file, cons
 
 Outcome<XmlDocument> readXmlFile(const std::string& path, const XmlReadOptions& options,
                                  std::vector<XmlRemark>* remarks) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
-  if (file.fd < 0 || !readWhole(file.fd, text)) {
+  if (!file.valid() || !readWhole(file.get(), text)) {
     return Error{path + ": cannot read it: " + std::strerror(errno) + "; check the path and the permissions"};
   }
   return parseXml(text, path, options, remarks);
