@@ -133,7 +133,6 @@ class CmConnection {
   Result<bool> advance();
 
   ibv_qp* qp() const { return queue_pair_.qp.get(); }
-  uint32_t inlineBytes() const { return queue_pair_.inline_bytes; }
   // Private data of the reply (connect: valid once advance() has returned true; accept: empty).
   const CmPrivateData& reply() const { return reply_; }
   // Becomes readable when advance() has something to do.
