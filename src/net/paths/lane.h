@@ -161,6 +161,13 @@ class QueuePairs {
 
 // The queue pairs of a lane, and which of them is next.
 struct Lane {
+  // The queue pair that carries the next segment.
+  uint8_t takeTurn() {
+    const uint8_t turn = next;
+    next = static_cast<uint8_t>(turn + 1 < count ? turn + 1 : 0);
+    return queue_pairs[turn];
+  }
+
   uint8_t next = 0;  // place of the next queue pair in queue_pairs
   uint8_t count = 0;
   std::array<uint8_t, kMaxQueuePairs> queue_pairs = {};

@@ -1,7 +1,7 @@
 // The hot path of the sender: which clear-to-send a message takes, and which path (send_path.h). Single
-// messages go from here. Groups: sender/batch.cc; segments: sender/segments.cc; what comes back:
-// sender/completions.cc. On the path of a good message nothing allocates, locks, logs or calls the kernel;
-// only segments that go over several lanes read the clock.
+// messages go from here. Small groups: batch_writes.h; segments: segment_poster.h; what comes back:
+// completions.cc. On the path of a good message nothing allocates, locks, logs or calls the kernel; only
+// segments that go over several lanes read the clock.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -38,13 +38,29 @@ Status SendConnection::failClearToSend(uint64_t stamp) {
   return link_.fail({Code::kRemote, 0}, textOfStamp(stamp));
 }
 
-// The clear-to-send for the next receive is not there.
-Status SendConnection::notReady() {
-  if (!link_.rules.has_immediates) {  // it comes as a message
+// The clear-to-send for the next receive is not there yet.
+Status SendConnection::awaitClearToSend() {
+  RAILWISE_TRY(lookForClearToSend());
+  if (!ring_.has(numbers().next) && clear_to_send_receives_.used()) {
     RAILWISE_TRY(drain());
     RAILWISE_TRY(lookForClearToSend());
   }
   return ring_.has(numbers().next) ? Status::success() : link_.idle(Waiting::kPeer);
+}
+
+// A connection that always has something to send never waits, so isend must look for better paths: on every
+// 64th call, when the bell has rung, and while a path is tried. It drives the recovery if the link does not
+// run.
+Status SendConnection::lookAround() {
+  RAILWISE_TRY(link_.failure);
+  if (!link_.running()) {
+    wants_to_send_ = true;
+    return link_.idle(Waiting::kPeer);
+  }
+  constexpr uint32_t kLookMask = 0x3f;
+  return (++looks_ & kLookMask) != 0 && !link_.bell.raised() && !chooser_.triesPath()
+             ? Status::success()
+             : link_.step(Waiting::kAcknowledgement);
 }
 
 // The immediate has a work request of its own, because switches may let the packets of the write overtake
@@ -68,9 +84,10 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   tail.wr.rdma = data.wr.rdma;
   queue_pair.posted() += 2;
   queue_pair.counts().bytes += bytes;
-  describe(message, address, bytes, memory, queue_pair);
-  signalWith(tail, queue_pair);
-  if (sampleIsDue()) beginSample(tail, numbers().next, bytes);
+  message.begin(numbers().next, address, bytes, &memory);
+  message.completeWith(queue_pair);
+  makeSignalled(tail, queue_pair);
+  if (times_.isDue(numbers().next)) times_.begin(tail, numbers().next, bytes);
   advance();
   return link_.post(queue_pair, &data);
 }
@@ -79,17 +96,14 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
 Status SendConnection::isendSlowPath(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                                      void* profiler, Request** request) {
   *request = nullptr;
-  if (fast_path_closed_) [[unlikely]] {
+  if (must_look_) [[unlikely]] {
     RAILWISE_TRY(lookAround());
     if (!link_.running()) return Status::success();
   }
   // After a failover the ring is read again from an earlier receive on.
   if (!ring_.has(numbers().next)) {
-    RAILWISE_TRY(lookForClearToSend());
-    if (!ring_.has(numbers().next)) {
-      RAILWISE_TRY(notReady());
-      if (!ring_.has(numbers().next) || !link_.running()) return Status::success();
-    }
+    RAILWISE_TRY(awaitClearToSend());
+    if (!ring_.has(numbers().next) || !link_.running()) return Status::success();
   }
   const ClearToSend& entry = ring_.entry(numbers().next);
   const bool alone = (entry.stamp & (kStampCountMask | kStampSilent)) == 1;
@@ -104,8 +118,9 @@ Status SendConnection::isendSlowPath(uint64_t address, std::size_t bytes, int ta
   const auto size = static_cast<uint32_t>(bytes);
   if (path == SendPath::kThenImmediate)
     return thenNextTurn(sendThenImmediate(entry, address, size, *memory, *message, queue_pair));
-  return thenNextTurn(sampleIsDue() ? sendWhole<true>(entry, address, size, *memory, *message, queue_pair)
-                                    : sendWhole<false>(entry, address, size, *memory, *message, queue_pair));
+  return thenNextTurn(times_.isDue(numbers().next)
+                          ? sendWhole<true>(entry, address, size, *memory, *message, queue_pair)
+                          : sendWhole<false>(entry, address, size, *memory, *message, queue_pair));
 }
 
 // Has the send queue room for so many work requests?
@@ -114,6 +129,26 @@ bool SendConnection::makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests)
 }
 
 // ---- groups: several messages for one receive, and every message that needs segments
+
+// The next send of an open group, if it comes in order and is as large as the others.
+Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                                 void* profiler, Request** request) {
+  Group& group = *fast_.open_group;
+  const uint32_t index = group.matched;
+  const ClearToSend& entry = ring_.entry(group.number, index);
+  Message& message = turn_.peek(messages_);
+  const bool next = entry.tag == static_cast<uint32_t>(tag) && bytes == group.each && bytes <= entry.bytes &&
+                    profiler == nullptr && message.kind == Request::Kind::kFree && link_.failure.ok();
+  if (!next || (group.form == SendPath::kPacked && memory->kind != MemoryKind::kHost)) [[unlikely]] {
+    fast_.open_group = nullptr;
+    return isendSlowPath(address, bytes, tag, memory, profiler, request);
+  }
+  take(message, group, address, bytes, memory, nullptr);
+  group.messages[index] = &message;
+  *request = &message;
+  batch_writes_.add(group, index, message, entry, *fast_.queue_pair);
+  return ++group.matched < group.count ? Status::success() : closeGroup(group);
+}
 
 // The first send for a receive.
 Status SendConnection::openGroup(Group& group) {
@@ -140,8 +175,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
                                    void* profiler, Request** request) {
   if (nextPost() != numbers().next) [[unlikely]]
     RAILWISE_TRY(postGroups());
-  const auto slot = static_cast<uint32_t>(numbers().next % kSlots);
-  Group& group = groups_.at(slot);
+  Group& group = groups_.of(numbers().next);
   if (group.number != numbers().next) {
     RAILWISE_TRY(openGroup(group));
     if (group.number != numbers().next) return Status::success();
@@ -153,16 +187,11 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   RAILWISE_TRY(checkSize(bytes, entry));
   Message* const message = turn_.findFree(messages_);
   if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
-  take(*message, address, bytes, memory, profiler);
-  message->number = group.number;
-  group.messages[index] = message;
-  if (profiler != nullptr) [[unlikely]]
-    group.profiled = true;
-  if (group.matched == 0) group.each = message->bytes;
-  group.alike = group.alike && message->bytes == group.each;
-  addToBatch(group, index, entry);
+  take(*message, group, address, bytes, memory, profiler);
+  group.add(index, *message, limits_, fast_.open(), stampHost(ring_.stamp(group.number)));
+  if (group.small()) batch_writes_.add(group, index, *message, entry, *fast_.queue_pair);
   *request = message;
-  if (++group.matched == group.count) return closeGroup(group);
+  if (group.matched == group.count) return closeGroup(group);
   fast_.open_group = group.small() && group.in_order ? &group : nullptr;
   return Status::success();
 }
@@ -171,11 +200,39 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
 [[gnu::noinline]] Status SendConnection::closeGroup(Group& group) {
   fast_.open_group = nullptr;
   ++numbers().next;
-  const auto slot = static_cast<uint32_t>(group.number % kSlots);
-  if (nextPost() + 1 == numbers().next && group.small() && makeRoom(*fast_.queue_pair, group.count))
-    return thenNextTurn(group.form == SendPath::kPacked ? postPack(group, slot) : postBatch(group, slot));
-  plan(group, slot);
+  if (nextPost() + 1 == numbers().next && group.small() && makeRoom(*fast_.queue_pair, group.count)) {
+    nextPost() = numbers().next;
+    LaneQueuePair& queue_pair = *fast_.queue_pair;
+    const bool asks = mustSignal(queue_pair);
+    return thenNextTurn(group.form == SendPath::kPacked
+                            ? batch_writes_.postPack(link_, group, queue_pair, asks, fast_.work)
+                            : batch_writes_.postBatch(link_, group, queue_pair, asks));
+  }
+  segments_.cut(group);
   return postGroups();
+}
+
+// Posts the groups that are cut, in the order of the receives, as far as the send queues have room. Later
+// messages wait until all of them are posted.
+Status SendConnection::postGroups() {
+  setFastPath(false);
+  needs_slow_test_ = true;  // test() goes on with it until all is posted
+  bool drained = false;
+  // After a failover a group waits until the receiver has written its clear-to-send once more.
+  while (nextPost() != numbers().next && ring_.has(nextPost())) {
+    if (!link_.running()) return Status::success();
+    const Result<bool> posted = segments_.post(groups_.of(nextPost()));
+    if (!posted.ok()) return posted.status();
+    if (*posted) {
+      nextPost() = nextPost() + 1;
+    } else if (std::exchange(drained, true)) {
+      return Status::success();
+    } else {
+      RAILWISE_TRY(drain());
+    }
+  }
+  setFastPath(link_.running() && nextPost() == numbers().next);
+  return Status::success();
 }
 
 }  // namespace railwise::net

@@ -1,23 +1,16 @@
-// The work requests of small messages, prepared so that a send fills in only what differs. Plain values of
-// one sender; one thread at a time.
+// The work request of a small message, prepared so that a send fills in only what differs, and the queue pair
+// that takes it. Plain values of one sender; one thread at a time.
 #pragma once
 
-#include <array>
+#include <cstddef>
 
 #include "net/paths/lane.h"
-#include "net/protocol/wire.h"
 #include "net/sender/group.h"
 
 namespace railwise::net {
 
 struct FastPath {
   FastPath() {
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      batch[i].next = i + 1 < batch.size() ? &batch[i + 1] : nullptr;
-      batch[i].sg_list = &batch_sges[i];
-      batch[i].num_sge = 1;
-      batch[i].opcode = IBV_WR_RDMA_WRITE;
-    }
     work.sg_list = &sge;
     work.num_sge = 1;
     work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -39,13 +32,8 @@ struct FastPath {
   std::size_t unsignalled_now = 0;
   std::size_t bytes = 0;     // largest message that isendReady() posts itself; 0 if queue pairs take turns
   bool takes_turns = false;  // several queue pairs take small messages
-  ibv_send_wr work = {};
   ibv_sge sge = {};
-
-  // ---- a group of small messages
-  std::array<ibv_send_wr, kMaxReceives> batch = {};
-  std::array<ibv_sge, kMaxReceives> batch_sges = {};
-  Pack pack = {};  // the bytes of a packed group
+  ibv_send_wr work = {};
 };
 
 }  // namespace railwise::net

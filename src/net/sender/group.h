@@ -1,60 +1,18 @@
-// What a sender keeps of its messages: the message that is NCCL's request, the group of messages for one
-// receive, and the segments that lanes carry of a group. Plain values of one connection; one thread at a
-// time.
+// The messages for one receive (a group), and the segments that lanes carry of a group. Plain values of one
+// connection; one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
 
-#include "net/connection/request.h"
-#include "net/device/memory.h"
 #include "net/paths/lane.h"
 #include "net/protocol/clear_to_send_ring.h"
+#include "net/sender/message.h"
 #include "net/sender/send_path.h"
 
 namespace railwise::net {
-
-// One send: what NCCL holds as its request.
-struct alignas(64) Message : Request {
-  uint64_t address = 0;
-  const MemoryHandle* memory = nullptr;
-  void* profiler = nullptr;  // NCCL's handle for events, or null
-
-  void completeAt(const uint64_t& its_counter, uint64_t at) {
-    counter = &its_counter;
-    due = at;
-  }
-  // Complete with the work requests that `queue_pair` has posted so far.
-  void completeWith(const LaneQueuePair& queue_pair) {
-    completeAt(queue_pair.full_at, queue_pair.fullAtWhenDone());
-  }
-};
-static_assert(sizeof(Message) == 64, "one cache line");
-
-// Which message of a connection the next isend takes. The messages [0..mask] are taken in turn; a message
-// that is still in use is skipped. When all of these messages are in use, the mask grows: a small mask keeps
-// the messages in the cache.
-struct MessageTurn {
-  uint32_t next = 0;
-  uint32_t mask = 15;
-
-  // The next message, which may still be in use.
-  template <std::size_t kCount>
-  Message& peek(std::array<Message, kCount>& messages) const {
-    return messages[next & mask];
-  }
-  // Makes a free message the next one and returns it. Null: all are in use.
-  template <std::size_t kCount>
-  Message* findFree(std::array<Message, kCount>& messages) {
-    for (;; mask = 2 * mask + 1) {
-      for (uint32_t tries = 0; tries <= mask; ++tries, ++next) {
-        if (peek(messages).kind == Request::Kind::kFree) return &peek(messages);
-      }
-      if (mask + 1 == kCount) return nullptr;
-    }
-  }
-};
 
 // What one lane carries of a group: a range of the group's bytes, with all messages laid end to end.
 struct Segment {
@@ -111,6 +69,9 @@ struct Group {
   uint64_t segments_done = 0;
   uint64_t due = 0;
   std::array<Message*, kMaxReceives> messages = {};  // null: not yet given to isend
+  Segment* lane_segments = nullptr;                  // room for one for each lane
+
+  uint32_t slot() const { return static_cast<uint32_t>(number % kSlots); }
 
   // The messages need not be signalled, and go in one list of work requests.
   bool small() const { return form != SendPath::kSegments; }
@@ -133,6 +94,23 @@ struct Group {
       if (messages[i] == nullptr && fits(i)) return static_cast<int>(i);
     }
     return -1;
+  }
+
+  // Message `index` is there. The first one decides which path the group takes; a later one that does not fit
+  // the path leaves it: the group then goes in segments. `may_be_small`: the fast path is open. `host`: the
+  // receiver's memory is host memory.
+  void add(uint32_t index, Message& message, const SendLimits& limits, bool may_be_small, bool host) {
+    messages[index] = &message;
+    profiled = profiled || message.profiler != nullptr;
+    const bool host_here = message.memory != nullptr && message.memory->kind == MemoryKind::kHost;
+    const bool may = may_be_small && !silent && !profiled;
+    if (matched++ == 0) {
+      each = message.bytes;
+      form = may ? limits.pathOfGroup(each, count, host && host_here) : SendPath::kSegments;
+      return;
+    }
+    alike = alike && message.bytes == each;
+    if (!may || !alike || (form == SendPath::kPacked && !host_here)) form = SendPath::kSegments;
   }
 
   // ---- the moves
@@ -209,20 +187,24 @@ class SendGroups {
  public:
   // Each group can have as many segments as there are lanes.
   void setLanes(std::size_t lanes) {
-    lanes_ = lanes;
     segments_ = std::make_unique<Segment[]>(kSlots * lanes);
+    for (std::size_t slot = 0; slot < kSlots; ++slot) groups_[slot].lane_segments = &segments_[slot * lanes];
   }
   Group& of(uint64_t number) { return groups_[number % kSlots]; }
   Group& at(std::size_t slot) { return groups_[slot]; }
-  Segment* segmentsOf(std::size_t slot) const { return &segments_[slot * lanes_]; }
   auto begin() { return groups_.begin(); }
   auto end() { return groups_.end(); }
-  auto begin() const { return groups_.begin(); }
-  auto end() const { return groups_.end(); }
+  // Bytes that are posted of the largest group under way.
+  uint64_t largestUnderWay() const {
+    uint64_t largest = 0;
+    for (const Group& group : groups_) {
+      if (group.underWay()) largest = std::max(largest, group.cursor.bytes);
+    }
+    return largest;
+  }
 
  private:
   std::unique_ptr<Segment[]> segments_;
-  std::size_t lanes_ = 0;
   std::array<Group, kSlots> groups_;
 };
 

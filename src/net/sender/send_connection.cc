@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "base/log.h"
-#include "net/sender/send_work_id.h"
 
 namespace railwise::net {
 namespace {
@@ -27,14 +25,8 @@ uint64_t adaptiveRoutingBytes(const Config& config, bool ethernet) {
 
 SendConnection::SendConnection(const Device& device, const ConnectionOptions& options,
                                const ListenHandle& handle)
-    : Connection(Direction::kSend, device, options),
-      peer_rails_(handle.rails),
-      chooser_(link_, handle.rails, handle.out_of_order != 0) {
-  even_ = options.config.split == "even";
-  for (Message& message : messages_) {
-    message.connection = this;
-    message.count = 1;
-  }
+    : Connection(Direction::kSend, device, options), chooser_(link_, handle.rails, handle.out_of_order != 0) {
+  ring_.use(nullptr, entryBytes(handle.rails));
 }
 
 Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& device,
@@ -51,29 +43,19 @@ QueuePairNeeds SendConnection::needs() const {
 }
 
 Result<Window> SendConnection::makeWindow(bool registers) {
-  const uint32_t entry_bytes = entryBytes(peer_rails_);
-  const std::size_t ring = ClearToSendRing::bytesFor(entry_bytes);
-  record_stride_ = link_.rules.has_immediates ? 1 : kMaxLanes;
-  const std::size_t records = sizeof(Record) * kSlots * record_stride_;
-  const std::size_t notices =
-      MessageBuffers::bytesFor(link_.rules, groupBytes(entry_bytes), chooser_.mostQueuePairs());
+  const std::size_t ring = ClearToSendRing::bytesFor(ring_.entryBytes());
+  const std::size_t records = segments_.recordBytes();
+  const std::size_t receives = clear_to_send_receives_.bytesFor(chooser_.mostQueuePairs());
   // On iWARP the receiver reads the begin of the window at any time. This end writes the ring there itself,
   // so the ring lies behind a head that nobody writes.
-  const std::size_t head = link_.rules.has_immediates ? 0 : sizeof(WindowHead);
+  const std::size_t head = clear_to_send_receives_.used() ? sizeof(WindowHead) : 0;
   Result<Window> window = link_.device.windows().take(
-      head + ring + records + notices + ArrivalProof::kReadTargetBytes, registers);
+      head + ring + records + receives + ArrivalProof::kReadTargetBytes, registers);
   if (!window.ok()) return window.status();
-  ring_.use(window->at<std::byte>(head), entry_bytes);
-  records_ = window->at<Record>(head + ring);
-  notices_.use(window->at<std::byte>(head + ring + records), groupBytes(entry_bytes));
+  ring_.use(window->at<std::byte>(head), ring_.entryBytes());
+  segments_.use(window->at<Record>(head + ring));
+  clear_to_send_receives_.use(window->at<std::byte>(head + ring + records));
   return window;
-}
-
-int SendConnection::postFirstReceives(std::size_t queue_pair) {
-  int error = 0;
-  for (uint32_t buffer = 0; !link_.rules.has_immediates && buffer < kPostedReceives && error == 0; ++buffer)
-    error = tryToPostNoticeReceive(queue_pair, buffer);
-  return error;
 }
 
 // Computes the limits of the epoch, which decide the path of every message.
@@ -93,14 +75,40 @@ void SendConnection::onPaired() {
       adaptiveRoutingBytes(link_.config, link_.device.rails().front().port.ethernet);
   facts.max_message_bytes = link_.device.properties().max_message_bytes;
   limits_ = sendLimits(facts);
+  segments_.setThenImmediate(limits_.then_immediate);
   RAILWISE_INFO(log::kNet, "%s: connection to %s sends %s", link_.device.name(), link_.peer.c_str(),
                 pathsText(limits_, facts.lanes).c_str());
   groups_.setLanes(facts.lanes);
   fast_.takes_turns = link_.endpoint.lanes.front().count > 1;
   const bool first = link_.epoch() == 1;  // the next ones begin when both ends are ready
-  if (first) fast_path_closed_ = link_.degraded();
+  if (first) must_look_ = link_.degraded();
   setFastPath(first);
   takeTurnOfSmall();
+}
+
+// ---- a failure
+
+void SendConnection::onFenced() {
+  segments_.drop();
+  times_.restart(numbers().next);
+  batch_.drop();
+  recovery_.onFenced();
+}
+
+Status SendConnection::reconcile(const Words& words) {
+  const Outcome<void> done = recovery_.reconcile(words);
+  return done.ok() ? Status::success() : link_.fail({done.failure().code, EIO}, done.error());
+}
+
+Status SendConnection::onBegun() {
+  for (uint64_t number = nextPost(); number < numbers().next; ++number) {
+    Group& group = groups_.of(number);
+    if (group.number == number && group.state == SlotState::kRepeat) segments_.cut(group);
+  }
+  setFastPath(nextPost() == numbers().next);
+  must_look_ = link_.degraded();
+  needs_slow_test_ = true;
+  return Status::success();
 }
 
 }  // namespace railwise::net

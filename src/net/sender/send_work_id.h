@@ -1,7 +1,9 @@
 // What a sender writes into the user's bits of wr_id (paths/work_id.h): slot and segment (group.h), whether
-// the segment ends with this work request, and whether its time is measured. Pure functions, any thread.
+// the segment ends with this work request, and whether its time is measured. One thread at a time per queue
+// pair.
 #pragma once
 
+#include "net/paths/lane.h"
 #include "net/paths/work_id.h"
 
 namespace railwise::net {
@@ -15,5 +17,12 @@ inline constexpr uint64_t sendWorkId(uint32_t slot, uint32_t segment, std::size_
 
 inline constexpr std::size_t workSlot(uint64_t id) { return id & 0xff; }
 inline constexpr uint32_t workSegment(uint64_t id) { return (id >> 8) & 0xff; }
+
+// Makes `work`, the work request that was counted last, signalled. Its completion covers all work requests of
+// the queue pair before.
+inline void makeSignalled(ibv_send_wr& work, LaneQueuePair& queue_pair) {
+  work.send_flags |= IBV_SEND_SIGNALED;
+  work.wr_id |= endsWorkRequests(queue_pair.cover());
+}
 
 }  // namespace railwise::net

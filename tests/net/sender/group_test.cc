@@ -1,4 +1,5 @@
-// Messages of a sender in turn, and the messages of a group matched to the entries of a clear-to-send.
+// The messages of a group: matched to the entries of a clear-to-send, their path, and the states of the
+// group.
 #include "net/sender/group.h"
 
 #include <gtest/gtest.h>
@@ -9,30 +10,6 @@
 
 namespace railwise::net {
 namespace {
-
-TEST(MessageTurn, TakesFewMessagesInTurnWhileTheyBecomeFree) {
-  std::array<Message, 64> messages;
-  MessageTurn turn;
-  for (int i = 0; i < 100; ++i) {
-    Message* const message = turn.findFree(messages);
-    ASSERT_EQ(message, &messages[static_cast<std::size_t>(i) % 16]);
-    ++turn.next;
-  }
-}
-
-TEST(MessageTurn, SkipsWhatIsInUseAndGrowsWhenAllAre) {
-  std::array<Message, 64> messages;
-  MessageTurn turn;
-  messages[0].kind = Request::Kind::kSend;
-  EXPECT_EQ(turn.findFree(messages), &messages[1]);
-  turn.next = 0;
-  for (std::size_t i = 0; i < 16; ++i) messages[i].kind = Request::Kind::kSend;
-  EXPECT_EQ(turn.findFree(messages), &messages[16]);
-  for (Message& message : messages) message.kind = Request::Kind::kSend;
-  EXPECT_EQ(turn.findFree(messages), nullptr);
-  messages[63].kind = Request::Kind::kFree;
-  EXPECT_EQ(turn.findFree(messages), &messages[63]);
-}
 
 // A group of entries with these tags, opened for receive 1.
 class GroupMatch : public testing::Test {
@@ -100,6 +77,78 @@ TEST_F(GroupMatch, OpeningForgetsTheGroupBefore) {
   EXPECT_EQ(group_.matched, 0);
   EXPECT_FALSE(group_.silent || group_.profiled);
   EXPECT_EQ(match(8), 0);
+}
+
+// Messages that come one after the other into a group of three.
+class GroupPath : public testing::Test {
+ protected:
+  GroupPath() {
+    limits_.unsignalled = 4096;
+    limits_.packed = 64;
+    group_.open(1, makeStamp(1, 3, 0));
+  }
+  // The path of the group after one more message.
+  SendPath add(uint32_t bytes) {
+    Message& message = messages_[group_.matched];
+    message.begin(1, 0, bytes, &memory_);
+    group_.add(group_.matched, message, limits_, open_, peer_has_host_);
+    return group_.form;
+  }
+
+  SendLimits limits_;
+  bool open_ = true;  // the fast path
+  bool peer_has_host_ = true;
+  MemoryHandle memory_ = {{}, MemoryKind::kHost};
+  Group group_;
+  std::array<Message, 3> messages_;
+};
+
+TEST_F(GroupPath, SmallMessagesOfOneSizeArePacked) {
+  EXPECT_EQ(add(8), SendPath::kPacked);
+  EXPECT_EQ(add(8), SendPath::kPacked);
+  EXPECT_EQ(add(8), SendPath::kPacked);
+  EXPECT_EQ(group_.matched, 3);
+  EXPECT_EQ(group_.bytes(), 24U);
+  EXPECT_EQ(group_.each, 8U);
+}
+
+TEST_F(GroupPath, LargerOnesOrThoseOfAGpuAreABatch) {
+  EXPECT_EQ(add(100), SendPath::kBatch);
+  group_.open(1, makeStamp(1, 3, 0));
+  peer_has_host_ = false;
+  EXPECT_EQ(add(8), SendPath::kBatch);
+  group_.open(1, makeStamp(1, 3, 0));
+  peer_has_host_ = true;
+  memory_.kind = MemoryKind::kDevice;
+  EXPECT_EQ(add(8), SendPath::kBatch);
+}
+
+TEST_F(GroupPath, ABatchIsLeftWhenAMessageIsOfAnotherSizeOrTheFastPathCloses) {
+  EXPECT_EQ(add(100), SendPath::kBatch);
+  EXPECT_EQ(add(101), SendPath::kSegments);
+  EXPECT_EQ(add(100), SendPath::kSegments);
+  EXPECT_FALSE(group_.alike);
+  group_.open(1, makeStamp(1, 3, 0));
+  EXPECT_EQ(add(100), SendPath::kBatch);
+  open_ = false;
+  EXPECT_EQ(add(100), SendPath::kSegments);
+  EXPECT_TRUE(group_.alike);
+}
+
+TEST_F(GroupPath, APackIsLeftWhenAMessageIsGpuMemory) {
+  EXPECT_EQ(add(8), SendPath::kPacked);
+  memory_.kind = MemoryKind::kDevice;
+  EXPECT_EQ(add(8), SendPath::kSegments);
+}
+
+TEST_F(GroupPath, EventsAndSilentReceivesNeedSegments) {
+  int event = 0;
+  messages_[1].profiler = &event;
+  EXPECT_EQ(add(8), SendPath::kPacked);
+  EXPECT_EQ(add(8), SendPath::kSegments);
+  EXPECT_TRUE(group_.profiled);
+  group_.open(1, makeStamp(1, 3, kStampSilent));
+  EXPECT_EQ(add(8), SendPath::kSegments);
 }
 
 // A group of two messages, all given to isend.
@@ -244,7 +293,7 @@ TEST(Group, AMessageOfTheFastPathGetsAGroupWhenItIsRepeated) {
 TEST(SendGroups, EachSlotHasSegmentsForAllLanes) {
   SendGroups groups;
   groups.setLanes(3);
-  EXPECT_EQ(groups.segmentsOf(1), groups.segmentsOf(0) + 3);
+  EXPECT_EQ(groups.at(1).lane_segments, groups.at(0).lane_segments + 3);
   EXPECT_EQ(&groups.of(kSlots + 1), &groups.at(1));
 }
 

@@ -1,0 +1,51 @@
+#include "net/sender/clear_to_send_receives.h"
+
+#include <cstring>
+#include <string>
+
+#include "net/paths/work_id.h"
+
+namespace railwise::net {
+
+// Returns what ibv_post_recv returns.
+int ClearToSendReceives::post(LaneQueuePair& queue_pair, std::size_t index, uint32_t buffer) {
+  ibv_sge sge = buffers_.sge(index, buffer, queue_pair.window_key);
+  ibv_recv_wr work = {};
+  work.wr_id = receiveWorkId(buffer, index);
+  work.sg_list = &sge;
+  work.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_recv(queue_pair.qp, &work, &bad);
+}
+
+int ClearToSendReceives::postFirst(std::size_t index) {
+  int error = 0;
+  for (uint32_t buffer = 0; used() && buffer < kPostedReceives && error == 0; ++buffer)
+    error = post(link_.endpoint.queue_pairs[index], index, buffer);
+  return error;
+}
+
+Status ClearToSendReceives::onCompletion(uint64_t id, uint32_t bytes) {
+  const std::size_t index = workQueuePair(id);
+  const uint32_t buffer = workBuffer(id);
+  const std::byte* const from = buffers_.at(index, buffer);
+  const uint32_t entry_bytes = ring_.entryBytes();
+  const uint32_t count = bytes / entry_bytes;
+  uint64_t stamp = 0;
+  std::memcpy(&stamp, from + entry_bytes - sizeof stamp, sizeof stamp);
+  const uint64_t receive = stampNumber(stamp);
+  // After a failure the clear-to-sends of what is to be sent again come once more.
+  const uint64_t oldest = link_.numbers().posted;
+  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes != 0 || receive < oldest ||
+      receive >= oldest + kSlots) {
+    return link_.fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) +
+                                              " bytes for receive " + std::to_string(receive) +
+                                              ", which is not expected");
+  }
+  ring_.put(receive, from, count);
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[index];
+  const int error = post(queue_pair, index, buffer);
+  return error == 0 ? Status::success() : link_.failPost(queue_pair, "ibv_post_recv", error);
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,234 @@
+#include "net/sender/segment_poster.h"
+
+#include <arpa/inet.h>
+
+#include <cstring>
+
+namespace railwise::net {
+
+// Which lanes carry what.
+void SegmentPoster::cut(Group& group) {
+  const uint64_t bytes = group.bytes();
+  int count = 1;
+  uint8_t fastest = 0;
+  if (link_.endpoint.lanes.size() == 1) {
+    group.lane_segments[0] = {0, bytes, link_.endpoint.lanes.front().takeTurn()};
+  } else {
+    count = cutOverLanes(group, bytes, &fastest);
+  }
+  const bool recorded = !group.silent && (!group.alike || count > 1 || bytes >= kImmediateSizeLimit);
+  group.cut(count, recorded ? fastest : Group::kNoRecord);
+  if (!recorded && link_.rules.has_immediates) return;
+  for (uint32_t segment = 0; segment < std::min<uint32_t>(record_stride_, group.segments); ++segment) {
+    Record& record = recordOf(group, segment);
+    record.number = static_cast<uint32_t>(group.number);
+    record.segments = group.segments;
+    for (std::size_t i = 0; i < group.count; ++i) record.sizes[i] = group.messages[i]->bytes;
+  }
+}
+
+// Returns the number of segments. `fastest` receives the segment on the fastest lane.
+int SegmentPoster::cutOverLanes(const Group& group, uint64_t bytes, uint8_t* fastest) {
+  std::vector<Lane>& lanes = link_.endpoint.lanes;
+  std::vector<LaneLoad>& loads = link_.endpoint.loads;
+  Segment* const segments = group.lane_segments;
+  const std::size_t turn = group.number % lanes.size();
+  if (bytes < kStripeBytes && !even_) {
+    const std::size_t lane = fastestLane(loads, bytes, turn);
+    loads[lane].posted(bytes, 0);
+    segments[0] = {0, bytes, lanes[lane].takeTurn()};
+    return 1;
+  }
+  const Shares shares = cutShares(loads, bytes, turn, even_);
+  const uint64_t now = nowNs();
+  // Cuts lie on cache lines of each message: at multiples of kCutAlignment from the begin of the message.
+  uint64_t begin = 0;
+  uint64_t message_begin = 0;
+  std::size_t message = 0;
+  double best_rate = 0;
+  for (LaneLoad& load : loads) load.skipped();
+  for (int i = 0; i < shares.count; ++i) {
+    const Share& share = shares.share[static_cast<std::size_t>(i)];
+    uint64_t end = i + 1 < shares.count ? begin + share.bytes : bytes;
+    while (message + 1 < group.count && message_begin + group.messages[message]->bytes <= end)
+      message_begin += group.messages[message++]->bytes;
+    if (i + 1 < shares.count) end = message_begin + ((end - message_begin) & ~uint64_t{kCutAlignment - 1});
+    end = std::max(end, begin);
+    LaneLoad& load = loads[share.lane];
+    if (load.rate() > best_rate) {
+      best_rate = load.rate();
+      *fastest = static_cast<uint8_t>(i);
+    }
+    load.posted(end - begin, now);
+    segments[i] = {begin, end, lanes[share.lane].takeTurn()};
+    begin = end;
+  }
+  return shares.count;
+}
+
+Result<bool> SegmentPoster::post(Group& group) {
+  while (group.state == SlotState::kWaiting) {
+    const Result<bool> posted = postSegment(group);
+    if (!posted.ok() || !*posted) return posted;
+    if (++group.cursor.segment == group.segments) group.finish();
+  }
+  return true;
+}
+
+inline Result<bool> SegmentPoster::postSegment(Group& group) {
+  const uint32_t index = group.cursor.segment;
+  const Segment& segment = group.lane_segments[index];
+  const Posting to = {group, segment, link_.endpoint.queue_pairs[segment.queue_pair], index,
+                      index == group.record_segment};
+  const uint64_t bytes = segment.end - segment.begin;
+  const bool tail =
+      bytes == 0 || (!group.silent && (to.records || !link_.rules.has_immediates || bytes > then_immediate_));
+  if (!group.cursor.tail) {  // no byte is left to post when a tail was postponed
+    const Result<bool> posted = postBytes(to, !tail);
+    if (!posted.ok() || !*posted) return posted;
+  }
+  if (tail) {
+    group.cursor.tail = true;
+    const Result<bool> posted = postTail(to);
+    if (!posted.ok() || !*posted) return posted;
+    group.cursor.tail = false;
+  }
+  if (group.profiled) [[unlikely]]
+    events_.start(group, index, to.queue_pair, ring_);
+  RAILWISE_TRY(postChain(to.queue_pair));
+  return true;
+}
+
+// Posts the writes of a segment. `last_carries_immediate`: nothing follows them.
+inline Result<bool> SegmentPoster::postBytes(const Posting& to, bool last_carries_immediate) {
+  Group& group = to.group;
+  LaneQueuePair& queue_pair = to.queue_pair;
+  uint64_t begin = 0;  // of the message, all messages laid end to end
+  for (uint32_t i = 0; i < group.count && group.cursor.bytes < to.segment.end; ++i) {
+    const Message& message = *group.messages[i];
+    const uint64_t end = std::min(begin + message.bytes, to.segment.end);
+    while (group.cursor.bytes < end) {
+      const Result<uint32_t> key = localKey(message, queue_pair);
+      if (!key.ok()) {  // the queue pairs are left; what was linked goes nowhere
+        chain_.clear([&](const ibv_send_wr* dropped) { queue_pair.uncount(dropped); });
+        return false;
+      }
+      const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair, 1);
+      if (!next.ok()) return next.status();
+      if (*next == nullptr) return false;
+      ibv_send_wr& work = **next;
+      const uint64_t offset = group.cursor.bytes - begin;
+      const auto bytes = static_cast<uint32_t>(
+          std::min<uint64_t>(end - group.cursor.bytes, queue_pair.rest->max_request_bytes));
+      const ClearToSend& entry = ring_.entry(group.number, i);
+      work.opcode = IBV_WR_RDMA_WRITE;
+      work.wr.rdma.remote_addr = entry.address + offset;
+      work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+      *work.sg_list = {message.address + offset, bytes, *key};
+      work.num_sge = 1;
+      group.cursor.bytes += bytes;
+      queue_pair.counts().bytes += bytes;
+      const bool last = last_carries_immediate && group.cursor.bytes == to.segment.end;
+      if (last) finish(work, to);
+      signal(work, to, last);
+    }
+    begin += message.bytes;
+  }
+  return true;
+}
+
+// Posts the work request behind the writes: the record, an empty write for the immediate alone, or, on iWARP,
+// a send and the read that shows that it has arrived.
+inline Result<bool> SegmentPoster::postTail(const Posting& to) {
+  const Group& group = to.group;
+  LaneQueuePair& queue_pair = to.queue_pair;
+  const bool alone = link_.rules.completion_means_arrival;
+  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair, alone ? 1 : 2);
+  if (!next.ok()) return next.status();
+  if (*next == nullptr) return false;
+  ibv_send_wr& work = **next;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.num_sge = 0;
+  work.wr.rdma.remote_addr = link_.peer_window + kRecordsAt + group.slot() * sizeof(Record);
+  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  if (!group.silent && (to.records || !link_.rules.has_immediates)) {
+    const Record& record = recordOf(group, to.index);
+    const uint32_t bytes = net::recordBytes(group.count);
+    *work.sg_list = {reinterpret_cast<uint64_t>(&record), bytes, queue_pair.window_key};
+    work.num_sge = 1;
+    queue_pair.counts().control_extra += bytes;
+    if (bytes <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
+  }
+  finish(work, to);
+  signal(work, to, alone);
+  if (alone) return true;
+  const Result<ibv_send_wr*> last = nextWorkRequest(queue_pair, 1);
+  if (!last.ok()) return last.status();
+  ibv_send_wr& read = **last;  // there is room: the send was only posted with room for both
+  link_.proof.makeRead(read, link_.peer_window, queue_pair.window_key, queue_pair.peer_window_key);
+  queue_pair.counts().control_extra += read.sg_list->length;
+  signal(read, to, true);
+  return true;
+}
+
+// Makes `work`, the last work request of a segment, report the segment to the receiver.
+inline void SegmentPoster::finish(ibv_send_wr& work, const Posting& to) {
+  const Group& group = to.group;
+  if (group.silent) return;
+  const uint32_t slot = group.slot();
+  const ImmediateForm form = to.records ? ImmediateForm::kSegmentWithRecord : ImmediateForm::kSegment;
+  const uint32_t value = group.record_segment == Group::kNoRecord
+                             ? wholeImmediate(slot, group.messages[0]->bytes)
+                             : segmentImmediate(form, slot, to.index, group.number);
+  work.opcode = link_.rules.report;
+  if (link_.rules.has_immediates) {
+    work.imm_data = htonl(value);
+  } else {
+    recordOf(group, to.index).immediate = value;
+  }
+}
+
+// A free work request at the end of the chain, or null: the send queue has no room for `room` of them.
+inline Result<ibv_send_wr*> SegmentPoster::nextWorkRequest(LaneQueuePair& queue_pair, uint32_t room) {
+  const bool fits = queue_pair.sendFree() >= room;
+  if (!fits || chain_.full()) [[unlikely]]
+    RAILWISE_TRY(postChain(queue_pair));
+  if (!fits) return static_cast<ibv_send_wr*>(nullptr);
+  ++queue_pair.posted();
+  return &chain_.add();
+}
+
+// The last work request of a segment is signalled, and so is a work request that fills the send queue.
+inline void SegmentPoster::signal(ibv_send_wr& work, const Posting& to, bool last) {
+  LaneQueuePair& queue_pair = to.queue_pair;
+  work.wr_id = sendWorkId(to.group.slot(), to.index, queue_pair.index);
+  // The tail of a segment has two work requests on iWARP.
+  if (!last && queue_pair.sendFree() >= (link_.rules.completion_means_arrival ? 1U : 2U)) return;
+  makeSignalled(work, queue_pair);
+  if (!last) return;
+  work.wr_id |= kLastOfSegment;
+  ++queue_pair.counts().segments;
+  if (times_.isDue(to.group.number)) times_.begin(work, to.group.number, to.segment.end - to.segment.begin);
+}
+
+inline Status SegmentPoster::postChain(LaneQueuePair& queue_pair) {
+  if (chain_.empty()) return Status::success();
+  return chain_.post(queue_pair.qp, [&](int error, const ibv_send_wr* refused) {
+    return error == 0 ? Status::success() : link_.failPost(queue_pair, "ibv_post_send", error, refused);
+  });
+}
+
+// The local key of a message's memory through the rail of a queue pair. Memory that is not yet registered
+// with a standby rail is registered now.
+inline Result<uint32_t> SegmentPoster::localKey(const Message& message, const LaneQueuePair& queue_pair) {
+  if (link_.endpoint.native) [[likely]]
+    return message.memory->keys[queue_pair.rail].local();
+  const Result<MemoryKeys> keys = keysOf(link_.device, link_.endpoint, *message.memory, queue_pair.rail);
+  if (keys.ok()) return keys->local;
+  RAILWISE_TRY(link_.lose(&queue_pair, keys.status(),
+                          link_.endpoint.nameOf(queue_pair) +
+                              ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
+  return keys.status();
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,104 @@
+// Messages that go in segments (SendPath::kSegments): large ones, groups of different sizes, and everything
+// that is spread over lanes or goes by iWARP. There is one segment for each lane, and each is signalled. This
+// class cuts a group, posts its segments, and sees them complete. Part of the hot path (datapath.cc). One
+// thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "net/paths/link.h"
+#include "net/protocol/clear_to_send_ring.h"
+#include "net/protocol/work_request_chain.h"
+#include "net/sender/group.h"
+#include "net/sender/message_events.h"
+#include "net/sender/message_times.h"
+#include "net/sender/send_work_id.h"
+
+namespace railwise::net {
+
+class SegmentPoster {
+ public:
+  // `ring` has the clear-to-send of each group that is posted.
+  SegmentPoster(Link& link, const ClearToSendRing& ring, MessageTimes& times)
+      : link_(link),
+        ring_(ring),
+        times_(times),
+        record_stride_(link.rules.has_immediates ? 1 : kMaxLanes),
+        even_(link.config.split == "even"),
+        events_(link.device.index()) {}
+
+  std::size_t recordBytes() const { return sizeof(Record) * kSlots * record_stride_; }
+  // `records`: in the link's window, with recordBytes().
+  void use(Record* records) { records_ = records; }
+  // A larger segment has its immediate in a work request of its own.
+  void setThenImmediate(uint64_t bytes) { then_immediate_ = bytes; }
+
+  // Cuts the group, whose messages are all there.
+  void cut(Group& group);
+  // Posts the segments of a group that is cut. False: the send queue has no room. The next call goes on from
+  // there.
+  Result<bool> post(Group& group);
+  // The last work request of a segment is complete.
+  void onCompletion(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
+    const uint32_t index = workSegment(id);
+    if (link_.endpoint.lanes.size() > 1) {
+      const Segment& segment = group.lane_segments[index];
+      link_.endpoint.loads[queue_pair.rest->lane].completed(segment.end - segment.begin);
+    }
+    if (group.profiled) [[unlikely]]
+      events_.stop(static_cast<uint32_t>(workSlot(id)), index);
+    ++group.segments_done;
+  }
+  // All completions of one poll are there: measures the lanes.
+  void measureLanes() {
+    const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
+    std::vector<LaneLoad>& loads = link_.endpoint.loads;
+    if (link_.endpoint.lanes.size() <= 1 || std::none_of(loads.begin(), loads.end(), measurable)) return;
+    const uint64_t now = nowNs();
+    for (LaneLoad& load : loads) load.measure(now);
+  }
+  // The queue pairs are gone. Completions that are owed will not come.
+  void drop() {
+    events_.stopAll();
+    chain_.clear();
+  }
+
+ private:
+  // A segment that is being posted.
+  struct Posting {
+    Group& group;
+    const Segment& segment;
+    LaneQueuePair& queue_pair;
+    const uint32_t index;
+    const bool records;  // it carries the record of the group
+  };
+
+  int cutOverLanes(const Group& group, uint64_t bytes, uint8_t* fastest);
+  Record& recordOf(const Group& group, uint32_t segment) const {
+    return records_[group.slot() * record_stride_ + (record_stride_ > 1 ? segment : 0)];
+  }
+  // These return false when the send queue has no room.
+  Result<bool> postSegment(Group& group);
+  Result<bool> postBytes(const Posting& to, bool last_carries_immediate);
+  Result<bool> postTail(const Posting& to);
+  Result<ibv_send_wr*> nextWorkRequest(LaneQueuePair& queue_pair, uint32_t room);
+  void finish(ibv_send_wr& work, const Posting& to);
+  void signal(ibv_send_wr& work, const Posting& to, bool last);
+  Status postChain(LaneQueuePair& queue_pair);
+  Result<uint32_t> localKey(const Message& message, const LaneQueuePair& queue_pair);
+
+  Link& link_;
+  const ClearToSendRing& ring_;
+  MessageTimes& times_;
+  Record* records_ = nullptr;  // source of the records, if they are not inline
+  uint64_t then_immediate_ = UINT64_MAX;
+  const uint32_t record_stride_;  // records of a slot: one; without immediates one for each segment
+  const bool even_;               // RAILWISE_SPLIT=even
+  MessageEvents events_;
+  WorkRequestChain chain_;
+};
+
+}  // namespace railwise::net
