@@ -30,32 +30,18 @@ class WorkRequestChain {
     work.send_flags = 0;
     return work;
   }
-  // Drops the work requests without posting them. `drop` is called with the list of them, if there are any.
-  template <typename Drop>
-  void clear(Drop drop) {
-    if (length_ == 0) return;
-    ibv_send_wr& last = works_[std::exchange(length_, 0) - 1];
-    ibv_send_wr* const next = std::exchange(last.next, nullptr);
-    drop(works_.data());
-    last.next = next;
-  }
   void clear() { length_ = 0; }
-  // Posts all work requests and empties the chain. The chain must not be empty. `check` is as in postUpTo().
-  template <typename Check>
-  auto post(ibv_qp* qp, Check check) {
-    ibv_send_wr& last = works_[length_ - 1];
-    length_ = 0;
-    return postUpTo(qp, works_.data(), last, check);
+  // Posts all work requests by `post` and empties the chain. The chain must not be empty.
+  template <typename Post>
+  auto post(Post post) {
+    return postUpTo(works_.data(), works_[std::exchange(length_, 0) - 1], post);
   }
-  // Posts the linked work requests from `first` to `last`. They stay linked to the work requests behind them.
-  // Returns what `check` makes of the result of ibv_post_send and of the list of work requests that were not
-  // accepted.
-  template <typename Check>
-  static auto postUpTo(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr& last, Check check) {
+  // Gives `post` the list of the linked work requests from `first` to `last`, and returns what it returns.
+  // They stay linked to the work requests behind them.
+  template <typename Post>
+  static auto postUpTo(ibv_send_wr* first, ibv_send_wr& last, Post post) {
     ibv_send_wr* const next = std::exchange(last.next, nullptr);
-    ibv_send_wr* bad = first;
-    const int error = ibv_post_send(qp, first, &bad);
-    const auto result = check(error, bad);
+    const auto result = post(first);
     last.next = next;
     return result;
   }

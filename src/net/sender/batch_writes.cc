@@ -23,9 +23,7 @@ Status BatchWrites::postBatch(Link& link, Group& group, LaneQueuePair& queue_pai
   last.imm_data = htonl(wholeImmediate(slot, group.each));
   if (asks || queue_pair.posted() > queue_pair.unsignalled_until) makeSignalled(last, queue_pair);
   const Status result = WorkRequestChain::postUpTo(
-      queue_pair.qp, works_.data(), last, [&](int error, const ibv_send_wr* refused) {
-        return error == 0 ? Status::success() : link.failPost(queue_pair, "ibv_post_send", error, refused);
-      });
+      works_.data(), last, [&](ibv_send_wr* first) { return link.post(queue_pair, first); });
   last.opcode = IBV_WR_RDMA_WRITE;
   return result;
 }

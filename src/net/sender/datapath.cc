@@ -221,15 +221,13 @@ Status SendConnection::postGroups() {
   // After a failover a group waits until the receiver has written its clear-to-send once more.
   while (nextPost() != numbers().next && ring_.has(nextPost())) {
     if (!link_.running()) return Status::success();
-    const Result<bool> posted = segments_.post(groups_.of(nextPost()));
-    if (!posted.ok()) return posted.status();
-    if (*posted) {
+    if (segments_.post(groups_.of(nextPost()))) {
       nextPost() = nextPost() + 1;
-    } else if (std::exchange(drained, true)) {
-      return Status::success();
-    } else {
-      RAILWISE_TRY(drain());
+      continue;
     }
+    RAILWISE_TRY(link_.failure);
+    if (std::exchange(drained, true)) return Status::success();
+    RAILWISE_TRY(drain());
   }
   setFastPath(link_.running() && nextPost() == numbers().next);
   return Status::success();

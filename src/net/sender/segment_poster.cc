@@ -66,16 +66,15 @@ int SegmentPoster::cutOverLanes(const Group& group, uint64_t bytes, uint8_t* fas
   return shares.count;
 }
 
-Result<bool> SegmentPoster::post(Group& group) {
+bool SegmentPoster::post(Group& group) {
   while (group.state == SlotState::kWaiting) {
-    const Result<bool> posted = postSegment(group);
-    if (!posted.ok() || !*posted) return posted;
+    if (!postSegment(group)) return false;
     if (++group.cursor.segment == group.segments) group.finish();
   }
   return true;
 }
 
-inline Result<bool> SegmentPoster::postSegment(Group& group) {
+inline bool SegmentPoster::postSegment(Group& group) {
   const uint32_t index = group.cursor.segment;
   const Segment& segment = group.lane_segments[index];
   const Posting to = {group, segment, link_.endpoint.queue_pairs[segment.queue_pair], index,
@@ -83,24 +82,18 @@ inline Result<bool> SegmentPoster::postSegment(Group& group) {
   const uint64_t bytes = segment.end - segment.begin;
   const bool tail =
       bytes == 0 || (!group.silent && (to.records || !link_.rules.has_immediates || bytes > then_immediate_));
-  if (!group.cursor.tail) {  // no byte is left to post when a tail was postponed
-    const Result<bool> posted = postBytes(to, !tail);
-    if (!posted.ok() || !*posted) return posted;
-  }
-  if (tail) {
-    group.cursor.tail = true;
-    const Result<bool> posted = postTail(to);
-    if (!posted.ok() || !*posted) return posted;
-    group.cursor.tail = false;
-  }
+  // No byte is left to post when a tail was postponed.
+  if (!group.cursor.tail && !postBytes(to, !tail)) return false;
+  group.cursor.tail = tail;
+  if (tail && !postTail(to)) return false;
+  group.cursor.tail = false;
   if (group.profiled) [[unlikely]]
     events_.start(group, index, to.queue_pair, ring_);
-  RAILWISE_TRY(postChain(to.queue_pair));
-  return true;
+  return postChain(to.queue_pair);
 }
 
 // Posts the writes of a segment. `last_carries_immediate`: nothing follows them.
-inline Result<bool> SegmentPoster::postBytes(const Posting& to, bool last_carries_immediate) {
+inline bool SegmentPoster::postBytes(const Posting& to, bool last_carries_immediate) {
   Group& group = to.group;
   LaneQueuePair& queue_pair = to.queue_pair;
   uint64_t begin = 0;  // of the message, all messages laid end to end
@@ -108,29 +101,23 @@ inline Result<bool> SegmentPoster::postBytes(const Posting& to, bool last_carrie
     const Message& message = *group.messages[i];
     const uint64_t end = std::min(begin + message.bytes, to.segment.end);
     while (group.cursor.bytes < end) {
-      const Result<uint32_t> key = localKey(message, queue_pair);
-      if (!key.ok()) {  // the queue pairs are left; what was linked goes nowhere
-        chain_.clear([&](const ibv_send_wr* dropped) { queue_pair.uncount(dropped); });
-        return false;
-      }
-      const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair, 1);
-      if (!next.ok()) return next.status();
-      if (*next == nullptr) return false;
-      ibv_send_wr& work = **next;
+      const std::optional<uint32_t> key = localKey(message, queue_pair);
+      ibv_send_wr* const work = key.has_value() ? nextWorkRequest(queue_pair, 1) : nullptr;
+      if (work == nullptr) return false;
       const uint64_t offset = group.cursor.bytes - begin;
       const auto bytes = static_cast<uint32_t>(
           std::min<uint64_t>(end - group.cursor.bytes, queue_pair.rest->max_request_bytes));
       const ClearToSend& entry = ring_.entry(group.number, i);
-      work.opcode = IBV_WR_RDMA_WRITE;
-      work.wr.rdma.remote_addr = entry.address + offset;
-      work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
-      *work.sg_list = {message.address + offset, bytes, *key};
-      work.num_sge = 1;
+      work->opcode = IBV_WR_RDMA_WRITE;
+      work->wr.rdma.remote_addr = entry.address + offset;
+      work->wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+      *work->sg_list = {message.address + offset, bytes, *key};
+      work->num_sge = 1;
       group.cursor.bytes += bytes;
       queue_pair.counts().bytes += bytes;
       const bool last = last_carries_immediate && group.cursor.bytes == to.segment.end;
-      if (last) finish(work, to);
-      signal(work, to, last);
+      if (last) finish(*work, to);
+      signal(*work, to, last);
     }
     begin += message.bytes;
   }
@@ -139,35 +126,33 @@ inline Result<bool> SegmentPoster::postBytes(const Posting& to, bool last_carrie
 
 // Posts the work request behind the writes: the record, an empty write for the immediate alone, or, on iWARP,
 // a send and the read that shows that it has arrived.
-inline Result<bool> SegmentPoster::postTail(const Posting& to) {
+inline bool SegmentPoster::postTail(const Posting& to) {
   const Group& group = to.group;
   LaneQueuePair& queue_pair = to.queue_pair;
   const bool alone = link_.rules.completion_means_arrival;
-  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair, alone ? 1 : 2);
-  if (!next.ok()) return next.status();
-  if (*next == nullptr) return false;
-  ibv_send_wr& work = **next;
-  work.opcode = IBV_WR_RDMA_WRITE;
-  work.num_sge = 0;
-  work.wr.rdma.remote_addr = link_.peer_window + kRecordsAt + group.slot() * sizeof(Record);
-  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  ibv_send_wr* const work = nextWorkRequest(queue_pair, alone ? 1 : 2);
+  if (work == nullptr) return false;
+  work->opcode = IBV_WR_RDMA_WRITE;
+  work->num_sge = 0;
+  work->wr.rdma.remote_addr = link_.peer_window + kRecordsAt + group.slot() * sizeof(Record);
+  work->wr.rdma.rkey = queue_pair.peer_window_key;
   if (!group.silent && (to.records || !link_.rules.has_immediates)) {
     const Record& record = recordOf(group, to.index);
     const uint32_t bytes = net::recordBytes(group.count);
-    *work.sg_list = {reinterpret_cast<uint64_t>(&record), bytes, queue_pair.window_key};
-    work.num_sge = 1;
+    *work->sg_list = {reinterpret_cast<uint64_t>(&record), bytes, queue_pair.window_key};
+    work->num_sge = 1;
     queue_pair.counts().control_extra += bytes;
-    if (bytes <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
+    if (bytes <= queue_pair.inline_bytes) work->send_flags = IBV_SEND_INLINE;
   }
-  finish(work, to);
-  signal(work, to, alone);
+  finish(*work, to);
+  signal(*work, to, alone);
   if (alone) return true;
-  const Result<ibv_send_wr*> last = nextWorkRequest(queue_pair, 1);
-  if (!last.ok()) return last.status();
-  ibv_send_wr& read = **last;  // there is room: the send was only posted with room for both
-  link_.proof.makeRead(read, link_.peer_window, queue_pair.window_key, queue_pair.peer_window_key);
-  queue_pair.counts().control_extra += read.sg_list->length;
-  signal(read, to, true);
+  // There is room: the send was only posted with room for both.
+  ibv_send_wr* const read = nextWorkRequest(queue_pair, 1);
+  if (read == nullptr) return false;
+  link_.proof.makeRead(*read, link_.peer_window, queue_pair.window_key, queue_pair.peer_window_key);
+  queue_pair.counts().control_extra += read->sg_list->length;
+  signal(*read, to, true);
   return true;
 }
 
@@ -189,11 +174,11 @@ inline void SegmentPoster::finish(ibv_send_wr& work, const Posting& to) {
 }
 
 // A free work request at the end of the chain, or null: the send queue has no room for `room` of them.
-inline Result<ibv_send_wr*> SegmentPoster::nextWorkRequest(LaneQueuePair& queue_pair, uint32_t room) {
+inline ibv_send_wr* SegmentPoster::nextWorkRequest(LaneQueuePair& queue_pair, uint32_t room) {
   const bool fits = queue_pair.sendFree() >= room;
-  if (!fits || chain_.full()) [[unlikely]]
-    RAILWISE_TRY(postChain(queue_pair));
-  if (!fits) return static_cast<ibv_send_wr*>(nullptr);
+  if (!fits || chain_.full()) [[unlikely]] {
+    if (!postChain(queue_pair) || !fits) return nullptr;
+  }
   ++queue_pair.posted();
   return &chain_.add();
 }
@@ -211,24 +196,24 @@ inline void SegmentPoster::signal(ibv_send_wr& work, const Posting& to, bool las
   if (times_.isDue(to.group.number)) times_.begin(work, to.group.number, to.segment.end - to.segment.begin);
 }
 
-inline Status SegmentPoster::postChain(LaneQueuePair& queue_pair) {
-  if (chain_.empty()) return Status::success();
-  return chain_.post(queue_pair.qp, [&](int error, const ibv_send_wr* refused) {
-    return error == 0 ? Status::success() : link_.failPost(queue_pair, "ibv_post_send", error, refused);
-  });
+inline bool SegmentPoster::postChain(LaneQueuePair& queue_pair) {
+  return chain_.empty() ||
+         chain_.post([&](ibv_send_wr* first) { return link_.post(queue_pair, first).ok(); });
 }
 
 // The local key of a message's memory through the rail of a queue pair. Memory that is not yet registered
-// with a standby rail is registered now.
-inline Result<uint32_t> SegmentPoster::localKey(const Message& message, const LaneQueuePair& queue_pair) {
+// with a standby rail is registered now. Nothing: the queue pairs are left; what was linked goes nowhere.
+inline std::optional<uint32_t> SegmentPoster::localKey(const Message& message, LaneQueuePair& queue_pair) {
   if (link_.endpoint.native) [[likely]]
     return message.memory->keys[queue_pair.rail].local();
   const Result<MemoryKeys> keys = keysOf(link_.device, link_.endpoint, *message.memory, queue_pair.rail);
   if (keys.ok()) return keys->local;
-  RAILWISE_TRY(link_.lose(&queue_pair, keys.status(),
-                          link_.endpoint.nameOf(queue_pair) +
-                              ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
-  return keys.status();
+  (void)link_.lose(&queue_pair, keys.status(),
+                   link_.endpoint.nameOf(queue_pair) +
+                       ": memory cannot be registered: " + std::strerror(keys.status().sys_errno));
+  if (!chain_.empty())
+    (void)chain_.post([&](ibv_send_wr* dropped) { return queue_pair.uncount(dropped), true; });
+  return std::nullopt;
 }
 
 }  // namespace railwise::net

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "net/paths/link.h"
@@ -38,9 +40,9 @@ class SegmentPoster {
 
   // Cuts the group, whose messages are all there.
   void cut(Group& group);
-  // Posts the segments of a group that is cut. False: the send queue has no room. The next call goes on from
-  // there.
-  Result<bool> post(Group& group);
+  // Posts the segments of a group that is cut. False: a send queue has no room, or memory cannot be used, or
+  // the link has failed. The next call goes on from there.
+  bool post(Group& group);
   // The last work request of a segment is complete.
   void onCompletion(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
     const uint32_t index = workSegment(id);
@@ -80,15 +82,15 @@ class SegmentPoster {
   Record& recordOf(const Group& group, uint32_t segment) const {
     return records_[group.slot() * record_stride_ + (record_stride_ > 1 ? segment : 0)];
   }
-  // These return false when the send queue has no room.
-  Result<bool> postSegment(Group& group);
-  Result<bool> postBytes(const Posting& to, bool last_carries_immediate);
-  Result<bool> postTail(const Posting& to);
-  Result<ibv_send_wr*> nextWorkRequest(LaneQueuePair& queue_pair, uint32_t room);
+  // These return false as post() does.
+  bool postSegment(Group& group);
+  bool postBytes(const Posting& to, bool last_carries_immediate);
+  bool postTail(const Posting& to);
+  bool postChain(LaneQueuePair& queue_pair);
+  ibv_send_wr* nextWorkRequest(LaneQueuePair& queue_pair, uint32_t room);
   void finish(ibv_send_wr& work, const Posting& to);
   void signal(ibv_send_wr& work, const Posting& to, bool last);
-  Status postChain(LaneQueuePair& queue_pair);
-  Result<uint32_t> localKey(const Message& message, const LaneQueuePair& queue_pair);
+  std::optional<uint32_t> localKey(const Message& message, LaneQueuePair& queue_pair);
 
   Link& link_;
   const ClearToSendRing& ring_;
