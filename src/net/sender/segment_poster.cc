@@ -9,15 +9,15 @@ namespace railwise::net {
 // Which lanes carry what.
 void SegmentPoster::cut(Group& group) {
   const uint64_t bytes = group.bytes();
-  int count = 1;
-  uint8_t fastest = 0;
-  if (link_.endpoint.lanes.size() == 1) {
-    group.lane_segments[0] = {0, bytes, link_.endpoint.lanes.front().takeTurn()};
+  std::vector<Lane>& lanes = link_.endpoint.lanes;
+  Cut cut;
+  if (lanes.size() == 1) {
+    group.lane_segments[0] = {0, bytes, lanes.front().takeTurn()};
   } else {
-    count = cutOverLanes(group, bytes, &fastest);
+    cut = cutOverLanes(group, bytes, lanes, link_.endpoint.loads, even_);
   }
-  const bool recorded = !group.silent && (!group.alike || count > 1 || bytes >= kImmediateSizeLimit);
-  group.cut(count, recorded ? fastest : Group::kNoRecord);
+  const bool recorded = !group.silent && (!group.alike || cut.segments > 1 || bytes >= kImmediateSizeLimit);
+  group.cut(cut.segments, recorded ? cut.fastest : Group::kNoRecord);
   if (!recorded && link_.rules.has_immediates) return;
   for (uint32_t segment = 0; segment < std::min<uint32_t>(record_stride_, group.segments); ++segment) {
     Record& record = recordOf(group, segment);
@@ -27,25 +27,24 @@ void SegmentPoster::cut(Group& group) {
   }
 }
 
-// Returns the number of segments. `fastest` receives the segment on the fastest lane.
-int SegmentPoster::cutOverLanes(const Group& group, uint64_t bytes, uint8_t* fastest) {
-  std::vector<Lane>& lanes = link_.endpoint.lanes;
-  std::vector<LaneLoad>& loads = link_.endpoint.loads;
+SegmentPoster::Cut SegmentPoster::cutOverLanes(const Group& group, uint64_t bytes, std::span<Lane> lanes,
+                                               std::span<LaneLoad> loads, bool even) {
   Segment* const segments = group.lane_segments;
   const std::size_t turn = group.number % lanes.size();
-  if (bytes < kStripeBytes && !even_) {
+  if (bytes < kStripeBytes && !even) {
     const std::size_t lane = fastestLane(loads, bytes, turn);
     loads[lane].posted(bytes, 0);
     segments[0] = {0, bytes, lanes[lane].takeTurn()};
-    return 1;
+    return {};
   }
-  const Shares shares = cutShares(loads, bytes, turn, even_);
+  const Shares shares = cutShares(loads, bytes, turn, even);
   const uint64_t now = nowNs();
   // Cuts lie on cache lines of each message: at multiples of kCutAlignment from the begin of the message.
   uint64_t begin = 0;
   uint64_t message_begin = 0;
   std::size_t message = 0;
   double best_rate = 0;
+  Cut cut = {shares.count, 0};
   for (LaneLoad& load : loads) load.skipped();
   for (int i = 0; i < shares.count; ++i) {
     const Share& share = shares.share[static_cast<std::size_t>(i)];
@@ -57,13 +56,13 @@ int SegmentPoster::cutOverLanes(const Group& group, uint64_t bytes, uint8_t* fas
     LaneLoad& load = loads[share.lane];
     if (load.rate() > best_rate) {
       best_rate = load.rate();
-      *fastest = static_cast<uint8_t>(i);
+      cut.fastest = static_cast<uint8_t>(i);
     }
     load.posted(end - begin, now);
     segments[i] = {begin, end, lanes[share.lane].takeTurn()};
     begin = end;
   }
-  return shares.count;
+  return cut;
 }
 
 bool SegmentPoster::post(Group& group) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -40,6 +41,13 @@ class SegmentPoster {
 
   // Cuts the group, whose messages are all there.
   void cut(Group& group);
+  struct Cut {
+    int segments = 1;
+    uint8_t fastest = 0;  // the segment on the fastest lane
+  };
+  // Which of several lanes carry what of the group's `bytes`: writes it to the group's segments.
+  static Cut cutOverLanes(const Group& group, uint64_t bytes, std::span<Lane> lanes,
+                          std::span<LaneLoad> loads, bool even);
   // Posts the segments of a group that is cut. False: a send queue has no room, or memory cannot be used, or
   // the link has failed. The next call goes on from there.
   bool post(Group& group);
@@ -78,7 +86,6 @@ class SegmentPoster {
     const bool records;  // it carries the record of the group
   };
 
-  int cutOverLanes(const Group& group, uint64_t bytes, uint8_t* fastest);
   Record& recordOf(const Group& group, uint32_t segment) const {
     return records_[group.slot() * record_stride_ + (record_stride_ > 1 ? segment : 0)];
   }
