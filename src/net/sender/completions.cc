@@ -27,7 +27,7 @@ void SendConnection::handleCompletions(const ibv_wc* completions, int count) noe
 Status SendConnection::wait() {
   RAILWISE_TRY(link_.failure);
   if (nextPost() != numbers().next) [[unlikely]] {
-    RAILWISE_TRY(lookForClearToSend());  // after a failover earlier receives are seen once more
+    RAILWISE_TRY(clear_to_sends_.look());  // after a failover earlier receives are seen once more
     RAILWISE_TRY(postGroups());
   }
   if (batch_.isShort()) {  // it was expected to be longer
@@ -60,7 +60,7 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
     return onFailedCompletion(queue_pair, completion);
   if ((id & (kReceiveWork | kSampled)) != 0) [[unlikely]] {
-    if ((id & kReceiveWork) != 0) return clear_to_send_receives_.onCompletion(id, completion.byte_len);
+    if ((id & kReceiveWork) != 0) return clear_to_sends_.onCompletion(id, completion.byte_len);
     times_.end(shown());
   }
   queue_pair.retire(workRequestsEnded(id));

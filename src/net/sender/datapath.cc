@@ -12,38 +12,18 @@
 namespace railwise::net {
 namespace {
 
-[[gnu::cold, gnu::noinline]] std::string textOfStamp(uint64_t stamp) {
-  return "the clear-to-send for receive " + std::to_string(stampNumber(stamp)) +
-         " makes no sense: its flags and count are " +
-         std::to_string(stamp & ((1U << kStampNumberShift) - 1));
-}
-
 [[gnu::cold, gnu::noinline]] std::string sizeText(std::size_t bytes, std::size_t room) {
   return "a send of " + std::to_string(bytes) + " bytes does not fit " + std::to_string(room) + " bytes";
 }
 
 }  // namespace
 
-// Looks for clear-to-sends that have arrived since.
-Status SendConnection::lookForClearToSend() {
-  const ClearToSendRing::Seen seen = ring_.look();
-  if (seen == ClearToSendRing::Seen::kNothing) return Status::success();
-  if (seen == ClearToSendRing::Seen::kInvalid) [[unlikely]]
-    return failClearToSend(ring_.stamp(ring_.next()));
-  link_.completed_since_look = true;
-  return Status::success();
-}
-
-Status SendConnection::failClearToSend(uint64_t stamp) {
-  return link_.fail({Code::kRemote, 0}, textOfStamp(stamp));
-}
-
 // The clear-to-send for the next receive is not there yet.
 Status SendConnection::awaitClearToSend() {
-  RAILWISE_TRY(lookForClearToSend());
-  if (!ring_.has(numbers().next) && clear_to_send_receives_.used()) {
+  RAILWISE_TRY(clear_to_sends_.look());
+  if (!ring_.has(numbers().next) && clear_to_sends_.areMessages()) {
     RAILWISE_TRY(drain());
-    RAILWISE_TRY(lookForClearToSend());
+    RAILWISE_TRY(clear_to_sends_.look());
   }
   return ring_.has(numbers().next) ? Status::success() : link_.idle(Waiting::kPeer);
 }
@@ -159,16 +139,9 @@ Status SendConnection::openGroup(Group& group) {
   // The stamp is read once more, for the last time: the peer can write there at any time.
   const uint64_t stamp = ring_.stamp(numbers().next);
   if (!ClearToSendRing::valid(stamp, numbers().next)) [[unlikely]]
-    return failClearToSend(stamp);
+    return clear_to_sends_.refuse(stamp);
   group.open(numbers().next, stamp);
   return Status::success();
-}
-
-inline Status SendConnection::checkSize(std::size_t bytes, const ClearToSend& entry) {
-  if (bytes <= entry.bytes && bytes <= limits_.message) [[likely]]
-    return Status::success();
-  return link_.fail({Code::kInvalidArgument, 0},
-                    sizeText(bytes, std::min<std::size_t>(entry.bytes, limits_.message)));
 }
 
 Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
@@ -184,7 +157,9 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   if (found < 0) return idleAfterDrain(Waiting::kPeer);
   const auto index = static_cast<uint32_t>(found);
   const ClearToSend& entry = ring_.entry(group.number, index);
-  RAILWISE_TRY(checkSize(bytes, entry));
+  const std::size_t room = std::min<std::size_t>(entry.bytes, limits_.message);
+  if (bytes > room) [[unlikely]]
+    return link_.fail({Code::kInvalidArgument, 0}, sizeText(bytes, room));
   Message* const message = turn_.findFree(messages_);
   if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
   take(*message, group, address, bytes, memory, profiler);

@@ -45,16 +45,16 @@ QueuePairNeeds SendConnection::needs() const {
 Result<Window> SendConnection::makeWindow(bool registers) {
   const std::size_t ring = ClearToSendRing::bytesFor(ring_.entryBytes());
   const std::size_t records = segments_.recordBytes();
-  const std::size_t receives = clear_to_send_receives_.bytesFor(chooser_.mostQueuePairs());
+  const std::size_t receives = clear_to_sends_.bytesFor(chooser_.mostQueuePairs());
   // On iWARP the receiver reads the begin of the window at any time. This end writes the ring there itself,
   // so the ring lies behind a head that nobody writes.
-  const std::size_t head = clear_to_send_receives_.used() ? sizeof(WindowHead) : 0;
+  const std::size_t head = clear_to_sends_.areMessages() ? sizeof(WindowHead) : 0;
   Result<Window> window = link_.device.windows().take(
       head + ring + records + receives + ArrivalProof::kReadTargetBytes, registers);
   if (!window.ok()) return window.status();
   ring_.use(window->at<std::byte>(head), ring_.entryBytes());
   segments_.use(window->at<Record>(head + ring));
-  clear_to_send_receives_.use(window->at<std::byte>(head + ring + records));
+  clear_to_sends_.use(window->at<std::byte>(head + ring + records));
   return window;
 }
 

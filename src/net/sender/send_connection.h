@@ -1,6 +1,6 @@
 // The sending end of a connection. It finds the receiver's clear-to-send, chooses the path of a message
 // (send_path.h), posts it, and sees it complete. What is not the fast path of a lone message has parts of its
-// own: batch_writes.h, segment_poster.h, send_recovery.h, message_times.h, clear_to_send_receives.h. Threads:
+// own: batch_writes.h, segment_poster.h, send_recovery.h, message_times.h, clear_to_sends.h. Threads:
 // see connection.h.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "net/protocol/batch_length.h"
 #include "net/protocol/clear_to_send_ring.h"
 #include "net/sender/batch_writes.h"
-#include "net/sender/clear_to_send_receives.h"
+#include "net/sender/clear_to_sends.h"
 #include "net/sender/fast_path.h"
 #include "net/sender/group.h"
 #include "net/sender/message.h"
@@ -64,7 +64,7 @@ class SendConnection final : public Connection {
   int mostRails() const override { return net::mostRails(ring_.entryBytes()); }
   Result<Window> makeWindow(bool registers) override;
   int postFirstReceives(std::size_t queue_pair) override {
-    return clear_to_send_receives_.postFirst(queue_pair);
+    return clear_to_sends_.postFirst(queue_pair);
   }
   void onPaired() override;
   void onLost() noexcept override {
@@ -100,9 +100,7 @@ class SendConnection final : public Connection {
                        void* profiler, Request** request);
   // Called by isend while must_look_ is set.
   Status lookAround();
-  Status lookForClearToSend();
   Status awaitClearToSend();
-  Status failClearToSend(uint64_t stamp);
   bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
   // Small messages may take the fast path from now on, or no longer.
   void setFastPath(bool open) { fast_.allow(open ? limits_.unsignalled : 0); }
@@ -120,7 +118,6 @@ class SendConnection final : public Connection {
   Status sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                      Request** request);
   Status openGroup(Group& group);
-  Status checkSize(std::size_t bytes, const ClearToSend& entry);
   void take(Message& message, const Group& group, uint64_t address, std::size_t bytes,
             const MemoryHandle* memory, void* profiler);
   Status closeGroup(Group& group);
@@ -135,7 +132,7 @@ class SendConnection final : public Connection {
   // Like idle(), for a call that has not polled. On iWARP it drains the completion queues first, to see the
   // answer to a question.
   Status idleAfterDrain(Waiting waiting) {
-    if (clear_to_send_receives_.used()) RAILWISE_TRY(drain());
+    if (clear_to_sends_.areMessages()) RAILWISE_TRY(drain());
     return link_.idle(waiting);
   }
 
@@ -157,7 +154,7 @@ class SendConnection final : public Connection {
   SendGroups groups_;
   BatchWrites batch_writes_;
   SegmentPoster segments_{link_, ring_, times_};
-  ClearToSendReceives clear_to_send_receives_{link_, ring_};
+  ClearToSends clear_to_sends_{link_, ring_};
   SendRecovery recovery_{*this, messages_, groups_, ring_};
   Chooser chooser_;
 };

@@ -1,4 +1,4 @@
-#include "net/sender/clear_to_send_receives.h"
+#include "net/sender/clear_to_sends.h"
 
 #include <cstring>
 #include <string>
@@ -7,8 +7,22 @@
 
 namespace railwise::net {
 
-// Returns what ibv_post_recv returns.
-int ClearToSendReceives::post(LaneQueuePair& queue_pair, std::size_t index, uint32_t buffer) {
+Status ClearToSends::look() {
+  const ClearToSendRing::Seen seen = ring_.look();
+  if (seen == ClearToSendRing::Seen::kInvalid) [[unlikely]]
+    return refuse(ring_.stamp(ring_.next()));
+  if (seen == ClearToSendRing::Seen::kMore) link_.completed_since_look = true;
+  return Status::success();
+}
+
+[[gnu::cold, gnu::noinline]] Status ClearToSends::refuse(uint64_t stamp) {
+  return link_.fail({Code::kRemote, 0}, "the clear-to-send for receive " +
+                                            std::to_string(stampNumber(stamp)) +
+                                            " makes no sense: its flags and count are " +
+                                            std::to_string(stamp & ((1U << kStampNumberShift) - 1)));
+}
+
+int ClearToSends::post(LaneQueuePair& queue_pair, std::size_t index, uint32_t buffer) {
   ibv_sge sge = buffers_.sge(index, buffer, queue_pair.window_key);
   ibv_recv_wr work = {};
   work.wr_id = receiveWorkId(buffer, index);
@@ -18,14 +32,14 @@ int ClearToSendReceives::post(LaneQueuePair& queue_pair, std::size_t index, uint
   return ibv_post_recv(queue_pair.qp, &work, &bad);
 }
 
-int ClearToSendReceives::postFirst(std::size_t index) {
+int ClearToSends::postFirst(std::size_t index) {
   int error = 0;
-  for (uint32_t buffer = 0; used() && buffer < kPostedReceives && error == 0; ++buffer)
+  for (uint32_t buffer = 0; areMessages() && buffer < kPostedReceives && error == 0; ++buffer)
     error = post(link_.endpoint.queue_pairs[index], index, buffer);
   return error;
 }
 
-Status ClearToSendReceives::onCompletion(uint64_t id, uint32_t bytes) {
+Status ClearToSends::onCompletion(uint64_t id, uint32_t bytes) {
   const std::size_t index = workQueuePair(id);
   const uint32_t buffer = workBuffer(id);
   const std::byte* const from = buffers_.at(index, buffer);
