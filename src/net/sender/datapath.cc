@@ -18,10 +18,9 @@ namespace {
 
 }  // namespace
 
-// The clear-to-send for the next receive is not there yet.
+// The clear-to-send for the next receive is not there.
 Status SendConnection::awaitClearToSend() {
-  RAILWISE_TRY(clear_to_sends_.look());
-  if (!ring_.has(numbers().next) && clear_to_sends_.areMessages()) {
+  if (clear_to_sends_.areMessages()) {
     RAILWISE_TRY(drain());
     RAILWISE_TRY(clear_to_sends_.look());
   }
@@ -56,10 +55,11 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   data.opcode = IBV_WR_RDMA_WRITE;
   data.wr.rdma.remote_addr = entry.address;
   data.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
-  ibv_send_wr tail = {};
+  ibv_send_wr& tail = fast_.work;
   data.next = &tail;
   tail.wr_id = data.wr_id;
-  tail.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  tail.num_sge = 0;
+  tail.send_flags = 0;
   tail.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(numbers().next % kSlots), bytes));
   tail.wr.rdma = data.wr.rdma;
   queue_pair.posted() += 2;
@@ -69,7 +69,9 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   makeSignalled(tail, queue_pair);
   if (times_.isDue(numbers().next)) times_.begin(tail, numbers().next, bytes);
   advance();
-  return link_.post(queue_pair, &data);
+  const Status posted = link_.post(queue_pair, &data);
+  tail.num_sge = 1;  // as the next small message needs it
+  return posted;
 }
 
 // isend, where the fast path is not open or not for this message.
@@ -82,8 +84,11 @@ Status SendConnection::isendSlowPath(uint64_t address, std::size_t bytes, int ta
   }
   // After a failover the ring is read again from an earlier receive on.
   if (!ring_.has(numbers().next)) {
-    RAILWISE_TRY(awaitClearToSend());
-    if (!ring_.has(numbers().next) || !link_.running()) return Status::success();
+    RAILWISE_TRY(clear_to_sends_.look());
+    if (!ring_.has(numbers().next)) {
+      RAILWISE_TRY(awaitClearToSend());
+      if (!ring_.has(numbers().next) || !link_.running()) return Status::success();
+    }
   }
   const ClearToSend& entry = ring_.entry(numbers().next);
   const bool alone = (entry.stamp & (kStampCountMask | kStampSilent)) == 1;
