@@ -15,8 +15,13 @@ namespace {
 // A flush is repeated with pauses, for some seconds.
 constexpr int kMostFlushFailures = 500;
 constexpr int kFlushPollBatch = 16;
+constexpr uint32_t kAllRails = UINT32_MAX;
 
 }  // namespace
+
+Flusher::Flusher(Connection& connection) : link_(connection.link()), counts_(link_.shown().flushes) {
+  for (std::size_t i = 0; i < kOutstandingFlushes; ++i) flushes_[i].connection = &connection;
+}
 
 // Makes the queue pair of a rail. Its reads go through the NIC and back to this machine's memory. It is made
 // with the connection where the NIC reaches GPU memory, else at the first flush: host memory needs no flush,
@@ -38,8 +43,8 @@ Result<Flusher::Path*> Flusher::pathThrough(const Rail& rail) {
     RAILWISE_WARN("%s: no completion queue for flushes: %s", rail.name, std::strerror(error));
     return Status{Code::kSystem, error};
   }
-  Result<verbs::QueuePair> made =
-      verbs::createQueuePair(rail.hca->pd(), path->cq.get(), rail.port, config_, {kOutstandingFlushes, 1, 0});
+  Result<verbs::QueuePair> made = verbs::createQueuePair(rail.hca->pd(), path->cq.get(), rail.port,
+                                                         link_.config, {kOutstandingFlushes, 1, 0});
   if (!made.ok()) return made.status();
   const Result<verbs::GidList> gids = rail.gids->get();
   if (!gids.ok()) return gids.status();
@@ -47,7 +52,7 @@ Result<Flusher::Path*> Flusher::pathThrough(const Rail& rail) {
   const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
   const verbs::PathAddress self{made->qp->qp_num, now.lid, rail.port.ethernet, now.mtu, gid.value};
   RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));
-  RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, config_));
+  RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, link_.config));
   path->qp = std::move(made->qp);
   path->counts = countsOf(rail.record_rail);
   return paths_.emplace_back(std::move(path)).get();
@@ -69,17 +74,17 @@ Status Flusher::openPath(const Rail& rail) {
   return made.ok() ? Status::success() : made.status();
 }
 
-Status Flusher::fail(Status status, const std::string& what) {
-  return failure_ = host_.failFlush(status, what);
-}
+Status Flusher::fail(Status status, const std::string& what) { return failure_ = link_.fail(status, what); }
 
-Status Flusher::begin(uint64_t address, const MemoryHandle& memory, std::span<const Rail> rails,
-                      uint32_t which, Flush** flush) {
+// The rails of earlier epochs count as far as they still work. What a lost rail has written is in memory by
+// now: its PCIe writes have had the time of a failover.
+Status Flusher::begin(uint64_t address, const MemoryHandle& memory, const Receive* receive,
+                      Request** request) {
   RAILWISE_TRY(failure_);
   Flush* const made = flushes_.take();
   if (made == nullptr) {  // there is no "try later" for a flush
-    return host_.failFlush({Code::kInternal, 0},
-                           "more than " + std::to_string(kOutstandingFlushes) + " flushes outstanding");
+    return link_.fail({Code::kInternal, 0},
+                      "more than " + std::to_string(kOutstandingFlushes) + " flushes outstanding");
   }
   made->kind = Request::Kind::kFlush;
   made->finished = 0;
@@ -90,8 +95,15 @@ Status Flusher::begin(uint64_t address, const MemoryHandle& memory, std::span<co
   made->address = address;
   made->memory = &memory;
   made->begun = {};
-  RAILWISE_TRY(post(*made, rails, which));
-  *flush = made;
+  std::vector<Rail> others;  // than those of this epoch
+  for (const Rail& rail : rails_.earlierOf(receive)) {
+    if (rail.hca->state().active(rail.port.number)) others.push_back(rail);
+  }
+  if (others.empty() && !link_.running()) others = link_.usableRails();
+  const bool known = others.empty() && receive != nullptr && receive->rails != 0;
+  RAILWISE_TRY(
+      post(*made, others.empty() ? link_.endpoint.rails : others, known ? receive->rails : kAllRails));
+  *request = made;
   return Status::success();
 }
 
@@ -102,7 +114,7 @@ Status Flusher::post(Flush& flush, std::span<const Rail> rails, uint32_t which) 
     if ((which >> i & 1) == 0) continue;
     const Status posted = readThrough(flush, rails[i]);
     if (posted.ok()) continue;
-    if (!host_.canFlushElsewhere())
+    if (!link_.canFailOver())
       return fail(posted, std::string("a flush cannot be posted: ") + std::strerror(posted.sys_errno));
     flush.again = true;
     drop();
@@ -120,10 +132,17 @@ void Flusher::dropPaths(void (*destroy)(Hca& hca, const std::shared_ptr<Remains>
   for (const std::unique_ptr<Path>& path : paths_) {
     path->remains->queue_pairs.push_back(std::move(path->qp));
     path->remains->cqs.push_back(std::move(path->cq));
-    path->remains->memory = memory_;
+    path->remains->memory = link_.window;
     destroy(*path->rail.hca, path->remains);
   }
   paths_.clear();
+}
+
+void Flusher::leaveEpoch(uint64_t up_to) {
+  rails_.keep(
+      link_.endpoint.anyUsed() ? std::span<const Rail>(link_.endpoint.rails) : std::span<const Rail>(),
+      up_to);
+  drop();
 }
 
 void Flusher::drop() {
@@ -139,9 +158,9 @@ void Flusher::drop() {
 Status Flusher::readThrough(Flush& flush, const Rail& rail) {
   const Result<Path*> path = pathThrough(rail);
   if (!path.ok()) return path.status();
-  const Result<MemoryKeys> keys = host_.flushKeys(*flush.memory, rail);
+  const Result<MemoryKeys> keys = keysOn(link_.device, *flush.memory, rail);
   if (!keys.ok()) return keys.status();
-  ibv_sge sge = {reinterpret_cast<uint64_t>(target_), 1, host_.flushTargetKey(rail)};
+  ibv_sge sge = {reinterpret_cast<uint64_t>(target_), 1, windowKeysOn(link_.device, *link_.window, rail).local};
   ibv_send_wr work = {};
   work.wr_id = static_cast<uint64_t>(flushes_.indexOf(&flush));
   work.sg_list = &sge;
@@ -169,46 +188,52 @@ void Flusher::poll() {
       --flush.reads;
       if (completions[i].status == IBV_WC_SUCCESS) continue;
       lost = flush.again = true;
-      if (!host_.canFlushElsewhere())
+      if (!link_.canFailOver())
         (void)fail({Code::kRemote, 0}, std::string("a flush through ") + path->rail.name + " failed: " +
                                            verbs::library().wc_status_str(completions[i].status));
     }
     lost = lost || count < 0 || !path->rail.hca->state().active(path->rail.port.number);
   }
-  if (lost && host_.canFlushElsewhere()) drop();
+  if (lost && link_.canFailOver()) drop();
 }
 
-Status Flusher::progress(const Request& request, bool* done) {
-  Flush& flush = flushes_[static_cast<uint32_t>(flushes_.indexOf(static_cast<const Flush*>(&request)))];
+Status Flusher::test(Request& request, bool* done) {
+  Flush& flush = static_cast<Flush&>(request);
   poll();
   flush.finished = flush.reads == 0 && !flush.again ? 1 : 0;
   *done = flush.complete();
-  if (*done) return Status::success();
+  if (*done) {
+    flush.kind = Request::Kind::kFree;
+    flushes_.give(&flush);
+    return Status::success();
+  }
   RAILWISE_TRY(failure_);
   // The rail of this flush may be lost, and when nothing else is under way nobody looks.
-  const Status connection = host_.waitForFlush();
-  if (!host_.canFlushElsewhere()) return Status::success();
+  (void)link_.idle(Link::Waiting::kPeer);
+  if (!link_.canFailOver()) return Status::success();
   const Clock::duration since = Clock::now() - flush.posted;
-  if (flush.reads > 0 && since > Patience(config_.failover_timeout_s).flush()) drop();
+  if (flush.reads > 0 && since > Patience(link_.config.failover_timeout_s).flush()) drop();
   if (flush.again && since > Patience::kFlushPause) return again(flush);
-  return flush.again ? connection : Status::success();
+  return flush.again ? link_.failure : Status::success();
 }
 
 // Repeats a flush through the rails that work now. What a lost rail has written is in memory by then: its
-// PCIe writes have had the time of a failover.
+// PCIe writes have had the time of a failover. While the link waits for the peer, which may have nothing to
+// send for hours, its endpoint has no rails that work.
 Status Flusher::again(Flush& flush) {
-  const std::vector<Rail> rails = host_.railsForFlush();
+  const std::vector<Rail> rails = link_.running() ? link_.endpoint.rails : link_.usableRails();
   if (rails.empty()) {
     flush.posted = Clock::now();  // look again after a pause
-    if (flush.posted - flush.begun < Patience(config_.failover_timeout_s).limit()) return Status::success();
+    if (flush.posted - flush.begun < Patience(link_.config.failover_timeout_s).limit())
+      return Status::success();
     return fail({Code::kRemote, ETIMEDOUT},
                 "a flush waits for a rail of this end that works, for RAILWISE_FAILOVER_TIMEOUT=" +
-                    std::to_string(config_.failover_timeout_s) + " s: check `ibstat`");
+                    std::to_string(link_.config.failover_timeout_s) + " s: check `ibstat`");
   }
   flush.again = false;
   if (++flush.failures > kMostFlushFailures)
     return fail({Code::kRemote, 0}, "a flush has failed through every rail");
-  return post(flush, rails, UINT32_MAX);
+  return post(flush, rails, kAllRails);
 }
 
 }  // namespace railwise::net

@@ -7,15 +7,14 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/fixed_pool.h"
-#include "base/settings/config.h"
-#include "net/connection/request.h"
-#include "net/device/device.h"
+#include "net/connection/connection.h"
 #include "net/device/fence.h"
+#include "net/receiver/flush_rails.h"
+#include "net/receiver/receive.h"
 #include "record/layout.h"
 #include "verbs/handles.h"
 
@@ -23,25 +22,6 @@ namespace railwise::net {
 
 class Flusher {
  public:
-  // What the connection does for its flushes.
-  class Host {
-   public:
-    // May a flush go on through another rail when its own is lost?
-    virtual bool canFlushElsewhere() const = 0;
-    // The rails that work now.
-    virtual std::vector<Rail> railsForFlush() const = 0;
-    // Keys of memory, and the local key of the window, through a rail. Errors: kSystem, logged.
-    virtual Result<MemoryKeys> flushKeys(const MemoryHandle& memory, const Rail& rail) const = 0;
-    virtual uint32_t flushTargetKey(const Rail& rail) const = 0;
-    // Fails the connection: logs the failure and returns the error that all its calls return from now on.
-    virtual Status failFlush(Status status, const std::string& what) = 0;
-    // A flush waits: looks at the events of the rails. Returns the failure of the connection, if it has one.
-    virtual Status waitForFlush() = 0;
-
-   protected:
-    ~Host() = default;
-  };
-
   struct Flush : Request {
     Flush() { counter = &finished; }
     Flush(const Flush&) = delete;
@@ -57,27 +37,22 @@ class Flusher {
     Clock::time_point posted = {};
   };
 
-  Flusher(Host& host, const Config& config) : host_(host), config_(config) {}
+  // The counts in the connection's record are for each rail in turn.
+  explicit Flusher(Connection& connection);
   ~Flusher();
-  // Each read writes one byte to `target`, which is in the connection's window.
+  // Each read writes one byte to `target`, which is in the link's window.
   void setTarget(uint64_t* target) { target_ = target; }
-  // Keeps the window as long as queue pairs may write into it.
-  void keep(std::shared_ptr<const void> window) { memory_ = std::move(window); }
-  // Reads and completions are counted there, for each rail in turn.
-  void countIn(std::span<record::FlushCounts, record::kFlushRails> counts) { counts_ = counts.data(); }
 
   // Makes the queue pair for flushes through `rail`. Without this call the first flush makes it. Errors:
   // kSystem, logged.
   Status openPath(const Rail& rail);
-  // Begins a flush through those of `rails` whose bit is set in `which`. *flush: the request.
-  Status begin(uint64_t address, const MemoryHandle& memory, std::span<const Rail> rails, uint32_t which,
-               Flush** flush);
-  // Polls the queue pairs of all flushes. *done: `request`, which is a flush, is complete.
-  Status progress(const Request& request, bool* done);
-  void free(Request& request) { flushes_.give(static_cast<Flush*>(&request)); }
-  // A rail is lost: drops the queue pairs, which threads of the devices destroy. Every flush that waits for a
-  // read begins anew.
-  void drop();
+  // Begins a flush through the rails that wrote `receive`; null: through all. *request: the flush.
+  Status begin(uint64_t address, const MemoryHandle& memory, const Receive* receive, Request** request);
+  // Polls the queue pairs of all flushes. *done: `request`, which is a flush, is complete and free.
+  Status test(Request& request, bool* done);
+  // The epoch has ended; all receives up to `up_to` came in it or before. Drops the queue pairs, which
+  // threads of the devices destroy. Every flush that waits for a read begins anew.
+  void leaveEpoch(uint64_t up_to);
 
  private:
   // A queue pair connected to itself. It needs no peer.
@@ -90,21 +65,21 @@ class Flusher {
   };
 
   Result<Path*> pathThrough(const Rail& rail);
+  record::FlushCounts* countsOf(uint16_t rail) const;
+  // Reads through those of `rails` whose bit is set in `which`.
   Status post(Flush& flush, std::span<const Rail> rails, uint32_t which);
   Status readThrough(Flush& flush, const Rail& rail);
   void poll();
   Status again(Flush& flush);
   Status fail(Status status, const std::string& what);
+  void drop();
   // Drops the queue pairs. `destroy` ends what is left of each.
   void dropPaths(void (*destroy)(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept);
 
-  Host& host_;
-  const Config& config_;
-  record::FlushCounts* countsOf(uint16_t rail) const;
-
+  Link& link_;
+  const std::span<record::FlushCounts, record::kFlushRails> counts_;
   uint64_t* target_ = nullptr;
-  std::shared_ptr<const void> memory_;
-  record::FlushCounts* counts_ = nullptr;
+  FlushRails rails_;
   std::vector<std::unique_ptr<Path>> paths_;
   Status failure_;
   FixedPool<Flush, kOutstandingFlushes> flushes_;

@@ -12,20 +12,12 @@ constexpr std::size_t kFlushTargetBytes = 64;
 ReceiveConnection::ReceiveConnection(const Device& device, const ConnectionOptions& options,
                                      const EndInfo& request)
     : Connection(Direction::kReceive, device, options), answerer_(link_, request) {
-  flusher_.countIn(shown().flushes);
-  const bool immediates = link_.rules.has_immediates;
-  for (std::size_t i = 0; i < kReplenish; ++i) {
-    receive_chain_[i].next = i + 1 < kReplenish ? &receive_chain_[i + 1] : nullptr;
-    receive_chain_[i].sg_list = immediates ? nullptr : &receive_sges_[i];
-    receive_chain_[i].num_sge = immediates ? 0 : 1;
-  }
   // A silent receive needs data that become visible in order, which iWARP does not promise. With failover,
   // nobody would know after a failure which silent receives have arrived, because nobody calls test() for
   // them.
-  may_be_silent_ =
-      options.config.optional_receive_completion != 0 && immediates && options.config.failover == 0;
-  fast_path_open_ = plain_ = device.rails().size() == 1 && immediates;
-  for (Receive& receive : receives_) receive.connection = this;
+  may_be_silent_ = options.config.optional_receive_completion != 0 && link_.rules.has_immediates &&
+                   options.config.failover == 0;
+  fast_path_open_ = hasFastPath();
 }
 
 Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Device& device,
@@ -34,7 +26,6 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
                                                                      std::string& refusal) {
   std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(device, options, request));
   RAILWISE_TRY(made->link_.maker().openWindow());
-  made->flusher_.keep(made->link_.window);
   RAILWISE_TRY(made->answerer_.openFirst(request, refusal));
   const int pointers = device.properties().pointer_support;
   const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
@@ -48,45 +39,37 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
 }
 
 QueuePairNeeds ReceiveConnection::needs() const {
-  return {kClearToSendDepth, kPostedReceives, static_cast<uint32_t>(groupBytes(entry_bytes_)),
+  return {ClearToSendWriter::kDepth, kPostedReceives,
+          static_cast<uint32_t>(groupBytes(clear_to_sends_.entryBytes())),
           sizeof(ClearToSend) - kUnwrittenBytes};
 }
 
 Result<Window> ReceiveConnection::makeWindow(bool registers) {
-  entry_bytes_ = entryBytes(static_cast<int>(link_.device.rails().size()));
-  const std::size_t packs = sizeof(Pack) * kSlots;
-  const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
-  const std::size_t notices =
-      MessageBuffers::bytesFor(link_.rules, sizeof(Record), answerer_.mostQueuePairs());
-  const std::size_t flush_target = kPacksAt + packs + staging;
-  Result<Window> window = link_.device.windows().take(
-      flush_target + kFlushTargetBytes + notices + ArrivalProof::kReadTargetBytes, registers);
+  const uint32_t entry_bytes = entryBytes(static_cast<int>(link_.device.rails().size()));
+  const std::size_t staging = kPacksAt + sizeof(Pack) * kSlots;
+  const std::size_t flush_target = staging + std::size_t{kRingEntries} * entry_bytes;
+  const std::size_t notices = flush_target + kFlushTargetBytes;
+  const std::size_t end = notices + posted_receives_.bytesFor(answerer_.mostQueuePairs());
+  Result<Window> window = link_.device.windows().take(end + ArrivalProof::kReadTargetBytes, registers);
   if (!window.ok()) return window.status();
   window->at<WindowHead>(0)->mark = kWindowMark;
   records_ = window->at<Record>(kRecordsAt);
   packs_ = window->at<Pack>(kPacksAt);
-  staging_ = window->at<std::byte>(kPacksAt + packs);
+  clear_to_sends_.use(window->at<std::byte>(staging), entry_bytes);
   flusher_.setTarget(window->at<uint64_t>(flush_target));
-  notices_.use(window->at<std::byte>(flush_target + kFlushTargetBytes), sizeof(Record));
+  posted_receives_.use(window->at<std::byte>(notices));
   return window;
 }
 
-int ReceiveConnection::postFirstReceives(std::size_t queue_pair) {
-  int error = 0;
-  for (uint32_t posted = 0; posted < kPostedReceives && error == 0; posted += kReplenish)
-    error = tryToPostReceives(queue_pair, posted);
-  return error;
-}
-
 void ReceiveConnection::onPaired() {
-  uint32_t depth = kClearToSendDepth;
+  uint32_t depth = ClearToSendWriter::kDepth;
   reply_queue_pair_ = kMaxQueuePairs;
   for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
     if (!queue_pair.rest->used) continue;
     depth = std::min<uint32_t>(depth, queue_pair.send_size);
     reply_queue_pair_ = std::min(reply_queue_pair_, queue_pair.index);
   }
-  clear_to_send_signal_ = std::clamp(depth * 3 / 4, 1U, kClearToSendSignal);
+  clear_to_sends_.setDepth(depth);
 }
 
 }  // namespace railwise::net

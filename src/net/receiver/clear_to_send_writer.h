@@ -1,0 +1,127 @@
+// Writes clear-to-sends: into the staging ring, which has the layout of the sender's ring, and from there by
+// one work request for each receive into the sender's ring. It keeps the memory of each open receive, for the
+// keys through other rails. One thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "net/device/memory.h"
+#include "net/paths/lane.h"
+#include "net/paths/work_id.h"
+#include "net/protocol/transport_rules.h"
+#include "net/protocol/wire.h"
+#include "net/receiver/receive.h"
+
+namespace railwise::net {
+
+class ClearToSendWriter {
+ public:
+  static constexpr uint32_t kDepth = 128;  // work requests that a queue pair should hold
+  // One clear-to-send among so many is signalled. A short send queue has a smaller number.
+  static constexpr uint32_t kSignalEvery = 96;
+
+  // `staging`: kRingEntries entries of `entry_bytes`, in memory that the device reads.
+  void use(std::byte* staging, uint32_t entry_bytes) {
+    staging_ = staging;
+    entry_bytes_ = entry_bytes;
+  }
+  uint32_t entryBytes() const { return entry_bytes_; }
+  // The shortest send queue of the epoch holds so many work requests.
+  void setDepth(uint32_t depth) { signal_every_ = std::clamp(depth * 3 / 4, 1U, kSignalEvery); }
+
+  // Stages a clear-to-send of one buffer, where entries have one key.
+  void stageOne(uint64_t number, const ReceiveBuffer& buffer, uint32_t room) {
+    *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{ringPlace(number)} * sizeof(ClearToSend)) =
+        entryOf(buffer, room, makeStamp(number, 1, 0));
+    memories_[0][number % kSlots] = buffer.memory;
+  }
+  // Stages entry `i` of a receive. `rails`: of the epoch.
+  void stage(uint64_t number, uint32_t i, const ReceiveBuffer& buffer, uint64_t stamp, std::size_t rails) {
+    std::byte* const place = at(number, i);
+    entryAt(place) = entryOf(buffer, buffer.room(), stamp);
+    memories_[i][number % kSlots] = buffer.memory;
+    if (entry_bytes_ == sizeof(ClearToSend) || buffer.memory == nullptr) return;
+    for (std::size_t rail = 1; rail < rails; ++rail)
+      reinterpret_cast<MoreKeys*>(place)->remote_key[rail] = buffer.memory->keys[rail].remote();
+  }
+  // Stages the keys through the rails of another epoch. `key_of`: returns the remote key of memory through a
+  // rail, or an error. False: the memory of the receive cannot be registered with one of the rails.
+  template <typename KeyOf>
+  bool stageKeys(const Receive& receive, std::size_t rails, KeyOf&& key_of) {
+    for (uint32_t i = 0; i < receive.count; ++i) {
+      std::byte* const place = at(receive.number, i);
+      const MemoryHandle* const memory = memories_[i][receive.number % kSlots];
+      for (std::size_t rail = 0; rail < rails && memory != nullptr; ++rail) {
+        const Result<MemoryKeys> keys = key_of(*memory, static_cast<uint8_t>(rail));
+        if (!keys.ok()) return false;
+        if (rail == 0) entryAt(place).remote_key = keys->remote;
+        else reinterpret_cast<MoreKeys*>(place)->remote_key[rail] = keys->remote;
+      }
+    }
+    return true;
+  }
+
+  // The work request for a receive that stageOne() has staged. `peer_window`: address of the sender's ring.
+  void fillOne(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, uint64_t peer_window,
+               uint64_t number) const {
+    const std::size_t offset = std::size_t{ringPlace(number)} * sizeof(ClearToSend) + kUnwrittenBytes;
+    sge = {reinterpret_cast<uint64_t>(staging_ + offset), sizeof(ClearToSend) - kUnwrittenBytes,
+           queue_pair.window_key};
+    work.opcode = IBV_WR_RDMA_WRITE;
+    fill(work, sge, queue_pair, peer_window + offset);
+  }
+  // The work request for all `entries` of a receive.
+  void fillNext(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, uint64_t peer_window,
+                uint64_t number, uint32_t entries, const TransportRules& rules) const {
+    const std::size_t offset = std::size_t{ringPlace(number)} * entry_bytes_ + rules.unwritten_bytes;
+    const uint32_t bytes = entries * entry_bytes_ - rules.unwritten_bytes;
+    sge = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
+    queue_pair.counts().control_extra += int64_t{bytes} - queue_pair.counts().control_each;
+    work.opcode = rules.clear_to_send;
+    fill(work, sge, queue_pair, peer_window + offset);
+  }
+
+ private:
+  static ClearToSend entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp) {
+    const uint32_t key = buffer.memory != nullptr ? buffer.memory->keys[0].remote() : 0;
+    return {0, key, buffer.address, static_cast<uint32_t>(buffer.tag), room, stamp};
+  }
+  std::byte* at(uint64_t number, uint32_t i) const {
+    return staging_ + std::size_t{ringPlace(number) + i} * entry_bytes_;
+  }
+  // Keys of further rails stand in front of the entry.
+  ClearToSend& entryAt(std::byte* place) const {
+    return *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend));
+  }
+  // Fills in everything except the opcode.
+  void fill(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, uint64_t to) const {
+    work.next = nullptr;
+    work.sg_list = &sge;
+    work.num_sge = 1;
+    work.send_flags = sge.length <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
+    work.wr.rdma.remote_addr = to;
+    work.wr.rdma.rkey = queue_pair.peer_window_key;
+    work.wr_id = count(queue_pair, work.send_flags);
+  }
+  // Counts one work request and returns its wr_id. One among signal_every_ is signalled; an unsignalled one
+  // still reports an error.
+  uint64_t count(LaneQueuePair& queue_pair, unsigned int& send_flags) const {
+    uint32_t covers = 0;
+    if (++queue_pair.posted() - queue_pair.covered == signal_every_) [[unlikely]] {
+      send_flags |= IBV_SEND_SIGNALED;
+      covers = queue_pair.cover();
+    }
+    return workRequestId(queue_pair.index) | endsWorkRequests(covers);
+  }
+
+  std::byte* staging_ = nullptr;
+  uint32_t entry_bytes_ = sizeof(ClearToSend);
+  uint32_t signal_every_ = kSignalEvery;
+  // The memory of each buffer: [0] has the first buffer of each receive, [1] the second, and so on.
+  std::array<std::array<const MemoryHandle*, kSlots>, kMaxReceives> memories_ = {};
+};
+
+}  // namespace railwise::net

@@ -1,0 +1,48 @@
+#include "net/receiver/receives.h"
+
+#include <algorithm>
+
+namespace railwise::net {
+
+const Receive* Receives::latestAt(uint64_t address, uint64_t next) const {
+  for (uint64_t back = 1; back <= kSlots && back < next; ++back) {
+    const Receive& receive = of(next - back);
+    const auto end = receive.addresses.begin() + receive.count;
+    if (receive.complete() && std::find(receive.addresses.begin(), end, address) != end) return &receive;
+  }
+  return nullptr;
+}
+
+UnderWay Receives::underWay(uint64_t arrived, uint64_t next) const {
+  for (uint64_t number = arrived + 1; number < next; ++number) {
+    const Receive& receive = of(number);
+    if (receive.number == number && !receive.complete()) return {number, receive.allRoom()};
+  }
+  return {};
+}
+
+uint64_t Receives::largestUnderWay() const {
+  uint64_t largest = 0;
+  for (const Receive& receive : slots_) {
+    if (receive.isOpen()) largest = std::max(largest, receive.allRoom());
+  }
+  return largest;
+}
+
+bool Receives::isOpen() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const Receive& receive) { return receive.isOpen(); });
+}
+
+void Receives::forgetSegments() {
+  for (Receive& receive : slots_) receive.forgetSegments();
+}
+
+Words Receives::words(uint64_t arrived, uint64_t next) const {
+  Words words = {arrived, 0};
+  for (uint64_t number = arrived + 1; number < next; ++number) {
+    if (of(number).complete()) words.second |= 1U << (number - arrived - 1);
+  }
+  return words;
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,152 @@
+// What a clear-to-send says, and which work request carries it, without a device.
+#include "net/receiver/clear_to_send_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "record/writer.h"
+
+namespace railwise::net {
+namespace {
+
+constexpr uint64_t kPeerRing = 0x10000;
+constexpr uint64_t kOneReceive = kSlots + 3;  // in slot 3
+
+MemoryHandle memoryWithKeys(uint32_t first_key) {
+  MemoryHandle memory = {};
+  for (uint32_t rail = 0; rail < kMaxRails; ++rail) memory.keys[rail] = MemoryKeys{0, first_key + rail};
+  return memory;
+}
+
+class ClearToSendWriterTest : public testing::Test {
+ protected:
+  explicit ClearToSendWriterTest(uint32_t entry_bytes = sizeof(ClearToSend)) {
+    writer_.use(ring_.data()->bytes, entry_bytes);
+    queue_pair_.setSendSize(ClearToSendWriter::kDepth);
+    queue_pair_.window_key = 8;
+    queue_pair_.peer_window_key = 9;
+    queue_pair_.index = 2;
+  }
+  ~ClearToSendWriterTest() override { record::PageMemory::free(memory_, QueuePairs::kBytes); }
+
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> ring_ = std::vector<Line>(kRingEntries);
+  void* const memory_ = record::PageMemory::allocate(QueuePairs::kBytes);
+  QueuePairs queue_pairs_{memory_};
+  LaneQueuePair& queue_pair_ = queue_pairs_.add();
+  MemoryHandle buffer_memory_ = memoryWithKeys(100);
+  const ReceiveBuffer buffer_ = {0x7000, 4096, 5, &buffer_memory_, nullptr};
+  ClearToSendWriter writer_;
+  ibv_send_wr work_ = {};
+  ibv_sge sge_ = {};
+};
+
+TEST_F(ClearToSendWriterTest, OfOneBufferIsOneEntry) {
+  writer_.stageOne(kOneReceive, buffer_, 4096);
+  writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive);
+  const std::size_t offset = std::size_t{ringPlace(kOneReceive)} * sizeof(ClearToSend);
+  EXPECT_EQ(sge_.length, sizeof(ClearToSend) - kUnwrittenBytes);
+  EXPECT_EQ(work_.wr.rdma.remote_addr, kPeerRing + offset + kUnwrittenBytes);
+  EXPECT_EQ(work_.wr.rdma.rkey, 9U);
+  const auto& entry = *reinterpret_cast<const ClearToSend*>(sge_.addr - kUnwrittenBytes);
+  EXPECT_EQ(entry.remote_key, 100U);
+  EXPECT_EQ(entry.address, 0x7000U);
+  EXPECT_EQ(entry.tag, 5U);
+  EXPECT_EQ(entry.bytes, 4096U);
+  EXPECT_EQ(entry.stamp, makeStamp(kOneReceive, 1, 0));
+}
+
+// The two ways of a single buffer must tell the sender one thing.
+TEST_F(ClearToSendWriterTest, BothWaysWriteTheSame) {
+  writer_.stageOne(kOneReceive, buffer_, 4096);
+  writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive);
+  const ClearToSend first = *reinterpret_cast<const ClearToSend*>(sge_.addr - kUnwrittenBytes);
+  ring_.assign(ring_.size(), {});
+  writer_.stage(kOneReceive, 0, buffer_, makeStamp(kOneReceive, 1, 0), 1);
+  ibv_send_wr work = {};
+  ibv_sge sge = {};
+  writer_.fillNext(work, sge, queue_pair_, kPeerRing, kOneReceive, 1, kRdmaRules);
+  EXPECT_EQ(0, std::memcmp(&first, reinterpret_cast<const void*>(sge.addr - kUnwrittenBytes), sizeof first));
+  EXPECT_EQ(sge.addr, sge_.addr);
+  EXPECT_EQ(sge.length, sge_.length);
+  EXPECT_EQ(work.opcode, work_.opcode);
+  EXPECT_EQ(work.wr.rdma.remote_addr, work_.wr.rdma.remote_addr);
+}
+
+TEST_F(ClearToSendWriterTest, OneOfSoManyIsSignalledAndCoversAllBefore) {
+  writer_.setDepth(16);
+  int signalled = 0;
+  for (uint64_t number = 1; number <= 24; ++number) {
+    writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, number);
+    EXPECT_EQ(workQueuePair(work_.wr_id), 2U);
+    if ((work_.send_flags & IBV_SEND_SIGNALED) == 0) continue;
+    ++signalled;
+    EXPECT_EQ(number % 12, 0U);
+    EXPECT_EQ(workRequestsEnded(work_.wr_id), 12U);
+  }
+  EXPECT_EQ(signalled, 2);
+}
+
+TEST_F(ClearToSendWriterTest, AShortSendQueueIsNeverFullOfUnsignalledOnes) {
+  for (uint32_t depth = 1; depth <= ClearToSendWriter::kDepth; ++depth) {
+    writer_.setDepth(depth);
+    bool signalled = false;
+    for (uint32_t i = 0; i < depth; ++i) {
+      writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, 1 + i);
+      signalled = signalled || (work_.send_flags & IBV_SEND_SIGNALED) != 0;
+    }
+    EXPECT_TRUE(signalled) << depth;
+    queue_pair_.cover();
+  }
+}
+
+class ClearToSendWriterOfRailsTest : public ClearToSendWriterTest {
+ protected:
+  ClearToSendWriterOfRailsTest() : ClearToSendWriterTest(entryBytes(2)) {}
+  const ClearToSend& entry(uint32_t i) {
+    const std::size_t at = std::size_t{ringPlace(kOneReceive) + i} * entryBytes(2) + sizeof(MoreKeys);
+    return *reinterpret_cast<const ClearToSend*>(ring_.data()->bytes + at);
+  }
+};
+
+TEST_F(ClearToSendWriterOfRailsTest, AnEntryHasAKeyForEachRail) {
+  const MemoryHandle other = memoryWithKeys(200);
+  const ReceiveBuffer second = {0x9000, 64, 6, &other, nullptr};
+  const uint64_t stamp = makeStamp(kOneReceive, 2, kStampHost);
+  writer_.stage(kOneReceive, 0, buffer_, stamp, 3);
+  writer_.stage(kOneReceive, 1, second, stamp, 3);
+  for (uint8_t rail = 0; rail < 3; ++rail) {
+    EXPECT_EQ(keyOfRail(entry(0), rail), 100U + rail);
+    EXPECT_EQ(keyOfRail(entry(1), rail), 200U + rail);
+  }
+  EXPECT_EQ(entry(1).bytes, 64U);
+  writer_.fillNext(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 2, kRdmaRules);
+  EXPECT_EQ(sge_.addr + sge_.length, reinterpret_cast<uint64_t>(&entry(1) + 1));
+  EXPECT_EQ(sge_.length, 2 * entryBytes(2) - kUnwrittenBytes);
+}
+
+TEST_F(ClearToSendWriterOfRailsTest, AnotherEpochHasOtherKeys) {
+  Receive receive;
+  receive.open(kOneReceive, 1, 4096);
+  writer_.stage(kOneReceive, 0, buffer_, makeStamp(kOneReceive, 1, 0), 2);
+  const auto key = [&](const MemoryHandle& memory, uint8_t rail) -> Result<MemoryKeys> {
+    EXPECT_EQ(&memory, &buffer_memory_);
+    return MemoryKeys{0, 500U + rail};
+  };
+  EXPECT_TRUE(writer_.stageKeys(receive, 2, key));
+  EXPECT_EQ(keyOfRail(entry(0), 0), 500U);
+  EXPECT_EQ(keyOfRail(entry(0), 1), 501U);
+  EXPECT_EQ(entry(0).stamp, makeStamp(kOneReceive, 1, 0));
+  const auto none = [](const MemoryHandle&, uint8_t) -> Result<MemoryKeys> {
+    return Status{Code::kSystem, ENOMEM};
+  };
+  EXPECT_FALSE(writer_.stageKeys(receive, 2, none));
+}
+
+}  // namespace
+}  // namespace railwise::net
