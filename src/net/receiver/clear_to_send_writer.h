@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "net/device/memory.h"
 #include "net/paths/lane.h"
@@ -38,14 +39,19 @@ class ClearToSendWriter {
         entryOf(buffer, room, makeStamp(number, 1, 0));
     memories_[0][number % kSlots] = buffer.memory;
   }
-  // Stages entry `i` of a receive. `rails`: of the epoch.
-  void stage(uint64_t number, uint32_t i, const ReceiveBuffer& buffer, uint64_t stamp, std::size_t rails) {
-    std::byte* const place = at(number, i);
-    entryAt(place) = entryOf(buffer, buffer.room(), stamp);
-    memories_[i][number % kSlots] = buffer.memory;
-    if (entry_bytes_ == sizeof(ClearToSend) || buffer.memory == nullptr) return;
-    for (std::size_t rail = 1; rail < rails; ++rail)
-      reinterpret_cast<MoreKeys*>(place)->remote_key[rail] = buffer.memory->keys[rail].remote();
+  // Stages an entry for each of `buffers`, whose rooms `receive` has. `rails`: of the epoch.
+  void stage(const Receive& receive, std::span<const ReceiveBuffer> buffers, uint64_t stamp,
+             std::size_t rails) {
+    const uint32_t entry_bytes = entry_bytes_;
+    const std::size_t slot = receive.number % kSlots;
+    std::byte* place = at(receive.number, 0);
+    for (std::size_t i = 0; i < buffers.size(); ++i, place += entry_bytes) {
+      const MemoryHandle* const memory = buffers[i].memory;
+      memories_[i][slot] = memory;
+      entryAt(place, entry_bytes) = entryOf(buffers[i], receive.rooms[i], stamp);
+      for (std::size_t rail = 1; rail < rails && memory != nullptr; ++rail)
+        reinterpret_cast<MoreKeys*>(place)->remote_key[rail] = memory->keys[rail].remote();
+    }
   }
   // Stages the keys through the rails of another epoch. `key_of`: returns the remote key of memory through a
   // rail, or an error. False: the memory of the receive cannot be registered with one of the rails.
@@ -57,7 +63,7 @@ class ClearToSendWriter {
       for (std::size_t rail = 0; rail < rails && memory != nullptr; ++rail) {
         const Result<MemoryKeys> keys = key_of(*memory, static_cast<uint8_t>(rail));
         if (!keys.ok()) return false;
-        if (rail == 0) entryAt(place).remote_key = keys->remote;
+        if (rail == 0) entryAt(place, entry_bytes_).remote_key = keys->remote;
         else reinterpret_cast<MoreKeys*>(place)->remote_key[rail] = keys->remote;
       }
     }
@@ -93,8 +99,8 @@ class ClearToSendWriter {
     return staging_ + std::size_t{ringPlace(number) + i} * entry_bytes_;
   }
   // Keys of further rails stand in front of the entry.
-  ClearToSend& entryAt(std::byte* place) const {
-    return *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend));
+  static ClearToSend& entryAt(std::byte* place, uint32_t entry_bytes) {
+    return *reinterpret_cast<ClearToSend*>(place + entry_bytes - sizeof(ClearToSend));
   }
   // Fills in everything except the opcode.
   void fill(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, uint64_t to) const {

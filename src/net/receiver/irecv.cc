@@ -25,8 +25,12 @@ void ReceiveConnection::stage(Receive& receive, std::span<const ReceiveBuffer> b
   uint32_t least_room = UINT32_MAX;
   bool host = true;
   bool profiled = false;
-  for (const ReceiveBuffer& buffer : buffers) {
-    least_room = std::min(least_room, buffer.room());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const ReceiveBuffer& buffer = buffers[i];
+    const uint32_t room = buffer.room();
+    receive.addresses[i] = buffer.address;
+    receive.rooms[i] = room;
+    least_room = std::min(least_room, room);
     host = host && buffer.memory != nullptr && buffer.memory->kind == MemoryKind::kHost;
     profiled = profiled || buffer.profiler != nullptr;
   }
@@ -34,12 +38,8 @@ void ReceiveConnection::stage(Receive& receive, std::span<const ReceiveBuffer> b
   receive.host = host;
   receive.profiled = profiled && !receive.silent;
   const uint64_t flags = (receive.silent ? kStampSilent : 0) | (host ? kStampHost : 0);
-  const uint64_t stamp = makeStamp(receive.number, static_cast<int>(buffers.size()), flags);
-  for (uint32_t i = 0; i < buffers.size(); ++i) {
-    receive.addresses[i] = buffers[i].address;
-    receive.rooms[i] = buffers[i].room();
-    clear_to_sends_.stage(receive.number, i, buffers[i], stamp, link_.endpoint.rails.size());
-  }
+  clear_to_sends_.stage(receive, buffers, makeStamp(receive.number, static_cast<int>(buffers.size()), flags),
+                        link_.endpoint.rails.size());
 }
 
 Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent,

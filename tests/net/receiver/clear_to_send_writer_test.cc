@@ -32,6 +32,12 @@ class ClearToSendWriterTest : public testing::Test {
   }
   ~ClearToSendWriterTest() override { record::PageMemory::free(memory_, QueuePairs::kBytes); }
 
+  void stage(const std::vector<ReceiveBuffer>& buffers, uint64_t stamp, std::size_t rails) {
+    receive_.open(kOneReceive, static_cast<uint32_t>(buffers.size()), 64);
+    for (std::size_t i = 0; i < buffers.size(); ++i) receive_.rooms[i] = buffers[i].room();
+    writer_.stage(receive_, buffers, stamp, rails);
+  }
+
   struct alignas(64) Line {
     std::byte bytes[64];
   };
@@ -42,6 +48,7 @@ class ClearToSendWriterTest : public testing::Test {
   MemoryHandle buffer_memory_ = memoryWithKeys(100);
   const ReceiveBuffer buffer_ = {0x7000, 4096, 5, &buffer_memory_, nullptr};
   ClearToSendWriter writer_;
+  Receive receive_;
   ibv_send_wr work_ = {};
   ibv_sge sge_ = {};
 };
@@ -67,7 +74,7 @@ TEST_F(ClearToSendWriterTest, BothWaysWriteTheSame) {
   writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive);
   const ClearToSend first = *reinterpret_cast<const ClearToSend*>(sge_.addr - kUnwrittenBytes);
   ring_.assign(ring_.size(), {});
-  writer_.stage(kOneReceive, 0, buffer_, makeStamp(kOneReceive, 1, 0), 1);
+  stage({buffer_}, makeStamp(kOneReceive, 1, 0), 1);
   ibv_send_wr work = {};
   ibv_sge sge = {};
   writer_.fillNext(work, sge, queue_pair_, kPeerRing, kOneReceive, 1, kRdmaRules);
@@ -118,8 +125,7 @@ TEST_F(ClearToSendWriterOfRailsTest, AnEntryHasAKeyForEachRail) {
   const MemoryHandle other = memoryWithKeys(200);
   const ReceiveBuffer second = {0x9000, 64, 6, &other, nullptr};
   const uint64_t stamp = makeStamp(kOneReceive, 2, kStampHost);
-  writer_.stage(kOneReceive, 0, buffer_, stamp, 3);
-  writer_.stage(kOneReceive, 1, second, stamp, 3);
+  stage({buffer_, second}, stamp, 3);
   for (uint8_t rail = 0; rail < 3; ++rail) {
     EXPECT_EQ(keyOfRail(entry(0), rail), 100U + rail);
     EXPECT_EQ(keyOfRail(entry(1), rail), 200U + rail);
@@ -131,21 +137,19 @@ TEST_F(ClearToSendWriterOfRailsTest, AnEntryHasAKeyForEachRail) {
 }
 
 TEST_F(ClearToSendWriterOfRailsTest, AnotherEpochHasOtherKeys) {
-  Receive receive;
-  receive.open(kOneReceive, 1, 4096);
-  writer_.stage(kOneReceive, 0, buffer_, makeStamp(kOneReceive, 1, 0), 2);
+  stage({buffer_}, makeStamp(kOneReceive, 1, 0), 2);
   const auto key = [&](const MemoryHandle& memory, uint8_t rail) -> Result<MemoryKeys> {
     EXPECT_EQ(&memory, &buffer_memory_);
     return MemoryKeys{0, 500U + rail};
   };
-  EXPECT_TRUE(writer_.stageKeys(receive, 2, key));
+  EXPECT_TRUE(writer_.stageKeys(receive_, 2, key));
   EXPECT_EQ(keyOfRail(entry(0), 0), 500U);
   EXPECT_EQ(keyOfRail(entry(0), 1), 501U);
   EXPECT_EQ(entry(0).stamp, makeStamp(kOneReceive, 1, 0));
   const auto none = [](const MemoryHandle&, uint8_t) -> Result<MemoryKeys> {
     return Status{Code::kSystem, ENOMEM};
   };
-  EXPECT_FALSE(writer_.stageKeys(receive, 2, none));
+  EXPECT_FALSE(writer_.stageKeys(receive_, 2, none));
 }
 
 }  // namespace
