@@ -9,7 +9,6 @@
 
 #include "loop_connection.h"
 #include "net/loop_traffic.h"
-#include "net/profiler.h"
 #include "port_control.h"
 #include "said.h"
 #include "tests/ok.h"
@@ -49,30 +48,6 @@ TEST(Failover, AFusedDeviceGoesOnWithTheRest) {
   test::changePort("soft0:1", "down");
   ASSERT_TRUE(traffic.run(32, 100'000));
   EXPECT_STREQ(loop.sender().rails().front().name, "soft2");
-}
-
-// Between two epochs there are no queue pairs whose number an event could have.
-TEST(Failover, AnEventOfAReceiveNeedsNoQueuePair) {
-  static uint32_t number;
-  profiler::setCallback([](void**, int, void*, int64_t, void* data) {
-    number = static_cast<const profiler::Event*>(data)->qp_number;
-    return 0;
-  });
-  LoopConnection loop(2 * kHalf, "count=1");
-  ASSERT_TRUE(Traffic(loop).run(8, 512));
-  Request* const waits = loop.receive(1, kHalf, 512);
-  test::changePort("soft0:1", "down");
-  bool done = false;
-  for (test::Patience patience; loop.receiver().queuePairs() > 0; patience.again())
-    ASSERT_OK(loop.receiver().test(*waits, &done, nullptr));
-  int handle = 0;
-  const ReceiveBuffer buffer = {loop.address(kHalf), 512, 0, loop.memory(), &handle};
-  number = 1;
-  Request* profiled = nullptr;
-  ASSERT_OK(loop.receiver().irecv({&buffer, 1}, false, &profiled));
-  EXPECT_NE(profiled, nullptr);
-  EXPECT_EQ(number, 0U);
-  profiler::setCallback(nullptr);
 }
 
 // The sender has nothing more to send, so no queue pairs are made that a flush could wait for.

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "record/writer.h"
@@ -30,7 +31,6 @@ class ClearToSendWriterTest : public testing::Test {
     queue_pair_.peer_window_key = 9;
     queue_pair_.index = 2;
   }
-  ~ClearToSendWriterTest() override { record::PageMemory::free(memory_, QueuePairs::kBytes); }
 
   void stage(const std::vector<ReceiveBuffer>& buffers, uint64_t stamp, std::size_t rails) {
     receive_.open(kOneReceive, static_cast<uint32_t>(buffers.size()), 64);
@@ -42,8 +42,11 @@ class ClearToSendWriterTest : public testing::Test {
     std::byte bytes[64];
   };
   std::vector<Line> ring_ = std::vector<Line>(kRingEntries);
-  void* const memory_ = record::PageMemory::allocate(QueuePairs::kBytes);
-  QueuePairs queue_pairs_{memory_};
+  struct Free {
+    void operator()(void* memory) const { record::PageMemory::free(memory, QueuePairs::kBytes); }
+  };
+  const std::unique_ptr<void, Free> memory_{record::PageMemory::allocate(QueuePairs::kBytes)};
+  QueuePairs queue_pairs_{memory_.get()};
   LaneQueuePair& queue_pair_ = queue_pairs_.add();
   MemoryHandle buffer_memory_ = memoryWithKeys(100);
   const ReceiveBuffer buffer_ = {0x7000, 4096, 5, &buffer_memory_, nullptr};
