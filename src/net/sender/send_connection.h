@@ -63,9 +63,7 @@ class SendConnection final : public Connection {
   QueuePairNeeds needs() const override;
   int mostRails() const override { return net::mostRails(ring_.entryBytes()); }
   Result<Window> makeWindow(bool registers) override;
-  int postFirstReceives(std::size_t queue_pair) override {
-    return clear_to_sends_.postFirst(queue_pair);
-  }
+  int postFirstReceives(std::size_t queue_pair) override { return clear_to_sends_.postFirst(queue_pair); }
   void onPaired() override;
   void onLost() noexcept override {
     fast_.open_group = nullptr;
