@@ -63,6 +63,7 @@ class Link final : private LinkState, private Watch::Host {
   using LinkState::failure;
   using LinkState::hasLeft;
   using LinkState::hasQueuePairs;
+  using LinkState::numbers;
   using LinkState::only_cq;
   using LinkState::options;
   using LinkState::out_of_order;
@@ -71,6 +72,7 @@ class Link final : private LinkState, private Watch::Host {
   using LinkState::proof;
   using LinkState::rules;
   using LinkState::running;
+  using LinkState::shown;
   using LinkState::usableRails;
   using LinkState::window;
 

@@ -209,7 +209,7 @@ Status Flusher::test(Request& request, bool* done) {
   }
   RAILWISE_TRY(failure_);
   // The rail of this flush may be lost, and when nothing else is under way nobody looks.
-  (void)link_.idle(Link::Waiting::kPeer);
+  (void)link_.idle(Waiting::kPeer);
   if (!link_.canFailOver()) return Status::success();
   const Clock::duration since = Clock::now() - flush.posted;
   if (flush.reads > 0 && since > Patience(link_.config.failover_timeout_s).flush()) drop();
