@@ -1,0 +1,386 @@
+// The floor of paths alone: a link that loses paths, devices, its peer, and drivers that refuse, below a user
+// that writes numbered cells (fake_user.h) and counts each one exactly once.
+#include "net/paths/link.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "net/in_child.h"
+#include "net/paths/link_pair.h"
+#include "port_control.h"
+#include "said.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
+
+namespace railwise::net {
+namespace {
+
+struct Transport {
+  const char* name;
+  const char* link;
+  const char* connect;  // RAILWISE_CONNECT
+  bool reported;        // each cell is reported
+};
+
+class LinkTest : public ::testing::TestWithParam<Transport> {
+ protected:
+  LinkTest() { setenv("RAILWISE_CONNECT", GetParam().connect, 1); }
+  ~LinkTest() override {
+    for (const char* name : {"RAILWISE_CONNECT", "RAILWISE_FAILOVER_TIMEOUT", "RAILWISE_FAILOVER"})
+      unsetenv(name);
+  }
+  // `faults`: "fault RULE;fault RULE".
+  static std::string mode(const std::string& faults = "") {
+    return std::string("link=") + GetParam().link + (faults.empty() ? "" : ";" + faults);
+  }
+  static CellShape shape() { return {.reported = GetParam().reported}; }
+  // The operation that brings a cell.
+  static std::string cellOperation() {
+    const bool immediate = GetParam().reported && std::string(GetParam().link) != "iwarp";
+    return immediate ? "opcode=write_imm" : "opcode=write";
+  }
+  static bool manages() {
+    return std::string(GetParam().link) == "iwarp" || std::string(GetParam().connect) == "cm";
+  }
+};
+
+#define EXPECT_RUNS(pair, cells) EXPECT_TRUE((pair).run(cells)) << (pair).problem()
+#define ASSERT_RUNS(pair, cells) ASSERT_TRUE((pair).run(cells)) << (pair).problem()
+
+// Both ends until `goal`, with cells on their way. False: the link has failed.
+template <typename Goal>
+bool runUntil(LinkPair& pair, Goal&& goal) {
+  for (test::Patience patience; !goal(); patience.again()) {
+    if (!pair.run(16)) return false;
+  }
+  return true;
+}
+
+// Both ends until both have failed.
+void failBoth(LinkPair& pair) {
+  for (test::Patience patience; pair.source().link().failure.ok() || pair.target().link().failure.ok();
+       patience.again())
+    (void)pair.turn();
+  EXPECT_EQ(pair.problem(), "");
+}
+
+const PairPlaces kOneRail = {};
+const PairPlaces kWithStandby = {.source_standbys = 1, .target_standbys = 1};
+const PairPlaces kTwoRails = {.source_rails = 2, .target_rails = 2};
+const PairPlaces kApart = {.source_standbys = 1, .target_standbys = 1, .apart = true};
+
+TEST_P(LinkTest, CountsEachCellOnce) {
+  for (const std::size_t bytes : {std::size_t{24}, std::size_t{64}, std::size_t{8192}}) {
+    CellShape cells = shape();
+    cells.bytes = bytes;
+    cells.proves = bytes == 64;
+    LinkPair pair(kOneRail, cells, mode());
+    ASSERT_OK(pair.open());
+    ASSERT_RUNS(pair, 1000);
+    EXPECT_EQ(pair.target().counted(), 1000U);
+    EXPECT_EQ(pair.source().repeated(), 0U);
+    EXPECT_EQ(pair.source().link().epoch(), 1U);
+  }
+}
+
+TEST_P(LinkTest, UsesSeveralRailsAndQueuePairs) {
+  LinkPair pair({.source_rails = 3, .target_rails = 2, .apart = true}, shape(), mode(), 2);
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 1000);
+  EXPECT_GT(pair.source().link().endpoint.queue_pairs.size(), 3U);
+}
+
+TEST_P(LinkTest, GoesOnOverTheOtherRailAndTakesTheFirstOneBack) {
+  LinkPair pair(kTwoRails, shape(), mode());
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 200);
+  test::changePort("soft1:1", "down");
+  ASSERT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft0" && pair.source().link().running(); }))
+      << pair.problem();
+  ASSERT_RUNS(pair, 200);
+  EXPECT_TRUE(pair.source().link().degraded());
+  test::changePort("soft1:1", "up");
+  ASSERT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft0+soft1"; })) << pair.problem();
+  ASSERT_RUNS(pair, 200);
+  EXPECT_FALSE(pair.source().link().degraded());
+  EXPECT_GE(pair.source().link().epoch(), 3U);
+}
+
+TEST_P(LinkTest, GoesToAStandbyAndBack) {
+  LinkPair pair(kApart, shape(), mode());
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 200);
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft1"; })) << pair.problem();
+  ASSERT_RUNS(pair, 200);
+  test::changePort("soft0:1", "up");
+  EXPECT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft0"; })) << pair.problem();
+  EXPECT_RUNS(pair, 200);
+}
+
+TEST_P(LinkTest, WaitsForItsOnlyPort) {
+  LinkPair pair(kOneRail, shape(), mode());
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 100);
+  test::changePort("soft0:1", "down");
+  pair.expect(100);
+  for (test::Patience patience; pair.source().link().running(); patience.again()) ASSERT_TRUE(pair.turn());
+  const uint64_t counted = pair.counted();
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(pair.turn()) << pair.problem();
+  EXPECT_EQ(pair.counted(), counted);
+  test::changePort("soft0:1", "up");
+  EXPECT_RUNS(pair, 100);
+}
+
+TEST_P(LinkTest, BeginsWithoutAPath) {
+  LinkPair pair(kOneRail, shape(), mode());
+  test::changePort("soft0:1", "down");
+  test::waitUntil([&] { return !pair.net().device(0)->rails().front().hca->state().active(1); });
+  ASSERT_OK(pair.open());
+  EXPECT_FALSE(pair.source().link().running());
+  test::changePort("soft0:1", "up");
+  EXPECT_RUNS(pair, 100);
+  EXPECT_GE(pair.source().link().epoch(), 2U);
+}
+
+TEST_P(LinkTest, RepeatsWhatAFailedCompletionLeftOpen) {
+  for (const char* status : {"loc_prot_err", "rem_access_err", "retry_exc_err", "general_err"}) {
+    LinkPair pair(kOneRail, shape(), mode("fault " + cellOperation() + " nth=40 status=" + status));
+    ASSERT_OK(pair.open());
+    ASSERT_RUNS(pair, 200);
+    EXPECT_GE(pair.source().link().epoch(), 2U) << status;
+    EXPECT_GE(pair.source().repeated(), 1U) << status;
+  }
+}
+
+TEST_P(LinkTest, LosesEpochAfterEpoch) {
+  LinkPair pair({.source_rails = 2, .source_standbys = 1, .target_rails = 2, .target_standbys = 1}, shape(),
+                mode("fault " + cellOperation() +
+                     " every=53 status=general_err;"
+                     "fault verb=create_qp every=9 nth=9 errno=ENOMEM"));
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 1000);
+  EXPECT_GE(pair.source().link().epoch(), 8U);
+}
+
+// The port on which the recovery wants to go on goes down while the recovery is under way.
+TEST_P(LinkTest, LosesTheNextPathDuringARecovery) {
+  const PairPlaces three = {.source_standbys = 2, .target_standbys = 2};
+  LinkPair pair(three, shape(), mode());
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 100);
+  test::changePort("soft0:1", "down");
+  pair.expect(100);
+  for (test::Patience patience; pair.source().link().running(); patience.again()) ASSERT_TRUE(pair.turn());
+  test::changePort("soft1:1", "down");
+  EXPECT_RUNS(pair, 100);
+  EXPECT_EQ(pair.railsInUse(), "soft2");
+}
+
+TEST_P(LinkTest, LosesItsPathsAtBothEndsAtOnce) {
+  LinkPair pair(kApart, shape(), mode());
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 100);
+  pair.expect(100);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(pair.turn());
+  test::changePort("soft0:1", "down");
+  test::changePort("soft2:1", "down");
+  ASSERT_RUNS(pair, 100);
+  EXPECT_EQ(pair.railsInUse(), "soft1");
+  EXPECT_STREQ(pair.target().link().endpoint.rails.front().hca->name(), "soft3");
+}
+
+// Nobody says that nothing gets through any more.
+TEST_P(LinkTest, LeavesABlackHole) {
+  LinkPair pair(kApart, shape(), mode());
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 500);
+  test::addFault("device=soft0 drop");
+  ASSERT_RUNS(pair, 100);
+  EXPECT_EQ(pair.railsInUse(), "soft1");
+}
+
+TEST_P(LinkTest, GoesOnWhenItsDeviceFails) {
+  for (const char* device : {"soft0:1", "soft2:1"}) {
+    LinkPair pair(kApart, shape(), mode());
+    ASSERT_OK(pair.open());
+    ASSERT_RUNS(pair, 100);
+    pair.expect(100);
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(pair.turn());
+    test::changePort(device, "fatal");
+    ASSERT_RUNS(pair, 100) << device;
+    EXPECT_GE(pair.source().link().epoch(), 2U) << device;
+  }
+}
+
+// ---- the fence
+
+// Drivers refuse to stop the old queue pairs, whose writes come late. The link goes on only when nothing can
+// come any more.
+TEST_P(LinkTest, WritesOfAnOldEpochDoNotComeAfterRefusedStops) {
+  for (const char* refused : {"soft0", "soft2", "soft*"}) {
+    EXPECT_EQ("", inChild([&]() -> std::string {
+                LinkPair pair(kApart, shape(), mode());
+                if (!pair.open().ok() || !pair.run(100)) return "no link: " + pair.problem();
+                const std::string at = std::string("device=") + refused + " nth=1 every=1 ";
+                test::addFault(at + "verb=modify_qp errno=EAGAIN count=4");
+                test::addFault(at + "verb=destroy_qp delay=300ms count=4");
+                test::addFault("device=soft0 opcode=any nth=1 every=1 count=2 delay=400ms");
+                test::addFault("device=soft2 opcode=any nth=2 every=1 count=2 delay=400ms");
+                const Deadline arrived = Deadline::after(std::chrono::milliseconds(900));
+                pair.expect(64);
+                for (int i = 0; i < 4; ++i) (void)pair.turn();
+                test::changePort("soft0:1", "down");
+                test::changePort("soft0:1", "up");
+                if (!pair.run(64)) return "it does not go on: " + pair.problem();
+                while (!arrived.passed()) {
+                  if (!pair.run(4)) return "later: " + pair.problem();
+                }
+                return pair.source().link().epoch() > 1 ? "" : "no path was lost";
+              }));
+  }
+}
+
+// The queue pairs of a closed link are not destroyed, and their writes come late: the windows of the next
+// link are others.
+TEST_P(LinkTest, WritesOfAClosedLinkDoNotReachTheNextOne) {
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              LinkPair pair(kOneRail, shape(), mode());
+              if (!pair.open().ok() || !pair.run(100)) return "no link: " + pair.problem();
+              test::addFault("device=soft0 nth=1 every=1 verb=destroy_qp errno=EBUSY count=20");
+              test::addFault("device=soft0 opcode=any delay=300ms nth=1 every=1 count=2");
+              const Deadline arrived = Deadline::after(std::chrono::milliseconds(600));
+              pair.expect(32);
+              for (int i = 0; i < 4; ++i) (void)pair.turn();
+              pair.close();
+              if (!pair.open().ok()) return "no second link";
+              while (!arrived.passed()) {
+                if (!pair.run(1)) return "the second link: " + pair.problem();
+              }
+              return pair.problem();
+            }));
+}
+
+// A driver that refuses for good ends the link, with the reason.
+TEST_P(LinkTest, ARefusalForGoodEndsTheLink) {
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+              LinkPair pair(kWithStandby, shape(), mode());
+              if (!pair.open().ok() || !pair.run(100)) return "no link: " + pair.problem();
+              const test::Said said;
+              test::addFault("device=soft0 verb=modify_qp+destroy_qp+query_qp errno=EAGAIN nth=1 every=1");
+              test::changePort("soft0:1", "down");
+              pair.expect(100);
+              failBoth(pair);
+              return said.all().find("The last one cannot be left: soft0: ") != std::string::npos
+                         ? ""
+                         : "without the reason: " + said.all();
+            }));
+}
+
+// ---- the end
+
+TEST_P(LinkTest, EndsWhenNoPathIsLeft) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  LinkPair pair(kWithStandby, shape(), mode());
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 100);
+  const test::Said said;
+  const Clock::time_point begun = Clock::now();
+  test::changePort("soft0:1", "down");
+  test::changePort("soft1:1", "down");
+  pair.expect(100);
+  failBoth(pair);
+  EXPECT_GE(Clock::now() - begun, std::chrono::seconds(1));
+  EXPECT_EQ(pair.source().link().failure.code, Code::kRemote);
+  EXPECT_EQ(pair.target().link().failure.code, Code::kRemote);
+  EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
+}
+
+TEST_P(LinkTest, WithoutFailoverTheFirstFailureEndsIt) {
+  setenv("RAILWISE_FAILOVER", "0", 1);
+  LinkPair pair(kWithStandby, shape(), mode("fault " + cellOperation() + " nth=40 status=general_err"));
+  ASSERT_OK(pair.open());
+  EXPECT_FALSE(pair.run(200));
+  failBoth(pair);
+}
+
+TEST_P(LinkTest, APeerThatGoesAwayEndsIt) {
+  for (const bool source_goes : {false, true}) {
+    LinkPair pair(kOneRail, shape(), mode());
+    ASSERT_OK(pair.open());
+    ASSERT_RUNS(pair, 100);
+    pair.expect(100);
+    ASSERT_TRUE(pair.turn());
+    Link& left = source_goes ? pair.target().link() : pair.source().link();
+    if (source_goes) pair.closeSource();
+    else pair.closeTarget();
+    for (test::Patience patience; left.failure.ok(); patience.again()) (void)pair.turn();
+    EXPECT_EQ(left.failure.code, Code::kRemote);
+    EXPECT_EQ(pair.problem(), "");
+  }
+}
+
+// With all that it may have under way: cells, a recovery, a recovery without a path.
+TEST_P(LinkTest, ClosesWithWorkOutstanding) {
+  for (const int ports_down : {0, 1, 2}) {
+    LinkPair pair(kWithStandby, shape(), mode());
+    ASSERT_OK(pair.open());
+    ASSERT_RUNS(pair, 100);
+    pair.expect(1000);
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(pair.turn());
+    for (int port = 0; port < ports_down; ++port)
+      test::changePort("soft" + std::to_string(port) + ":1", "down");
+    for (test::Patience patience; ports_down > 0 && pair.source().link().running(); patience.again())
+      ASSERT_TRUE(pair.turn());
+    pair.close();
+    EXPECT_EQ(pair.problem(), "");
+  }
+}
+
+TEST_P(LinkTest, ClosesAndOpensAgain) {
+  LinkPair pair(kWithStandby, shape(), mode());
+  for (int link = 0; link < 3; ++link) {
+    ASSERT_OK(pair.open());
+    ASSERT_RUNS(pair, 100);
+    test::changePort("soft0:1", "down");
+    ASSERT_RUNS(pair, 100);
+    test::changePort("soft0:1", "up");
+    pair.close();
+  }
+  EXPECT_EQ(pair.counted(), 600U);
+}
+
+INSTANTIATE_TEST_SUITE_P(, LinkTest,
+                         ::testing::Values(Transport{"ib", "ib", "auto", true},
+                                           Transport{"roce", "roce", "auto", true},
+                                           Transport{"roce_silent", "roce", "auto", false},
+                                           Transport{"iwarp", "iwarp", "auto", true},
+                                           Transport{"iwarp_silent", "iwarp", "auto", false},
+                                           Transport{"ib_cm", "ib", "cm", true},
+                                           Transport{"roce_cm", "roce", "cm", true}),
+                         [](const auto& its) { return std::string(its.param.name); });
+
+// ---- what the fake user itself sees
+
+TEST(CellRing, SeesAWordThatIsNotDue) {
+  const CellShape shape = {.bytes = 64};
+  std::vector<uint64_t> memory(CellRing::bytesFor(shape) / sizeof(uint64_t));
+  CellRing ring;
+  ring.use(reinterpret_cast<std::byte*>(memory.data()), shape);
+  EXPECT_EQ(ring.problem(7, 2), "");
+  ring.put(7, 2);
+  EXPECT_EQ(ring.problem(7, 2), "");
+  EXPECT_TRUE(ring.holds(7, 2));
+  EXPECT_NE(ring.problem(7, 3), "");                      // of another epoch
+  EXPECT_NE(ring.problem(7 + CellRing::kPlaces, 2), "");  // once more, after it was counted
+  reinterpret_cast<uint64_t*>(ring.at(7))[5] ^= 1;
+  EXPECT_NE(ring.problem(7, 2), "");
+  EXPECT_FALSE(ring.holds(7, 2));
+  ring.wipe(7);
+  EXPECT_TRUE(ring.empty(7));
+}
+
+}  // namespace
+}  // namespace railwise::net
