@@ -88,13 +88,16 @@ class LinkPair {
     RAILWISE_TRY(prepared);
     const EndInfo reply = target_->answerer().local();
     bool up[2] = {};
+    Deadline called_by = Deadline::after({});
     for (test::Patience patience; !up[0] || !up[1]; patience.again()) {
       const Result<bool> called = up[0] ? true : source_->chooser().establish(request, reply, session);
       if (!called.ok()) return called.status();
       const Result<bool> answered = up[1] ? true : target_->answerer().establish(request);
       if (!answered.ok()) return answered.status();
+      // A source that begins without queue pairs calls nobody.
+      if (*called && !up[0]) called_by = Deadline::after(kManagerFollows);
       up[0] = *called;
-      up[1] = *answered;
+      up[1] = *answered || (up[0] && called_by.passed() && target_->answerer().giveUpFirst(request));
     }
     return attach(session);
   }
@@ -146,6 +149,8 @@ class LinkPair {
   }
 
  private:
+  // RDMA CM may tell the target later than the source that a queue pair is up.
+  static constexpr auto kManagerFollows = std::chrono::milliseconds(500);
   static constexpr uint32_t kSleepAfter = 4096;
   static constexpr useconds_t kSleepUs = 50;
 
