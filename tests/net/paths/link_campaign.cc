@@ -421,7 +421,8 @@ class Runner {
 
   void takeSteps(uint64_t counted) {
     for (Step& step : its_.steps) {
-      if (step.done || counted < step.at_cells) continue;
+      // What is due goes on over the next link, too: a port that is down comes up.
+      if (step.done || (!step.due && counted < step.at_cells)) continue;
       if (!step.due) step.due = Clock::now() + std::chrono::milliseconds(step.after_ms);
       if (Clock::now() >= *step.due) strike(step);
     }
