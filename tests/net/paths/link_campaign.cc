@@ -90,7 +90,7 @@ class Drawer {
       else drawMoment();
       drawFault();
     }
-    if (draw_.chance(35)) drawRefusedStops();
+    if (draw_.chance(45)) drawRefusedStops();
     if (!its_.sparing) cutOff(false);
     return its_;
   }
@@ -336,6 +336,7 @@ struct Report {
 };
 
 class Runner {
+  static constexpr std::chrono::milliseconds kLate{100};
   static constexpr int kOpens = 20;
   static constexpr useconds_t kBetweenOpensUs = 10'000;
 
@@ -378,7 +379,12 @@ class Runner {
       if (step.after_ms < 0) strike(step);
     }
     if (const std::string problem = one(its_.cells); !problem.empty() || !its_.another) return problem;
-    pair_->close();
+    if (report_.outcome == Report::kCompleted) {
+      pair_->closeWithLateWrites(kLate);
+      its_.late_ms = std::max(its_.late_ms, static_cast<int>(kLate.count()));
+    } else {
+      pair_->close();
+    }
     return one(64);
   }
   // One link, and its cells. "": good.

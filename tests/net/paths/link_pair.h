@@ -17,6 +17,7 @@
 #include "net/net.h"
 #include "net/paths/fake_user.h"
 #include "net/tcp.h"
+#include "port_control.h"
 #include "tests/wait.h"
 
 namespace railwise::net {
@@ -107,6 +108,23 @@ class LinkPair {
     closeSource();
     closeTarget();
     goal_ = 0;
+  }
+  // Closes both ends while their writes are held up for `late`, and drivers neither stop nor destroy their
+  // queue pairs. These writes come when the windows may have been given away.
+  void closeWithLateWrites(std::chrono::milliseconds late) {
+    for (const Link* link : {&source_->link(), &target_->link()}) {
+      for (const LaneQueuePair& each : link->endpoint.queue_pairs) {
+        if (each.qp == nullptr) continue;
+        test::addFault("qp=" + std::to_string(each.qp->qp_num) +
+                       " verb=modify_qp+destroy_qp errno=EBUSY nth=1 every=1 count=12");
+        test::addFault("qp=" + std::to_string(each.qp->qp_num) +
+                       " opcode=any nth=1 every=1 count=2 delay=" + std::to_string(late.count()) + "ms");
+      }
+    }
+    expect(CellRing::kPlaces);
+    for (int i = 0; i < 8 && turn(); ++i) {
+    }
+    close();
   }
   void closeSource() { source_.reset(); }
   void closeTarget() { target_.reset(); }
