@@ -374,7 +374,9 @@ void addRefusedEnds(Draw draw, const FaultMachine& machine, int spread_ms, std::
     step.text = place + text;
     steps.push_back(std::move(step));
   };
-  add("verb=modify_qp nth=1 every=1 count=" + std::to_string(draw.between(2, 30)) +
+  // Tries of a lone path pause up to a sixteenth of the failover timeout: a driver that refuses more of them
+  // in a row has left no path for so long.
+  add("verb=modify_qp nth=1 every=1 count=" + std::to_string(draw.between(2, 15)) +
       " errno=" + draw.oneOf(kRefusals));
   if (draw.chance(60)) {
     const bool refused = draw.chance(50);
