@@ -149,7 +149,7 @@ class Patience {
   // is being repeated.
   static constexpr Duration kAcknowledgementGrace = std::chrono::seconds(2);
   // How long a connection waits for the reason of an error, and how often it looks. Some completions give no
-  // reason, and an event that gives it follows (connection/errors.cc).
+  // reason, and an event that gives it follows (Watch::awaitDiagnosis()).
   static constexpr Duration kReasonFollows = std::chrono::milliseconds(100);
   static constexpr Duration kReasonLook = std::chrono::milliseconds(5);
 

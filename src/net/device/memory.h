@@ -62,7 +62,7 @@ class DeviceState;
 
 // A rail's protection domain, and the state of its device (null: unknown). With a device that has failed no
 // memory is registered: its keys are 0, or those of the last generation that took it, and connections use
-// another path (connection/failover.cc).
+// another path (paths/offer.h).
 struct RailDomain {
   RailDomain(ibv_pd* domain, DeviceState* state = nullptr) : pd(domain), device(state) {}
   bool failed() const;

@@ -1,6 +1,6 @@
 // The frames that the two ends of a connection send each other over the side channel after the handshake.
 // Each frame begins with the header of the handshake's messages. docs/transport.md says who sends which frame
-// when.
+// when, docs/wireup.md what it does in each phase.
 //
 // Everything is little-endian with fixed offsets. A frame comes from outside: checkFrame() checks every field
 // before any other code uses one. Plain values, any thread.
@@ -20,7 +20,7 @@ inline constexpr std::size_t kReasonBytes = 320;
 inline constexpr char kGoesBack[] = "a better path works again";
 inline constexpr uint8_t kNoQueuePair = 0xff;
 
-// Sender, Break: the sender has destroyed its queue pairs of the epoch before `epoch`.
+// Sender, Break: the sender has lost the epoch before `epoch`, and stops its queue pairs.
 struct BreakFrame {
   MessageHeader header;
   uint64_t epoch;
