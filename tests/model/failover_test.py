@@ -23,12 +23,21 @@ CONFIGURATIONS = {
     "nothing left comes to rest": ("-DPARTITION -DN=3 -DFAILURES=1", True),
     "a device lost": ("-DLAZY -DLOSS -DCLOSE -DN=3 -DFAILURES=2", False),
     "a device lost comes to rest": ("-DLOSS -DCLOSE -DN=3 -DFAILURES=1", True),
+    "refused stops": ("-DFENCE -DN=3 -DFAILURES=2", False),
+    "refused stops come to rest": ("-DFENCE -DN=3 -DFAILURES=1", True),
+    "refused stops and destructions": ("-DLAZY -DFENCE -DCLOSE -DN=2 -DFAILURES=1", False),
+    "aborts before the proof": ("-DLAZY -DFENCE -DABORT -DN=2 -DFAILURES=1", False),
+    "destroyed instead": ("-DLAZY -DFENCE -DLOSS -DN=2 -DFAILURES=1", False),
+    "rails change": ("-DRAILS -DN=2 -DFAILURES=2", False),
 }
 
 PLAIN = "-DFAILURES=2"
 IDLE = "-DLAZY -DFAILURES=2"
 ENDS = "-DCLOSE -DFAILURES=1"
 NOTHING_LEFT = "-DLAZY -DPARTITION -DFAILURES=1"
+FENCED = "-DFENCE -DN=2 -DFAILURES=1"
+FENCED_ENDS = "-DLAZY -DFENCE -DABORT -DN=2 -DFAILURES=1"
+CHANGES = "-DRAILS -DN=2 -DFAILURES=2"
 LOST = "-DLAZY -DLOSS -DFAILURES=1"
 # number in the model: (macros, the mistake)
 MUTATIONS = {
@@ -44,7 +53,7 @@ MUTATIONS = {
     10: (PLAIN, "S uses the entries of receives that were done out of order"),
     11: (PLAIN, "R hears Break only while it is running"),
     12: (PLAIN, "R writes clear-to-sends after Accept, not after Ready"),
-    13: (PLAIN, "R takes a Propose of any epoch"),
+    13: (PLAIN, "R takes a Propose for an older offer"),
     14: (PLAIN, "R takes a Ready of any epoch"),
     15: (PLAIN, "no Arrived from R's service thread"),
     16: (PLAIN, "S goes on matching where it was"),
@@ -62,6 +71,14 @@ MUTATIONS = {
     28: (PLAIN, "Arrived counts receives that were done out of order"),
     29: (PLAIN, "packets of a dead epoch are taken by the next (queue pair number and PSN used again)"),
     30: ("-DPARTITION -DFAILURES=0", "the way to the peer comes and goes for ever"),
+    31: (FENCED, "a refused stop counts as stopped, at R"),
+    32: (FENCED, "a refused stop counts as stopped, at S"),
+    33: (FENCED, "S's window is given back after a refused destroy"),
+    34: (FENCED_ENDS, "R's window is given back after a refused destroy"),
+    35: (FENCED, "R writes its words before the fence"),
+    36: (FENCED, "S goes on without a proof in the old window"),
+    37: (CHANGES, "of two offers that S has not handled, the inbox keeps the older one"),
+    38: (CHANGES, "R forgets a change of its rails while an offer is unheard"),
 }
 FOR_EVER = {30}  # found as cycles only: shows that a search for them can fail
 
