@@ -73,6 +73,7 @@ class Link final : private LinkState, private Watch::Host {
   using LinkState::rules;
   using LinkState::running;
   using LinkState::shown;
+  using LinkState::title;
   using LinkState::usableRails;
   using LinkState::window;
 

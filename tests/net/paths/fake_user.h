@@ -90,7 +90,7 @@ class FakeSource final : public FakeEnd {
 
   Chooser& chooser() { return chooser_; }
   Status open() {
-    RAILWISE_TRY(link_.openWindow());
+    RAILWISE_TRY(link_.maker().openWindow());
     return chooser_.openFirst();
   }
   bool done() const { return credited_ >= goal_; }
@@ -101,7 +101,7 @@ class FakeSource final : public FakeEnd {
     RAILWISE_TRY(poll());
     takeCredit();
     if (link_.running()) RAILWISE_TRY(postCells());
-    return link_.idle(Link::Waiting::kAcknowledgement);
+    return link_.idle(Waiting::kAcknowledgement);
   }
   // Looks whether the credit is one that can be.
   void verify() { takeCredit(); }
@@ -221,7 +221,7 @@ class FakeSource final : public FakeEnd {
     if (!link_.running() || unproven_ == 0 || (!blocked && (!proves() || unproven_ < shape_.cover_every)))
       return Status::success();
     unproven_ = 0;
-    return link_.prove();
+    return link_.prove(false);
   }
 
   // False: the queue pair is full.
@@ -310,7 +310,7 @@ class FakeTarget final : public FakeEnd {
 
   Answerer& answerer() { return answerer_; }
   Status open(const EndInfo& request) {
-    RAILWISE_TRY(link_.openWindow());
+    RAILWISE_TRY(link_.maker().openWindow());
     std::string refusal;
     return answerer_.openFirst(request, refusal);
   }
@@ -321,7 +321,7 @@ class FakeTarget final : public FakeEnd {
     RAILWISE_TRY(poll());
     if (link_.running()) RAILWISE_TRY(sendCredit());
     if (++looks_ % 64 == 0) verify();
-    return link_.idle(Link::Waiting::kPeer);
+    return link_.idle(Waiting::kPeer);
   }
   // Looks at every word of the window.
   void verify() {
@@ -480,7 +480,7 @@ class FakeTarget final : public FakeEnd {
     credited_ = counted;
     RAILWISE_TRY(link_.post(queue_pair, &work));
     const bool covers = queue_pair.posted() - queue_pair.covered >= kCoverCredits;
-    return link_.running() && (covers || done()) ? link_.prove() : Status::success();
+    return link_.running() && (covers || done()) ? link_.prove(false) : Status::success();
   }
 
   Answerer answerer_;
