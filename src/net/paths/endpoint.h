@@ -15,7 +15,7 @@
 #include "net/device/device.h"
 #include "net/device/fence.h"
 #include "net/paths/lane.h"
-#include "net/protocol/stripe.h"
+#include "net/paths/stripe.h"
 #include "verbs/handles.h"
 #include "verbs/queue_pair.h"
 

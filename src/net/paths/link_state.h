@@ -23,8 +23,8 @@
 #include "net/paths/recovery.h"
 #include "net/paths/recovery_log.h"
 #include "net/paths/search_log.h"
+#include "net/paths/transport_rules.h"
 #include "net/patience.h"
-#include "net/protocol/transport_rules.h"
 #include "net/wireup/handshake.h"
 #include "net/wireup/side_channel.h"
 

@@ -24,6 +24,7 @@
 #include <cstring>
 
 #include "net/limits.h"
+#include "net/paths/window_head.h"
 
 namespace railwise::net {
 
@@ -90,13 +91,6 @@ inline constexpr uint64_t stampNumber(uint64_t stamp) { return stamp >> kStampNu
 inline constexpr int stampCount(uint64_t stamp) { return static_cast<int>(stamp & kStampCountMask); }
 inline constexpr bool stampHost(uint64_t stamp) { return (stamp & kStampHost) != 0; }
 inline constexpr bool stampSilent(uint64_t stamp) { return (stamp & kStampSilent) != 0; }
-
-// At the begin of the receiver's window, in front of the records. A sender reads it in a trial, to see
-// whether a path works.
-struct alignas(64) WindowHead {
-  uint64_t mark;
-};
-inline constexpr uint64_t kWindowMark = 0x4b52414d;  // any value except 0
 
 // The sizes and segments of a group. Only as many sizes as the group has messages are written.
 struct alignas(64) Record {

@@ -12,7 +12,7 @@
 #include "net/device/memory.h"
 #include "net/paths/lane.h"
 #include "net/paths/work_id.h"
-#include "net/protocol/transport_rules.h"
+#include "net/protocol/message_buffers.h"
 #include "net/protocol/wire.h"
 #include "net/receiver/receive.h"
 
@@ -79,14 +79,15 @@ class ClearToSendWriter {
     work.opcode = IBV_WR_RDMA_WRITE;
     fill(work, sge, queue_pair, peer_window + offset);
   }
-  // The work request for all `entries` of a receive.
+  // The work request for all `entries` of a receive. `as_message`: they arrive in a posted buffer (iWARP).
   void fillNext(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, uint64_t peer_window,
-                uint64_t number, uint32_t entries, const TransportRules& rules) const {
-    const std::size_t offset = std::size_t{ringPlace(number)} * entry_bytes_ + rules.unwritten_bytes;
-    const uint32_t bytes = entries * entry_bytes_ - rules.unwritten_bytes;
+                uint64_t number, uint32_t entries, bool as_message) const {
+    const uint32_t skipped = as_message ? 0 : kUnwrittenBytes;
+    const std::size_t offset = std::size_t{ringPlace(number)} * entry_bytes_ + skipped;
+    const uint32_t bytes = entries * entry_bytes_ - skipped;
     sge = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
     queue_pair.counts().control_extra += int64_t{bytes} - queue_pair.counts().control_each;
-    work.opcode = rules.clear_to_send;
+    work.opcode = as_message ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
     fill(work, sge, queue_pair, peer_window + offset);
   }
 

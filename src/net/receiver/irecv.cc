@@ -97,7 +97,7 @@ Status ReceiveConnection::postPending() {
     while (count < works.size() && numbers().posted != numbers().next && queue_pair.sendFree() > 0) {
       const uint64_t number = numbers().posted++;
       clear_to_sends_.fillNext(works[count], sges[count], queue_pair, link_.peer_window, number,
-                               receives_.of(number).count, link_.rules);
+                               receives_.of(number).count, !link_.rules.has_immediates);
       if (count > 0) works[count - 1].next = &works[count];
       ++count;
     }

@@ -9,7 +9,8 @@
 
 #include "net/paths/lane.h"
 #include "net/paths/work_id.h"
-#include "net/protocol/transport_rules.h"
+#include "net/protocol/message_buffers.h"
+#include "net/protocol/wire.h"
 
 namespace railwise::net {
 

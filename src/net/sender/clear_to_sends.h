@@ -8,7 +8,7 @@
 
 #include "net/paths/link.h"
 #include "net/protocol/clear_to_send_ring.h"
-#include "net/protocol/transport_rules.h"
+#include "net/protocol/message_buffers.h"
 
 namespace railwise::net {
 

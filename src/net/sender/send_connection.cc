@@ -39,7 +39,8 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
 }
 
 QueuePairNeeds SendConnection::needs() const {
-  return {kSendDepth, link_.rules.sender_receives, sizeof(Record), 0};
+  const uint32_t receives = link_.rules.has_immediates ? 1 : kPostedReceives;  // iWARP: clear-to-sends
+  return {kSendDepth, receives, sizeof(Record), 0};
 }
 
 Result<Window> SendConnection::makeWindow(bool registers) {

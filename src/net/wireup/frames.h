@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 
-#include "net/protocol/wire.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {

@@ -153,7 +153,7 @@ static_assert(sizeof(QueuePairInfo) == 20);
 struct EndInfo {
   char host[kHostBytes];
   uint64_t fabric;          // for a software device: the fabric that it belongs to; 0: a real device
-  uint64_t window_address;  // begin of the window: the ring (connector), the head of wire.h (listener)
+  uint64_t window_address;  // begin of the window
   uint8_t rails;
   uint8_t queue_pairs;
   uint8_t lanes;  // queue pair i belongs to lane i mod lanes

@@ -80,7 +80,7 @@ TEST_F(ClearToSendWriterTest, BothWaysWriteTheSame) {
   stage({buffer_}, makeStamp(kOneReceive, 1, 0), 1);
   ibv_send_wr work = {};
   ibv_sge sge = {};
-  writer_.fillNext(work, sge, queue_pair_, kPeerRing, kOneReceive, 1, kRdmaRules);
+  writer_.fillNext(work, sge, queue_pair_, kPeerRing, kOneReceive, 1, false);
   EXPECT_EQ(0, std::memcmp(&first, reinterpret_cast<const void*>(sge.addr - kUnwrittenBytes), sizeof first));
   EXPECT_EQ(sge.addr, sge_.addr);
   EXPECT_EQ(sge.length, sge_.length);
@@ -134,7 +134,7 @@ TEST_F(ClearToSendWriterOfRailsTest, AnEntryHasAKeyForEachRail) {
     EXPECT_EQ(keyOfRail(entry(1), rail), 200U + rail);
   }
   EXPECT_EQ(entry(1).bytes, 64U);
-  writer_.fillNext(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 2, kRdmaRules);
+  writer_.fillNext(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 2, false);
   EXPECT_EQ(sge_.addr + sge_.length, reinterpret_cast<uint64_t>(&entry(1) + 1));
   EXPECT_EQ(sge_.length, 2 * entryBytes(2) - kUnwrittenBytes);
 }

@@ -1,4 +1,4 @@
-#include "net/protocol/stripe.h"
+#include "net/paths/stripe.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // The buffers of messages where there are no immediates.
-#include "net/protocol/transport_rules.h"
+#include "net/protocol/message_buffers.h"
 
 #include <gtest/gtest.h>
 
