@@ -74,7 +74,7 @@ UnderWay SendConnection::underWay() const {
   // has changed the order.
   if (its.complete + 1 >= its.next && link_.endpoint.oneQueuePair() && link_.epoch() == 1) return {};
   // NCCL has not sent all of `next`.
-  return messages_.underWay(its.next, turn_.mask + std::size_t{1});
+  return messages_.underWay(its.next);
 }
 
 }  // namespace railwise::net

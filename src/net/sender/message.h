@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
 
 #include "net/connection/request.h"
 #include "net/device/memory.h"
@@ -39,33 +43,40 @@ struct alignas(64) Message : Request {
 };
 static_assert(sizeof(Message) == 64, "one cache line");
 
+// As many messages as were ever open at once, rounded up to a power of two. Memory behind them is never
+// touched: most connections need a sixteenth of what the contract with NCCL allows.
 class SendMessages {
  public:
   static constexpr std::size_t kCount = kOutstandingSends;
+  static constexpr uint32_t kAtFirst = 16;
 
-  explicit SendMessages(Connection* owner) {
-    for (Message& message : messages_) {
-      message.connection = owner;
-      message.count = 1;
+  explicit SendMessages(Connection* owner) : owner_(owner) { makeUpTo(kAtFirst); }
+  SendMessages(const SendMessages&) = delete;
+  SendMessages& operator=(const SendMessages&) = delete;
+
+  Message& operator[](std::size_t index) { return first()[index]; }
+  // From now on there are so many.
+  void makeUpTo(uint32_t count) {
+    for (; count_ < count; ++count_) {
+      Message* const made = std::construct_at(first() + count_);
+      made->connection = owner_;
+      made->count = 1;
     }
   }
-  Message& operator[](std::size_t index) { return messages_[index]; }
 
   // A message to this receive that NCCL has not back; null: there is none.
   Message* find(uint64_t number) {
     const auto is = [&](const Message& it) { return it.kind == Request::Kind::kSend && it.number == number; };
-    const auto found = std::find_if(messages_.begin(), messages_.end(), is);
-    return found != messages_.end() ? &*found : nullptr;
+    const auto found = std::ranges::find_if(all(), is);
+    return found != all().end() ? &*found : nullptr;
   }
   bool anyOpen() const {
-    return std::any_of(messages_.begin(), messages_.end(), [](const Message& it) { return it.isOpen(); });
+    return std::ranges::any_of(all(), [](const Message& it) { return it.isOpen(); });
   }
-  // The oldest receive before `next` with an open message, and the bytes of its open messages. Messages from
-  // `used` on have never been taken.
-  UnderWay underWay(uint64_t next, std::size_t used) const {
+  // The oldest receive before `next` with an open message, and the bytes of its open messages.
+  UnderWay underWay(uint64_t next) const {
     UnderWay found;
-    for (std::size_t i = 0; i < used; ++i) {
-      const Message& message = messages_[i];
+    for (const Message& message : all()) {
       if (!message.isOpen() || message.number >= next) continue;
       if (found.oldest != 0 && message.number > found.oldest) continue;
       if (message.number != found.oldest) found = {message.number, 0};
@@ -75,7 +86,7 @@ class SendMessages {
   }
   uint64_t largestOpen() const {
     uint64_t largest = 0;
-    for (const Message& message : messages_) {
+    for (const Message& message : all()) {
       if (message.isOpen()) largest = std::max<uint64_t>(largest, message.bytes);
     }
     return largest;
@@ -83,31 +94,39 @@ class SendMessages {
 
   // Nothing completes a message any more but complete(), or a queue pair that it is posted to again.
   void forgetCounters() {
-    for (Message& message : messages_) message.counter = &kNever;
+    for (Message& message : all()) message.counter = &kNever;
   }
   // The receiver says that all receives up to `number` are complete.
   void completeUpTo(uint64_t number) {
-    for (Message& message : messages_) {
+    for (Message& message : all()) {
       if (message.kind == Request::Kind::kSend && message.number <= number) message.counter = &kAlways;
     }
   }
 
  private:
-  std::array<Message, kCount> messages_;
+  Message* first() { return reinterpret_cast<Message*>(memory_.data()); }
+  std::span<Message> all() { return {first(), count_}; }
+  std::span<const Message> all() const { return const_cast<SendMessages*>(this)->all(); }
+
+  Connection* const owner_;
+  uint32_t count_ = 0;
+  alignas(Message) std::array<std::byte, kCount * sizeof(Message)> memory_;  // not initialized
 };
+static_assert(std::is_trivially_destructible_v<Message>);
 
 // Which message the next isend takes. The messages [0..mask] are taken in turn; a message that is still in
 // use is skipped. When all of these messages are in use, the mask grows: a small mask keeps the messages in
 // the cache.
 struct MessageTurn {
   uint32_t next = 0;
-  uint32_t mask = 15;
+  uint32_t mask = SendMessages::kAtFirst - 1;
 
   // The next message, which may still be in use.
   Message& peek(SendMessages& messages) const { return messages[next & mask]; }
   // Makes a free message the next one and returns it. Null: all are in use.
   Message* findFree(SendMessages& messages) {
     for (;; mask = 2 * mask + 1) {
+      messages.makeUpTo(mask + 1);
       for (uint32_t tries = 0; tries <= mask; ++tries, ++next) {
         if (peek(messages).kind == Request::Kind::kFree) return &peek(messages);
       }

@@ -24,6 +24,7 @@ TEST(MessageTurn, SkipsWhatIsInUseAndGrowsWhenAllAre) {
   turn.next = 0;
   for (std::size_t i = 0; i < 16; ++i) messages[i].kind = Request::Kind::kSend;
   EXPECT_EQ(turn.findFree(messages), &messages[16]);
+  messages.makeUpTo(SendMessages::kCount);
   for (std::size_t i = 0; i < SendMessages::kCount; ++i) messages[i].kind = Request::Kind::kSend;
   EXPECT_EQ(turn.findFree(messages), nullptr);
   messages[SendMessages::kCount - 1].kind = Request::Kind::kFree;
@@ -38,16 +39,16 @@ void sendOne(SendMessages& messages, std::size_t index, uint64_t receive, uint32
 
 TEST(SendMessages, WhatIsUnderWayIsTheOldestReceiveWithAllItsMessages) {
   SendMessages messages(nullptr);
-  EXPECT_EQ(messages.underWay(9, 16).oldest, 0U);
+  EXPECT_EQ(messages.underWay(9).oldest, 0U);
   sendOne(messages, 0, 7, 10);
   sendOne(messages, 1, 6, 20);
   sendOne(messages, 2, 6, 30);
   sendOne(messages, 3, 5, 40);
   messages[3].counter = &kAlways;
-  EXPECT_EQ(messages.underWay(9, 16).oldest, 6U);
-  EXPECT_EQ(messages.underWay(9, 16).bytes, 50U);
+  EXPECT_EQ(messages.underWay(9).oldest, 6U);
+  EXPECT_EQ(messages.underWay(9).bytes, 50U);
   EXPECT_EQ(messages.largestOpen(), 30U);
-  EXPECT_EQ(messages.underWay(6, 16).oldest, 0U) << "NCCL has not sent all of receive 6";
+  EXPECT_EQ(messages.underWay(6).oldest, 0U) << "NCCL has not sent all of receive 6";
 }
 
 TEST(SendMessages, TheReceiversWordCompletesWhatNcclHasNotBack) {
