@@ -179,9 +179,8 @@ std::string fieldText(std::span<const char> field) {
 }
 
 void copyText(std::span<char> field, std::string_view text) {
-  const std::size_t length = std::min(text.size(), field.size() - 1);
-  std::memcpy(field.data(), text.data(), length);
-  std::fill(field.begin() + static_cast<std::ptrdiff_t>(length), field.end(), '\0');
+  const std::string_view fits = text.substr(0, field.size() - 1);
+  std::fill(std::ranges::copy(fits, field.begin()).out, field.end(), '\0');
 }
 
 std::string localHostName(const std::string& played) {

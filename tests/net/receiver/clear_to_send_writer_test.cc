@@ -120,7 +120,7 @@ class ClearToSendWriterOfRailsTest : public ClearToSendWriterTest {
   ClearToSendWriterOfRailsTest() : ClearToSendWriterTest(entryBytes(2)) {}
   const ClearToSend& entry(uint32_t i) {
     const std::size_t at = std::size_t{ringPlace(kOneReceive) + i} * entryBytes(2) + sizeof(MoreKeys);
-    return *reinterpret_cast<const ClearToSend*>(ring_.data()->bytes + at);
+    return *reinterpret_cast<const ClearToSend*>(reinterpret_cast<const std::byte*>(ring_.data()) + at);
   }
 };
 
