@@ -2,6 +2,7 @@
 #include "softdev/verbs/queue_pair.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 
@@ -221,7 +222,8 @@ int queryQp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
   attr->cap = qp.cap;
   attr->sq_draining = qp.draining ? 1 : 0;
   *init_attr = {};
-  init_attr->qp_context = qp.qp_base.qp_context;
+  // Its owner may change it meanwhile.
+  init_attr->qp_context = std::atomic_ref(qp.qp_base.qp_context).load(std::memory_order_relaxed);
   init_attr->send_cq = qp.qp_base.send_cq;
   init_attr->recv_cq = qp.qp_base.recv_cq;
   init_attr->cap = qp.cap;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -110,7 +111,8 @@ void DeviceState::fail(ibv_event_type event) {
 
 void DeviceState::detach(ibv_qp& queue_pair) {
   const std::lock_guard lock(flags_mutex_);
-  queue_pair.qp_context = nullptr;
+  // A thread of the device may be in ibv_query_qp, which copies it (device/fence.h).
+  std::atomic_ref(queue_pair.qp_context).store(nullptr, std::memory_order_relaxed);
 }
 
 void DeviceState::detach(ibv_cq& cq) {
