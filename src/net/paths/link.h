@@ -101,7 +101,7 @@ class Link final : private LinkState, private Watch::Host {
       completed_since_look = completed_since_look || count > 0;
       for (int i = 0; i < count; ++i) RAILWISE_TRY(handle(completions[i]));
       if (count < 0) [[unlikely]]
-        return losePoll(cq.get());
+        RAILWISE_TRY(losePoll(cq.get()));  // what the other queues have still counts
     }
     return Status::success();
   }
