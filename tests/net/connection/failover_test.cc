@@ -28,6 +28,28 @@ TEST(Failover, GoesToAStandbyWhenItsPortDies) {
   ASSERT_TRUE(traffic.run(16, 60'000));
 }
 
+// A message has arrived by one queue, and the queue that is polled before it cannot be polled any more. The
+// same poll must find the message: the sender's NCCL knows already that it is complete. Messages take turns:
+// of the two one goes by the other queue.
+TEST(Failover, AQueueThatCannotBePolledHidesNoOther) {
+  for (int before = 0; before < 2; ++before) {
+    LoopConnection loop(4096, "count=2", 2);
+    const auto send = [&] {
+      Request* const receive = loop.receive(1, 0, 64);
+      Request* request = nullptr;
+      for (test::Patience patience; request == nullptr; patience.again()) request = loop.send(1024, 64);
+      EXPECT_TRUE(LoopConnection::finish(request));
+      return receive;
+    };
+    for (int i = 0; i < before; ++i) EXPECT_TRUE(LoopConnection::finish(send()));
+    Request* const receive = send();
+    test::addFault("device=soft0 verb=poll_cq nth=1 every=1 errno=EIO");
+    bool done = false;
+    EXPECT_OK(receive->connection->test(*receive, &done, nullptr));
+    EXPECT_TRUE(done);
+  }
+}
+
 TEST(Failover, GoesOnAfterOneFailedCompletion) {
   for (const char* status :
        {"loc_prot_err", "rem_access_err", "retry_exc_err", "wr_flush_err", "general_err"}) {
