@@ -23,6 +23,8 @@ class Descriptor {
   bool valid() const { return fd_ >= 0; }
   int get() const { return fd_; }
   void close() { *this = Descriptor(); }
+  // Forgets the descriptor, which is somebody else's now.
+  void release() { fd_ = -1; }
 
  private:
   int fd_ = -1;

@@ -96,42 +96,39 @@ std::string SocketAddress::text() const {
   return "[" + std::string(host) + scope + "]:" + port_text;
 }
 
-Socket::~Socket() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Result<Socket> Socket::listen(const SocketAddress& address, int backlog) {
   Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return lastError();
   const int on = 1;
-  (void)setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  (void)setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const int off = 0;  // any() must accept both families, whatever net.ipv6.bindv6only says
-  if (address.family() == AF_INET6) (void)setsockopt(socket.fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(socket.fd_, address.raw(), address.rawSize()) != 0) return lastError();
-  if (::listen(socket.fd_, backlog) != 0) return lastError();
+  if (address.family() == AF_INET6)
+    (void)setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (::bind(socket.fd(), address.raw(), address.rawSize()) != 0) return lastError();
+  if (::listen(socket.fd(), backlog) != 0) return lastError();
   return socket;
 }
 
 void Socket::deferAccept() {
   const int seconds = 1;
-  (void)setsockopt(fd_, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
+  (void)setsockopt(fd(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
 }
 
 Result<Socket> Socket::connect(const SocketAddress& address) {
   Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return lastError();
-  setNoDelay(socket.fd_);
-  if (::connect(socket.fd_, address.raw(), address.rawSize()) != 0 && errno != EINPROGRESS)
+  setNoDelay(socket.fd());
+  if (::connect(socket.fd(), address.raw(), address.rawSize()) != 0 && errno != EINPROGRESS)
     return lastError();
   return socket;
 }
 
 Result<Io> Socket::connected() {
-  pollfd writable = {.fd = fd_, .events = POLLOUT, .revents = 0};
+  pollfd writable = {.fd = fd(), .events = POLLOUT, .revents = 0};
   if (::poll(&writable, 1, 0) <= 0) return Io::kAgain;
   int error = 0;
   socklen_t size = sizeof error;
-  if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return lastError();
+  if (getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return lastError();
   if (error != 0) return Status{Code::kSystem, error};
   return Io::kDone;
 }
@@ -139,11 +136,12 @@ Result<Io> Socket::connected() {
 Result<Socket> Socket::accept(SocketAddress* peer) {
   sockaddr_storage storage = {};
   socklen_t size = sizeof storage;
-  const int fd = accept4(fd_, reinterpret_cast<sockaddr*>(&storage), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (fd >= 0) {
-    setNoDelay(fd);
+  const int accepted =
+      accept4(fd(), reinterpret_cast<sockaddr*>(&storage), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (accepted >= 0) {
+    setNoDelay(accepted);
     if (peer != nullptr) *peer = SocketAddress(reinterpret_cast<const sockaddr&>(storage));
-    return Socket(fd);
+    return Socket(accepted);
   }
   // Accept(2) also reports errors that were already pending on the new connection; these are not errors of
   // the listening socket.
@@ -169,7 +167,7 @@ Result<Socket> Socket::accept(SocketAddress* peer) {
 Result<Io> Socket::send(Transfer& transfer) {
   while (!transfer.complete()) {
     const auto rest = transfer.bytes.subspan(transfer.moved);
-    const ssize_t sent = ::send(fd_, rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = ::send(fd(), rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return Io::kAgain;
     if (sent < 0 && peerGone(errno)) return Io::kClosed;
@@ -182,7 +180,7 @@ Result<Io> Socket::send(Transfer& transfer) {
 Result<Io> Socket::receive(Transfer& transfer) {
   while (!transfer.complete()) {
     const auto rest = transfer.bytes.subspan(transfer.moved);
-    const ssize_t got = ::recv(fd_, rest.data(), rest.size(), MSG_DONTWAIT);
+    const ssize_t got = ::recv(fd(), rest.data(), rest.size(), MSG_DONTWAIT);
     if (got == 0) return Io::kClosed;
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return Io::kAgain;
@@ -195,7 +193,7 @@ Result<Io> Socket::receive(Transfer& transfer) {
 
 Io Socket::peek() {
   char byte = 0;
-  const ssize_t got = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t got = ::recv(fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got == 0) return Io::kClosed;
   if (got < 0 && peerGone(errno)) return Io::kClosed;
   return Io::kAgain;
@@ -203,7 +201,7 @@ Io Socket::peek() {
 
 void Socket::keepAlive() {
   const auto set = [&](int level, int option, int value) {
-    (void)setsockopt(fd_, level, option, &value, sizeof value);
+    (void)setsockopt(fd(), level, option, &value, sizeof value);
   };
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 30);  // seconds without traffic before the first probe
@@ -214,20 +212,20 @@ void Socket::keepAlive() {
 }
 
 void Socket::shutdown() {
-  if (fd_ >= 0) (void)::shutdown(fd_, SHUT_RDWR);
+  if (valid()) (void)::shutdown(fd(), SHUT_RDWR);
 }
 
 SocketAddress Socket::localAddress() const {
   sockaddr_storage storage = {};
   socklen_t size = sizeof storage;
-  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  if (getsockname(fd(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
   return SocketAddress(reinterpret_cast<const sockaddr&>(storage));
 }
 
 SocketAddress Socket::peerAddress() const {
   sockaddr_storage storage = {};
   socklen_t size = sizeof storage;
-  if (getpeername(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  if (getpeername(fd(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
   return SocketAddress(reinterpret_cast<const sockaddr&>(storage));
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/status.h"
 
 namespace railwise {
@@ -66,12 +67,6 @@ class Socket {
  public:
   Socket() = default;
   explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Socket();
 
   // Opens a listening socket on `address`; port 0 lets the kernel choose a port. Errors: kSystem with errno.
   static Result<Socket> listen(const SocketAddress& address, int backlog);
@@ -102,14 +97,14 @@ class Socket {
   SocketAddress localAddress() const;
   // The address of the other end of a connection. It is not valid if the connection has ended.
   SocketAddress peerAddress() const;
-  bool valid() const { return fd_ >= 0; }
-  int fd() const { return fd_; }
-  void close() { *this = Socket(); }
+  bool valid() const { return fd_.valid(); }
+  int fd() const { return fd_.get(); }
+  void close() { fd_.close(); }
   // Forgets the descriptor, which is somebody else's now.
-  void release() { fd_ = -1; }
+  void release() { fd_.release(); }
 
  private:
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 }  // namespace railwise

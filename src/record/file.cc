@@ -74,19 +74,16 @@ using Folder = std::unique_ptr<DIR, CloseFolder>;
 
 File::File(int folder, const char* path)
     : fd_(openat(folder, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)) {
-  if (fd_ < 0 && errno == ELOOP) problem_ = "a link, and records are files";
-  else if (fd_ < 0 || fstat(fd_, &status_) != 0) problem_ = std::string("cannot be read: ") + strerror(errno);
+  if (!fd_.valid() && errno == ELOOP) problem_ = "a link, and records are files";
+  else if (!fd_.valid() || fstat(fd(), &status_) != 0)
+    problem_ = std::string("cannot be read: ") + strerror(errno);
   else if (!S_ISREG(status_.st_mode)) problem_ = "not a file";
-}
-
-File::~File() {
-  if (fd_ >= 0) close(fd_);
 }
 
 bool File::copy(uint64_t at, void* to, std::size_t bytes) const {
   auto* next = static_cast<char*>(to);
   while (bytes > 0) {
-    const ssize_t got = pread(fd_, next, bytes, static_cast<off_t>(at));
+    const ssize_t got = pread(fd(), next, bytes, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     next += got;
@@ -100,7 +97,7 @@ bool File::held() const {
   struct flock lock = {};
   lock.l_type = F_RDLCK;  // what the writer's lock does not allow
   lock.l_whence = SEEK_SET;
-  return fcntl(fd_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return fcntl(fd(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 void visitRecordNames(const std::string& folder,

@@ -11,6 +11,8 @@
 #include <functional>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace railwise::record {
 
 // A file that is open for reading.
@@ -19,21 +21,20 @@ class File {
   // `path` below the folder that is open as `folder`, or AT_FDCWD. Links are not followed, and a FIFO does
   // not block. If it cannot be opened, the file is not valid(), and problem() says why.
   File(int folder, const char* path);
-  ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
   bool valid() const { return problem_.empty(); }
   const std::string& problem() const { return problem_; }
   const struct stat& status() const { return status_; }
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   // False: the file does not have all of these bytes.
   bool copy(uint64_t at, void* to, std::size_t bytes) const;
   // Does another process hold the record? The answer is yes if the kernel does not say.
   bool held() const;
 
  private:
-  int fd_ = -1;
+  Descriptor fd_;
   struct stat status_ = {};
   std::string problem_;
 };
