@@ -56,6 +56,11 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   data.wr.rdma.remote_addr = entry.address;
   data.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
   ibv_send_wr& tail = fast_.work;
+  // The next small message needs its segment again, also if there is no memory to say that this one failed.
+  const struct Restored {
+    ibv_send_wr& work;
+    ~Restored() { work.num_sge = 1; }
+  } restored = {tail};
   data.next = &tail;
   tail.wr_id = data.wr_id;
   tail.num_sge = 0;
@@ -69,9 +74,7 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   makeSignalled(tail, queue_pair);
   if (times_.isDue(numbers().next)) times_.begin(tail, numbers().next, bytes);
   advance();
-  const Status posted = link_.post(queue_pair, &data);
-  tail.num_sge = 1;  // as the next small message needs it
-  return posted;
+  return link_.post(queue_pair, &data);
 }
 
 // isend, where the fast path is not open or not for this message.
