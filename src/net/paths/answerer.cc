@@ -196,14 +196,13 @@ Status Answerer::advanceRecovery() {
     toEpoch(link_.recovery.nextEpoch());
   }
   if (link_.phase() == Link::Phase::kWaiting) {
-    int native = 0;
     if (link_.recovery.peerAsksForLater()) {
       toEpoch(link_.recovery.nextEpoch());
     } else if (Clock::now() >= next_.look_at && !link_.side_channel.unheard(MessageType::kReconcile)) {
       // One offer at a time: a peer that hears nothing may be stopped for hours. What has changed meanwhile
       // is offered once it has heard.
       next_.look_at = Clock::now() + Patience::kLookAgain;
-      if (!sameRails(usableRails(link_.own(), &native), offer().rails)) toEpoch(link_.epoch() + 1);
+      if (!sameRails(link_.usableRails(), offer().rails)) toEpoch(link_.epoch() + 1);
     }
   }
   return link_.phase() == Link::Phase::kConnecting ? connectEpoch() : Status::success();
@@ -351,7 +350,7 @@ bool Answerer::openEpoch(const ProposeFrame& frame) {
   next.rails = frame.rails;
   maker_.takeRails(std::move(rails));
   for (std::size_t i = 0; i < link_.endpoint.rails.size(); ++i) {
-    const MemoryKeys keys = windowKeysOn(link_.device, *link_.window, link_.endpoint.rails[i]);
+    const MemoryKeys keys = link_.windowKeys(link_.endpoint.rails[i]);
     if (keys.local == 0 && keys.remote == 0) return false;
     next.rail[i].window_key = keys.remote;
   }
@@ -412,11 +411,8 @@ Status Answerer::awaitBegin() {
 }
 
 Status Answerer::begin() {
-  std::string paths;
-  for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs)
-    paths += (paths.empty() ? "" : ", ") + link_.pathText(queue_pair);
-  (void)link_.search.end(link_.title(),
-                         "goes on over " + paths + " (epoch " + std::to_string(link_.epoch()) + ")");
+  (void)link_.search.end(
+      link_.title(), "goes on over " + link_.pathsText() + " (epoch " + std::to_string(link_.epoch()) + ")");
   return link_.beginEpoch();
 }
 
@@ -435,9 +431,7 @@ void Answerer::sendRails() {
 }
 
 void Answerer::onPortsChanged() {
-  int native = 0;
-  if ((link_.epoch() > 1 || !allReachable(link_.here)) &&
-      !sameRails(usableRails(link_.own(), &native), offer().rails))
+  if ((link_.epoch() > 1 || !allReachable(link_.here)) && !sameRails(link_.usableRails(), offer().rails))
     sendRails();
 }
 
@@ -453,8 +447,7 @@ void Answerer::onTrial(const TrialFrame& frame) {
       return false;
     const Rail& rail = offer().rails[frame.rail];
     Result<TrialQueuePair> made = maker_.openTrial(rail);
-    if (made.ok()) made->use(link_.window);
-    const MemoryKeys keys = windowKeysOn(link_.device, *link_.window, rail);
+    const MemoryKeys keys = link_.windowKeys(rail);
     if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
     reply.end = offer().end;
     reply.end.rails = reply.end.queue_pairs = reply.end.lanes = 1;

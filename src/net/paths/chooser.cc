@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text/words.h"
 
 namespace railwise::net {
 
@@ -94,10 +95,7 @@ void Chooser::adoptPairing(const EndInfo& local, const EndInfo& reply) {
 }
 
 Result<bool> Chooser::establish(const EndInfo& local, const EndInfo& reply, const Session& session) {
-  if (beginsLost(reply)) {
-    RAILWISE_TRY(beginWithoutQueuePairs(local, reply));
-    return true;
-  }
+  if (beginsLost(reply)) return beginWithoutQueuePairs(local, reply);
   if (link_.endpoint.loads.empty()) {
     link_.session = session;
     link_.here = local;
@@ -110,25 +108,25 @@ Result<bool> Chooser::establish(const EndInfo& local, const EndInfo& reply, cons
     const auto refused = [&] {
       return !up.ok() && (link_.joiner->needsCall() ? maker_.mayBeginLost() : maker_.goesElsewhere("a path"));
     };
-    if (reply.failover != 0 && (((!up.ok() || !*up) && maker_.mustBeginLost()) || refused())) {
-      RAILWISE_TRY(beginWithoutQueuePairs(local, reply));
-      return true;
-    }
+    if (reply.failover != 0 && (((!up.ok() || !*up) && maker_.mustBeginLost()) || refused()))
+      return beginWithoutQueuePairs(local, reply);
     if (!up.ok()) return up.status();
     all = all && *up;
   }
   return all;
 }
 
-// Into a queue pair that is connected already the peer may write, until a proof says that it cannot: the old
-// window stays with the queue pairs.
-Status Chooser::beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply) {
+// The first epoch is given up. Through a queue pair that is connected already the peer may write into the
+// window, until a proof says that it cannot: so this end takes another one. False: there is none yet that
+// needs no memory of a silent driver; call again.
+bool Chooser::beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply) {
   const bool connected = std::ranges::any_of(
       link_.endpoint.queue_pairs, [](const LaneQueuePair& queue_pair) { return queue_pair.rest->connected; });
-  if (connected && !link_.endpoint.stop()) RAILWISE_TRY(maker_.openWindow(link_.endpoint.driversAnswer()));
+  if (connected && !link_.endpoint.stop() && !maker_.openWindow(link_.endpoint.driversAnswer()).ok())
+    return false;
   maker_.beginWithoutQueuePairs(local, reply);
   link_.here.window_address = link_.window->address();
-  return Status::success();
+  return true;
 }
 
 Result<bool> Chooser::connectQueuePair(std::size_t index, const EndInfo& local, const EndInfo& reply) {
@@ -182,9 +180,7 @@ bool Chooser::needNotStop() {
   const bool left = next_ != nullptr && next_->reconcile != nullptr &&
                     next_->reconcile->epoch >= link_.recovery.nextEpoch();
   if (!left || (link_.endpoint.driversAnswer() && link_.endpoint.refusal().empty())) return false;
-  if (!maker_.openWindow(link_.endpoint.driversAnswer()).ok()) return false;
-  link_.here.window_address = link_.window->address();
-  return true;
+  return maker_.openWindow(link_.endpoint.driversAnswer()).ok();
 }
 
 void Chooser::tearDown() {
@@ -236,7 +232,7 @@ void Chooser::onReconcile(const ReconcileFrame& frame) {
     paths_.failed(epoch_paths_[frame.failed], frame.cost, Clock::now());
   if (frame.epoch > link_.epoch()) {
     const std::string reason = fieldText(frame.reason);
-    if (link_.running() || link_.phase() == Link::Phase::kConnecting)
+    if (link_.hasQueuePairs())
       (void)link_.lose(nullptr, {Code::kRemote, 0}, "the receiver lost it: " + reason);
     link_.recovery.peerAsksFor(frame.epoch);
     if (link_.phase() == Link::Phase::kWaiting) {
@@ -386,9 +382,8 @@ Status Chooser::begin() {
   auto frame = makeMessage<EpochFrame>(MessageType::kBegin);
   frame.epoch = link_.epoch();
   link_.side_channel.send(frame);
-  std::string paths;
-  for (const RailPath& path : epoch_paths_)
-    paths += (paths.empty() ? "" : ", ") + path.first + " -> " + path.second;
+  const auto text_of = [](const RailPath& path) { return path.first + " -> " + path.second; };
+  const std::string paths = joined(epoch_paths_, ", ", text_of);
   const std::string how = "goes on over " + paths + " (epoch " + std::to_string(link_.epoch()) + ")";
   if (!link_.search.end(link_.title(), how)) logLimited(link_.title() + " " + how);
   epoch_began_ = Clock::now();
@@ -417,20 +412,13 @@ bool Chooser::connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::siz
                                  reply.trial);
 }
 
-Result<TrialQueuePair> Chooser::openTrialOn(const Rail& rail) const {
-  Result<TrialQueuePair> made = maker_.openTrial(rail);
-  if (made.ok()) made->use(link_.window);
-  return made;
-}
-
 Result<bool> Chooser::readThrough(TrialQueuePair& trial, uint32_t remote_key) {
   if (const Result<bool> up = link_.joiner->advanceTrial(trial); !up.ok() || !*up) return up;
   ibv_sge sge;
   ibv_send_wr work = {};
   work.sg_list = &sge;
   work.send_flags = IBV_SEND_SIGNALED;
-  link_.proof.makeRead(work, link_.peer_window, windowKeysOn(link_.device, *link_.window, trial.rail).local,
-                       remote_key);
+  link_.proof.makeRead(work, link_.peer_window, link_.windowKeys(trial.rail).local, remote_key);
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(trial.qp(), &work, &bad); error != 0)
     return Status{Code::kSystem, error};

@@ -66,7 +66,7 @@ class Chooser final : public LinkRole, private Failback::Host {
   }
 
   int queuePairsPerLane(std::size_t lanes) const;
-  Status beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
+  bool beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
   void adoptPairing(const EndInfo& local, const EndInfo& reply);
   void warnOfRails(const RailInfo& here, const RailInfo& there) const;
   // Brings queue pair `index` up, as far as that is possible now. True: it is up.
@@ -92,7 +92,7 @@ class Chooser final : public LinkRole, private Failback::Host {
   }
   void askForRails() override;
   void sendTrial(const TrialFrame& frame) override { link_.side_channel.send(frame); }
-  Result<TrialQueuePair> openTrialOn(const Rail& rail) const override;
+  Result<TrialQueuePair> openTrialOn(const Rail& rail) const override { return maker_.openTrial(rail); }
   bool connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                     std::size_t local_gid, const TrialReplyFrame& reply, std::size_t remote_gid) override;
   Result<bool> readThrough(TrialQueuePair& trial, uint32_t remote_key) override;

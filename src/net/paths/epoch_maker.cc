@@ -13,6 +13,7 @@ Status EpochMaker::openWindow(bool registers) {
   Result<Window> made = state_.user.makeWindow(registers);
   if (!made.ok()) return made.status();
   state_.window = std::make_shared<Window>(std::move(*made));
+  state_.here.window_address = state_.window->address();
   state_.proof.setReadTarget(*state_.window, state_.window->bytes() - ArrivalProof::kReadTargetBytes);
   return Status::success();
 }
@@ -53,7 +54,7 @@ Status EpochMaker::addQueuePair(uint8_t rail, const QueuePairNeeds& needs) {
       state_.bell);
   if (!made.ok()) return made.status();
   if (first) state_.out_of_order = (*made)->rest->made.out_of_order;
-  (*made)->window_key = windowKeysOn(state_.device, *state_.window, state_.endpoint.rails[rail]).local;
+  (*made)->window_key = state_.windowKeys(state_.endpoint.rails[rail]).local;
   record::QueuePairRecord& counts = (*made)->counts();
   counts.used = 1;
   counts.number = (*made)->qp->qp_num;
@@ -72,12 +73,19 @@ void EpochMaker::adopt(const EndInfo& remote) {
   state_.endpoint.adopt(remote);
 }
 
+// The counts of the old queue pairs move to the totals of their rails before the queue pairs are destroyed.
 void EpochMaker::takeRails(std::vector<Rail> rails) {
   record::foldQueuePairs(state_.memory.page());
   state_.endpoint = Endpoint(state_.memory.queuePairMemory(), std::move(rails), state_.device.rails());
 }
 
 Result<TrialQueuePair> EpochMaker::openTrial(const Rail& rail) const {
+  Result<TrialQueuePair> made = makeTrial(rail);
+  if (made.ok()) made->use(state_.window);
+  return made;
+}
+
+Result<TrialQueuePair> EpochMaker::makeTrial(const Rail& rail) const {
   TrialQueuePair trial;
   trial.rail = rail;
   trial.remains = Remains::create(1);
@@ -135,7 +143,7 @@ bool EpochMaker::goesElsewhere(const char* refused) {
   if (!mayBeginLost()) return false;
   int native = 0;
   const std::vector<Rail> usable = net::usableRails(state_.own(), &native);
-  const auto accepts = [&](const Rail& rail) { return openTrial(rail).ok(); };
+  const auto accepts = [&](const Rail& rail) { return makeTrial(rail).ok(); };
   const std::size_t same = state_.device.rails().size() == 1 ? static_cast<std::size_t>(native) : 0;
   if (usable.size() < 2 ||
       std::none_of(usable.begin() + static_cast<std::ptrdiff_t>(same), usable.end(), accepts))

@@ -22,7 +22,8 @@ class EpochMaker {
 
   // ---- any epoch
 
-  // Takes a window of the user's (LinkUser::makeWindow()).
+  // Takes a window of the user's (LinkUser::makeWindow()). The old one stays with the queue pairs that may
+  // still use it.
   Status openWindow(bool registers = true);
   // Replaces the endpoint by one on the rails of the next epoch, still without queue pairs.
   void takeRails(std::vector<Rail> rails);
@@ -41,7 +42,8 @@ class EpochMaker {
   // Events of the rails ring the bell (`on`), or no longer do. This covers the endpoint's rails and the
   // device's own rails, which may come back.
   void listenToRails(bool on);
-  // Makes a queue pair for a trial, which belongs to no epoch. Errors: kSystem, logged.
+  // Makes a queue pair for a trial, which belongs to no epoch and may use the window. Errors: kSystem,
+  // logged.
   Result<TrialQueuePair> openTrial(const Rail& rail) const;
 
   // ---- the first epoch
@@ -62,10 +64,10 @@ class EpochMaker {
 
  private:
   Status addQueuePair(uint8_t rail, const QueuePairNeeds& needs);
-
-  std::string why_lost_;  // the reason, where a device has refused the first queue pairs
+  Result<TrialQueuePair> makeTrial(const Rail& rail) const;
 
   LinkState& state_;
+  std::string why_lost_;  // the reason, where a device has refused the first queue pairs
 };
 
 }  // namespace railwise::net

@@ -1,12 +1,9 @@
 #include "net/paths/link.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <new>
 
-#include "base/log.h"
 #include "net/paths/work_id.h"
-#include "net/wireup/resumer.h"
 
 namespace railwise::net {
 

@@ -10,37 +10,16 @@
 // with work outstanding.
 #pragma once
 
-#include <array>
 #include <cerrno>
-#include <functional>
-#include <memory>
-#include <new>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "base/clock.h"
-#include "base/settings/config.h"
 #include "base/socket.h"
-#include "net/device/device.h"
-#include "net/paths/connection_options.h"
-#include "net/paths/endpoint.h"
 #include "net/paths/epoch_maker.h"
-#include "net/paths/link_memory.h"
 #include "net/paths/link_record.h"
-#include "net/paths/link_role.h"
-#include "net/paths/link_user.h"
-#include "net/paths/recovery.h"
-#include "net/paths/recovery_log.h"
-#include "net/paths/search_log.h"
-#include "net/paths/transport_rules.h"
+#include "net/paths/link_state.h"
 #include "net/paths/watch.h"
-#include "net/patience.h"
-#include "net/wireup/handshake.h"
-#include "net/wireup/side_channel.h"
-#include "record/writer.h"
 
 namespace railwise::net {
 
@@ -76,6 +55,7 @@ class Link final : private LinkState, private Watch::Host {
   using LinkState::title;
   using LinkState::usableRails;
   using LinkState::window;
+  using LinkState::windowKeys;
 
   // Posts a list of work requests. After an error the epoch is lost; success then means that the user's
   // units will be sent again.
@@ -126,13 +106,13 @@ class Link final : private LinkState, private Watch::Host {
   }
   // What idle() does when it looks: drives a recovery, or watches the peer and the paths.
   Status step(Waiting waiting);
-  // Posts a proof of arrival to each queue pair whose latest work request is not covered; `anew`: to each
-  // queue pair that is used.
+  // Posts a proof of arrival to each queue pair that has posted something without asking for a completion;
+  // `anew`: to each queue pair that is used.
   Status prove(bool anew) override;
 
   // ---- its state
 
-  // Logs the failure, keeps it and returns it. Ends the side channel, so that the peer learns of it.
+  // The link fails: logs the failure, tells the peer, and returns the failure, also from every later call.
   Status fail(Status status, const std::string& what) override;
   // There is no memory to put a failure into words.
   void failWithoutMemory() noexcept {

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <new>
 #include <string>
-#include <thread>
-#include <utility>
 
 #include "base/log.h"
 #include "net/paths/diagnosis.h"

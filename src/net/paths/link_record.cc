@@ -82,11 +82,9 @@ void LinkRecord::fail(const std::string& what) {
   noteEvent(record::EventKind::kFailed, what);
 }
 
-void LinkRecord::foldQueuePairs() { record::foldQueuePairs(state_.memory.page()); }
-
 void LinkRecord::close() {
   if (state_.side_channel.inForkedChild()) return;  // the record is the parent's
-  foldQueuePairs();
+  record::foldQueuePairs(state_.memory.page());
   record::foldFlushes(state_.memory.page());
   record::setState(state_.shown(), record::ConnectionState::kClosed);
   if (state_.there.rails > 0) noteEvent(record::EventKind::kClosed, state_.peer);
@@ -147,11 +145,7 @@ void LinkRecord::describeEpoch() {
   its.degraded = less ? 1 : 0;
   record::endChange(its);
   if (state_.epoch() > 1 && !lost) {
-    std::string paths;
-    for (const LaneQueuePair& queue_pair : state_.endpoint.queue_pairs) {
-      if (queue_pair.rest->used) paths += (paths.empty() ? "" : ", ") + state_.pathText(queue_pair);
-    }
-    noteEvent(record::EventKind::kPathFound, paths, nullptr, {state_.epoch(), lost_for / 1000});
+    noteEvent(record::EventKind::kPathFound, state_.pathsText(), nullptr, {state_.epoch(), lost_for / 1000});
     const std::bitset<record::kMostRails> come = railsOf(its) & ~before;
     for (const Rail& rail : state_.device.rails()) {
       if (rail.record_rail < come.size() && come.test(rail.record_rail))

@@ -44,8 +44,6 @@ class LinkRecord {
   void noteEvent(record::EventKind kind, std::string_view text, const LaneQueuePair* queue_pair = nullptr,
                  std::array<uint64_t, 3> numbers = {});
   void countError(const LaneQueuePair* queue_pair, record::ErrorKind kind);
-  // The counts of queue pairs move to the totals of their rails, before the queue pairs are destroyed.
-  void foldQueuePairs();
 
  private:
   uint16_t railOf(const LaneQueuePair& queue_pair) const;

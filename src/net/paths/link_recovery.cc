@@ -4,12 +4,8 @@
 // each end does differently. A good message calls nothing of this.
 #include <algorithm>
 #include <cstring>
-#include <new>
-#include <utility>
 
-#include "base/log.h"
 #include "net/paths/link.h"
-#include "verbs/queue_pair.h"
 
 namespace railwise::net {
 

@@ -30,6 +30,14 @@ std::string LinkState::title() const {
          peer;
 }
 
+std::string LinkState::pathsText() const {
+  std::string paths;
+  for (const LaneQueuePair& queue_pair : endpoint.queue_pairs) {
+    if (queue_pair.rest->used) paths += (paths.empty() ? "" : ", ") + pathText(queue_pair);
+  }
+  return paths;
+}
+
 std::vector<Rail> LinkState::usableRails() const {
   int native = 0;
   return net::usableRails(own(), &native);

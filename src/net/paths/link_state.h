@@ -58,6 +58,8 @@ struct LinkState {
   }
   // The rails that this end can use now.
   std::vector<Rail> usableRails() const;
+  // The keys of the window through a rail. {}: it cannot be registered there, which is logged.
+  MemoryKeys windowKeys(const Rail& rail) const { return windowKeysOn(device, *window, rail); }
 
   // "mlx5_1: connection to host:pid (mlx5_3)"
   std::string title() const;
@@ -65,6 +67,8 @@ struct LinkState {
   std::string pathText(const LaneQueuePair& queue_pair) const {
     return endpoint.pathText(queue_pair, there, direction);
   }
+  // The paths of this epoch, by queue pair.
+  std::string pathsText() const;
   record::ConnectionRecord& shown() { return memory.shown(); }
   record::ConnectionNumbers& numbers() { return memory.numbers(); }
 

@@ -160,8 +160,7 @@ Status Flusher::readThrough(Flush& flush, const Rail& rail) {
   if (!path.ok()) return path.status();
   const Result<MemoryKeys> keys = keysOn(link_.device, *flush.memory, rail);
   if (!keys.ok()) return keys.status();
-  ibv_sge sge = {reinterpret_cast<uint64_t>(target_), 1,
-                 windowKeysOn(link_.device, *link_.window, rail).local};
+  ibv_sge sge = {reinterpret_cast<uint64_t>(target_), 1, link_.windowKeys(rail).local};
   ibv_send_wr work = {};
   work.wr_id = static_cast<uint64_t>(flushes_.indexOf(&flush));
   work.sg_list = &sge;
