@@ -1,5 +1,5 @@
-// The hot path of what comes back to the receiver: completions, and what test() makes of them. On the path of
-// a good message nothing allocates, locks, logs or calls the kernel.
+// The receiver's completions, and what test() makes of them: a hot path. On the path of a good message
+// nothing allocates, locks, logs or calls the kernel.
 #include <arpa/inet.h>
 
 #include <algorithm>

@@ -15,7 +15,7 @@ class FlushRails {
  public:
   // An epoch has ended: its `rails` may have written receives up to `up_to`.
   void keep(std::span<const Rail> rails, uint64_t up_to) {
-    if (up_to > up_to_ + kOutstandingReceives) rails_.clear();  // nobody knows those receives any more
+    if (up_to > up_to_ + kOutstandingReceives) rails_.clear();  // they wrote receives that are over
     for (const Rail& rail : rails) {
       if (placeOf(rail, rails_) < 0) rails_.push_back(rail);
     }

@@ -1,5 +1,5 @@
 // Both ends of a link of fake users (fake_user.h) in one process, on software devices. What the handshake
-// does is done here, without NCCL, Connector and Listener.
+// does is done here. There is no NCCL, no Connector and no Listener.
 #pragma once
 
 #include <sched.h>
@@ -38,8 +38,8 @@ struct PairPlaces {
   }
 };
 
-// Both ends of a link in this process, on software devices of its own. The handshake's part is done here,
-// without NCCL, Connector and Listener; nobody resumes the side channel.
+// Both ends of a link in this process, on software devices of its own. A side channel that breaks is not
+// resumed.
 class LinkPair {
  public:
   // `mode`: further keys of the devices; faults stand behind a semicolon.

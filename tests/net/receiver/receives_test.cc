@@ -41,7 +41,7 @@ TEST_F(ReceivesTest, ASilentOneIsOverOnceALaterOneIsMatched) {
   EXPECT_EQ(receives_.completeUpTo(0, 0), 0U) << "the sender has not matched it";
   complete(3);
   EXPECT_EQ(receives_.completeUpTo(0, 3), 3U);
-  EXPECT_EQ(receives_.of(2).size(0), 200U) << "nobody knows its size: the buffer's";
+  EXPECT_EQ(receives_.of(2).size(0), 200U) << "a silent receive has the size of its buffer";
 }
 
 TEST_F(ReceivesTest, WordsNameEachCompleteReceiveBehindTheFirstOpenOne) {
