@@ -7,6 +7,6 @@
 
 namespace railwise {
 
-inline constexpr uint16_t kProtocolVersion = 13;
+inline constexpr uint16_t kProtocolVersion = 14;
 
 }  // namespace railwise

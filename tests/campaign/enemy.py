@@ -19,7 +19,7 @@ CUT_AFTER_S = 0.15
 CROWD = 40
 MOST_HELD = 200
 PAUSE_S = (0.01, 0.08)
-MAGIC, VERSION = b"RAILWISE", 12  # of our messages (src/net/wireup/handshake.h, src/base/protocol_version.h)
+MAGIC, VERSION = b"RAILWISE", 14  # of our messages (src/net/wireup/handshake.h, src/base/protocol_version.h)
 
 Socket = collections.namedtuple("Socket", "inode state local remote")  # local, remote: (address, port)
 

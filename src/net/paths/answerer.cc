@@ -241,8 +241,8 @@ void Answerer::sendReconcile() {
   auto frame = makeMessage<ReconcileFrame>(MessageType::kReconcile);
   frame.epoch = link_.epoch();
   const Words words = link_.user.words();
-  frame.arrived = words.first;
-  frame.done = words.second;
+  frame.count = words.count;
+  std::copy(words.word.begin(), words.word.end(), frame.words);
   frame.failed = link_.recovery.failedQueuePair();
   frame.cost = link_.recovery.failureCost();
   renewOffer();

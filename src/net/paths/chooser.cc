@@ -152,7 +152,9 @@ Status Chooser::advanceRecovery() {
   }
   if (link_.phase() == Link::Phase::kWaiting && next_ != nullptr && next_->isAnswered(link_.epoch())) {
     if (!std::exchange(next_->reconciled, true)) {
-      RAILWISE_TRY(link_.user.reconcile({next_->reconcile->arrived, next_->reconcile->done}));
+      Words words = {.count = next_->reconcile->count};
+      std::copy_n(next_->reconcile->words, words.count, words.word.begin());
+      RAILWISE_TRY(link_.user.reconcile(words));
       link_.noteProgress(true);
     }
     // An end that has nothing to send would keep the other one waiting for its Begin.

@@ -1,6 +1,7 @@
 #include "net/paths/link.h"
 
 #include <cerrno>
+#include <cstring>
 #include <new>
 
 #include "net/paths/work_id.h"
@@ -35,6 +36,12 @@ void Link::attach(Socket socket, const Session& its_session, uint16_t resume_por
   allowFastPath();
   record_.describeEpoch();
   if (!endpoint.anyUsed()) (void)lose(nullptr, {Code::kSystem, ENETDOWN}, maker_.whyLost());
+}
+
+void Link::tell(std::span<const std::byte, kUserFrameBytes> bytes) {
+  auto frame = makeMessage<UserFrame>(MessageType::kUser);
+  std::memcpy(frame.bytes, bytes.data(), bytes.size());
+  side_channel.send(frame);
 }
 
 // When a proof of arrival is complete, everything that was posted before it is complete.

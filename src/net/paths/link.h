@@ -122,6 +122,11 @@ class Link final : private LinkState, private Watch::Host {
   // A queue pair (null: no particular one), a port or a path is lost. If the link can fail over, a recovery
   // begins and lose() returns success. Otherwise the link fails.
   Status lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) override;
+  // Sends a frame to the other end's user (LinkUser::onFrame()) over the side channel: reliably, in order, in
+  // any phase, and also when the TCP connection breaks and is resumed. A frame that the peer does not take
+  // because it has gone is lost. A user keeps less than SideChannel::kMostUserFrames frames under way that
+  // the other end's user has not answered: more end the link.
+  void tell(std::span<const std::byte, kUserFrameBytes> bytes);
   // Has the peer ended its side channel? All frames that the peer sent before are then handled.
   bool peerHasEnded() override;
 
@@ -172,6 +177,7 @@ class Link final : private LinkState, private Watch::Host {
   // Handles the frames that the peer has sent over the side channel.
   Status hear() override;
   Status onFrame(std::span<const std::byte> frame);
+  Status onUserFrame(const UserFrame& frame);
   void onClose(const CloseFrame& frame);
   // Sends the close message and ends the side channel. The close message has the reason, and how far this
   // end has got.

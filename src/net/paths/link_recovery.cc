@@ -139,8 +139,15 @@ Status Link::onFrame(std::span<const std::byte> bytes) {
     onClose(frame);
     return Status::success();
   }
+  if (header.type == MessageType::kUser) return onUserFrame(frameOf<UserFrame>(bytes));
   if (!canFailOver()) return Status::success();  // the peer's setting is another
   return role->onPeerFrame(header.type, bytes);
+}
+
+Status Link::onUserFrame(const UserFrame& frame) {
+  const Status taken = user.onFrame(std::as_bytes(std::span(frame.bytes)));
+  if (taken.ok() || !failure.ok()) return failure;
+  return fail(taken, "the peer sent a frame over the side channel that this end does not expect");
 }
 
 void Link::onClose(const CloseFrame& frame) {

@@ -6,12 +6,15 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "base/status.h"
 #include "net/device/window_arena.h"
 #include "net/paths/lane.h"
+#include "net/wireup/frames.h"
 
 namespace railwise::net {
 
@@ -23,11 +26,11 @@ struct QueuePairNeeds {
   uint32_t control_each;  // bytes of a work request that are no payload, as a rule; for the record
 };
 
-// What an end of a link is certain of, and tells the other end when both have left an epoch. Only users know
-// what it means.
+// What an end of a link is certain of, and tells the other end when both have left an epoch: `count` numbers.
+// Only users know what the numbers mean, and how many there must be.
 struct Words {
-  uint64_t first = 0;
-  uint32_t second = 0;
+  uint32_t count = 0;
+  std::array<uint64_t, kMostWords> word = {};
 };
 
 // What is under way, for whoever watches over a link.
@@ -79,6 +82,12 @@ class LinkUser {
   // A number that the other end's user has told of itself (Link). True: it shows that something is missing
   // at this end.
   virtual bool onNews(uint64_t number) = 0;
+  // A frame that the other end's user has told (Link::tell()): each frame once, in their order, in any phase.
+  // May come from inside Link::idle(), Link::poll() and Link::post(). An error fails the link; a user that
+  // expects no frame leaves it at this function.
+  virtual Status onFrame(std::span<const std::byte, kUserFrameBytes> /*bytes*/) {
+    return {Code::kRemote, EPROTO};
+  }
 
   // ---- for the record, and for the limits of silence
 

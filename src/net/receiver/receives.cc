@@ -38,9 +38,9 @@ void Receives::forgetSegments() {
 }
 
 Words Receives::words(uint64_t arrived, uint64_t next) const {
-  Words words = {arrived, 0};
+  Words words = {.count = 2, .word = {arrived, 0}};
   for (uint64_t number = arrived + 1; number < next; ++number) {
-    if (of(number).complete()) words.second |= 1U << (number - arrived - 1);
+    if (of(number).complete()) words.word[1] |= uint64_t{1} << (number - arrived - 1);
   }
   return words;
 }

@@ -6,6 +6,8 @@
 namespace railwise::net {
 namespace {
 
+constexpr uint32_t kWords = 2;
+
 Error lost(uint64_t number) {
   return {"message " + std::to_string(number) +
               " is lost: the peer's device has acknowledged it, and failed before it told the peer of it",
@@ -39,18 +41,25 @@ void SendRecovery::completeArrived() {
 }
 
 Outcome<void> SendRecovery::reconcile(const Words& words) {
-  noteArrived(words.first);
+  if (words.count != kWords) {
+    return Error{"the peer says " + std::to_string(words.count) + " numbers of what has arrived, not " +
+                     std::to_string(kWords),
+                 Code::kRemote};
+  }
+  const uint64_t latest = words.word[0];
+  const uint64_t later = words.word[1];
+  noteArrived(latest);
   const uint64_t arrived = numbers_.arrivedUpTo();
   const uint64_t next = numbers_.numbers().next;
-  if (words.first != arrived || next - arrived > kSlots + 1U) {
-    return Error{"the peer says that receive " + std::to_string(words.first) +
-                     " is its latest, where receive " + std::to_string(next) + " is the next to be sent to",
+  if (latest != arrived || next - arrived > kSlots + 1U) {
+    return Error{"the peer says that receive " + std::to_string(latest) + " is its latest, where receive " +
+                     std::to_string(next) + " is the next to be sent to",
                  Code::kRemote};
   }
   completeArrived();
   for (uint64_t number = next - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
-    Outcome<void> known = reconcileReceive(number, bit < kSlots && (words.second >> bit & 1) != 0);
+    Outcome<void> known = reconcileReceive(number, bit < kSlots && (later >> bit & 1) != 0);
     if (!known.ok()) return known;
   }
   // The group that is being matched goes on, without the work requests that were prepared for the old queue

@@ -12,6 +12,7 @@ std::string checkReason(std::span<const char> reason) {
 std::string checkReconcile(const ReconcileFrame& reconcile) {
   if (std::string problem = checkRails(reconcile.end); !problem.empty()) return problem;
   if (reconcile.native > reconcile.end.rails) return "an impossible number of rails";
+  if (reconcile.count > kMostWords) return "an impossible number of words";
   return checkReason(reconcile.reason);
 }
 
@@ -54,6 +55,8 @@ std::size_t frameBytes(MessageType type) {
       return sizeof(TrialReplyFrame);
     case MessageType::kClose:
       return sizeof(CloseFrame);
+    case MessageType::kUser:
+      return sizeof(UserFrame);
     default:
       return 0;
   }

@@ -6,6 +6,7 @@
 // before any other code uses one. Plain values, any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
@@ -18,6 +19,12 @@ inline constexpr std::size_t kReasonBytes = 320;
 // The reason in a Break that no failure has caused: the connection goes back to better paths.
 inline constexpr char kGoesBack[] = "a better path works again";
 inline constexpr uint8_t kNoQueuePair = 0xff;
+// Numbers that a Reconcile may have. Messages say two; a user with several streams says one for each of them,
+// and NCCL makes far fewer streams.
+inline constexpr std::size_t kMostWords = 64;
+// What the user of a link puts into a frame of its own: one cache line, which holds an address, a length, a
+// key for each of eight rails and a few numbers.
+inline constexpr std::size_t kUserFrameBytes = 64;
 
 // Sender, Break: the sender has lost the epoch before `epoch`, and stops its queue pairs.
 struct BreakFrame {
@@ -35,12 +42,14 @@ enum class FailureCost : uint8_t { kNone = 0, kTime = 1 };
 struct ReconcileFrame {
   MessageHeader header;
   uint64_t epoch;
-  uint64_t arrived;  // all receives up to this number are complete
-  uint32_t done;     // bit i: receive arrived + 1 + i is complete
+  // What the receiver's user is certain of (Words). Of messages there are two numbers: all receives up to the
+  // first one are complete, and receive first + 1 + i is complete if bit i of the second one is set.
+  uint32_t count;
   uint8_t failed;    // the queue pair that failed at the receiver; kNoQueuePair: no particular one
   uint8_t native;    // number of the receiver's native rails; they are the first in `end`
   uint8_t open;      // 1: some receives are not complete
   FailureCost cost;  // of the failure of `failed`; any value but kNone counts as kTime
+  uint64_t words[kMostWords];
   char reason[kReasonBytes];
   EndInfo end;  // the receiver's rails, without queue pairs
 };
@@ -117,10 +126,16 @@ struct CloseFrame {
   char reason[kReasonBytes];  // the reason of a failure; "": the connection was closed normally
 };
 
-inline constexpr std::size_t kMaxFrameBytes = sizeof(ProposeFrame);
+// Either end, at any time: what the user of the link tells the other end's user. The floor does not read it.
+struct UserFrame {
+  MessageHeader header;
+  uint8_t bytes[kUserFrameBytes];
+};
+
+inline constexpr std::size_t kMaxFrameBytes = std::max(sizeof(ReconcileFrame), sizeof(ProposeFrame));
 static_assert(sizeof(BreakFrame) == 24 + kReasonBytes);
-static_assert(sizeof(ReconcileFrame) == 40 + kReasonBytes + sizeof(EndInfo) &&
-              sizeof(ReconcileFrame) <= kMaxFrameBytes);
+static_assert(sizeof(ReconcileFrame) == 32 + 8 * kMostWords + kReasonBytes + sizeof(EndInfo));
+static_assert(sizeof(UserFrame) == 16 + kUserFrameBytes);
 static_assert(sizeof(ProposeFrame) == 40 + sizeof(EndInfo) + kMaxQueuePairs * sizeof(QueuePairInfo));
 static_assert(sizeof(AcceptFrame) == 24 + sizeof(EndInfo) && sizeof(TrialReplyFrame) == 32 + sizeof(EndInfo));
 static_assert(sizeof(RailsFrame) == 32 + sizeof(EndInfo) && sizeof(TrialFrame) == 32 + sizeof(EndInfo));

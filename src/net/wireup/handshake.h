@@ -96,6 +96,7 @@ enum class MessageType : uint16_t {
   kResumeHello = 17,
   kResumeAnswer = 18,
   kResumeProof = 19,
+  kUser = 20,  // a frame of the side channel, too
 };
 
 struct MessageHeader {

@@ -14,6 +14,9 @@ namespace {
 // More frames than a correct peer sends before it waits for an answer.
 constexpr std::size_t kMostFrames = 256;
 constexpr std::size_t kMostKeptBytes = std::size_t{1} << 20;
+// An end keeps its frames until the peer is known to have them. After so many frames of a user the peer says
+// so, if its own user says nothing.
+constexpr int kMostUnanswered = 64;
 
 bool newestCounts(MessageType type) {
   return type == MessageType::kReconcile || type == MessageType::kRails || type == MessageType::kAskRails ||
@@ -68,6 +71,7 @@ void SideChannel::queueLocked(std::span<const std::byte> frame) {
   bytes.insert(bytes.end(), seal_bytes.begin(), seal_bytes.end());
   kept_.push_back(std::move(bytes));
   kept_bytes_ += kept_.back().size();
+  unanswered_ = 0;
   ++sent_;  // last: the peer takes no gap in the numbers
 }
 
@@ -134,6 +138,8 @@ void SideChannel::answerLocked(MessageType type) {
   }
   if (direction_ == Direction::kSend && (type == MessageType::kReconcile || type == MessageType::kRails))
     tellLocked(MessageType::kUnposted);
+  if (type == MessageType::kUser && ++unanswered_ >= kMostUnanswered)
+    tellLocked(direction_ == Direction::kReceive ? MessageType::kArrived : MessageType::kUnposted);
 }
 
 // A whole frame has arrived, with its seal: puts it into the inbox. False: it is no valid frame.
@@ -177,7 +183,9 @@ bool SideChannel::takeLocked() {
   partial_.clear();
   bell_.ring();
   if (header.type == MessageType::kClose) peer_closed_ = true;
-  if (inbox_.size() < kMostFrames) return true;
+  const bool of_user = header.type == MessageType::kUser;
+  if (of_user) ++user_frames_;
+  if (of_user ? user_frames_ < kMostUserFrames : inbox_.size() - user_frames_ < kMostFrames) return true;
   for_good_ = true;
   problem_ = "more frames than anybody needs";
   return false;
@@ -257,6 +265,8 @@ std::optional<std::vector<std::byte>> SideChannel::next(bool look) {
   if (inbox_.empty()) return std::nullopt;
   std::vector<std::byte> frame = std::move(inbox_.front());
   inbox_.pop_front();
+  const auto header = frameOf<MessageHeader>(std::span(frame).first(sizeof(MessageHeader)));
+  if (header.type == MessageType::kUser) --user_frames_;
   return frame;
 }
 

@@ -59,11 +59,16 @@ struct Resumption {
 
 class SideChannel final : public Watched {
  public:
+  // Frames of the peer's user that may wait here for this end's user; one more ends the channel. A thread of
+  // NCCL's may be elsewhere for long, so there are many; kept at the other end, they need half of the memory
+  // that a channel keeps frames in.
+  static constexpr std::size_t kMostUserFrames = 4096;
   // `bell` rings when a frame has arrived or the channel has ended. `number` at a receiver: all receives up
   // to this number are complete. The channel answers each Break with an Arrived frame at once, and sends
   // another one each time when the number has grown, until breakIsAnswered(). `number` at a sender: the first
   // receive that is not fully posted. The channel answers each Reconcile and each Rails with an Unposted
-  // frame. The seal of an answer says that the frame was heard.
+  // frame. The seal of an answer says that the frame was heard. For that an end also answers 64 frames of the
+  // peer's user, if it has sent nothing since.
   SideChannel(verbs::FatalFlag& bell, Direction direction, const SharedNumber& number)
       : bell_(bell), direction_(direction), number_(number) {}
   ~SideChannel();
@@ -189,11 +194,13 @@ class SideChannel final : public Watched {
   std::size_t flushed_bytes_ = 0;   // and so many bytes of the next one
   std::vector<std::byte> partial_;  // bytes of the frame that is being read, and of its seal
   std::deque<std::vector<std::byte>> inbox_;
-  std::string problem_;       // what is wrong with the last bytes, in words
-  bool clogged_ = false;      // the peer does not take what it is sent
-  bool peer_closed_ = false;  // the peer's close message has arrived
-  bool for_good_ = false;     // this end has ended it, or the peer has broken the rules: nobody resumes it
-  int forged_ = 0;            // number of times that the channel broke because of wrong bytes
+  std::size_t user_frames_ = 0;  // so many frames in inbox_ are of the peer's user
+  int unanswered_ = 0;           // frames of the peer's user since this end has sent its latest frame
+  std::string problem_;          // what is wrong with the last bytes, in words
+  bool clogged_ = false;         // the peer does not take what it is sent
+  bool peer_closed_ = false;     // the peer's close message has arrived
+  bool for_good_ = false;        // this end has ended it, or the peer has broken the rules: nobody resumes it
+  int forged_ = 0;               // number of times that the channel broke because of wrong bytes
   Clock::time_point silent_since_ = {};  // while frames are expected
   Clock::duration patience_ = {};
   bool break_waits_ = false;  // a Break was answered, but no Reconcile has followed yet

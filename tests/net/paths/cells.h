@@ -17,13 +17,14 @@ struct CellShape {
   bool proves = false;        // proofs of arrival cover the cells, not signalled cells. On iWARP always
   uint32_t cover_every = 4;   // one proof, or one signalled cell, among so many
   uint64_t credit_every = 4;  // at most kRing / 2
+  bool deaf = false;          // both ends expect no frames of each other's user
 };
 
 // The places of the cells in a window. Single words are loaded and stored as a whole, because a device writes
 // them meanwhile.
 class CellRing {
  public:
-  static constexpr uint64_t kPlaces = 32;  // Words has a bit for each
+  static constexpr uint64_t kPlaces = 32;  // less than kMostWords
   static std::size_t bytesFor(const CellShape& shape) { return kPlaces * shape.bytes; }
 
   void use(std::byte* memory, const CellShape& shape) {

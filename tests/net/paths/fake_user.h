@@ -21,6 +21,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string>
 
 #include "net/device/path_news.h"
@@ -42,7 +44,20 @@ class FakeEnd : public LinkMemory, protected LinkUser {
   // What breaks the promises of the floor, in words; "": nothing.
   const std::string& problem() const { return problem_; }
 
+  // Tells the other end the next frame: its number.
+  void tell() {
+    std::array<uint64_t, kUserFrameBytes / sizeof(uint64_t)> numbers;
+    numbers.fill(++told_);
+    link_.tell(std::as_bytes(std::span<const uint64_t, numbers.size()>(numbers)));
+  }
+  uint64_t told() const { return told_; }
+  // So many frames have come from the other end, each once, in their order.
+  uint64_t heard() const { return heard_; }
+
  protected:
+  // Words that the counting end says: up to which cell all are counted, and the latest one of each place.
+  static constexpr uint32_t kWords = 1 + CellRing::kPlaces;
+
   // Nobody writes the begin of a window: the peer's proofs read there (iWARP).
   static constexpr std::size_t kHeadBytes = 64;
 
@@ -53,6 +68,17 @@ class FakeEnd : public LinkMemory, protected LinkUser {
   int mostRails() const override { return kMaxRails; }
   void onLost() noexcept override {}
   uint64_t largestUnderWay() const override { return shape_.bytes; }
+  Status onFrame(std::span<const std::byte, kUserFrameBytes> bytes) override {
+    if (shape_.deaf) return LinkUser::onFrame(bytes);
+    ++heard_;
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+      uint64_t number;
+      std::memcpy(&number, &bytes[at], sizeof number);
+      require(number == heard_,
+              "frame " + std::to_string(heard_) + " has the number " + std::to_string(number));
+    }
+    return Status::success();
+  }
 
   void require(bool holds, const std::string& what) {
     if (!holds && problem_.empty()) problem_ = link_.title() + ": " + what;
@@ -75,6 +101,8 @@ class FakeEnd : public LinkMemory, protected LinkUser {
   const CellShape shape_;
   uint64_t goal_ = 0;
   bool fenced_ = false;  // from onFenced() to onBegun()
+  uint64_t told_ = 0;
+  uint64_t heard_ = 0;
   std::string problem_;
   Link link_;
 };
@@ -146,14 +174,14 @@ class FakeSource final : public FakeEnd {
   }
   Status reconcile(const Words& words) override {
     require(fenced_, "words before the fence");
-    require(words.first >= credited_,
+    require(words.count == kWords, std::to_string(words.count) + " words");
+    require(words.word[0] >= credited_,
             "cell " + std::to_string(credited_) + " was counted, and is not any more");
-    require(words.first < next_, "a cell is counted that was not sent");
-    credited_ = std::max(credited_, words.first);
+    require(words.word[0] < next_, "a cell is counted that was not sent");
+    credited_ = std::max(credited_, words.word[0]);
     for (uint64_t number = credited_ + 1; number < next_; ++number) {
-      const uint64_t bit = number - words.first - 1;
       Cell& cell = cellOf(number);
-      cell.arrived = bit < CellRing::kPlaces && (words.second >> bit & 1) != 0;
+      cell.arrived = words.word[1 + number % CellRing::kPlaces] >= number;
       repeated_ += !cell.arrived && !cell.due ? 1 : 0;
       cell.due = !cell.arrived;
     }
@@ -387,10 +415,9 @@ class FakeTarget final : public FakeEnd {
     fenced_ = true;
   }
   Words words() const override {
-    Words words = {arrivedUpTo(), 0};
-    for (uint64_t i = 0; i < CellRing::kPlaces; ++i) {
-      if (isCounted(words.first + 1 + i)) words.second |= uint32_t{1} << i;
-    }
+    Words words = {.count = kWords, .word = {arrivedUpTo()}};
+    for (uint64_t place = 0; place < CellRing::kPlaces; ++place)
+      words.word[1 + place] = due_[place] < CellRing::kPlaces ? 0 : due_[place] - CellRing::kPlaces;
     return fenced_ ? words : Words{};
   }
   bool isOpen() override { return !done(); }

@@ -28,7 +28,8 @@ struct PairPlaces {
   int source_standbys = 0;
   int target_rails = 1;
   int target_standbys = 0;
-  bool apart = false;  // each end has devices of its own: those of the target come after the source's
+  bool apart = false;    // each end has devices of its own: those of the target come after the source's
+  bool resumes = false;  // a side channel that breaks is resumed
 
   int sourceDevices() const { return source_rails + source_standbys; }
   int targetDevices() const { return target_rails + target_standbys; }
@@ -38,8 +39,7 @@ struct PairPlaces {
   }
 };
 
-// Both ends of a link in this process, on software devices of its own. A side channel that breaks is not
-// resumed.
+// Both ends of a link in this process, on software devices of its own.
 class LinkPair {
  public:
   // `mode`: further keys of the devices; faults stand behind a semicolon.
@@ -188,6 +188,7 @@ class LinkPair {
     }
     options.devices = net_->physicalDevices();
     options.watcher = net_->watcher();
+    if (places_.resumes) options.resumer = net_->resumer();
     return options;
   }
   Status attach(const Session& session) {
@@ -207,8 +208,9 @@ class LinkPair {
       if (!connected.ok()) return connected.status();
       if (*connected == Io::kDone) break;
     }
-    source_->link().attach(std::move(*caller), session, 0);
-    target_->link().attach(std::move(called), session, 0);
+    const uint16_t port = places_.resumes ? net_->resumer()->port() : 0;
+    source_->link().attach(std::move(*caller), session, port);
+    target_->link().attach(std::move(called), session, port);
     return Status::success();
   }
   void note() {

@@ -8,6 +8,7 @@
 
 #include "net/in_child.h"
 #include "net/paths/link_pair.h"
+#include "net/tcp.h"
 #include "port_control.h"
 #include "said.h"
 #include "tests/ok.h"
@@ -112,6 +113,74 @@ TEST_P(LinkTest, GoesToAStandbyAndBack) {
   test::changePort("soft0:1", "up");
   EXPECT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft0"; })) << pair.problem();
   EXPECT_RUNS(pair, 200);
+}
+
+// Both ends tell frames all the time, until `goal`.
+template <typename Goal>
+void talkUntil(LinkPair& pair, Goal&& goal) {
+  for (test::Patience patience; !goal(); patience.again()) {
+    if (pair.source().told() < pair.target().heard() + 100) pair.source().tell();
+    if (pair.target().told() < pair.source().heard() + 100) pair.target().tell();
+    ASSERT_TRUE(pair.turn()) << pair.problem();
+  }
+}
+bool allHeard(LinkPair& pair) {
+  return pair.source().heard() == pair.target().told() && pair.target().heard() == pair.source().told();
+}
+void hearAll(LinkPair& pair) {
+  for (test::Patience patience; !allHeard(pair); patience.again()) ASSERT_TRUE(pair.turn()) << pair.problem();
+}
+
+TEST_P(LinkTest, UserFramesComeOnceInOrderAcrossARecovery) {
+  LinkPair pair(kTwoRails, shape(), mode());
+  ASSERT_OK(pair.open());
+  talkUntil(pair, [&] { return pair.target().heard() > 300; });
+  test::changePort("soft1:1", "down");
+  pair.expect(1000);
+  talkUntil(pair, [&] { return pair.done() && pair.railsInUse() == "soft0"; });
+  hearAll(pair);
+  EXPECT_GT(pair.source().heard(), 300U);
+  EXPECT_GE(pair.source().link().epoch(), 2U);
+}
+
+TEST_P(LinkTest, UserFramesComeOnceInOrderAcrossACutSideChannel) {
+  PairPlaces places = kOneRail;
+  places.resumes = true;
+  LinkPair pair(places, shape(), mode());
+  ASSERT_OK(pair.open());
+  for (int cut = 1; cut <= 3; ++cut) {
+    const uint64_t heard = pair.target().heard();
+    talkUntil(pair, [&] { return pair.target().heard() > heard + 100; });
+    pair.source().tell();  // on its way
+    test::cutTcp();
+    talkUntil(pair, [&] { return pair.target().heard() > heard + 300; });
+  }
+  hearAll(pair);
+  EXPECT_RUNS(pair, 100);
+  EXPECT_EQ(pair.source().link().epoch(), 1U) << "no path was lost";
+}
+
+// An end that says nothing would else be taken for one that hears nothing.
+TEST_P(LinkTest, UserFramesNeedNoFrameInReturn) {
+  LinkPair pair(kOneRail, shape(), mode());
+  ASSERT_OK(pair.open());
+  constexpr uint64_t kFrames = 20000;  // more than a channel keeps
+  for (test::Patience patience; pair.target().heard() < kFrames; patience.again()) {
+    while (pair.source().told() < std::min(kFrames, pair.target().heard() + 1000)) pair.source().tell();
+    ASSERT_TRUE(pair.turn()) << pair.problem();
+  }
+  EXPECT_RUNS(pair, 100);
+}
+
+TEST_P(LinkTest, AUserFrameThatNobodyExpectsFailsTheLink) {
+  CellShape cells = shape();
+  cells.deaf = true;
+  const test::Said said;
+  LinkPair pair(kOneRail, cells, mode());
+  ASSERT_OK(pair.open());
+  pair.source().tell();
+  failBoth(pair);
+  EXPECT_EQ(pair.target().link().failure.code, Code::kRemote);
 }
 
 TEST_P(LinkTest, WaitsForItsOnlyPort) {

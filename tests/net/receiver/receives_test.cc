@@ -50,8 +50,9 @@ TEST_F(ReceivesTest, WordsNameEachCompleteReceiveBehindTheFirstOpenOne) {
   complete(3);
   complete(6);
   const Words words = receives_.words(1, next_);
-  EXPECT_EQ(words.first, 1U);
-  EXPECT_EQ(words.second, 0b10010U) << "3 and 6";
+  ASSERT_EQ(words.count, 2U);
+  EXPECT_EQ(words.word[0], 1U);
+  EXPECT_EQ(words.word[1], 0b10010U) << "3 and 6";
 }
 
 TEST_F(ReceivesTest, OfPartsNothingIsKeptAndOfCompleteOnesOnlyTheRails) {

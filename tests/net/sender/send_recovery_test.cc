@@ -11,6 +11,8 @@ namespace {
 
 struct RecoveryNumbers : LinkMemory {};
 
+Words words(uint64_t latest, uint64_t later) { return {.count = 2, .word = {latest, later}}; }
+
 class Recovered : public testing::Test {
  protected:
   Recovered() {
@@ -55,7 +57,7 @@ TEST_F(Recovered, WhatHasArrivedIsCompleteAndTheRestIsSentAgain) {
   const Message& fourth = sendInGroup();
   recovery_.onFenced();
   EXPECT_FALSE(first.complete());
-  ASSERT_TRUE(recovery_.reconcile({1, 0b010}).ok());  // 1 and all before it, and 3
+  ASSERT_TRUE(recovery_.reconcile(words(1, 0b010)).ok());  // 1 and all before it, and 3
   EXPECT_TRUE(first.complete());
   EXPECT_FALSE(second.complete());
   EXPECT_EQ(stateOf(second), SlotState::kRepeat);
@@ -69,7 +71,7 @@ TEST_F(Recovered, WhatHasArrivedIsCompleteAndTheRestIsSentAgain) {
 TEST_F(Recovered, AMessageOfTheFastPathGetsASlot) {
   const Message& message = sendAlone();
   recovery_.onFenced();
-  ASSERT_TRUE(recovery_.reconcile({0, 0}).ok());
+  ASSERT_TRUE(recovery_.reconcile(words(0, 0)).ok());
   EXPECT_EQ(stateOf(message), SlotState::kRepeat);
   EXPECT_EQ(groups_.of(message.number).messages[0], &message);
 }
@@ -77,7 +79,7 @@ TEST_F(Recovered, AMessageOfTheFastPathGetsASlot) {
 TEST_F(Recovered, AMessageThatNcclHasBackIsLost) {
   sendAlone().kind = Request::Kind::kFree;
   recovery_.onFenced();
-  const Outcome<void> done = recovery_.reconcile({0, 0});
+  const Outcome<void> done = recovery_.reconcile(words(0, 0));
   ASSERT_FALSE(done.ok());
   EXPECT_EQ(done.failure().code, Code::kRemote);
   EXPECT_NE(done.error().find("message 1 is lost"), std::string::npos) << done.error();
@@ -86,7 +88,10 @@ TEST_F(Recovered, AMessageThatNcclHasBackIsLost) {
 TEST_F(Recovered, WordsThatCannotBeAreRefused) {
   (void)sendAlone();
   recovery_.onFenced();
-  EXPECT_FALSE(recovery_.reconcile({2, 0}).ok()) << "2 was never sent";
+  EXPECT_FALSE(recovery_.reconcile(words(2, 0)).ok()) << "2 was never sent";
+  const Outcome<void> three = recovery_.reconcile({.count = 3, .word = {0, 0, 0}});
+  ASSERT_FALSE(three.ok());
+  EXPECT_NE(three.error().find("3 numbers"), std::string::npos) << three.error();
 }
 
 TEST_F(Recovered, NewsCompleteWhatIsPostedAndAfterTheFenceFreeItsSlot) {
@@ -105,7 +110,7 @@ TEST_F(Recovered, AGroupInMatchingGoesInSegments) {
   open.open(1, makeStamp(1, 2, 0));
   open.form = SendPath::kBatch;
   recovery_.onFenced();
-  ASSERT_TRUE(recovery_.reconcile({0, 0}).ok());
+  ASSERT_TRUE(recovery_.reconcile(words(0, 0)).ok());
   EXPECT_EQ(open.form, SendPath::kSegments);
   EXPECT_EQ(open.state, SlotState::kMatching);
 }
