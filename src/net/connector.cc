@@ -23,33 +23,32 @@ bool worthAnotherCall(int error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Connector>> Connector::create(const Device& device, const ConnectionOptions& options,
-                                                     const ListenHandle& handle) {
-  if (const std::string problem = checkHandle(handle); !problem.empty()) {
-    RAILWISE_WARN("%s at %s: cannot connect: %s", device.name(), options.local_host.c_str(), problem.c_str());
-    return Status{Code::kInvalidUsage, 0};
-  }
-  std::unique_ptr<Connector> made(new Connector(device, options, handle));
-  RAILWISE_TRY(made->makeConnection());
-  made->note("nothing heard");
-  record::noteEvent(record::EventKind::kConnecting, fieldText(handle.host),
-                    {.connection = &made->connection_->recorded()});
-  return made;
+Status Connecting::check(const Device& device, const ConnectionOptions& options, const ListenHandle& handle,
+                         ListenerKind kind) {
+  const std::string problem = checkHandle(handle, kind);
+  if (problem.empty()) return Status::success();
+  RAILWISE_WARN("%s at %s: cannot connect: %s", device.name(), options.local_host.c_str(), problem.c_str());
+  return {Code::kInvalidUsage, 0};
 }
 
-Status Connector::makeConnection() {
-  Result<std::unique_ptr<SendConnection>> connection = SendConnection::create(device_, options_, handle_);
-  if (!connection.ok()) return connection.status();
-  connection_ = std::move(*connection);
-  connection_->link().record().openPeer(fieldText(handle_.host), pairId(handle_.secret));
+Status Connecting::begin() {
+  RAILWISE_TRY(makeEnd());
+  note("nothing heard");
+  record::noteEvent(record::EventKind::kConnecting, fieldText(handle_.host), {.connection = &link().shown()});
   return Status::success();
 }
 
-bool Connector::abandoned() const {
+Status Connecting::makeEnd() {
+  RAILWISE_TRY(remakeEnd());
+  link().record().openPeer(fieldText(handle_.host), pairId(handle_.secret, options_.user_word));
+  return Status::success();
+}
+
+bool Connecting::abandoned() const {
   return deadline_.passed() && Clock::now() - last_asked_ > Patience::kAbandoned;
 }
 
-Result<std::unique_ptr<SendConnection>> Connector::advance() {
+Result<bool> Connecting::advanceEnd() {
   last_asked_ = Clock::now();
   while (stage_ != Stage::kDone) {
     const Result<Io> stepped = step();
@@ -62,21 +61,21 @@ Result<std::unique_ptr<SendConnection>> Connector::advance() {
                                             : failed("no answer" + late, 0);
     }
     warnOfSlowConnect(options_.config.slow_connect_s);
-    return std::unique_ptr<SendConnection>();
+    return false;
   }
-  connection_->link().attach(std::move(socket_), session_, reply_.end.resume_port);
+  link().attach(std::move(socket_), session_, reply_.end.resume_port);
   census_.up();
   const auto us = [&](Clock::time_point at) {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(at - begun_).count());
   };
-  record::noteEvent(record::EventKind::kConnected, connection_->peer(),
-                    {.connection = &connection_->recorded(),
-                     .numbers = {us(called_at_), us(replied_at_), us(Clock::now())}});
-  return std::move(connection_);
+  record::noteEvent(
+      record::EventKind::kConnected, link().peer,
+      {.connection = &link().shown(), .numbers = {us(called_at_), us(replied_at_), us(Clock::now())}});
+  return true;
 }
 
 // kDone: the next stage has begun, call again. kAgain: there is nothing more to do now.
-Result<Io> Connector::step() {
+Result<Io> Connecting::step() {
   switch (stage_) {
     case Stage::kIdle:
       if (Clock::now() < next_call_) return Io::kAgain;
@@ -121,12 +120,12 @@ Result<Io> Connector::step() {
   return Status{Code::kInternal, 0};
 }
 
-Status Connector::call() {
+Status Connecting::call() {
   // This end describes itself before it calls: the listener would take a caller that falls silent for a
   // stranger.
   request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
   request_.random = randomBytes();
-  RAILWISE_TRY(connection_->chooser().describe(request_.end));
+  RAILWISE_TRY(chooser().describe(request_.end));
   seal(request_, handle_.secret);
   ++calls_;
   call_ends_ = Clock::now() + Patience::kCall;
@@ -138,7 +137,7 @@ Status Connector::call() {
   return Status::success();
 }
 
-Result<Io> Connector::onReply() {
+Result<Io> Connecting::onReply() {
   const Result<Io> heard = socket_.receive(transfer_);
   if (transfer_.moved >= sizeof(MessageHeader)) {
     const std::string problem = checkHeader(reply_.header, MessageType::kReply, sizeof reply_);
@@ -176,8 +175,8 @@ Result<Io> Connector::onReply() {
   return Io::kDone;
 }
 
-Result<Io> Connector::establish() {
-  const Result<bool> established = connection_->chooser().establish(request_.end, reply_.end, session_);
+Result<Io> Connecting::establish() {
+  const Result<bool> established = chooser().establish(request_.end, reply_.end, session_);
   // A listener whose call was cut has taken its queue pairs away, and can be called again.
   if (!established.ok() && socket_.peek() == Io::kClosed) {
     RAILWISE_TRY(callFailed(ECONNRESET));
@@ -196,13 +195,13 @@ Result<Io> Connector::establish() {
   return Io::kDone;
 }
 
-void Connector::note(const std::string& heard) {
+void Connecting::note(const std::string& heard) {
   census_.note(heard);
-  connection_->link().record().noteProblem(heard);
+  link().record().noteProblem(heard);
 }
 
 // Success: there will be another call. That is so for the next two functions, too.
-Status Connector::callFailed(int error) {
+Status Connecting::callFailed(int error) {
   const auto calls = static_cast<std::size_t>(calls_);
   const bool last = calls >= kMaxCalls * addresses_.size();
   if (last || (addresses_.size() == 1 && !worthAnotherCall(error))) return failed("no connection", error);
@@ -211,7 +210,7 @@ Status Connector::callFailed(int error) {
   return hangUp(std::string("the call failed: ") + std::strerror(error));
 }
 
-Status Connector::answerIsForged(const std::string& what) {
+Status Connecting::answerIsForged(const std::string& what) {
   if (static_cast<std::size_t>(calls_) >= kMaxCalls * addresses_.size()) return failed(what, 0);
   RAILWISE_WARN("%s at %s: call %d to %s at %s: %s; calling again", device_.name(),
                 options_.local_host.c_str(), calls_, fieldText(handle_.host).c_str(),
@@ -219,10 +218,10 @@ Status Connector::answerIsForged(const std::string& what) {
   return hangUp("somebody else answered: " + what);
 }
 
-Status Connector::hangUp(const std::string& heard) {
+Status Connecting::hangUp(const std::string& heard) {
   socket_.close();
   // A connection that has adopted a reply cannot adopt another one.
-  if (stage_ == Stage::kEstablishing || stage_ == Stage::kSendingReady) RAILWISE_TRY(makeConnection());
+  if (stage_ == Stage::kEstablishing || stage_ == Stage::kSendingReady) RAILWISE_TRY(makeEnd());
   note(heard);
   // The next address is called at once. After the last address there is a pause, then all are called again.
   next_call_ = Clock::now();
@@ -232,12 +231,12 @@ Status Connector::hangUp(const std::string& heard) {
   return Status::success();
 }
 
-Status Connector::giveUp(const std::string& what, int error) {
+Status Connecting::giveUp(const std::string& what, int error) {
   tellListener(what + (error != 0 ? std::string(": ") + std::strerror(error) : ""));
   return failed(what, error);
 }
 
-void Connector::tellListener(std::string_view reason) {
+void Connecting::tellListener(std::string_view reason) {
   ready_ = makeMessage<ConnectReady>(MessageType::kReady);
   copyText(ready_.reason, reason);
   seal(ready_, reply_, handle_.secret);
@@ -246,18 +245,18 @@ void Connector::tellListener(std::string_view reason) {
   socket_.close();
 }
 
-Connector::~Connector() {
+Connecting::~Connecting() {
   if (stage_ == Stage::kEstablishing && socket_.valid()) tellListener("the communicator was closed");
 }
 
-Status Connector::failed(const std::string& what, int error) {
+Status Connecting::failed(const std::string& what, int error) {
   std::string places;
   for (const SocketAddress& place : addresses_) places += (places.empty() ? "" : ", ") + place.text();
   RAILWISE_WARN("%s at %s: connecting to %s at %s: %s%s%s", device_.name(), options_.local_host.c_str(),
                 fieldText(handle_.host).c_str(), places.c_str(), what.c_str(), error != 0 ? ": " : "",
                 error != 0 ? std::strerror(error) : "");
   record::noteEvent(record::EventKind::kConnectFailed, fieldText(handle_.host) + ": " + what,
-                    {.connection = &connection_->recorded()});
+                    {.connection = &link().shown()});
   return {Code::kRemote, error};
 }
 

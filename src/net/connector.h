@@ -1,26 +1,29 @@
-// The connecting end of the handshake. Never blocks: NCCL polls connect(), which calls advance(). One thread
+// The connecting end of the handshake. Never blocks: whoever wants the connection polls advance(). One thread
 // at a time.
+//
+// The handshake serves ends of any kind. It knows an end by its link and its role; Connector<End> makes the
+// end and gives it away.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "base/clock.h"
-#include "net/sender/send_connection.h"
+#include "net/paths/chooser.h"
 #include "net/wireup/authentication.h"
 #include "net/wireup/census.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {
 
-class Connector {
+// The handshake, without the type of its end.
+class Connecting {
  public:
-  // Checks the handle and makes this end's queue pairs. Errors, logged: kInvalidUsage (the handle is not
-  // Railwise's, or is of another version), kSystem.
-  static Result<std::unique_ptr<Connector>> create(const Device& device, const ConnectionOptions& options,
-                                                   const ListenHandle& handle);
-
   // Tells a listener that waits for the end of the handshake that there will be none.
-  ~Connector();
+  virtual ~Connecting();
+  Connecting(const Connecting&) = delete;
+  Connecting& operator=(const Connecting&) = delete;
 
   // Is this the attempt to reach `handle` on `device`? A handle's "connecting" field comes from outside and
   // proves nothing.
@@ -32,10 +35,22 @@ class Connector {
   // minute. (NCCL has no call for giving up.)
   bool abandoned() const;
 
-  // Returns the connection, or null for "not yet". What is not proven to come from the peer ends a call, and
-  // the peer is called again, up to ten times. Errors, logged: kRemote, with both ends (the peer refuses,
-  // fails, or does not answer within RAILWISE_CONNECT_TIMEOUT), or the error of SendConnection::describe().
-  Result<std::unique_ptr<SendConnection>> advance();
+ protected:
+  Connecting(const Device& device, const ConnectionOptions& options, const ListenHandle& handle)
+      : device_(device),
+        options_(options),
+        handle_(handle),
+        addresses_(handleAddresses(handle)),
+        deadline_(Deadline::after(std::chrono::seconds(options.config.connect_timeout_s))),
+        census_(Census::ofProcess(), fieldText(handle.host), "nothing heard") {}
+
+  // Logs what is wrong with a handle.
+  static Status check(const Device& device, const ConnectionOptions& options, const ListenHandle& handle,
+                      ListenerKind kind);
+  // Makes the first end.
+  Status begin();
+  // True: the end is up.
+  Result<bool> advanceEnd();
 
  private:
   enum class Stage : uint8_t {
@@ -48,16 +63,13 @@ class Connector {
     kDone
   };
 
-  Connector(const Device& device, const ConnectionOptions& options, const ListenHandle& handle)
-      : device_(device),
-        options_(options),
-        handle_(handle),
-        addresses_(handleAddresses(handle)),
-        deadline_(Deadline::after(std::chrono::seconds(options.config.connect_timeout_s))),
-        census_(Census::ofProcess(), fieldText(handle.host), "nothing heard") {}
+  // Makes another end, in the place of the one that there may be.
+  virtual Status remakeEnd() = 0;
+  virtual Link& link() = 0;
+  virtual Chooser& chooser() = 0;
 
   Result<Io> step();
-  Status makeConnection();
+  Status makeEnd();
   Status call();
   Result<Io> onReply();
   Result<Io> establish();
@@ -92,11 +104,55 @@ class Connector {
   ConnectReady ready_ = {};
   Session session_;
   Transfer transfer_ = {};
-  std::unique_ptr<SendConnection> connection_;
   Census::Entry census_;
   const Clock::time_point begun_ = Clock::now();
   Clock::time_point called_at_ = {};   // the TCP call was taken
   Clock::time_point replied_at_ = {};  // the reply was there
+};
+
+// `End` has link() and chooser().
+template <typename End>
+class Connector final : public Connecting {
+ public:
+  // Makes an end with its first queue pairs, for the listener of the handle. Called again when a call was cut
+  // after the end had adopted a reply.
+  using Make = std::function<Result<std::unique_ptr<End>>()>;
+
+  // Checks the handle, which must be of a listener of this kind, and makes the end. Errors, logged:
+  // kInvalidUsage (the handle is not Railwise's, of another version, or of another kind of listener), or the
+  // error of `make`.
+  static Result<std::unique_ptr<Connector>> create(const Device& device, const ConnectionOptions& options,
+                                                   const ListenHandle& handle, ListenerKind kind, Make make) {
+    RAILWISE_TRY(check(device, options, handle, kind));
+    std::unique_ptr<Connector> made(new Connector(device, options, handle, std::move(make)));
+    RAILWISE_TRY(made->begin());
+    return made;
+  }
+
+  // Returns the end, connected, or null for "not yet". What is not proven to come from the peer ends a call,
+  // and the peer is called again, up to ten times. Errors, logged: kRemote, with both ends (the peer refuses,
+  // fails, or does not answer within RAILWISE_CONNECT_TIMEOUT), or the error of Chooser::describe().
+  Result<std::unique_ptr<End>> advance() {
+    const Result<bool> up = advanceEnd();
+    if (!up.ok()) return up.status();
+    return *up ? std::move(end_) : std::unique_ptr<End>();
+  }
+
+ private:
+  Connector(const Device& device, const ConnectionOptions& options, const ListenHandle& handle, Make make)
+      : Connecting(device, options, handle), make_(std::move(make)) {}
+
+  Status remakeEnd() override {
+    Result<std::unique_ptr<End>> made = make_();
+    if (!made.ok()) return made.status();
+    end_ = std::move(*made);
+    return Status::success();
+  }
+  Link& link() override { return end_->link(); }
+  Chooser& chooser() override { return end_->chooser(); }
+
+  const Make make_;
+  std::unique_ptr<End> end_;
 };
 
 }  // namespace railwise::net

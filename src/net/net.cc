@@ -307,14 +307,15 @@ Result<Listener*> Context::listen(const Device& device, void* handle) {
   return listeners_.emplace_back(std::move(*made)).get();
 }
 
-std::unique_ptr<Connector> Context::takeAttempt(const Device& device, const ListenHandle& handle) {
+std::unique_ptr<Connector<SendConnection>> Context::takeAttempt(const Device& device,
+                                                                const ListenHandle& handle) {
   if (handle.connecting == 0) return nullptr;
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(attempts_.begin(), attempts_.end(), [&](const Attempt& attempt) {
     return attempt.id == handle.connecting && attempt.connector->belongsTo(device, handle);
   });
   if (found == attempts_.end()) return nullptr;
-  std::unique_ptr<Connector> taken = std::move(found->connector);
+  std::unique_ptr<Connector<SendConnection>> taken = std::move(found->connector);
   attempts_.erase(found);
   return taken;
 }
@@ -324,11 +325,13 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
   std::memcpy(&handle, handle_bytes, sizeof handle);  // NCCL's buffer has no alignment
   uint32_t id = handle.connecting;
   std::vector<Attempt> abandoned;  // destroyed without the lock
-  std::unique_ptr<Connector> connector = takeAttempt(device, handle);
+  std::unique_ptr<Connector<SendConnection>> connector = takeAttempt(device, handle);
   if (connector == nullptr) {
     const int effective_class = traffic_class >= 0 ? traffic_class : traffic_class_;
-    Result<std::unique_ptr<Connector>> made =
-        Connector::create(device, options(device, effective_class), handle);
+    const ConnectionOptions its_options = options(device, effective_class);
+    auto made = Connector<SendConnection>::create(
+        device, its_options, handle, ListenerKind::kMessages,
+        [&device, its_options, handle] { return SendConnection::create(device, its_options, handle); });
     if (!made.ok()) return made.status();
     connector = std::move(*made);
     const std::lock_guard lock(mutex_);

@@ -18,6 +18,7 @@
 #include "net/device/device.h"
 #include "net/device/reopener.h"
 #include "net/listener.h"
+#include "net/sender/send_connection.h"
 #include "net/topology/path_bandwidth.h"
 #include "net/wireup/resumer.h"
 
@@ -122,11 +123,11 @@ class Context {
  private:
   struct Attempt {
     uint32_t id;
-    std::unique_ptr<Connector> connector;
+    std::unique_ptr<Connector<SendConnection>> connector;
   };
   // Takes the attempt that `handle` belongs to out of attempts_, for the time in which connect() advances it.
   // Null: there is no such attempt.
-  std::unique_ptr<Connector> takeAttempt(const Device& device, const ListenHandle& handle);
+  std::unique_ptr<Connector<SendConnection>> takeAttempt(const Device& device, const ListenHandle& handle);
 
   ConnectionOptions options(const Device& device, int traffic_class) const;
 

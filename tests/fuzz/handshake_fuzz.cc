@@ -88,10 +88,11 @@ void proveAndChange(ConnectRequest request, ConnectReply reply, const uint8_t* d
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto handle = as<ListenHandle>(data, size);
-  if (checkHandle(handle).empty()) require(handleAddresses(handle).front().valid());
+  if (checkHandle(handle, ListenerKind::kMessages).empty()) require(handleAddresses(handle).front().valid());
   handle.magic = kMagic;  // so that the fuzzer gets past it
   handle.version = railwise::kProtocolVersion;
-  if (checkHandle(handle).empty()) require(!handleAddresses(handle).front().text().empty());
+  if (checkHandle(handle, ListenerKind::kMessages).empty())
+    require(!handleAddresses(handle).front().text().empty());
 
   const auto request = as<ConnectRequest>(data, size);
   (void)checkHeader(request.header, MessageType::kRequest, sizeof request);

@@ -31,6 +31,7 @@ struct ConnectionOptions {
   std::string_view gpu_driver = {};  // version of this machine's GPU driver; the process's Net owns the text
   EventWatcher* watcher = nullptr;   // reads the side channel; null: only the connection's thread does
   Resumer* resumer = nullptr;        // resumes the side channel; null: nobody does
+  uint32_t user_word = 0;            // EndInfo::user_word of this end; one-sided: the rank
 };
 
 }  // namespace railwise::net

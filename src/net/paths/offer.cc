@@ -152,6 +152,7 @@ Status describe(const OfferingEnd& own, const std::vector<Rail>& rails, const Wi
   end.failover = config.failover != 0 ? 1 : 0;
   end.devices = static_cast<uint8_t>(std::min(own.options.devices, 255));
   end.resume_port = own.options.resumer != nullptr ? own.options.resumer->port() : 0;
+  end.user_word = own.options.user_word;
   copyText(end.version, RAILWISE_VERSION);
   copyText(end.gpu_driver, own.options.gpu_driver);
   return describeRails(own, rails, window, end);

@@ -146,7 +146,9 @@ static uint64_t firstBytes(const Digest& digest) {
   return number;
 }
 
-uint64_t pairId(const Secret& secret) { return firstBytes(begin(secret, kPair).digest()); }
+uint64_t pairId(const Secret& secret, uint32_t caller) {
+  return firstBytes(begin(secret, kPair).add(std::as_bytes(std::span(&caller, 1))).digest());
+}
 
 uint64_t Session::id() const {
   return firstBytes(begin(secret, kPair).add(bytesOf(connector)).add(bytesOf(listener)).digest());

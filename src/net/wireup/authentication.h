@@ -52,7 +52,8 @@ bool isTrue(const ConnectReply& reply, const ConnectRequest& request, const Secr
 bool isTrue(const ConnectReady& ready, const ConnectReply& reply, const Secret& secret);
 
 // The number that the records of both ends show for their connection. It tells nothing of the secret.
-uint64_t pairId(const Secret& secret);
+// `caller`: the user word of the end that called, which tells apart the callers of one listener.
+uint64_t pairId(const Secret& secret, uint32_t caller);
 
 // The keys of the side channel's frames, one for each direction.
 struct FrameKeys {

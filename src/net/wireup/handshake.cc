@@ -47,7 +47,7 @@ void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> add
   }
 }
 
-std::string checkHandle(const ListenHandle& handle) {
+std::string checkHandle(const ListenHandle& handle, ListenerKind expected) {
   if (handle.magic != kMagic) {
     return "the peer's handle is not Railwise's: that rank runs another network plugin. Set "
            "NCCL_NET_PLUGIN=railwise "
@@ -62,7 +62,14 @@ std::string checkHandle(const ListenHandle& handle) {
       handle.rails > kMaxRails) {
     return "the peer's handle is damaged";
   }
-  return {};
+  if (handle.kind == expected) return {};
+  switch (handle.kind) {
+    case ListenerKind::kMessages:
+      return "the handle is of a listener for messages, not for one-sided communication";
+    case ListenerKind::kOneSided:
+      return "the handle is of a listener for one-sided communication, not for messages";
+  }
+  return "the peer's handle is damaged";
 }
 
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes) {

@@ -58,6 +58,9 @@ struct Mac {
   uint8_t bytes[16];
 };
 
+// What a listener listens for. A handle of one kind is no good for the other.
+enum class ListenerKind : uint8_t { kMessages = 0, kOneSided = 1 };
+
 struct ListenHandle {
   uint64_t magic;
   uint16_t version;
@@ -65,7 +68,7 @@ struct ListenHandle {
   uint8_t candidates;    // number of valid addresses; the first one is tried first
   uint8_t rails;         // number of rails of the listener's device
   uint8_t out_of_order;  // 1: the listener's queue pairs can take messages in any order
-  uint8_t reserved;
+  ListenerKind kind;
   Secret secret;
   HandleAddress addresses[kCandidates];
   // Number of the connection attempt; connect() writes it into the caller's copy; 0 in transit.
@@ -165,9 +168,9 @@ struct EndInfo {
   uint8_t failover;            // 1: this end can fail over to another path
   uint8_t devices;             // number of physical devices of the process
   uint8_t reserved;
-  uint16_t resume_port;  // TCP port at which this end resumes side channels; 0: it does not
-  uint8_t reserved2[4];
-  char version[kVersionBytes];            // version of Railwise
+  uint16_t resume_port;         // TCP port at which this end resumes side channels; 0: it does not
+  uint32_t user_word;           // what the user of the link says of this end (ConnectionOptions::user_word)
+  char version[kVersionBytes];  // version of Railwise
   char gpu_driver[kForeignVersionBytes];  // "NVIDIA 550.90.07"; "": no driver, or its version is not known
   RailInfo rail[kMaxRails];
   QueuePairInfo queue_pair[kMaxQueuePairs];
@@ -261,7 +264,8 @@ std::vector<SocketAddress> handleAddresses(const ListenHandle& handle);
 void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> addresses, uint16_t port);
 
 // These functions return what is wrong, in words for a log line, or "" if nothing is.
-std::string checkHandle(const ListenHandle& handle);
+// `expected`: the kind of listener that the caller wants to reach.
+std::string checkHandle(const ListenHandle& handle, ListenerKind expected);
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes);
 std::string checkEnd(const EndInfo& end);
 // Of a request or a reply: does this end have no queue pairs, because no port works or a device has failed?

@@ -123,9 +123,9 @@ TEST_F(AuthenticationTest, PacketNumbersAreOfTheSessionAndTheEpoch) {
 }
 
 TEST_F(AuthenticationTest, ThePairIdIsOfTheSecretAndDoesNotTellIt) {
-  EXPECT_EQ(pairId(secret_), pairId(Secret(secret_)));
-  EXPECT_NE(pairId(secret_), pairId(makeSecret()));
-  const uint64_t id = pairId(secret_);
+  EXPECT_EQ(pairId(secret_, 0), pairId(Secret(secret_), 0));
+  EXPECT_NE(pairId(secret_, 0), pairId(makeSecret(), 0));
+  const uint64_t id = pairId(secret_, 0);
   EXPECT_NE(std::memcmp(&id, secret_.bytes, sizeof id), 0);
   EXPECT_NE(std::memcmp(&id, secret_.bytes + sizeof id, sizeof id), 0);
 }

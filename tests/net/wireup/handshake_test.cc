@@ -53,7 +53,7 @@ EndInfo makeReply() {
 TEST(Magic, IsReadableInMemory) { EXPECT_EQ(std::memcmp(&kMagic, "RAILWISE", 8), 0); }
 
 TEST(Handle, AGoodOneIsAccepted) {
-  EXPECT_EQ(checkHandle(makeHandle()), "");
+  EXPECT_EQ(checkHandle(makeHandle(), ListenerKind::kMessages), "");
   const std::vector<SocketAddress> addresses = handleAddresses(makeHandle());
   ASSERT_EQ(addresses.size(), 2U);
   EXPECT_EQ(addresses[0].text(), "127.0.0.1:4000");
@@ -69,13 +69,25 @@ TEST(Handle, EveryBadFieldIsRefused) {
       {"damaged", [](ListenHandle& h) { h.rails = 0; }},
       {"damaged", [](ListenHandle& h) { h.rails = kMaxRails + 1; }},
       {"damaged", [](ListenHandle& h) { h.port = 0; }},
+      {"damaged", [](ListenHandle& h) { h.kind = static_cast<ListenerKind>(2); }},
+      {"of a listener for one-sided communication",
+       [](ListenHandle& h) { h.kind = ListenerKind::kOneSided; }},
       {"damaged", [](ListenHandle& h) { std::memset(h.host, 'x', sizeof h.host); }},
   };
   for (const auto& [expected, spoil] : cases) {
     ListenHandle handle = makeHandle();
     spoil(handle);
-    EXPECT_NE(checkHandle(handle).find(expected), std::string::npos) << checkHandle(handle);
+    EXPECT_NE(checkHandle(handle, ListenerKind::kMessages).find(expected), std::string::npos)
+        << checkHandle(handle, ListenerKind::kMessages);
   }
+}
+
+TEST(Handle, OfAnotherKindOfListenerIsRefusedInWords) {
+  ListenHandle handle = makeHandle();
+  EXPECT_NE(checkHandle(handle, ListenerKind::kOneSided).find("of a listener for messages"),
+            std::string::npos);
+  handle.kind = ListenerKind::kOneSided;
+  EXPECT_EQ(checkHandle(handle, ListenerKind::kOneSided), "");
 }
 
 TEST(Header, EveryBadFieldIsRefused) {
