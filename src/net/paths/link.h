@@ -133,6 +133,8 @@ class Link final : private LinkState, private Watch::Host {
   // ---- set-up
 
   EpochMaker& maker() { return maker_; }
+  // ConnectionOptions::user_word of the other end, once its description has arrived.
+  uint32_t peerWord() const { return there.user_word; }
   // Takes over the socket of the finished handshake as the side channel. The side channel carries the frames
   // of a recovery, and when it ends the peer has gone. `resume_port`: where the peer resumes side channels.
   void attach(Socket socket, const Session& its_session, uint16_t resume_port);

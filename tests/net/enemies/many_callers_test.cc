@@ -88,7 +88,6 @@ class ManyCallers : public testing::Test {
     ASSERT_OK(accepted);
     if (*accepted == nullptr) return;
     const uint32_t rank = ranks_.at(accepted->get());
-    EXPECT_EQ((*accepted)->answerer().local().user_word, kListenersRank);
     EXPECT_EQ(targets_.count(rank), 0U) << "rank " << rank << " has two ends";
     targets_[rank] = std::move(*accepted);
   }
@@ -112,6 +111,8 @@ class ManyCallers : public testing::Test {
     for (Peer& peer : peers_) {
       if (peer.source == nullptr) continue;
       FakeTarget& target = *targets_.at(peer.rank);
+      EXPECT_EQ(target.link().peerWord(), peer.rank);
+      EXPECT_EQ(peer.source->link().peerWord(), kListenersRank);
       peer.source->expect(kCells);
       target.expect(kCells);
       for (test::Patience patience; !peer.source->done() || !target.done(); patience.again()) {

@@ -106,6 +106,40 @@ TEST_F(SideChannelTest, AnAnswerSaysThatTheFrameWasHeard) {
   EXPECT_EQ(heard_of_ours_, 1U);
 }
 
+TEST_F(SideChannelTest, ManyUserFramesAreAnsweredForTheirSeals) {
+  for (int i = 0; i < 63; ++i) say(makeMessage<UserFrame>(MessageType::kUser));
+  for (int i = 0; i < 63; ++i) ASSERT_TRUE(channel_.next().has_value());
+  EXPECT_FALSE(hear<ArrivedFrame>().has_value());
+  say(makeMessage<UserFrame>(MessageType::kUser));
+  ASSERT_TRUE(channel_.next().has_value());
+  ASSERT_TRUE(hear<ArrivedFrame>().has_value());
+  EXPECT_EQ(heard_of_ours_, 64U);
+}
+
+TEST_F(SideChannelTest, UserFramesThatNobodyTakesEndItButNoneBeforeTheLast) {
+  for (std::size_t i = 1; i < SideChannel::kMostUserFrames; ++i) {
+    say(makeMessage<UserFrame>(MessageType::kUser));
+    ASSERT_TRUE(channel_.serve(false)) << i;
+    (void)hear<ArrivedFrame>();
+  }
+  ASSERT_TRUE(channel_.next().has_value()) << "makes room for one";
+  say(makeMessage<UserFrame>(MessageType::kUser));
+  ASSERT_TRUE(channel_.serve(false));
+  say(breakOf(2));
+  ASSERT_TRUE(channel_.serve(false)) << "a frame of the floor has room beside them";
+  say(makeMessage<UserFrame>(MessageType::kUser));
+  EXPECT_FALSE(channel_.serve(false));
+  EXPECT_NE(channel_.problem().find("more frames than anybody needs"), std::string::npos);
+}
+
+TEST(Frames, AReconcileHasNoMoreWordsThanThereIsRoomFor) {
+  auto frame = makeMessage<ReconcileFrame>(MessageType::kReconcile);
+  frame.count = kMostWords;
+  EXPECT_EQ(checkFrame(std::as_bytes(std::span(&frame, 1))), "");
+  frame.count = kMostWords + 1;
+  EXPECT_EQ(checkFrame(std::as_bytes(std::span(&frame, 1))), "an impossible number of words");
+}
+
 TEST_F(SideChannelTest, AFrameIsUnheardUntilThePeerSaysThatItHasIt) {
   EXPECT_FALSE(channel_.unheard(MessageType::kRails));
   channel_.send(makeMessage<ArrivedFrame>(MessageType::kArrived));
