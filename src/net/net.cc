@@ -267,6 +267,16 @@ std::vector<Rail> Net::standbysOf(const Device& device) const {
   return standbys;
 }
 
+ConnectionOptions Net::connectionOptions(const Device& device, int traffic_class, int queue_pairs) const {
+  ConnectionOptions options{config_, host_, traffic_class, queue_pairs, railBandwidths(device)};
+  options.standbys = standbysOf(device);
+  options.devices = physicalDevices();
+  options.gpu_driver = gpu_driver_;
+  options.watcher = watcher();
+  options.resumer = resumer();
+  return options;
+}
+
 const Device* Context::device(int index) const {
   const Device* found = net_.device(index);
   if (found == nullptr) RAILWISE_WARN("device %d does not exist: there are %d", index, net_.deviceCount());
@@ -288,13 +298,8 @@ ConnectionOptions Context::options(const Device& device, int traffic_class) cons
       queue_pairs =
           std::clamp(kFlowsWanted / (peers * std::max(connections_per_peer_.load(), 1)), 1, kFlowsWanted);
   }
-  ConnectionOptions options{config, net_.host(), traffic_class, queue_pairs, net_.railBandwidths(device)};
-  options.standbys = net_.standbysOf(device);
-  options.devices = net_.physicalDevices();
+  ConnectionOptions options = net_.connectionOptions(device, traffic_class, queue_pairs);
   options.communicator = communicator_;
-  options.gpu_driver = net_.gpuDriver();
-  options.watcher = net_.watcher();
-  options.resumer = net_.resumer();
   return options;
 }
 

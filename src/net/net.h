@@ -56,6 +56,8 @@ class Net {
   // What each rail of the device can carry for the GPU that is in use on this thread, Mb/s.
   std::array<int, kMaxRails> railBandwidths(const Device& device) const;
 
+  // What a connection over this device needs to know. `queue_pairs`: of each lane.
+  ConnectionOptions connectionOptions(const Device& device, int traffic_class, int queue_pairs) const;
   // The standbys of this device: rails of other devices that its connections may use, best first.
   std::vector<Rail> standbysOf(const Device& device) const;
   int physicalDevices() const { return static_cast<int>(list_.devices.size()); }

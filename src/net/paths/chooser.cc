@@ -179,6 +179,7 @@ void Chooser::sayBreak() {
 // the own driver answers and does not refuse, this end waits.
 bool Chooser::needNotStop() {
   if (link_.side_channel.ended()) return true;  // there is no next epoch
+  if (link_.user.mustStop()) return false;
   const bool left = next_ != nullptr && next_->reconcile != nullptr &&
                     next_->reconcile->epoch >= link_.recovery.nextEpoch();
   if (!left || (link_.endpoint.driversAnswer() && link_.endpoint.refusal().empty())) return false;

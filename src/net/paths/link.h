@@ -52,6 +52,7 @@ class Link final : private LinkState, private Watch::Host {
   using LinkState::rules;
   using LinkState::running;
   using LinkState::shown;
+  using LinkState::there;
   using LinkState::title;
   using LinkState::usableRails;
   using LinkState::window;
@@ -114,6 +115,8 @@ class Link final : private LinkState, private Watch::Host {
 
   // The link fails: logs the failure, tells the peer, and returns the failure, also from every later call.
   Status fail(Status status, const std::string& what) override;
+  // Ends the link without a line in the log, because of a failure elsewhere. The peer is told the reason.
+  void abandon(const std::string& reason);
   // There is no memory to put a failure into words.
   void failWithoutMemory() noexcept {
     failure = {Code::kInternal, ENOMEM};

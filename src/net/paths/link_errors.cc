@@ -24,6 +24,15 @@ Status Link::fail(Status status, const std::string& what) {
   return failure;
 }
 
+void Link::abandon(const std::string& reason) {
+  if (!failure.ok()) return;
+  failure = {Code::kRemote, ECANCELED};
+  search.forget();
+  record_.fail(reason);
+  stopFastPath();
+  endSideChannel(reason);
+}
+
 void Link::endSideChannel(std::string_view reason) {
   if (!side_channel.opened() || side_channel.inForkedChild()) return;
   auto last = makeMessage<CloseFrame>(MessageType::kClose);

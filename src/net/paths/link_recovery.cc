@@ -153,6 +153,7 @@ Status Link::onUserFrame(const UserFrame& frame) {
 void Link::onClose(const CloseFrame& frame) {
   watch_.hearReason(fieldText(frame.reason));
   (void)user.onNews(frame.arrived);
+  if (fieldText(frame.reason).empty()) user.onClosed();
 }
 
 // ---- queue pairs

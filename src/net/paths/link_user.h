@@ -74,6 +74,9 @@ class LinkUser {
   virtual Status reconcile(const Words& /*words*/) { return Status::success(); }
   // This end has something to send, or waits for something: a link without paths looks for one.
   virtual bool isOpen() = 0;
+  // The old queue pairs may write into memory that is not the window's (reads of the peer's memory). A link
+  // then never goes on before they are proven to have stopped.
+  virtual bool mustStop() const { return false; }
   // The epoch runs at both ends: sends again what must be.
   virtual Status onBegun() = 0;
 
@@ -88,6 +91,10 @@ class LinkUser {
   virtual Status onFrame(std::span<const std::byte, kUserFrameBytes> /*bytes*/) {
     return {Code::kRemote, EPROTO};
   }
+
+  // The other end has closed the link, and not because of a failure. Everything that it has sent before over
+  // the side channel was handed over.
+  virtual void onClosed() {}
 
   // ---- for the record, and for the limits of silence
 
