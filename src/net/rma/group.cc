@@ -1,0 +1,424 @@
+#include "net/rma/group.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <string>
+
+#include "base/log.h"
+#include "net/rma/rma.h"
+
+namespace railwise::net {
+namespace {
+
+// The listening socket is looked at on one of so many calls: a look is a system call.
+constexpr uint32_t kLooks = 64;
+constexpr std::size_t kRequestsAtOnce = 256;
+
+Status invalid() { return {Code::kInvalidArgument, EINVAL}; }
+
+}  // namespace
+
+RmaGroup::RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions& options,
+                   std::unique_ptr<ManyListener<PutTarget>> listener, std::vector<ListenHandle> handles, int rank)
+    : owner_(owner),
+      device_(device),
+      rank_(rank),
+      handles_(std::move(handles)),
+      options_(options),
+      loopback_(device, options.config, options.standbys),
+      listener_(std::move(listener)),
+      peers_(handles_.size()) {
+  options_.user_word = static_cast<uint32_t>(rank);
+}
+
+// Connections end before what they use.
+RmaGroup::~RmaGroup() {
+  listener_.reset();
+  peers_.clear();
+  targets_.clear();
+  for (const std::unique_ptr<RmaWindow>& window : windows_) {
+    if (window->memory != nullptr) device_.memory().release(window->memory);
+  }
+}
+
+// ---- contexts
+
+Result<RmaContext*> RmaGroup::createContext(int contexts, int traffic_class) {
+  const std::lock_guard lock(mutex_);
+  std::vector<uint16_t> streams;
+  for (uint16_t stream = 0; stream < kMostStreams && streams.size() < static_cast<std::size_t>(contexts); ++stream) {
+    if ((streams_in_use_ >> stream & 1) == 0) streams.push_back(stream);
+  }
+  if (contexts < 1 || streams.size() < static_cast<std::size_t>(contexts)) {
+    RAILWISE_WARN("createContext: %d contexts on %s: a group has %u, and %d are in use", contexts,
+                  device_.name(), kMostStreams, std::popcount(streams_in_use_));
+    return invalid();
+  }
+  for (const uint16_t stream : streams) streams_in_use_ |= uint64_t{1} << stream;
+  if (traffic_class >= 0) options_.traffic_class = traffic_class;
+  return contexts_.emplace_back(new RmaContext(*this, std::move(streams))).get();
+}
+
+void RmaContext::destroy(RmaContext* context) {
+  RmaGroup& group = context->group_;
+  const std::lock_guard lock(group.mutex_);
+  (void)group.progress();
+  group.abandonStreams(*context);
+  for (const uint16_t stream : context->streams_) group.streams_in_use_ &= ~(uint64_t{1} << stream);
+  std::erase_if(group.contexts_, [&](const auto& each) { return each.get() == context; });
+}
+
+// The operations of a context that is destroyed may still be read from its memory by a NIC, and their signals
+// cannot be taken back: a connection that has such operations ends.
+void RmaGroup::abandonStreams(const RmaContext& context) {
+  const auto of_context = [&](const RmaRequest& request) { return request.context == &context; };
+  own_.drop(of_context);
+  for (const uint32_t rank : ranks_in_use_) {
+    Peer& peer = *peers_[rank];
+    bool open = false;
+    for (RmaStream& stream : peer.streams) {
+      open = open || (!stream.empty() && of_context(*stream.first()));
+    }
+    if (!open) continue;
+    if (peer.writer != nullptr) peer.writer->link().abandon("the context was destroyed with operations open");
+    peer.writer.reset();
+    peer.connector.reset();
+    for (RmaStream& stream : peer.streams) stream = {};
+    (void)fail({Code::kRemote, ECANCELED}, "a context was destroyed with operations open to rank " +
+                                               std::to_string(rank));
+  }
+}
+
+bool RmaContext::failed() const { return group_.has_failed_.load(std::memory_order_relaxed); }
+
+// ---- windows
+
+Result<RmaWindow*> RmaGroup::registerMemory(uint64_t address, std::size_t bytes, MemoryKind kind,
+                                            uint64_t flags) {
+  return add(device_.memory().acquire(address, bytes, kind), address, bytes, flags);
+}
+
+Result<RmaWindow*> RmaGroup::registerDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd,
+                                            uint64_t flags) {
+  return add(device_.memory().acquireDmaBuf(address, bytes, offset, fd), address, bytes, flags);
+}
+
+Result<RmaWindow*> RmaGroup::add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes,
+                                 uint64_t flags) {
+  if (!memory.ok()) return memory.status();
+  auto window = std::make_unique<RmaWindow>();
+  window->group = this;
+  window->memory = *memory;
+  window->address = address;
+  window->bytes = bytes;
+  window->never_reset = (flags & kRmaNeverReset) != 0;
+  const std::lock_guard lock(mutex_);
+  window->number = static_cast<uint32_t>(windows_.size());
+  RmaWindow* const made = windows_.emplace_back(std::move(window)).get();
+  for (const std::unique_ptr<PutTarget>& target : targets_) target->tell(*made);
+  return made;
+}
+
+void RmaGroup::deregister(RmaWindow* window) {
+  const std::lock_guard lock(mutex_);
+  if (window->memory == nullptr) return;
+  for (const Deadline deadline = Deadline::after(Patience::kStall); !slots_.forget(*window) && !deadline.passed();) {
+    loopback_.poll();
+    (void)slots_.progress();
+  }
+  MemoryHandle* const memory = std::exchange(window->memory, nullptr);
+  for (const std::unique_ptr<PutTarget>& target : targets_) target->tell(*window);
+  device_.memory().release(memory);
+}
+
+// ---- operations
+
+RmaRequest& RmaGroup::takeRequest(RmaContext& context, RmaRequest::Kind kind, uint16_t stream) {
+  if (free_requests_ == nullptr) {
+    auto more = std::make_unique<RmaRequest[]>(kRequestsAtOnce);
+    for (std::size_t i = 0; i < kRequestsAtOnce; ++i) giveRequest(more[i]);
+    request_memory_.push_back(std::move(more));
+  }
+  RmaRequest& request = *free_requests_;
+  free_requests_ = request.next;
+  request.context = &context;
+  request.next = nullptr;
+  request.bytes = request.number = 0;
+  request.stream = stream;
+  request.kind = kind;
+  request.state = RmaRequest::State::kWaiting;
+  request.certain = false;
+  request.pieces = 0;
+  return request;
+}
+
+void RmaGroup::giveRequest(RmaRequest& request) {
+  request.kind = RmaRequest::Kind::kFree;
+  request.next = free_requests_;
+  free_requests_ = &request;
+}
+
+Status RmaGroup::checkRank(const RmaContext& context, int stream, uint32_t rank) const {
+  if (rank >= peers_.size()) {
+    RAILWISE_WARN("%s: rank %u: there are %zu ranks", device_.name(), rank, peers_.size());
+    return invalid();
+  }
+  if (stream < 0 || static_cast<std::size_t>(stream) >= context.streams_.size()) {
+    RAILWISE_WARN("%s: context %d: there are %zu", device_.name(), stream, context.streams_.size());
+    return invalid();
+  }
+  return Status::success();
+}
+
+namespace {
+
+Status checkPlace(const char* what, const RmaGroup& group, const RmaPlace& place, uint64_t bytes, bool own) {
+  if (place.window == nullptr || place.window->group != &group || place.window->memory == nullptr) {
+    RAILWISE_WARN("%s: the memory handle of the %s is null, deregistered or of another group",
+                  group.device().name(), what);
+    return invalid();
+  }
+  if (own && !place.window->holds(place.offset, bytes)) {
+    RAILWISE_WARN("%s: the %s is beyond the memory: offset %llu with %llu bytes, of %llu", group.device().name(),
+                  what, static_cast<unsigned long long>(place.offset), static_cast<unsigned long long>(bytes),
+                  static_cast<unsigned long long>(place.window->bytes));
+    return invalid();
+  }
+  return Status::success();
+}
+
+}  // namespace
+
+Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
+                       const RmaSignal* signal, bool /*more*/, RmaRequest** request) {
+  *request = nullptr;
+  const std::lock_guard lock(group_.mutex_);
+  RAILWISE_TRY(group_.failure_);
+  RAILWISE_TRY(group_.checkRank(*this, context, rank));
+  const bool own = rank == static_cast<uint32_t>(group_.rank_);
+  if (bytes > 0) {
+    RAILWISE_TRY(checkPlace("source of a put", group_, from, bytes, true));
+    RAILWISE_TRY(checkPlace("target of a put", group_, to, bytes, own));
+  }
+  if (signal != nullptr) {
+    RAILWISE_TRY(checkPlace("signal", group_, signal->at, sizeof(uint64_t), own));
+    if (signal->at.offset % sizeof(uint64_t) != 0) {
+      RAILWISE_WARN("%s: a signal at offset %llu, which is no multiple of 8", group_.device_.name(),
+                    static_cast<unsigned long long>(signal->at.offset));
+      return invalid();
+    }
+  }
+  RmaRequest& made = group_.takeRequest(*this, own ? RmaRequest::Kind::kSelfPut : RmaRequest::Kind::kPut,
+                                        streams_[static_cast<std::size_t>(context)]);
+  made.bytes = bytes;
+  if (bytes > 0) {
+    made.local = from.window;
+    made.local_offset = from.offset;
+    made.remote_window = to.window->number;
+    made.remote_offset = to.offset;
+  }
+  if (signal != nullptr) {
+    made.number = 1;  // own rank: only says that there is one
+    made.signal_window = signal->at.window->number;
+    made.signal_offset = signal->at.offset;
+    made.signal_value = signal->value;
+  }
+  const Status posted = group_.post(rank, made);
+  if (posted.ok()) *request = &made;
+  else group_.giveRequest(made);
+  return posted;
+}
+
+Status RmaContext::get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
+                       bool more, RmaRequest** request) {
+  *request = nullptr;
+  if (rank == static_cast<uint32_t>(group_.rank_))  // a put the other way round
+    return put(context, from, bytes, to, rank, nullptr, more, request);
+  const std::lock_guard lock(group_.mutex_);
+  RAILWISE_TRY(group_.failure_);
+  RAILWISE_TRY(group_.checkRank(*this, context, rank));
+  if (bytes > 0) {
+    RAILWISE_TRY(checkPlace("source of a get", group_, from, bytes, false));
+    RAILWISE_TRY(checkPlace("target of a get", group_, to, bytes, true));
+  }
+  RmaRequest& made =
+      group_.takeRequest(*this, RmaRequest::Kind::kGet, streams_[static_cast<std::size_t>(context)]);
+  made.bytes = bytes;
+  if (bytes > 0) {
+    made.local = to.window;
+    made.local_offset = to.offset;
+    made.remote_window = from.window->number;
+    made.remote_offset = from.offset;
+  }
+  const Status posted = group_.post(rank, made);
+  if (posted.ok()) *request = &made;
+  else group_.giveRequest(made);
+  return posted;
+}
+
+Status RmaContext::flush(int context, RmaWindow* window, uint32_t rank, RmaRequest** request) {
+  *request = nullptr;
+  const std::lock_guard lock(group_.mutex_);
+  RAILWISE_TRY(group_.failure_);
+  RAILWISE_TRY(group_.checkRank(*this, context, rank));
+  if (window != nullptr) RAILWISE_TRY(checkPlace("flush", group_, {window, 0}, 0, true));
+  if (window == nullptr || !window->inGpu()) {
+    const auto found = std::ranges::find_if(group_.windows_, [](const auto& each) { return each->inGpu(); });
+    if (found == group_.windows_.end()) return Status::success();  // a CPU sees everything
+    window = found->get();
+  }
+  RmaRequest& made =
+      group_.takeRequest(*this, RmaRequest::Kind::kFlush, streams_[static_cast<std::size_t>(context)]);
+  made.local = window;
+  made.local_offset = 0;
+  group_.own_.add(made);
+  group_.own_.progress();
+  *request = &made;
+  return Status::success();
+}
+
+// Whatever goes on, the operation is kept and posted when it can be.
+Status RmaGroup::post(uint32_t rank, RmaRequest& request) {
+  if (rank == static_cast<uint32_t>(rank_)) {
+    own_.add(request);
+    own_.progress();
+    return Status::success();
+  }
+  const Result<Peer*> found = peerOf(rank);
+  if (!found.ok()) return found.status();
+  Peer& peer = **found;
+  if (request.stream >= peer.streams.size()) peer.streams.resize(request.stream + std::size_t{1});
+  RmaStream& stream = peer.streams[request.stream];
+  if (request.number != 0) request.number = stream.nextSignal();
+  stream.add(request);
+  if (peer.writer != nullptr) {
+    peer.writer->noteAdded();
+    const Status posted = peer.writer->post(stream);
+    if (!posted.ok()) (void)failed(posted);  // the next call says so
+  }
+  return Status::success();
+}
+
+Result<RmaGroup::Peer*> RmaGroup::peerOf(uint32_t rank) {
+  if (peers_[rank] == nullptr) {
+    ranks_in_use_.reserve(ranks_in_use_.size() + 1);
+    peers_[rank] = std::make_unique<Peer>();
+    ranks_in_use_.push_back(rank);
+  }
+  Peer& peer = *peers_[rank];
+  if (peer.writer != nullptr && peer.writer->isOver()) peer.writer.reset();
+  if (peer.writer == nullptr && peer.connector == nullptr) RAILWISE_TRY(connect(rank, peer));
+  return &peer;
+}
+
+Status RmaGroup::connect(uint32_t rank, Peer& peer) {
+  const auto make = [this, rank, &peer] {
+    return PutWriter::create(device_, options_, handles_[rank], peer.streams, rank);
+  };
+  auto made = Connector<PutWriter>::create(device_, options_, handles_[rank], ListenerKind::kOneSided, make);
+  if (!made.ok()) return made.status();
+  peer.connector = std::move(*made);
+  return Status::success();
+}
+
+// ---- progress
+
+Status RmaGroup::test(RmaRequest& request, bool* done) {
+  const std::lock_guard lock(mutex_);
+  *done = false;
+  if (request.state != RmaRequest::State::kDone) {
+    const Status progressed = progress();
+    if (request.state != RmaRequest::State::kDone) return progressed;
+  }
+  *done = true;
+  giveRequest(request);
+  return Status::success();
+}
+
+Status RmaContext::progress() {
+  const std::lock_guard lock(group_.mutex_);
+  return group_.progress();
+}
+
+Status RmaGroup::progress() {
+  RAILWISE_TRY(failure_);
+  if (++looks_ % kLooks == 0 || listener_->underWay() > 0) RAILWISE_TRY(acceptCallers());
+  for (std::size_t i = 0; i < targets_.size();) {
+    PutTarget& target = *targets_[i];
+    if (const Status status = target.progress(); !status.ok()) return failed(status);
+    own_.brought(target.takeBrought());
+    if (target.isOver()) targets_.erase(targets_.begin() + static_cast<std::ptrdiff_t>(i));
+    else ++i;
+  }
+  for (const uint32_t rank : ranks_in_use_) {
+    if (const Status status = progressPeer(rank, *peers_[rank]); !status.ok()) return failed(status);
+  }
+  if (loopback_.busy()) loopback_.poll();
+  if (slots_.busy()) {
+    const std::string problem = slots_.progress();
+    if (!problem.empty()) return fail({Code::kSystem, EIO}, problem);
+  }
+  if (own_.busy()) own_.progress();
+  return Status::success();
+}
+
+Status RmaGroup::acceptCallers() {
+  for (;;) {
+    Result<std::unique_ptr<PutTarget>> accepted = listener_->accept();
+    if (!accepted.ok()) return failed(accepted.status());
+    if (*accepted == nullptr) return Status::success();
+    targets_.emplace_back(std::move(*accepted))->begin();
+  }
+}
+
+Result<std::unique_ptr<PutTarget>> RmaGroup::makeTarget(const EndInfo& request, std::string& refusal) {
+  if (request.user_word >= peers_.size()) {
+    refusal = "rank " + std::to_string(request.user_word) + " of " + std::to_string(peers_.size());
+    return invalid();
+  }
+  return PutTarget::create(device_, options_, request, refusal, {windows_, loopback_, slots_});
+}
+
+Status RmaGroup::progressPeer(uint32_t rank, Peer& peer) {
+  if (peer.connector != nullptr) {
+    Result<std::unique_ptr<PutWriter>> connected = peer.connector->advance();
+    if (!connected.ok()) {
+      RAILWISE_WARN("%s: rank %u cannot be put to, and the group of %zu ranks fails", device_.name(), rank,
+                    peers_.size());
+      return connected.status();
+    }
+    if (*connected == nullptr) return Status::success();
+    peer.writer = std::move(*connected);
+    peer.connector.reset();
+  }
+  if (peer.writer == nullptr) return Status::success();
+  if (peer.writer->isOver()) {
+    peer.writer.reset();
+    return Status::success();
+  }
+  return peer.writer->progress();
+}
+
+// ---- the end
+
+Status RmaGroup::fail(Status status, const std::string& what) {
+  RAILWISE_WARN("%s: one-sided communication of rank %d fails: %s", device_.name(), rank_, what.c_str());
+  return failed(status);
+}
+
+// NCCL does not call a group any more that has returned an error: nobody would apply the signals of its peers. So
+// all of them are told first.
+Status RmaGroup::failed(Status status) {
+  if (!failure_.ok()) return failure_;
+  failure_ = status;
+  has_failed_.store(true, std::memory_order_relaxed);
+  const std::string reason = "rank " + std::to_string(rank_) + " has lost another connection, see its log";
+  for (const std::unique_ptr<PutTarget>& target : targets_) target->link().abandon(reason);
+  for (const uint32_t rank : ranks_in_use_) {
+    if (peers_[rank]->writer != nullptr) peers_[rank]->writer->link().abandon(reason);
+  }
+  return failure_;
+}
+
+}  // namespace railwise::net

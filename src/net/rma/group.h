@@ -1,0 +1,164 @@
+// A group of ranks that put to each other: NCCL's collComm, and its contexts. A rank that this rank has not put
+// to costs a handle and a pointer. The first put to a rank makes a PutWriter, which calls the rank; whoever puts
+// to this rank gets a PutTarget here. docs/one-sided.md has the protocol.
+//
+// Threads: windows may be registered and deregistered, contexts made and destroyed, by any thread, while another
+// thread puts, tests and drives the group. One lock for all of it: NCCL has one progress thread for a group.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "net/connector.h"
+#include "net/many_listener.h"
+#include "net/rma/loopback.h"
+#include "net/rma/own_rank.h"
+#include "net/rma/put_target.h"
+#include "net/rma/put_writer.h"
+#include "net/rma/report.h"
+#include "net/rma/slots.h"
+#include "net/rma/stream.h"
+#include "net/rma/window.h"
+
+namespace railwise::net {
+
+class RmaGroup;
+class RmaNet;
+
+// NCCL keeps at most 32 * maxRecvs requests open for each context and rank, and one put to itself that it does
+// not count (rma_proxy_progress.cc, NCCL 2.30.7). More are accepted.
+inline constexpr int kRmaMaxRequests = 32 * kMaxReceives;
+
+// Flags of regMrSym (NCCL's mrFlags).
+inline constexpr uint64_t kRmaStrongOrder = 1;  // FORCE_SO: no relaxed ordering
+inline constexpr uint64_t kRmaNeverReset = 2;   // SIGNAL_NEVER_RESET: nobody sets signals in it back
+
+// A place in the part of a window that one rank has registered.
+struct RmaPlace {
+  RmaWindow* window = nullptr;
+  uint64_t offset = 0;
+};
+
+// What a put adds to 8 bytes of the target when all its data, and all that was put before it in its stream,
+// are there.
+struct RmaSignal {
+  RmaPlace at;
+  uint64_t value = 0;
+};
+
+// NCCL's rmaCtx: some streams to each rank. Operations of a stream complete in their order. One thread at a time
+// for the operations of a context.
+class RmaContext {
+ public:
+  // Puts `bytes` from `from`, in this rank's part, to `to`, in the part of `rank`, and then adds the signal
+  // (null: there is none). `context` counts from 0. `bytes` 0: the signal alone, the windows of the data may
+  // be null. `more` (AggregateRequests): another operation for this rank follows at once. Errors:
+  // kInvalidArgument, logged (no such rank or context, beyond the end of a part, a signal that is not
+  // aligned to 8 bytes); kRemote, kSystem (the group has failed).
+  Status put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
+             const RmaSignal* signal, bool more, RmaRequest** request);
+  // Reads `bytes` from `from`, in the part of `rank`, to `to` in this rank's part.
+  Status get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
+             bool more, RmaRequest** request);
+  // Makes what gets have brought visible to this rank's GPU. `window` may be null. *request null: there is
+  // nothing to wait for.
+  Status flush(int context, RmaWindow* window, uint32_t rank, RmaRequest** request);
+  // Drives the whole group: connections of peers, what waits, signals that have arrived.
+  Status progress();
+  // From any thread: the group has failed.
+  bool failed() const;
+  RmaGroup& group() const { return group_; }
+  // Ends the context; operations that are open are dropped. Never waits for the network.
+  static void destroy(RmaContext* context);
+
+ private:
+  friend class RmaGroup;
+  RmaContext(RmaGroup& group, std::vector<uint16_t> streams) : group_(group), streams_(std::move(streams)) {}
+
+  RmaGroup& group_;
+  const std::vector<uint16_t> streams_;  // the stream of each context
+};
+
+class RmaGroup {
+ public:
+  ~RmaGroup();
+
+  // Makes `contexts` streams to each rank. Local: no rank waits for another one. Errors: kInvalidArgument,
+  // logged (too many contexts).
+  Result<RmaContext*> createContext(int contexts, int traffic_class);
+  // Registers this rank's part of a window. All ranks do this in the same order, each for its own part; a
+  // registration that fails does not count. Errors: as of MemoryCache::acquire().
+  Result<RmaWindow*> registerMemory(uint64_t address, std::size_t bytes, MemoryKind kind, uint64_t flags);
+  Result<RmaWindow*> registerDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd,
+                                    uint64_t flags);
+  // Also after the contexts were destroyed.
+  void deregister(RmaWindow* window);
+  // Is the request done? Then it is freed. Drives the whole group, too. Errors: as the request's context.
+  Status test(RmaRequest& request, bool* done);
+  static void close(RmaGroup* group);
+
+  int ranks() const { return static_cast<int>(peers_.size()); }
+  int rank() const { return rank_; }
+  const Device& device() const { return device_; }
+
+ private:
+  friend class RmaContext;
+  friend class RmaNet;
+
+  // What this rank puts to another one.
+  struct Peer {
+    RmaStreams streams;
+    std::unique_ptr<Connector<PutWriter>> connector;
+    std::unique_ptr<PutWriter> writer;
+  };
+
+  RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions& options,
+           std::unique_ptr<ManyListener<PutTarget>> listener, std::vector<ListenHandle> handles, int rank);
+
+  // These are called with the lock held.
+  Status progress();
+  Status acceptCallers();
+  Result<std::unique_ptr<PutTarget>> makeTarget(const EndInfo& request, std::string& refusal);
+  Status progressPeer(uint32_t rank, Peer& peer);
+  Status connect(uint32_t rank, Peer& peer);
+  Status post(uint32_t rank, RmaRequest& request);
+  Result<Peer*> peerOf(uint32_t rank);
+  Status fail(Status status, const std::string& what);
+  Status failed(Status status);
+  RmaRequest& takeRequest(RmaContext& context, RmaRequest::Kind kind, uint16_t stream);
+  void giveRequest(RmaRequest& request);
+  Status checkRank(const RmaContext& context, int stream, uint32_t rank) const;
+  Result<RmaWindow*> add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes, uint64_t flags);
+  void abandonStreams(const RmaContext& context);
+
+  RmaNet& owner_;
+  const Device& device_;
+  const int rank_;
+  const std::vector<ListenHandle> handles_;
+  mutable std::mutex mutex_;
+  ConnectionOptions options_;
+  Status failure_;
+  std::atomic<bool> has_failed_ = false;
+  std::vector<std::unique_ptr<RmaWindow>> windows_;  // by number
+  std::vector<std::unique_ptr<RmaContext>> contexts_;
+  uint64_t streams_in_use_ = 0;
+  std::vector<std::unique_ptr<RmaRequest[]>> request_memory_;
+  RmaRequest* free_requests_ = nullptr;
+  Loopback loopback_;
+  SignalSlots slots_{loopback_};
+  OwnRank own_{loopback_, slots_, windows_};
+  std::unique_ptr<ManyListener<PutTarget>> listener_;
+  std::vector<std::unique_ptr<PutTarget>> targets_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: nothing was put to it
+  std::vector<uint32_t> ranks_in_use_;        // those that are not null
+  uint32_t looks_ = 0;
+};
+static_assert(kMostStreams == 64, "RmaGroup::streams_in_use_ has a bit for each");
+static_assert(kMostStreams <= kMostWords);
+
+}  // namespace railwise::net

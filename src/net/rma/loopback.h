@@ -1,0 +1,100 @@
+// This rank's NICs writing into this rank's own memory: signals into the memory of a GPU, which no CPU may be
+// able to write; puts to the own rank; and reads that make visible what a NIC has brought (flushes). Each NIC
+// has a queue pair that is connected to itself.
+//
+// A NIC that fails may have executed what it was asked for, or may still execute it. So an operation fails
+// only when its queue pair is proven to touch no memory any more (device/fence.h). Then its owner may repeat
+// it through another NIC.
+//
+// Threads: the group's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "net/device/device.h"
+#include "net/device/fence.h"
+#include "net/device/window_arena.h"
+#include "verbs/handles.h"
+
+namespace railwise::net {
+
+class Loopback {
+ public:
+  // What an owner waits for. It lives until it is not busy, or for as long as the Loopback.
+  struct Operation {
+    bool busy() const { return left > 0; }
+
+    uint32_t left = 0;  // work requests that are not complete
+    bool failed = false;
+  };
+
+  // Rails beyond this many are not used.
+  static constexpr std::size_t kMostRails = 16;
+
+  Loopback(const Device& device, const Config& config, std::vector<Rail> standbys);
+  ~Loopback();
+  Loopback(const Loopback&) = delete;
+  Loopback& operator=(const Loopback&) = delete;
+
+  // The bit of a rail; 0: it is not one of this rank's.
+  uint32_t bitOf(const Rail& rail) const;
+  // The rails that can be used now, the device's own first.
+  uint32_t usable() const;
+  // The lowest of `rails` that can be used; of all rails if none of them can. Nothing: there is none.
+  std::optional<std::size_t> choose(uint32_t rails) const;
+
+  // Work requests over the rail at place `rail`. `memory`, `address`: what is read or written remotely, that
+  // is in this rank's memory. False: the queue is full, or the rail cannot be used now; call again later, and
+  // choose again.
+  bool write(std::size_t rail, uint64_t value, const MemoryHandle& memory, uint64_t address, Operation& operation);
+  // Reads 8 bytes into `into()` of the operation's turn.
+  bool read(std::size_t rail, const MemoryHandle& memory, uint64_t address, Operation& operation,
+            uint64_t** value = nullptr);
+  bool copy(std::size_t rail, const MemoryHandle& from, uint64_t from_address, const MemoryHandle& to,
+            uint64_t to_address, uint32_t bytes, Operation& operation);
+  // The largest copy().
+  uint32_t mostBytes(std::size_t rail) const;
+
+  // Takes completions, and the proofs of queue pairs that have failed.
+  void poll();
+  // Work requests are under way.
+  bool busy() const { return open_ > 0; }
+
+ private:
+  static constexpr uint32_t kDepth = 64;
+  static constexpr int kPollBatch = 16;
+
+  struct Path {
+    Rail rail;
+    verbs::Cq cq;
+    verbs::Qp qp;
+    uint32_t inline_bytes = 0;
+    uint32_t posted = 0;  // work requests so far
+    std::vector<Operation*> open;  // for each work request that is not complete, in their order
+    bool failed = false;
+    std::shared_ptr<Fence> fence;  // of a path that has failed
+    std::shared_ptr<Remains> remains = Remains::create(1);
+  };
+
+  Path* openPath(std::size_t rail);
+  bool post(std::size_t rail, ibv_send_wr& work, Operation& operation);
+  std::optional<MemoryKeys> keysThrough(const Rail& rail, const MemoryHandle& memory) const;
+  void pollPath(Path& path);
+  void losePath(Path& path) noexcept;
+  void dropPath(std::unique_ptr<Path>& path);
+
+  const Device& device_;
+  const Config& config_;
+  std::vector<Rail> rails_;
+  std::shared_ptr<Window> window_;  // what reads are into, and writes from: a turn of 8 bytes for each
+  std::vector<std::unique_ptr<Path>> paths_;  // by rail; null: not made
+  std::vector<std::unique_ptr<Path>> lost_;   // until their proof
+  uint64_t turn_ = 0;
+  std::size_t open_ = 0;
+};
+
+}  // namespace railwise::net

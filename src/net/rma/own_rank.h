@@ -1,0 +1,56 @@
+// What a rank asks of its own memory: puts to itself, and flushes. NCCL puts 8 bytes to itself to make visible to
+// the GPU what all NICs have brought (rma_proxy_progress.cc, NCCL 2.30.7). So a put into the memory of a GPU
+// first flushes each NIC that has brought something. One operation after the other. Threads: the group's lock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/rma/loopback.h"
+#include "net/rma/slots.h"
+#include "net/rma/stream.h"
+#include "net/rma/window.h"
+
+namespace railwise::net {
+
+class OwnRank {
+ public:
+  OwnRank(Loopback& loopback, SignalSlots& slots, const std::vector<std::unique_ptr<RmaWindow>>& windows)
+      : loopback_(loopback), slots_(slots), windows_(windows) {}
+
+  // kSelfPut, or kFlush of what `local` names.
+  void add(RmaRequest& request) { open_.push_back(&request); }
+  // Rails that have brought something, as bits of Loopback.
+  void brought(uint32_t rails) { unflushed_ |= rails; }
+  uint32_t unflushed() const { return unflushed_; }
+  bool busy() const { return !open_.empty(); }
+  void progress();
+  // Drops what is open.
+  template <typename Which>
+  void drop(Which&& which) {
+    if (!open_.empty() && which(*open_.front())) step_ = Step::kBegin;
+    std::erase_if(open_, [&](RmaRequest* request) { return which(*request); });
+  }
+
+ private:
+  enum class Step : uint8_t { kBegin, kFlush, kCopy };
+
+  bool copy(RmaRequest& request);
+  void finish(RmaRequest& request);
+
+  Loopback& loopback_;
+  SignalSlots& slots_;
+  const std::vector<std::unique_ptr<RmaWindow>>& windows_;
+  std::deque<RmaRequest*> open_;
+  // On the heap where a work request outlives what has asked for it.
+  std::shared_ptr<Loopback::Operation> operation_ = std::make_shared<Loopback::Operation>();
+  Step step_ = Step::kBegin;
+  uint64_t copied_ = 0;
+  uint32_t unflushed_ = 0;
+  uint32_t flushing_ = 0;
+};
+
+}  // namespace railwise::net

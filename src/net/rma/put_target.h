@@ -1,0 +1,102 @@
+// The end of a connection that is put to: the one that was called. It tells the other end of its windows, takes
+// reports, and applies signals in the order of their numbers, each once. docs/one-sided.md has the protocol.
+// One thread at a time, under the group's lock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/paths/answerer.h"
+#include "net/paths/link.h"
+#include "net/rma/loopback.h"
+#include "net/rma/report.h"
+#include "net/rma/signal_order.h"
+#include "net/rma/slots.h"
+#include "net/rma/window.h"
+
+namespace railwise::net {
+
+class PutTarget final : public LinkMemory, protected LinkUser {
+ public:
+  // What a target needs of its rank.
+  struct Owner {
+    const std::vector<std::unique_ptr<RmaWindow>>& windows;  // by number
+    Loopback& loopback;
+    SignalSlots& slots;
+  };
+
+  static Result<std::unique_ptr<PutTarget>> create(const Device& device, const ConnectionOptions& options,
+                                                   const EndInfo& request, std::string& refusal, Owner owner);
+  ~PutTarget() { link_.close(); }
+
+  Link& link() { return link_; }
+  Answerer& answerer() { return answerer_; }
+  // The rank at the other end.
+  uint32_t rank() const { return rank_; }
+  // The other end has closed the connection.
+  bool isOver() const { return over_; }
+  // The connection stands: tells the other end of all windows.
+  void begin() { tellAll(); }
+  // A window was registered or deregistered.
+  void tell(const RmaWindow& window);
+  // Rails through which data have come since the last call, as bits of Loopback.
+  uint32_t takeBrought() { return std::exchange(brought_, 0); }
+
+  // Takes reports, applies signals, and looks after the link.
+  Status progress();
+
+ private:
+  static constexpr uint32_t kCreditDepth = 64;
+  static constexpr uint32_t kStagedCredits = 64;
+
+  PutTarget(const Device& device, const ConnectionOptions& options, const EndInfo& request, Owner owner);
+
+  QueuePairNeeds needs() const override { return {kCreditDepth, kReports, sizeof(uint64_t), sizeof(uint64_t)}; }
+  int mostRails() const override { return kMaxRails; }
+  Result<Window> makeWindow(bool registers) override;
+  int postFirstReceives(std::size_t queue_pair) override;
+  void onPaired() override;
+  void onLost() noexcept override {}
+  Status poll() override;
+  void onFenced() override;
+  Words words() const override;
+  bool isOpen() override { return true; }
+  Status onBegun() override;
+  bool onNews(uint64_t /*number*/) override { return false; }
+  Status onFrame(std::span<const std::byte, kUserFrameBytes> bytes) override;
+  void onClosed() override { over_ = true; }
+  UnderWay underWay() const override { return {}; }
+  uint64_t largestUnderWay() const override { return 0; }
+
+  std::byte* bufferAt(std::size_t queue_pair, uint32_t buffer) const {
+    return buffers_ + (queue_pair * kReports + buffer) * kReportBuffer;
+  }
+  int postReceives(LaneQueuePair& queue_pair, uint32_t first);
+  Status onCompletion(const ibv_wc& completion);
+  Status onReport(LaneQueuePair& queue_pair, const ibv_wc& completion);
+  void apply(uint16_t stream);
+  Status applyOne(const Report& report, uint8_t home, uint32_t brought);
+  bool mayCredit() const;
+  Status giveCredits();
+  void tellAll();
+
+  const Owner owner_;
+  const uint32_t rank_;
+  bool over_ = false;
+  std::vector<SignalOrder> streams_;  // up to the highest that has signals
+  std::byte* buffers_ = nullptr;
+  uint64_t* staged_ = nullptr;
+  uint64_t staged_count_ = 0;
+  uint64_t peer_credits_ = 0;  // address of the writer's credits
+  std::array<uint32_t, kMaxQueuePairs> credited_ = {};
+  std::array<uint32_t, kMaxQueuePairs> rail_bits_ = {};  // of the loopback, by queue pair
+  uint32_t brought_ = 0;
+  Link link_;
+  Answerer answerer_;
+};
+
+}  // namespace railwise::net
