@@ -63,13 +63,14 @@ Loopback::Path* Loopback::openPath(std::size_t rail) {
   const Rail& its = path->rail;
   int error = 0;
   path->cq.reset(verbs::makeOrExplain(
-      [&] { return verbs::library().create_cq(its.hca->context(), kDepth + 1, nullptr, nullptr, 0); }, error));
+      [&] { return verbs::library().create_cq(its.hca->context(), kDepth + 1, nullptr, nullptr, 0); },
+      error));
   if (path->cq == nullptr) {
     RAILWISE_WARN("%s: no completion queue for its own memory: %s", its.name, std::strerror(error));
     return nullptr;
   }
-  Result<verbs::QueuePair> made = verbs::createQueuePair(its.hca->pd(), path->cq.get(), its.port, config_,
-                                                         {kDepth, 1, sizeof(uint64_t)});
+  Result<verbs::QueuePair> made =
+      verbs::createQueuePair(its.hca->pd(), path->cq.get(), its.port, config_, {kDepth, 1, sizeof(uint64_t)});
   if (!made.ok()) return nullptr;
   const Result<verbs::GidList> gids = its.gids->get();
   if (!gids.ok() || gids->size() == 0) return nullptr;

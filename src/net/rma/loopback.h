@@ -50,7 +50,8 @@ class Loopback {
   // Work requests over the rail at place `rail`. `memory`, `address`: what is read or written remotely, that
   // is in this rank's memory. False: the queue is full, or the rail cannot be used now; call again later, and
   // choose again.
-  bool write(std::size_t rail, uint64_t value, const MemoryHandle& memory, uint64_t address, Operation& operation);
+  bool write(std::size_t rail, uint64_t value, const MemoryHandle& memory, uint64_t address,
+             Operation& operation);
   // Reads 8 bytes into `into()` of the operation's turn.
   bool read(std::size_t rail, const MemoryHandle& memory, uint64_t address, Operation& operation,
             uint64_t** value = nullptr);
@@ -73,7 +74,7 @@ class Loopback {
     verbs::Cq cq;
     verbs::Qp qp;
     uint32_t inline_bytes = 0;
-    uint32_t posted = 0;  // work requests so far
+    uint32_t posted = 0;           // work requests so far
     std::vector<Operation*> open;  // for each work request that is not complete, in their order
     bool failed = false;
     std::shared_ptr<Fence> fence;  // of a path that has failed

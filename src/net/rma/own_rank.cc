@@ -9,10 +9,9 @@ namespace railwise::net {
 void OwnRank::progress() {
   while (!open_.empty() && !operation_->busy()) {
     RmaRequest& request = *open_.front();
-    const RmaWindow* const target =
-        request.kind == RmaRequest::Kind::kFlush ? request.local
-        : request.bytes > 0                      ? windows_[request.remote_window].get()
-                                                 : nullptr;
+    const RmaWindow* const target = request.kind == RmaRequest::Kind::kFlush ? request.local
+                                    : request.bytes > 0 ? windows_[request.remote_window].get()
+                                                        : nullptr;
     const bool in_gpu = target != nullptr && target->inGpu();
     const bool failed = std::exchange(operation_->failed, false);
     if (step_ == Step::kFlush && failed) {

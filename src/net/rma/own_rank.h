@@ -1,6 +1,7 @@
-// What a rank asks of its own memory: puts to itself, and flushes. NCCL puts 8 bytes to itself to make visible to
-// the GPU what all NICs have brought (rma_proxy_progress.cc, NCCL 2.30.7). So a put into the memory of a GPU
-// first flushes each NIC that has brought something. One operation after the other. Threads: the group's lock.
+// What a rank asks of its own memory: puts to itself, and flushes. NCCL puts 8 bytes to itself to make
+// visible to the GPU what all NICs have brought (rma_proxy_progress.cc, NCCL 2.30.7). So a put into the
+// memory of a GPU first flushes each NIC that has brought something. One operation after the other. Threads:
+// the group's lock.
 #pragma once
 
 #include <cstdint>

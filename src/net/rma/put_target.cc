@@ -134,9 +134,9 @@ Status PutTarget::applyOne(const Report& report, uint8_t home, uint32_t brought)
       report.window < owner_.windows.size() ? owner_.windows[report.window].get() : nullptr;
   if (window == nullptr || window->memory == nullptr || !window->holds(report.offset, sizeof(uint64_t)) ||
       (window->address + report.offset) % sizeof(uint64_t) != 0)
-    return link_.fail({Code::kRemote, EPROTO},
-                      "rank " + std::to_string(rank_) + " signals offset " + std::to_string(report.offset) +
-                          " of window " + std::to_string(report.window) + ", which is not there");
+    return link_.fail({Code::kRemote, EPROTO}, "rank " + std::to_string(rank_) + " signals offset " +
+                                                   std::to_string(report.offset) + " of window " +
+                                                   std::to_string(report.window) + ", which is not there");
   uint32_t rails = 0;
   for (uint32_t left = brought; left != 0; left &= left - 1)
     rails |= rail_bits_[static_cast<std::size_t>(std::countr_zero(left))];
@@ -191,8 +191,8 @@ Status PutTarget::progress() {
 
 // ---- a failure
 
-// What is complete is applied. What is not comes again. The NICs that are left may still have data on their way
-// to the GPU that no later signal would flush.
+// What is complete is applied. What is not comes again. The NICs that are left may still have data on their
+// way to the GPU that no later signal would flush.
 void PutTarget::onFenced() {
   for (SignalOrder& stream : streams_) stream.forget();
   uint32_t rails = 0;

@@ -1,6 +1,6 @@
-// The end of a connection that is put to: the one that was called. It tells the other end of its windows, takes
-// reports, and applies signals in the order of their numbers, each once. docs/one-sided.md has the protocol.
-// One thread at a time, under the group's lock.
+// The end of a connection that is put to: the one that was called. It tells the other end of its windows,
+// takes reports, and applies signals in the order of their numbers, each once. docs/one-sided.md has the
+// protocol. One thread at a time, under the group's lock.
 #pragma once
 
 #include <array>
@@ -55,7 +55,9 @@ class PutTarget final : public LinkMemory, protected LinkUser {
 
   PutTarget(const Device& device, const ConnectionOptions& options, const EndInfo& request, Owner owner);
 
-  QueuePairNeeds needs() const override { return {kCreditDepth, kReports, sizeof(uint64_t), sizeof(uint64_t)}; }
+  QueuePairNeeds needs() const override {
+    return {kCreditDepth, kReports, sizeof(uint64_t), sizeof(uint64_t)};
+  }
   int mostRails() const override { return kMaxRails; }
   Result<Window> makeWindow(bool registers) override;
   int postFirstReceives(std::size_t queue_pair) override;

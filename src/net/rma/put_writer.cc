@@ -68,7 +68,8 @@ uint8_t PutWriter::homeLane(uint16_t stream) const {
   const auto rails = static_cast<uint32_t>(std::max<int>(link_.there.rails, 1));
   const uint32_t wanted = (stream + rank_) % rails;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    if (link_.endpoint.queue_pairs[lanes[i].queue_pairs[0]].peer_rail == wanted) return static_cast<uint8_t>(i);
+    if (link_.endpoint.queue_pairs[lanes[i].queue_pairs[0]].peer_rail == wanted)
+      return static_cast<uint8_t>(i);
   }
   return static_cast<uint8_t>((stream + rank_) % lanes.size());
 }
@@ -91,12 +92,13 @@ PutWriter::Ready PutWriter::isReady(const RmaRequest& request, uint32_t window, 
     }
     if (now - waits_since_ < std::chrono::seconds(link_.config.connect_timeout_s)) return Ready::kWait;
     return fail("was not registered there in RAILWISE_CONNECT_TIMEOUT=" +
-                std::to_string(link_.config.connect_timeout_s) + " s, or its registration failed: see its log");
+                std::to_string(link_.config.connect_timeout_s) +
+                " s, or its registration failed: see its log");
   }
   waits_since_ = {};
   if (!region->holds(offset, bytes))
-    return fail("has " + std::to_string(region->bytes) + " bytes there, and offset " + std::to_string(offset) +
-                " with " + std::to_string(bytes) + " bytes is beyond them");
+    return fail("has " + std::to_string(region->bytes) + " bytes there, and offset " +
+                std::to_string(offset) + " with " + std::to_string(bytes) + " bytes is beyond them");
   return Ready::kYes;
 }
 
@@ -105,11 +107,13 @@ PutWriter::Ready PutWriter::isReady(const RmaRequest& request) {
     const Ready ready = isReady(request, request.remote_window, request.remote_offset, request.bytes);
     if (ready != Ready::kYes) return ready;
   }
-  return request.number != 0 ? isReady(request, request.signal_window, request.signal_offset, sizeof(uint64_t))
-                             : Ready::kYes;
+  return request.number != 0
+             ? isReady(request, request.signal_window, request.signal_offset, sizeof(uint64_t))
+             : Ready::kYes;
 }
 
-void PutWriter::addPiece(RmaRequest& request, uint64_t begin, uint64_t end, uint8_t queue_pair, bool reports) {
+void PutWriter::addPiece(RmaRequest& request, uint64_t begin, uint64_t end, uint8_t queue_pair,
+                         bool reports) {
   request.piece[request.pieces++] = {begin, end, begin, 0, queue_pair, reports, false};
 }
 
@@ -228,7 +232,8 @@ Result<bool> PutWriter::postPiece(RmaRequest& request, Piece& piece) {
       work.opcode = gets ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
       work.wr.rdma.remote_addr = region->address + request.remote_offset + piece.next;
       work.wr.rdma.rkey = region->keys[queue_pair.peer_rail];
-      if (!gets && bytes <= queue_pair.inline_bytes && !request.local->inGpu()) work.send_flags = IBV_SEND_INLINE;
+      if (!gets && bytes <= queue_pair.inline_bytes && !request.local->inGpu())
+        work.send_flags = IBV_SEND_INLINE;
       piece.next += bytes;
       queue_pair.counts().bytes += bytes;
     }
@@ -418,9 +423,10 @@ Status PutWriter::reconcile(const Words& words) {
       return link_.fail({Code::kRemote, EPROTO}, rankText(rank_) + " has applied signal " +
                                                      std::to_string(applied) + ", which was not put");
     if (applied < stream.doneSignal())
-      return link_.fail({Code::kRemote, EIO},
-                        "signal " + std::to_string(applied + 1) + " to " + rankText(rank_) +
-                            " is lost: its NIC has acknowledged the signal, and failed before it told the rank");
+      return link_.fail(
+          {Code::kRemote, EIO},
+          "signal " + std::to_string(applied + 1) + " to " + rankText(rank_) +
+              " is lost: its NIC has acknowledged the signal, and failed before it told the rank");
     stream.applied(applied);
   }
   settle();

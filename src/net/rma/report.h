@@ -1,6 +1,6 @@
-// What the writer of puts and the target tell each other, besides the data. docs/one-sided.md has the protocol.
-// Everything is little-endian with fixed offsets. All of it comes from outside: PutTarget and PutWriter check
-// each field before they use it. Plain values, any thread.
+// What the writer of puts and the target tell each other, besides the data. docs/one-sided.md has the
+// protocol. Everything is little-endian with fixed offsets. All of it comes from outside: PutTarget and
+// PutWriter check each field before they use it. Plain values, any thread.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace railwise::net {
 inline constexpr uint32_t kReports = 128;
 // A target gives credit, and posts receives anew, for so many reports at once.
 inline constexpr uint32_t kReportList = 32;
-// Signals of one stream that may be under way and not applied: what all queue pairs have credit for, and what a
-// target that applies no more has still given credit for.
+// Signals of one stream that may be under way and not applied: what all queue pairs have credit for, and what
+// a target that applies no more has still given credit for.
 inline constexpr uint64_t kOpenSignals = 512;
 // With so many signals that are not applied, a target gives no credit.
 inline constexpr uint64_t kMostUnapplied = 256;
@@ -56,7 +56,8 @@ struct RegionFrame {
   uint32_t keys[kMaxRails];
 };
 static_assert(sizeof(RegionFrame) == kUserFrameBytes);
-// A writer answers so many region frames with one frame, so that the target's side channel need not keep them.
+// A writer answers so many region frames with one frame, so that the target's side channel need not keep
+// them.
 inline constexpr uint32_t kRegionsHeard = 64;
 
 }  // namespace railwise::net

@@ -46,9 +46,10 @@ Result<RmaGroup*> RmaNet::connect(RmaListener& listener, std::span<const void* c
     }
     std::memcpy(&copies[i], handles[i], sizeof(ListenHandle));
     if (const std::string problem = checkHandle(copies[i], ListenerKind::kOneSided); !problem.empty()) {
-      RAILWISE_WARN("connect: rank %zu does not use Railwise for one-sided communication: %s. Every rank needs the "
-                    "same plugin (NCCL_NET_PLUGIN, NCCL_RMA_PLUGIN)",
-                    i, problem.c_str());
+      RAILWISE_WARN(
+          "connect: rank %zu does not use Railwise for one-sided communication: %s. Every rank needs the "
+          "same plugin (NCCL_NET_PLUGIN, NCCL_RMA_PLUGIN)",
+          i, problem.c_str());
       return Status{Code::kInvalidUsage, EINVAL};
     }
   }
@@ -74,7 +75,8 @@ void RmaNet::close(RmaListener* listener) {
 void RmaGroup::close(RmaGroup* group) {
   RmaNet& owner = group->owner_;
   std::unique_lock lock(owner.mutex_);
-  const auto found = std::ranges::find_if(owner.groups_, [&](const auto& each) { return each.get() == group; });
+  const auto found =
+      std::ranges::find_if(owner.groups_, [&](const auto& each) { return each.get() == group; });
   if (found == owner.groups_.end()) return;
   const std::unique_ptr<RmaGroup> taken = std::move(*found);
   owner.groups_.erase(found);

@@ -1,8 +1,8 @@
-// One-sided communication, as NCCL's RMA table asks for it: puts, puts with a signal, gets and flushes between
-// the ranks of a group. docs/one-sided.md has the protocol.
+// One-sided communication, as NCCL's RMA table asks for it: puts, puts with a signal, gets and flushes
+// between the ranks of a group. docs/one-sided.md has the protocol.
 //
 //   RmaNet      what init returns: the groups of one communicator
-//   RmaGroup    NCCL's collComm: ranks that reach each other over one device of each (group.h)
+//   RmaGroup    NCCL's collComm: ranks that reach each other over one device of each (rma_group.h)
 //   RmaContext  NCCL's rmaCtx: `contexts` streams to each rank; operations of a stream complete in order
 //   RmaWindow   NCCL's mhandle: memory that all ranks of a group have registered, each its own part
 //
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "net/net.h"
-#include "net/rma/group.h"
+#include "net/rma/rma_group.h"
 
 namespace railwise::net {
 
@@ -33,7 +33,7 @@ class RmaListener {
   RmaNet& owner_;
   const Device& device_;
   const ConnectionOptions options_;
-  std::unique_ptr<ManyListener<PutTarget>> listener_;  // null once a group has it
+  std::unique_ptr<ManyListener<PutTarget>> listener_;                        // null once a group has it
   std::shared_ptr<RmaGroup*> group_ = std::make_shared<RmaGroup*>(nullptr);  // whose ends it makes
 };
 

@@ -108,9 +108,10 @@ std::string SignalSlots::advance(Slot& slot) {
       if (slot.operation.failed) {
         slot.operation.failed = false;
         const std::optional<std::size_t> rail = loopback_.choose(slot.home);
-        const bool again = slot.window->never_reset
-                               ? rail && loopback_.write(*rail, slot.value, memory, slot.address, slot.operation)
-                               : rail && loopback_.read(*rail, memory, slot.address, slot.operation, &slot.read);
+        const bool again =
+            slot.window->never_reset
+                ? rail && loopback_.write(*rail, slot.value, memory, slot.address, slot.operation)
+                : rail && loopback_.read(*rail, memory, slot.address, slot.operation, &slot.read);
         slot.step = again && !slot.window->never_reset ? Step::kCheck : Step::kWrite;
         slot.operation.failed = !again;
         return "";

@@ -1,12 +1,12 @@
-// The 8 bytes that signals are added to, at the target. A slot that a CPU can write is added to at once. A slot
-// in the memory of a GPU is written through a NIC of this rank (loopback.h), behind the data:
+// The 8 bytes that signals are added to, at the target. A slot that a CPU can write is added to at once. A
+// slot in the memory of a GPU is written through a NIC of this rank (loopback.h), behind the data:
 //
 //   nobody resets it   the sum is kept here, and written as a whole: to write it twice does no harm
 //   it may be reset    its value is read, then written with what was added. Nobody resets a slot that signals
 //                      are on their way to (NCCL 2.30.7, nccl_device/gin.h:376)
 //
-// One work request for each slot is under way at most. What is added meanwhile goes with the next one. Before a
-// write, each NIC that has brought data, except the one that writes, is flushed by a read.
+// One work request for each slot is under way at most. What is added meanwhile goes with the next one. Before
+// a write, each NIC that has brought data, except the one that writes, is flushed by a read.
 //
 // Threads: the group's lock.
 #pragma once
@@ -43,11 +43,11 @@ class SignalSlots {
   struct Slot {
     const RmaWindow* window = nullptr;
     uint64_t address = 0;
-    uint64_t added = 0;    // and not yet in a write
-    uint64_t value = 0;    // what the write that is under way writes, or the last one wrote
-    uint64_t before = 0;   // resettable: what it was before that write
-    uint32_t home = 0;     // rail of the latest signal
-    uint32_t flush = 0;    // rails that must be flushed before the next write
+    uint64_t added = 0;   // and not yet in a write
+    uint64_t value = 0;   // what the write that is under way writes, or the last one wrote
+    uint64_t before = 0;  // resettable: what it was before that write
+    uint32_t home = 0;    // rail of the latest signal
+    uint32_t flush = 0;   // rails that must be flushed before the next write
     uint32_t flushing = 0;
     uint64_t* read = nullptr;
     Step step = Step::kIdle;
@@ -60,8 +60,8 @@ class SignalSlots {
 
   Loopback& loopback_;
   std::unordered_map<uint64_t, std::unique_ptr<Slot>> slots_;  // by address
-  std::vector<Slot*> dirty_;  // what has something to do
-  uint32_t stale_ = 0;        // rails whose data a failure has left behind
+  std::vector<Slot*> dirty_;                                   // what has something to do
+  uint32_t stale_ = 0;                                         // rails whose data a failure has left behind
 };
 
 }  // namespace railwise::net

@@ -24,10 +24,10 @@ class RmaRequest {
   struct Piece {
     uint64_t begin = 0;
     uint64_t end = 0;
-    uint64_t next = 0;    // the next byte that is not posted
-    uint64_t due = 0;     // it is complete when the queue pair's full_at has come so far; 0: not posted
+    uint64_t next = 0;  // the next byte that is not posted
+    uint64_t due = 0;   // it is complete when the queue pair's full_at has come so far; 0: not posted
     uint8_t queue_pair = 0;
-    bool reports = false;   // a report follows the data
+    bool reports = false;  // a report follows the data
     bool posted = false;
   };
 

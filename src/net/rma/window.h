@@ -1,5 +1,6 @@
 // Memory that the ranks of a group have registered: this rank's parts, and what other ranks have said of
-// theirs. A window has the number of its registration, which all ranks count alike. Threads: the group's lock.
+// theirs. A window has the number of its registration, which all ranks count alike. Threads: the group's
+// lock.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ struct Region {
   uint64_t bytes = 0;
   uint32_t epoch = 0;  // low bits of the epoch that the keys are of
   bool known = false;
-  bool gone = false;  // it was deregistered
+  bool gone = false;                          // it was deregistered
   std::array<uint32_t, kMaxRails> keys = {};  // by the target's rails of the epoch
 };
 
@@ -47,7 +48,10 @@ class Regions {
   void take(const RegionFrame& frame) {
     if (frame.window >= regions_.size()) regions_.resize(frame.window + 1);
     Region& region = regions_[frame.window];
-    region = {.address = frame.address, .bytes = frame.bytes, .epoch = frame.epoch, .known = true,
+    region = {.address = frame.address,
+              .bytes = frame.bytes,
+              .epoch = frame.epoch,
+              .known = true,
               .gone = frame.bytes == 0};
     std::copy(std::begin(frame.keys), std::end(frame.keys), region.keys.begin());
   }

@@ -1,10 +1,11 @@
-// Ranks of one group in this process, on software devices of its own, and traffic between them that shows every
-// wrong byte and every wrong signal.
+// Ranks of one group in this process, on software devices of its own, and traffic between them that shows
+// every wrong byte and every wrong signal.
 //
-// Each rank puts numbered messages to each other one. A message lies at the place number % kPlaces of an area of
-// its writer, and each of its words follows from writer, target, number and place. It goes as a plain put of its
-// first half and a put with a signal of the rest, or as one of them. The target takes a message when the signal
-// has come so far, looks at every word, wipes the place, and says so by a signal of its own without data. So:
+// Each rank puts numbered messages to each other one. A message lies at the place number % kPlaces of an area
+// of its writer, and each of its words follows from writer, target, number and place. It goes as a plain put
+// of its first half and a put with a signal of the rest, or as one of them. The target takes a message when
+// the signal has come so far, looks at every word, wipes the place, and says so by a signal of its own
+// without data. So:
 //
 // - a signal before its data, a lost or doubled signal, and a late write of what was repeated are seen: words
 //   differ, a wiped place changes, or the value of a signal is higher than what was put;
@@ -30,14 +31,14 @@ namespace railwise::net {
 
 struct RmaShape {
   int ranks = 2;
-  int rails = 1;         // of the device of each rank
-  int standbys = 0;      // devices of each rank beside those
+  int rails = 1;     // of the device of each rank
+  int standbys = 0;  // devices of each rank beside those
   int contexts = 1;
-  std::size_t bytes = 256;     // of a message: a multiple of 16
-  bool gpu = false;            // windows count as memory of a GPU
-  bool never_reset = true;     // nobody resets signals
-  bool together = false;       // all ranks have the same devices
-  bool gets = false;           // each message is also read once from its writer
+  std::size_t bytes = 256;  // of a message: a multiple of 16
+  bool gpu = false;         // windows count as memory of a GPU
+  bool never_reset = true;  // nobody resets signals
+  bool together = false;    // all ranks have the same devices
+  bool gets = false;        // each message is also read once from its writer
 };
 
 class RmaRanks {
@@ -70,10 +71,12 @@ class RmaRanks {
   void expect(uint64_t messages) { goal_ += messages; }
   uint64_t taken() const { return taken_; }
   bool failed() const {
-    return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->context->failed(); });
+    return std::any_of(ranks_.begin(), ranks_.end(),
+                       [](const auto& rank) { return rank->context->failed(); });
   }
   bool allFailed() const {
-    return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->context->failed(); });
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [](const auto& rank) { return rank->context->failed(); });
   }
   bool done() const {
     for (const auto& rank : ranks_) {
@@ -150,8 +153,8 @@ class RmaRanks {
     RmaGroup* group = nullptr;
     RmaContext* context = nullptr;
     std::vector<uint64_t> sources, targets, signals, acknowledgements, got, facts;
-    RmaWindow *source = nullptr, *target = nullptr, *signal = nullptr, *acknowledgement = nullptr, *read = nullptr,
-              *fact = nullptr;
+    RmaWindow *source = nullptr, *target = nullptr, *signal = nullptr, *acknowledgement = nullptr,
+              *read = nullptr, *fact = nullptr;
     std::vector<Between> links;
     ~Rank() {
       if (context != nullptr) RmaContext::destroy(context);
@@ -168,14 +171,15 @@ class RmaRanks {
   }
   static uint64_t load(const uint64_t& from) { return __atomic_load_n(&from, __ATOMIC_ACQUIRE); }
   static uint64_t wordOf(int writer, int target, uint64_t number, std::size_t i) {
-    uint64_t x = number * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(writer * 64 + target) * 0xbf58476d1ce4e5b9 +
-                 i * 0x94d049bb133111eb;
+    uint64_t x = number * 0x9e3779b97f4a7c15 +
+                 static_cast<uint64_t>(writer * 64 + target) * 0xbf58476d1ce4e5b9 + i * 0x94d049bb133111eb;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
     return (x ^ (x >> 27)) | 1;  // never that of a wiped place
   }
   void require(bool holds, const Rank& rank, int other, const std::string& what) {
     if (!holds && problem_.empty())
-      problem_ = "rank " + std::to_string(rank.number) + ", other rank " + std::to_string(other) + ": " + what;
+      problem_ =
+          "rank " + std::to_string(rank.number) + ", other rank " + std::to_string(other) + ": " + what;
   }
 
   void open() {
@@ -270,7 +274,8 @@ class RmaRanks {
   void checkGot(Rank& rank, int other, uint64_t number) {
     for (std::size_t i = 0; i < words(); ++i) {
       const uint64_t word = rank.got[placeAt(other, number) + i];
-      require(word == wordOf(other, 1000, 0, placeAt(rank.number, number) + i), rank, other, "a get brought a wrong word");
+      require(word == wordOf(other, 1000, 0, placeAt(rank.number, number) + i), rank, other,
+              "a get brought a wrong word");
     }
     std::memset(&rank.got[placeAt(other, number)], 0x11, shape_.bytes);
   }
@@ -283,18 +288,19 @@ class RmaRanks {
     const std::size_t at = placeAt(other, number);
     for (std::size_t i = 0; i < words(); ++i) rank.sources[at + i] = wordOf(rank.number, other, number, i);
     const std::size_t there = placeAt(rank.number, number);
-    const int context = static_cast<int>(static_cast<uint64_t>(other) % static_cast<uint64_t>(shape_.contexts));
+    const int context =
+        static_cast<int>(static_cast<uint64_t>(other) % static_cast<uint64_t>(shape_.contexts));
     const auto to = static_cast<uint32_t>(other);
     std::size_t begin = 0;
     Status status;
     if (number % 3 == 1) {  // its first half goes before
       begin = shape_.bytes / 2 / 8 * 8;
-      status = rank.context->put(context, {rank.source, at * 8}, begin, {rank.target, there * 8}, to, nullptr, false,
-                                 &message.first);
+      status = rank.context->put(context, {rank.source, at * 8}, begin, {rank.target, there * 8}, to, nullptr,
+                                 false, &message.first);
     }
     if (status.ok() && shape_.gets && number % 4 == 0)
-      status = rank.context->get(context, {rank.fact, there * 8}, shape_.bytes, {rank.read, at * 8}, to, false,
-                                 &message.got);
+      status = rank.context->get(context, {rank.fact, there * 8}, shape_.bytes, {rank.read, at * 8}, to,
+                                 false, &message.got);
     const RmaSignal signal = {{rank.signal, static_cast<uint64_t>(rank.number) * 8}, 1};
     if (status.ok())
       status = rank.context->put(context, {rank.source, at * 8 + begin}, shape_.bytes - begin,
@@ -312,8 +318,9 @@ class RmaRanks {
   void take(Rank& rank, int other) {
     Between& link = rank.links[static_cast<std::size_t>(other)];
     const uint64_t come = load(rank.signals[static_cast<std::size_t>(other)]);
-    require(come <= goal_, rank, other, "a signal of " + std::to_string(come) + ", where " + std::to_string(goal_) +
-                                            " is the most that was put");
+    require(come <= goal_, rank, other,
+            "a signal of " + std::to_string(come) + ", where " + std::to_string(goal_) +
+                " is the most that was put");
     while (link.taken < come) {
       const uint64_t number = ++link.taken;
       ++taken_;
@@ -325,7 +332,8 @@ class RmaRanks {
       }
     }
     if (link.telling != nullptr || link.told == link.taken) return;
-    const RmaSignal signal = {{rank.acknowledgement, static_cast<uint64_t>(rank.number) * 8}, link.taken - link.told};
+    const RmaSignal signal = {{rank.acknowledgement, static_cast<uint64_t>(rank.number) * 8},
+                              link.taken - link.told};
     if (rank.context->put(0, {}, 0, {}, static_cast<uint32_t>(other), &signal, false, &link.telling).ok())
       link.told = link.taken;
   }

@@ -1,4 +1,4 @@
-#include "net/rma/group.h"
+#include "net/rma/rma_group.h"
 
 #include <algorithm>
 #include <bit>
@@ -20,7 +20,8 @@ Status invalid() { return {Code::kInvalidArgument, EINVAL}; }
 }  // namespace
 
 RmaGroup::RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions& options,
-                   std::unique_ptr<ManyListener<PutTarget>> listener, std::vector<ListenHandle> handles, int rank)
+                   std::unique_ptr<ManyListener<PutTarget>> listener, std::vector<ListenHandle> handles,
+                   int rank)
     : owner_(owner),
       device_(device),
       rank_(rank),
@@ -47,7 +48,8 @@ RmaGroup::~RmaGroup() {
 Result<RmaContext*> RmaGroup::createContext(int contexts, int traffic_class) {
   const std::lock_guard lock(mutex_);
   std::vector<uint16_t> streams;
-  for (uint16_t stream = 0; stream < kMostStreams && streams.size() < static_cast<std::size_t>(contexts); ++stream) {
+  for (uint16_t stream = 0; stream < kMostStreams && streams.size() < static_cast<std::size_t>(contexts);
+       ++stream) {
     if ((streams_in_use_ >> stream & 1) == 0) streams.push_back(stream);
   }
   if (contexts < 1 || streams.size() < static_cast<std::size_t>(contexts)) {
@@ -85,8 +87,8 @@ void RmaGroup::abandonStreams(const RmaContext& context) {
     peer.writer.reset();
     peer.connector.reset();
     for (RmaStream& stream : peer.streams) stream = {};
-    (void)fail({Code::kRemote, ECANCELED}, "a context was destroyed with operations open to rank " +
-                                               std::to_string(rank));
+    (void)fail({Code::kRemote, ECANCELED},
+               "a context was destroyed with operations open to rank " + std::to_string(rank));
   }
 }
 
@@ -123,7 +125,8 @@ Result<RmaWindow*> RmaGroup::add(Result<MemoryHandle*> memory, uint64_t address,
 void RmaGroup::deregister(RmaWindow* window) {
   const std::lock_guard lock(mutex_);
   if (window->memory == nullptr) return;
-  for (const Deadline deadline = Deadline::after(Patience::kStall); !slots_.forget(*window) && !deadline.passed();) {
+  for (const Deadline deadline = Deadline::after(Patience::kStall);
+       !slots_.forget(*window) && !deadline.passed();) {
     loopback_.poll();
     (void)slots_.progress();
   }
@@ -180,8 +183,9 @@ Status checkPlace(const char* what, const RmaGroup& group, const RmaPlace& place
     return invalid();
   }
   if (own && !place.window->holds(place.offset, bytes)) {
-    RAILWISE_WARN("%s: the %s is beyond the memory: offset %llu with %llu bytes, of %llu", group.device().name(),
-                  what, static_cast<unsigned long long>(place.offset), static_cast<unsigned long long>(bytes),
+    RAILWISE_WARN("%s: the %s is beyond the memory: offset %llu with %llu bytes, of %llu",
+                  group.device().name(), what, static_cast<unsigned long long>(place.offset),
+                  static_cast<unsigned long long>(bytes),
                   static_cast<unsigned long long>(place.window->bytes));
     return invalid();
   }
@@ -190,8 +194,8 @@ Status checkPlace(const char* what, const RmaGroup& group, const RmaPlace& place
 
 }  // namespace
 
-Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
-                       const RmaSignal* signal, bool /*more*/, RmaRequest** request) {
+Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
+                       uint32_t rank, const RmaSignal* signal, bool /*more*/, RmaRequest** request) {
   *request = nullptr;
   const std::lock_guard lock(group_.mutex_);
   RAILWISE_TRY(group_.failure_);
@@ -230,8 +234,8 @@ Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, con
   return posted;
 }
 
-Status RmaContext::get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
-                       bool more, RmaRequest** request) {
+Status RmaContext::get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
+                       uint32_t rank, bool more, RmaRequest** request) {
   *request = nullptr;
   if (rank == static_cast<uint32_t>(group_.rank_))  // a put the other way round
     return put(context, from, bytes, to, rank, nullptr, more, request);
@@ -407,8 +411,8 @@ Status RmaGroup::fail(Status status, const std::string& what) {
   return failed(status);
 }
 
-// NCCL does not call a group any more that has returned an error: nobody would apply the signals of its peers. So
-// all of them are told first.
+// NCCL does not call a group any more that has returned an error: nobody would apply the signals of its
+// peers. So all of them are told first.
 Status RmaGroup::failed(Status status) {
   if (!failure_.ok()) return failure_;
   failure_ = status;

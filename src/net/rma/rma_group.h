@@ -1,9 +1,10 @@
-// A group of ranks that put to each other: NCCL's collComm, and its contexts. A rank that this rank has not put
-// to costs a handle and a pointer. The first put to a rank makes a PutWriter, which calls the rank; whoever puts
-// to this rank gets a PutTarget here. docs/one-sided.md has the protocol.
+// A group of ranks that put to each other: NCCL's collComm, and its contexts. A rank that this rank has not
+// put to costs a handle and a pointer. The first put to a rank makes a PutWriter, which calls the rank;
+// whoever puts to this rank gets a PutTarget here. docs/one-sided.md has the protocol.
 //
-// Threads: windows may be registered and deregistered, contexts made and destroyed, by any thread, while another
-// thread puts, tests and drives the group. One lock for all of it: NCCL has one progress thread for a group.
+// Threads: windows may be registered and deregistered, contexts made and destroyed, by any thread, while
+// another thread puts, tests and drives the group. One lock for all of it: NCCL has one progress thread for a
+// group.
 #pragma once
 
 #include <atomic>
@@ -30,8 +31,8 @@ namespace railwise::net {
 class RmaGroup;
 class RmaNet;
 
-// NCCL keeps at most 32 * maxRecvs requests open for each context and rank, and one put to itself that it does
-// not count (rma_proxy_progress.cc, NCCL 2.30.7). More are accepted.
+// NCCL keeps at most 32 * maxRecvs requests open for each context and rank, and one put to itself that it
+// does not count (rma_proxy_progress.cc, NCCL 2.30.7). More are accepted.
 inline constexpr int kRmaMaxRequests = 32 * kMaxReceives;
 
 // Flags of regMrSym (NCCL's mrFlags).
@@ -51,8 +52,8 @@ struct RmaSignal {
   uint64_t value = 0;
 };
 
-// NCCL's rmaCtx: some streams to each rank. Operations of a stream complete in their order. One thread at a time
-// for the operations of a context.
+// NCCL's rmaCtx: some streams to each rank. Operations of a stream complete in their order. One thread at a
+// time for the operations of a context.
 class RmaContext {
  public:
   // Puts `bytes` from `from`, in this rank's part, to `to`, in the part of `rank`, and then adds the signal
