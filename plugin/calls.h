@@ -8,6 +8,8 @@
 // makes its calls.
 #pragma once
 
+#include <memory>
+
 #include "nccl/net_v10.h"
 #include "nccl/net_v11.h"
 #include "nccl/net_v12.h"
@@ -24,6 +26,14 @@ namespace railwise::plugin {
 // Every line of Railwise's log goes to `logger` from then on. Null: to stderr.
 void setLogger(ncclDebugLogger_t logger);
 
+// The process's network, given back unless it is released.
+struct ReleaseNet {
+  void operator()(net::Net* /*net*/) const { net::Net::release(); }
+};
+using NetReference = std::unique_ptr<net::Net, ReleaseNet>;
+// Turns the refusal of RAILWISE_STRICT into a success with a null network.
+Status acquireNet(NetReference* net);
+
 ncclResult_t init_v6(ncclDebugLogger_t logger);
 ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 // *context is null when init fails, or when RAILWISE_STRICT refuses the machine. `config` may be null.
@@ -37,6 +47,10 @@ ncclResult_t makeVDevice_v9(int* index, ncclNetVDeviceProps_v9_t* props);
 ncclResult_t makeVDevice_v12(int* index, ncclNetVDeviceProps_v12_t* props);
 
 ncclResult_t devices_v6(int* count);
+// For calls before init has succeeded: an error, logged.
+Status beforeInit(const char* function);
+// The devices that NCCL sees while RAILWISE_STRICT refuses the machine (service_calls.cc).
+inline constexpr int kRefusedDevices = 2;
 // After an init that RAILWISE_STRICT has refused, while no other communicator has devices: NCCL shall fail,
 // and not take another network (service_calls.cc).
 bool refusedByStrictMode();

@@ -42,7 +42,6 @@ static std::atomic<Context*> g_shared_context = nullptr;
 // reads the devices for its topology. So init succeeds, and shows NCCL two devices: the first is a name, and
 // asking for the second fails. docs/decisions.md has the evidence.
 static std::atomic<bool> g_refused = false;
-static constexpr int kRefusedDevices = 2;
 
 bool refusedByStrictMode() { return g_refused && net::Net::current() == nullptr; }
 
@@ -52,19 +51,15 @@ static Status refuse() {
   return {Code::kRefused, 0};
 }
 
-// Turns the refusal into a success with *refused.
-static Result<net::Net*> acquireNet(bool* refused) {
-  Result<net::Net*> net = net::Net::acquire();
-  *refused = !net.ok() && net.status().code == Code::kRefused;
-  g_refused = *refused;
-  return net;
+Status acquireNet(NetReference* net) {
+  Result<net::Net*> made = net::Net::acquire();
+  const bool refused = !made.ok() && made.status().code == Code::kRefused;
+  g_refused = refused;
+  if (refused) return Status::success();
+  if (!made.ok()) return made.status();
+  net->reset(*made);
+  return Status::success();
 }
-
-// Given back unless it is released.
-struct ReleaseNet {
-  void operator()(net::Net* /*net*/) const { net::Net::release(); }
-};
-using NetReference = std::unique_ptr<net::Net, ReleaseNet>;
 
 static Status initShared(ncclDebugLogger_t logger) {
   setLogger(logger);
@@ -73,11 +68,9 @@ static Status initShared(ncclDebugLogger_t logger) {
     net::Net::current()->reloaded();
     return Status::success();
   }
-  bool refused = false;
-  Result<net::Net*> net = acquireNet(&refused);
-  if (refused) return Status::success();
-  if (!net.ok()) return net.status();
-  NetReference reference(*net);
+  NetReference reference;
+  RAILWISE_TRY(acquireNet(&reference));
+  if (reference == nullptr) return Status::success();
   g_shared_context = new Context(*reference, NCCL_NET_ID_UNDEF);
   (void)reference.release();
   return Status::success();
@@ -150,11 +143,9 @@ static Status initContext(void** context, uint64_t communicator, const ncclNetCo
   RAILWISE_REQUIRE("init", context);
   *context = nullptr;
   setLogger(logger);
-  bool refused = false;
-  Result<net::Net*> net = acquireNet(&refused);
-  if (refused) return Status::success();
-  if (!net.ok()) return net.status();
-  NetReference reference(*net);
+  NetReference reference;
+  RAILWISE_TRY(acquireNet(&reference));
+  if (reference == nullptr) return Status::success();
   auto made = std::make_unique<HandedContext>(
       *reference, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF, communicator);
   noteNcclsOwnNetwork(*reference);
@@ -191,7 +182,7 @@ ncclResult_t setNetAttr_v11(void* context, ncclNetAttr_v11_t* attributes) {
 
 // ---- devices
 
-static Status beforeInit(const char* function) {
+Status beforeInit(const char* function) {
   RAILWISE_WARN("%s: called before init succeeded", function);
   return {Code::kInvalidUsage, 0};
 }

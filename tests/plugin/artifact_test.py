@@ -24,6 +24,7 @@ def main(plugin, *links):
     tables = {f"{prefix}_v{v}" for prefix in ("ncclNetPlugin", "ncclNet") for v in range(6, 13)}
     if "spy" not in os.path.basename(plugin):
         tables |= {f"ncclTunerPlugin_v{v}" for v in range(2, 7)}
+        tables |= {f"ncclRmaPlugin_v{v}" for v in range(13, 17)} | {"ncclGinPlugin_v11"}
     exported = {line.split()[-1] for line in run("nm", "-D", "--defined-only", plugin).splitlines()}
     expect(exported == tables, f"exported symbols differ: missing {tables - exported}, extra {exported - tables}")
 
