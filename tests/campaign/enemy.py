@@ -143,7 +143,7 @@ class Enemy(threading.Thread):
 
     def _call(self, port):
         said = self._random.choice((b"", self._random.randbytes(self._random.randint(1, 4000)), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-                                    MAGIC + struct.pack("<HHI", VERSION, self._random.randint(1, 19), self._random.choice((0, 40, 64, 2296, 1 << 30))) +
+                                    MAGIC + struct.pack("<HHI", VERSION, self._random.randint(1, 20), self._random.choice((0, 40, 64, 2296, 1 << 30))) +
                                     bytes(self._random.randint(0, 2400))))
         try:
             stranger = socket.create_connection(("127.0.0.1", port), timeout=0.05)
