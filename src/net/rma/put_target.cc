@@ -221,7 +221,6 @@ void PutTarget::tellAll() {
 
 void PutTarget::tell(const RmaWindow& window) {
   RegionFrame frame = {};
-  frame.kind = RegionFrame::Kind::kRegion;
   frame.window = window.number;
   frame.epoch = static_cast<uint32_t>(link_.epoch());
   if (window.memory != nullptr) {
@@ -233,14 +232,6 @@ void PutTarget::tell(const RmaWindow& window) {
     }
   }
   link_.tell(std::as_bytes(std::span<RegionFrame, 1>(&frame, 1)));
-}
-
-Status PutTarget::onFrame(std::span<const std::byte, kUserFrameBytes> bytes) {
-  RegionFrame frame;
-  std::memcpy(&frame, bytes.data(), sizeof frame);
-  if (frame.kind == RegionFrame::Kind::kHeard) return Status::success();
-  return link_.fail({Code::kRemote, EPROTO},
-                    "rank " + std::to_string(rank_) + " sends a frame that is none of its end");
 }
 
 }  // namespace railwise::net

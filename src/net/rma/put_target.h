@@ -69,7 +69,6 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   bool isOpen() override { return true; }
   Status onBegun() override;
   bool onNews(uint64_t /*number*/) override { return false; }
-  Status onFrame(std::span<const std::byte, kUserFrameBytes> bytes) override;
   void onClosed() override { over_ = true; }
   UnderWay underWay() const override { return {}; }
   uint64_t largestUnderWay() const override { return 0; }

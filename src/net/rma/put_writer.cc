@@ -438,14 +438,9 @@ Status PutWriter::reconcile(const Words& words) {
 Status PutWriter::onFrame(std::span<const std::byte, kUserFrameBytes> bytes) {
   RegionFrame frame;
   std::memcpy(&frame, bytes.data(), sizeof frame);
-  if (frame.kind != RegionFrame::Kind::kRegion || frame.window >= kMostWindows)
-    return link_.fail({Code::kRemote, EPROTO}, rankText(rank_) + " sends a frame that is none of its end");
+  if (frame.window >= kMostWindows)
+    return link_.fail({Code::kRemote, EPROTO}, rankText(rank_) + " has more windows than can be");
   regions_.take(frame);
-  if (++regions_heard_ % kRegionsHeard == 0) {
-    RegionFrame heard = {};
-    heard.kind = RegionFrame::Kind::kHeard;
-    link_.tell(std::as_bytes(std::span<RegionFrame, 1>(&heard, 1)));
-  }
   return Status::success();
 }
 

@@ -110,7 +110,6 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   RmaStreams& streams_;
   const uint32_t rank_;
   Regions regions_;
-  uint32_t regions_heard_ = 0;
   bool over_ = false;
   // Written by the target's device: how many reports of each queue pair it has taken. By index.
   uint64_t* credits_ = nullptr;

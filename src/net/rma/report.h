@@ -45,19 +45,13 @@ inline constexpr std::size_t kReportBuffer = 64;  // a cache line for each recei
 
 // From the target over the side channel: its part of a window, and the keys through the rails of an epoch.
 struct RegionFrame {
-  enum class Kind : uint32_t { kRegion = 1, kHeard = 2 };  // kHeard: from the writer, has no content
-
-  Kind kind;
   uint32_t window;
   uint32_t epoch;  // its low bits: the keys are those of the epoch's rails
-  uint32_t reserved;
+  uint64_t reserved;
   uint64_t bytes;  // 0: the part is gone
   uint64_t address;
   uint32_t keys[kMaxRails];
 };
 static_assert(sizeof(RegionFrame) == kUserFrameBytes);
-// A writer answers so many region frames with one frame, so that the target's side channel need not keep
-// them.
-inline constexpr uint32_t kRegionsHeard = 64;
 
 }  // namespace railwise::net

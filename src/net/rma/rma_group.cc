@@ -174,25 +174,30 @@ Status RmaGroup::checkRank(const RmaContext& context, int stream, uint32_t rank)
   return Status::success();
 }
 
-namespace {
-
-Status checkPlace(const char* what, const RmaGroup& group, const RmaPlace& place, uint64_t bytes, bool own) {
-  if (place.window == nullptr || place.window->group != &group || place.window->memory == nullptr) {
-    RAILWISE_WARN("%s: the memory handle of the %s is null, deregistered or of another group",
-                  group.device().name(), what);
+// A place of another rank is checked as far as that rank has said what it has; else when the operation is
+// posted.
+Status RmaGroup::checkPlace(const char* what, const RmaPlace& place, uint64_t bytes, uint32_t rank) const {
+  const RmaWindow* const window = place.window;
+  if (window == nullptr || window->group != this || window->memory == nullptr) {
+    RAILWISE_WARN("%s: the memory handle of %s is null, deregistered or of another group", device_.name(),
+                  what);
     return invalid();
   }
-  if (own && !place.window->holds(place.offset, bytes)) {
-    RAILWISE_WARN("%s: the %s is beyond the memory: offset %llu with %llu bytes, of %llu",
-                  group.device().name(), what, static_cast<unsigned long long>(place.offset),
-                  static_cast<unsigned long long>(bytes),
-                  static_cast<unsigned long long>(place.window->bytes));
-    return invalid();
+  uint64_t all = window->bytes;
+  if (rank != static_cast<uint32_t>(rank_)) {
+    const Peer* const peer = peers_[rank].get();
+    const Region* const region =
+        peer != nullptr && peer->writer != nullptr ? peer->writer->regions().find(window->number) : nullptr;
+    if (region == nullptr || region->gone) return Status::success();
+    all = region->bytes;
   }
-  return Status::success();
+  if (place.offset <= all && bytes <= all - place.offset) return Status::success();
+  RAILWISE_WARN(
+      "%s: %s is beyond what rank %u has registered of window %u: offset %llu with %llu bytes, of %llu",
+      device_.name(), what, rank, window->number, static_cast<unsigned long long>(place.offset),
+      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(all));
+  return invalid();
 }
-
-}  // namespace
 
 Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
                        uint32_t rank, const RmaSignal* signal, bool /*more*/, RmaRequest** request) {
@@ -202,11 +207,11 @@ Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, con
   RAILWISE_TRY(group_.checkRank(*this, context, rank));
   const bool own = rank == static_cast<uint32_t>(group_.rank_);
   if (bytes > 0) {
-    RAILWISE_TRY(checkPlace("source of a put", group_, from, bytes, true));
-    RAILWISE_TRY(checkPlace("target of a put", group_, to, bytes, own));
+    RAILWISE_TRY(group_.checkPlace("the source of a put", from, bytes, static_cast<uint32_t>(group_.rank_)));
+    RAILWISE_TRY(group_.checkPlace("the target of a put", to, bytes, rank));
   }
   if (signal != nullptr) {
-    RAILWISE_TRY(checkPlace("signal", group_, signal->at, sizeof(uint64_t), own));
+    RAILWISE_TRY(group_.checkPlace("a signal", signal->at, sizeof(uint64_t), rank));
     if (signal->at.offset % sizeof(uint64_t) != 0) {
       RAILWISE_WARN("%s: a signal at offset %llu, which is no multiple of 8", group_.device_.name(),
                     static_cast<unsigned long long>(signal->at.offset));
@@ -243,8 +248,8 @@ Status RmaContext::get(int context, const RmaPlace& from, std::size_t bytes, con
   RAILWISE_TRY(group_.failure_);
   RAILWISE_TRY(group_.checkRank(*this, context, rank));
   if (bytes > 0) {
-    RAILWISE_TRY(checkPlace("source of a get", group_, from, bytes, false));
-    RAILWISE_TRY(checkPlace("target of a get", group_, to, bytes, true));
+    RAILWISE_TRY(group_.checkPlace("the source of a get", from, bytes, rank));
+    RAILWISE_TRY(group_.checkPlace("the target of a get", to, bytes, static_cast<uint32_t>(group_.rank_)));
   }
   RmaRequest& made =
       group_.takeRequest(*this, RmaRequest::Kind::kGet, streams_[static_cast<std::size_t>(context)]);
@@ -266,7 +271,8 @@ Status RmaContext::flush(int context, RmaWindow* window, uint32_t rank, RmaReque
   const std::lock_guard lock(group_.mutex_);
   RAILWISE_TRY(group_.failure_);
   RAILWISE_TRY(group_.checkRank(*this, context, rank));
-  if (window != nullptr) RAILWISE_TRY(checkPlace("flush", group_, {window, 0}, 0, true));
+  if (window != nullptr)
+    RAILWISE_TRY(group_.checkPlace("a flush", {window, 0}, 0, static_cast<uint32_t>(group_.rank_)));
   if (window == nullptr || !window->inGpu()) {
     const auto found = std::ranges::find_if(group_.windows_, [](const auto& each) { return each->inGpu(); });
     if (found == group_.windows_.end()) return Status::success();  // a CPU sees everything

@@ -134,6 +134,7 @@ class RmaGroup {
   RmaRequest& takeRequest(RmaContext& context, RmaRequest::Kind kind, uint16_t stream);
   void giveRequest(RmaRequest& request);
   Status checkRank(const RmaContext& context, int stream, uint32_t rank) const;
+  Status checkPlace(const char* what, const RmaPlace& place, uint64_t bytes, uint32_t rank) const;
   Result<RmaWindow*> add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes, uint64_t flags);
   void abandonStreams(const RmaContext& context);
 
