@@ -108,11 +108,11 @@ def gin_is_silent(log, version):
     return version >= 23100 and "Failed to initialize any GIN plugin" not in log
 
 
-def rma_is_served(log):
-    """Some table serves RMA, and says which devices it has."""
+def rma_is_served(log, by=None):
+    """Some table serves RMA (`by`: this one), and says which devices it has."""
     name = one_sided(log).get("RMA")
-    if name is None:
-        return ["nobody serves RMA"]
+    if name is None or (by is not None and name != by):
+        return [f"{name or 'nobody'} serves RMA"]
     return [] if any(net == name for net, *_ in GDR.findall(log)) else [f"the log names no device of {name}, which serves RMA"]
 
 

@@ -43,6 +43,7 @@ def algorithm(all_reduce, gathers, protocol):
     return {"NCCL_ALGO": f"allreduce:{all_reduce};allgather:{gathers};reducescatter:{gathers}", "NCCL_PROTO": f"allreduce:{protocol}"}
 
 
+RMA_OURS_SINCE = 23007  # the release whose RMA tables the plugin exports
 RMA_SINCE = 22902  # the release of NCCL that brought host RMA; windows are older
 HIERARCHICAL = (r"AllGather \[Hierarchical CE\]", r"AlltoAll \[Hierarchical CE\]")
 GIN = "gin_put,gin_order,gin_counters,gin_flush,gin_many_writers,gin_reset,gin_contexts,gin_queue,gin_values"
@@ -176,7 +177,7 @@ def run(scenario, place, folder):
         found = judge.loaded(log, code) + judge.transport(log, shares_hosts=place.shares_hosts)
         if scenario.one_sided:
             found += judge.one_sided_devices(log)
-            found += judge.rma_is_served(log) if code >= RMA_SINCE else []
+            found += judge.rma_is_served(log, "Railwise" if code >= RMA_OURS_SINCE else None) if code >= RMA_SINCE else []
         found += [f"NCCL warned: {warning}" for warning in judge.warnings(log) if not warning.startswith(EXPECTED_WARNINGS + scenario.warns)]
         complaints += [f"rank {rank}: {what}" for what in found]
     if missing and not complaints:
