@@ -69,6 +69,8 @@ int liveAs(int me, int bootstrap) {
 }
 
 TYPED_TEST(RmaProcessesTest, AllPutToAll) {
+  RAILWISE_NEEDS_SOFTWARE_DEVICE(
+      "with real devices all tests share a process, whose children touch no device");
   useDevice();  // the fabric is the test's, for all its processes
   clearLog();
   std::array<int, kRanks> sockets;
