@@ -261,6 +261,27 @@ TYPED_TEST(RmaBorderTest, FinalizeFreesWhatNcclForgets) {
   EXPECT_EQ(TypeParam::table().deregMrSym(group, window), ncclInvalidArgument);
 }
 
+TYPED_TEST(RmaBorderTest, WindowsMayEndAfterTheirGroup) {
+  void *net = nullptr, *listener = nullptr, *group = nullptr;
+  void* windows[2] = {};
+  char data[64];
+  Handle handle;
+  void* handles[] = {handle.bytes()};
+  const auto& table = TypeParam::table();
+  ASSERT_EQ(TypeParam::init(&net), ncclSuccess);
+  ASSERT_EQ(table.listen(net, 0, handle.bytes(), &listener), ncclSuccess);
+  ASSERT_EQ(table.connect(foreignContext(), handles, 1, 0, listener, &group), ncclSuccess);
+  for (void*& window : windows) ASSERT_EQ(TypeParam::regMrSym(group, data, 64, &window), ncclSuccess);
+  EXPECT_EQ(table.closeColl(group), ncclSuccess);
+  EXPECT_EQ(table.closeColl(group), ncclInvalidArgument);
+  for (void* window : windows) {
+    EXPECT_EQ(table.deregMrSym(group, window), ncclSuccess);
+    EXPECT_EQ(table.deregMrSym(group, window), ncclInvalidArgument);
+  }
+  EXPECT_EQ(table.closeListen(listener), ncclSuccess);
+  EXPECT_EQ(table.finalize(net), ncclSuccess);
+}
+
 TYPED_TEST(RmaContextBorderTest, NullsOfContextsAreNamed) {
   RmaRanks<TypeParam> ranks(1);
   const auto& table = TypeParam::table();
@@ -368,9 +389,10 @@ TYPED_TEST(RmaContextBorderTest, EveryOrderOfTheEndIsTaken) {
     ASSERT_EQ(TypeParam::regMrSym(group, data, 64, &window), ncclSuccess);
     bool closed = false;
     for (const char step : order) {
-      if (step == 'c') EXPECT_EQ(table.closeColl(group), ncclSuccess), closed = true;
+      if (step == 'c') EXPECT_EQ(table.closeColl(group), ncclSuccess);
       if (step == 'd') EXPECT_EQ(table.destroyContext(context), ncclSuccess);
       if (step == 'w') EXPECT_EQ(table.deregMrSym(group, window), ncclSuccess);
+      closed = closed || step == 'c';
       if (!closed) continue;
       void* made = kStale;
       EXPECT_EQ(TypeParam::regMrSym(group, data, 64, &made), ncclInvalidArgument);
