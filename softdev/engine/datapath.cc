@@ -98,7 +98,7 @@ void count(WorkCounters& counters, const Work& work) {
       counters.sends.add(1);
       break;
   }
-  counters.sges.add(static_cast<uint64_t>(work.num_sge));
+  counters.more_sges.add(static_cast<uint64_t>(work.num_sge) - 1);
   counters.bytes.add(work.length);
   if (work.inlined) counters.inlined.add(1);
   if (work.signalled) counters.signalled.add(1);

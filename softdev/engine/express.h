@@ -3,6 +3,7 @@
 // untouched for the slow path (requester.h). Only the slow path handles errors.
 #pragma once
 
+#include "softdev/engine/packets.h"
 #include "softdev/memory/mover.h"
 #include "softdev/queues/completion_ring.h"
 #include "softdev/queues/objects.h"
@@ -35,7 +36,12 @@ class Express {
     QpRecord& mine = *qp_.record;
     const uint64_t length = wr.sg_list[0].length;
     const uint64_t posted = qp_.sq_posted;
-    if (qp_.currentState() != IBV_QPS_RTS || length == 0 || length > qp_.max_message_bytes ||
+    uint64_t packets = 1;
+    if (length > qp_.packet_bytes) [[unlikely]] {
+      if (length > qp_.max_message_bytes) return false;
+      packets = packetsOf(qp_, length);
+    }
+    if (qp_.currentState() != IBV_QPS_RTS || length == 0 ||
         posted - mine.sq_polled.load(std::memory_order_acquire) >= qp_.cap.max_send_wr)
       return false;
     const std::byte* from = source(wr);
@@ -46,6 +52,8 @@ class Express {
     if (to == nullptr) return false;
     writeHere(to, from, length);
     qp_.sq_posted = posted + 1;
+    qp_.sent_packets += packets;
+    peer_.received_packets += packets;
     const bool signalled = qp_.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
     // Completes the send here before it completes the receive at the peer, as finish() does.
     if (signalled) completeHere(wr, length, is_write, posted + 1);
@@ -127,7 +135,6 @@ class Express {
     } else {
       counters.sends.add(1);
     }
-    counters.sges.add(1);
     counters.bytes.add(length);
     if ((wr.send_flags & IBV_SEND_INLINE) != 0) counters.inlined.add(1);
     if (signalled) counters.signalled.add(1);

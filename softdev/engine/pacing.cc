@@ -33,8 +33,8 @@ bool paced(const PortRecord& port) { return port.paced.load(std::memory_order_re
 
 }  // namespace
 
-Passage travel(Segment& segment, PortRecord& from, PortRecord& to, uint64_t bytes) {
-  const uint64_t now = monotonicNs();
+Passage travel(Segment& segment, PortRecord& from, PortRecord& to, uint64_t bytes, uint64_t begin_ns) {
+  const uint64_t now = begin_ns;
   bytes += kHeaderBytes;
   uint64_t passed = now;
   uint64_t latency = 0;

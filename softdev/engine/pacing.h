@@ -16,7 +16,8 @@ struct Passage {
   uint64_t acknowledged_ns = 0;
 };
 
-// Books a transfer of `bytes` from `from` to `to` that starts now. Ports that are not paced cost no time.
-Passage travel(Segment& segment, PortRecord& from, PortRecord& to, uint64_t bytes);
+// Books a transfer of `bytes` from `from` to `to` that starts at `begin_ns`. Ports that are not paced cost no
+// time.
+Passage travel(Segment& segment, PortRecord& from, PortRecord& to, uint64_t bytes, uint64_t begin_ns);
 
 }  // namespace railwise::softdev

@@ -1,11 +1,15 @@
 // Sends that fail and sends that wait (requester.h).
 #include <algorithm>
+#include <utility>
 
+#include "softdev/engine/atomics.h"
 #include "softdev/engine/datagram.h"
 #include "softdev/engine/injector.h"
+#include "softdev/engine/packets.h"
 #include "softdev/engine/progress.h"
 #include "softdev/engine/rnr_timer.h"
 #include "softdev/fabric/events.h"
+#include "softdev/fabric/monotonic.h"
 #include "softdev/queues/responder.h"
 
 namespace railwise::softdev {
@@ -41,6 +45,23 @@ void popParked(Qp& qp) {
   qp.wait.reason = Wait::Reason::kNone;
 }
 
+bool isPaced(const Qp& qp) { return (qp.special & kSpecialTime) != 0; }
+
+// A send that waits for an answer begins when the answer comes, and so do the sends behind it: a NIC goes on
+// by itself, whoever polls when.
+void beginInTime(Qp& qp, const ParkedWork& parked) {
+  if (!isPaced(qp)) return;
+  const bool fetching = parked.work.opcode == IBV_WR_RDMA_READ || isAtomic(parked.work.opcode);
+  const uint64_t opened =
+      fetching && qp.attr.max_rd_atomic != 0 ? qp.fetches.opensAt(qp.attr.max_rd_atomic) : 0;
+  qp.begin_ns = std::min(std::max({parked.parked_ns, qp.resumed_ns, opened}), monotonicNs());
+}
+
+// The first parked send waits for the peer or a fault: it begins now at the earliest.
+void stallInTime(Qp& qp) {
+  if (isPaced(qp)) qp.parked.front().parked_ns = monotonicNs();
+}
+
 // Tries the first parked send once. False if it must wait longer.
 bool retryFirst(Qp& qp) {
   const Work& work = qp.parked.front().work;
@@ -50,11 +71,20 @@ bool retryFirst(Qp& qp) {
     // A rule has put the QP into ERR, so everything is flushed.
     if (qp.currentState() == IBV_QPS_ERR) return true;
   }
+  if (injection.waits) stallInTime(qp);
   if (heldBack(injection)) return false;
+  beginInTime(qp, qp.parked.front());
   Chain chain(qp);
   const Outcome outcome = execute(qp, chain, work, injection);
   chain.close();  // now, because the batch has pointers into the parked copy
+  const uint64_t begun = std::exchange(qp.begin_ns, 0);
+  if (outcome.verdict == Verdict::kWindowFull) return false;
   const bool waits = outcome.verdict == Verdict::kNoReceive || outcome.verdict == Verdict::kUnreachable;
+  if (waits) {
+    stallInTime(qp);
+  } else {
+    qp.resumed_ns = begun;
+  }
   if (waits && !waitedEnough(qp, outcome.verdict)) return false;
   if (outcome.verdict == Verdict::kFailed || waits)
     failSend(qp, work, waits ? statusOfWait(outcome.verdict) : outcome.status);
@@ -65,6 +95,7 @@ bool retryFirst(Qp& qp) {
 }  // namespace
 
 void failSend(Qp& qp, const Work& work, ibv_wc_status status) {
+  countUnexecuted(qp, work, status);
   completeSend(qp, work, status);
   ResponderGuard guard(*qp.fabric, *qp.record);
   enterError(*qp.fabric, *qp.record);
@@ -73,6 +104,8 @@ void failSend(Qp& qp, const Work& work, ibv_wc_status status) {
 void flushParked(Qp& qp) {
   if (qp.engine) emptyInbox(qp);
   while (!qp.parked.empty()) {
+    if (qp.wait.reason != Wait::Reason::kNone)  // it had left
+      countUnexecuted(qp, qp.parked.front().work, IBV_WC_RETRY_EXC_ERR);
     completeSend(qp, qp.parked.front().work, IBV_WC_WR_FLUSH_ERR);
     popParked(qp);
   }
@@ -80,7 +113,11 @@ void flushParked(Qp& qp) {
 
 void emptyInbox(Qp& qp) {
   std::lock_guard lock(qp.inbox_lock);
-  for (; !qp.inbox.empty(); qp.inbox.pop_front()) qp.parked.push_back(std::move(qp.inbox.front()));
+  const uint64_t now = isPaced(qp) ? monotonicNs() : 0;
+  for (; !qp.inbox.empty(); qp.inbox.pop_front()) {
+    qp.parked.push_back(std::move(qp.inbox.front()));
+    qp.parked.back().parked_ns = now;
+  }
 }
 
 void retryParked(Qp& qp) {
@@ -120,8 +157,9 @@ void keep(const Work& work, ParkedWork& parked) {
 
 void park(Qp& qp, const Work& work, Verdict reason) {
   keep(work, qp.parked.emplace_back());
+  if (isPaced(qp)) qp.parked.back().parked_ns = monotonicNs();
   if (qp.parked.size() > 1 || qp.currentState() == IBV_QPS_SQD) return;
-  if (reason != Verdict::kDone) (void)waitedEnough(qp, reason);
+  if (reason != Verdict::kDone && reason != Verdict::kWindowFull) (void)waitedEnough(qp, reason);
   progressAdd(qp);
 }
 

@@ -4,8 +4,10 @@
 
 #include "softdev/engine/atomics.h"
 #include "softdev/engine/pacing.h"
+#include "softdev/engine/packets.h"
 #include "softdev/engine/placement.h"
 #include "softdev/fabric/events.h"
+#include "softdev/fabric/monotonic.h"
 #include "softdev/fabric/ports.h"
 #include "softdev/memory/agent.h"
 #include "softdev/queues/completion_ring.h"
@@ -23,6 +25,9 @@ constexpr bool hasImm(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_SEND_WITH_IMM;
 }
 constexpr bool consumesReceive(ibv_wr_opcode opcode) { return isSend(opcode) || hasImm(opcode); }
+
+// Does the request fetch something, so that it needs resources of the responder?
+constexpr bool fetches(ibv_wr_opcode opcode) { return opcode == IBV_WR_RDMA_READ || isAtomic(opcode); }
 
 constexpr ibv_wc_opcode completionOpcode(ibv_wr_opcode opcode) {
   if (isSend(opcode)) return IBV_WC_SEND;
@@ -44,8 +49,8 @@ constexpr ibv_wc_opcode completionOpcode(ibv_wr_opcode opcode) {
 ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
   if (work.length > qp.max_message_bytes) [[unlikely]]
     return IBV_WC_LOC_LEN_ERR;
-  const bool fetches = work.opcode == IBV_WR_RDMA_READ || isAtomic(work.opcode);
-  if (fetches && qp.attr.max_rd_atomic == 0) [[unlikely]]
+  const bool fetching = fetches(work.opcode);
+  if (fetching && qp.attr.max_rd_atomic == 0) [[unlikely]]
     return IBV_WC_LOC_QP_OP_ERR;
   if (work.length != sizeof(uint64_t) && (isAtomic(work.opcode) || work.opcode == IBV_WR_ATOMIC_WRITE))
       [[unlikely]]
@@ -53,7 +58,7 @@ ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
   // On iWARP the memory that a read fills must allow remote writes, because the answer is a write (RFC 5040,
   // section 4.4).
   const int sink = IBV_ACCESS_LOCAL_WRITE | (qp.iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
-  const int access = fetches ? sink : 0;
+  const int access = fetching ? sink : 0;
   for (int i = 0; i < work.num_sge; ++i) {
     const ibv_sge& sge = work.sges[i];
     if (sge.length == 0) continue;
@@ -79,15 +84,20 @@ bool resolveRemote(const Qp& qp, const Work& work, std::byte** memory) {
          resolveKey(*qp.fabric->segment, work.rkey, peer.pd, work.remote_addr, work.length, access, memory);
 }
 
+// When the send that is being executed begins, in the time model.
+uint64_t beginOf(const Qp& qp) { return qp.begin_ns != 0 ? qp.begin_ns : monotonicNs(); }
+
 // Computes when the completions of this transfer may be polled, at the peer and here.
 void keepTime(Qp& qp, const Work& work) {
   Segment& segment = *qp.fabric->segment;
   PortRecord& here = segment.ports[qp.record->port];
   PortRecord& there = segment.ports[qp.peer.record->port];
   const bool inward = work.opcode == IBV_WR_RDMA_READ;
-  const Passage passage =
-      inward ? travel(segment, there, here, work.length) : travel(segment, here, there, work.length);
+  const uint64_t begin = beginOf(qp);
+  const Passage passage = inward ? travel(segment, there, here, work.length, begin)
+                                 : travel(segment, here, there, work.length, begin);
   qp.last_ready_ns = std::max(qp.last_ready_ns, passage.acknowledged_ns);
+  if (fetches(work.opcode)) qp.fetches.add(qp.last_ready_ns);
   qp.send_cq_record->timed.store(1, std::memory_order_relaxed);
   if (!consumesReceive(work.opcode)) return;
   QpRecord& peer = *qp.peer.record;
@@ -100,6 +110,7 @@ void keepTime(Qp& qp, const Work& work) {
 void finish(Qp& qp, const Work& work) {
   if ((qp.special & kSpecialTime) != 0) [[unlikely]]
     keepTime(qp, work);
+  countExecuted(qp, *qp.peer.record, work.length);
   if (work.signalled) completeSend(qp, work, IBV_WC_SUCCESS);
   if (consumesReceive(work.opcode)) {
     Arrival arrival;
@@ -163,12 +174,18 @@ ibv_wc_status explain(const Qp& qp, const Work& work, int error) {
   return isSend(work.opcode) ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR;
 }
 
-// Does the responder accept such a request? Reads and atomic operations need its resources, and some requests
-// must be aligned.
-ibv_wc_status askable(const Work& work, const QpRecord& peer) {
+// Does the responder accept such a request? Each read or atomic operation that is outstanding takes one of
+// its resources, and some requests must be aligned.
+ibv_wc_status askable(const Qp& qp, const Work& work) {
   const bool aligned = work.opcode == IBV_WR_RDMA_READ || work.remote_addr % sizeof(uint64_t) == 0;
-  const bool possible = work.opcode == IBV_WR_ATOMIC_WRITE || peer.max_dest_rd_atomic != 0;
+  const bool possible =
+      !fetches(work.opcode) || qp.fetches.outstanding(beginOf(qp)) < qp.peer.record->max_dest_rd_atomic;
   return aligned && possible ? IBV_WC_SUCCESS : IBV_WC_REM_INV_REQ_ERR;
+}
+
+// Must this request wait until an earlier read or atomic operation is answered (max_rd_atomic)?
+bool windowFull(const Qp& qp, const Work& work) {
+  return fetches(work.opcode) && qp.fetches.opensAt(qp.attr.max_rd_atomic) > monotonicNs();
 }
 
 constexpr Outcome kPeerDead{Verdict::kFailed, IBV_WC_RETRY_EXC_ERR};
@@ -206,7 +223,8 @@ Outcome Chain::run(const Work& work) {
     if (const Outcome outcome = placeHeld(); outcome.verdict != Verdict::kDone) return outcome;
   }
   if (work.opcode >= IBV_WR_RDMA_READ) [[unlikely]] {
-    if (const ibv_wc_status status = askable(work, *qp_.peer.record); status != IBV_WC_SUCCESS)
+    if (windowFull(qp_, work)) return {Verdict::kWindowFull};
+    if (const ibv_wc_status status = askable(qp_, work); status != IBV_WC_SUCCESS)
       return !qp_.peer.local && !flush() ? Outcome{Verdict::kBroken} : refuse(status);
     if (isAtomic(work.opcode)) return runAtomic(work, pieces);
   }
@@ -505,6 +523,7 @@ bool Chain::flush() {
   if (error != 0) {
     broken_ = true;
     const ibv_wc_status status = explain(qp_, batch.work(arrived), error);
+    countUnexecuted(qp_, batch.work(arrived), status);
     completeSend(qp_, batch.work(arrived), status);
     for (int i = arrived + 1; i < batch.works(); ++i) completeSend(qp_, batch.work(i), IBV_WC_WR_FLUSH_ERR);
     if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR) (void)refuse(status);

@@ -12,6 +12,7 @@ enum class Verdict : uint8_t {
   kDone,         // executed, or batched until the next flush
   kNoReceive,    // the peer has posted no receive
   kUnreachable,  // the peer does not answer (yet)
+  kWindowFull,   // max_rd_atomic READs and atomics are outstanding
   kFailed,       // the send completes with `status`, and the QP goes to ERR
   kBroken,       // an earlier send of the batch failed, so this one is flushed
 };

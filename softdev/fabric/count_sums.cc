@@ -6,7 +6,7 @@ namespace {
 constexpr Counter WorkCounters::*kWork[] = {
     &WorkCounters::posts,         &WorkCounters::writes,       &WorkCounters::writes_with_imm,
     &WorkCounters::reads,         &WorkCounters::sends,        &WorkCounters::atomics,
-    &WorkCounters::sges,          &WorkCounters::inlined,      &WorkCounters::signalled,
+    &WorkCounters::more_sges,     &WorkCounters::inlined,      &WorkCounters::signalled,
     &WorkCounters::bytes,         &WorkCounters::system_calls, &WorkCounters::receives,
     &WorkCounters::receive_posts,
 };
@@ -20,7 +20,8 @@ void addTo(Counters& sum, const WorkCounters& c) {
   sum.reads += c.reads.value();
   sum.sends += c.sends.value();
   sum.atomics += c.atomics.value();
-  sum.send_sges += c.sges.value();
+  sum.send_sges += c.writes.value() + c.writes_with_imm.value() + c.reads.value() + c.sends.value() +
+                   c.atomics.value() + c.more_sges.value();
   sum.inline_sends += c.inlined.value();
   sum.signalled_sends += c.signalled.value();
   sum.bytes += c.bytes.value();

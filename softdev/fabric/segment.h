@@ -19,7 +19,7 @@
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 11;
+constexpr uint32_t kLayoutVersion = 12;
 
 constexpr uint32_t kMaxPorts = 4096;  // distinct port GUIDs that a fabric may ever see: LIDs 1..4096
 constexpr uint32_t kMaxContexts = 4096;
@@ -122,9 +122,10 @@ class Counter {
   std::atomic<uint64_t> value_;
 };
 
-// The part of softdev::Counters that work queues count.
+// The part of softdev::Counters that work queues count. `more_sges`: the SGEs of all sends, less one for each
+// send (modulo 2^64). So a send of one SGE, which is nearly every send, counts none.
 struct WorkCounters {
-  Counter posts, writes, writes_with_imm, reads, sends, atomics, sges, inlined, signalled, bytes,
+  Counter posts, writes, writes_with_imm, reads, sends, atomics, more_sges, inlined, signalled, bytes,
       system_calls, receives, receive_posts;
   void clear();
   void add(const WorkCounters& other);
@@ -247,6 +248,9 @@ struct alignas(64) QpRecord {
   uint8_t dgid[16];
   uint32_t qkey;
   uint64_t last_ready_ns;  // when the completion of the last receive may be polled, in the time model
+  // Packets of the requests that this queue pair has executed as a responder since RESET. Its next expected
+  // PSN follows from them (engine/packets.h).
+  uint64_t received_packets;
   // Fields that the owner writes.
   alignas(64) std::atomic<uint64_t> rq_tail;  // number of receives posted
   std::atomic<uint64_t> rq_polled;            // number of receives whose completion was polled

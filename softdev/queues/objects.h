@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "softdev/config/config.h"
+#include "softdev/config/limits.h"
 #include "softdev/fabric/doorbell.h"
 #include "softdev/fabric/fabric.h"
 #include "softdev/fabric/segment.h"
@@ -127,7 +128,27 @@ struct ParkedWork {
   std::vector<ibv_sge> sges;
   std::vector<std::byte> payload;  // for an inline send
   Injection injection;
+  uint64_t parked_ns = 0;  // when it was parked, in the time model
 };
+
+// When the READs and atomics of a QP are answered, in the time model. They are answered in order.
+class FetchWindow {
+ public:
+  // The fetches that are not answered at `at_ns`.
+  uint32_t outstanding(uint64_t at_ns) const {
+    uint32_t count = 0;
+    while (count < kMaxRdAtomic && answered_ns_[(next_ - 1 - count) % kMaxRdAtomic] > at_ns) ++count;
+    return count;
+  }
+  // When fewer than `most` are outstanding.
+  uint64_t opensAt(uint32_t most) const { return answered_ns_[(next_ - most) % kMaxRdAtomic]; }
+  void add(uint64_t answered_ns) { answered_ns_[next_++ % kMaxRdAtomic] = answered_ns; }
+
+ private:
+  uint64_t answered_ns_[kMaxRdAtomic] = {};
+  uint32_t next_ = 0;
+};
+static_assert((kMaxRdAtomic & (kMaxRdAtomic - 1)) == 0, "FetchWindow::next_ wraps");
 
 // Why the first parked send waits, and until when.
 struct Wait {
@@ -171,7 +192,9 @@ struct Qp : ibv_qp_ex {
   SpinLock rq_lock;  // guards the producer side of the receive queue
   uint64_t sq_posted = 0;
   uint64_t max_message_bytes = 0;
-  bool atomics = true;  // the device supports atomic operations
+  uint64_t packet_bytes = 0;  // payload of a packet: the MTU of the path; 0 until that is set
+  uint64_t sent_packets = 0;  // packets of the requests that have left since RESET (engine/packets.h)
+  bool atomics = true;        // the device supports atomic operations
   bool iwarp = false;
   Peer peer;
   std::unique_ptr<VmBatch> batch;  // made when the peer is another process
@@ -182,6 +205,9 @@ struct Qp : ibv_qp_ex {
   Wait wait;
   Random random;               // for adversarial placement
   uint64_t last_ready_ns = 0;  // when the QP's last completion may be polled, in the time model
+  FetchWindow fetches;
+  uint64_t begin_ns = 0;    // when the send that is being executed begins, in the time model; 0: now
+  uint64_t resumed_ns = 0;  // when the last send that had been parked began, in the time model
   // Engine mode: a call that posts touches only these fields, so that it never waits for a copy.
   bool engine = false;
   // In engine mode, guards sq_posted and the counters of posting; taken before sq_lock or without it.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "softdev/engine/packets.h"
 #include "softdev/engine/progress.h"
 #include "softdev/engine/requester.h"
 #include "softdev/fabric/events.h"
@@ -78,6 +79,7 @@ int publishQp(Qp& qp) {
   record.max_dest_rd_atomic = 0;
   record.qkey = 0;
   record.last_ready_ns = 0;
+  record.received_packets = 0;
   record.counters.clear();
   record.state.store(IBV_QPS_RESET, std::memory_order_relaxed);
   record.rq_head = 0;
@@ -124,6 +126,15 @@ void freeQp(Qp& qp) {
   const uint64_t bytes = ringBytes(*qp.record);
   releaseQp(*qp.fabric, qp.index);
   releasePages(*qp.fabric, ring, bytes);
+}
+
+// The live packet sequence numbers. The caller holds sq_lock.
+void queryPsns(const Qp& qp, ibv_qp_attr* attr) {
+  uint64_t sent = qp.sent_packets;
+  if (qp.wait.reason != Wait::Reason::kNone) sent += packetsOf(qp, qp.parked.front().work.length);
+  attr->sq_psn = nextPsn(qp.attr.sq_psn, sent);
+  ResponderGuard guard(*qp.fabric, *qp.record);
+  attr->rq_psn = nextPsn(qp.attr.rq_psn, qp.record->received_packets);
 }
 
 void destroy(Qp& qp, bool await_acknowledgements) {
@@ -218,6 +229,7 @@ int queryQp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
   qp.qp_base.state = qp.currentState();
   *attr = qp.attr;
   attr->qp_state = attr->cur_qp_state = qp.qp_base.state;
+  if (base->qp_type == IBV_QPT_RC && !qp.iwarp) queryPsns(qp, attr);
   attr->path_mig_state = IBV_MIG_MIGRATED;
   attr->cap = qp.cap;
   attr->sq_draining = qp.draining ? 1 : 0;

@@ -5,6 +5,7 @@
 
 #include "softdev/engine/progress.h"
 #include "softdev/engine/requester.h"
+#include "softdev/fabric/monotonic.h"
 #include "softdev/faults/verb_faults.h"
 #include "softdev/memory/agent.h"
 #include "softdev/queues/responder.h"
@@ -21,6 +22,8 @@ void reset(Qp& qp) {
   qp.held.clear();
   qp.wait = {};
   qp.last_ready_ns = 0;
+  qp.fetches = {};
+  qp.sent_packets = 0;
   std::lock_guard receives(qp.rq_lock);
   QpRecord& record = *qp.record;
   {
@@ -29,6 +32,7 @@ void reset(Qp& qp) {
     record.state.store(IBV_QPS_RESET, std::memory_order_seq_cst);
     record.rq_head = record.rq_tail.load(std::memory_order_relaxed);
     record.last_ready_ns = 0;
+    record.received_packets = 0;
   }
   voidCompletions(qp.qp_base.send_cq, qp.index);
   voidCompletions(qp.qp_base.recv_cq, qp.index);
@@ -54,6 +58,7 @@ void enterErrorByUser(Qp& qp) {
 void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
   storeAttributes(qp.attr, attr, mask);
   if (to == IBV_QPS_RTR) agreeOnEce(qp);
+  if ((mask & IBV_QP_PATH_MTU) != 0) qp.packet_bytes = uint64_t{128} << attr.path_mtu;
   if ((mask & IBV_QP_DEST_QPN) != 0) {
     const uint32_t peer = qpIndexOf(attr.dest_qp_num);
     qp.peer = {};
@@ -92,6 +97,7 @@ void startDraining(Qp& qp) {
 
 void resumeSending(Qp& qp) {
   qp.draining = false;
+  qp.resumed_ns = monotonicNs();
   retryParked(qp);
   if (!qp.parked.empty()) progressAdd(qp);
 }

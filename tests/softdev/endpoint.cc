@@ -131,7 +131,8 @@ ibv_qp_attr Endpoint::rtrAttr(const Address& remote) const {
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = IBV_MTU_1024;
   attr.dest_qp_num = remote.qp_num;
-  attr.max_dest_rd_atomic = 1;
+  attr.max_dest_rd_atomic = options.max_dest_rd_atomic;
+  attr.rq_psn = options.rq_psn;
   attr.min_rnr_timer = options.min_rnr_timer;
   attr.ah_attr.port_num = options.port;
   attr.ah_attr.dlid = remote.lid;
@@ -147,7 +148,8 @@ ibv_qp_attr Endpoint::rtsAttr() const {
   attr.timeout = options.timeout;
   attr.retry_cnt = options.retry_cnt;
   attr.rnr_retry = options.rnr_retry;
-  attr.max_rd_atomic = 1;
+  attr.max_rd_atomic = options.max_rd_atomic;
+  attr.sq_psn = options.sq_psn;
   return attr;
 }
 

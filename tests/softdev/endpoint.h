@@ -86,6 +86,10 @@ struct Options {
   uint8_t retry_cnt = 0;
   uint8_t rnr_retry = 7;
   uint8_t min_rnr_timer = 1;
+  uint8_t max_rd_atomic = 1;
+  uint8_t max_dest_rd_atomic = 1;
+  uint32_t sq_psn = 0;
+  uint32_t rq_psn = 0;
   bool with_channel = false;  // the CQ reports to a completion channel
 };
 

@@ -31,7 +31,7 @@ TEST(Pacing, BandwidthOfTheSlowerPort) {
   PortRecord& slow = model->port(1, 100'000);
   const uint64_t start = monotonicNs();
   Passage last;
-  for (int i = 0; i < 1000; ++i) last = travel(*model->segment, fast, slow, kMegabyte);
+  for (int i = 0; i < 1000; ++i) last = travel(*model->segment, fast, slow, kMegabyte, monotonicNs());
   // 1000 MB at 100 Gb/s: 80 ms, and 30 bytes of headers each.
   EXPECT_GE(last.arrived_ns - start, 80'000'000U);
   EXPECT_LE(last.arrived_ns - start, 80'010'000U + (monotonicNs() - start));
@@ -41,9 +41,9 @@ TEST(Pacing, DirectionsAreIndependent) {
   const auto model = std::make_unique<Model>();
   PortRecord& a = model->port(0, 100'000);
   PortRecord& b = model->port(1, 100'000);
-  for (int i = 0; i < 100; ++i) travel(*model->segment, a, b, kMegabyte);
+  for (int i = 0; i < 100; ++i) travel(*model->segment, a, b, kMegabyte, monotonicNs());
   const uint64_t start = monotonicNs();
-  const Passage back = travel(*model->segment, b, a, kMegabyte);
+  const Passage back = travel(*model->segment, b, a, kMegabyte, monotonicNs());
   EXPECT_LT(back.arrived_ns - start, 80'000U * 2 + (monotonicNs() - start));
 }
 
@@ -52,7 +52,7 @@ TEST(Pacing, LatencyCountsOnceThereAndOnceBack) {
   PortRecord& a = model->port(0, 400'000, 5'000);
   PortRecord& b = model->port(1, 400'000, 3'000);
   const uint64_t start = monotonicNs();
-  const Passage passage = travel(*model->segment, a, b, 8);
+  const Passage passage = travel(*model->segment, a, b, 8, monotonicNs());
   EXPECT_GE(passage.arrived_ns - start, 5'000U);
   EXPECT_EQ(passage.acknowledged_ns - passage.arrived_ns, 5'000U);
 }
@@ -68,8 +68,8 @@ TEST(Pacing, PortsOfOnePcieLinkShareIt) {
   const uint64_t start = monotonicNs();
   Passage last;
   for (int i = 0; i < 500; ++i) {
-    (void)travel(*model->segment, first, far, kMegabyte);
-    last = travel(*model->segment, second, far, kMegabyte);
+    (void)travel(*model->segment, first, far, kMegabyte, monotonicNs());
+    last = travel(*model->segment, second, far, kMegabyte, monotonicNs());
   }
   // 1000 MB over 400 Gb/s of PCIe: 20 ms, though each port alone would need 10.
   EXPECT_GE(last.arrived_ns - start, 20'000'000U);
@@ -78,7 +78,8 @@ TEST(Pacing, PortsOfOnePcieLinkShareIt) {
 TEST(Pacing, UnpacedPortsTakeNoTime) {
   const auto segment = std::make_unique<Segment>();
   const uint64_t start = monotonicNs();
-  const Passage passage = travel(*segment, segment->ports[0], segment->ports[1], 1000 * kMegabyte);
+  const Passage passage =
+      travel(*segment, segment->ports[0], segment->ports[1], 1000 * kMegabyte, monotonicNs());
   EXPECT_LE(passage.acknowledged_ns - start, monotonicNs() - start);
 }
 
