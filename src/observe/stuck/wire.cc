@@ -1,6 +1,7 @@
 #include "observe/stuck/wire.h"
 
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "observe/stuck/words.h"
 
@@ -15,90 +16,118 @@ constexpr int kSchemaVersion = 1;
 // Far more than a host has. They limit what a hostile host can make this process hold.
 constexpr std::size_t kMostLine = std::size_t{64} << 20;
 constexpr std::size_t kMostProcesses = 4096;
-constexpr std::size_t kMostConnections = 65536;
+constexpr int kMostConnections = 65536;
 constexpr std::size_t kMostNotes = 64;
 constexpr int kMostRank = 1 << 24;
 constexpr int kDeepest = 8;  // levels of a document; nlohmann's parser would take any number
 
-Json jsonOf(const RailFacts& rail) {
-  return {{"device", rail.device},      {"port", rail.port},     {"state", static_cast<int>(rail.state)},
-          {"state_ms", rail.state_ms},  {"errors", rail.errors}, {"error", rail.error},
-          {"failovers", rail.failovers}};
+// The fields of the facts, in the order in which a reader checks them. `io` is a JsonMaker or an
+// ObjectReader: what one writes is what the other reads. An int stands with its range, an enum with its last
+// value, and a list with its most elements.
+template <typename T, typename Facts>
+concept Either = std::is_same_v<std::remove_const_t<T>, Facts>;
+
+template <Either<RailFacts> Rail>
+void fields(auto& io, Rail& rail) {
+  io("device", rail.device);
+  io("port", rail.port, 0, 255);
+  io("state", rail.state, record::RailState::kFailed);
+  io("state_ms", rail.state_ms);
+  io("errors", rail.errors);
+  io("error", rail.error);
+  io("failovers", rail.failovers);
 }
 
-Json jsonOf(const PairFacts& pair) {
-  return {{"rail", pair.rail},
-          {"gid", pair.gid},
-          {"peer_gid", pair.peer_gid},
-          {"peer_device", pair.peer_device},
-          {"peer_port", pair.peer_port}};
+template <Either<PairFacts> Pair>
+void fields(auto& io, Pair& pair) {
+  io("rail", pair.rail, -1, record::kMostRails - 1);
+  io("gid", pair.gid);
+  io("peer_gid", pair.peer_gid);
+  io("peer_device", pair.peer_device);
+  io("peer_port", pair.peer_port, 0, 255);
 }
 
-Json jsonOf(const QueuePairFacts& queue_pair) {
-  return {{"number", queue_pair.number},
-          {"peer_number", queue_pair.peer_number},
-          {"pair", queue_pair.pair},
-          {"bytes", queue_pair.bytes}};
+template <Either<QueuePairFacts> QueuePair>
+void fields(auto& io, QueuePair& queue_pair) {
+  io("number", queue_pair.number);
+  io("peer_number", queue_pair.peer_number);
+  io("pair", queue_pair.pair, -1, record::kPairs - 1);
+  io("bytes", queue_pair.bytes);
 }
 
-Json jsonOf(const ConnectionFacts& connection);
-
-template <typename Element>
-Json jsonOfAll(const std::vector<Element>& elements) {
-  Json list = Json::array();
-  for (const Element& element : elements) list.push_back(jsonOf(element));
-  return list;
+template <Either<ConnectionFacts> Connection>
+void fields(auto& io, Connection& connection) {
+  io("slot", connection.slot);
+  io("id", connection.id);
+  io("pair_id", connection.pair_id);
+  io("communicator", connection.communicator);
+  io("side", connection.side, record::Side::kListener);
+  io("state", connection.state, record::ConnectionState::kClosed);
+  io("waits_for", connection.waits_for, record::WaitsFor::kPeer);
+  io("device", connection.device);
+  io("peer", connection.peer);
+  io("peer_device", connection.peer_device);
+  io("reason", connection.reason);
+  io("next", connection.next);
+  io("posted", connection.posted);
+  io("given", connection.given);
+  io("completed", connection.completed);
+  io("oldest", connection.oldest);
+  io("oldest_bytes", connection.oldest_bytes);
+  io("oldest_ms", connection.oldest_ms);
+  io("waits_ms", connection.waits_ms);
+  io("looked_ms", connection.looked_ms);
+  io("state_ms", connection.state_ms);
+  io("moved", connection.moved);
+  io("new_epochs", connection.new_epochs);
+  io("still", connection.still);
+  io("degraded", connection.degraded);
+  io("pairs", connection.pairs, record::kPairs);
+  io("queue_pairs", connection.queue_pairs, record::kQueuePairs);
 }
 
-Json jsonOf(const ConnectionFacts& connection) {
-  return {{"slot", connection.slot},
-          {"id", connection.id},
-          {"pair_id", connection.pair_id},
-          {"communicator", connection.communicator},
-          {"side", static_cast<int>(connection.side)},
-          {"state", static_cast<int>(connection.state)},
-          {"waits_for", static_cast<int>(connection.waits_for)},
-          {"device", connection.device},
-          {"peer", connection.peer},
-          {"peer_device", connection.peer_device},
-          {"reason", connection.reason},
-          {"next", connection.next},
-          {"posted", connection.posted},
-          {"given", connection.given},
-          {"completed", connection.completed},
-          {"oldest", connection.oldest},
-          {"oldest_bytes", connection.oldest_bytes},
-          {"oldest_ms", connection.oldest_ms},
-          {"waits_ms", connection.waits_ms},
-          {"looked_ms", connection.looked_ms},
-          {"state_ms", connection.state_ms},
-          {"moved", connection.moved},
-          {"new_epochs", connection.new_epochs},
-          {"still", connection.still},
-          {"degraded", connection.degraded},
-          {"pairs", jsonOfAll(connection.pairs)},
-          {"queue_pairs", jsonOfAll(connection.queue_pairs)}};
+template <Either<ProcessFacts> Process>
+void fields(auto& io, Process& process) {
+  io("host", process.host);
+  io("boot_id", process.boot_id);
+  io("pid", process.pid);
+  io("process_start", process.process_start);
+  io("alive", process.alive);
+  io("ended", process.ended);
+  io("spy", process.spy);
+  io("kernel_state", process.kernel_state);
+  io("gone_ms", process.gone_ms);
+  io("between_ms", process.between_ms);
+  io("rank", process.rank, -1, kMostRank);
+  io("ranks", process.ranks, -1, kMostRank);
+  io("program", process.program);
+  io("unrecorded", process.unrecorded);
+  io("slow_setup", process.slow_setup);
+  io("rails", process.rails, record::kMostRails);
+  io("connections", process.connections, kMostConnections);
 }
 
-Json jsonOf(const ProcessFacts& process) {
-  return {{"host", process.host},
-          {"boot_id", process.boot_id},
-          {"pid", process.pid},
-          {"process_start", process.process_start},
-          {"alive", process.alive},
-          {"ended", process.ended},
-          {"spy", process.spy},
-          {"kernel_state", std::string(process.kernel_state != 0 ? 1 : 0, process.kernel_state)},
-          {"gone_ms", process.gone_ms},
-          {"between_ms", process.between_ms},
-          {"rank", process.rank},
-          {"ranks", process.ranks},
-          {"program", process.program},
-          {"unrecorded", process.unrecorded},
-          {"slow_setup", process.slow_setup},
-          {"rails", jsonOfAll(process.rails)},
-          {"connections", jsonOfAll(process.connections)}};
-}
+struct JsonMaker {
+  Json json = Json::object();
+
+  template <typename Value>
+  void operator()(const char* key, const Value& value, auto... /*limits*/) {
+    if constexpr (std::is_enum_v<Value>) json[key] = static_cast<int>(value);
+    else if constexpr (std::is_same_v<Value, char>) json[key] = std::string(value != 0 ? 1 : 0, value);
+    else json[key] = value;
+  }
+  template <typename Facts>
+  void operator()(const char* key, const std::vector<Facts>& list, int /*most*/) {
+    json[key] = Json::array();
+    for (const Facts& facts : list) json[key].push_back(jsonOf(facts));
+  }
+  template <typename Facts>
+  static Json jsonOf(const Facts& facts) {
+    JsonMaker maker;
+    fields(maker, facts);
+    return std::move(maker.json);
+  }
+};
 
 // The fields of one JSON object. The first field that is missing or wrong makes error().
 class ObjectReader {
@@ -140,17 +169,44 @@ class ObjectReader {
     return value->get<bool>();
   }
   template <typename Element>
-  std::vector<Element> list(const char* key, std::size_t most, Element (*read)(const Json&, std::string&)) {
+  std::vector<Element> list(const char* key, std::size_t most,
+                            Element (*readElement)(const Json&, std::string&)) {
     std::vector<Element> elements;
     const Json* const value = find(key);
     if (value == nullptr) return elements;
     if (!value->is_array()) return fail(key, "a list"), elements;
     if (value->size() > most) return fail(key, "a list of at most " + std::to_string(most)), elements;
     for (const Json& element : *value) {
-      elements.push_back(read(element, error_));
+      elements.push_back(readElement(element, error_));
       if (!error_.empty()) break;
     }
     return elements;
+  }
+  template <typename Facts>
+  static Facts read(const Json& json, std::string& error) {
+    ObjectReader object(json, error);
+    Facts facts;
+    fields(object, facts);
+    return facts;
+  }
+
+  void operator()(const char* key, std::string& value) { value = text(key); }
+  void operator()(const char* key, uint64_t& value) { value = number(key); }
+  void operator()(const char* key, uint32_t& value) { value = smallNumber(key); }
+  void operator()(const char* key, bool& value) { value = truth(key); }
+  void operator()(const char* key, int& value, int least, int most) { value = between(key, least, most); }
+  template <typename Enum>
+  void operator()(const char* key, Enum& value, Enum last) {
+    value = static_cast<Enum>(between(key, 0, static_cast<int>(last)));
+  }
+  // A letter, or 0 where the text is empty or unknown.
+  void operator()(const char* key, char& value) {
+    const std::string all = text(key);
+    value = all.size() == 1 && all[0] >= 'A' && all[0] <= 'z' ? all[0] : '\0';
+  }
+  template <typename Facts>
+  void operator()(const char* key, std::vector<Facts>& value, int most) {
+    value = list(key, static_cast<std::size_t>(most), read<Facts>);
   }
   void fail(const char* key, const std::string& what) {
     if (error_.empty()) error_ = std::string("'") + key + "' is not " + what;
@@ -178,103 +234,14 @@ std::string readText(const Json& json, std::string& error) {
   return "";
 }
 
-RailFacts readRail(const Json& json, std::string& error) {
-  ObjectReader object(json, error);
-  RailFacts rail;
-  rail.device = object.text("device");
-  rail.port = object.between("port", 0, 255);
-  rail.state = static_cast<record::RailState>(object.between("state", 0, 3));
-  rail.state_ms = object.number("state_ms");
-  rail.errors = object.number("errors");
-  rail.error = object.text("error");
-  rail.failovers = object.number("failovers");
-  return rail;
-}
-
-PairFacts readPair(const Json& json, std::string& error) {
-  ObjectReader object(json, error);
-  PairFacts pair;
-  pair.rail = object.between("rail", -1, record::kMostRails - 1);
-  pair.gid = object.text("gid");
-  pair.peer_gid = object.text("peer_gid");
-  pair.peer_device = object.text("peer_device");
-  pair.peer_port = object.between("peer_port", 0, 255);
-  return pair;
-}
-
-QueuePairFacts readQueuePair(const Json& json, std::string& error) {
-  ObjectReader object(json, error);
-  QueuePairFacts queue_pair;
-  queue_pair.number = object.smallNumber("number");
-  queue_pair.peer_number = object.smallNumber("peer_number");
-  queue_pair.pair = object.between("pair", -1, record::kPairs - 1);
-  queue_pair.bytes = object.number("bytes");
-  return queue_pair;
-}
-
-ConnectionFacts readConnection(const Json& json, std::string& error) {
-  ObjectReader object(json, error);
-  ConnectionFacts connection;
-  connection.slot = object.smallNumber("slot");
-  connection.id = object.number("id");
-  connection.pair_id = object.number("pair_id");
-  connection.communicator = object.number("communicator");
-  connection.side = static_cast<record::Side>(object.between("side", 0, 2));
-  connection.state = static_cast<record::ConnectionState>(object.between("state", 0, 7));
-  connection.waits_for = static_cast<record::WaitsFor>(object.between("waits_for", 0, 5));
-  connection.device = object.text("device");
-  connection.peer = object.text("peer");
-  connection.peer_device = object.text("peer_device");
-  connection.reason = object.text("reason");
-  connection.next = object.number("next");
-  connection.posted = object.number("posted");
-  connection.given = object.number("given");
-  connection.completed = object.number("completed");
-  connection.oldest = object.number("oldest");
-  connection.oldest_bytes = object.number("oldest_bytes");
-  connection.oldest_ms = object.number("oldest_ms");
-  connection.waits_ms = object.number("waits_ms");
-  connection.looked_ms = object.number("looked_ms");
-  connection.state_ms = object.number("state_ms");
-  connection.moved = object.number("moved");
-  connection.new_epochs = object.number("new_epochs");
-  connection.still = object.truth("still");
-  connection.degraded = object.truth("degraded");
-  connection.pairs = object.list("pairs", record::kPairs, readPair);
-  connection.queue_pairs = object.list("queue_pairs", record::kQueuePairs, readQueuePair);
-  for (QueuePairFacts& queue_pair : connection.queue_pairs)
-    if (queue_pair.pair >= static_cast<int>(connection.pairs.size())) queue_pair.pair = -1;
-  return connection;
-}
-
-// "S", "" or an unknown text: a letter, or 0.
-char readKernelState(const std::string& text) {
-  return text.size() == 1 && text[0] >= 'A' && text[0] <= 'z' ? text[0] : '\0';
-}
-
 ProcessFacts readProcess(const Json& json, std::string& error) {
-  ObjectReader object(json, error);
-  ProcessFacts process;
-  process.host = object.text("host");
-  process.boot_id = object.text("boot_id");
-  process.pid = object.smallNumber("pid");
-  process.process_start = object.number("process_start");
-  process.alive = object.truth("alive");
-  process.ended = object.truth("ended");
-  process.spy = object.truth("spy");
-  process.kernel_state = readKernelState(object.text("kernel_state"));
-  process.gone_ms = object.number("gone_ms");
-  process.between_ms = object.number("between_ms");
-  process.rank = object.between("rank", -1, kMostRank);
-  process.ranks = object.between("ranks", -1, kMostRank);
-  process.program = object.text("program");
-  process.unrecorded = object.number("unrecorded");
-  process.slow_setup = object.text("slow_setup");
-  process.rails = object.list("rails", record::kMostRails, readRail);
-  process.connections = object.list("connections", kMostConnections, readConnection);
-  for (ConnectionFacts& connection : process.connections)
+  auto process = ObjectReader::read<ProcessFacts>(json, error);
+  for (ConnectionFacts& connection : process.connections) {
     for (PairFacts& pair : connection.pairs)
       if (pair.rail >= static_cast<int>(process.rails.size())) pair.rail = -1;
+    for (QueuePairFacts& queue_pair : connection.queue_pairs)
+      if (queue_pair.pair >= static_cast<int>(connection.pairs.size())) queue_pair.pair = -1;
+  }
   return process;
 }
 
@@ -362,7 +329,7 @@ std::string jsonLines(const HostFacts& host) {
                            {"error", host.error},
                            {"notes", host.notes},
                            {"processes", host.processes.size()}});
-  for (const ProcessFacts& process : host.processes) text += line(jsonOf(process));
+  for (const ProcessFacts& process : host.processes) text += line(JsonMaker::jsonOf(process));
   return text;
 }
 
