@@ -6,22 +6,11 @@
 #include <vector>
 
 #include "benchmarks/bench/command.h"
-#include "cli/demo/commands.h"
-#include "cli/device/commands.h"
-#include "cli/doctor/commands.h"
-#include "cli/fingerprint/commands.h"
-#include "cli/gpus/commands.h"
-#include "cli/help/commands.h"
-#include "cli/observe/commands.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/help_page.h"
-#include "cli/options/help_text.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
-#include "cli/plugin/commands.h"
-#include "cli/topo/commands.h"
-#include "cli/version/commands.h"
-#include "perf/command.h"
 
 namespace railwise::cli {
 namespace {

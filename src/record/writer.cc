@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "record/file.h"
 #include "record/process_record.h"
-#include "record/stale.h"
 
 namespace railwise::record {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "perf/timeline/fault_log.h"
+#include "perf/timeline/recorder.h"
 #include "tests/campaign/outcome.h"
 #include "tests/campaign/pauses.h"
 #include "tests/campaign/reach.h"

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/http/request.h"
+#include "cli/http/server.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   using railwise::cli::HttpRequest;

@@ -7,7 +7,6 @@
 #include "doctor/log/reading/reader.h"
 #include "doctor/log/summary.h"
 #include "doctor/results/comparison.h"
-#include "doctor/results/text.h"
 
 namespace {
 

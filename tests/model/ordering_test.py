@@ -551,7 +551,7 @@ def magic(mistake):
 
 @path(
     "gate between threads and the plugin",
-    "src/perf/job/call_gate.h",
+    "src/perf/job/worker.h",
     "a thread that enters loads `closed_` relaxed",
     "close() loads `inside_` with acquire only",
 )

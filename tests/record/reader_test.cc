@@ -9,10 +9,10 @@
 #include <functional>
 
 #include "ok.h"
+#include "record/file.h"
 #include "record/held_record.h"
 #include "record/record_builder.h"
 #include "record/source.h"
-#include "record/stale.h"
 #include "scratch.h"
 
 namespace railwise::record {

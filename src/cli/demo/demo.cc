@@ -10,9 +10,9 @@
 
 #include "base/text/words.h"
 #include "cli/demo/child.h"
-#include "cli/demo/commands.h"
 #include "cli/demo/failing_port.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
 

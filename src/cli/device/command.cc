@@ -4,13 +4,12 @@
 #include <string_view>
 
 #include "base/text/text_layout.h"
-#include "cli/device/commands.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
-#include "cli/options/subcommands.h"
 #include "softdev/config/machines.h"
 
 namespace railwise::cli {

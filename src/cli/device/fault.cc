@@ -6,9 +6,9 @@
 
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
-#include "cli/device/commands.h"
 #include "cli/device/fabric.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "softdev/config/fault_names.h"
 #include "softdev/control/control.h"

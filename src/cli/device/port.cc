@@ -3,9 +3,9 @@
 
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
-#include "cli/device/commands.h"
 #include "cli/device/fabric.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "softdev/control/control.h"
 

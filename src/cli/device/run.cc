@@ -1,26 +1,242 @@
 // railwise device run: runs a program on software devices. If the program needs no /sys of its own, it
 // replaces this process. Otherwise it is a child process, so that this process can remove the /sys
 // afterwards.
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/installed_places.h"
-#include "cli/device/child.h"
-#include "cli/device/commands.h"
+#include "base/outcome.h"
+#include "base/process.h"
 #include "cli/device/machine.h"
-#include "cli/device/scratch.h"
 #include "cli/device/tree.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
+#include "cli/options/options.h"
 
 namespace railwise::cli {
 namespace {
+
+// A folder for the /sys that `railwise device run` shows to its command. The folder's name identifies its
+// owner (user, PID namespace, process id and start time of the process). So the next run can find and remove
+// what a killed run left behind.
+
+class DeviceScratch {
+ public:
+  // Removes the folders of owners that have ended, then makes the folder in TMPDIR, XDG_RUNTIME_DIR, /dev/shm
+  // or /tmp.
+  static Outcome<DeviceScratch> create();
+  DeviceScratch(DeviceScratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  DeviceScratch& operator=(DeviceScratch&&) = delete;
+  ~DeviceScratch();  // removes the folder
+
+  const std::string& path() const { return path_; }  // absolute, without symbolic links
+
+ private:
+  explicit DeviceScratch(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+namespace fs = std::filesystem;
+
+// The start time of a process, in clock ticks since boot: field 22 of the stat file of its first thread.
+// qemu-user answers a read of the process's own /proc/PID/stat itself, with another time than the other
+// processes see, so they would take this process's folder for a stale one. The fields are counted after the
+// name in parentheses.
+// "": there is no such process.
+std::string startOf(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/task/" + pid + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name = line.rfind(')');
+  if (name == std::string::npos) return "";
+  std::istringstream fields(line.substr(name + 1));
+  std::string field;
+  constexpr int kStart = 22 - 2;  // the first two fields are the process id and the name
+  for (int i = 0; i < kStart; ++i) fields >> field;
+  return fields ? field : "";
+}
+
+// The beginning of the names of this user's folders in this PID namespace: "railwise-sysfs.0.4026531836.".
+// Only such folders are examined.
+std::string prefix() {
+  struct stat space = {};
+  (void)stat("/proc/self/ns/pid", &space);
+  return textOf("railwise-sysfs.%u.%llu.", geteuid(), static_cast<unsigned long long>(space.st_ino));
+}
+
+// TMPDIR if it is set. Otherwise a folder in memory, because the tree has about a thousand small files: the
+// user's own folder, or the one of shared memory.
+fs::path temporaryFolder() {
+  for (const char* variable : {"TMPDIR", "XDG_RUNTIME_DIR"}) {
+    std::error_code error;
+    const char* named = std::getenv(variable);
+    if (named == nullptr || *named == '\0') continue;
+    fs::path folder = fs::canonical(named, error);
+    if (!error && access(folder.c_str(), W_OK | X_OK) == 0) return folder;
+  }
+  return access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
+bool mine(const fs::path& folder) {
+  struct stat status = {};
+  return lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
+}
+
+void removeStale(const fs::path& folder, const std::string& ours) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(ours)) continue;
+    const std::string owner = name.substr(ours.size());  // "PID.START"
+    const std::size_t dot = owner.find('.');
+    if (dot == std::string::npos || owner.find_first_not_of("0123456789.") != std::string::npos) continue;
+    if (startOf(owner.substr(0, dot)) == owner.substr(dot + 1) || !mine(entry.path())) continue;
+    std::error_code ignored;
+    fs::remove_all(entry.path(), ignored);
+  }
+}
+
+Outcome<DeviceScratch> DeviceScratch::create() {
+  const fs::path folder = temporaryFolder();
+  const std::string ours = prefix();
+  removeStale(folder, ours);
+  const std::string pid = std::to_string(getpid());
+  const std::string path = (folder / (ours + pid + "." + startOf(pid))).string();
+  if (mkdir(path.c_str(), 0700) != 0)
+    return Error{"cannot make the folder " + path + ": " + std::strerror(errno)};
+  return DeviceScratch(path);
+}
+
+DeviceScratch::~DeviceScratch() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+// Runs the command of `railwise device run`. Main thread, and no other thread may run.
+
+// Exit statuses, as the programs env, timeout and nohup use them.
+constexpr int kExitRunFailed = 125;
+constexpr int kExitCannotRun = 126;
+constexpr int kExitNotFound = 127;
+
+// Holds signals back from construction on. run() starts the command and passes on the signals that this
+// process receives. It returns the command's exit status, or minus the number of the signal that ended the
+// command. If this process is killed, the command is killed too.
+class ChildRunner {
+ public:
+  ChildRunner();
+  ChildRunner(const ChildRunner&) = delete;
+  ChildRunner& operator=(const ChildRunner&) = delete;
+  ~ChildRunner();
+
+  int run(char* const* command);
+
+ private:
+  sigset_t before_;
+  sigset_t waited_;
+};
+
+constexpr int kForwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH};
+
+bool takesNext(const std::vector<Option>& table, std::string_view arg) {
+  if (arg.find('=') != std::string_view::npos || arg.size() < 2) return false;
+  const bool is_long = arg.starts_with("--");
+  return std::any_of(table.begin(), table.end(), [&](const Option& option) {
+    if (option.value != Option::kRequired) return false;
+    return is_long ? arg.substr(2) == option.long_name : arg.size() == 2 && arg[1] == option.short_name;
+  });
+}
+
+// Replaces this process by the command. Returns only if that fails: it reports the reason and returns the
+// exit status.
+int executeCommand(char* const* command) {
+  execvp(command[0], command);
+  const int error = errno;
+  if (error == ENOENT) {
+    say("device run: %s: no such command", command[0]);
+    return kExitNotFound;
+  }
+  say("device run: cannot run %s: %s", command[0], std::strerror(error));
+  return kExitCannotRun;
+}
+
+ChildRunner::ChildRunner() {
+  sigemptyset(&waited_);
+  sigaddset(&waited_, SIGCHLD);
+  for (const int signal : kForwarded) sigaddset(&waited_, signal);
+  sigprocmask(SIG_BLOCK, &waited_, &before_);
+}
+
+ChildRunner::~ChildRunner() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+int ChildRunner::run(char* const* command) {
+  ProcessPlan plan;
+  plan.body = [&](std::string&) {
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+    return executeCommand(command);
+  };
+  auto child = Process::start(plan);
+  if (!child.ok()) {
+    say("device run: cannot start a process: %s", child.error().c_str());
+    return kExitRunFailed;
+  }
+  while (true) {
+    siginfo_t info = {};
+    const int signal = sigwaitinfo(&waited_, &info);
+    if (signal < 0) continue;
+    // The kernel sends its signals (Ctrl-C, a hang-up, a new window size) to the whole process group, which
+    // includes the command.
+    const bool to_us_alone = info.si_code <= 0;
+    if (signal != SIGCHLD) {
+      if (to_us_alone) child->kill(signal);
+      continue;
+    }
+    if (const auto& end = child->ended()) return end->signalled ? -end->code : end->code;
+  }
+}
+
+// Returns the exit status for a result of run(). If a signal ended the command, it ends this process by the
+// same signal.
+int leaveLike(int result) {
+  if (result >= 0) return result;
+  const rlimit no_core = {0, 0};  // the core file of the command itself is the useful one
+  setrlimit(RLIMIT_CORE, &no_core);
+  signal(-result, SIG_DFL);
+  raise(-result);
+  constexpr int kSignalled = 128;
+  return kSignalled - result;
+}
+
+// Returns the arguments before the command: options with their values, up to "--" or the first word that is
+// not an option.
+std::vector<const char*> ownArguments(const std::vector<Option>& table, Args args) {
+  std::vector<const char*> own;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string_view arg = args[i];
+    if (arg == "--" || !arg.starts_with('-') || arg.size() < 2) break;
+    own.push_back(args[i]);
+    if (takesNext(table, arg) && i + 1 < args.size()) own.push_back(args[++i]);
+  }
+  return own;
+}
 
 enum class Sysfs { kAuto, kOn, kOff };
 constexpr std::array<Choice<Sysfs>, 3> kSysfs = {

@@ -4,10 +4,10 @@
 #include <cstdio>
 
 #include "base/text/json.h"
-#include "cli/device/commands.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree_parts.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {

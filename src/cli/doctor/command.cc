@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "base/settings/config.h"
-#include "cli/doctor/commands.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/text/json.h"
-#include "cli/doctor/commands.h"
-#include "cli/hosts/this_host.h"
+#include "cli/hosts/host_file.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "doctor/log/judging/judge.h"
@@ -17,7 +17,6 @@
 #include "doctor/log/summary.h"
 #include "doctor/results/comparison.h"
 #include "doctor/results/nccl_tests.h"
-#include "doctor/results/text.h"
 
 namespace railwise::cli {
 namespace {

@@ -15,14 +15,12 @@
 #include <set>
 
 #include "cli/device/machine.h"
-#include "cli/doctor/commands.h"
 #include "cli/doctor/pair_end.h"
 #include "cli/doctor/pair_job.h"
-#include "cli/doctor/pair_launch.h"
 #include "cli/hosts/host_file.h"
-#include "cli/hosts/launch_words.h"
-#include "cli/hosts/this_host.h"
+#include "cli/hosts/run_on_hosts.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/plugin/device_choice.h"
 #include "doctor/pair/all_reduce.h"

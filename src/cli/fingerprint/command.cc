@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "base/settings/config.h"
-#include "cli/fingerprint/commands.h"
 #include "cli/fingerprint/compare.h"
 #include "cli/fingerprint/node.h"
 #include "cli/fingerprint/parse.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/options/output_terminal.h"
 #include "sysfs/tar_archive.h"

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "base/text/text_layout.h"
-#include "cli/gpus/commands.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"

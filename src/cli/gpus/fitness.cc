@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/text/json.h"
-#include "cli/gpus/commands.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "gpu/choose/hosts.h"

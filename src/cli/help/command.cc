@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/help/commands.h"
-#include "cli/help/formats.h"
+#include "cli/help/pages.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {

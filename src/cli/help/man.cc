@@ -2,7 +2,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/help/formats.h"
+#include "cli/help/pages.h"
 
 #ifndef RAILWISE_VERSION
 #error "the build defines RAILWISE_VERSION"

@@ -1,7 +1,10 @@
 #include "cli/hosts/host_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 namespace railwise::cli {
 namespace {
@@ -50,6 +53,19 @@ Outcome<std::vector<std::string>> parseHostFile(std::string_view text, const std
   }
   if (hosts.empty()) return Error{file + ": no host in it; write one host per line"};
   return hosts;
+}
+
+std::string nameOfThisHost() {
+  if (const char* played = std::getenv("RAILWISE_HOST"); played != nullptr && *played != '\0') return played;
+  char host[256] = "";
+  (void)gethostname(host, sizeof host - 1);
+  return host;
+}
+
+bool isThisHost(const std::string& host) {
+  const std::string own = nameOfThisHost();
+  const auto head = [](const std::string& name) { return name.substr(0, name.find('.')); };
+  return host == "localhost" || host == own || head(host) == head(own);
 }
 
 }  // namespace railwise::cli

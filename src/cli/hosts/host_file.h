@@ -19,4 +19,11 @@ Outcome<std::vector<std::string>> parseHostFile(std::string_view text, const std
 // Is it a name that ssh takes: letters, digits, "." "-" "_" ":" and one "@", not beginning with "-"?
 bool isHostName(std::string_view name);
 
+// The name of this host, and whether a name means this host. Thread-safe as long as no thread changes the
+// environment.
+
+// RAILWISE_HOST, else the name of this computer.
+std::string nameOfThisHost();
+bool isThisHost(const std::string& host);
+
 }  // namespace railwise::cli

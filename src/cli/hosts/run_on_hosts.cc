@@ -1,6 +1,8 @@
 #include "cli/hosts/run_on_hosts.h"
 
 #include <memory>
+#include <sstream>
+#include <string_view>
 
 #include "base/process.h"
 #include "cli/options/message.h"
@@ -103,6 +105,25 @@ std::vector<HostAnswer> runOnHosts(const std::vector<HostCommand>& commands, con
     takeFinished();
   }
   return answers;
+}
+
+std::vector<std::string> launchWords(const std::string& launch, const std::string& host,
+                                     const std::vector<std::string>& program) {
+  constexpr std::string_view kPlace = "{host}";
+  std::vector<std::string> words;
+  bool placed = launch.empty();
+  std::istringstream all(launch);
+  for (std::string word; all >> word;) {
+    for (std::size_t at = word.find(kPlace); at != std::string::npos;
+         at = word.find(kPlace, at + host.size())) {
+      word.replace(at, kPlace.size(), host);
+      placed = true;
+    }
+    words.push_back(word);
+  }
+  if (!placed) words.push_back(host);
+  words.insert(words.end(), program.begin(), program.end());
+  return words;
 }
 
 }  // namespace railwise::cli

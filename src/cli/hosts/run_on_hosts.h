@@ -33,4 +33,13 @@ struct RunLimits {
 // In the order of `commands`. Standard input is empty. What is still running after its time is killed.
 std::vector<HostAnswer> runOnHosts(const std::vector<HostCommand>& commands, const RunLimits& limits);
 
+// The command line that starts a program on another host. Pure; thread-safe.
+
+inline constexpr const char* kDefaultLaunch = "ssh -o BatchMode=yes -o ConnectTimeout=10";
+
+// `launch`: "ssh -o BatchMode=yes {host}"; a launch without "{host}" gets the host as its last word. "": on
+// this machine. `program`: the program and its arguments.
+std::vector<std::string> launchWords(const std::string& launch, const std::string& host,
+                                     const std::vector<std::string>& program);
+
 }  // namespace railwise::cli

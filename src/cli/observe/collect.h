@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/outcome.h"
+#include "observe/stuck/facts.h"
 #include "perf/job/rank_environment.h"
 
 namespace railwise::cli {
@@ -23,5 +24,16 @@ Outcome<std::vector<RankAnswer>> collectFromRanks(const RankIdentity& identity,
 // Every other rank.
 Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& text,
                              std::chrono::milliseconds limit);
+
+// What this host answers to `railwise stuck`: two reads of the records here. Main thread.
+
+struct GatherOptions {
+  std::string folder;             // as recordFolderOption() leaves it
+  std::vector<std::string> pids;  // none: all
+  double seconds = 2;             // between the two reads; 0: read once
+};
+
+// The error: a pid has no record.
+Outcome<observe::HostFacts> gatherHere(const GatherOptions& options);
 
 }  // namespace railwise::cli

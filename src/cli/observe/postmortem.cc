@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cli/observe/commands.h"
 #include "cli/observe/records.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "record/stale.h"
+#include "record/file.h"
 
 namespace railwise::cli {
 namespace {

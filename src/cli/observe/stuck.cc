@@ -9,14 +9,11 @@
 #include <iterator>
 
 #include "cli/hosts/host_file.h"
-#include "cli/hosts/launch_words.h"
 #include "cli/hosts/run_on_hosts.h"
-#include "cli/hosts/this_host.h"
 #include "cli/observe/collect.h"
-#include "cli/observe/commands.h"
-#include "cli/observe/gather.h"
 #include "cli/observe/records.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "observe/stuck/diagnosis.h"
 #include "observe/stuck/report.h"

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <thread>
 
-#include "cli/observe/commands.h"
 #include "cli/observe/records.h"
 #include "cli/observe/terminal.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "observe/top/model.h"
 #include "observe/top/screen.h"

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "cli/options/help_page.h"
 #include "cli/options/options.h"
 
 namespace railwise::cli {
@@ -25,5 +27,12 @@ int finishOutput(int status);
 
 // Prints notes for people on stderr, one per line: "railwise: command: note: ...".
 void sayNotes(const char* command, const std::vector<std::string>& notes);
+
+// A command that consists of subcommands, such as `railwise topo`.
+
+// Runs the subcommand that args[0] names. --help lists the subcommands, with `last` as the last line. If
+// there is no such subcommand, prints which ones exist and which one was perhaps meant, and returns
+// kExitUsage. `group` is the command's name for messages, e.g. "topo".
+int runSubcommand(const char* group, std::span<const Subcommand> subcommands, const char* last, Args args);
 
 }  // namespace railwise::cli

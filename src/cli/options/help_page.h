@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/options/options.h"
@@ -34,5 +35,12 @@ void offerSubcommands(std::span<const Subcommand> subcommands);
 
 // The page that the command shows for --help. Prints nothing.
 HelpPage helpPageOf(const Subcommand& command);
+
+// Help texts in the width of a terminal. The sources break their lines where they like.
+
+// `text` with lines of at most kTextColumns (base/text/text_layout.h), as far as words allow. The lines of a
+// paragraph are filled up. A line that begins with a space, with "usage:" or with "Exit status" stands for
+// itself; of a row such as "  name  what it is" the text stays in its column.
+std::string fitHelp(std::string_view text);
 
 }  // namespace railwise::cli

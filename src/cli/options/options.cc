@@ -6,7 +6,7 @@
 
 #include "base/text/closest_name.h"
 #include "base/text/text_layout.h"
-#include "cli/options/help_text.h"
+#include "cli/options/help_page.h"
 
 namespace railwise::cli {
 namespace {

@@ -10,9 +10,9 @@
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
-#include "cli/plugin/commands.h"
 
 namespace railwise::cli {
 namespace {

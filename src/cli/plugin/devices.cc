@@ -9,9 +9,8 @@
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/plugin/behind_drop_in.h"
-#include "cli/plugin/commands.h"
 #include "cli/plugin/device_choice.h"
 #include "cli/plugin/plugin_loader.h"
 

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <string_view>
 
+#include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
-#include "cli/options/subcommands.h"
-#include "cli/topo/commands.h"
 
 namespace railwise::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 #include "cli/topo/nccl_option.h"
 

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/names.h"

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 
 namespace railwise::cli {

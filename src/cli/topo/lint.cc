@@ -9,8 +9,8 @@
 #include "base/text/printable.h"
 #include "base/text/words.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 
 namespace railwise::cli {

@@ -2,8 +2,8 @@
 #include "topo/sources/record.h"
 
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 #include "sysfs/tar_archive.h"
 #include "topo/sources/gpu_answers.h"

@@ -2,8 +2,8 @@
 #include <array>
 
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 #include "cli/topo/without_gpus.h"
 #include "topo/outputs/outputs.h"

@@ -4,9 +4,9 @@
 
 #include "base/protocol_version.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/plugin/net_api.h"
-#include "cli/version/commands.h"
 #include "topo/nccl_release.h"
 // Made by the build: RAILWISE_COMMIT, "" where it is not known.
 #include "railwise_commit.h"

@@ -1,11 +1,13 @@
 // What nccl-tests measured beside what NCCL's own model expects of the hosts. Pure; thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/text/json.h"
 #include "doctor/finding.h"
 #include "doctor/results/nccl_tests.h"
 #include "topo/machine/machine.h"
@@ -47,5 +49,23 @@ struct Comparison {
 Comparison compare(const TestRun& run, const ModelMachine& model);
 
 void judgeResults(std::span<const Comparison> comparisons, Findings& findings);
+
+// Results of nccl-tests for people and as JSON. Pure; thread-safe.
+
+std::string ranksText(const Comparison& its);  // "16 ranks on 2 hosts"; "": not known
+std::string jobText(const Comparison& its);    // "all_reduce, 16 ranks on 2 hosts"
+// "320.1 of 458.1 GB/s (70 %) at 8 GiB"; only of a comparison with a judged row.
+std::string youGetText(const Comparison& its);
+
+// What stands in the report's first line: "all_reduce 320.1 of 458.1 GB/s (70 %)"; without a model the best
+// result.
+std::string headlineText(const Comparison& its);
+// What the output is of, and why it is not compared where it is not.
+std::string readText(const Comparison& its);
+// A paragraph and a table: size, measured, expected. "": nothing is compared.
+std::string tableText(const Comparison& its);
+
+// Writes the key "results" into the object that is open.
+void writeResultsJson(JsonWriter& json, std::span<const Comparison> comparisons);
 
 }  // namespace railwise::doctor

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "cli/options/message.h"
-#include "perf/measuring/samples.h"
+#include "perf/measuring/spread.h"
 
 namespace railwise::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "perf/algorithm/contents.h"
-#include "perf/collective/links.h"
+#include "perf/collective/link.h"
 #include "perf/collective/task.h"
 #include "perf/job/activity.h"
 #include "perf/job/bootstrap.h"

@@ -6,7 +6,7 @@
 
 #include "perf/job/rank_environment.h"
 #include "perf/results/comparison.h"
-#include "perf/results/model_answer.h"
+#include "perf/results/report.h"
 #include "perf/results/run_options.h"
 
 namespace railwise::cli {

@@ -4,16 +4,66 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/text/json.h"
 #include "perf/measuring/machine_use.h"
-#include "perf/results/model_answer.h"
-#include "perf/results/port_limit.h"
 #include "perf/results/run_options.h"
 
 namespace railwise::cli {
+
+// The bus bandwidth that the ports allow which the ranks of a run use. Pure; thread-safe.
+
+// What a port's speed says of the data that go through the port.
+enum class PortSpeed {
+  kClaimed,       // nothing: software without pacing, or the kernel's software devices
+  kBetweenHosts,  // hardware: data that stay on the host may take a shorter path than the port
+  kAlways,        // the software device with pacing
+};
+
+// A port, or several fused ones, that a rank uses.
+struct PortUse {
+  std::string device;
+  int speed_mbps = 0;
+  PortSpeed holds = PortSpeed::kClaimed;
+};
+
+// The ports of a rank, with its host.
+struct RankPorts {
+  const std::string* host;
+  const std::vector<PortUse>* ports;
+};
+
+struct PortLimit {
+  double gbytes = 0;       // GB/s of the bus
+  std::string port;        // the port that fills first: "mlx5_0 of node1"
+  double port_gbytes = 0;  // its speed
+};
+
+// `ranks`: in the order of the ring. `root`: of a collective that has one. Null: the speeds say nothing, or
+// no data pass a port.
+std::optional<PortLimit> portLimit(Collective collective, int root, std::span<const RankPorts> ranks,
+                                   int channels);
+
+// What NCCL's model says of the hosts of a run. The command above asks the model; ranks only print it.
+
+// all_reduce on equal hosts with GPUs.
+struct ModelAnswer {
+  std::string release;    // whose model: "2.30.7"
+  int hosts = 0;          // that the answer is for
+  int gpus = 0;           // of a host
+  double gbytes = 0;      // GB/s of the bus that large messages approach
+  std::string algorithm;  // "NVLSTree"
+  std::string limit;      // what bounds it, in a sentence
+  // Rings alone: GB/s that all channels together take of the NICs, and the names of these NICs.
+  double ring_network = 0;
+  std::vector<std::string> ring_nics;
+};
+
+// Of as many hosts as this one. Null: this machine has no GPUs, or NCCL could not use them together.
+using ModelOfHosts = std::function<std::optional<ModelAnswer>(int hosts)>;
 
 // Half of a row: the result out of place, or the result in place.
 struct Measurement {

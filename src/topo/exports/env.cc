@@ -6,7 +6,6 @@
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
 #include "topo/exports/names.h"
-#include "topo/exports/ports.h"
 
 namespace railwise::topo {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/text/bus_id.h"
 #include "topo/exports/cores.h"
-#include "topo/exports/device_files.h"
+#include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
 #include "topo/exports/names.h"

@@ -6,7 +6,7 @@
 #include "topo/explain/describe.h"
 #include "topo/outputs/drawing/boxes.h"
 #include "topo/outputs/drawing/draw_machine.h"
-#include "topo/outputs/drawing/metrics.h"
+#include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/outputs.h"
 #include "topo/outputs/svg_parts.h"
 

@@ -9,10 +9,9 @@
 
 #include "topo/search/candidates.h"
 #include "topo/search/channel_set.h"
-#include "topo/search/known_stages.h"
-#include "topo/search/limits_noted.h"
 #include "topo/search/links/remaining.h"
 #include "topo/search/links/routes.h"
+#include "topo/search/vain_attempts.h"
 
 namespace railwise::topo {
 

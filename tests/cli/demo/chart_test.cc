@@ -1,10 +1,10 @@
-#include "cli/demo/chart.h"
-
 #include <gtest/gtest.h>
 
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "cli/demo/failing_port.h"
 
 namespace railwise::cli {
 namespace {

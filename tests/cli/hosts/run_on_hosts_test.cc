@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/hosts/launch_words.h"
-
 namespace railwise::cli {
 namespace {
 

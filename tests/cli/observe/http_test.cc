@@ -1,7 +1,6 @@
 // What clients send to the server of `railwise metrics`: good, wrong, cut and hostile requests.
 #include <gtest/gtest.h>
 
-#include "cli/http/request.h"
 #include "cli/http/server.h"
 #include "ok.h"
 

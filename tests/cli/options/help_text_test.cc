@@ -1,6 +1,6 @@
-#include "cli/options/help_text.h"
-
 #include <gtest/gtest.h>
+
+#include "cli/options/help_page.h"
 
 namespace railwise::cli {
 namespace {

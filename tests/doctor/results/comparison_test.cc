@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "doctor/results/text.h"
 #include "tests/topo/output_machines.h"
 #include "topo/tuning/expect.h"
 

@@ -1,5 +1,4 @@
 // The gate that keeps threads out of the plugin.
-#include "perf/job/call_gate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
-// The samples of a measurement: src/perf/measuring/samples.h.
-#include "perf/measuring/samples.h"
-
+// The samples of a measurement: src/perf/measuring/spread.h.
 #include <gtest/gtest.h>
+
+#include "perf/measuring/spread.h"
 
 namespace railwise::cli {
 namespace {

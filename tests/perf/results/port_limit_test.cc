@@ -1,6 +1,6 @@
-#include "perf/results/port_limit.h"
-
 #include <gtest/gtest.h>
+
+#include "perf/results/report.h"
 
 namespace railwise::cli {
 namespace {

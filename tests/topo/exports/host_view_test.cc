@@ -1,7 +1,6 @@
 #include "topo/exports/host_view.h"
 
 #include "tests/topo/exports/export_machines.h"
-#include "topo/exports/ports.h"
 
 namespace railwise::topo {
 namespace {

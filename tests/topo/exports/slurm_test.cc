@@ -1,6 +1,6 @@
 // The text of --for slurm; slurm_test.py lets slurmd read it.
 #include "tests/topo/exports/export_machines.h"
-#include "topo/exports/device_files.h"
+#include "topo/exports/device_facts.h"
 
 namespace railwise::topo {
 namespace {

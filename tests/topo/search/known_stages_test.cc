@@ -1,6 +1,6 @@
-#include "topo/search/known_stages.h"
-
 #include <gtest/gtest.h>
+
+#include "topo/search/vain_attempts.h"
 
 namespace railwise::topo {
 namespace {

@@ -1,20 +1,72 @@
 #include "doctor/pair/measuring/endpoint.h"
 
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
+#include <string>
 #include <utility>
 
-#include "doctor/pair/measuring/kept_warnings.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "doctor/pair/measuring/wire.h"
 #include "verbs/memory_region.h"
 #include "verbs/path.h"
 
 namespace railwise::doctor::pair {
 namespace {
+
+// verbs reports the reason of a failure as a warning in the log. While an object of this class lives,
+// warnings are kept instead of written, so that they stand in the report. One thread; one object at a time.
+
+class KeptWarnings {
+ public:
+  KeptWarnings();
+  ~KeptWarnings() { log::setSink(before_); }
+  KeptWarnings(const KeptWarnings&) = delete;
+  KeptWarnings& operator=(const KeptWarnings&) = delete;
+
+  // The first warning since the last object was made, or `otherwise`.
+  static std::string reasonOr(const char* otherwise);
+
+ private:
+  const log::Sink before_;
+};
+
+std::string& keptText() {
+  static thread_local std::string kept;
+  return kept;
+}
+
+[[gnu::format(printf, 5, 6)]] void keepWarning(int level, unsigned long, const char*, int, const char* format,
+                                               ...) {
+  if (level != log::kWarn || !keptText().empty()) return;
+  char line[kMaxText];
+  va_list values;
+  va_start(values, format);
+  (void)std::vsnprintf(line, sizeof line, format, values);
+  va_end(values);
+  keptText() = line;
+}
+
+KeptWarnings::KeptWarnings() : before_(log::sink()) {
+  keptText().clear();
+  log::setSink(keepWarning);
+}
+
+std::string KeptWarnings::reasonOr(const char* otherwise) {
+  return keptText().empty() ? otherwise : keptText();
+}
+
+// Both ends go through their pairs in one order, so each waits for the other only while that one fails.
+constexpr auto kCmLimit = std::chrono::seconds(3);
+constexpr int kCmBacklog = 4;
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPageBytes = 4096;
@@ -230,6 +282,62 @@ bool Endpoint::dataArrived(std::size_t bytes) const {
     if (words[i] != patternWord(remote_.queue_pair, i)) return false;
   }
   return true;
+}
+
+// On iWARP the communication manager connects the queue pairs. The second end of a match listens, the first
+// one connects.
+bool Endpoint::findCmAddress(bool listens) {
+  const auto addresses = verbs::cmAddresses(nic_.context.get(), nic_.port);
+  if (!addresses.ok() || addresses->empty()) {
+    fail(KeptWarnings::reasonOr("the network interface of the port has no IP address"));
+    return false;
+  }
+  cm_address_ = (*addresses)[0];
+  if (!listens) return true;
+  auto listener = verbs::CmListener::create(nic_.context.get(), nic_.port, cm_address_, kCmBacklog);
+  if (!listener.ok()) return false;
+  cm_address_ = listener->address();
+  cm_listener_.emplace(std::move(*listener));
+  return true;
+}
+
+void Endpoint::connectByCm() {
+  const KeptWarnings warnings;
+  const Deadline deadline = Deadline::after(kCmLimit);
+  if (!cm_listener_) callByCm();
+  while (error_.empty()) {
+    if (connection_ == nullptr && !answerByCm()) return;
+    const auto up = connection_ != nullptr ? connection_->advance() : Result<bool>(false);
+    if (!up.ok()) return fail(KeptWarnings::reasonOr("the connection manager of the other end refuses"));
+    if (*up) return;
+    if (deadline.passed()) return fail("the other end did not answer the connection manager within 3 s");
+    sched_yield();
+  }
+}
+
+void Endpoint::callByCm() {
+  ibv_gid bytes;
+  std::memcpy(bytes.raw, remote_.cm_address.data(), sizeof bytes.raw);
+  const SocketAddress peer = verbs::cmAddressOf(bytes, remote_.cm_port, cm_address_.scopeId());
+  auto made = verbs::CmConnection::connect(std::move(queue_), nic_.port, cm_address_, peer, config_, {}, {});
+  if (made.ok()) connection_ = std::move(*made);
+  else fail(KeptWarnings::reasonOr("the connection manager cannot connect"));
+}
+
+// False: it has failed.
+bool Endpoint::answerByCm() {
+  auto request = cm_listener_->poll();
+  if (request.ok() && !request->has_value()) return true;
+  if (request.ok()) {
+    auto made =
+        verbs::CmConnection::accept(std::move(**request), std::move(queue_), nic_.port, config_, {}, {});
+    if (made.ok()) {
+      connection_ = std::move(*made);
+      return true;
+    }
+  }
+  fail(KeptWarnings::reasonOr("the connection manager cannot accept"));
+  return false;
 }
 
 }  // namespace railwise::doctor::pair

@@ -2,6 +2,8 @@
 // thread.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,13 +11,36 @@
 #include "base/outcome.h"
 #include "base/settings/config.h"
 #include "doctor/pair/measuring/facts.h"
-#include "doctor/pair/measuring/gpu_memory.h"
 #include "sysfs/file_tree.h"
 #include "verbs/gid.h"
 #include "verbs/handles.h"
 #include "verbs/port.h"
 
 namespace railwise::doctor::pair {
+
+// Memory of a GPU for the pair test, through CUDA's driver library (dlopen of libcuda.so.1): building needs
+// no CUDA. One thread.
+
+// A block of memory; released with the object.
+class GpuBlock {
+ public:
+  virtual ~GpuBlock() = default;
+  virtual uint64_t address() const = 0;
+  // The block as a dma-buf; -1: the driver gives none.
+  virtual int dmaBuf() const = 0;
+  // Copies between the block and memory of the host. False: the driver refuses.
+  virtual bool write(std::size_t offset, const void* from, std::size_t bytes) = 0;
+  virtual bool read(std::size_t offset, void* to, std::size_t bytes) const = 0;
+};
+
+class GpuDriver {
+ public:
+  virtual ~GpuDriver() = default;
+  // An error: there is no library, or no GPU that it can use.
+  static Outcome<std::unique_ptr<GpuDriver>> open();
+  // `bus_id`: "0000:1b:00.0". The driver must outlive the block.
+  virtual Outcome<std::unique_ptr<GpuBlock>> allocate(const std::string& bus_id, std::size_t bytes) = 0;
+};
 
 // One port, ready for queue pairs. Context and protection domain are null if the device cannot be opened.
 struct OpenNic {

@@ -5,7 +5,6 @@
 
 #include "topo/explain/explain.h"
 #include "topo/outputs/drawing/drawing.h"
-#include "topo/outputs/drawing/metrics.h"
 
 namespace railwise::topo {
 

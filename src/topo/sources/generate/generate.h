@@ -10,7 +10,7 @@
 
 #include "base/outcome.h"
 #include "sysfs/file_tree.h"
-#include "topo/sources/generate/options.h"
+#include "topo/sources/generate/flat_machine.h"
 
 namespace railwise::topo {
 

@@ -8,7 +8,6 @@
 
 #include "base/outcome.h"
 #include "topo/sources/generate/flat_machine.h"
-#include "topo/sources/generate/options.h"
 
 namespace railwise::topo {
 

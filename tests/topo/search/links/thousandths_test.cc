@@ -1,4 +1,3 @@
-#include "topo/search/links/thousandths.h"
 
 #include "tests/topo/search/search_machines.h"
 #include "topo/search/links/remaining.h"
