@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "base/descriptor.h"
 #include "base/status.h"

@@ -21,11 +21,10 @@
 #include "perf/machine.h"
 #include "perf/options.h"
 #include "perf/results/comparison.h"
-#include "perf/results/document.h"
 #include "perf/results/record.h"
 #include "perf/results/run_options.h"
 #include "perf/survived.h"
-#include "perf/timeline/recorder.h"
+#include "perf/timeline/timeline.h"
 #include "record/file.h"
 
 namespace railwise::cli {

@@ -1,9 +1,7 @@
 // Reads the command line of `railwise perf`.
 #pragma once
 
-#include <optional>
 #include <span>
-#include <string>
 
 #include "cli/options/help_page.h"
 #include "perf/results/run_options.h"

@@ -1,8 +1,6 @@
 // One port of an RDMA device as verbs reports it.
 #pragma once
 
-#include <string>
-
 #include "verbs/library.h"
 
 namespace railwise::verbs {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "perf/timeline/recorder.h"
+#include "perf/timeline/timeline.h"
 #include "tests/campaign/outcome.h"
 #include "tests/campaign/pauses.h"
 #include "tests/campaign/reach.h"

@@ -15,7 +15,7 @@
 #include "perf/collective/rank.h"
 #include "perf/job/rank_environment.h"
 #include "perf/machine.h"
-#include "perf/results/document.h"
+#include "perf/results/record.h"
 #include "tests/campaign/conduct.h"
 #include "tests/campaign/options.h"
 #include "tests/campaign/run.h"

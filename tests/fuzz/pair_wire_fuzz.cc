@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/hosts/host_file.h"
+#include "cli/hosts/run_on_hosts.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/measuring/wire.h"
 #include "doctor/pair/summary.h"

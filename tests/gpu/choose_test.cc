@@ -8,7 +8,6 @@
 #include <map>
 #include <random>
 
-#include "gpu/choose/fitness.h"
 #include "gpu/choose/ring.h"
 
 namespace railwise::gpu {

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "gpu/choose/fitness.h"
+#include "gpu/choose/ring.h"
 
 namespace railwise::gpu {
 namespace {

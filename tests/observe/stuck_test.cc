@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "observe/stuck/facts.h"
-#include "observe/stuck/graph.h"
+#include "observe/stuck/job.h"
 #include "observe/stuck/report.h"
 #include "observe/stuck/wire.h"
 #include "observe/stuck/words.h"

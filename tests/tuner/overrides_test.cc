@@ -1,10 +1,9 @@
 // The CSV file of overrides: what it accepts, and where a mistake is.
-#include "tuner/overrides.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "tests/scratch.h"
+#include "tuner/tuner.h"
 
 namespace railwise::tuner {
 namespace {

@@ -1,6 +1,8 @@
 #include "base/settings/setting_mistakes.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 
@@ -10,6 +12,184 @@
 
 namespace railwise {
 namespace {
+
+// The values that are set. An empty value counts as not set, as in NCCL and in Railwise.
+class Values {
+ public:
+  explicit Values(const Environment& environment) : environment_(environment) {}
+
+  std::string text(const char* name) const {
+    const auto found = environment_.find(name);
+    return found != environment_.end() ? found->second : "";
+  }
+  bool set(const char* name) const { return !text(name).empty(); }
+  // As NCCL reads numbers: what is no number counts as 0.
+  long long number(const char* name, long long otherwise) const {
+    const std::string value = text(name);
+    return value.empty() ? otherwise : std::strtoll(value.c_str(), nullptr, 0);
+  }
+  bool is(const char* name, std::string_view value) const {
+    const std::string its = text(name);
+    return std::equal(its.begin(), its.end(), value.begin(), value.end(), [](char a, char b) {
+      const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+      return lower(a) == lower(b);
+    });
+  }
+  std::string assignment(const char* name) const { return std::string(name) + "=" + text(name); }
+
+ private:
+  const Environment& environment_;
+};
+
+using Mistakes = std::vector<SettingMistake>;
+
+void add(Mistakes& found, const char* name, const char* other, std::string text, std::string fix) {
+  found.push_back({SettingMistake::Kind::kContradiction, name, other, std::move(text), std::move(fix)});
+}
+
+// Is Railwise in the list of plugins, by its short name or by its file?
+bool asksForRailwise(const Values& values) {
+  return values.text("NCCL_NET_PLUGIN").find("railwise") != std::string::npos;
+}
+
+void whichNetwork(const Values& values, Mistakes& found) {
+  const bool railwise = asksForRailwise(values);
+  const std::string net = values.text("NCCL_NET");
+  const std::string plugin = values.assignment("NCCL_NET_PLUGIN");
+  if (railwise && !net.empty() && !values.is("NCCL_NET", "Railwise"))
+    add(found, "NCCL_NET", "NCCL_NET_PLUGIN",
+        "NCCL_NET=" + net + " wins over " + plugin + ": NCCL takes the network " + net + ", not Railwise",
+        "set NCCL_NET=Railwise, or unset NCCL_NET_PLUGIN");
+  if (values.is("NCCL_NET", "Railwise") && values.is("NCCL_NET_PLUGIN", "none")) {
+    add(found, "NCCL_NET", "NCCL_NET_PLUGIN",
+        "NCCL_NET=" + net +
+            " asks for Railwise, and NCCL_NET_PLUGIN=none keeps NCCL from loading it: NCCL's "
+            "init fails",
+        "set NCCL_NET_PLUGIN=railwise");
+    found.back().init_fails = true;
+  }
+  if (!values.is("NCCL_NET", "Railwise") && values.is("NCCL_NET_PLUGIN", "none"))
+    add(found, "NCCL_NET_PLUGIN", "", "NCCL_NET_PLUGIN=none keeps NCCL from loading any plugin, Railwise too",
+        "set NCCL_NET_PLUGIN=railwise");
+  const bool verbs = values.is("RAILWISE_DEVICE", "verbs");
+  if (railwise && values.number("NCCL_IB_DISABLE", 0) == 1 && !verbs)
+    add(found, "NCCL_IB_DISABLE", "NCCL_NET_PLUGIN",
+        "NCCL_IB_DISABLE=1 switches Railwise off too, although " + plugin +
+            " asks for it: NCCL takes sockets",
+        "unset NCCL_IB_DISABLE; or set RAILWISE_DEVICE=verbs, and NCCL_IB_DISABLE=1 is for NCCL's own "
+        "network "
+        "alone");
+}
+
+void addresses(const Values& values, Mistakes& found) {
+  if (values.number("NCCL_IB_GID_INDEX", -1) < 0) return;
+  for (const char* other : {"NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ROCE_VERSION_NUM"}) {
+    if (!values.set(other)) continue;
+    add(found, "NCCL_IB_GID_INDEX", other,
+        values.assignment("NCCL_IB_GID_INDEX") + " wins over " + values.assignment(other) +
+            ", which has no effect: the index names one address of every port",
+        "unset NCCL_IB_GID_INDEX, whose numbers can change when an interface gets another address; or "
+        "unset " +
+            std::string(other));
+  }
+}
+
+void gpuDirect(const Values& values, Mistakes& found) {
+  const bool never = values.text("NCCL_NET_GDR_LEVEL") == "LOC" || values.text("NCCL_NET_GDR_LEVEL") == "0";
+  if (never && values.number("NCCL_NET_GDR_READ", 0) == 1)
+    add(found, "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ",
+        values.assignment("NCCL_NET_GDR_LEVEL") + " wins over NCCL_NET_GDR_READ=1: no NIC reads GPU memory",
+        "unset NCCL_NET_GDR_LEVEL for GPUDirect RDMA");
+  if (never && values.number("NCCL_NET_GDR_C2C", 0) == 1)
+    add(found, "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_C2C",
+        values.assignment("NCCL_NET_GDR_LEVEL") +
+            " and NCCL_NET_GDR_C2C=1: no GPUDirect RDMA is allowed, and it "
+            "is allowed over C2C links",
+        "unset one of the two");
+}
+
+// The InfiniBand specification leaves the acknowledge timeout to the device up to four times the value;
+// beyond this one a job waits many minutes for a peer that is gone.
+constexpr long long kLongTimeout = 22;
+
+void timeouts(const Values& values, Mistakes& found) {
+  const long long timeout = values.number("NCCL_IB_TIMEOUT", 20);
+  if (timeout > kLongTimeout && timeout <= 31) {
+    const long long retries = std::clamp(values.number("NCCL_IB_RETRY_CNT", 7), 0LL, 7LL);
+    const double seconds = 4.096e-6 * static_cast<double>(1ULL << timeout) * static_cast<double>(retries + 1);
+    char text[200];
+    std::snprintf(
+        text, sizeof text,
+        "NCCL_IB_TIMEOUT=%lld with NCCL_IB_RETRY_CNT=%lld: a queue pair whose peer is gone fails after "
+        "%.0f s at the earliest (4.096 us * 2^%lld * %lld)",
+        timeout, retries, seconds, timeout, retries + 1);
+    add(found, "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", text,
+        "set NCCL_IB_TIMEOUT to 22 or less, or unset it: Railwise goes on over another path long before");
+  }
+  if (values.set("RAILWISE_FAILOVER") && values.number("RAILWISE_FAILOVER", 1) == 0 &&
+      values.set("RAILWISE_FAILOVER_TIMEOUT"))
+    add(found, "RAILWISE_FAILOVER", "RAILWISE_FAILOVER_TIMEOUT",
+        "RAILWISE_FAILOVER=0 wins over " + values.assignment("RAILWISE_FAILOVER_TIMEOUT") +
+            ": a connection fails at once when its path does",
+        "unset RAILWISE_FAILOVER, or unset RAILWISE_FAILOVER_TIMEOUT");
+  if (values.number("NCCL_NET_OPTIONAL_RECV_COMPLETION", 0) == 1 &&
+      values.number("RAILWISE_FAILOVER", 1) != 0)
+    add(found, "NCCL_NET_OPTIONAL_RECV_COMPLETION", "RAILWISE_FAILOVER",
+        "NCCL_NET_OPTIONAL_RECV_COMPLETION=1 has no effect while RAILWISE_FAILOVER is on: nobody would "
+        "repeat "
+        "what was lost",
+        "set RAILWISE_FAILOVER=0 if early completions are worth more than failover; else unset it");
+}
+
+void insideNode(const Values& values, Mistakes& found) {
+  if (values.number("NCCL_P2P_DISABLE", 0) == 1 && values.set("NCCL_P2P_LEVEL"))
+    add(found, "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
+        "NCCL_P2P_DISABLE=1 wins over " + values.assignment("NCCL_P2P_LEVEL") +
+            ": GPUs do not write into each other's memory",
+        "unset NCCL_P2P_DISABLE, or unset NCCL_P2P_LEVEL");
+  if (values.number("NCCL_PXN_DISABLE", 0) == 1 && values.number("NCCL_P2P_PXN_LEVEL", 0) > 0)
+    add(found, "NCCL_PXN_DISABLE", "NCCL_P2P_PXN_LEVEL",
+        "NCCL_PXN_DISABLE=1 wins over " + values.assignment("NCCL_P2P_PXN_LEVEL") +
+            ": no data go through another GPU's NIC",
+        "unset one of the two");
+}
+
+void leastAndMost(const Values& values, Mistakes& found) {
+  for (const auto& [least, most] :
+       {std::pair{"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"}, std::pair{"NCCL_MIN_CTAS", "NCCL_MAX_CTAS"},
+        std::pair{"NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS"}}) {
+    const long long low = values.number(least, 0);
+    const long long high = values.number(most, 0);
+    if (low > 0 && high > 0 && low > high)
+      add(found, least, most, values.assignment(least) + " is more than " + values.assignment(most),
+          "set the minimum to at most the maximum, or unset both");
+  }
+}
+
+void merging(const Values& values, Mistakes& found) {
+  if (!values.set("NCCL_IB_MERGE_NICS") || values.number("NCCL_IB_MERGE_NICS", 1) != 0) return;
+  for (const char* other : {"NCCL_NET_MERGE_LEVEL", "NCCL_NET_FORCE_MERGE"}) {
+    if (!values.set(other) || values.is(other, "LOC")) continue;
+    add(found, "NCCL_IB_MERGE_NICS", other,
+        "NCCL_IB_MERGE_NICS=0 wins over " + values.assignment(other) +
+            ": every port stays a device of its own",
+        "unset NCCL_IB_MERGE_NICS, or unset " + std::string(other));
+  }
+}
+
+void tunerAndCollNet(const Values& values, Mistakes& found) {
+  const std::string tuner = values.text("NCCL_TUNER_PLUGIN");
+  if (values.set("RAILWISE_TUNER_CONFIG") && !tuner.empty() && tuner.find("railwise") == std::string::npos)
+    add(found, "NCCL_TUNER_PLUGIN", "RAILWISE_TUNER_CONFIG",
+        values.assignment("NCCL_TUNER_PLUGIN") + " wins over " + values.assignment("RAILWISE_TUNER_CONFIG") +
+            ": NCCL takes no tuner from Railwise, and no override is applied",
+        "unset NCCL_TUNER_PLUGIN, or unset RAILWISE_TUNER_CONFIG");
+  if (asksForRailwise(values) && values.number("NCCL_COLLNET_ENABLE", 0) == 1)
+    add(found, "NCCL_COLLNET_ENABLE", "NCCL_NET_PLUGIN",
+        "NCCL_COLLNET_ENABLE=1 has no effect with " + values.assignment("NCCL_NET_PLUGIN") +
+            ": Railwise offers no CollNet (SHARP), and NCCL goes on without it",
+        "unset NCCL_COLLNET_ENABLE; or take the network plugin that comes with SHARP");
+}
 
 using Kind = NcclVariable::Kind;
 
@@ -180,6 +360,15 @@ std::vector<SettingMistake> settingMistakes(const Environment& environment) {
     all.insert(all.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
   }
   return all;
+}
+
+std::vector<SettingMistake> contradictions(const Environment& environment) {
+  const Values values(environment);
+  Mistakes found;
+  for (auto* rule : {&whichNetwork, &addresses, &gpuDirect, &timeouts, &insideNode, &leastAndMost, &merging,
+                     &tunerAndCollNet})
+    rule(values, found);
+  return found;
 }
 
 }  // namespace railwise

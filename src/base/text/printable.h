@@ -17,4 +17,10 @@ std::string cleanUtf8(std::string_view text);
 // Every byte that is not printable ASCII becomes '?'.
 std::string printableAscii(std::string_view text);
 
+// Text in XML and HTML. Pure; thread-safe.
+
+// Escapes `text` for XML text and for attribute values in double quotes. Characters that XML cannot hold
+// become U+FFFD.
+std::string escapeXml(std::string_view text);
+
 }  // namespace railwise

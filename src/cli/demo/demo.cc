@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/text/words.h"
-#include "cli/demo/child.h"
 #include "cli/demo/failing_port.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"

@@ -1,7 +1,6 @@
 // railwise device: the software verbs device, for any program.
 #include <array>
 #include <cstdio>
-#include <string_view>
 
 #include "base/text/text_layout.h"
 #include "cli/device/machine.h"

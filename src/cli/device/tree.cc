@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
 
 #include "base/text/bus_id.h"
 #include "cli/device/tree_parts.h"

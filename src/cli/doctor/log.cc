@@ -2,10 +2,9 @@
 // beside what NCCL's model expects.
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "base/text/json.h"
-#include "cli/hosts/host_file.h"
+#include "cli/hosts/run_on_hosts.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -13,7 +12,6 @@
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/reading/reader.h"
-#include "doctor/log/reading/text_file.h"
 #include "doctor/log/summary.h"
 #include "doctor/results/comparison.h"
 #include "doctor/results/nccl_tests.h"

@@ -17,7 +17,6 @@
 #include "cli/device/machine.h"
 #include "cli/doctor/pair_end.h"
 #include "cli/doctor/pair_job.h"
-#include "cli/hosts/host_file.h"
 #include "cli/hosts/run_on_hosts.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
@@ -25,7 +24,6 @@
 #include "cli/plugin/device_choice.h"
 #include "doctor/pair/all_reduce.h"
 #include "doctor/pair/judge.h"
-#include "doctor/pair/page.h"
 #include "doctor/pair/summary.h"
 #include "perf/job/rank_environment.h"
 

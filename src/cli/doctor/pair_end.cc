@@ -7,7 +7,7 @@
 
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
-#include "cli/hosts/host_file.h"
+#include "cli/hosts/run_on_hosts.h"
 #include "cli/topo/nccl_option.h"
 #include "doctor/pair/all_reduce.h"
 #include "sysfs/tar_archive.h"

@@ -2,7 +2,6 @@
 // model says of the machine.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 

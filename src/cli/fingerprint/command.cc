@@ -11,7 +11,6 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/options/output_terminal.h"
 #include "sysfs/tar_archive.h"
 #include "topo/sources/gpu_answers.h"
 

@@ -12,7 +12,7 @@
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "gpu/json.h"
-#include "topo/choice/gpu_table.h"
+#include "topo/choice/pick.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
 

@@ -1,6 +1,4 @@
 // railwise gpus fitness: how well the hosts and GPUs of a job fit together.
-#include "gpu/choose/fitness.h"
-
 #include <algorithm>
 
 #include "base/text/json.h"
@@ -9,7 +7,8 @@
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "gpu/choose/hosts.h"
-#include "topo/choice/gpu_table.h"
+#include "gpu/choose/ring.h"
+#include "topo/choice/pick.h"
 #include "topo/explain/describe.h"
 
 namespace railwise::cli {

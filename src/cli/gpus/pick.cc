@@ -11,10 +11,9 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/options/output_terminal.h"
 #include "cli/topo/machine_options.h"
 #include "sysfs/file_tree.h"
-#include "topo/choice/gpu_table.h"
+#include "topo/choice/pick.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/device_facts.h"
 

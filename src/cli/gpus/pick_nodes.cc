@@ -7,7 +7,6 @@
 #include "cli/gpus/pick.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
-#include "cli/options/output_terminal.h"
 #include "gpu/choose/hosts.h"
 #include "gpu/choose/nodes.h"
 #include "sysfs/tar_archive.h"

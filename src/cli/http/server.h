@@ -3,7 +3,6 @@
 // sent away.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <list>

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/socket.h"
-#include "cli/hosts/host_file.h"
+#include "cli/hosts/run_on_hosts.h"
 #include "cli/observe/records.h"
 #include "observe/stuck/words.h"
 #include "perf/job/wire.h"

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <iterator>
 
-#include "cli/hosts/host_file.h"
 #include "cli/hosts/run_on_hosts.h"
 #include "cli/observe/collect.h"
 #include "cli/observe/records.h"

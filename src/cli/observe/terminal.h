@@ -3,11 +3,9 @@
 // One Terminal at a time, one thread.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
 

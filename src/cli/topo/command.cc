@@ -1,7 +1,5 @@
 // railwise topo: the subcommands that read, make, check, compare and draw topologies.
 #include <array>
-#include <cstdio>
-#include <string_view>
 
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"

@@ -7,7 +7,6 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/topo/graph_file_option.h"
 #include "cli/topo/machine_options.h"
 #include "topo/outputs/outputs.h"
 

@@ -5,10 +5,7 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/options/output_terminal.h"
-#include "cli/topo/graph_file_option.h"
 #include "cli/topo/machine_options.h"
-#include "cli/topo/without_gpus.h"
 #include "topo/explain/channels/channel_ends.h"
 #include "topo/explain/one_sided.h"
 

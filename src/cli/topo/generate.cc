@@ -1,7 +1,6 @@
 // railwise topo generate: makes the topology file of a VM whose /sys is flat.
 #include "topo/sources/generate/generate.h"
 
-#include <array>
 #include <cstdio>
 #include <fstream>
 #include <sstream>

@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
 
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
 #include "cli/options/command_line.h"
@@ -15,13 +18,30 @@
 #include "cli/topo/nccl_option.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/tar_archive.h"
+#include "topo/explain/describe.h"
 #include "topo/machine/known_machines.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_answers.h"
 #include "topo/sources/load_machine.h"
+#include "topo/sources/net_devices.h"
 
 namespace railwise::cli {
 namespace {
+
+// "0000:10:00.0 > 0000:11:00.0", from the root port to the switch above the device; "-": it is on a root bus.
+std::string portsAbove(const sysfs::FileTree& tree, const std::string& busid) {
+  const auto path = busid.empty() ? std::nullopt : sysfs::pciPath(tree, busid);
+  if (!path) return "-";
+  std::vector<std::string> above = sysfs::busIdsAbove(*path);
+  std::reverse(above.begin(), above.end());
+  return above.empty() ? "-" : joined(above, " > ");
+}
+
+std::string numaText(const std::vector<sysfs::PciDevice>& devices, const std::string& busid) {
+  const auto at = std::find_if(devices.begin(), devices.end(),
+                               [&](const sysfs::PciDevice& device) { return device.busid == busid; });
+  return at == devices.end() || at->numa < 0 ? "-" : std::to_string(at->numa);
+}
 
 // The /sys of a software machine, in memory. `machine` is a value of --machine (cli/device/machine.h). `host`
 // is one of its hosts; "": the host that a process would have by default. Null: the reason was reported to
@@ -237,6 +257,57 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
   if (options.quiet && !options.say_remarks) machine->remarks.clear();
   if (!options.quiet && options.say_remarks) sayNotes(command, machine->remarks);
   return machine;
+}
+
+Option graphFileOption(std::string* field) {
+  return textOption('g', "graph-file", "FILE", field, "take the graphs of FILE (default: NCCL_GRAPH_FILE)");
+}
+
+bool readGraphFile(const char* command, const std::string& option, bool quiet,
+                   std::optional<topo::GraphFile>& file) {
+  std::string path = option;
+  if (path.empty()) {
+    const char* const named = std::getenv("NCCL_GRAPH_FILE");
+    if (named == nullptr) return true;
+    path = named;
+    if (!quiet) say("%s: note: with the graphs of NCCL_GRAPH_FILE=%s, as NCCL takes them", command, named);
+  }
+  auto read = topo::GraphFile::read(path);
+  if (!read.ok()) return say("%s: %s", command, read.error().c_str()), false;
+  file = std::move(*read);
+  return true;
+}
+
+int showWithoutGpus(const char* command, const MachineOptions& options) {
+  const auto tree = openMachineTree(command, options);
+  if (!tree) return kExitFailed;
+  const topo::Settings settings =
+      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, topo::NcclVersion{});
+  std::vector<std::string> remarks;
+  const auto nics = topo::netDevices(*tree, settings, {options.detection.nic_speed, true}, &remarks);
+  const auto devices = sysfs::pciDevices(*tree);
+  const auto nodes = static_cast<int>(sysfs::numaNodes(*tree).size());
+  std::string text = wrappedText((tree->name() == "/" ? std::string("this machine") : tree->name()) +
+                                     ": no GPU (no display device by NVIDIA or AMD), so NCCL cannot run; " +
+                                     counted(static_cast<int>(nics.size()), "RDMA port") + ", " +
+                                     counted(nodes, "NUMA node"),
+                                 "", "  ");
+  if (tree->live())
+    text += wrappedText("if it has GPUs: does this container see them? ls /sys/bus/pci/devices",
+                        "  note: ", "    ");
+  text +=
+      wrappedText("another machine: a topology FILE, --root DIR|TAR or --machine NAME", "  note: ", "    ");
+  if (!options.quiet)
+    for (const std::string& remark : remarks) text += wrappedText(remark, "  note: ", "    ");
+  std::vector<TextRow> rows = {{"NIC", "port", "Gb/s", "link", "NUMA", "PCI address", "below"}};
+  for (const topo::NetDevice& nic : nics) {
+    rows.push_back({nic.name, std::to_string(nic.port),
+                    topo::gbText(static_cast<float>(nic.speed_mbps) / 1000),
+                    nic.link.empty() ? "-" : nic.link, numaText(devices, nic.busid),
+                    nic.busid.empty() ? "-" : nic.busid, portsAbove(*tree, nic.busid)});
+  }
+  if (!nics.empty()) text += "\n" + tableText(rows);
+  return writeOutput(command, "", text);
 }
 
 }  // namespace railwise::cli

@@ -11,6 +11,7 @@
 #include "cli/options/options.h"
 #include "sysfs/file_tree.h"
 #include "topo/machine/load.h"
+#include "topo/search/graph_file.h"
 #include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
@@ -66,5 +67,20 @@ std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const Mach
 // Opens the /sys tree in a folder or in a .tar.gz; empty: this machine's /sys. Null: the reason was reported
 // to the user.
 std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string& root);
+
+// The graph file that a command takes its graphs from, as NCCL does with NCCL_GRAPH_FILE.
+
+// --graph-file FILE.
+Option graphFileOption(std::string* field);
+
+// Reads the file that the option names, else the file of NCCL_GRAPH_FILE; without either `file` stays empty.
+// False: the file cannot be read, and the reason was reported to the user.
+bool readGraphFile(const char* command, const std::string& option, bool quiet,
+                   std::optional<topo::GraphFile>& file);
+
+// A machine without GPUs: NCCL cannot run there, but its NICs can be shown.
+
+// Prints the NICs of the machine that the options name, with NUMA node and PCI path. Returns the exit status.
+int showWithoutGpus(const char* command, const MachineOptions& options);
 
 }  // namespace railwise::cli

@@ -5,7 +5,6 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
-#include "cli/topo/without_gpus.h"
 #include "topo/outputs/outputs.h"
 
 namespace railwise::cli {

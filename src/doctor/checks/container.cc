@@ -1,5 +1,4 @@
 // Limits of this process, and what a container keeps from it.
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 

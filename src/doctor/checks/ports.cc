@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 
 #include "doctor/checks/check.h"
 #include "sysfs/rdma_devices.h"

@@ -1,9 +1,7 @@
 #include "doctor/facts/system.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
-#include <cstdlib>
 
 namespace railwise::doctor {
 namespace {

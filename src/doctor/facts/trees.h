@@ -1,8 +1,6 @@
 // Trees that the doctor puts over a machine's tree: facts that are in no file, and a note of what was read.
 #pragma once
 
-#include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 

@@ -39,4 +39,9 @@ std::string allReduceText(const Results& results);
 // What NCCL's own model expects, and what its rings get of the NICs; "": not known.
 std::string ncclText(const Results& results);
 
+// The results of the pair test as a page: one HTML file without a script that needs nothing else. Pure;
+// thread-safe.
+
+std::string pageHtml(const Results& results, const Judgement& judgement, const MeasureOptions& options);
+
 }  // namespace railwise::doctor::pair

@@ -1,7 +1,6 @@
 // What nccl-tests measured beside what NCCL's own model expects of the hosts. Pure; thread-safe.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-#include "gpu/choose/fitness.h"
+#include "gpu/choose/ring.h"
 
 namespace railwise::gpu {
 namespace {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "observe/stuck/causes.h"
-#include "observe/stuck/graph.h"
+#include "observe/stuck/job.h"
 #include "observe/stuck/words.h"
 
 namespace railwise::observe {

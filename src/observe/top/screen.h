@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "observe/top/model.h"
-#include "observe/top/table.h"
+#include "observe/top/text.h"
 
 namespace railwise::observe::top {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "perf/algorithm/collectives.h"
+#include "perf/algorithm/contents.h"
 
 namespace railwise::cli {
 

@@ -17,7 +17,6 @@
 #include "perf/job/bootstrap.h"
 #include "perf/measuring/machine_use.h"
 #include "perf/results/comparison.h"
-#include "perf/results/document.h"
 #include "perf/results/record.h"
 #include "perf/results/report.h"
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <climits>
-#include <cstdlib>
 #include <initializer_list>
 
 #include "cli/options/message.h"

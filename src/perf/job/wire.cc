@@ -5,8 +5,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "cli/options/options.h"

@@ -9,9 +9,11 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/outcome.h"
 #include "base/status.h"
 #include "perf/job/wire.h"
 #include "perf/results/report.h"
+#include "perf/results/run_options.h"
 
 namespace railwise::cli {
 
@@ -75,5 +77,15 @@ class RunRecord {
 // Convert a report, without its options, to bytes and back.
 Bytes packReport(const Report& report);
 bool unpackReport(const Bytes& bytes, Report* report);
+
+// Files that a run writes when it has ended. Main thread.
+
+// Tries all files that the options name, so that a long run does not end without its results. The error names
+// the option and the file.
+Outcome<void> checkOutputs(const PerfOptions& options);
+
+// Writes to stdout if `file` is empty. Otherwise a file appears complete or not at all. False: the reason was
+// reported to the user.
+bool writeDocument(const std::string& file, const std::string& text);
 
 }  // namespace railwise::cli

@@ -8,7 +8,6 @@
 
 #include "cli/options/options.h"
 #include "cli/plugin/plugin_loader.h"
-#include "perf/algorithm/collectives.h"
 #include "perf/algorithm/contents.h"
 
 namespace railwise::cli {

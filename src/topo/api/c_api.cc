@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "railwise/topology.h"
 #include "railwise/topology_c.h"

@@ -6,9 +6,53 @@
 #include <vector>
 
 #include "base/outcome.h"
-#include "topo/choice/gpu_table.h"
+#include "gpu/choose/choose.h"
+#include "topo/explain/gpu_topology.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo {
+
+// The GPUs of a machine as rows of numbers: what the list prints and what the choice is made from. Pure;
+// thread-safe.
+
+// A physical GPU. Several ranks on it make one row.
+struct GpuRow {
+  int gpu = -1;            // index in the machine's graph, of the lowest rank
+  std::vector<int> ranks;  // ascending
+  int dev = -1;            // NVML's index, or RCCL's
+  int host = 0;
+  std::string busid;
+  std::string kind;  // "sm_90", "gfx942"
+  int numa = -1;     // -1: unknown
+
+  int rank() const { return ranks[0]; }
+};
+
+struct PairLink {
+  PathType type = PathType::kDis;  // the farther of the two directions
+  double gb_per_s = 0;             // the slower of the two; 0: no link
+};
+
+struct GpuTable {
+  std::vector<GpuRow> rows;
+  std::vector<PairLink> pairs;             // rows x rows
+  std::vector<std::vector<NearNic>> nics;  // of each row, as nearNics() has them
+
+  const PairLink& pair(std::size_t a, std::size_t b) const { return pairs[a * rows.size() + b]; }
+  // The rows as the choice wants them. `only_nets`: the NICs that count; empty: all.
+  gpu::ChoiceQuestion question(const std::vector<int>& only_nets) const;
+  std::vector<int> ranks() const;  // the lowest rank of each row
+};
+
+GpuTable gpuTable(const Machine& machine);
+
+// "0-3,7": the rows of these ranks. An error says what is wrong and which ranks there are.
+Outcome<std::vector<int>> rowsOf(const GpuTable& table, const std::string& list);
+// "mlx5_0,mlx5_1": indices of NICs of the graph. An error says which there are.
+Outcome<std::vector<int>> netsOf(const Graph& graph, const std::string& list);
+
+// "NVL", or "xGMI" for the links between AMD's GPUs.
+std::string typeText(const Graph& graph, PathType type);
 
 // What the user asks for besides the number of GPUs. Lists as rowsOf() and netsOf() read them; "": all.
 struct PickWishes {

@@ -9,6 +9,7 @@
 
 #include "sysfs/file_tree.h"
 #include "topo/exports/host_view.h"
+#include "topo/graph/graph.h"
 
 namespace railwise::topo {
 
@@ -40,5 +41,27 @@ struct NicFile {
 // The RDMA devices of the host, each once. *assumed: /sys does not tell some of the numbers; they are those
 // at the end of the devices' names, or count up.
 std::vector<NicFile> nicFiles(const HostView& host, const DeviceFacts& facts, bool* assumed);
+
+// The CPUs and cores of one host, by NUMA node, from the masks of the model. Plain values; thread-safe.
+
+struct NumaCores {
+  std::vector<std::vector<int>> cores;  // the CPUs of each core; cores ascend by their first CPU
+  int first_core = 0;  // the logical number of the first core, as hwloc and Slurm count: node after node,
+                       // by their first CPUs
+};
+
+struct HostCores {
+  std::map<int, NumaCores> nodes;  // by NUMA node
+  bool masks_known = false;        // false: no node has a mask, and each is given one CPU
+  std::string note;                // what is assumed; "": nothing
+};
+
+// `facts` tell which CPUs are threads of one core, and of NUMA nodes that the model does not have. Without
+// them the masks are read as Linux numbers the CPUs of x86: first one thread of all cores, then the other.
+// With a single NUMA node that cannot be seen, and each CPU counts as a core.
+HostCores hostCores(const Graph& graph, const DeviceFacts& facts);
+
+// "0-47": the logical cores of a NUMA node. "": the node has none.
+std::string coresText(const HostCores& host, int numa);
 
 }  // namespace railwise::topo

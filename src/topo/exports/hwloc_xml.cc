@@ -7,7 +7,7 @@
 
 #include "base/text/bus_id.h"
 #include "topo/explain/describe.h"
-#include "topo/exports/cores.h"
+#include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
 #include "topo/exports/names.h"

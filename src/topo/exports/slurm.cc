@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/text/bus_id.h"
-#include "topo/exports/cores.h"
 #include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"

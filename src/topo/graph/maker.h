@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,4 @@
 // Rules about <gpu>, <nvlink>, <xgmi> and <c2c>.
-#include <algorithm>
 #include <map>
 
 #include "base/text/bus_id.h"

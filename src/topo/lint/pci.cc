@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 
 #include "base/text/bus_id.h"
 #include "topo/graph/constants.h"

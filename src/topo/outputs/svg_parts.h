@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/text/escape_xml.h"
+#include "base/text/printable.h"
 #include "topo/outputs/drawing/drawing.h"
 
 namespace railwise::topo {

@@ -1,4 +1,3 @@
-#include <cstdio>
 
 #include "base/text/bus_id.h"
 #include "topo/explain/describe.h"

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "base/text/text_layout.h"
 #include "base/text/words.h"

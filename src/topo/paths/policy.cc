@@ -1,7 +1,5 @@
 #include "topo/paths/policy.h"
 
-#include <algorithm>
-
 #include "topo/graph/constants.h"
 
 namespace railwise::topo {

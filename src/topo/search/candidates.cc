@@ -1,7 +1,6 @@
 #include "topo/search/candidates.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "topo/graph/constants.h"
 #include "topo/paths/policy.h"

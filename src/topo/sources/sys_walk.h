@@ -3,7 +3,6 @@
 // one SysWalk for all ranks of a tree, because it remembers what it has read. Not thread-safe.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <set>
 #include <string>

@@ -1,8 +1,7 @@
 // The file of --hosts.
-#include "cli/hosts/host_file.h"
-
 #include <gtest/gtest.h>
 
+#include "cli/hosts/run_on_hosts.h"
 #include "ok.h"
 
 namespace railwise::cli {

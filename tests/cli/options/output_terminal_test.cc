@@ -1,6 +1,6 @@
-#include "cli/options/output_terminal.h"
-
 #include <gtest/gtest.h>
+
+#include "cli/options/command_line.h"
 
 namespace railwise::cli {
 namespace {

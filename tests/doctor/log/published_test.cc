@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "doctor/log/read_job.h"
-#include "doctor/log/reading/text_file.h"
+#include "doctor/log/reading/reader.h"
 #include "doctor/log/summary.h"
 
 namespace railwise::doctor {

@@ -1,6 +1,6 @@
-#include "perf/algorithm/collectives.h"
-
 #include <gtest/gtest.h>
+
+#include "perf/algorithm/contents.h"
 
 namespace railwise::cli {
 namespace {

@@ -1,10 +1,9 @@
-#include "perf/results/document.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 
+#include "perf/results/record.h"
 #include "scratch.h"
 
 namespace railwise::cli {

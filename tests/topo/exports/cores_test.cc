@@ -1,6 +1,5 @@
-#include "topo/exports/cores.h"
-
 #include "tests/topo/exports/export_machines.h"
+#include "topo/exports/device_facts.h"
 
 namespace railwise::topo {
 namespace {

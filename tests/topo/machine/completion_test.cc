@@ -1,5 +1,4 @@
 // What NCCL adds to a file that says only part.
-#include "topo/machine/completion.h"
 
 #include <gtest/gtest.h>
 

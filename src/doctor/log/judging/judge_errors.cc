@@ -1,5 +1,4 @@
 // Warnings and errors: which came first, and what each means.
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>

@@ -1,5 +1,4 @@
 // GPUDirect: does the memory of the GPUs go straight through the NICs, and why not.
-#include <algorithm>
 #include <cstdlib>
 
 #include "doctor/log/judging/judge.h"

@@ -1,7 +1,6 @@
 // One-sided communication (GIN, RMA): who serves it, and what of it does not fit. NCCL opens its own IB
 // network for it beside a plugin that has no table of its own.
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "doctor/log/judging/judge.h"

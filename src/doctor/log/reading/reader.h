@@ -2,6 +2,7 @@
 // time.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -50,5 +51,11 @@ bool readCommunicatorLine(Process& process, const LogLine& line, Place place);
 
 // Sets a fact that is not set yet.
 void setFact(Fact& fact, std::string_view value, Place place);
+
+// A text file line by line, plain or gzip, or standard input; of any size.
+
+// Calls `take` with every line, without its end. A line that is longer than 64 KiB is cut, its rest is left
+// out. "-" is standard input. Answers "", or why the file could not be read to its end.
+std::string readLines(const std::string& path, const std::function<void(std::string_view)>& take);
 
 }  // namespace railwise::doctor

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <set>
-#include <span>
 
 #include "base/clock.h"
 #include "doctor/pair/measuring/endpoint.h"

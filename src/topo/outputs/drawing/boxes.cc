@@ -1,9 +1,8 @@
 #include "topo/outputs/drawing/boxes.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "topo/outputs/drawing/machine_tree.h"
+#include "topo/outputs/drawing/drawing.h"
 
 namespace railwise::topo {
 namespace {

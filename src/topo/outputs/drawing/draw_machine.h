@@ -4,7 +4,6 @@
 #include "topo/explain/explain.h"
 #include "topo/outputs/drawing/boxes.h"
 #include "topo/outputs/drawing/drawing.h"
-#include "topo/outputs/drawing/machine_tree.h"
 
 namespace railwise::topo {
 

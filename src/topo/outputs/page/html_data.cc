@@ -3,7 +3,7 @@
 
 #include "base/text/json.h"
 #include "topo/explain/gpu_topology.h"
-#include "topo/outputs/drawing/machine_tree.h"
+#include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/page/html_parts.h"
 
 namespace railwise::topo {

@@ -2,7 +2,6 @@
 // are. Plain values; thread-safe.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <span>
 #include <string>

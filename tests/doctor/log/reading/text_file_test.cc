@@ -1,5 +1,3 @@
-#include "doctor/log/reading/text_file.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -7,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <vector>
+
+#include "doctor/log/reading/reader.h"
 
 namespace railwise::doctor {
 namespace {
