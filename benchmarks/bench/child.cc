@@ -14,7 +14,6 @@
 
 #include "benchmarks/bench/load/worker.h"
 #include "cli/options/message.h"
-#include "cli/plugin/device_choice.h"
 #include "cli/plugin/plugin_loader.h"
 #include "softdev/control/control.h"
 #include "softdev/engine/attachment.h"

@@ -1,9 +1,12 @@
 #include "base/interfaces.h"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 
 #include <algorithm>
+#include <charconv>
+#include <string>
 
 #include "base/text/name_selection.h"
 
@@ -44,6 +47,35 @@ std::vector<Interface> listInterfaces(std::string_view selection, int family) {
   std::stable_sort(found.begin(), found.end(),
                    [&](const Interface& a, const Interface& b) { return rank(a) < rank(b); });
   return found;
+}
+
+bool equalPrefix(std::span<const uint8_t, 16> a, std::span<const uint8_t, 16> b, int bits) {
+  const auto whole = static_cast<std::size_t>(bits / 8);
+  if (!std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(whole), b.begin())) return false;
+  const int rest = bits % 8;
+  return rest == 0 || ((a[whole] ^ b[whole]) >> (8 - rest)) == 0;
+}
+
+bool AddressRange::contains(std::span<const uint8_t, 16> bytes) const {
+  return equalPrefix(address, bytes, bits);
+}
+
+std::optional<AddressRange> parseAddressRange(std::string_view text) {
+  const auto slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  AddressRange range;
+  const std::string address(text.substr(0, slash));
+  range.ipv4 = address.find(':') == std::string::npos;
+  if (range.ipv4) range.address[10] = range.address[11] = 0xff;
+  if (inet_pton(range.ipv4 ? AF_INET : AF_INET6, address.c_str(),
+                range.address.data() + (range.ipv4 ? 12 : 0)) != 1)
+    return std::nullopt;
+  const std::string_view bits = text.substr(slash + 1);
+  const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), range.bits);
+  if (error != std::errc() || end != bits.data() + bits.size()) return std::nullopt;
+  if (range.bits < 0 || range.bits > (range.ipv4 ? 32 : 128)) return std::nullopt;
+  if (range.ipv4) range.bits += 96;
+  return range;
 }
 
 }  // namespace railwise

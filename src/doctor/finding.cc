@@ -1,9 +1,101 @@
 #include "doctor/finding.h"
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
 #include <iterator>
 
+#include "base/text/printable.h"
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
+
 namespace railwise::doctor {
+namespace {
+
+// A finding shows so many places; --json has all of them.
+constexpr std::size_t kShownPlaces = 4;
+constexpr std::size_t kShownDevices = 8;
+
+std::string countsText(const Findings& findings) {
+  std::string text;
+  const auto append = [&](Severity severity, const char* one, const char* many) {
+    const std::size_t number = findings.count(severity);
+    if (number == 0) return;
+    text += (text.empty() ? "" : ", ") + counted(number, one, many);
+  };
+  append(Severity::kError, "error", "errors");
+  append(Severity::kWarning, "warning", "warnings");
+  append(Severity::kAdvice, "piece of advice", "pieces of advice");
+  return text.empty() ? "fine" : text;
+}
+
+// The devices of a finding, each once: "mlx5_0 port 1, mlx5_1 port 1 and 6 more".
+std::string devicesText(const Finding& finding) {
+  std::vector<std::string> devices;
+  for (const Seen& seen : finding.seen) {
+    if (!seen.device.empty() && std::find(devices.begin(), devices.end(), seen.device) == devices.end())
+      devices.push_back(seen.device);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(devices.size(), kShownDevices); ++i)
+    text += (i == 0 ? "" : ", ") + devices[i];
+  if (devices.size() > kShownDevices)
+    text += " and " + std::to_string(devices.size() - kShownDevices) + " more";
+  return text;
+}
+
+std::string titleOf(const Finding& finding) {
+  const std::string devices = devicesText(finding);
+  return devices.empty() ? finding.what : devices + ": " + finding.what;
+}
+
+std::string upperName(Severity severity) {
+  std::string name = severityName(severity);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
+  return name;
+}
+
+// Several lines, each below the other: the label stands before the first.
+void appendLines(std::string& text, const char* label, const std::string& lines) {
+  if (lines.empty()) return;
+  std::size_t from = 0;
+  bool first = true;
+  while (from <= lines.size()) {
+    const std::size_t end = std::min(lines.find('\n', from), lines.size());
+    text += std::string("  ") + (first ? label : "    ") + "  " + lines.substr(from, end - from) + "\n";
+    first = false;
+    from = end + 1;
+  }
+}
+
+void appendFinding(std::string& text, const Finding& finding, const ReportStyle& style) {
+  text +=
+      "\n" + wrappedText(titleOf(finding), upperName(finding.severity) + " " + finding.check + ": ", "  ");
+  std::string places;
+  for (std::size_t i = 0; i < std::min(finding.seen.size(), kShownPlaces); ++i) {
+    const Seen& seen = finding.seen[i];
+    places += (i == 0 ? "" : "\n") + seen.where + (seen.where.empty() || seen.value.empty() ? "" : ": ") +
+              seen.value;
+  }
+  if (finding.seen.size() > kShownPlaces)
+    places += "\nand " + std::to_string(finding.seen.size() - kShownPlaces) + " more (--json has all)";
+  appendLines(text, "seen", places);
+  if (!finding.why.empty()) text += wrappedText(finding.why, "  why   ");
+  appendLines(text, "fix ", finding.fix);
+  appendLines(text, "more", "docs/" + style.page + "#" + finding.check);
+}
+
+const char* verdictOf(const Findings& findings) {
+  static constexpr const char* kVerdicts[] = {"fine", "warnings", "errors"};
+  return kVerdicts[findings.exitStatus()];
+}
+
+void writeStrings(JsonWriter& json, const char* key, const std::vector<std::string>& texts) {
+  json.key(key).array(texts);
+}
+
+}  // namespace
 
 const char* severityName(Severity severity) {
   switch (severity) {
@@ -44,6 +136,65 @@ std::size_t Findings::count(Severity severity) const {
 int Findings::exitStatus() const {
   if (count(Severity::kError) > 0) return 2;
   return count(Severity::kWarning) > 0 ? 1 : 0;
+}
+
+std::string reportText(const Findings& unsorted, const ReportStyle& style) {
+  Findings findings = unsorted;
+  findings.sort();
+  std::string text = style.subject + ": " + countsText(findings) + "\n";
+  if (!findings.empty() && findings.exitStatus() != 0) {
+    const Finding& worst = findings.all().front();
+    text += "worst: " + titleOf(worst) + "\n";
+    if (!worst.fix.empty()) text += "type:  " + worst.fix.substr(0, worst.fix.find('\n')) + "\n";
+  }
+  for (const Finding& finding : findings.all()) appendFinding(text, finding, style);
+  if (!style.looked.empty()) text += "\nLooked at:\n";
+  for (const std::string& line : style.looked) text += wrappedText(line, "  ", "    ");
+  if (!style.hidden.empty()) text += "\nNot looked at:\n";
+  for (const std::string& line : style.hidden) text += wrappedText(line, "  ", "    ");
+  return withoutControls(text, "\n\t");  // files and their names come from outside
+}
+
+void writeReportJson(JsonWriter& json, const Findings& unsorted, const ReportStyle& style) {
+  Findings findings = unsorted;
+  findings.sort();
+  json.key("verdict").value(verdictOf(findings));
+  json.key("counts").beginInlineObject();
+  for (const Severity severity : {Severity::kError, Severity::kWarning, Severity::kAdvice})
+    json.key(severityName(severity)).value(static_cast<uint64_t>(findings.count(severity)));
+  json.endInlineObject();
+  json.key("findings").beginArray();
+  for (const Finding& finding : findings.all()) {
+    json.beginObject();
+    json.key("check").value(finding.check);
+    json.key("severity").value(severityName(finding.severity));
+    json.key("what").value(finding.what);
+    json.key("seen").beginArray();
+    for (const Seen& seen : finding.seen) {
+      json.beginInlineObject();
+      json.key("device").value(seen.device);
+      json.key("where").value(seen.where);
+      json.key("value").value(seen.value);
+      json.endInlineObject();
+    }
+    json.endArray();
+    json.key("why").value(finding.why);
+    json.key("fix").value(finding.fix);
+    json.key("page").value("docs/" + style.page + "#" + finding.check);
+    json.endObject();
+  }
+  json.endArray();
+  writeStrings(json, "looked", style.looked);
+  writeStrings(json, "hidden", style.hidden);
+}
+
+std::string formatted(const char* format, ...) {
+  char text[160];
+  va_list values;
+  va_start(values, format);
+  (void)std::vsnprintf(text, sizeof text, format, values);
+  va_end(values);
+  return text;
 }
 
 }  // namespace railwise::doctor

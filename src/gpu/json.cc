@@ -21,15 +21,9 @@ class FieldWriter {
  public:
   explicit FieldWriter(JsonWriter& json) : json_(json) {}
 
-  void text(const char* name, const std::string& value) {
-    json_.key(name);
-    value.empty() ? json_.null() : json_.value(value);
-  }
+  void text(const char* name, const std::string& value) { json_.key(name).known(value); }
   // Below zero: unknown.
-  void index(const char* name, int value) {
-    json_.key(name);
-    value < 0 ? json_.null() : json_.value(value);
-  }
+  void index(const char* name, int value) { json_.key(name).known(value); }
   // Zero: unknown.
   template <typename Number>
   void positive(const char* name, Number value) {
@@ -38,8 +32,7 @@ class FieldWriter {
   }
   template <typename Value>
   void optional(const char* name, const std::optional<Value>& value) {
-    json_.key(name);
-    value ? json_.value(*value) : json_.null();
+    json_.key(name).known(value);
   }
   void truth(const char* name, bool value) { json_.key(name).value(value); }
   void number(const char* name, double value) { json_.key(name).value(value); }
@@ -243,15 +236,13 @@ void readRemarks(const nlohmann::json& document, std::vector<std::string>& remar
 std::string jsonOf(const GpuTopology& topology, const std::string& machine) {
   JsonWriter json;
   json.beginObject().key("schema").value(kSchema).key("schema_version").value(kSchemaVersion);
-  json.key("machine");
-  machine.empty() ? json.null() : json.value(machine);
+  json.key("machine").known(machine);
   writeList(json, "gpus", topology.gpus, false, describeGpu);
   writeList(json, "links", topology.links, true, describeLink);
   writeList(json, "peers", topology.peers, true, describePeer);
   writeList(json, "nics", topology.nics, true, describeNic);
-  json.key("remarks").beginArray();
-  for (const std::string& remark : topology.remarks) json.value(remark);
-  json.endArray().endObject();
+  json.key("remarks").array(topology.remarks);
+  json.endObject();
   return json.text();
 }
 

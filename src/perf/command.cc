@@ -14,7 +14,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
-#include "cli/plugin/device_choice.h"
+#include "cli/plugin/plugin_loader.h"
 #include "perf/collective/rank.h"
 #include "perf/job/launcher.h"
 #include "perf/job/rank_environment.h"

@@ -13,7 +13,6 @@
 #include "base/text/printable.h"
 #include "record/fence.h"
 #include "record/reader.h"
-#include "record/source.h"
 #include "record/spread.h"
 
 namespace railwise::record {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "record/file.h"
-#include "record/source.h"
 
 namespace railwise::record {
 namespace {

@@ -5,6 +5,8 @@
 // out the records of the process that calls it; readRecord() does not know.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,5 +41,20 @@ Outcome<Snapshot> readRecord(const std::string& path, std::optional<uint32_t> ow
 
 // The bytes of a record; what readRecord() does after reading. `alive`: its process holds it.
 Outcome<Snapshot> parseRecord(std::span<const std::byte> bytes, bool alive, const std::string& name);
+
+// Where the bytes of a record come from: a file that its process may be writing, or memory. Internal to the
+// reader.
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual uint64_t size() const = 0;
+  // Copies `bytes` bytes from offset `at`. False: the source does not have all of them.
+  virtual bool copy(uint64_t at, void* to, std::size_t bytes) const = 0;
+};
+
+// Reads and checks a record. `alive`: its process holds it, so a block that is being written will soon be
+// whole.
+Outcome<Snapshot> readSource(const Source& source, bool alive, const std::string& name);
 
 }  // namespace railwise::record

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text/words.h"
 #include "record/layout.h"
 
 namespace railwise::record {
@@ -137,11 +138,50 @@ struct Snapshot {
 // Milliseconds or seconds between two times in words: "3.2 s", "140 ms"; "0 ms" where `until` is before
 // `since`.
 std::string durationText(uint64_t since_ns, uint64_t until_ns);
-// "running", "looking for a path", "clear-to-send of the peer", "retry exceeded", "port down" ...
-const char* stateText(ConnectionState state);
-const char* waitsForText(WaitsFor waits_for);
-const char* errorText(ErrorKind error);
-const char* eventText(EventKind kind);
+// The values of a record in words for people, and as labels of metrics. A value from outside may have no row.
+inline constexpr Named<ConnectionState> kConnectionStateNames[] = {
+    {ConnectionState::kFree, "free", "free"},
+    {ConnectionState::kListening, "listening", "listening"},
+    {ConnectionState::kConnecting, "connecting", "connecting"},
+    {ConnectionState::kRunning, "running", "running"},
+    {ConnectionState::kLost, "looking for a path", "lost"},
+    {ConnectionState::kReconnecting, "reconnecting", "reconnecting"},
+    {ConnectionState::kFailed, "failed", "failed"},
+    {ConnectionState::kClosed, "closed", "closed"},
+};
+inline constexpr Named<WaitsFor> kWaitsForNames[] = {
+    {WaitsFor::kNothing, "nothing", "nothing"},
+    {WaitsFor::kClearToSend, "clear-to-send of the peer", "clear_to_send"},
+    {WaitsFor::kCompletion, "completion of the NIC", "completion"},
+    {WaitsFor::kData, "data of the peer", "data"},
+    {WaitsFor::kPath, "a path that works", "path"},
+    {WaitsFor::kPeer, "answer of the peer", "peer"},
+};
+inline constexpr Named<RailState> kRailStateNames[] = {
+    {RailState::kUnknown, "unknown", "unknown"},
+    {RailState::kUp, "up", "up"},
+    {RailState::kDown, "down", "down"},
+    {RailState::kFailed, "failed", "failed"},
+};
+inline constexpr Named<ErrorKind> kErrorKindNames[] = {
+    {ErrorKind::kRetryExceeded, "retry exceeded", "retry_exceeded"},
+    {ErrorKind::kReceiverNotReady, "receiver not ready", "receiver_not_ready"},
+    {ErrorKind::kRemoteAccess, "remote access", "remote_access"},
+    {ErrorKind::kLocal, "local", "local"},
+    {ErrorKind::kFlushed, "flushed", "flushed"},
+    {ErrorKind::kPost, "post", "post"},
+    {ErrorKind::kPoll, "poll", "poll"},
+    {ErrorKind::kStalled, "stalled", "stalled"},
+    {ErrorKind::kPortDown, "port down", "port_down"},
+    {ErrorKind::kDeviceFailed, "device failed", "device_failed"},
+    {ErrorKind::kOther, "other", "other"},
+};
+
+inline const char* stateText(ConnectionState state) { return rowOf(kConnectionStateNames, state).words; }
+inline const char* waitsForText(WaitsFor waits_for) { return rowOf(kWaitsForNames, waits_for).words; }
+inline const char* railStateText(RailState state) { return rowOf(kRailStateNames, state).words; }
+inline const char* errorText(ErrorKind error) { return rowOf(kErrorKindNames, error).words; }
+const char* eventText(EventKind kind);  // "port down", "path lost" ...
 // The host of a process, without the process number that the writer puts behind it ("host:pid").
 std::string hostOf(const Process& process);
 // "mlx5_0 port 1"

@@ -3,54 +3,6 @@
 
 namespace railwise::record {
 
-const char* stateText(ConnectionState state) {
-  switch (state) {
-    case ConnectionState::kFree:
-      return "free";
-    case ConnectionState::kListening:
-      return "listening";
-    case ConnectionState::kConnecting:
-      return "connecting";
-    case ConnectionState::kRunning:
-      return "running";
-    case ConnectionState::kLost:
-      return "looking for a path";
-    case ConnectionState::kReconnecting:
-      return "reconnecting";
-    case ConnectionState::kFailed:
-      return "failed";
-    case ConnectionState::kClosed:
-      return "closed";
-  }
-  return "unknown";
-}
-
-const char* waitsForText(WaitsFor waits_for) {
-  switch (waits_for) {
-    case WaitsFor::kNothing:
-      return "nothing";
-    case WaitsFor::kClearToSend:
-      return "clear-to-send of the peer";
-    case WaitsFor::kCompletion:
-      return "completion of the NIC";
-    case WaitsFor::kData:
-      return "data of the peer";
-    case WaitsFor::kPath:
-      return "a path that works";
-    case WaitsFor::kPeer:
-      return "answer of the peer";
-  }
-  return "unknown";
-}
-
-const char* errorText(ErrorKind error) {
-  constexpr const char* kTexts[kErrors] = {
-      "retry exceeded", "receiver not ready", "remote access", "local", "flushed", "post", "poll",
-      "stalled",        "port down",          "device failed", "other"};
-  const auto index = static_cast<unsigned>(error);
-  return index < kErrors ? kTexts[index] : "unknown";
-}
-
 const char* eventText(EventKind kind) {
   switch (kind) {
     case EventKind::kNone:

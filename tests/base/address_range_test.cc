@@ -1,7 +1,7 @@
-#include "base/address_range.h"
-
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+
+#include "base/interfaces.h"
 
 namespace railwise {
 namespace {

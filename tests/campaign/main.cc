@@ -10,7 +10,6 @@
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
-#include "cli/plugin/device_choice.h"
 #include "cli/plugin/plugin_loader.h"
 #include "perf/collective/rank.h"
 #include "perf/job/rank_environment.h"

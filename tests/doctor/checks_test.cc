@@ -10,7 +10,7 @@
 
 #include "cli/device/tree.h"
 #include "doctor/checks/examine.h"
-#include "doctor/report.h"
+#include "doctor/finding.h"
 #include "softdev/config/config.h"
 #include "sysfs/tar_archive.h"
 #include "tests/doctor/good_machine.h"

@@ -8,7 +8,6 @@
 
 #include "doctor/facts/gather.h"
 #include "doctor/facts/libraries.h"
-#include "doctor/facts/mask.h"
 #include "doctor/facts/pci_config.h"
 #include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"

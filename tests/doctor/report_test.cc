@@ -1,6 +1,6 @@
-#include "doctor/report.h"
-
 #include <gtest/gtest.h>
+
+#include "doctor/finding.h"
 
 namespace railwise::doctor {
 namespace {

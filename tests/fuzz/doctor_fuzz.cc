@@ -5,8 +5,8 @@
 
 #include "base/text/json.h"
 #include "doctor/checks/examine.h"
-#include "doctor/facts/mask.h"
-#include "doctor/report.h"
+#include "doctor/facts/trees.h"
+#include "doctor/finding.h"
 
 namespace {
 

@@ -1,11 +1,10 @@
 // Choosing nodes: held against a search over all sets.
-#include "gpu/choose/nodes.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <set>
 
+#include "gpu/choose/hosts.h"
 #include "gpu/choose/ring.h"
 
 namespace railwise::gpu {

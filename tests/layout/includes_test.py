@@ -77,9 +77,9 @@ MAY_INCLUDE = {
     "src/doctor/facts": ["base", "sysfs", "verbs"],
     "src/doctor/checks": ["base", "sysfs", "topo", "doctor"],
     "src/doctor/pair/measuring": ["base", "sysfs", "verbs"],
-    "src/doctor/pair": ["base", "topo", "doctor/finding.h", "doctor/report.h", "doctor/pair/measuring"],
-    "src/doctor/log": ["base", "doctor/finding.h", "doctor/report.h"],
-    "src/doctor/results": ["base", "topo", "doctor/finding.h", "doctor/report.h", "doctor/log/reading/line.h"],
+    "src/doctor/pair": ["base", "topo", "doctor/finding.h", "doctor/pair/measuring"],
+    "src/doctor/log": ["base", "doctor/finding.h"],
+    "src/doctor/results": ["base", "topo", "doctor/finding.h", "doctor/log/reading/line.h"],
     "src/cli/options": ["base", "nccl"],
     "src/cli/help": ["base", "cli/options"],
     "src/cli/plugin": ["base", "nccl", "cli/options"],
@@ -108,7 +108,7 @@ MAY_INCLUDE = {
 # folder -> the only files, or folders, that may include it
 ONLY_FROM = {
     "softdev": ("softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/timeline/", "benchmarks/bench/"),
-    "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/measuring/", "src/cli/doctor/pair_end.cc", "benchmarks/bench/load/raw"),
+    "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/measuring/", "src/cli/doctor/pair_job.cc", "benchmarks/bench/load/raw"),
 }
 # rdma-core's headers, by how their names begin -> folders that may include them
 RDMA_HEADERS = {"rdma/": ("src/verbs/", "softdev/"), "infiniband/": ("src/verbs/", "softdev/")}

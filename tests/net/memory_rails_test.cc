@@ -10,7 +10,7 @@
 #include "software_device.h"
 #include "tests/ok.h"
 #include "verbs/drivers/fake_mlx5.h"
-#include "verbs/drivers/mlx5_library.h"
+#include "verbs/drivers/mlx5.h"
 
 namespace railwise::net {
 namespace {

@@ -5,7 +5,6 @@
 #include "observe/stuck/job.h"
 #include "observe/stuck/report.h"
 #include "observe/stuck/wire.h"
-#include "observe/stuck/words.h"
 #include "observe/stuck_job.h"
 #include "ok.h"
 

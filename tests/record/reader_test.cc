@@ -12,7 +12,6 @@
 #include "record/file.h"
 #include "record/held_record.h"
 #include "record/record_builder.h"
-#include "record/source.h"
 #include "scratch.h"
 
 namespace railwise::record {

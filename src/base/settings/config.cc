@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/address_range.h"
+#include "base/interfaces.h"
 #include "base/log.h"
 #include "base/settings/setting_names.h"
 #include "base/settings/strict_mode.h"

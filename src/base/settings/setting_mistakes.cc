@@ -13,6 +13,9 @@
 namespace railwise {
 namespace {
 
+// ---- settings that contradict each other. A rule looks at the values that are set, and adds at most one
+// mistake.
+
 // The values that are set. An empty value counts as not set, as in NCCL and in Railwise.
 class Values {
  public:

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -34,6 +36,28 @@ class JsonWriter {
   JsonWriter& value(int number) { return raw(std::to_string(number)); }
   JsonWriter& value(bool truth) { return raw(truth ? "true" : "false"); }
   JsonWriter& null() { return raw("null"); }
+
+  // What is not known is null: an empty text, a number below zero, an empty optional.
+  JsonWriter& known(const std::string& text) { return text.empty() ? null() : value(text); }
+  JsonWriter& known(int number) { return number < 0 ? null() : value(number); }
+  template <typename Value>
+  JsonWriter& known(const std::optional<Value>& held) {
+    return held ? value(*held) : null();
+  }
+
+  // The items, or what `value_of` makes of each, as a row or as an array.
+  template <typename Items, typename ValueOf = std::identity>
+  JsonWriter& row(const Items& items, const ValueOf& value_of = {}) {
+    beginRow();
+    for (const auto& item : items) value(std::invoke(value_of, item));
+    return endRow();
+  }
+  template <typename Items, typename ValueOf = std::identity>
+  JsonWriter& array(const Items& items, const ValueOf& value_of = {}) {
+    beginArray();
+    for (const auto& item : items) value(std::invoke(value_of, item));
+    return endArray();
+  }
 
   const std::string& text() const { return text_; }
 

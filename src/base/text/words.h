@@ -39,4 +39,19 @@ std::string listText(const std::vector<std::string>& items);
 // "8 GiB", "1000 B": exact, in the largest unit that needs no fraction.
 std::string sizeText(uint64_t bytes);
 
+// A row of a table of names: a value, its words for people, and its key in JSON or in queries.
+template <typename Enum>
+struct Named {
+  Enum value;
+  const char* words;
+  const char* key;
+};
+// The row of `value`. Without one, as a value from outside may be, words and key are `otherwise`.
+template <typename Enum, std::size_t n>
+constexpr Named<Enum> rowOf(const Named<Enum> (&rows)[n], Enum value, const char* otherwise = "unknown") {
+  for (const Named<Enum>& row : rows)
+    if (row.value == value) return row;
+  return {value, otherwise, otherwise};
+}
+
 }  // namespace railwise

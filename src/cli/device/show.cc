@@ -106,10 +106,8 @@ std::string machineTable(const softdev::MachineConfig& machine) {
 }
 
 void writePci(JsonWriter& json, const softdev::PciConfig& function) {
-  json.key("pci");
-  function.pci.empty() ? json.null() : json.value(function.pci);
-  json.key("numa");
-  function.numa < 0 ? json.null() : json.value(function.numa);
+  json.key("pci").known(function.pci);
+  json.key("numa").known(function.numa);
   json.key("pcie_gen").value(uint64_t{function.pcie_gen});
   json.key("pcie_lanes").value(uint64_t{function.pcie_lanes});
   json.key("pcie_mbps").value(uint64_t{function.pcie_mbps});
@@ -123,13 +121,10 @@ void writePort(JsonWriter& json, const softdev::PortConfig& port, uint32_t numbe
   json.key("active").value(port.active);
   json.key("mtu").value(mtuBytes(port));
   json.key("latency_ns").value(uint64_t{port.latency_ns});
-  json.key("rail");
-  port.rail < 0 ? json.null() : json.value(port.rail);
-  json.key("plane");
-  port.plane < 0 ? json.null() : json.value(port.plane);
+  json.key("rail").known(port.rail);
+  json.key("plane").known(port.plane);
   json.key("guid").value(guidText(port.guid));
-  json.key("netdev");
-  port.netdev.empty() ? json.null() : json.value(port.netdev);
+  json.key("netdev").known(port.netdev);
   json.key("gids").beginArray();
   constexpr const char* kTypes[] = {"ib", "v1", "v2"};
   for (const softdev::Gid& gid : port.gids) {
@@ -147,8 +142,7 @@ void writeDevice(JsonWriter& json, const softdev::DeviceConfig& device) {
   json.key("guid").value(guidText(device.guid));
   json.key("system_guid").value(guidText(device.system_guid));
   writePci(json, device);
-  json.key("pcie_link");
-  device.pcie_link.empty() ? json.null() : json.value(device.pcie_link);
+  json.key("pcie_link").known(device.pcie_link);
   json.key("board").value(device.board);
   json.key("hca_type").value(device.hca_type);
   json.key("max_qp").value(uint64_t{device.max_qp});
@@ -190,16 +184,13 @@ std::string jsonText(const DeviceMachine& machine) {
   json.key("configuration").value(machine.text);
   json.key("fabric").value(machine.config.fabric);
   json.key("seed").value(machine.config.seed);
-  json.key("faults").beginArray();
-  for (const std::string& fault : machine.config.faults) json.value(fault);
-  json.endArray();
+  json.key("faults").array(machine.config.faults);
   json.key("played").value(machine.config.host().name);
   json.key("hosts").beginArray();
   for (const softdev::HostConfig& host : machine.config.hosts) {
     json.beginObject();
     json.key("name").value(host.name);
-    json.key("cpu");
-    host.cpu.empty() ? json.null() : json.value(host.cpu);
+    json.key("cpu").known(host.cpu);
     json.key("numa_nodes").value(uint64_t{host.numa_nodes});
     json.key("cores").value(uint64_t{host.cores});
     json.key("devices").beginArray();

@@ -15,13 +15,12 @@
 #include <set>
 
 #include "cli/device/machine.h"
-#include "cli/doctor/pair_end.h"
 #include "cli/doctor/pair_job.h"
 #include "cli/hosts/run_on_hosts.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/plugin/device_choice.h"
+#include "cli/plugin/plugin_loader.h"
 #include "doctor/pair/all_reduce.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/summary.h"

@@ -6,7 +6,7 @@
 
 #include "base/settings/config.h"
 #include "cli/fingerprint/compare.h"
-#include "cli/fingerprint/node.h"
+#include "cli/fingerprint/fingerprint.h"
 #include "cli/fingerprint/parse.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"

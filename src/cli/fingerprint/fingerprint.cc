@@ -1,14 +1,123 @@
 #include "cli/fingerprint/fingerprint.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <tuple>
 
+#include "base/dynamic_library.h"
 #include "base/text/json.h"
+#include "base/text/printable.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
+#include "sysfs/pci_devices.h"
 
 namespace railwise::cli {
 namespace {
+
+constexpr std::array kModules = {"nvidia", "amdgpu", "mlx5_core"};
+
+// Where distributions put libibverbs.so.1.
+constexpr std::array kLibraryFolders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+                                        "/usr/lib64", "/lib64", "/usr/lib"};
+
+// Counts in the order of the names, so that the order of the devices does not matter.
+void count(std::vector<Counted>& list, const std::string& name) {
+  const auto at =
+      std::lower_bound(list.begin(), list.end(), name,
+                       [](const Counted& each, const std::string& key) { return each.name < key; });
+  if (at != list.end() && at->name == name) ++at->count;
+  else list.insert(at, {name, 1});
+}
+
+// A text of a vendor's library or of a driver, without spaces at its end and control characters.
+std::string trimmed(std::string text) {
+  text = printableAscii(text);
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+std::string lineOf(const sysfs::FileTree& tree, const std::string& path) {
+  return trimmed(sysfs::firstLine(tree, path));
+}
+
+// A partition of a GPU is a device too, and counts by itself: the nodes of a job should be partitioned alike.
+void addGpus(const gpu::GpuTopology& gpus, Fingerprint& node) {
+  std::set<std::string> vendors, drivers;
+  for (const gpu::Device& gpu : gpus.gpus) {
+    vendors.insert(topology::gpuVendorName(gpu.vendor));
+    if (!gpu.driver.empty()) drivers.insert(trimmed(gpu.driver));
+    count(node.gpus, trimmed(gpu.model + (gpu.partition.empty() ? "" : " " + gpu.partition)));
+    if (gpu.parent < 0) count(node.gpu_firmware, trimmed(gpu.firmware));
+  }
+  node.gpu_vendor = joined(vendors, " and ");
+  node.gpu_driver = joined(drivers, " and ");
+}
+
+// The GPUs of the PCI bus: no library has told of any, as without a driver.
+void addPciGpus(const sysfs::FileTree& tree, Fingerprint& node) {
+  std::set<std::string> vendors;
+  for (const sysfs::PciDevice& device : sysfs::gpuDevices(tree)) {
+    const std::string vendor =
+        topology::gpuVendorName(device.isAmdGpu() ? gpu::Vendor::kAmd : gpu::Vendor::kNvidia);
+    vendors.insert(vendor);
+    count(node.gpus, vendor + " " + trimmed(device.device));
+  }
+  node.gpu_vendor = joined(vendors, " and ");
+}
+
+void addNics(const sysfs::FileTree& tree, Fingerprint& node) {
+  for (const std::string& name : tree.list("/sys/class/infiniband")) {
+    const std::string folder = "/sys/class/infiniband/" + name;
+    NicGroup nic = {lineOf(tree, folder + "/hca_type"), lineOf(tree, folder + "/board_id"),
+                    lineOf(tree, folder + "/fw_ver"), 1};
+    // Not every driver tells a type.
+    if (const std::string vendor = lineOf(tree, folder + "/device/vendor");
+        nic.type.empty() && !vendor.empty())
+      nic.type = vendor + ":" + lineOf(tree, folder + "/device/device");
+    const auto key = [](const NicGroup& group) { return std::tie(group.type, group.board, group.firmware); };
+    const auto at = std::lower_bound(node.nics.begin(), node.nics.end(), nic,
+                                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    if (at != node.nics.end() && key(*at) == key(nic)) ++at->count;
+    else node.nics.insert(at, std::move(nic));
+  }
+}
+
+// The text in quotes behind `"key":`, from `at` on, which moves behind it. "": there is none.
+std::string quotedAfter(const std::string& text, const std::string& key, std::size_t& at) {
+  at = text.find("\"" + key + "\"", at);
+  if (at == std::string::npos) return "";
+  at += key.size() + 2;
+  const std::size_t begin = text.find('"', at);
+  const std::size_t end = begin == std::string::npos ? begin : text.find('"', begin + 1);
+  return end == std::string::npos ? "" : text.substr(begin + 1, end - begin - 1);
+}
+
+// version.json: {"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, ...}. The tree gives only the first 4096
+// bytes of the file, so a JSON reader would see no end; "cuda" comes first. CUDA 10 has version.txt: "CUDA
+// Version 10.2.89".
+std::string cudaVersion(const sysfs::FileTree& tree) {
+  const std::string json = tree.read("/usr/local/cuda/version.json").value_or("");
+  std::size_t at = json.find("\"cuda\"");
+  if (at != std::string::npos) return trimmed(quotedAfter(json, "version", at));
+  const std::string text = lineOf(tree, "/usr/local/cuda/version.txt");
+  constexpr std::string_view kBefore = "CUDA Version ";
+  return text.starts_with(kBefore) ? text.substr(kBefore.size()) : "";
+}
+
+std::string rdmaCoreOf(const sysfs::FileTree& tree) {
+  for (const std::string folder : kLibraryFolders) {
+    const std::string file = sysfs::realPathOf(tree, folder + "/libibverbs.so.1");
+    if (!file.empty()) return rdmaCoreVersion(file);
+  }
+  return "";
+}
 
 std::string known(const std::string& text) { return text.empty() ? "-" : text; }
 
@@ -60,10 +169,7 @@ std::string nicFirmwareText(const Fingerprint& node) {
   return known(text);
 }
 
-void addText(JsonWriter& json, const char* key, const std::string& text) {
-  json.key(key);
-  text.empty() ? json.null() : json.value(text);
-}
+void addText(JsonWriter& json, const char* key, const std::string& text) { json.key(key).known(text); }
 
 void addCounted(JsonWriter& json, const char* key, const char* name, const std::vector<Counted>& list) {
   json.key(key).beginRow();
@@ -143,6 +249,45 @@ std::string jsonOf(const Fingerprint& node) {
   json.endRow();
   addText(json, "rdma_core", node.rdma_core);
   return json.endInlineObject().text();
+}
+
+Fingerprint fingerprintOf(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus) {
+  Fingerprint node;
+  node.host = lineOf(tree, "/proc/sys/kernel/hostname");
+  node.railwise = RAILWISE_VERSION;
+  node.kernel = lineOf(tree, "/proc/sys/kernel/osrelease");
+  for (const std::string module : kModules)
+    node.modules[module] = lineOf(tree, "/sys/module/" + module + "/version");
+  if (gpus.gpus.empty()) addPciGpus(tree, node);
+  else addGpus(gpus, node);
+  // A container may have GPUs and no library of their vendor. The driver's module is there all the same.
+  for (const char* module : {"nvidia", "amdgpu"})
+    if (node.gpu_driver.empty()) node.gpu_driver = node.modules[module];
+  node.cuda = cudaVersion(tree);
+  node.rocm = lineOf(tree, "/opt/rocm/.info/version");
+  addNics(tree, node);
+  node.rdma_core = rdmaCoreOf(tree);
+  return node;
+}
+
+std::string loadedRdmaLibrary(const std::string& library) {
+  const char* const name = library.empty() ? "libibverbs.so.1" : library.c_str();
+  const Outcome<DynamicLibrary> opened = DynamicLibrary::open({name}, DynamicLibrary::Unload::kNever);
+  Dl_info info = {};
+  if (!opened.ok() || dladdr(opened->symbol("ibv_get_device_list"), &info) == 0) return "";
+  const std::unique_ptr<char, void (*)(void*)> file(realpath(info.dli_fname, nullptr), std::free);
+  return file == nullptr ? "" : file.get();
+}
+
+std::string rdmaCoreVersion(std::string_view file) {
+  constexpr std::string_view kSoname = ".so.1.";
+  const std::size_t soname = file.rfind(kSoname);
+  if (soname == std::string_view::npos) return "";
+  const std::string_view interface = file.substr(soname + kSoname.size());  // "14.44.0"
+  const std::size_t dot = interface.find('.');
+  const std::string_view version = dot == std::string_view::npos ? "" : interface.substr(dot + 1);
+  // Before rdma-core the library was libibverbs.so.1.0.0.
+  return version.find('.') == std::string_view::npos ? "" : std::string(version);
 }
 
 }  // namespace railwise::cli

@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/text/text_layout.h"
+#include "gpu/topology.h"
+#include "sysfs/file_tree.h"
 
 namespace railwise::cli {
 
@@ -63,5 +66,19 @@ std::string textOf(const Fingerprint& node, std::size_t columns = kOneLine);
 // One line of JSON with its newline (docs/fingerprint.md), so that the lines of many nodes can be in one
 // file.
 std::string jsonOf(const Fingerprint& node);
+
+// Makes the fingerprint of a node: from its /sys, its installed files, and what the vendors' libraries say of
+// its GPUs. Thread-safe, except loadedRdmaLibrary(), which loads a library.
+
+// `tree` is the root of the node's files: this machine's "/", a folder, or a recording, in which much may be
+// missing. Where `gpus` has none, the GPUs are those of the PCI bus, by their ids.
+Fingerprint fingerprintOf(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus);
+
+// The file, without links, that the dynamic linker takes for `library` ("": libibverbs.so.1) in this process;
+// "": there is none.
+std::string loadedRdmaLibrary(const std::string& library);
+// "44.0" of ".../libibverbs.so.1.14.44.0": rdma-core puts its version behind the two numbers of the library's
+// interface. "": the name has another form.
+std::string rdmaCoreVersion(std::string_view file);
 
 }  // namespace railwise::cli

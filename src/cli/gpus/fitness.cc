@@ -86,13 +86,10 @@ std::string fitnessJson(const Fitness& fitness) {
       .value(fitness.groups_needed)
       .key("groups_available")
       .value(fitness.groups_available);
-  json.key("nodes").beginRow();
-  for (const std::string& node : fitness.nodes) json.value(node);
-  json.endRow().key("gpus");
+  json.key("nodes").row(fitness.nodes);
+  json.key("gpus");
   if (fitness.has_gpus) {
-    json.beginRow();
-    for (const int gpu : fitness.gpus) json.value(gpu);
-    json.endRow();
+    json.row(fitness.gpus);
   } else {
     json.null();
   }

@@ -8,7 +8,6 @@
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "gpu/choose/hosts.h"
-#include "gpu/choose/nodes.h"
 #include "sysfs/tar_archive.h"
 #include "topo/explain/describe.h"
 
@@ -95,9 +94,8 @@ std::string nodesJson(const PickedNodes& picked) {
   json.key("nodes").beginArray();
   for (const int index : picked.answer.nodes) {
     const Node& node = picked.at(index);
-    json.beginObject().key("node").value(node.name).key("gpus").beginRow();
-    for (const int rank : node.ranks) json.value(rank);
-    json.endRow().key("group");
+    json.beginObject().key("node").value(node.name).key("gpus").row(node.ranks);
+    json.key("group");
     const std::string group = picked.groupOf(node);
     group.empty() ? json.null() : json.value(group);
     json.key("slowest_pair_gb_per_s")
@@ -106,9 +104,8 @@ std::string nodesJson(const PickedNodes& picked) {
     json.key("gpus_with_nic").value(node.candidate.score.with_nic);
     json.key("fitness_intra").value(node.candidate.intra).endObject();
   }
-  json.endArray().key("left_out").beginArray();
-  for (const std::string& line : picked.left_out) json.value(line);
-  json.endArray().endObject();
+  json.endArray().key("left_out").array(picked.left_out);
+  json.endObject();
   return json.text();
 }
 

@@ -14,7 +14,7 @@
 #include "base/socket.h"
 #include "cli/hosts/run_on_hosts.h"
 #include "cli/observe/records.h"
-#include "observe/stuck/words.h"
+#include "observe/stuck/facts.h"
 #include "perf/job/wire.h"
 
 namespace railwise::cli {

@@ -15,9 +15,9 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "observe/stuck/diagnosis.h"
+#include "observe/stuck/facts.h"
 #include "observe/stuck/report.h"
 #include "observe/stuck/wire.h"
-#include "observe/stuck/words.h"
 #include "perf/job/rank_environment.h"
 
 namespace railwise::cli {

@@ -11,7 +11,6 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/plugin/device_choice.h"
 #include "cli/plugin/plugin_loader.h"
 
 namespace railwise::cli {
@@ -121,8 +120,7 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
     json.beginObject();
     json.key("index").value(static_cast<int>(i));
     json.key("name").value(device.name);
-    json.key("pci_path");
-    device.pci_path.empty() ? json.null() : json.value(device.pci_path);
+    json.key("pci_path").known(device.pci_path);
     json.key("guid").value(textOf("0x%016llx", static_cast<unsigned long long>(device.guid)));
     json.key("speed_mbps").value(device.speed_mbps);
     json.key("port").value(device.port);
@@ -131,8 +129,7 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
     json.key("cuda_memory").value((device.ptr_support & NCCL_PTR_CUDA) != 0);
     json.key("dmabuf_memory").value((device.ptr_support & NCCL_PTR_DMABUF) != 0);
     const std::string gpu_direct = gpuDirectOf(device.name);
-    json.key("gpu_direct");
-    gpu_direct.empty() ? json.null() : json.value(gpu_direct);
+    json.key("gpu_direct").known(gpu_direct);
     json.key("max_recvs").value(device.max_recvs);
     json.key("max_comms").value(device.max_comms);
     json.key("rail");

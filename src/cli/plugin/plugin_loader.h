@@ -44,4 +44,46 @@ Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options);
 // Calls init, devices and getProperties(0) in NCCL's order. Returns the number of devices, at least 1.
 Outcome<int> startPlugin(NetApi& api, uint64_t comm_id);
 
+// The option --device: chooses the kind of device that the plugin uses, by setting RAILWISE_DEVICE before the
+// plugin is loaded; and the fabric of software devices. "auto" tries the plugin's init in a short-lived child
+// process, so that a failed attempt leaves nothing behind in this process. Main thread, before the first
+// thread starts.
+
+inline constexpr const char* kSoftwareFallbackText =
+    "no RDMA device on this machine: using the software device (RAILWISE_DEVICE=software)";
+
+// For --device auto if RAILWISE_DEVICE is not set: true if the plugin's init fails without it and succeeds
+// with RAILWISE_DEVICE=software. Always false for other values of --device.
+bool needsSoftwareDevice(const PluginOptions& options);
+
+// True if the plugin's init succeeds with the devices that it finds by itself. The plugin is tried in a child
+// process.
+bool startsByItself(const PluginOptions& options);
+
+// Gives what runs on software devices a fabric of its own, unless the user names a fabric. So it cannot meet
+// other programs of the user, whose devices may have the same addresses. Sets the fabric of this process and
+// of its child processes to `name`, if neither RAILWISE_FABRIC nor the configuration of the devices names
+// one.
+void useOwnFabric(const std::string& name);
+
+// Sets RAILWISE_DEVICE as --device asks. `software_fallback` is the result of needsSoftwareDevice().
+void applyDevice(const PluginOptions& options, bool software_fallback);
+
+// A plugin of others finds its devices through libibverbs. On software devices it therefore runs behind the
+// drop-in libibverbs.so.1, as with `railwise device run -- railwise COMMAND`. Main thread, before the first
+// thread starts.
+
+// The value of `railwise device run --sysfs` for a plugin that is not Railwise's. NCCL's own, and those that
+// are made after it, read the kinds of RoCE's GIDs in /sys; nccl-rdma-sharp-plugins crashes where /sys does
+// not have the device.
+inline constexpr const char* kSysfsForOtherPlugins = "on";
+
+// True if the plugin, which calls itself `name`, is to use software devices, knows none, and does not run
+// behind the drop-in library yet. Without --device and RAILWISE_DEVICE that is so if it finds no device.
+bool needsDropIn(const PluginOptions& options, const std::string& name);
+
+// Runs `railwise COMMAND` with these arguments behind the drop-in library, in place of this process. Returns
+// the exit status if that cannot be done.
+int runBehindDropIn(const char* command, const PluginOptions& options, Args args);
+
 }  // namespace railwise::cli

@@ -9,7 +9,6 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
-#include "cli/topo/nccl_option.h"
 
 namespace railwise::cli {
 namespace {

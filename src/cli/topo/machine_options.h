@@ -11,6 +11,7 @@
 #include "cli/options/options.h"
 #include "sysfs/file_tree.h"
 #include "topo/machine/load.h"
+#include "topo/nccl_release.h"
 #include "topo/search/graph_file.h"
 #include "topo/sources/gpu_answers.h"
 
@@ -20,7 +21,7 @@ struct MachineOptions {
   std::string root;      // a folder or a .tar.gz; empty: not given
   std::string software;  // a software machine; empty: not given
   std::string host;      // a host of the software machine
-  // Whose rules; nothing: rulesInUse() (nccl_option.h) chooses.
+  // Whose rules; nothing: rulesInUse() chooses.
   std::optional<topo::NcclChoice> nccl;
   topo::Detection detection;
   std::string cpu;
@@ -82,5 +83,22 @@ bool readGraphFile(const char* command, const std::string& option, bool quiet,
 
 // Prints the NICs of the machine that the options name, with NUMA node and PCI path. Returns the exit status.
 int showWithoutGpus(const char* command, const MachineOptions& options);
+
+// Whose rules a command applies: the option that names a release of NCCL, and the release that counts without
+// it.
+
+// An option with the name of a release, such as --nccl=2.30.
+Option ncclOption(std::string name, std::optional<topo::NcclChoice>* field, std::string text);
+
+// The rules that a command applies, and why.
+struct RulesInUse {
+  topo::NcclVersion release;
+  std::string note;     // for people: "the rules of NCCL 2.30.7", and why these
+  std::string warning;  // "": there is none
+  bool asked = false;   // an option has named the release
+};
+// `asked`: what ncclOption() has read. Without it: for this machine (`live`) the release of the libnccl that
+// programs load here, else the newest release with rules that are known.
+RulesInUse rulesInUse(const std::optional<topo::NcclChoice>& asked, bool live);
 
 }  // namespace railwise::cli

@@ -186,9 +186,7 @@ void writeProcess(JsonWriter& json, const Job& job, const Ranks& ranks, int inde
   const Process& process = job.processes[static_cast<std::size_t>(index)];
   const GpuDirectCount gpu_direct = gpuDirectCount(process);
   json.beginInlineObject();
-  json.key("ranks").beginRow();
-  for (const int rank : ranks.of(index)) json.value(rank);
-  json.endRow();
+  json.key("ranks").row(ranks.of(index));
   json.key("host").value(process.host);
   json.key("pid").value(process.pid);
   json.key("nccl").value(versionOf(job, process));
@@ -196,9 +194,8 @@ void writeProcess(JsonWriter& json, const Job& job, const Ranks& ranks, int inde
   json.key("plugin").value(process.plugin.value);
   json.key("plugin_api").value(process.plugin_api);
   json.key("network").value(process.network);
-  json.key("nics").beginRow();
-  for (const Nic& nic : process.nics) json.value(nic.name + (nic.link.empty() ? "" : "/" + nic.link));
-  json.endRow();
+  json.key("nics").row(process.nics,
+                       [&](const Nic& nic) { return nic.name + (nic.link.empty() ? "" : "/" + nic.link); });
   json.key("gpu_direct").value(static_cast<uint64_t>(gpu_direct.enabled));
   json.key("gpu_direct_of").value(static_cast<uint64_t>(gpu_direct.all));
   json.key("one_sided").value(oneSidedTables(process));

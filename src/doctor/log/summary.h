@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/text/json.h"
+#include "doctor/finding.h"
 #include "doctor/log/job.h"
 #include "doctor/log/ranks.h"
-#include "doctor/report.h"
 
 namespace railwise::doctor {
 

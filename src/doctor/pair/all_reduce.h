@@ -3,7 +3,7 @@
 #pragma once
 
 #include "doctor/pair/measuring/facts.h"
-#include "doctor/pair/measuring/result.h"
+#include "doctor/pair/measuring/plan.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::doctor::pair {

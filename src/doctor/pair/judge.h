@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "doctor/finding.h"
-#include "doctor/pair/measuring/result.h"
+#include "doctor/pair/measuring/plan.h"
 
 namespace railwise::doctor::pair {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "doctor/finding.h"
-#include "doctor/pair/measuring/result.h"
+#include "doctor/pair/measuring/plan.h"
 
 namespace railwise::doctor::pair {
 

@@ -249,9 +249,7 @@ void writeHosts(JsonWriter& json, const Results& results) {
 void writeMatrix(JsonWriter& json, const Results& results, const Judgement& judgement) {
   json.key("matrix_gb_per_s").beginArray();
   for (const auto& row : hostMatrix(results, judgement.verdicts)) {
-    json.beginRow();
-    for (const HostCell& cell : row) json.value(cell.gbytes);
-    json.endRow();
+    json.row(row, &HostCell::gbytes);
   }
   json.endArray();
 }

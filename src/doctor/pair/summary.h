@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/text/json.h"
+#include "doctor/finding.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/measuring/conduct.h"
-#include "doctor/report.h"
 
 namespace railwise::doctor::pair {
 
@@ -17,7 +17,7 @@ ReportStyle reportStyle(const Results& results, const MeasureOptions& options);
 // Two hosts: a line for each NIC pair. More: what each host sent to each other host.
 std::string tablesText(const Results& results, const Judgement& judgement);
 
-// One document: the report (doctor/report.h), hosts with their NICs, NIC pairs, the matrix of the hosts,
+// One document: the report (doctor/finding.h), hosts with their NICs, NIC pairs, the matrix of the hosts,
 // all_reduce.
 std::string pairJson(const Results& results, const Judgement& judgement, const MeasureOptions& options);
 

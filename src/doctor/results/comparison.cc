@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text/words.h"
-#include "doctor/report.h"
+#include "doctor/finding.h"
 #include "topo/tuning/expect.h"
 
 namespace railwise::doctor {

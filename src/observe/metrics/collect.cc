@@ -12,22 +12,17 @@ namespace railwise::observe {
 namespace {
 
 using record::Connection;
+using record::ConnectionState;
 using record::Process;
 using record::Rail;
 using record::Snapshot;
+using record::WaitsFor;
 
 constexpr double kNanosecond = 1e-9;
 constexpr double kBytesPerMegabit = 1e6 / 8;
 
-// Values of labels: names of the record's enums, in the form that queries use.
-constexpr const char* kErrorNames[record::kErrors] = {
-    "retry_exceeded", "receiver_not_ready", "remote_access", "local", "flushed", "post", "poll",
-    "stalled",        "port_down",          "device_failed", "other"};
-constexpr const char* kRailStates[] = {"unknown", "up", "down", "failed"};
+// Values of labels.
 constexpr const char* kLinks[] = {"unknown", "infiniband", "roce", "iwarp"};
-constexpr const char* kConnectionStates[] = {"free", "listening",    "connecting", "running",
-                                             "lost", "reconnecting", "failed"};
-constexpr const char* kWaits[] = {"nothing", "clear_to_send", "completion", "data", "path", "peer"};
 constexpr const char* kFunctions[record::kCalls] = {"isend", "irecv", "iflush", "test"};
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
@@ -224,9 +219,8 @@ class Collector {
     begin("railwise.rail_state", FamilyKind::kGauge, Unit::kNone,
           "State of a port: 1 for the state that it has, 0 for the others.");
     eachRail([&](const Source& source, const Rail& rail, const Labels& labels) {
-      for (std::size_t state = 0; state < std::size(kRailStates); ++state)
-        add(source, with(labels, "state", kRailStates[state]),
-            uint64_t{static_cast<std::size_t>(rail.state) == state});
+      for (const auto& state : record::kRailStateNames)
+        add(source, with(labels, "state", state.key), uint64_t{rail.state == state.value});
     });
     perRail("railwise.rail_state_changes", FamilyKind::kCounter, Unit::kNone,
             "Times that a port went up, down or failed.",
@@ -263,8 +257,8 @@ class Collector {
     begin("railwise.rail_errors", FamilyKind::kCounter, Unit::kNone,
           "What has gone wrong on a port, by kind.");
     eachRail([&](const Source& source, const Rail& rail, const Labels& labels) {
-      for (std::size_t kind = 0; kind < std::size(kErrorNames); ++kind)
-        add(source, with(labels, "kind", kErrorNames[kind]), rail.errors[kind]);
+      for (const auto& kind : record::kErrorKindNames)
+        add(source, with(labels, "kind", kind.key), rail.errors[static_cast<std::size_t>(kind.value)]);
     });
     perRail("railwise.rail_failovers", FamilyKind::kCounter, Unit::kNone,
             "Connections that have left a port because of a failure.",
@@ -283,10 +277,10 @@ class Collector {
     begin("railwise.connections", FamilyKind::kGauge, Unit::kNone,
           "Connections by state; lost: without a path, and looking for one.");
     for (const Source& source : sources_) {
-      for (std::size_t state = 1; source.whole && state < std::size(kConnectionStates); ++state)
-        add(source, with(source.labels, "state", kConnectionStates[state]),
-            countIf(source,
-                    [&](const Connection& each) { return static_cast<std::size_t>(each.state) == state; }));
+      for (const auto& [state, words, key] : record::kConnectionStateNames)
+        if (source.whole && state != ConnectionState::kFree && state != ConnectionState::kClosed)
+          add(source, with(source.labels, "state", key),
+              countIf(source, [&](const Connection& each) { return each.state == state; }));
     }
     begin(
         "railwise.connections_waiting", FamilyKind::kGauge, Unit::kNone,
@@ -295,20 +289,20 @@ class Collector {
         "path, "
         "or the peer's answer.");
     for (const Source& source : sources_) {
-      for (std::size_t what = 1; source.whole && what < std::size(kWaits); ++what)
-        add(source, with(source.labels, "waits_for", kWaits[what]),
-            countIf(source, [&](const Connection& each) {
-              return static_cast<std::size_t>(each.waits_for) == what;
-            }));
+      for (const auto& [what, words, key] : record::kWaitsForNames)
+        if (source.whole && what != WaitsFor::kNothing)
+          add(source, with(source.labels, "waits_for", key),
+              countIf(source, [&](const Connection& each) { return each.waits_for == what; }));
     }
     begin("railwise.connection_longest_wait", FamilyKind::kGauge, Unit::kSeconds,
           "For how long the connection has waited that waits longest, by what it waits for; 0: none waits.");
     for (const Source& source : sources_) {
-      for (std::size_t what = 1; source.whole && what < std::size(kWaits); ++what)
-        add(source, with(source.labels, "waits_for", kWaits[what]),
-            longest(*source.snapshot, [&](const Connection& each) {
-              return static_cast<std::size_t>(each.waits_for) == what ? each.waits_since_ns : 0;
-            }));
+      for (const auto& [what, words, key] : record::kWaitsForNames)
+        if (source.whole && what != WaitsFor::kNothing)
+          add(source, with(source.labels, "waits_for", key),
+              longest(*source.snapshot, [&](const Connection& each) {
+                return each.waits_for == what ? each.waits_since_ns : 0;
+              }));
     }
     perProcess(
         "railwise.oldest_message_age", FamilyKind::kGauge, Unit::kSeconds,
@@ -356,14 +350,14 @@ class Collector {
                  return seconds(sum(snapshot, &Connection::degraded_ns, snapshot.closed.degraded_ns));
                });
     perProcess("railwise.message_latency", FamilyKind::kHistogram, Unit::kSeconds,
-               "Time from isend to the completion, of one message in 64. The sum is estimated from the "
+               "Time from isend to the completion, of one message in 256. The sum is estimated from the "
                "buckets.",
                [](const Snapshot& snapshot) {
                  return histogramOf(
                      sumOverConnections(snapshot, &Connection::latency, snapshot.closed.latency), kLatency);
                });
     perProcess("railwise.message_size", FamilyKind::kHistogram, Unit::kBytes,
-               "Size of messages, of one message in 64. The sum is estimated from the buckets.",
+               "Size of messages, of one message in 256. The sum is estimated from the buckets.",
                [](const Snapshot& snapshot) {
                  return histogramOf(sumOverConnections(snapshot, &Connection::size, snapshot.closed.size),
                                     kSize);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "observe/stuck/words.h"
+#include "observe/stuck/facts.h"
 
 namespace railwise::observe {
 namespace {

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "observe/stuck/causes.h"
+#include "observe/stuck/facts.h"
 #include "observe/stuck/job.h"
-#include "observe/stuck/words.h"
 
 namespace railwise::observe {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/text/json.h"
-#include "observe/stuck/words.h"
+#include "observe/stuck/facts.h"
 
 namespace railwise::observe {
 namespace {
@@ -254,17 +254,7 @@ class Postmortem {
     return text.empty() ? "no errors" : "errors: " + text;
   }
   static const char* railStateText(RailState state) {
-    switch (state) {
-      case RailState::kUp:
-        return "up";
-      case RailState::kDown:
-        return "down";
-      case RailState::kFailed:
-        return "failed";
-      case RailState::kUnknown:
-        break;
-    }
-    return "in an unknown state";
+    return state == RailState::kUnknown ? "in an unknown state" : record::railStateText(state);
   }
   std::string railText(const record::Rail& rail) const {
     std::string text = plainText(record::railText(rail)) + ": " + railStateText(rail.state);

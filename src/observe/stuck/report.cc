@@ -5,7 +5,8 @@
 #include <tuple>
 
 #include "base/text/json.h"
-#include "observe/stuck/words.h"
+#include "base/text/words.h"
+#include "observe/stuck/facts.h"
 
 namespace railwise::observe {
 namespace {
@@ -16,42 +17,20 @@ constexpr std::size_t kShownWaits = 16;
 constexpr std::size_t kShownMissing = 12;
 constexpr std::size_t kShownRails = 12;
 
-const char* whyText(Why why) {
-  switch (why) {
-    case Why::kNoReceive:
-      return "no receive is posted there";
-    case Why::kNoSend:
-      return "no send is posted there";
-    case Why::kSilentPath:
-      return "all is posted, and nothing arrives";
-    case Why::kNoPath:
-      return "no rail pair works";
-    case Why::kReconnects:
-      return "the ends agree on new queue pairs";
-    case Why::kFailed:
-      return "the connection has failed for good";
-    case Why::kDoesNotCall:
-      return "NCCL does not call for its open messages";
-    case Why::kHandshake:
-      return "the handshake does not end";
-    case Why::kListens:
-      return "no peer has called";
-    case Why::kPeerIsGone:
-      return "the peer's process is gone";
-    case Why::kPeerIsStopped:
-      return "the peer's process is stopped";
-    case Why::kPeerUnknown:
-      return "the peer has no record here";
-  }
-  return "unknown";
-}
-
-const char* whyKey(Why why) {
-  constexpr const char* kKeys[] = {"no_receive", "no_send",      "silent_path",     "no_path",
-                                   "reconnects", "failed",       "does_not_call",   "handshake",
-                                   "listens",    "peer_is_gone", "peer_is_stopped", "peer_unknown"};
-  return kKeys[static_cast<std::size_t>(why)];
-}
+constexpr Named<Why> kWhys[] = {
+    {Why::kNoReceive, "no receive is posted there", "no_receive"},
+    {Why::kNoSend, "no send is posted there", "no_send"},
+    {Why::kSilentPath, "all is posted, and nothing arrives", "silent_path"},
+    {Why::kNoPath, "no rail pair works", "no_path"},
+    {Why::kReconnects, "the ends agree on new queue pairs", "reconnects"},
+    {Why::kFailed, "the connection has failed for good", "failed"},
+    {Why::kDoesNotCall, "NCCL does not call for its open messages", "does_not_call"},
+    {Why::kHandshake, "the handshake does not end", "handshake"},
+    {Why::kListens, "no peer has called", "listens"},
+    {Why::kPeerIsGone, "the peer's process is gone", "peer_is_gone"},
+    {Why::kPeerIsStopped, "the peer's process is stopped", "peer_is_stopped"},
+    {Why::kPeerUnknown, "the peer has no record here", "peer_unknown"},
+};
 
 const char* kindKey(CulpritKind kind) {
   constexpr const char* kKeys[] = {"dead_process",      "silent_host", "stopped_process", "failed_rail",
@@ -109,7 +88,7 @@ std::string groupText(const Job& job, const WaitGroup& group) {
   std::string text = processName(job.process(wait.end.process));
   text += wait.why == Why::kListens ? " waits for a call" : " waits for " + peerName(job, wait);
   if (wait.since_ms != kNever) text += " for " + ageText(wait.since_ms);
-  text += std::string(": ") + whyText(wait.why);
+  text += std::string(": ") + rowOf(kWhys, wait.why).words;
   std::string details = "connection " + std::to_string(connection.slot) + ", " + devicesText(connection);
   if (const std::string open = openText(connection); !open.empty()) details += ", " + open;
   if (group.connections > 1) details += "; " + std::to_string(group.connections - 1) + " more like it";
@@ -165,15 +144,10 @@ void writeCulprit(JsonWriter& json, const Job& job, const Culprit& culprit) {
   if (culprit.since_ms != kNever) json.value(culprit.since_ms);
   else json.null();
   json.key("connections").value(culprit.connections);
-  json.key("waiting").beginRow();
-  for (const int process : culprit.processes) json.value(processKey(job.process(process)));
-  json.endRow();
-  json.key("circle").beginRow();
-  for (const int process : culprit.circle) json.value(processKey(job.process(process)));
-  json.endRow();
-  json.key("details").beginArray();
-  for (const std::string& detail : culprit.details) json.value(detail);
-  json.endArray();
+  json.key("waiting").row(culprit.processes,
+                          [&](const int process) { return processKey(job.process(process)); });
+  json.key("circle").row(culprit.circle, [&](const int process) { return processKey(job.process(process)); });
+  json.key("details").array(culprit.details);
   json.key("advice").value(culprit.advice);
   json.endObject();
 }
@@ -196,7 +170,7 @@ void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
                                                                       : "listener");
   json.key("state").value(record::stateText(connection.state));
   json.key("waits_for").value(record::waitsForText(connection.waits_for));
-  json.key("why").value(whyKey(wait.why));
+  json.key("why").value(rowOf(kWhys, wait.why).key);
   json.key("peer").value(wait.other.process >= 0 ? processKey(job.process(wait.other.process))
                                                  : connection.peer);
   json.key("device").value(connection.device);
@@ -281,12 +255,8 @@ std::string stuckJson(const Job& job, const Diagnosis& diagnosis) {
     json.endInlineObject();
   }
   json.endArray().endObject();
-  json.key("rails").beginArray();
-  for (const std::string& rail : diagnosis.rails) json.value(rail);
-  json.endArray();
-  json.key("notes").beginArray();
-  for (const std::string& note : diagnosis.notes) json.value(note);
-  json.endArray();
+  json.key("rails").array(diagnosis.rails);
+  json.key("notes").array(diagnosis.notes);
   json.endObject();
   return json.text() + "\n";
 }
@@ -305,7 +275,7 @@ std::string stuckDot(const Job& job, const Diagnosis& diagnosis) {
     if (wait.culprit >= 0) goal = "c" + std::to_string(wait.culprit);
     else if (wait.other.process >= 0) goal = processNode(wait.other.process);
     else continue;
-    std::string label = whyText(wait.why);
+    std::string label = rowOf(kWhys, wait.why).words;
     if (wait.since_ms != kNever) label += ", " + ageText(wait.since_ms);
     edges += "  " + processNode(wait.end.process) + " -> " + goal + " [label=" + quoted(label) + "];\n";
   }

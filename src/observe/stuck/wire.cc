@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
-#include "observe/stuck/words.h"
+#include "observe/stuck/facts.h"
 
 namespace railwise::observe {
 namespace {

@@ -9,24 +9,8 @@
 namespace railwise::observe::top {
 namespace {
 
-using record::RailState;
-
 // The newest of each process. railwise postmortem has all.
 constexpr std::size_t kEventsShown = 100;
-
-const char* railStateName(RailState state) {
-  switch (state) {
-    case RailState::kUp:
-      return "up";
-    case RailState::kDown:
-      return "down";
-    case RailState::kFailed:
-      return "failed";
-    case RailState::kUnknown:
-      break;
-  }
-  return "unknown";
-}
 
 const char* stageName(Stage stage) {
   switch (stage) {
@@ -70,11 +54,6 @@ double secondsOf(uint64_t ns) { return std::floor(static_cast<double>(ns) / 1e6)
 void writeSeconds(JsonWriter& json, const char* key, uint64_t ns) {
   json.key(key);
   ns == 0 ? json.null() : json.value(secondsOf(ns));
-}
-
-void writeKnown(JsonWriter& json, const char* key, int number) {
-  json.key(key);
-  number < 0 ? json.null() : json.value(number);
 }
 
 void writeTraffic(JsonWriter& json, const Traffic& traffic) {
@@ -132,10 +111,10 @@ void writeRail(JsonWriter& json, const RailRow& rail) {
                          : rail.link == 2 ? "RoCE"
                          : rail.link == 3 ? "iWARP"
                                           : "unknown");
-  json.key("state").value(railStateName(rail.state));
+  json.key("state").value(record::railStateText(rail.state));
   writeSeconds(json, "state_since_s", rail.state_age_ns);
-  writeKnown(json, "rail", rail.rail);
-  writeKnown(json, "plane", rail.plane);
+  json.key("rail").known(rail.rail);
+  json.key("plane").known(rail.plane);
   json.key("claimed_mbps").value(uint64_t{rail.claimed_mbps});
   json.key("measured_mbps").value(uint64_t{rail.measured_mbps});
   json.key("load");
@@ -166,9 +145,8 @@ void writeEvents(JsonWriter& json, const record::Snapshot& snapshot) {
     known ? json.value(record::railText(snapshot.rails[static_cast<std::size_t>(event.rail)])) : json.null();
     json.key("connection");
     event.slot >= 0 ? json.value(hex(event.connection_id)) : json.null();
-    json.key("numbers").beginRow();
-    for (const uint64_t number : event.numbers) json.value(number);
-    json.endRow().key("text").value(event.text).endInlineObject();
+    json.key("numbers").row(event.numbers);
+    json.key("text").value(event.text).endInlineObject();
   }
   json.endArray();
 }
@@ -179,8 +157,8 @@ void writeProcess(JsonWriter& json, const ProcessRow& row) {
   json.beginObject().key("pid").value(uint64_t{process.pid}).key("record").value(snapshot.file);
   json.key("alive").value(process.alive).key("ended").value(process.ended_ns != 0);
   json.key("spy").value(process.spy);
-  writeKnown(json, "rank", process.rank);
-  writeKnown(json, "ranks", process.ranks);
+  json.key("rank").known(process.rank);
+  json.key("ranks").known(process.ranks);
   json.key("program").value(process.program).key("host").value(hostOf(process));
   json.key("plugin").value(process.plugin).key("plugin_file").value(process.plugin_file);
   json.key("started_unix_ns").value(process.started_unix_ns).key("read_unix_ns").value(snapshot.read_unix_ns);
@@ -238,9 +216,7 @@ std::string modelJson(const Model& model) {
         .key("text")
         .value(news.text)
         .endInlineObject();
-  json.endArray().key("notes").beginArray();
-  for (const std::string& note : model.notes) json.value(note);
-  json.endArray();
+  json.endArray().key("notes").array(model.notes);
   writeSums(json, model);
   json.key("rails").beginArray();
   for (const RailRow& rail : model.rails) writeRail(json, rail);

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "cli/options/message.h"
-#include "perf/job/idle_wait.h"
+#include "perf/job/activity.h"
 
 namespace railwise::cli {
 

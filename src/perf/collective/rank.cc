@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "cli/options/message.h"
-#include "cli/plugin/device_choice.h"
+#include "cli/plugin/plugin_loader.h"
 #include "perf/collective/measure.h"
 #include "perf/job/activity.h"
 #include "perf/job/bootstrap.h"

@@ -11,7 +11,6 @@
 #include "perf/algorithm/plan.h"
 #include "perf/collective/link.h"
 #include "perf/job/activity.h"
-#include "perf/job/idle_wait.h"
 
 namespace railwise::cli {
 

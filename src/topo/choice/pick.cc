@@ -69,11 +69,9 @@ std::vector<int> occupiedRows(const Machine& machine, const GpuTable& table) {
 
 void writeSet(JsonWriter& json, const Machine& machine, const GpuTable& table, const gpu::GpuSet& set) {
   const auto row = [&](int gpu) -> const GpuRow& { return table.rows[static_cast<std::size_t>(gpu)]; };
-  json.key("gpus").beginRow();
-  for (const int gpu : set.gpus) json.value(row(gpu).rank());
-  json.endRow().key("busids").beginRow();
-  for (const int gpu : set.gpus) json.value(row(gpu).busid);
-  json.endRow().key("slowest_pair_gb_per_s");
+  json.key("gpus").row(set.gpus, [&](const int gpu) { return row(gpu).rank(); });
+  json.key("busids").row(set.gpus, [&](const int gpu) { return row(gpu).busid; });
+  json.key("slowest_pair_gb_per_s");
   set.gpus.size() < 2 ? json.null() : json.value(static_cast<double>(set.score.slowest_pair_mbps) / 1000);
   json.key("slowest_pair_type");
   set.gpus.size() < 2 ? json.null() : json.value(pathTypeName(slowestType(table, set)));
@@ -248,13 +246,11 @@ std::string pickJson(const Machine& machine, const GpuTable& table, const Pick& 
   json.beginObject().key("schema").value("railwise-gpus-pick").key("schema_version").value(1);
   json.key("machine").value(machine.name);
   writeSet(json, machine, table, answer.best);
-  json.key("ring").beginRow();
-  for (const int row : pick.ring) json.value(table.rows[static_cast<std::size_t>(row)].rank());
-  json.endRow().key("left_out").beginRow();
-  for (const int rank : pick.left_out) json.value(rank);
-  json.endRow().key("fitness_intra").value(pick.intra).key("exact").value(answer.exact);
-  json.key("equally_good");
-  answer.equally_good ? json.value(*answer.equally_good) : json.null();
+  json.key("ring").row(pick.ring,
+                       [&](const int row) { return table.rows[static_cast<std::size_t>(row)].rank(); });
+  json.key("left_out").row(pick.left_out);
+  json.key("fitness_intra").value(pick.intra).key("exact").value(answer.exact);
+  json.key("equally_good").known(answer.equally_good);
   json.key("why").value(gpu::whyText(answer, table.ranks())).key("second");
   if (answer.second) {
     json.beginObject();

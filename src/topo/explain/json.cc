@@ -36,9 +36,7 @@ void writeGdrAnswer(JsonWriter& json, const char* key, const GdrAnswer& answer) 
 void writeChosen(JsonWriter& json, const Graph& graph, const ChosenNic& nic) {
   json.beginObject();
   writeView(json, graph, nic.view);
-  json.key("channels").beginRow();
-  for (const int channel : nic.channels) json.value(channel);
-  json.endRow();
+  json.key("channels").row(nic.channels);
   json.key("proxy_rank").value(nic.proxy_rank);
   writeGdrAnswer(json, "gpudirect_receive", nic.receive);
   writeGdrAnswer(json, "gpudirect_send", nic.send);
@@ -86,9 +84,7 @@ void writeEnds(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu,
   json.key("channel_ends").beginArray();
   for (const ChannelEnd& end : gpu.ends) {
     if (!channels.has(end, channel)) continue;
-    json.beginObject().key("use").value(useName(end.use)).key("channels").beginRow();
-    for (const int number : end.channels) json.value(number);
-    json.endRow();
+    json.beginObject().key("use").value(useName(end.use)).key("channels").row(end.channels);
     writeView(json, graph, end.view);
     json.key("proxy_rank").value(end.proxy_rank).key("gpudirect").value(end.gpu_direct);
     json.key("own").value(end.rule.empty());
@@ -101,9 +97,7 @@ void writeSearches(JsonWriter& json, const Graph& graph, const std::vector<Domai
   const auto net = [&](int index) { return index < 0 ? std::string() : netLabel(graph, index); };
   json.key("rings_and_trees").beginArray();
   for (const DomainChannels& domain : domains) {
-    json.beginObject().key("ranks").beginRow();
-    for (const int rank : domain.ranks) json.value(rank);
-    json.endRow();
+    json.beginObject().key("ranks").row(domain.ranks);
     json.key("channels").value(domain.channels).key("rings").value(domain.rings);
     json.key("trees").value(domain.trees).key("missing").value(domain.missing);
     json.key("swapped_rings").beginArray();
@@ -126,9 +120,7 @@ void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, c
   json.key("rank").value(gpu.rank).key("dev").value(node.dev).key("busid").value(node.busid);
   json.key("local_cpu").value(gpu.local_cpu);
   if (!gpu.error.empty()) json.key("error").value(gpu.error);
-  json.key("channel_nets").beginRow();
-  for (const int net : gpu.nets) json.value(netLabel(graph, net));
-  json.endRow();
+  json.key("channel_nets").row(gpu.nets, [&](const int net) { return netLabel(graph, net); });
   json.key("chosen").beginArray();
   for (const ChosenNic& nic : gpu.chosen) {
     if (asked(nic.channels, channel, gpu.nets.size())) writeChosen(json, graph, nic);
@@ -153,9 +145,7 @@ void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, c
   }
   json.endArray();
   if (!gpu.one_sided.empty()) {
-    json.key("one_sided").beginRow();
-    for (const std::string& name : gpu.one_sided) json.value(name);
-    json.endRow();
+    json.key("one_sided").row(gpu.one_sided);
   }
   if (channels != nullptr) writeEnds(json, graph, gpu, *channels, channel);
   writeProblems(json, gpu.problems);

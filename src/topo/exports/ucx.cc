@@ -109,9 +109,8 @@ Exported exportNixl(const Machine& machine, const ExportOptions&) {
   for (const HostGpu& gpu : host->gpus) {
     const std::vector<NicPort> own = portsOfGpu(*host, gpu);
     const std::vector<NicPort>& ports = orAll(own, all);
-    json.beginObject().key("local_ranks").beginRow();
-    for (const int rank : gpu.local_ranks) json.value(rank);
-    json.endRow().key("gpu").value(gpu.dev).key("busid").value(gpu.busid).key("env").beginInlineObject();
+    json.beginObject().key("local_ranks").row(gpu.local_ranks);
+    json.key("gpu").value(gpu.dev).key("busid").value(gpu.busid).key("env").beginInlineObject();
     json.key("UCX_NET_DEVICES").value(ucxDevices(ports));
     if (ports.size() > kUcxRails) json.key("UCX_MAX_RNDV_RAILS").value(std::to_string(ports.size()));
     // NIXL appends ":1" to each device of device_list, and takes ", " for the separator.

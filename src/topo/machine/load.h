@@ -8,7 +8,6 @@
 #include "base/outcome.h"
 #include "topo/document/xml.h"
 #include "topo/machine/assumed_devices.h"
-#include "topo/machine/detection.h"
 #include "topo/machine/machine.h"
 #include "topo/settings.h"
 

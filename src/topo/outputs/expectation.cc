@@ -74,9 +74,7 @@ std::string expectationJson(const Machine& machine, const std::vector<Expectatio
     json.key("collective").value(collectiveName(its));
     json.key("source").value(its.collective ? "nccl" : "railwise");
     json.key("nodes").value(its.nodes);
-    json.key("ranks").beginRow();
-    for (const int rank : its.ranks) json.value(rank);
-    json.endRow();
+    json.key("ranks").row(its.ranks);
     json.key("sizes").beginArray();
     for (const tuning::ExpectedSize& size : its.sizes) {
       json.beginInlineObject();

@@ -34,9 +34,7 @@ void writeGraph(JsonWriter& json, const Graph& graph, const ChannelGraph& channe
   for (const Channel& channel : channels.channels) {
     json.beginRow();
     writeNet(json, graph, channel.net_in);
-    json.beginRow();
-    for (const int rank : channel.ranks) json.value(rank);
-    json.endRow();
+    json.row(channel.ranks);
     writeNet(json, graph, channel.net_out);
     json.endRow();
   }
@@ -48,9 +46,7 @@ void writeWhy(JsonWriter& json, const Graph& graph, const CommunicatorGraphs& gr
   json.key("why").beginObject();
   for (const GraphTrace& searched : trace.graphs) {
     json.key(algorithmName(searched.algorithm)).beginObject();
-    json.key("sentences").beginArray();
-    for (const std::string& sentence : whySentences(searched, graphs, graph)) json.value(sentence);
-    json.endArray();
+    json.key("sentences").array(whySentences(searched, graphs, graph));
     json.key("attempts").beginArray();
     for (const SearchAttempt& attempt : searched.attempts) {
       const SearchLimits& limits = attempt.limits;
@@ -95,9 +91,7 @@ std::string graphsJson(const Machine& machine, const std::vector<DomainGraphs>& 
   json.key("domains").beginArray();
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     const Domain& domain = machine.domains[i];
-    json.beginObject().key("ranks").beginRow();
-    for (const int rank : domain.ranks) json.value(rank);
-    json.endRow();
+    json.beginObject().key("ranks").row(domain.ranks);
     json.key("graphs").beginObject();
     writeCommunicator(json, "nodes1", *domain.graph, graphs[i].one_host,
                       why ? &graphs[i].one_host_trace : nullptr);

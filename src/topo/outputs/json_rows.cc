@@ -14,9 +14,10 @@ void writePaths(JsonWriter& json, const char* key, const Paths& paths, NodeType 
       const Path& path = paths.get(from, i, to, j);
       json.beginRow().value(graph.label(graph.of(from)[static_cast<std::size_t>(i)]));
       json.value(graph.label(graph.of(to)[static_cast<std::size_t>(j)])).value(pathTypeName(path.type));
-      json.value(path.bandwidth).value(path.hops).beginArray();
-      for (const NodeIndex node : paths.via(path)) json.value(graph.label(node));
-      json.endArray().endRow();
+      json.value(path.bandwidth).value(path.hops).array(paths.via(path), [&](const NodeIndex node) {
+        return graph.label(node);
+      });
+      json.endRow();
     }
   }
   json.endArray();
@@ -27,9 +28,9 @@ void writeLocalNets(JsonWriter& json, const Domain& domain) {
   for (int gpu = 0; gpu < domain.graph->count(NodeType::kGpu); ++gpu) {
     const auto nets = localNets(*domain.paths, gpu);
     if (!nets.ok()) continue;
-    json.key(std::to_string(domain.graph->of(NodeType::kGpu, gpu).rank)).beginRow();
-    for (const int net : *nets) json.value(domain.graph->of(NodeType::kNet, net).dev);
-    json.endRow();
+    json.key(std::to_string(domain.graph->of(NodeType::kGpu, gpu).rank)).row(*nets, [&](const int net) {
+      return domain.graph->of(NodeType::kNet, net).dev;
+    });
   }
   json.endObject();
 }
@@ -122,9 +123,7 @@ void writeDomains(JsonWriter& json, const Machine& machine) {
   json.key("domains").beginArray();
   for (const Domain& domain : machine.domains) {
     json.beginObject();
-    json.key("ranks").beginRow();
-    for (const int rank : domain.ranks) json.value(rank);
-    json.endRow();
+    json.key("ranks").row(domain.ranks);
     json.key("max_bw").value(domain.max_bandwidth);
     json.key("total_bw").value(domain.total_bandwidth);
     writeLocalNets(json, domain);

@@ -201,8 +201,7 @@ class TopologyWriter {
       const Node& gpu = graph_.node(i);
       beginNode(i);
       json_.key("rank").value(gpu.rank).key("dev").value(gpu.dev);
-      json_.key("sm").value(gpu.sm).key("gcn");
-      gpu.gcn.empty() ? json_.null() : json_.value(gpu.gcn);
+      json_.key("sm").value(gpu.sm).key("gcn").known(gpu.gcn);
       json_.key("gdr").value(gpu.gdr != 0).key("mlopart").value(gpu.mlopart);
       const gpu::Device* physical = physicalGpu(topology, graph_, gpu.index);
       const bool known = physical != nullptr && !physical->model.empty();

@@ -56,9 +56,8 @@ void writeNvls(JsonWriter& json, const Transports& transports) {
   json.key("nvls").beginArray();
   for (const Domain& domain : transports.machine().domains) {
     const NvlsAnswer answer = transports.nvls(domain.ranks.front());
-    json.beginObject().key("ranks").beginRow();
-    for (const int rank : domain.ranks) json.value(rank);
-    json.endRow().key("used").value(answer.used).key("reason").value(answer.reason).endObject();
+    json.beginObject().key("ranks").row(domain.ranks);
+    json.key("used").value(answer.used).key("reason").value(answer.reason).endObject();
   }
   json.endArray();
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "topo/paths/paths.h"
-#include "topo/search/channel_set.h"
+#include "topo/search/channel_graph.h"
 #include "topo/search/links/remaining.h"
 
 namespace railwise::topo {

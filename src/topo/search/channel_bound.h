@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "topo/search/channel_graph.h"
 #include "topo/search/channel_search.h"
-#include "topo/search/channel_set.h"
 
 namespace railwise::topo {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "topo/search/candidates.h"
-#include "topo/search/channel_set.h"
+#include "topo/search/channel_graph.h"
 #include "topo/search/links/remaining.h"
 #include "topo/search/links/routes.h"
 #include "topo/search/vain_attempts.h"

@@ -6,7 +6,7 @@
 
 #include "topo/graph/constants.h"
 #include "topo/search/names.h"
-#include "topo/search/speeds.h"
+#include "topo/search/vain_attempts.h"
 
 namespace railwise::topo {
 namespace {

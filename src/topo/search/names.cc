@@ -1,38 +1,22 @@
 #include "topo/search/names.h"
 
+#include "base/text/words.h"
+
 namespace railwise::topo {
+namespace {
 
-const char* algorithmName(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return "ring";
-    case Algorithm::kTree:
-      return "tree";
-    case Algorithm::kCollNetChain:
-      return "collnet_chain";
-    case Algorithm::kCollNetDirect:
-      return "collnet_direct";
-    case Algorithm::kNvls:
-      return "nvls";
-  }
-  return "";
-}
+constexpr Named<Algorithm> kAlgorithmNames[] = {
+    {Algorithm::kRing, "Ring", "ring"},
+    {Algorithm::kTree, "Tree", "tree"},
+    {Algorithm::kCollNetChain, "CollNet chain", "collnet_chain"},
+    {Algorithm::kCollNetDirect, "CollNet direct", "collnet_direct"},
+    {Algorithm::kNvls, "NVLS", "nvls"},
+};
 
-const char* algorithmTitle(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return "Ring";
-    case Algorithm::kTree:
-      return "Tree";
-    case Algorithm::kCollNetChain:
-      return "CollNet chain";
-    case Algorithm::kCollNetDirect:
-      return "CollNet direct";
-    case Algorithm::kNvls:
-      return "NVLS";
-  }
-  return "";
-}
+}  // namespace
+
+const char* algorithmName(Algorithm algorithm) { return rowOf(kAlgorithmNames, algorithm, "").key; }
+const char* algorithmTitle(Algorithm algorithm) { return rowOf(kAlgorithmNames, algorithm, "").words; }
 
 const char* patternName(Pattern pattern) {
   switch (pattern) {

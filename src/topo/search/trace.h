@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "topo/graph/graph.h"
-#include "topo/search/channel_set.h"
+#include "topo/search/channel_graph.h"
 
 namespace railwise::topo {
 

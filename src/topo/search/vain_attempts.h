@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "topo/search/candidates.h"
-#include "topo/search/channel_set.h"
+#include "topo/search/channel_graph.h"
 #include "topo/settings.h"
 
 namespace railwise::topo {
@@ -87,5 +87,11 @@ class KnownStages {
   std::size_t count_ = 0;
   uint16_t generation_ = 1;
 };
+
+// The bandwidths that NCCL's search tries for a channel. Thread-safe.
+
+// In GB/s, from fast to slow. `sm`: the lowest compute capability of all GPUs, 90 means 9.0. `inter`: the
+// network takes part.
+std::vector<float> searchSpeeds(NcclVersion version, bool inter, int sm);
 
 }  // namespace railwise::topo

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/interfaces.h"
-#include "verbs/cm/handles.h"
+#include "verbs/cm/connection_manager.h"
 
 namespace railwise::verbs {
 namespace {

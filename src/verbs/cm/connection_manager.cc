@@ -6,8 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "verbs/cm/handles.h"
-
 namespace railwise::verbs {
 namespace {
 

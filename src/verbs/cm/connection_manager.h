@@ -31,6 +31,7 @@
 
 #include "base/settings/config.h"
 #include "base/socket.h"
+#include "verbs/cm/library.h"
 #include "verbs/port.h"
 #include "verbs/queue_pair.h"
 
@@ -182,5 +183,25 @@ class CmConnection {
   CmPrivateData reply_;
   Status failure_;
 };
+
+// Shared by the listener and the connections of the communication manager: how they make their objects.
+
+// On iWARP the manager's port numbers are also TCP's, so another socket may have one. Only listening or
+// connecting shows that (EADDRINUSE). Then another port number is tried, at most this many times.
+constexpr int kPortTries = 16;
+
+// Make an event channel that never waits, and an id on it. Null with errno on failure.
+CmChannel makeCmChannel(const CmLibrary& cm);
+CmId makeCmId(const CmLibrary& cm, rdma_event_channel* channel);
+
+CmPrivateData copyOf(const rdma_cm_event& event);
+
+// The address in the form that the manager takes.
+sockaddr_storage storageOf(const SocketAddress& address);
+inline sockaddr* raw(sockaddr_storage& storage) { return reinterpret_cast<sockaddr*>(&storage); }
+
+inline const char* deviceName(const ibv_context* context) {
+  return library().get_device_name(context->device);
+}
 
 }  // namespace railwise::verbs

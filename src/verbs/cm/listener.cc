@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "verbs/cm/handles.h"
+#include "verbs/cm/connection_manager.h"
 
 namespace railwise::verbs {
 namespace {

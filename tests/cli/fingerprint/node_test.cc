@@ -1,12 +1,11 @@
 // The fingerprint of a node, from trees in memory, from every fake machine of tests/gpu, and from every
 // software machine.
-#include "cli/fingerprint/node.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "cli/device/tree.h"
+#include "cli/fingerprint/fingerprint.h"
 #include "cli/fingerprint/parse.h"
 #include "softdev/config/machines.h"
 #include "tests/gpu/machines.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "doctor/pair/judge.h"
-#include "doctor/pair/measuring/result.h"
+#include "doctor/pair/measuring/plan.h"
 
 namespace railwise::doctor::pair::test {
 

@@ -1,8 +1,7 @@
-#include "perf/job/idle_wait.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "perf/job/activity.h"
 #include "tests/wait.h"
 
 namespace railwise::cli {

@@ -1,10 +1,10 @@
-#include "topo/search/speeds.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 #include <vector>
+
+#include "topo/search/vain_attempts.h"
 
 namespace railwise::topo {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/outcome.h"
 #include "doctor/pair/measuring/open_end.h"
-#include "doctor/pair/measuring/result.h"
+#include "doctor/pair/measuring/plan.h"
 #include "doctor/pair/measuring/wire.h"
 
 namespace railwise::doctor::pair {

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "doctor/pair/measuring/endpoint.h"
-#include "doctor/pair/measuring/result.h"
+#include "doctor/pair/measuring/plan.h"
 
 namespace railwise::doctor::pair {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "doctor/pair/measuring/facts.h"
-#include "doctor/pair/measuring/result.h"
+#include "doctor/pair/measuring/plan.h"
 
 namespace railwise::doctor::pair {
 
