@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "base/address_range.h"
+#include "base/interfaces.h"
 #include "base/log.h"
 #include "sysfs/file_tree.h"
 
