@@ -36,12 +36,8 @@ class Express {
     QpRecord& mine = *qp_.record;
     const uint64_t length = wr.sg_list[0].length;
     const uint64_t posted = qp_.sq_posted;
-    uint64_t packets = 1;
-    if (length > qp_.packet_bytes) [[unlikely]] {
-      if (length > qp_.max_message_bytes) return false;
-      packets = packetsOf(qp_, length);
-    }
-    if (qp_.currentState() != IBV_QPS_RTS || length == 0 ||
+    // One comparison for an empty message and for one that is too long.
+    if (qp_.currentState() != IBV_QPS_RTS || length - 1 >= qp_.max_message_bytes ||
         posted - mine.sq_polled.load(std::memory_order_acquire) >= qp_.cap.max_send_wr)
       return false;
     const std::byte* from = source(wr);
@@ -52,8 +48,10 @@ class Express {
     if (to == nullptr) return false;
     writeHere(to, from, length);
     qp_.sq_posted = posted + 1;
-    qp_.sent_packets += packets;
-    peer_.received_packets += packets;
+    ++qp_.sent_packets;
+    ++peer_.received_packets;
+    if (length > qp_.packet_bytes) [[unlikely]]
+      countMorePackets(qp_, peer_, length);
     const bool signalled = qp_.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
     // Completes the send here before it completes the receive at the peer, as finish() does.
     if (signalled) completeHere(wr, length, is_write, posted + 1);

@@ -20,6 +20,13 @@ inline void countExecuted(Qp& qp, QpRecord& peer, uint64_t length) {
   peer.received_packets += packets;
 }
 
+// Counts the packets of such a request behind the first.
+[[gnu::noinline, gnu::cold]] inline void countMorePackets(Qp& qp, QpRecord& peer, uint64_t length) {
+  const uint64_t more = packetsOf(qp, length) - 1;
+  qp.sent_packets += more;
+  peer.received_packets += more;
+}
+
 // Counts a request that fails with `status`: its packets have left unless this end has refused it. The
 // responder expects them still.
 inline void countUnexecuted(Qp& qp, const Work& work, ibv_wc_status status) {
