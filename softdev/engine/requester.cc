@@ -185,7 +185,7 @@ ibv_wc_status askable(const Qp& qp, const Work& work) {
 
 // Must this request wait until an earlier read or atomic operation is answered (max_rd_atomic)?
 bool windowFull(const Qp& qp, const Work& work) {
-  return fetches(work.opcode) && qp.fetches.opensAt(qp.attr.max_rd_atomic) > monotonicNs();
+  return fetches(work.opcode) && qp.fetches.opensAt(qp.attr.max_rd_atomic) > beginOf(qp);
 }
 
 constexpr Outcome kPeerDead{Verdict::kFailed, IBV_WC_RETRY_EXC_ERR};
