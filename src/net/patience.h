@@ -215,6 +215,12 @@ class Patience {
   // Without a descriptor for a caller, who stays in the backlog, the thread would wake without end.
   static constexpr Duration kDeaf = std::chrono::milliseconds(50);
 
+  // ---- one-sided communication
+
+  // A group that nobody has called for so long is driven by a thread of Railwise. A thread that drives a
+  // group calls it every microsecond.
+  static constexpr Duration kAttend = std::chrono::milliseconds(5);
+
   // ---- threads and the log
 
   // How often a watcher thread looks that cannot sleep, and how often its end is looked for.

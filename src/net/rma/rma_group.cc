@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/log.h"
-#include "net/rma/rma.h"
 
 namespace railwise::net {
 namespace {
@@ -31,10 +30,12 @@ RmaGroup::RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions&
       listener_(std::move(listener)),
       peers_(handles_.size()) {
   options_.user_word = static_cast<uint32_t>(rank);
+  if (attendant_ != nullptr) attendant_->attend(*this);
 }
 
 // Connections end before what they use.
 RmaGroup::~RmaGroup() {
+  if (attendant_ != nullptr) attendant_->leave(*this);
   listener_.reset();
   peers_.clear();
   targets_.clear();
@@ -371,6 +372,21 @@ Status RmaGroup::progress() {
   }
   if (own_.busy()) own_.progress();
   return Status::success();
+}
+
+// Who calls the group looks at it often. A failure is told to whoever calls next.
+void RmaGroup::attend() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  const bool called = looks_ != attended_;
+  attended_ = looks_;
+  if (called) return;
+  try {
+    looks_ += kLooks - 1 - looks_ % kLooks;  // also at the listener
+    (void)progress();
+  } catch (const std::bad_alloc&) {  // the next time
+  }
+  attended_ = looks_;
 }
 
 Status RmaGroup::acceptCallers() {

@@ -17,6 +17,7 @@
 
 #include "net/connector.h"
 #include "net/many_listener.h"
+#include "net/rma/attendant.h"
 #include "net/rma/loopback.h"
 #include "net/rma/own_rank.h"
 #include "net/rma/put_target.h"
@@ -85,7 +86,7 @@ class RmaContext {
   const std::vector<uint16_t> streams_;  // the stream of each context
 };
 
-class RmaGroup {
+class RmaGroup final : private Attended {
  public:
   ~RmaGroup();
 
@@ -120,6 +121,8 @@ class RmaGroup {
 
   RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions& options,
            std::unique_ptr<ManyListener<PutTarget>> listener, std::vector<ListenHandle> handles, int rank);
+
+  void attend() noexcept override;
 
   // These are called with the lock held.
   Status progress();
@@ -159,6 +162,8 @@ class RmaGroup {
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: nothing was put to it
   std::vector<uint32_t> ranks_in_use_;        // those that are not null
   uint32_t looks_ = 0;
+  uint32_t attended_ = 0;  // looks_ at the last attend()
+  std::shared_ptr<Attendant> attendant_ = Attendant::ofProcess();
 };
 static_assert(kMostStreams == 64, "RmaGroup::streams_in_use_ has a bit for each");
 static_assert(kMostStreams <= kMostWords);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "net/rma/rma_ranks.h"
 #include "port_control.h"
 #include "tests/ok.h"
@@ -50,6 +52,30 @@ TEST(Rma, APortGoesDown) {
   test::changePort("soft0:1", "up");
   test::changePort("soft1:1", "down");
   EXPECT_RUNS(ranks, 200);
+}
+
+// A rank that waits for others calls nothing.
+TEST(Rma, ARankThatCallsNothingIsPutTo) {
+  RmaRanks ranks({});
+  uint64_t value = 7;
+  uint64_t signal = 0;
+  std::array<RmaWindow*, 2> windows;
+  for (int rank = 0; rank < 2; ++rank) {
+    uint64_t& memory = rank == 0 ? value : signal;
+    const auto made = ranks.group(rank).registerMemory(reinterpret_cast<uint64_t>(&memory), sizeof memory,
+                                                       MemoryKind::kHost, kRmaStrongOrder);
+    ASSERT_TRUE(made.ok());
+    windows[static_cast<std::size_t>(rank)] = *made;
+  }
+  const RmaSignal its = {{windows[0], 0}, 3};
+  RmaRequest* request = nullptr;
+  EXPECT_OK(ranks.context(0).put(0, {}, 0, {}, 1, &its, false, &request));
+  bool done = false;
+  for (test::Patience patience; !done; patience.again()) ASSERT_OK(ranks.group(0).test(*request, &done));
+  for (test::Patience patience; __atomic_load_n(&signal, __ATOMIC_ACQUIRE) == 0; patience.again()) {
+  }
+  EXPECT_EQ(signal, 3U);
+  for (int rank = 0; rank < 2; ++rank) ranks.group(rank).deregister(windows[static_cast<std::size_t>(rank)]);
 }
 
 }  // namespace

@@ -1,0 +1,63 @@
+#include "net/rma/attendant.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+
+#include "base/background_thread.h"
+#include "net/patience.h"
+
+namespace railwise::net {
+
+int Attendant::currentProcess() { return getpid(); }
+
+std::shared_ptr<Attendant> Attendant::ofProcess() {
+  static std::mutex mutex;
+  static auto& current = *new std::weak_ptr<Attendant>;  // never destroyed: NCCL's threads may still run at exit
+  const std::lock_guard lock(mutex);
+  if (std::shared_ptr<Attendant> its = current.lock(); its != nullptr && its->owner_pid_ == getpid()) return its;
+  try {
+    std::shared_ptr<Attendant> made(new Attendant);
+    made->thread_ = startBackgroundThread([attendant = made.get()] { attendant->run(); });
+    current = made;
+    return made;
+  } catch (const std::bad_alloc&) {
+  } catch (const std::system_error&) {
+  }
+  return nullptr;
+}
+
+Attendant::~Attendant() {
+  if (owner_pid_ != getpid()) {
+    forgetThread(thread_);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Attendant::attend(Attended& group) {
+  const std::lock_guard lock(mutex_);
+  groups_.push_back(&group);
+}
+
+void Attendant::leave(Attended& group) {
+  if (owner_pid_ != getpid()) return;
+  const std::lock_guard lock(mutex_);
+  std::erase(groups_, &group);
+}
+
+void Attendant::run() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, Patience::kAttend, [this] { return stopping_; })) {
+    for (Attended* group : groups_) group->attend();
+  }
+}
+
+}  // namespace railwise::net
