@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/pcie.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -13,10 +14,6 @@ constexpr uint32_t kNvidia = 0x10de;
 constexpr uint32_t kIntel = 0x8086;
 constexpr uint32_t kBroadcom = 0x1000;
 
-struct Generation {
-  const char* text;
-  uint32_t lane_mbps;
-};
 // What the libraries say of GPUs that machines have, by PCI device id.
 struct GpuModel {
   uint32_t part;
@@ -39,18 +36,18 @@ struct NvlinkRate {
 constexpr NvlinkRate kNvlinkRates[] = {
     {60, 19531, 1}, {70, 25781, 2}, {80, 25000, 3}, {90, 26562, 4}, {100, 53125, 5}};
 
-constexpr Generation kGenerations[] = {
-    {"2.5 GT/s PCIe", 2000},   {"2.5 GT/s PCIe", 2000},   {"5.0 GT/s PCIe", 4000},  {"8.0 GT/s PCIe", 7877},
-    {"16.0 GT/s PCIe", 15754}, {"32.0 GT/s PCIe", 31508}, {"64.0 GT/s PCIe", 60500}};
 constexpr uint32_t kUsualLanes = 16;
 
 std::string hex4(uint32_t number) { return textOf("0x%04x", number); }
 
+const PcieGeneration& generationOf(uint32_t number) {
+  return kPcieGenerations[std::clamp<std::size_t>(number, 1, kPcieGenerations.size()) - 1];
+}
+
 // The oldest PCIe generation, from 3.0 on, whose x16 link carries `mbps`.
 uint32_t generationFor(uint64_t mbps) {
   uint32_t gen = 3;
-  while (gen + 1 < std::size(kGenerations) && uint64_t{kGenerations[gen].lane_mbps} * kUsualLanes < mbps)
-    ++gen;
+  while (gen < kPcieGenerations.size() && uint64_t{generationOf(gen).lane_mbps} * kUsualLanes < mbps) ++gen;
   return gen;
 }
 
@@ -160,7 +157,7 @@ PciFunction gpuFunction(const softdev::PciConfig& gpu) {
   if (function.vendor == kAmd) function.class_code = 0x120000;  // the class of an accelerator
   function.numa = gpu.numa;
   function.driver = function.vendor == kAmd ? "amdgpu" : "nvidia";
-  setLink(function, gpu, uint64_t{kGenerations[4].lane_mbps} * kUsualLanes);
+  setLink(function, gpu, uint64_t{generationOf(4).lane_mbps} * kUsualLanes);
   return function;
 }
 
@@ -203,7 +200,7 @@ void describeBridge(PciFunction& bridge, bool is_root_port, const softdev::PciCo
 }
 
 Files functionFiles(const PciFunction& function, const std::string& busid) {
-  const std::string speed = kGenerations[std::min<size_t>(function.gen, std::size(kGenerations) - 1)].text;
+  const std::string speed = generationOf(function.gen).text;
   const std::string lanes = std::to_string(function.lanes);
   return {{"class", textOf("0x%06x", function.class_code)},
           {"vendor", hex4(function.vendor)},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/pcie.h"
+
 namespace railwise::topo {
 namespace {
 
@@ -22,30 +24,13 @@ constexpr std::array<ClassPrefix, 6> kClasses = {{
 }};
 constexpr std::string_view kAmdAccelerator = "0x120000";  // MI300
 
-struct SpeedPrefix {
-  std::string_view prefix;
-  int lane;  // 100 Mb/s per lane
-};
-
 constexpr int kGen3Lane = 60;
-constexpr std::array<SpeedPrefix, 11> kSpeeds = {{
-    {"2.5 GT/s", 15},  // the spelling of kernels up to 5.6
-    {"5 GT/s", 30},
-    {"8 GT/s", 60},
-    {"16 GT/s", 120},
-    {"32 GT/s", 240},
-    {"2.5 GT/s PCIe", 15},
-    {"5.0 GT/s PCIe", 30},
-    {"8.0 GT/s PCIe", 60},
-    {"16.0 GT/s PCIe", 120},
-    {"32.0 GT/s PCIe", 240},
-    {"64.0 GT/s PCIe", 480},
-}};
 
-const SpeedPrefix* findSpeed(std::string_view speed) {
-  const auto* found = std::find_if(kSpeeds.begin(), kSpeeds.end(),
-                                   [speed](const SpeedPrefix& s) { return speed.starts_with(s.prefix); });
-  return found == kSpeeds.end() ? nullptr : found;
+const PcieGeneration* findSpeed(std::string_view speed) {
+  for (const PcieGeneration& each : kPcieGenerations)
+    if (speed.starts_with(each.text) || (!each.old_text.empty() && speed.starts_with(each.old_text)))
+      return &each;
+  return nullptr;
 }
 
 // Bandwidth of the interconnect between sockets, in GB/s.
@@ -107,8 +92,8 @@ NodeType classType(std::string_view pci_class, int document_version) {
 }
 
 float pciBandwidth(std::string_view speed, int width) {
-  const SpeedPrefix* known = findSpeed(speed);
-  const int lane = known == nullptr ? kGen3Lane : known->lane;
+  const PcieGeneration* known = findSpeed(speed);
+  const int lane = known == nullptr ? kGen3Lane : known->nccl_lane;
   return static_cast<float>(static_cast<double>(width == 0 ? 16 : width) * lane / 80.0);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/pcie.h"
 #include "base/text/bus_id.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
@@ -115,16 +116,6 @@ void lintIncomplete(Linter& linter) {
               "write it if the address is made up or the file is to stand for itself");
 }
 
-struct Spelling {
-  float gigatransfers;
-  const char* text;
-};
-constexpr std::array<Spelling, 6> kSpellings = {{{2.5F, "2.5 GT/s PCIe"},
-                                                 {5, "5.0 GT/s PCIe"},
-                                                 {8, "8.0 GT/s PCIe"},
-                                                 {16, "16.0 GT/s PCIe"},
-                                                 {32, "32.0 GT/s PCIe"},
-                                                 {64, "64.0 GT/s PCIe"}}};
 constexpr float kGen3 = 8;  // GT/s; NCCL assumes this for every speed that it cannot read
 
 std::string bandwidthText(float bandwidth) {
@@ -134,11 +125,10 @@ std::string bandwidthText(float bandwidth) {
 }
 
 std::string speedFix(float gigatransfers) {
-  for (const Spelling& spelling : kSpellings) {
-    if (spelling.gigatransfers == gigatransfers)
-      return std::string("write link_speed=\"") + spelling.text + "\"";
+  for (const PcieGeneration& each : kPcieGenerations) {
+    if (each.gigatransfers == gigatransfers) return std::string("write link_speed=\"") + each.text + "\"";
   }
-  if (gigatransfers > kSpellings.back().gigatransfers) {
+  if (gigatransfers > kPcieGenerations.back().gigatransfers) {
     return "NCCL has no word for it: write \"64.0 GT/s PCIe\" and raise link_width in proportion (32 for x16 "
            "at 128 GT/s)";
   }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/pcie.h"
 #include "base/text/bus_id.h"
 #include "topo/machine/fusion.h"
 
@@ -139,15 +140,15 @@ void SysWalk::fillLinkFromSys(XmlNode& pci, const std::string& path) {
 // own graph code reads as Gen3 (since 2.31 "16.0 GT/s PCIe"), and 16 lanes. For generations that NCCL does
 // not know it writes nothing.
 void SysWalk::fillLinkFromNvml(XmlNode& pci, const std::optional<std::string>& path) {
-  constexpr const char* kSpelling[] = {"16.0 GT/s",      "2.5 GT/s PCIe",  "5.0 GT/s PCIe", "8.0 GT/s PCIe",
-                                       "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"};
+  constexpr const char* kMistaken = "16.0 GT/s";
   constexpr int kDefaultWidth = 16;
   int generation = path ? linkGeneration(attribute(*path, "current_link_speed")) : 0;
   if (generation == 0 && path) generation = linkGeneration(attribute(*path, "max_link_speed"));
   constexpr int kUnknownAsGen4 = 4;
   if (generation == 0 && settings_.nccl.has(NcclRule::kLinkSpelling)) generation = kUnknownAsGen4;
-  if (generation < static_cast<int>(std::size(kSpelling)))
-    pci.setIfUnset("link_speed", kSpelling[generation]);
+  const auto place = static_cast<std::size_t>(generation - 1);
+  if (generation == 0) pci.setIfUnset("link_speed", kMistaken);
+  else if (place < kPcieGenerations.size()) pci.setIfUnset("link_speed", kPcieGenerations[place].text);
   int width = path ? lanes(attribute(*path, "current_link_width")) : 0;
   if (width == 0 && path) width = lanes(attribute(*path, "max_link_width"));
   pci.setIfUnset("link_width", std::to_string(width != 0 ? width : kDefaultWidth));
