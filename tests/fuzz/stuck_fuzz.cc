@@ -4,7 +4,6 @@
 #include <string>
 
 #include "observe/stuck/diagnosis.h"
-#include "observe/stuck/report.h"
 #include "observe/stuck/wire.h"
 
 namespace {

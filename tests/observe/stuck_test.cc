@@ -1,9 +1,9 @@
 // Tests who waits for whom, and who holds up the job: src/observe/stuck.
 #include <gtest/gtest.h>
 
+#include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
 #include "observe/stuck/job.h"
-#include "observe/stuck/report.h"
 #include "observe/stuck/wire.h"
 #include "observe/stuck_job.h"
 #include "ok.h"

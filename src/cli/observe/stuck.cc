@@ -16,7 +16,6 @@
 #include "cli/options/message.h"
 #include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
-#include "observe/stuck/report.h"
 #include "observe/stuck/wire.h"
 #include "perf/job/rank_environment.h"
 

@@ -1,4 +1,6 @@
 // railwise explain: says which NIC serves which GPU, and why.
+#include "topo/explain/explain.h"
+
 #include <array>
 #include <optional>
 
@@ -7,7 +9,6 @@
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "topo/explain/channels/channel_ends.h"
-#include "topo/explain/one_sided.h"
 
 namespace railwise::cli {
 namespace {

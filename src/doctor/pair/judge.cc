@@ -8,8 +8,6 @@
 #include <tuple>
 #include <utility>
 
-#include "doctor/pair/judge_facts.h"
-
 namespace railwise::doctor::pair {
 namespace {
 

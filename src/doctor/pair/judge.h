@@ -61,4 +61,8 @@ std::string endNicName(const Results& results, std::size_t end, std::size_t nic)
 std::string directionName(const Results& results, const PairResult& pair, std::size_t sender);
 std::string pairName(const Results& results, const PairResult& pair);
 
+// What the facts of both ends say without a measurement. Pure; thread-safe.
+
+void judgeFacts(const Results& results, Findings& findings);
+
 }  // namespace railwise::doctor::pair

@@ -1,5 +1,3 @@
-#include "doctor/pair/judge_facts.h"
-
 #include <algorithm>
 #include <map>
 #include <set>

@@ -99,4 +99,11 @@ struct DiagnosisOptions {
 
 Diagnosis diagnose(const Job& job, const DiagnosisOptions& options);
 
+// A diagnosis as a text of 80 columns, as JSON, and as a graph for Graphviz. Pure; thread-safe.
+
+std::string stuckText(const Job& job, const Diagnosis& diagnosis);
+std::string stuckJson(const Job& job, const Diagnosis& diagnosis);
+// For `dot -Tsvg`: processes and culprits, and who waits for whom.
+std::string stuckDot(const Job& job, const Diagnosis& diagnosis);
+
 }  // namespace railwise::observe

@@ -1,11 +1,10 @@
-#include "observe/stuck/report.h"
-
 #include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "base/text/json.h"
 #include "base/text/words.h"
+#include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
 
 namespace railwise::observe {

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "observe/top/news.h"
 #include "observe/top/text.h"
 
 namespace railwise::observe::top {

@@ -1,8 +1,7 @@
-#include "observe/top/news.h"
-
 #include <algorithm>
 #include <set>
 
+#include "observe/top/model.h"
 #include "observe/top/text.h"
 
 namespace railwise::observe::top {

@@ -3,7 +3,7 @@
 #include "topo/api/state.h"
 #include "topo/choice/pick.h"
 #include "topo/explain/channels/channel_ends.h"
-#include "topo/explain/one_sided.h"
+#include "topo/explain/explain.h"
 #include "topo/lint/lint.h"
 #include "topo/outputs/diff.h"
 #include "topo/outputs/outputs.h"

@@ -1,10 +1,9 @@
-#include "topo/explain/one_sided.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <set>
 
 #include "topo/explain/describe.h"
+#include "topo/explain/explain.h"
 
 namespace railwise::topo {
 namespace {

@@ -1,7 +1,7 @@
 #include "base/text/json.h"
 #include "topo/outputs/graphs_why.h"
 #include "topo/outputs/outputs.h"
-#include "topo/search/names.h"
+#include "topo/search/channel_graph.h"
 
 namespace railwise::topo {
 namespace {

@@ -5,7 +5,7 @@
 #include "topo/explain/describe.h"
 #include "topo/outputs/graphs_why.h"
 #include "topo/outputs/outputs.h"
-#include "topo/search/names.h"
+#include "topo/search/channel_graph.h"
 
 namespace railwise::topo {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "topo/explain/describe.h"
-#include "topo/search/names.h"
+#include "topo/search/channel_graph.h"
 
 namespace railwise::topo {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "topo/graph/constants.h"
-#include "topo/search/names.h"
+#include "topo/search/channel_graph.h"
 
 namespace railwise::topo {
 namespace {

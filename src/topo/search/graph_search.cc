@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "topo/graph/constants.h"
-#include "topo/search/names.h"
+#include "topo/search/channel_graph.h"
 #include "topo/search/vain_attempts.h"
 
 namespace railwise::topo {

@@ -1,7 +1,6 @@
 // Which NICs serve one-sided communication.
-#include "topo/explain/one_sided.h"
-
 #include "tests/topo/output_machines.h"
+#include "topo/explain/explain.h"
 
 namespace railwise::topo {
 namespace {

@@ -6,7 +6,7 @@
 #include "topo/explain/gpu_topology.h"
 #include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/page/html_parts.h"
-#include "topo/search/names.h"
+#include "topo/search/channel_graph.h"
 #include "topo/transports/table.h"
 
 namespace railwise::topo {

@@ -1,4 +1,4 @@
-// Decides which GPUs and NICs share a synthetic bridge, by the pairing rules of options.h. Plain values;
+// Decides which GPUs and NICs share a synthetic bridge, by the pairing rules of flat_machine.h. Plain values;
 // thread-safe.
 #pragma once
 

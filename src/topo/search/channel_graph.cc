@@ -1,4 +1,4 @@
-#include "topo/search/names.h"
+#include "topo/search/channel_graph.h"
 
 #include "base/text/words.h"
 
