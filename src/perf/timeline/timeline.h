@@ -31,8 +31,6 @@ double longestPauseMs(const Timeline& timeline);
 // Returns the whole SVG file.
 std::string drawTimeline(const std::string& title, const Timeline& timeline);
 
-// Records what the ranks of a run receive, for the timeline. Main thread of the launcher.
-
 // Reads the fault log of a software device's fabric while a run uses it, as events for the timeline. One
 // thread.
 
@@ -69,6 +67,7 @@ class FaultLog {
   std::vector<FaultMark> marks_;
 };
 
+// Records what the ranks of a run receive, for the timeline. Main thread of the launcher.
 class TimelineRecorder {
  public:
   // `received`: bytes of all ranks so far. Call it often: a sample is taken every 10 ms.
