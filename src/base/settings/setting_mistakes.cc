@@ -8,6 +8,7 @@
 
 #include "base/settings/config.h"
 #include "base/text/closest_name.h"
+#include "base/text/split.h"
 #include "base/text/words.h"
 
 namespace railwise {
@@ -202,16 +203,6 @@ std::string upperText(std::string_view text) {
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   }
   return upper;
-}
-
-std::vector<std::string> splitAt(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const auto end = text.find(separator);
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 bool isAmong(const std::string& word, const std::vector<std::string>& words, bool exact) {

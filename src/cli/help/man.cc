@@ -2,6 +2,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text/split.h"
 #include "cli/help/pages.h"
 
 #ifndef RAILWISE_VERSION
@@ -53,7 +54,7 @@ void addParagraphs(std::string_view text, Prose& prose) {
     if (as_is) *into += ".fi\n.RE\n";
     as_is = false;
   };
-  for (std::string line : split(text, '\n')) {
+  for (std::string line : splitAt(text, '\n')) {
     if (line.empty()) {
       end_lines();
       begins = true;
@@ -95,7 +96,7 @@ std::string optionText(const Option& option) {
   if (option.value == Option::kRequired) term += " " + italic(option.value_name);
   if (option.value == Option::kOptional) term += "[=" + italic(option.value_name) + "]";
   std::string text;
-  for (const std::string& line : split(option.text, '\n')) {
+  for (const std::string& line : splitAt(option.text, '\n')) {
     const auto first = line.find_first_not_of(' ');
     if (first != std::string::npos) text += roffText(line.substr(first)) + "\n";
   }

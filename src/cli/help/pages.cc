@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "base/text/split.h"
+
 namespace railwise::cli {
 namespace {
 
@@ -78,7 +80,7 @@ std::vector<CommandPage> completionPages(std::span<const Subcommand> commands) {
 
 std::vector<std::string> usageLines(const HelpPage& page) {
   std::vector<std::string> usage;
-  for (const std::string& line : split(page.intro, '\n')) {
+  for (const std::string& line : splitAt(page.intro, '\n')) {
     if (line.empty()) break;
     usage.push_back(line.substr(std::min(line.size(), kUsage.size())));
   }
@@ -96,7 +98,7 @@ namespace {
 
 // A choice may go on in the next usage line.
 void addChoices(const std::string& word, std::vector<std::string>& words) {
-  for (std::string& choice : split(word, '|')) {
+  for (std::string& choice : splitAt(word, '|')) {
     if (std::find(words.begin(), words.end(), choice) == words.end()) words.push_back(std::move(choice));
   }
 }
@@ -113,7 +115,7 @@ ArgumentWords argumentWords(std::span<const CommandPage> pages, const CommandPag
     bool is_value = false;  // of the option before it
     // Two spaces begin a remark.
     for (const std::string& word :
-         split(line.substr(program.size(), line.find("  ") - program.size()), ' ')) {
+         splitAt(line.substr(program.size(), line.find("  ") - program.size()), ' ')) {
       const bool is_option = word.starts_with("--") || word.starts_with("[--");
       const bool is_free = !is_option && !is_value;
       is_value = is_option && !word.ends_with("]");
@@ -135,18 +137,6 @@ std::vector<std::string> spellingsOf(const Option& option) {
   std::vector<std::string> spellings = {"--" + option.long_name};
   if (option.short_name != 0) spellings.push_back("-" + std::string(1, option.short_name));
   return spellings;
-}
-
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> words(1);
-  for (const char c : text) {
-    if (c == at) {
-      words.emplace_back();
-    } else {
-      words.back() += c;
-    }
-  }
-  return words;
 }
 
 }  // namespace railwise::cli

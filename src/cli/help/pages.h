@@ -45,8 +45,6 @@ std::vector<Option> optionsOf(const CommandPage& command);
 // "--format", "-f"; the short one only if there is one.
 std::vector<std::string> spellingsOf(const Option& option);
 
-std::vector<std::string> split(std::string_view text, char at);
-
 // The texts that are made of the pages of all commands. Pure.
 
 // The name of the man page: "railwise-topo-show".

@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/text/split.h"
 #include "cli/options/options.h"
 
 namespace railwise::cli {
@@ -46,12 +47,6 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 // "/metrics?x", or "http://host/metrics" as a proxy is sent it. Empty: no target.
 std::string pathOf(std::string_view target) {
   if (lower(target.substr(0, 7)) == "http://") {
@@ -66,7 +61,7 @@ std::string pathOf(std::string_view target) {
 bool lists(std::string_view value, std::string_view option) {
   while (!value.empty()) {
     const std::size_t comma = std::min(value.find(','), value.size());
-    if (lower(trimmed(value.substr(0, comma))) == option) return true;
+    if (lower(trimmed(value.substr(0, comma), " \t")) == option) return true;
     value.remove_prefix(std::min(comma + 1, value.size()));
   }
   return false;
@@ -84,7 +79,7 @@ int readFields(std::string_view& text, bool newest, HttpRequest& request) {
     const std::size_t colon = line->find(':');
     if (colon == std::string_view::npos || !isToken(line->substr(0, colon))) return 400;
     const std::string name = lower(line->substr(0, colon));
-    const std::string_view value = trimmed(line->substr(colon + 1));
+    const std::string_view value = trimmed(line->substr(colon + 1), " \t");
     if (std::any_of(value.begin(), value.end(),
                     [](unsigned char c) { return (c < ' ' && c != '\t') || c == 127; }))
       return 400;

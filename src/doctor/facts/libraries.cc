@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text/split.h"
+
 namespace railwise::doctor {
 namespace {
 
@@ -23,17 +25,6 @@ constexpr const char* kSystemFolders[] = {"/lib/x86_64-linux-gnu",
 // Programs are linked to these, or find them by an rpath.
 constexpr const char* kMoreFolders[] = {"/usr/local/cuda/lib64", "/usr/local/lib", "/opt/rocm/lib",
                                         "/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64"};
-
-std::vector<std::string> splitAt(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    if (end > at) parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
 
 // The folders that /etc/ld.so.conf.d names.
 void addConfigured(const System& system, std::vector<std::string>& folders) {
@@ -94,7 +85,7 @@ std::string versionIn(const std::string& name, const std::string& after) {
 std::vector<std::string> foldersOfPrograms(const System& system) {
   std::vector<std::string> folders;
   if (const Variable* path = system.variable("LD_LIBRARY_PATH"); path != nullptr)
-    folders = splitAt(path->value, ':');
+    folders = fullPartsOf(path->value, ':');
   for (const std::string& packages : activePackages(system)) folders.push_back(packages + kWheelFolder);
   for (const std::string& folder : librarySearchPath(system)) folders.push_back(folder);
   for (const std::string& packages : pythonPackages(system)) folders.push_back(packages + kWheelFolder);
@@ -105,8 +96,8 @@ std::vector<std::string> foldersOfPrograms(const System& system) {
 std::string pathOfPrograms(const System& system) {
   constexpr std::string_view kName = "libnccl.so";
   if (const Variable* preload = system.variable("LD_PRELOAD"); preload != nullptr)
-    for (const std::string& words : splitAt(preload->value, ':'))
-      for (const std::string& path : splitAt(words, ' '))
+    for (const std::string& words : fullPartsOf(preload->value, ':'))
+      for (const std::string& path : fullPartsOf(words, ' '))
         if (sysfs::baseName(path).starts_with(kName) && system.exists(path)) return path;
   for (const std::string& folder : foldersOfPrograms(system))
     if (const std::string path = folder + "/libnccl.so.2"; system.exists(path)) return path;
@@ -189,7 +180,7 @@ class Collector {
 std::vector<std::string> librarySearchPath(const System& system) {
   std::vector<std::string> folders;
   if (const Variable* path = system.variable("LD_LIBRARY_PATH"); path != nullptr)
-    folders = splitAt(path->value, ':');
+    folders = fullPartsOf(path->value, ':');
   addConfigured(system, folders);
   folders.insert(folders.end(), std::begin(kSystemFolders), std::end(kSystemFolders));
   keepExisting(system, folders);

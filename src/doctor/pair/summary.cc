@@ -21,19 +21,22 @@ constexpr const char* kStyle =
     ".error{border-color:#d22}.warning{border-color:#e80}"
     "pre{margin:.3rem 0;white-space:pre-wrap}.muted{color:#888}";
 
-const char* styleClass(Health health) {
+const char* healthName(Health health) {
   switch (health) {
+    case Health::kSkipped:
+      return "not measured";
     case Health::kGood:
       return "good";
     case Health::kSlow:
       return "slow";
     case Health::kFailed:
       return "failed";
-    case Health::kSkipped:
-      break;
   }
   return "";
 }
+
+// The words are the names of the classes, too.
+const char* styleClass(Health health) { return health == Health::kSkipped ? "" : healthName(health); }
 
 std::string tableHtml(const Table& table) {
   std::string html = "<h2>" + escapeXml(table.title) + "</h2>\n<div class=\"scroll\"><table><thead><tr>";
@@ -86,20 +89,6 @@ const char* obstacleText(Obstacle obstacle) {
       return "different links";
     case Obstacle::kNoGids:
       return "no addresses";
-  }
-  return "";
-}
-
-const char* healthName(Health health) {
-  switch (health) {
-    case Health::kSkipped:
-      return "not measured";
-    case Health::kGood:
-      return "good";
-    case Health::kSlow:
-      return "slow";
-    case Health::kFailed:
-      return "failed";
   }
   return "";
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 
+#include "base/text/split.h"
 #include "gpu/choose/ring.h"
 
 namespace railwise::gpu {
@@ -111,13 +112,7 @@ class NodeChooser {
 constexpr std::size_t kMostHosts = 65536;  // of one list: more is a typing mistake such as [1-99999999]
 constexpr std::size_t kMostDigits = 9;
 
-bool isBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && isBlank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && isBlank(text.back())) text.remove_suffix(1);
-  return text;
-}
+constexpr std::string_view kBlanks = " \t\r";
 
 std::string lowered(std::string_view text) {
   std::string lower(text);
@@ -219,15 +214,15 @@ std::vector<Line> contentLines(std::string_view text, bool continued) {
     if (const std::size_t comment = continued ? line.find('#') : std::string::npos;
         comment != std::string::npos)
       line.resize(comment);
-    while (!line.empty() && isBlank(line.back())) line.pop_back();
+    line.erase(line.find_last_not_of(kBlanks) + 1);
     const bool more = continued && !line.empty() && line.back() == '\\';
     if (more) line.pop_back();
     if (goes_on) {
       lines.back().text += " " + line;
-    } else if (!trimmed(line).empty() && line[0] != '#') {
+    } else if (!trimmed(line, kBlanks).empty() && line[0] != '#') {
       lines.push_back({number, line});
     }
-    goes_on = more && (goes_on || !trimmed(line).empty());
+    goes_on = more && (goes_on || !trimmed(line, kBlanks).empty());
   }
   return lines;
 }
@@ -246,11 +241,11 @@ struct Switch {
 Outcome<Switch> parseSwitch(const Line& line, const std::string& file) {
   Switch found;
   std::set<std::string> seen;
-  std::string_view rest = trimmed(line.text);
+  std::string_view rest = trimmed(line.text, kBlanks);
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find_first_of(" \t"), rest.size());
     const std::string_view word = rest.substr(0, end);
-    rest = trimmed(rest.substr(end));
+    rest = trimmed(rest.substr(end), kBlanks);
     const std::size_t equals = word.find('=');
     const std::string key = lowered(word.substr(0, equals));
     if (equals == std::string_view::npos || equals + 1 == word.size())
@@ -360,7 +355,7 @@ Outcome<HostGroups> readHostGroups(const std::string& path) {
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (file.bad()) return Error{path + ": it cannot be read"};
   const auto lines = contentLines(text, true);
-  const bool slurm = !lines.empty() && lowered(trimmed(lines[0].text)).starts_with("switchname=");
+  const bool slurm = !lines.empty() && lowered(trimmed(lines[0].text, kBlanks)).starts_with("switchname=");
   return slurm ? parseSlurmTopology(text, path) : parseHostTable(text, path);
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/text/bus_id.h"
+#include "base/text/split.h"
 
 namespace railwise::topo {
 namespace {
@@ -138,21 +139,10 @@ class Importer {
     return true;
   }
 
-  static std::vector<std::string> split(const std::string& text, char separator) {
-    std::vector<std::string> parts;
-    std::size_t at = 0;
-    while (at <= text.size()) {
-      const std::size_t end = std::min(text.find(separator, at), text.size());
-      if (end > at) parts.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
-    return parts;
-  }
-
   // NCCL_NET_FORCE_MERGE has the form "a,b;c,d", with exact names that may end with ":port".
   void forceMerge() {
-    for (const std::string& group : split(settings_.net_force_merge, ';')) {
-      const auto names = split(group, ',');
+    for (const std::string& group : fullPartsOf(settings_.net_force_merge, ';')) {
+      const auto names = fullPartsOf(group, ',');
       std::vector<int> members;
       for (std::size_t d = 0; d < physical_.size(); ++d)
         if (std::any_of(names.begin(), names.end(),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/text/split.h"
+
 namespace railwise::doctor {
 namespace {
 
@@ -11,15 +13,11 @@ bool isHostCharacter(char c) {
   return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
 }
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
+constexpr std::string_view kBlanks = " \t";
 
 // Takes the last word off `head`.
 std::string_view takeLastWord(std::string_view& head) {
-  head = trimmed(head);
+  head = trimmed(head, kBlanks);
   const std::size_t blank = head.find_last_of(" \t");
   const std::size_t from = blank == std::string_view::npos ? 0 : blank + 1;
   const std::string_view word = head.substr(from);
@@ -90,7 +88,7 @@ int rankOf(std::string_view prefix) {
     const int rank = numberAfter(prefix, key);
     if (rank >= 0) return rank;
   }
-  const std::string_view start = trimmed(prefix);
+  const std::string_view start = trimmed(prefix, kBlanks);
   const std::size_t colon = start.find_first_not_of("0123456789");
   if (colon != std::string_view::npos && colon > 0 && start[colon] == ':' &&
       (colon + 1 == start.size() || start[colon + 1] == ' '))
@@ -172,7 +170,7 @@ std::size_t nextMarker(std::string_view text, std::size_t from, LineKind& kind) 
 
 LogLine otherLine(std::string_view plain) {
   LogLine line;
-  line.text = trimmed(plain);
+  line.text = trimmed(plain, kBlanks);
   // Somebody has cut off who wrote the line.
   for (const Marker& marker : kMarkers) {
     const std::string_view words = marker.words.substr(1);
@@ -180,7 +178,7 @@ LogLine otherLine(std::string_view plain) {
     line.kind = marker.kind;
     line.host = "unknown";
     line.pid = "0";
-    line.text = trimmed(line.text.substr(words.size()));
+    line.text = trimmed(line.text.substr(words.size()), kBlanks);
     return line;
   }
   const std::string_view start = plain.substr(0, 96);
@@ -265,7 +263,7 @@ std::vector<LogLine> parseLine(std::string_view plain) {
     at = nextMarker(plain, text - 1, kind);
   }
   if (lines.empty()) return {otherLine(plain)};
-  for (LogLine& line : lines) line.text = trimmed(line.text);
+  for (LogLine& line : lines) line.text = trimmed(line.text, kBlanks);
   return lines;
 }
 
