@@ -277,10 +277,10 @@ class Collector {
     begin("railwise.connections", FamilyKind::kGauge, Unit::kNone,
           "Connections by state; lost: without a path, and looking for one.");
     for (const Source& source : sources_) {
-      for (const auto& [state, words, key] : record::kConnectionStateNames)
-        if (source.whole && state != ConnectionState::kFree && state != ConnectionState::kClosed)
-          add(source, with(source.labels, "state", key),
-              countIf(source, [&](const Connection& each) { return each.state == state; }));
+      for (const auto& state : record::kConnectionStateNames)
+        if (source.whole && state.value != ConnectionState::kFree && state.value != ConnectionState::kClosed)
+          add(source, with(source.labels, "state", state.key),
+              countIf(source, [&](const Connection& each) { return each.state == state.value; }));
     }
     begin(
         "railwise.connections_waiting", FamilyKind::kGauge, Unit::kNone,
@@ -289,19 +289,19 @@ class Collector {
         "path, "
         "or the peer's answer.");
     for (const Source& source : sources_) {
-      for (const auto& [what, words, key] : record::kWaitsForNames)
-        if (source.whole && what != WaitsFor::kNothing)
-          add(source, with(source.labels, "waits_for", key),
-              countIf(source, [&](const Connection& each) { return each.waits_for == what; }));
+      for (const auto& what : record::kWaitsForNames)
+        if (source.whole && what.value != WaitsFor::kNothing)
+          add(source, with(source.labels, "waits_for", what.key),
+              countIf(source, [&](const Connection& each) { return each.waits_for == what.value; }));
     }
     begin("railwise.connection_longest_wait", FamilyKind::kGauge, Unit::kSeconds,
           "For how long the connection has waited that waits longest, by what it waits for; 0: none waits.");
     for (const Source& source : sources_) {
-      for (const auto& [what, words, key] : record::kWaitsForNames)
-        if (source.whole && what != WaitsFor::kNothing)
-          add(source, with(source.labels, "waits_for", key),
+      for (const auto& what : record::kWaitsForNames)
+        if (source.whole && what.value != WaitsFor::kNothing)
+          add(source, with(source.labels, "waits_for", what.key),
               longest(*source.snapshot, [&](const Connection& each) {
-                return each.waits_for == what ? each.waits_since_ns : 0;
+                return each.waits_for == what.value ? each.waits_since_ns : 0;
               }));
     }
     perProcess(
