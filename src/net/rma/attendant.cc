@@ -15,9 +15,11 @@ int Attendant::currentProcess() { return getpid(); }
 
 std::shared_ptr<Attendant> Attendant::ofProcess() {
   static std::mutex mutex;
-  static auto& current = *new std::weak_ptr<Attendant>;  // never destroyed: NCCL's threads may still run at exit
+  static auto& current =
+      *new std::weak_ptr<Attendant>;  // never destroyed: NCCL's threads may still run at exit
   const std::lock_guard lock(mutex);
-  if (std::shared_ptr<Attendant> its = current.lock(); its != nullptr && its->owner_pid_ == getpid()) return its;
+  if (std::shared_ptr<Attendant> its = current.lock(); its != nullptr && its->owner_pid_ == getpid())
+    return its;
   try {
     std::shared_ptr<Attendant> made(new Attendant);
     made->thread_ = startBackgroundThread([attendant = made.get()] { attendant->run(); });

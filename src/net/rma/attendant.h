@@ -1,6 +1,7 @@
-// Drives groups that nobody else drives. NCCL has a thread that calls rmaProgress all the time. A program that
-// uses the table by itself may wait for a signal, or for other ranks, without a call; and NCCL calls a group no
-// more that has returned an error. Their peers need them all the same: handshakes, signals, recoveries.
+// Drives groups that nobody else drives. NCCL has a thread that calls rmaProgress all the time. A program
+// that uses the table by itself may wait for a signal, or for other ranks, without a call; and NCCL calls a
+// group no more that has returned an error. Their peers need them all the same: handshakes, signals,
+// recoveries.
 //
 // One thread for the process, as long as there are groups. Threads: any thread.
 #pragma once
