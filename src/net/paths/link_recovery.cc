@@ -83,8 +83,8 @@ Status Link::giveUpInTime() {
   // A peer that takes no part has no message under way. It may come back after hours, unless its host takes
   // no calls either, or waits for a driver of this end that refuses to stop queue pairs.
   const bool refused = phase() == Phase::kLost && !endpoint.refusal().empty();
-  log.step(Clock::now(),
-           (recovery.peerTakesPart() && joiner->mayBegin()) || side_channel.unreachable() || refused);
+  log.step(Clock::now(), (recovery.peerTakesPart() && joiner->mayBegin() && user.needsPath()) ||
+                             side_channel.unreachable() || refused);
   return giveUpWhenLost();
 }
 

@@ -74,6 +74,8 @@ class LinkUser {
   virtual Status reconcile(const Words& /*words*/) { return Status::success(); }
   // This end has something to send, or waits for something: a link without paths looks for one.
   virtual bool isOpen() = 0;
+  // False: nothing at this end needs a path now, so the time without one does not count.
+  virtual bool needsPath() const { return true; }
   // The old queue pairs may write into memory that is not the window's (reads of the peer's memory). A link
   // then never goes on before they are proven to have stopped.
   virtual bool mustStop() const { return false; }
