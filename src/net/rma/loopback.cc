@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/log.h"
 #include "net/paths/offer.h"
@@ -13,15 +14,17 @@
 namespace railwise::net {
 namespace {
 
-constexpr std::size_t kTurns = 1024;  // more than can be under way over all rails
+// More than can be under way over all rails, and over several that have failed and are not gone.
+constexpr std::size_t kTurns = 4096;
 
 }  // namespace
 
 Loopback::Loopback(const Device& device, const Config& config, std::vector<Rail> standbys)
-    : device_(device), config_(config), rails_(device.rails()) {
+    : device_(device), config_(config), patience_(config.failover_timeout_s), rails_(device.rails()) {
   rails_.insert(rails_.end(), standbys.begin(), standbys.end());
   rails_.resize(std::min(rails_.size(), kMostRails), device.rails().front());
   paths_.resize(rails_.size());
+  health_.resize(rails_.size());
 }
 
 Loopback::~Loopback() {
@@ -44,21 +47,53 @@ uint32_t Loopback::usable() const {
   return bits;
 }
 
+uint32_t Loopback::flushable() const {
+  uint32_t bits = usable();
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    if (health_[i].failures >= kMostFailures) bits &= ~(uint32_t{1} << i);
+  }
+  return bits;
+}
+
+bool Loopback::rests(std::size_t rail) const {
+  return health_[rail].failures > 0 && Clock::now() < health_[rail].rests_until;
+}
+
+void Loopback::noteFailure(std::size_t rail) {
+  Health& health = health_[rail];
+  ++health.failures;
+  const Clock::time_point now = Clock::now();
+  health.next_try = now + patience_.onlyPathPause(health.failures);
+  health.rests_until = now + patience_.pathPause(health.failures);
+}
+
 std::optional<std::size_t> Loopback::choose(uint32_t rails) const {
-  const uint32_t can = usable();
+  uint32_t can = usable();
+  uint32_t rested = can;
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    if (rests(i)) rested &= ~(uint32_t{1} << i);
+  }
+  if (rested != 0) can = rested;
   const uint32_t from = (rails & can) != 0 ? rails & can : can;
   if (from == 0) return std::nullopt;
   return static_cast<std::size_t>(std::countr_zero(from));
 }
 
 Loopback::Path* Loopback::openPath(std::size_t rail) {
-  if (paths_[rail] != nullptr) return paths_[rail].get();
+  if (paths_[rail] != nullptr) return paths_[rail]->failed ? nullptr : paths_[rail].get();
+  if (health_[rail].failures > 0 && Clock::now() < health_[rail].next_try) return nullptr;
+  if ((paths_[rail] = makePath(rail)) == nullptr) noteFailure(rail);
+  return paths_[rail].get();
+}
+
+std::unique_ptr<Loopback::Path> Loopback::makePath(std::size_t rail) {
   if (window_ == nullptr) {
     Result<Window> window = device_.windows().take(kTurns * sizeof(uint64_t));
     if (!window.ok()) return nullptr;
     window_ = std::make_shared<Window>(std::move(*window));
   }
   auto path = std::make_unique<Path>();
+  path->place = rail;
   path->rail = rails_[rail].now();
   const Rail& its = path->rail;
   int error = 0;
@@ -83,7 +118,7 @@ Loopback::Path* Loopback::openPath(std::size_t rail) {
   path->inline_bytes = made->inline_bytes;
   path->qp = std::move(made->qp);
   path->open.reserve(kDepth);
-  return (paths_[rail] = std::move(path)).get();
+  return path;
 }
 
 std::optional<MemoryKeys> Loopback::keysThrough(const Rail& rail, const MemoryHandle& memory) const {
@@ -104,6 +139,7 @@ bool Loopback::post(std::size_t rail, ibv_send_wr& work, Operation& operation) {
     losePath(path);
     return false;
   }
+  if (path.open.empty()) path.answered = Clock::now();
   path.open.push_back(&operation);
   ++operation.left;
   ++open_;
@@ -116,7 +152,10 @@ bool Loopback::write(std::size_t rail, uint64_t value, const MemoryHandle& memor
   if (path == nullptr || path->open.size() >= kDepth) return false;
   const std::optional<MemoryKeys> keys = keysThrough(path->rail, memory);
   const MemoryKeys own = windowKeysOn(device_, *window_, path->rail);
-  if (!keys || own.local == 0) return false;
+  if (!keys || own.local == 0) {
+    losePath(*path);
+    return false;
+  }
   uint64_t* const from = window_->at<uint64_t>(turn_++ % kTurns * sizeof(uint64_t));
   *from = value;
   ibv_sge sge = {reinterpret_cast<uint64_t>(from), sizeof value, own.local};
@@ -136,7 +175,10 @@ bool Loopback::read(std::size_t rail, const MemoryHandle& memory, uint64_t addre
   if (path == nullptr || path->open.size() >= kDepth) return false;
   const std::optional<MemoryKeys> keys = keysThrough(path->rail, memory);
   const MemoryKeys own = windowKeysOn(device_, *window_, path->rail);
-  if (!keys || own.local == 0) return false;
+  if (!keys || own.local == 0) {
+    losePath(*path);
+    return false;
+  }
   uint64_t* const into = window_->at<uint64_t>(turn_++ % kTurns * sizeof(uint64_t));
   if (value != nullptr) *value = into;
   ibv_sge sge = {reinterpret_cast<uint64_t>(into), sizeof *into, own.local};
@@ -155,7 +197,10 @@ bool Loopback::copy(std::size_t rail, const MemoryHandle& from, uint64_t from_ad
   if (path == nullptr || path->open.size() >= kDepth) return false;
   const std::optional<MemoryKeys> source = keysThrough(path->rail, from);
   const std::optional<MemoryKeys> target = keysThrough(path->rail, to);
-  if (!source || !target) return false;
+  if (!source || !target) {
+    losePath(*path);
+    return false;
+  }
   ibv_sge sge = {from_address, bytes, source->local};
   ibv_send_wr work = {};
   work.opcode = IBV_WR_RDMA_WRITE;
@@ -176,24 +221,35 @@ void Loopback::pollPath(Path& path) {
     count = ibv_poll_cq(path.cq.get(), kPollBatch, completions);
     for (int i = 0; i < count && !path.open.empty(); ++i) {
       if (completions[i].status != IBV_WC_SUCCESS) {
-        path.failed = true;  // how far it has come is known when its end is proven
+        losePath(path);  // how far it has come is known when its end is proven
         continue;
       }
       --path.open.front()->left;
       --open_;
+      ++completed_;
       path.open.erase(path.open.begin());
     }
-    path.failed = path.failed || count < 0;
+    if (count > 0 && !path.failed) {
+      path.answered = Clock::now();
+      health_[path.place] = {};
+    }
+    if (count < 0) losePath(path);
   }
 }
 
-void Loopback::losePath(Path& path) noexcept { path.failed = true; }
+void Loopback::losePath(Path& path) noexcept {
+  if (std::exchange(path.failed, true)) return;
+  ++failed_;
+  noteFailure(path.place);
+}
 
 void Loopback::poll() {
+  const bool looks = ++polls_ % kPollsPerLook == 0;
   for (std::unique_ptr<Path>& path : paths_) {
     if (path == nullptr) continue;
     if (!path->open.empty()) pollPath(*path);
-    if (!path->open.empty() && !path->rail.hca->state().active(path->rail.port.number)) path->failed = true;
+    if (!path->open.empty() && !path->rail.hca->state().active(path->rail.port.number)) losePath(*path);
+    if (looks && !path->open.empty() && Clock::now() - path->answered > patience_.flush()) losePath(*path);
     if (!path->failed) continue;
     path->fence = Fence::begin(*path->rail.hca, {path->qp.get()});
     lost_.push_back(std::move(path));
@@ -210,6 +266,7 @@ void Loopback::poll() {
       operation->failed = true;
     }
     path.open.clear();
+    --failed_;
     dropPath(lost_[i]);
     lost_.erase(lost_.begin() + static_cast<std::ptrdiff_t>(i));
   }

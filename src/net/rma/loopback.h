@@ -4,7 +4,7 @@
 //
 // A NIC that fails may have executed what it was asked for, or may still execute it. So an operation fails
 // only when its queue pair is proven to touch no memory any more (device/fence.h). Then its owner may repeat
-// it through another NIC.
+// it through another NIC. A NIC that has failed rests, as a path of a link does, while there are others.
 //
 // Threads: the group's lock.
 #pragma once
@@ -18,6 +18,7 @@
 #include "net/device/device.h"
 #include "net/device/fence.h"
 #include "net/device/window_arena.h"
+#include "net/patience.h"
 #include "verbs/handles.h"
 
 namespace railwise::net {
@@ -44,7 +45,11 @@ class Loopback {
   uint32_t bitOf(const Rail& rail) const;
   // The rails that can be used now, the device's own first.
   uint32_t usable() const;
-  // The lowest of `rails` that can be used; of all rails if none of them can. Nothing: there is none.
+  // Those of them that a flush can be asked of. The others have failed several times in a row: what they have
+  // emitted has arrived meanwhile.
+  uint32_t flushable() const;
+  // The lowest of `rails` that can be used and does not rest; of all rails if none of them can. Nothing:
+  // there is none.
   std::optional<std::size_t> choose(uint32_t rails) const;
 
   // Work requests over the rail at place `rail`. `memory`, `address`: what is read or written remotely, that
@@ -62,8 +67,10 @@ class Loopback {
 
   // Takes completions, and the proofs of queue pairs that have failed.
   void poll();
-  // Work requests are under way.
-  bool busy() const { return open_ > 0; }
+  // poll() has something to do.
+  bool busy() const { return open_ > 0 || failed_ > 0; }
+  // Work requests that were complete so far.
+  uint64_t completed() const { return completed_; }
 
  private:
   static constexpr uint32_t kDepth = 64;
@@ -77,25 +84,48 @@ class Loopback {
     uint32_t posted = 0;           // work requests so far
     std::vector<Operation*> open;  // for each work request that is not complete, in their order
     bool failed = false;
-    std::shared_ptr<Fence> fence;  // of a path that has failed
+    std::size_t place = 0;            // among the rails
+    Clock::time_point answered = {};  // since then the oldest work request waits
+    std::shared_ptr<Fence> fence;     // of a path that has failed
     std::shared_ptr<Remains> remains = Remains::create(1);
   };
 
   Path* openPath(std::size_t rail);
   bool post(std::size_t rail, ibv_send_wr& work, Operation& operation);
   std::optional<MemoryKeys> keysThrough(const Rail& rail, const MemoryHandle& memory) const;
+  std::unique_ptr<Path> makePath(std::size_t rail);
+  bool rests(std::size_t rail) const;
+  // The rail has not done what it was asked for.
+  void noteFailure(std::size_t rail);
   void pollPath(Path& path);
   void losePath(Path& path) noexcept;
   void dropPath(std::unique_ptr<Path>& path);
 
+  // A rail that has failed so many times in a row is not asked for flushes.
+  static constexpr int kMostFailures = 3;
+  // A work request that is not complete is looked at on one of so many polls: the clock costs more than a
+  // poll.
+  static constexpr uint32_t kPollsPerLook = 256;
+
+  struct Health {
+    int failures = 0;  // in a row
+    Clock::time_point next_try = {};
+    Clock::time_point rests_until = {};  // while there are others
+  };
+
   const Device& device_;
   const Config& config_;
+  const Patience patience_;
   std::vector<Rail> rails_;
+  std::vector<Health> health_;      // by rail
   std::shared_ptr<Window> window_;  // what reads are into, and writes from: a turn of 8 bytes for each
   std::vector<std::unique_ptr<Path>> paths_;  // by rail; null: not made
   std::vector<std::unique_ptr<Path>> lost_;   // until their proof
   uint64_t turn_ = 0;
   std::size_t open_ = 0;
+  std::size_t failed_ = 0;  // paths that have failed and are not gone
+  uint64_t completed_ = 0;
+  uint32_t polls_ = 0;
 };
 
 }  // namespace railwise::net

@@ -24,6 +24,7 @@ void OwnRank::progress() {
     }
     if (step_ == Step::kBegin) {
       copied_ = 0;
+      copied_over_ = 0;
       flushing_ = in_gpu ? std::exchange(unflushed_, 0) & loopback_.usable() : 0;
       for (uint32_t left = flushing_; left != 0; left &= left - 1) {
         const auto rail = static_cast<std::size_t>(std::countr_zero(left));
@@ -59,12 +60,14 @@ bool OwnRank::copy(RmaRequest& request) {
                       to.address + request.remote_offset + copied_, bytes, *operation_))
     return false;
   copied_ += bytes;
+  copied_over_ |= uint32_t{1} << *rail;
   return true;
 }
 
 void OwnRank::finish(RmaRequest& request) {
   if (request.number != 0)
-    slots_.add(*windows_[request.signal_window], request.signal_offset, request.signal_value, 0, unflushed_);
+    slots_.add(*windows_[request.signal_window], request.signal_offset, request.signal_value, copied_over_,
+               unflushed_ | copied_over_);
   request.state = RmaRequest::State::kDone;
   open_.pop_front();
   step_ = Step::kBegin;

@@ -50,6 +50,7 @@ class OwnRank {
   std::shared_ptr<Loopback::Operation> operation_ = std::make_shared<Loopback::Operation>();
   Step step_ = Step::kBegin;
   uint64_t copied_ = 0;
+  uint32_t copied_over_ = 0;  // rails, as bits of Loopback
   uint32_t unflushed_ = 0;
   uint32_t flushing_ = 0;
 };

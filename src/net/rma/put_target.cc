@@ -7,6 +7,7 @@
 
 #include "net/paths/window_head.h"
 #include "net/paths/work_id.h"
+#include "net/patience.h"
 
 namespace railwise::net {
 
@@ -181,12 +182,36 @@ Status PutTarget::giveCredits() {
 }
 
 Status PutTarget::progress() {
+  if (over_) {
+    drain();
+    return Status::success();
+  }
   RAILWISE_TRY(link_.failure);
   if (link_.running()) [[likely]] {
     RAILWISE_TRY(poll());
     if (link_.running()) RAILWISE_TRY(giveCredits());
   }
-  return over_ ? Status::success() : link_.idle(Waiting::kPeer);
+  return link_.idle(Waiting::kPeer);
+}
+
+void PutTarget::onClosed() {
+  over_ = true;
+  drained_by_ = Deadline::after(Patience::kDataGrace);
+}
+
+// The writer's last reports may be here and not polled yet. Stopped queue pairs give all receives back.
+void PutTarget::drain() {
+  const bool gone = !link_.failure.ok() || !link_.endpoint.anyUsed();
+  const bool stopped = gone || link_.endpoint.stop() || drained_by_.passed();
+  if (gone) {
+    drained_ = true;
+    return;
+  }
+  do {
+    link_.completed_since_look = false;
+    (void)poll();
+  } while (link_.completed_since_look);
+  drained_ = stopped;
 }
 
 // ---- a failure

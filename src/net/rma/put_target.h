@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "net/paths/answerer.h"
 #include "net/paths/link.h"
 #include "net/rma/loopback.h"
@@ -37,8 +38,8 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   Answerer& answerer() { return answerer_; }
   // The rank at the other end.
   uint32_t rank() const { return rank_; }
-  // The other end has closed the connection.
-  bool isOver() const { return over_; }
+  // The other end has closed the connection, and what it has put is taken.
+  bool isOver() const { return over_ && drained_; }
   // The connection stands: tells the other end of all windows.
   void begin() { tellAll(); }
   // A window was registered or deregistered.
@@ -69,7 +70,7 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   bool isOpen() override { return true; }
   Status onBegun() override;
   bool onNews(uint64_t /*number*/) override { return false; }
-  void onClosed() override { over_ = true; }
+  void onClosed() override;
   UnderWay underWay() const override { return {}; }
   uint64_t largestUnderWay() const override { return 0; }
 
@@ -83,11 +84,14 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   Status applyOne(const Report& report, uint8_t home, uint32_t brought);
   bool mayCredit() const;
   Status giveCredits();
+  void drain();
   void tellAll();
 
   const Owner owner_;
   const uint32_t rank_;
   bool over_ = false;
+  bool drained_ = false;
+  Deadline drained_by_ = Deadline::after({});
   std::vector<SignalOrder> streams_;  // up to the highest that has signals
   std::byte* buffers_ = nullptr;
   uint64_t* staged_ = nullptr;

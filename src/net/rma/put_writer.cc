@@ -103,6 +103,11 @@ PutWriter::Ready PutWriter::isReady(const RmaRequest& request, uint32_t window, 
 }
 
 PutWriter::Ready PutWriter::isReady(const RmaRequest& request) {
+  if (request.bytes > 0 && request.local->memory == nullptr) {
+    (void)link_.fail({Code::kInvalidUsage, EINVAL},
+                     "memory was deregistered before a put or get with " + rankText(rank_) + " was done");
+    return Ready::kWrong;
+  }
   if (request.bytes > 0) {
     const Ready ready = isReady(request, request.remote_window, request.remote_offset, request.bytes);
     if (ready != Ready::kYes) return ready;

@@ -68,6 +68,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   void onFenced() override;
   Status reconcile(const Words& words) override;
   bool isOpen() override { return anyOpen(); }
+  bool needsPath() const override { return anyOpen(); }
   Status onBegun() override { return Status::success(); }
   bool onNews(uint64_t /*number*/) override { return false; }
   Status onFrame(std::span<const std::byte, kUserFrameBytes> bytes) override;

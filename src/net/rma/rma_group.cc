@@ -88,6 +88,7 @@ void RmaGroup::abandonStreams(const RmaContext& context) {
     peer.writer.reset();
     peer.connector.reset();
     for (RmaStream& stream : peer.streams) stream = {};
+    if (!failure_.ok()) continue;
     (void)fail({Code::kRemote, ECANCELED},
                "a context was destroyed with operations open to rank " + std::to_string(rank));
   }
@@ -110,6 +111,14 @@ Result<RmaWindow*> RmaGroup::registerDmaBuf(uint64_t address, std::size_t bytes,
 Result<RmaWindow*> RmaGroup::add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes,
                                  uint64_t flags) {
   if (!memory.ok()) return memory.status();
+  // Signals in it, and what makes data visible to the GPU, go through a queue pair of a NIC that is connected
+  // to itself. iWARP lets no TCP connection reach itself.
+  if ((*memory)->kind != MemoryKind::kHost && device_.rails().front().port.iwarp) {
+    RAILWISE_WARN("%s: one-sided communication over iWARP reaches no GPU memory: set NCCL_NET_GDR_LEVEL=LOC",
+                  device_.name());
+    device_.memory().release(*memory);
+    return Status{Code::kInvalidUsage, EOPNOTSUPP};
+  }
   auto window = std::make_unique<RmaWindow>();
   window->group = this;
   window->memory = *memory;
@@ -131,6 +140,7 @@ void RmaGroup::deregister(RmaWindow* window) {
     loopback_.poll();
     (void)slots_.progress();
   }
+  slots_.abandon(*window);
   MemoryHandle* const memory = std::exchange(window->memory, nullptr);
   for (const std::unique_ptr<PutTarget>& target : targets_) target->tell(*window);
   device_.memory().release(memory);
@@ -306,7 +316,7 @@ Status RmaGroup::post(uint32_t rank, RmaRequest& request) {
   if (peer.writer != nullptr) {
     peer.writer->noteAdded();
     const Status posted = peer.writer->post(stream);
-    if (!posted.ok()) (void)failed(posted);  // the next call says so
+    if (!posted.ok()) (void)failed(posted, rank);  // the next call says so
   }
   return Status::success();
 }
@@ -318,7 +328,9 @@ Result<RmaGroup::Peer*> RmaGroup::peerOf(uint32_t rank) {
     ranks_in_use_.push_back(rank);
   }
   Peer& peer = *peers_[rank];
-  if (peer.writer != nullptr && peer.writer->isOver()) peer.writer.reset();
+  if (peer.gone || (peer.writer != nullptr && peer.writer->isOver()))
+    return fail({Code::kRemote, ESHUTDOWN},
+                "a put to rank " + std::to_string(rank) + ", which has ended its part");
   if (peer.writer == nullptr && peer.connector == nullptr) RAILWISE_TRY(connect(rank, peer));
   return &peer;
 }
@@ -357,13 +369,13 @@ Status RmaGroup::progress() {
   if (++looks_ % kLooks == 0 || listener_->underWay() > 0) RAILWISE_TRY(acceptCallers());
   for (std::size_t i = 0; i < targets_.size();) {
     PutTarget& target = *targets_[i];
-    if (const Status status = target.progress(); !status.ok()) return failed(status);
+    if (const Status status = target.progress(); !status.ok()) return failed(status, target.rank());
     own_.brought(target.takeBrought());
     if (target.isOver()) targets_.erase(targets_.begin() + static_cast<std::ptrdiff_t>(i));
     else ++i;
   }
   for (const uint32_t rank : ranks_in_use_) {
-    if (const Status status = progressPeer(rank, *peers_[rank]); !status.ok()) return failed(status);
+    if (const Status status = progressPeer(rank, *peers_[rank]); !status.ok()) return failed(status, rank);
   }
   if (loopback_.busy()) loopback_.poll();
   if (slots_.busy()) {
@@ -371,7 +383,23 @@ Status RmaGroup::progress() {
     if (!problem.empty()) return fail({Code::kSystem, EIO}, problem);
   }
   if (own_.busy()) own_.progress();
-  return Status::success();
+  return looks_ % kLooks == 0 ? watchLoopback() : Status::success();
+}
+
+// Nobody else notices that signals which have come are not written.
+Status RmaGroup::watchLoopback() {
+  const Clock::time_point now = Clock::now();
+  const bool waits = slots_.busy() || own_.busy();
+  if (!waits || loopback_.completed() != looped_ || loop_progress_ == Clock::time_point()) {
+    looped_ = loopback_.completed();
+    loop_progress_ = now;
+    return Status::success();
+  }
+  if (now - loop_progress_ < Patience(options_.config.failover_timeout_s).limit()) return Status::success();
+  return fail({Code::kSystem, ETIMEDOUT},
+              "no NIC of this rank writes into the memory of this rank, for RAILWISE_FAILOVER_TIMEOUT=" +
+                  std::to_string(options_.config.failover_timeout_s) +
+                  " s: signals of peers wait. Check `ibstat`");
 }
 
 // Who calls the group looks at it often. A failure is told to whoever calls next.
@@ -421,6 +449,7 @@ Status RmaGroup::progressPeer(uint32_t rank, Peer& peer) {
   if (peer.writer == nullptr) return Status::success();
   if (peer.writer->isOver()) {
     peer.writer.reset();
+    peer.gone = true;
     return Status::success();
   }
   return peer.writer->progress();
@@ -435,11 +464,16 @@ Status RmaGroup::fail(Status status, const std::string& what) {
 
 // NCCL does not call a group any more that has returned an error: nobody would apply the signals of its
 // peers. So all of them are told first.
-Status RmaGroup::failed(Status status) {
+Status RmaGroup::failed(Status status, std::optional<uint32_t> lost) {
   if (!failure_.ok()) return failure_;
   failure_ = status;
   has_failed_.store(true, std::memory_order_relaxed);
-  const std::string reason = "rank " + std::to_string(rank_) + " has lost another connection, see its log";
+  const std::string which =
+      lost ? "its connection with rank " + std::to_string(*lost) : "a NIC or a connection";
+  if (lost)
+    RAILWISE_WARN("%s: one-sided communication of rank %d fails: %s has failed, see above", device_.name(),
+                  rank_, which.c_str());
+  const std::string reason = "rank " + std::to_string(rank_) + " has lost " + which + ", see its log";
   for (const std::unique_ptr<PutTarget>& target : targets_) target->link().abandon(reason);
   for (const uint32_t rank : ranks_in_use_) {
     if (peers_[rank]->writer != nullptr) peers_[rank]->writer->link().abandon(reason);

@@ -12,9 +12,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "net/connector.h"
 #include "net/many_listener.h"
 #include "net/rma/attendant.h"
@@ -117,6 +120,7 @@ class RmaGroup final : private Attended {
     RmaStreams streams;
     std::unique_ptr<Connector<PutWriter>> connector;
     std::unique_ptr<PutWriter> writer;
+    bool gone = false;  // it has closed its group
   };
 
   RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions& options,
@@ -133,7 +137,9 @@ class RmaGroup final : private Attended {
   Status post(uint32_t rank, RmaRequest& request);
   Result<Peer*> peerOf(uint32_t rank);
   Status fail(Status status, const std::string& what);
-  Status failed(Status status);
+  // `lost`: the rank whose connection has failed; nothing: another reason, which was logged.
+  Status failed(Status status, std::optional<uint32_t> lost = std::nullopt);
+  Status watchLoopback();
   RmaRequest& takeRequest(RmaContext& context, RmaRequest::Kind kind, uint16_t stream);
   void giveRequest(RmaRequest& request);
   Status checkRank(const RmaContext& context, int stream, uint32_t rank) const;
@@ -164,6 +170,8 @@ class RmaGroup final : private Attended {
   uint32_t looks_ = 0;
   uint32_t attended_ = 0;  // looks_ at the last attend()
   std::shared_ptr<Attendant> attendant_ = Attendant::ofProcess();
+  uint64_t looped_ = 0;  // work requests of the loopback that were complete at loop_progress_
+  Clock::time_point loop_progress_ = {};
 };
 static_assert(kMostStreams == 64, "RmaGroup::streams_in_use_ has a bit for each");
 static_assert(kMostStreams <= kMostWords);

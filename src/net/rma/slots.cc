@@ -28,7 +28,10 @@ void SignalSlots::add(const RmaWindow& window, uint64_t offset, uint64_t value, 
 
 void SignalSlots::mustFlush(uint32_t rails) {
   stale_ |= rails;
-  for (Slot* slot : dirty_) slot->flush |= rails;
+  for (Slot* slot : dirty_) {
+    slot->flush |= rails;
+    slot->clears &= ~rails;
+  }
 }
 
 std::string SignalSlots::progress() {
@@ -45,86 +48,88 @@ std::string SignalSlots::progress() {
   return "";
 }
 
-// The rail that writes, and what must be flushed before. False: call again.
-bool SignalSlots::begin(Slot& slot) {
+// Chooses the rail that writes, and does what comes first: a flush of others, a read, or the write.
+void SignalSlots::begin(Slot& slot) {
   const std::optional<std::size_t> rail = loopback_.choose(slot.home);
-  if (!rail) return false;
+  if (!rail) return;
   const MemoryHandle& memory = *slot.window->memory;
-  const uint32_t others = slot.flush & ~(uint32_t{1} << *rail) & loopback_.usable();
   slot.operation.failed = false;
-  if (others != 0) {
+  if (const uint32_t others = othersThan(*rail, slot); others != 0) {
     for (uint32_t left = others; left != 0; left &= left - 1) {
       const auto other = static_cast<std::size_t>(std::countr_zero(left));
       if (!loopback_.read(other, memory, slot.address, slot.operation)) slot.operation.failed = true;
     }
-    slot.flushing = others;
+    slot.covers = others;
+    slot.clears = stale_ & others;
     slot.flush &= ~others;  // what comes from now on is flushed once more
-    stale_ &= ~others;
     slot.step = Step::kFlush;
-    return true;
+    return;
   }
-  slot.flush = 0;  // rails that cannot be used: what they have emitted has arrived by now
-  if (!slot.window->never_reset) {
-    if (loopback_.read(*rail, memory, slot.address, slot.operation, &slot.read)) slot.step = Step::kRead;
-    return slot.step == Step::kRead;
-  }
-  const uint64_t value = slot.value + slot.added;
-  if (!loopback_.write(*rail, value, memory, slot.address, slot.operation)) return false;
+  if (slot.window->never_reset) write(slot, *rail, slot.value + slot.added);
+  else if (loopback_.read(*rail, memory, slot.address, slot.operation, &slot.read)) slot.step = Step::kRead;
+}
+
+// Rails that cannot be used need no flush: what they have emitted has arrived by now.
+void SignalSlots::write(Slot& slot, std::size_t rail, uint64_t value) {
+  if (!loopback_.write(rail, value, *slot.window->memory, slot.address, slot.operation)) return;
+  slot.covers = slot.flush | uint32_t{1} << rail;
+  slot.flush = 0;
   slot.value = value;
   slot.added = 0;
   slot.step = Step::kWrite;
-  return true;
+}
+
+void SignalSlots::check(Slot& slot) {
+  const std::optional<std::size_t> rail = loopback_.choose(slot.home);
+  slot.operation.failed = false;
+  if (rail && loopback_.read(*rail, *slot.window->memory, slot.address, slot.operation, &slot.read))
+    slot.step = Step::kCheck;
 }
 
 std::string SignalSlots::advance(Slot& slot) {
   if (slot.operation.busy()) return "";
-  const MemoryHandle& memory = *slot.window->memory;
+  if (slot.window == nullptr) {
+    slot.dirty = false;
+    return "";
+  }
   switch (slot.step) {
     case Step::kIdle:
-      (void)begin(slot);
+      begin(slot);
       return "";
     case Step::kFlush:
-      if (slot.operation.failed) {
-        slot.flush |= slot.flushing;
-        stale_ |= slot.flushing;
-      }
       slot.step = Step::kIdle;
-      (void)begin(slot);
+      if (slot.operation.failed) slot.flush |= slot.covers;
+      else stale_ &= ~slot.clears;
+      begin(slot);
       return "";
     case Step::kRead: {
       slot.step = Step::kIdle;
-      if (slot.operation.failed || slot.flush != 0) return "";  // begins again
       const std::optional<std::size_t> rail = loopback_.choose(slot.home);
+      if (!rail || slot.operation.failed || othersThan(*rail, slot) != 0) return "";  // begins again
       slot.before = *slot.read;
-      if (!rail || !loopback_.write(*rail, slot.before + slot.added, memory, slot.address, slot.operation))
-        return "";
-      slot.value = slot.before + slot.added;
-      slot.added = 0;
-      slot.step = Step::kWrite;
+      write(slot, *rail, slot.before + slot.added);
       return "";
     }
     case Step::kWrite:
       slot.step = Step::kIdle;
-      if (slot.operation.failed) {
-        slot.operation.failed = false;
-        const std::optional<std::size_t> rail = loopback_.choose(slot.home);
-        const bool again =
-            slot.window->never_reset
-                ? rail && loopback_.write(*rail, slot.value, memory, slot.address, slot.operation)
-                : rail && loopback_.read(*rail, memory, slot.address, slot.operation, &slot.read);
-        slot.step = again && !slot.window->never_reset ? Step::kCheck : Step::kWrite;
-        slot.operation.failed = !again;
+      if (slot.operation.failed) {  // another rail must not write before it has flushed these
+        slot.flush |= slot.covers;
+        if (!slot.window->never_reset) {
+          slot.step = Step::kDoubt;
+          check(slot);
+        }
         return "";
       }
       slot.dirty = slot.added != 0;
-      if (slot.dirty) (void)begin(slot);
+      if (slot.dirty) begin(slot);
+      return "";
+    case Step::kDoubt:
+      check(slot);
       return "";
     case Step::kCheck: {
+      slot.step = Step::kDoubt;
+      if (slot.operation.failed) return "";
       // The write may have been executed, seen, and set back.
-      if (slot.operation.failed) {
-        slot.step = Step::kWrite;
-        return "";
-      }
       const uint64_t now = *slot.read;
       slot.step = Step::kIdle;
       if (now == slot.before && now == 0)
@@ -143,6 +148,15 @@ bool SignalSlots::forget(const RmaWindow& window) {
   if (busy) return false;
   std::erase_if(slots_, [&](const auto& each) { return each.second->window == &window; });
   return true;
+}
+
+// What is under way still names its slot.
+void SignalSlots::abandon(const RmaWindow& window) {
+  for (const auto& [address, slot] : slots_) {
+    if (slot->window != &window) continue;
+    slot->window = nullptr;
+    slot->value = slot->added = 0;
+  }
 }
 
 }  // namespace railwise::net

@@ -35,20 +35,24 @@ class SignalSlots {
   // Goes on with what is under way. "": all is well; else what is undecided for ever.
   std::string progress();
   bool busy() const { return !dirty_.empty(); }
-  // Forgets the slots of a window that is being deregistered, once nothing is under way there.
+  // Forgets the slots of a window that is being deregistered, once nothing is under way there. False: try
+  // again, or abandon them.
   bool forget(const RmaWindow& window);
+  void abandon(const RmaWindow& window);
 
  private:
-  enum class Step : uint8_t { kIdle, kFlush, kRead, kWrite, kCheck };
+  // kDoubt: a write has failed, and may have been executed. kCheck: it is read whether that is so.
+  enum class Step : uint8_t { kIdle, kFlush, kRead, kWrite, kDoubt, kCheck };
   struct Slot {
-    const RmaWindow* window = nullptr;
+    const RmaWindow* window = nullptr;  // null: it was deregistered
     uint64_t address = 0;
     uint64_t added = 0;   // and not yet in a write
     uint64_t value = 0;   // what the write that is under way writes, or the last one wrote
     uint64_t before = 0;  // resettable: what it was before that write
     uint32_t home = 0;    // rail of the latest signal
     uint32_t flush = 0;   // rails that must be flushed before the next write
-    uint32_t flushing = 0;
+    uint32_t covers = 0;  // rails that the work request under way flushes, or whose data it stands behind
+    uint32_t clears = 0;  // of these, those that are flushed for all slots
     uint64_t* read = nullptr;
     Step step = Step::kIdle;
     bool dirty = false;
@@ -56,7 +60,13 @@ class SignalSlots {
   };
 
   std::string advance(Slot& slot);
-  bool begin(Slot& slot);
+  void begin(Slot& slot);
+  // Rails that must be flushed before `rail` writes.
+  uint32_t othersThan(std::size_t rail, const Slot& slot) const {
+    return slot.flush & ~(uint32_t{1} << rail) & loopback_.flushable();
+  }
+  void write(Slot& slot, std::size_t rail, uint64_t value);
+  void check(Slot& slot);
 
   Loopback& loopback_;
   std::unordered_map<uint64_t, std::unique_ptr<Slot>> slots_;  // by address

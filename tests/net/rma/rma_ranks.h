@@ -1,8 +1,9 @@
 // Ranks of one group in this process, on software devices of its own, and traffic between them that shows
 // every wrong byte and every wrong signal.
 //
-// Each rank puts numbered messages to each other one. A message lies at the place number % kPlaces of an area
-// of its writer, and each of its words follows from writer, target, number and place. It goes as a plain put
+// Each rank puts numbered messages to each other one, over each of its contexts: a channel for each rank and
+// context. A message lies at the place number % places of the area of its channel, and each of its words
+// follows from writer, target, channel, number and place. It goes as a plain put
 // of its first half and a put with a signal of the rest, or as one of them. The target takes a message when
 // the signal has come so far, looks at every word, wipes the place, and says so by a signal of its own
 // without data. So:
@@ -16,6 +17,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -39,12 +41,12 @@ struct RmaShape {
   bool never_reset = true;  // nobody resets signals
   bool together = false;    // all ranks have the same devices
   bool gets = false;        // each message is also read once from its writer
+  bool own = false;         // each rank puts to itself, too
+  uint64_t places = 16;     // messages of a channel that are under way
 };
 
 class RmaRanks {
  public:
-  static constexpr uint64_t kPlaces = 16;
-
   explicit RmaRanks(const RmaShape& shape, const std::string& mode = "") : shape_(shape) {
     const int each = shape.rails + shape.standbys;
     const int devices = shape.together ? each : each * shape.ranks;
@@ -56,7 +58,13 @@ class RmaRanks {
     const Result<Net*> net = Net::acquire();
     if (!net.ok()) throw std::runtime_error("no devices: " + text);
     net_ = *net;
-    open();
+    try {
+      open();
+    } catch (...) {
+      ranks_.clear();
+      Net::release();
+      throw;
+    }
   }
   ~RmaRanks() {
     ranks_.clear();
@@ -80,13 +88,37 @@ class RmaRanks {
   }
   bool done() const {
     for (const auto& rank : ranks_) {
-      for (int other = 0; other < shape_.ranks; ++other) {
-        const Between& link = rank->links[static_cast<std::size_t>(other)];
-        if (other != rank->number && (link.taken < goal_ || link.acknowledged() < goal_ || link.open() > 0))
+      for (int channel = 0; channel < channels(); ++channel) {
+        const Between& link = rank->links[static_cast<std::size_t>(channel)];
+        if (isUsed(*rank, channel) && (link.taken < goal_ || link.acknowledged() < goal_ || link.open() > 0))
           return false;
       }
     }
     return true;
+  }
+  // All messages that are expected, of all channels.
+  uint64_t goal() const {
+    const int others = shape_.ranks - (shape_.own ? 0 : 1);
+    return goal_ * static_cast<uint64_t>(shape_.ranks * others * shape_.contexts);
+  }
+  // What is missing, for whoever looks for the reason.
+  std::string missing() const {
+    std::string text;
+    for (const auto& rank : ranks_) {
+      if (rank->context->failed()) text += " rank " + std::to_string(rank->number) + " has failed;";
+      for (int channel = 0; channel < channels(); ++channel) {
+        const Between& link = rank->links[static_cast<std::size_t>(channel)];
+        if (!isUsed(*rank, channel) || text.size() > 800 ||
+            (link.taken >= goal_ && link.acknowledged() >= goal_ && link.open() == 0))
+          continue;
+        text += " rank " + std::to_string(rank->number) + "/" + std::to_string(otherOf(channel)) +
+                " context " + std::to_string(contextOf(channel)) + ": put " + std::to_string(link.put) +
+                ", acknowledged " + std::to_string(link.acknowledged()) + ", open " +
+                std::to_string(link.open()) + ", taken " + std::to_string(link.taken) + ", told " +
+                std::to_string(link.told) + ";";
+      }
+    }
+    return text;
   }
   // Lets each rank do what there is to do. False: a promise was broken, or a rank has failed.
   bool turn() {
@@ -102,18 +134,19 @@ class RmaRanks {
     verify();
     return problem_.empty();
   }
-  // Every place is wiped, and every signal is exactly what was put.
+  // Every place is wiped, and every signal is exactly what was put. After a failure: no signal is more.
   void verify() {
+    const bool all = !failed();
     for (auto& rank : ranks_) {
-      for (int other = 0; other < shape_.ranks; ++other) {
-        if (other == rank->number) continue;
-        const Between& link = rank->links[static_cast<std::size_t>(other)];
-        const auto at = static_cast<std::size_t>(other);
-        require(load(rank->signals[at]) == link.base + link.taken, *rank, other,
-                "the signal is " + std::to_string(load(rank->signals[at])) + ", and not " +
-                    std::to_string(link.base + link.taken));
-        for (uint64_t place = 0; place < kPlaces; ++place)
-          require(isWiped(*rank, other, place), *rank, other, "a wiped place was written");
+      for (int channel = 0; channel < channels(); ++channel) {
+        if (!isUsed(*rank, channel)) continue;
+        const auto at = static_cast<std::size_t>(channel);
+        const uint64_t signal = load(rank->signals[at]);
+        const uint64_t put = putBy(*rank, channel);
+        require(all ? signal == put : signal <= put, *rank, channel,
+                "the signal is " + std::to_string(signal) + ", and " + std::to_string(put) + " were put");
+        for (uint64_t place = 0; all && place < shape_.places; ++place)
+          require(isWiped(*rank, channel, place), *rank, channel, "a wiped place was written");
       }
     }
   }
@@ -124,21 +157,22 @@ class RmaRanks {
   }
 
  private:
+  static constexpr std::size_t kFacts = 4095;  // in the place of a channel: what gets read
+
   struct Message {
     RmaRequest* first = nullptr;
     RmaRequest* second = nullptr;
     RmaRequest* got = nullptr;
     uint64_t number = 0;
   };
-  // Between this rank and another one, both ways.
+  // Between this rank and another one over one context, both ways.
   struct Between {
     uint64_t put = 0;    // messages to the other rank
     uint64_t taken = 0;  // messages of the other rank
     uint64_t told = 0;   // of these, those that it was told of
-    uint64_t base = 0;
     RmaRequest* telling = nullptr;
     const uint64_t* acknowledgements = nullptr;
-    std::vector<Message> messages = std::vector<Message>(kPlaces);
+    std::vector<Message> messages;
     uint64_t acknowledged() const { return __atomic_load_n(acknowledgements, __ATOMIC_ACQUIRE); }
     int open() const {
       int count = telling != nullptr ? 1 : 0;
@@ -166,20 +200,36 @@ class RmaRanks {
   };
 
   std::size_t words() const { return shape_.bytes / sizeof(uint64_t); }
-  std::size_t placeAt(int other, uint64_t number) const {
-    return (static_cast<std::size_t>(other) * kPlaces + number % kPlaces) * words();
+  int channels() const { return shape_.ranks * shape_.contexts; }
+  int otherOf(int channel) const { return channel / shape_.contexts; }
+  int contextOf(int channel) const { return channel % shape_.contexts; }
+  bool isUsed(const Rank& rank, int channel) const { return shape_.own || otherOf(channel) != rank.number; }
+  // The channel of the other end, to this rank.
+  std::size_t backOf(const Rank& rank, int channel) const {
+    return static_cast<std::size_t>(rank.number * shape_.contexts + contextOf(channel));
+  }
+  // What the other rank of the channel has put to this one.
+  uint64_t putBy(const Rank& rank, int channel) const {
+    return ranks_[static_cast<std::size_t>(otherOf(channel))]->links[backOf(rank, channel)].put;
+  }
+  std::size_t placeAt(std::size_t channel, uint64_t number) const {
+    return (channel * shape_.places + number % shape_.places) * words();
+  }
+  std::size_t placeAt(int channel, uint64_t number) const {
+    return placeAt(static_cast<std::size_t>(channel), number);
   }
   static uint64_t load(const uint64_t& from) { return __atomic_load_n(&from, __ATOMIC_ACQUIRE); }
-  static uint64_t wordOf(int writer, int target, uint64_t number, std::size_t i) {
+  // `to`: the target's channel.
+  static uint64_t wordOf(int writer, std::size_t to, uint64_t number, std::size_t i) {
     uint64_t x = number * 0x9e3779b97f4a7c15 +
-                 static_cast<uint64_t>(writer * 64 + target) * 0xbf58476d1ce4e5b9 + i * 0x94d049bb133111eb;
+                 (static_cast<uint64_t>(writer) * 4096 + to) * 0xbf58476d1ce4e5b9 + i * 0x94d049bb133111eb;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
     return (x ^ (x >> 27)) | 1;  // never that of a wiped place
   }
-  void require(bool holds, const Rank& rank, int other, const std::string& what) {
+  void require(bool holds, const Rank& rank, int channel, const std::string& what) {
     if (!holds && problem_.empty())
-      problem_ =
-          "rank " + std::to_string(rank.number) + ", other rank " + std::to_string(other) + ": " + what;
+      problem_ = "rank " + std::to_string(rank.number) + ", other rank " + std::to_string(otherOf(channel)) +
+                 ", context " + std::to_string(contextOf(channel)) + ": " + what;
   }
 
   void open() {
@@ -213,13 +263,13 @@ class RmaRanks {
     const auto context = rank.group->createContext(shape_.contexts, -1);
     if (!context.ok()) throw std::runtime_error("no context");
     rank.context = *context;
-    const auto ranks = static_cast<std::size_t>(shape_.ranks);
-    rank.sources.resize(ranks * kPlaces * words());
-    rank.targets.resize(ranks * kPlaces * words());
-    rank.got.resize(ranks * kPlaces * words());
-    rank.signals.resize(ranks);
-    rank.acknowledgements.resize(ranks);
-    rank.links.resize(ranks);
+    const auto count = static_cast<std::size_t>(channels());
+    rank.sources.resize(count * shape_.places * words());
+    rank.targets.resize(rank.sources.size());
+    if (shape_.gets) rank.got.resize(rank.sources.size());
+    rank.signals.resize(count);
+    rank.acknowledgements.resize(count);
+    rank.links.resize(count);
     const auto add = [&](std::vector<uint64_t>& memory) {
       const auto window = rank.group->registerMemory(
           reinterpret_cast<uint64_t>(memory.data()), memory.size() * sizeof(uint64_t),
@@ -232,22 +282,26 @@ class RmaRanks {
     rank.target = add(rank.targets);
     rank.signal = add(rank.signals);
     rank.acknowledgement = add(rank.acknowledgements);
-    rank.read = add(rank.got);
-    rank.facts.resize(ranks * kPlaces * words());
-    for (std::size_t i = 0; i < rank.facts.size(); ++i) rank.facts[i] = wordOf(rank.number, 1000, 0, i);
-    rank.fact = add(rank.facts);
-    for (std::size_t other = 0; other < ranks; ++other)
-      rank.links[other].acknowledgements = &rank.acknowledgements[other];
+    if (shape_.gets) {
+      rank.read = add(rank.got);
+      rank.facts.resize(rank.sources.size());
+      for (std::size_t i = 0; i < rank.facts.size(); ++i) rank.facts[i] = wordOf(rank.number, kFacts, 0, i);
+      rank.fact = add(rank.facts);
+    }
+    for (std::size_t channel = 0; channel < count; ++channel) {
+      rank.links[channel].acknowledgements = &rank.acknowledgements[channel];
+      rank.links[channel].messages.resize(shape_.places);
+    }
   }
 
   void step(Rank& rank) {
     if (rank.context->failed()) return;
     (void)rank.context->progress();
-    for (int other = 0; other < shape_.ranks; ++other) {
-      if (other == rank.number) continue;
-      finish(rank, other);
-      take(rank, other);
-      put(rank, other);
+    for (int channel = 0; channel < channels(); ++channel) {
+      if (!isUsed(rank, channel)) continue;
+      finish(rank, channel);
+      take(rank, channel);
+      put(rank, channel);
     }
   }
   bool test(Rank& rank, RmaRequest*& request) {
@@ -258,39 +312,40 @@ class RmaRanks {
     return done;
   }
   // Requests in their order; then the source is changed.
-  void finish(Rank& rank, int other) {
-    Between& link = rank.links[static_cast<std::size_t>(other)];
+  void finish(Rank& rank, int channel) {
+    Between& link = rank.links[static_cast<std::size_t>(channel)];
     (void)test(rank, link.telling);
     for (Message& message : link.messages) {
       if (message.number == 0) continue;
-      if (message.got != nullptr && test(rank, message.got)) checkGot(rank, other, message.number);
+      if (message.got != nullptr && test(rank, message.got)) checkGot(rank, channel, message.number);
       if (message.first == nullptr && message.second == nullptr) continue;
       const bool first = test(rank, message.first);
       const bool second = test(rank, message.second);
       if (!first || !second) continue;
-      std::memset(&rank.sources[placeAt(other, message.number)], 0xee, shape_.bytes);
+      std::memset(&rank.sources[placeAt(channel, message.number)], 0xee, shape_.bytes);
     }
   }
-  void checkGot(Rank& rank, int other, uint64_t number) {
+  void checkGot(Rank& rank, int channel, uint64_t number) {
+    const std::size_t back = backOf(rank, channel);
     for (std::size_t i = 0; i < words(); ++i) {
-      const uint64_t word = rank.got[placeAt(other, number) + i];
-      require(word == wordOf(other, 1000, 0, placeAt(rank.number, number) + i), rank, other,
-              "a get brought a wrong word");
+      const uint64_t word = rank.got[placeAt(channel, number) + i];
+      if (word != wordOf(otherOf(channel), kFacts, 0, placeAt(back, number) + i))
+        require(false, rank, channel, "a get brought a wrong word");
     }
-    std::memset(&rank.got[placeAt(other, number)], 0x11, shape_.bytes);
+    std::memset(&rank.got[placeAt(channel, number)], 0x11, shape_.bytes);
   }
-  void put(Rank& rank, int other) {
-    Between& link = rank.links[static_cast<std::size_t>(other)];
+  void put(Rank& rank, int channel) {
+    Between& link = rank.links[static_cast<std::size_t>(channel)];
     const uint64_t number = link.put + 1;
-    if (number > goal_ || link.acknowledged() + kPlaces < number) return;
-    Message& message = link.messages[number % kPlaces];
+    if (number > goal_ || link.acknowledged() + shape_.places < number) return;
+    Message& message = link.messages[number % shape_.places];
     if (message.first != nullptr || message.second != nullptr || message.got != nullptr) return;
-    const std::size_t at = placeAt(other, number);
-    for (std::size_t i = 0; i < words(); ++i) rank.sources[at + i] = wordOf(rank.number, other, number, i);
-    const std::size_t there = placeAt(rank.number, number);
-    const int context =
-        static_cast<int>(static_cast<uint64_t>(other) % static_cast<uint64_t>(shape_.contexts));
-    const auto to = static_cast<uint32_t>(other);
+    const std::size_t at = placeAt(channel, number);
+    const std::size_t back = backOf(rank, channel);
+    for (std::size_t i = 0; i < words(); ++i) rank.sources[at + i] = wordOf(rank.number, back, number, i);
+    const std::size_t there = placeAt(back, number);
+    const int context = contextOf(channel);
+    const auto to = static_cast<uint32_t>(otherOf(channel));
     std::size_t begin = 0;
     Status status;
     if (number % 3 == 1) {  // its first half goes before
@@ -301,7 +356,7 @@ class RmaRanks {
     if (status.ok() && shape_.gets && number % 4 == 0)
       status = rank.context->get(context, {rank.fact, there * 8}, shape_.bytes, {rank.read, at * 8}, to,
                                  false, &message.got);
-    const RmaSignal signal = {{rank.signal, static_cast<uint64_t>(rank.number) * 8}, 1};
+    const RmaSignal signal = {{rank.signal, back * 8}, 1};
     if (status.ok())
       status = rank.context->put(context, {rank.source, at * 8 + begin}, shape_.bytes - begin,
                                  {rank.target, there * 8 + begin}, to, &signal, false, &message.second);
@@ -309,32 +364,34 @@ class RmaRanks {
     link.put = number;
     message.number = number;
   }
-  bool isWiped(const Rank& rank, int other, uint64_t place) const {
+  bool isWiped(const Rank& rank, int channel, uint64_t place) const {
     for (std::size_t i = 0; i < words(); ++i) {
-      if (load(rank.targets[placeAt(other, place) + i]) != 0) return false;
+      if (load(rank.targets[placeAt(channel, place) + i]) != 0) return false;
     }
     return true;
   }
-  void take(Rank& rank, int other) {
-    Between& link = rank.links[static_cast<std::size_t>(other)];
-    const uint64_t come = load(rank.signals[static_cast<std::size_t>(other)]);
-    require(come <= goal_, rank, other,
-            "a signal of " + std::to_string(come) + ", where " + std::to_string(goal_) +
-                " is the most that was put");
+  void take(Rank& rank, int channel) {
+    Between& link = rank.links[static_cast<std::size_t>(channel)];
+    const uint64_t come = load(rank.signals[static_cast<std::size_t>(channel)]);
+    if (come > putBy(rank, channel))
+      require(false, rank, channel,
+              "a signal of " + std::to_string(come) + ", where " + std::to_string(putBy(rank, channel)) +
+                  " is the most that was put");
     while (link.taken < come) {
       const uint64_t number = ++link.taken;
       ++taken_;
       for (std::size_t i = 0; i < words(); ++i) {
-        uint64_t& word = rank.targets[placeAt(other, number) + i];
-        require(load(word) == wordOf(other, rank.number, number, i), rank, other,
-                "message " + std::to_string(number) + " has a wrong word " + std::to_string(i));
+        uint64_t& word = rank.targets[placeAt(channel, number) + i];
+        if (load(word) != wordOf(otherOf(channel), static_cast<std::size_t>(channel), number, i))
+          require(false, rank, channel,
+                  "message " + std::to_string(number) + " has a wrong word " + std::to_string(i));
         __atomic_store_n(&word, 0, __ATOMIC_RELAXED);
       }
     }
     if (link.telling != nullptr || link.told == link.taken) return;
-    const RmaSignal signal = {{rank.acknowledgement, static_cast<uint64_t>(rank.number) * 8},
-                              link.taken - link.told};
-    if (rank.context->put(0, {}, 0, {}, static_cast<uint32_t>(other), &signal, false, &link.telling).ok())
+    const RmaSignal signal = {{rank.acknowledgement, backOf(rank, channel) * 8}, link.taken - link.told};
+    const auto to = static_cast<uint32_t>(otherOf(channel));
+    if (rank.context->put(contextOf(channel), {}, 0, {}, to, &signal, false, &link.telling).ok())
       link.told = link.taken;
   }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
+#include <stdexcept>
 
 #include "net/rma/rma_ranks.h"
 #include "port_control.h"
@@ -42,6 +44,27 @@ TEST(Rma, SeveralRails) {
 TEST(Rma, Iwarp) {
   RmaRanks ranks({.ranks = 3, .rails = 2, .bytes = 100 << 10}, "link=iwarp");
   EXPECT_RUNS(ranks, 50);
+}
+
+TEST(Rma, IwarpTakesNoGpuMemory) { EXPECT_THROW(RmaRanks({.gpu = true}, "link=iwarp"), std::runtime_error); }
+
+TEST(Rma, ManyContexts) {
+  RmaRanks ranks({.contexts = 64, .gets = true, .own = true});
+  EXPECT_RUNS(ranks, 20);
+}
+
+// A connection without a path fails only when somebody needs the path.
+TEST(Rma, ALongPauseWithoutAPathIsSurvived) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  RmaRanks ranks({});
+  EXPECT_RUNS(ranks, 50);
+  for (const char* port : {"soft0:1", "soft1:1"}) test::changePort(port, "down");
+  const Deadline pause = Deadline::after(std::chrono::milliseconds(2500));
+  while (!pause.passed()) ranks.drive();
+  EXPECT_FALSE(ranks.failed());
+  for (const char* port : {"soft0:1", "soft1:1"}) test::changePort(port, "up");
+  EXPECT_RUNS(ranks, 50);
+  unsetenv("RAILWISE_FAILOVER_TIMEOUT");
 }
 
 TEST(Rma, APortGoesDown) {
