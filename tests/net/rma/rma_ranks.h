@@ -348,8 +348,8 @@ class RmaRanks {
     const auto to = static_cast<uint32_t>(otherOf(channel));
     std::size_t begin = 0;
     Status status;
-    if (number % 3 == 1) {  // its first half goes before
-      begin = shape_.bytes / 2 / 8 * 8;
+    if (number % 3 == 1) {  // its first half goes before, or all but a word, which takes one path only
+      begin = number % 2 == 0 ? shape_.bytes / 2 / 8 * 8 : shape_.bytes - 8;
       status = rank.context->put(context, {rank.source, at * 8}, begin, {rank.target, there * 8}, to, nullptr,
                                  false, &message.first);
     }

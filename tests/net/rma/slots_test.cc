@@ -204,12 +204,14 @@ TEST(Slots, RailsThatWereLeftAreFlushedFirst) {
   EXPECT_EQ(rank.read(0) + rank.read(1) + rank.read(2), 3U);
 }
 
-// The write of 1 is held up in soft0, and soft1 goes on. A slot never falls.
+// A write is held up in soft0, whose driver does not stop the queue pair at first, and soft1 goes on. A slot
+// never falls.
 TEST(Slots, ALateWriteSetsNothingBack) {
   Rank rank(2);
   rank.add(0, 1, 1, 1);
   rank.settle();
   test::addFault("device=soft0 opcode=write nth=1 delay=100ms");
+  test::addFault("device=soft0 verb=modify_qp nth=1 every=1 count=3 errno=EBUSY");
   rank.add(0, 1, 1, 1);
   rank.turn();
   test::changePort("soft0:1", "down");
