@@ -68,7 +68,8 @@ constexpr const char* kEvents[] = {"lid_change", "sm_change",   "pkey_change",  
                                    "gid_change", "port_active", "comm_est",     "qp_fatal",
                                    "cq_err",     "qp_req_err",  "qp_access_err"};
 constexpr const char* kOpcodes[] = {"any", "write", "write_imm"};
-constexpr const char* kIwarpOpcodes[] = {"any", "write", "send", "read"};
+// Of iWARP and of one-sided traffic.
+constexpr const char* kPlainOpcodes[] = {"any", "write", "send", "read"};
 constexpr int kSpeeds[] = {10000, 25000, 40000};
 
 struct Place {
@@ -165,8 +166,8 @@ class StepDrawer {
     return textOf("probability=0.0%d seed=%d ", draw_.between(1, 9), draw_.between(1, 1000)) + count;
   }
   std::string opcode() {
-    return std::string("opcode=") + (machine_.iwarp ? draw_.oneOf(kIwarpOpcodes) : draw_.oneOf(kOpcodes)) +
-           " ";
+    const bool plain = machine_.iwarp || machine_.one_sided;
+    return std::string("opcode=") + (plain ? draw_.oneOf(kPlainOpcodes) : draw_.oneOf(kOpcodes)) + " ";
   }
 
   // Strikes a place at once by a command, or by a rule at the n-th send from then on.
@@ -275,7 +276,7 @@ class StepDrawer {
         return blackHoleOfHosts();
       case FaultKind::kRnr:  // iWARP has no such answer
         if (machine_.iwarp) return rule(at(anyPlace()) + "opcode=send " + times(30) + "status=rem_op_err");
-        return rule(at(anyPlace()) + "opcode=write_imm " + times(30) +
+        return rule(at(anyPlace()) + (machine_.one_sided ? "opcode=send " : "opcode=write_imm ") + times(30) +
                     "rnr=" + std::to_string(draw_.between(1, 20)));
       case FaultKind::kDelay:
         return rule(at(anyPlace()) + opcode() + "count=" + std::to_string(draw_.between(1, 20)) +

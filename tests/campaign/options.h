@@ -21,8 +21,9 @@ struct FaultOptions : PerfOptions {
   std::optional<uint64_t> faults;  // the seed of the schedule (schedule.h); every run has one
   bool dry_run = false;
   FaultTransport transport = FaultTransport::kAny;
-  int rails = 0;        // of each rank; 0: drawn
-  std::string conduct;  // the fabric of the ranks of another program; empty: this program starts the ranks
+  int rails = 0;           // of each rank; 0: drawn
+  bool one_sided = false;  // --conduct: the other program puts, signals and gets
+  std::string conduct;     // the fabric of the ranks of another program; empty: this program starts the ranks
 };
 
 struct FaultCommand {

@@ -72,7 +72,9 @@ FaultTransport drawTransport(uint64_t seed, FaultTransport wanted) {
 FaultMachine drawMachine(uint64_t seed, const FaultOptions& options) {
   Draw draw(seed, kMachineStream);
   FaultMachine machine;
-  const FaultTransport transport = drawTransport(seed, options.transport);
+  FaultTransport transport = drawTransport(seed, options.transport);
+  // iWARP devices reach no GPU memory: where there is a GPU, Railwise leaves one-sided traffic to NCCL.
+  if (options.one_sided && transport == FaultTransport::kIwarp) transport = FaultTransport::kPlain;
   machine.iwarp = transport == FaultTransport::kIwarp;
   machine.rdma_cm = transport != FaultTransport::kPlain;
   machine.infiniband = draw.chance(50) && !machine.iwarp;
@@ -83,6 +85,7 @@ FaultMachine drawMachine(uint64_t seed, const FaultOptions& options) {
   machine.speed_mbps = machine.pacing ? draw.oneOf(kPacedSpeeds) : 400000;
   machine.ack_timeout = draw.between(12, 14);
   machine.retries = draw.between(1, 4);
+  machine.one_sided = options.one_sided;
   Draw rails(seed, kRailStream);
   const bool alike = rails.chance(75);
   for (int rank = 0; rank < options.ranks; ++rank) {
@@ -167,6 +170,7 @@ std::string machineText(const Schedule& schedule, const std::string& fabric) {
   std::string text = textOf("software:fabric=%s,seed=%llu,engine=%s,adversarial=%s,pacing=%s", fabric.c_str(),
                             static_cast<unsigned long long>(std::max<uint64_t>(schedule.seed, 1)),
                             onOff(machine.engine), onOff(machine.adversarial), onOff(machine.pacing));
+  if (machine.one_sided) text += ",gpudirect=on";
   for (int rank = 0; rank < machine.ranks(); ++rank) {
     const int rails = machine.rails[static_cast<std::size_t>(rank)];
     text += ";host " + hostName(rank);

@@ -4,6 +4,9 @@ finalise and abort communicators meanwhile.
 
 Good is right data, or, when some pair of ranks had no pair of devices left, ncclRemoteError with the reason in the log of the rank; ranks that already had all
 their data may end well then. A rank that hangs, a wrong element, any other end, and a process or socket that is left behind are failures.
+
+One-sided traffic (host RMA, GIN, or collectives without a CTA, by the seed): NCCL shows a program no error of host RMA, and the rank waits for ever. There it is
+enough that its log says that it gave up, and why.
 """
 import json
 import os
@@ -22,6 +25,8 @@ RANKS = (2, 3, 2, 4)  # of a seed, by its remainder: the kernels of all ranks sh
 SPREAD_S = "1"  # faults strike within so long: a step of NCCL's on a software GPU takes milliseconds
 LARGEST = (4096, 65536, 262144)
 TIMESTAMPS = {"NCCL_DEBUG_TIMESTAMP_LEVELS": "ALL", "NCCL_DEBUG_TIMESTAMP_FORMAT": "[%T.%3f] "}
+ONE_SIDED = ("rma", "gin", "zero_cta")  # what a seed has of one-sided traffic: checks of the program, traffic_NAME
+GAVE_UP = "one-sided communication of rank"  # ... fails: of the plugin's log, and nothing else begins so
 REMOTE_ERROR = "remote process exited or there was a network error"  # ncclGetErrorString(ncclRemoteError)
 BEGINS = "info traffic begins"
 DONE = "ok traffic"
@@ -29,6 +34,7 @@ DONE = "ok traffic"
 START_S = 120  # until data flow
 TRAFFIC_S = 120  # from there until the first rank ends
 END_S = 30  # from there until all have ended
+SILENT_S = 2  # from where all that have not ended have given up
 GONE_S = 10  # from there until the kernel knows no socket of theirs
 POLL_S = 0.005
 
@@ -82,9 +88,10 @@ def write_trees(railwise, machine, folder):
 class Conductor:
     """The process that makes the faults of a seed happen on a fabric."""
 
-    def __init__(self, program, seed, ranks, fabric, transport):
+    def __init__(self, program, seed, ranks, fabric, transport, one_sided):
+        words = ["--transport", transport] + (["--one-sided"] if one_sided else [])
         self._process = subprocess.Popen([str(program), "perf", "alltoall", "--faults", str(seed), "--ranks", str(ranks), "-D", SPREAD_S,
-                                          "--transport", transport, "--conduct", fabric], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                          *words, "--conduct", fabric], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"railwise-campaign --conduct ended with status {self._process.wait()}")
@@ -132,14 +139,21 @@ class Run:
         self._conductor = conductor
         self._first_end = None  # when the first rank has failed or is done
         self.ended = {}  # rank: seconds from there until its process has ended
+        self.gave_up = GaveUp(job)
 
     def watch(self):
         """Follows the job until all ranks have ended; those that hang are killed, and are not in `ended`."""
         deadline = time.monotonic() + START_S
         flows = over = quiet = False
+        silent_since = None
         while len(self.ended) < self._job.ranks and time.monotonic() < deadline:
             time.sleep(POLL_S)
             self._reap()
+            self.gave_up.look()
+            if self.ended.keys() | self.gave_up.ranks == set(range(self._job.ranks)):
+                silent_since = silent_since or time.monotonic()
+                if time.monotonic() - silent_since > SILENT_S:
+                    return
             if self._first_end is None and self._any_ends():
                 self._first_end = time.monotonic()
                 deadline = self._first_end + END_S
@@ -158,7 +172,7 @@ class Run:
                 over = True
 
     def _any_ends(self):
-        return bool(self.ended) or any(line.startswith((DONE, "WRONG")) for rank in range(self._job.ranks)
+        return bool(self.ended or self.gave_up.ranks) or any(line.startswith((DONE, "WRONG")) for rank in range(self._job.ranks)
                                        for line in self._job.output(rank).splitlines())
 
     def _reap(self):
@@ -170,11 +184,29 @@ class Run:
         pathlib.Path(f"{self._job.folder / 'id'}.{word}").touch()
 
 
+class GaveUp:
+    """The ranks whose logs say that they have given up one-sided communication."""
+
+    EVERY_S = 0.1
+
+    def __init__(self, job):
+        self._job = job
+        self._next = 0.0
+        self.ranks = set()
+
+    def look(self):
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self.EVERY_S
+        self.ranks.update(rank for rank in range(self._job.ranks) if GAVE_UP in self._job.log(rank))
+
+
 def end_of(job, rank):
     """How a rank has ended, as a line of the tally has it."""
     status = job.processes[rank].returncode
     words = job.last_words(rank)
-    reason = next((warning for warning in reversed(judge.warnings(job.log(rank))) if warning.startswith("NET/Railwise")), "")
+    reasons = [warning for warning in judge.warnings(job.log(rank)) if warning.startswith("NET/Railwise") and GAVE_UP not in warning]
+    reason = (reasons or [""])[-1]
     done = any(line.startswith(DONE) for line in job.output(rank).splitlines())
     if status == 0 and done:
         ended = "completed"
@@ -201,7 +233,8 @@ def outcome_of(ends, hang, unreachable, left_behind):
     if all(each == "completed" for each in how):
         return "completed"
     # Two ranks cannot agree at the last message: a rank that had all its data may end well.
-    if unreachable and "ncclRemoteError" in how and all(each in ("ncclRemoteError", "ended with the job", "completed") for each in how):
+    said = ("ncclRemoteError", GAVE_UP)
+    if unreachable and any(each in said for each in how) and all(each in (*said, "ended with the job", "completed") for each in how):
         return "unreachable"
     return "failed"
 
@@ -231,18 +264,19 @@ def sockets_of(fabric, seconds=GONE_S):
     return False
 
 
-def run(nccl, build, plugin, seed, environment, transport="any"):
+def run(nccl, build, plugin, seed, environment, transport="any", one_sided=False):
     """One seed as a line of the tally."""
     begin = time.monotonic()
     ranks = RANKS[seed % len(RANKS)]
     fabric = f"nccl-faults{seed}-{os.getpid()}"
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"nccl-faults{seed}-"))
-    conductor = Conductor(build / "bin/railwise-campaign", seed, ranks, fabric, transport)
+    check = f"traffic_{ONE_SIDED[seed // len(LARGEST) % len(ONE_SIDED)]}" if one_sided else "traffic"
+    conductor = Conductor(build / "bin/railwise-campaign", seed, ranks, fabric, transport, one_sided)
     try:
         machine = conductor.machine
         trees = write_trees(build / "bin/railwise", machine, folder)
         job = Job(Place(nccl, build, plugin, machine, environment, trees), folder / "job", ranks, judge.NAME,
-                  ["--checks", "traffic", "--until-told", "--churn", "--max", str(LARGEST[seed % len(LARGEST)])])
+                  ["--checks", check, "--until-told", "--churn", "--max", str(LARGEST[seed % len(LARGEST)])])
         watched = Run(job, conductor)
         try:
             watched.watch()
@@ -255,8 +289,9 @@ def run(nccl, build, plugin, seed, environment, transport="any"):
     left_behind = bool(processes) or report.get("left_behind", True) or sockets_of(fabric)
     ends = [end_of(job, rank) for rank in range(ranks)]
     for rank in hang:
-        ends[rank]["ended"] = "did not end"
-    line = {"seed": seed, "collective": "nccl", "outcome": outcome_of(ends, hang, report.get("unreachable", False), left_behind), "ranks": ranks,
+        ends[rank]["ended"] = GAVE_UP if rank in watched.gave_up.ranks and ends[rank]["reason"] else "did not end"
+    hang = [rank for rank in hang if ends[rank]["ended"] != GAVE_UP]
+    line = {"seed": seed, "check": check, "outcome": outcome_of(ends, hang, report.get("unreachable", False), left_behind), "ranks": ranks,
             "seconds": round(time.monotonic() - begin, 3), "slowest_end": max(watched.ended.values(), default=0), "left_behind": left_behind}
     line.update({key: report[key] for key in ("faults_fired", "steps", "steps_done", "pairs_left", "pairs_left_min", "ms_since_nothing_left")
                  if key in report})

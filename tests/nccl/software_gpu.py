@@ -25,7 +25,7 @@ class SoftwareGpu:
         self._build = build
         self._railwise = build / "bin/railwise"
         self._machine = machine
-        self._fabric = f"check{os.getpid()}"
+        self.fabric = f"check{os.getpid()}"
         described = self._describe()
         few = [host["name"] for host in described if max(len(host["gpus"]), 1) < gpus]
         if few:
@@ -58,7 +58,7 @@ class SoftwareGpu:
         return self._hosts[rank // self.gpus]
 
     def command(self, rank, words):
-        return [str(self._railwise), "device", "run", "--machine", self._machine, "--host", self.host_name(rank), "--fabric", self._fabric,
+        return [str(self._railwise), "device", "run", "--machine", self._machine, "--host", self.host_name(rank), "--fabric", self.fabric,
                 "--", *words]
 
     def environment(self, _rank):
@@ -68,4 +68,4 @@ class SoftwareGpu:
 
     def stats_command(self):
         """Prints the counters of all devices of the job."""
-        return f"{self._railwise} device stats --fabric {self._fabric} --format json"
+        return f"{self._railwise} device stats --fabric {self.fabric} --format json"

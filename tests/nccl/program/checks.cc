@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <thread>
 
 #include "collective.h"
 #include "gin_kernel.h"
+#include "traffic.h"
 
 // What NCCL has only since some release.
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
@@ -59,6 +61,9 @@ const Check kChecks[] = {
     {"finalize", checkFinalize, true},
     {"abort", checkAbort, true},
     {"traffic", checkTraffic, false},
+    {"traffic_rma", RMA(checkRmaTraffic), false},
+    {"traffic_gin", GIN(checkGinTraffic), false},
+    {"traffic_zero_cta", ZERO_CTA_OF_HOSTS(checkZeroCtaTraffic), false},
     {"windows", WINDOWS(checkWindows), false},
     {"zero_cta", RMA(checkZeroCta), false},
     {"zero_cta_hosts", ZERO_CTA_OF_HOSTS(checkZeroCta), false},
@@ -142,6 +147,10 @@ namespace {
 
 // With --churn there is another communicator every so many rounds.
 constexpr std::size_t kRoundsOfCommunicator = 4;
+// With --churn windows and their communicator last for so many rounds.
+constexpr std::size_t kRoundsOfWindows = 12;
+// So many one-sided exchanges between two collectives: a fault meets a put.
+constexpr std::size_t kExchangesOfRound = 4;
 
 bool isTold(const char* word) { return access((options.id + "." + word).c_str(), F_OK) == 0; }
 
@@ -171,14 +180,13 @@ bool agreeToGoOn(const Communicator& main, bool rank0_goes_on) {
   return more != 0;
 }
 
-}  // namespace
-
-// Collectives of many sizes for options.seconds, or until told: faults strike meanwhile.
-void checkTraffic(const Communicator& main) {
+// Exchanges of many sizes for options.seconds, or until told: faults strike meanwhile. Returns how many
+// elements are wrong.
+std::size_t flow(const Communicator& main,
+                 const std::function<std::size_t(std::size_t bytes, std::size_t round)>& exchangeOf) {
   using Clock = std::chrono::steady_clock;
-  beginCheck("traffic");
   // The smallest and the largest first: then all ranks are connected.
-  std::size_t bad = exchange(main, 8, 1) + exchange(main, options.max, 2);
+  std::size_t bad = exchangeOf(8, 1) + exchangeOf(options.max, 2);
   std::puts("info traffic begins");
   std::fflush(stdout);
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
@@ -186,14 +194,49 @@ void checkTraffic(const Communicator& main) {
   std::size_t rounds = 0;
   for (bool more = true; more && bad == 0; ++rounds) {
     beginCheck("traffic");
-    bad = exchange(main, std::size_t{8} << (rounds * 5 % 19), rounds);
-    if (options.churn && rounds % kRoundsOfCommunicator == 0)
-      bad += makeUseAndEnd(main, rounds / kRoundsOfCommunicator);
+    bad = exchangeOf(std::min(std::size_t{8} << (rounds * 5 % 19), options.max), 3 + rounds);
     more = agreeToGoOn(main, options.until_told ? !isTold("over") : Clock::now() < end);
   }
   std::printf("info traffic: %zu rounds\n", rounds);
+  return bad;
+}
+
+void endTraffic(std::size_t bad) {
   endCheck("traffic", bad);
   if (!options.until_told) return;
   beginCheck("traffic, waiting for the other ranks");
   while (!isTold("quiet")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+}  // namespace
+
+void checkTraffic(const Communicator& main) {
+  beginCheck("traffic");
+  endTraffic(flow(main, [&](std::size_t bytes, std::size_t round) {
+    std::size_t bad = exchange(main, bytes, round);
+    if (options.churn && round >= 3 && (round - 3) % kRoundsOfCommunicator == 0)
+      bad += makeUseAndEnd(main, (round - 3) / kRoundsOfCommunicator);
+    return bad;
+  }));
+}
+
+void checkOneSidedTraffic(const Communicator& main, MakeTraffic make) {
+  beginCheck("traffic");
+  std::size_t made = 0;
+  const auto another = [&] { return make(main, "traffic" + std::to_string(++made)); };
+  std::unique_ptr<OneSidedTraffic> traffic = another();
+  if (traffic == nullptr) return;
+  std::size_t exchanges = 0;
+  std::size_t bad = flow(main, [&](std::size_t bytes, std::size_t round) {
+    std::size_t wrong = 0;
+    if (options.churn && round % kRoundsOfWindows == 0) {
+      wrong += traffic->surplus();
+      traffic.reset();
+      traffic = another();
+    }
+    for (std::size_t i = 0; i < kExchangesOfRound; ++i) wrong += traffic->exchange(bytes, ++exchanges);
+    return wrong;
+  });
+  bad += traffic->surplus();
+  endTraffic(bad);
 }

@@ -5,13 +5,16 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "checks.h"
 #include "gin_kernel.h"
+#include "traffic.h"
 #include "window.h"
 
 #ifdef HAS_GIN_KERNEL
@@ -166,7 +169,63 @@ void checkSources(const std::string& title, const std::string& name, bool by_cou
   endCheck(title, bad + gin.wrongNowAndLater());
 }
 
+// In each exchange several puts to every other rank, with a counter and every second one with a signal, and a
+// get from there; an increment says that the rank has looked at what came.
+class GinTraffic : public OneSidedTraffic {
+ public:
+  explicit GinTraffic(const std::string& name)
+      : gin_(name, areaOf(2 * options.ranks, kPuts * options.max), {.signals = 2, .counters = 1}) {}
+
+  std::size_t exchange(std::size_t bytes, std::size_t round) override {
+    const std::size_t area = kPuts * options.max;
+    gin_.fill(0, bytesOf(gin_.on.rank, round, kPuts * bytes));
+    for (int step = 1; step < gin_.on.ranks; ++step) {
+      const int peer = (gin_.on.rank + step) % gin_.on.ranks;
+      for (std::size_t i = 0; i < kPuts; ++i) {
+        const uint64_t value = round << 32 | i;
+        gin_.kernel.put(0, peer, gin_.place(areaOf(gin_.on.rank, area) + i * bytes), gin_.place(i * bytes),
+                        bytes, i % 2 == 0 ? GinSignal{} : ginAdd(value, kAdded), 0);
+        ++gin_.counter(0, 0);
+        gin_.signal(0, kAdded) += i % 2 == 0 ? 0 : value;
+      }
+      gin_.expect(areaOf(peer, area), bytesOf(peer, round, kPuts * bytes));
+    }
+    gin_.waitForSignal(0, kAdded);
+    gin_.waitForCounter(0, 0);
+#if GIN_HAS_GET
+    for (int step = 1; step < gin_.on.ranks; ++step) {
+      const int peer = (gin_.on.rank + step) % gin_.on.ranks;
+      const std::size_t to = areaOf(gin_.on.ranks + peer, area);
+      gin_.kernel.get(0, peer, gin_.place(0), gin_.place(to), kPuts * bytes);
+      gin_.expect(to, bytesOf(peer, round, kPuts * bytes));
+    }
+    gin_.kernel.flush(0);
+#endif
+    const std::size_t bad = gin_.wrongBytes();
+    for (int step = 1; step < gin_.on.ranks; ++step) {
+      gin_.kernel.signal(0, (gin_.on.rank + step) % gin_.on.ranks, ginIncrement(kIncremented));
+      ++gin_.signal(0, kIncremented);
+    }
+    gin_.waitForSignal(0, kIncremented);
+    return bad;
+  }
+  std::size_t surplus() override { return gin_.wrongNowAndLater(); }
+
+ private:
+  static constexpr std::size_t kPuts = 4;
+
+  Gin gin_;
+};
+
+std::unique_ptr<OneSidedTraffic> makeGinTraffic(const Communicator& main, const std::string& name) {
+  if (GinKernel::isPossible(main)) return std::make_unique<GinTraffic>(name);
+  std::puts("info no GIN proxy here");
+  return nullptr;
+}
+
 }  // namespace
+
+void checkGinTraffic(const Communicator& main) { checkOneSidedTraffic(main, makeGinTraffic); }
 
 // To all ranks, also to oneself: sizes, offsets, and kinds of signals.
 void checkGinPut(const Communicator& main) {

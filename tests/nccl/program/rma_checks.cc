@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "checks.h"
 #include "graph.h"
+#include "traffic.h"
 #include "window.h"
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
@@ -192,7 +194,61 @@ std::size_t everything(const Communicator& main, const Communicator& on, const R
   return bad + surplusSignals(main, on, rma);
 }
 
+// In each exchange several puts to every other rank, each with its signal; a signal alone says that the rank
+// has looked at what came.
+class RmaTraffic : public OneSidedTraffic {
+ public:
+  RmaTraffic(const Communicator& main, const std::string& name)
+      : main_(main),
+        on_(name),
+        rma_(on_, placeOf(on_.ranks, 0)),
+        expected_(rma_.to.bytes(), Window::kEmpty) {}
+
+  bool isPossible() const { return isSymmetric(rma_.to); }
+
+  std::size_t exchange(std::size_t bytes, std::size_t round) override {
+    const auto messageOf = [&](int from, int to, int i) {
+      return message(bytes, from, to, static_cast<uint32_t>(round) * kPuts + static_cast<uint32_t>(i));
+    };
+    for (const int peer : others(on_)) {
+      for (int i = 0; i < kPuts; ++i) {
+        rma_.from.write(placeOf(peer, i), messageOf(on_.rank, peer, i));
+        expectAt(expected_, placeOf(peer, i), messageOf(peer, on_.rank, i));
+      }
+    }
+    for (int i = 0; i < kPuts; ++i) {
+      for (const int peer : others(on_)) rma_.put(placeOf(peer, i), bytes, placeOf(on_.rank, i), peer);
+    }
+    rma_.await(others(on_), kPuts);
+    on_.wait();
+    const std::size_t bad = differing(rma_.to.read(), expected_);
+    for (const int peer : others(on_)) rma_.signal(peer);
+    rma_.await(others(on_));
+    on_.wait();
+    return bad;
+  }
+  std::size_t surplus() override { return surplusSignals(main_, on_, rma_); }
+
+ private:
+  static constexpr int kPuts = 4;
+  static std::size_t placeOf(int rank, int put) {
+    return static_cast<std::size_t>(rank * kPuts + put) * (options.max + 8) + 3;
+  }
+
+  const Communicator& main_;
+  const Communicator on_;
+  const Rma rma_;
+  std::vector<unsigned char> expected_;
+};
+
+std::unique_ptr<OneSidedTraffic> makeRmaTraffic(const Communicator& main, const std::string& name) {
+  auto made = std::make_unique<RmaTraffic>(main, name);
+  return made->isPossible() ? std::move(made) : nullptr;
+}
+
 }  // namespace
+
+void checkRmaTraffic(const Communicator& main) { checkOneSidedTraffic(main, makeRmaTraffic); }
 
 void checkRma(const Communicator& main) {
   beginCheck("RMA");

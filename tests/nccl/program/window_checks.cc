@@ -1,9 +1,11 @@
 // Checks of collectives whose buffers are memory windows.
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "checks.h"
+#include "traffic.h"
 #include "window.h"
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
@@ -103,13 +105,53 @@ std::size_t allToAll(const Communicator& main, const Communicator& on, const Win
   return differing(to.read(), expected);
 }
 
+ncclConfig_t withoutCta() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+  return config;
+}
+
+class ZeroCtaTraffic : public OneSidedTraffic {
+ public:
+  ZeroCtaTraffic(const Communicator& main, const std::string& name)
+      : main_(main),
+        on_(name, &config_),
+        from_(on_, bytes(), NCCL_WIN_COLL_SYMMETRIC),
+        to_(on_, bytes(), NCCL_WIN_COLL_SYMMETRIC) {}
+
+  bool isPossible() const { return isSymmetric(to_); }
+
+  std::size_t exchange(std::size_t bytes, std::size_t round) override {
+    const auto salt = static_cast<uint32_t>(round);
+    return round % 2 == 0 ? allGather(main_, on_, from_, to_, bytes, salt)
+                          : allToAll(main_, on_, from_, to_, bytes, salt);
+  }
+  // The next collective would show it.
+  std::size_t surplus() override { return exchange(8, 0) + exchange(8, 1); }
+
+ private:
+  static std::size_t bytes() { return options.max * size(options.ranks); }
+
+  const Communicator& main_;
+  ncclConfig_t config_ = withoutCta();
+  const Communicator on_;
+  const Window from_;
+  const Window to_;
+};
+
+std::unique_ptr<OneSidedTraffic> makeZeroCtaTraffic(const Communicator& main, const std::string& name) {
+  auto made = std::make_unique<ZeroCtaTraffic>(main, name);
+  return made->isPossible() ? std::move(made) : nullptr;
+}
+
 }  // namespace
+
+void checkZeroCtaTraffic(const Communicator& main) { checkOneSidedTraffic(main, makeZeroCtaTraffic); }
 
 // Collectives without a CTA: copy engines inside a host, RMA between hosts.
 void checkZeroCta(const Communicator& main) {
   beginCheck("zero-CTA collectives");
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+  ncclConfig_t config = withoutCta();
   const Communicator on("zero_cta", &config);
   const Window from(on, options.max * size(on.ranks), NCCL_WIN_COLL_SYMMETRIC);
   const Window to(on, options.max * size(on.ranks), NCCL_WIN_COLL_SYMMETRIC);
