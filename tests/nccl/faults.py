@@ -26,7 +26,8 @@ SPREAD_S = "1"  # faults strike within so long: a step of NCCL's on a software G
 LARGEST = (4096, 65536, 262144)
 TIMESTAMPS = {"NCCL_DEBUG_TIMESTAMP_LEVELS": "ALL", "NCCL_DEBUG_TIMESTAMP_FORMAT": "[%T.%3f] "}
 ONE_SIDED = ("rma", "gin", "zero_cta")  # what a seed has of one-sided traffic: checks of the program, traffic_NAME
-GAVE_UP = "one-sided communication of rank"  # ... fails: of the plugin's log, and nothing else begins so
+GIVES_UP = "one-sided communication of rank"  # ... fails: in the log of the plugin, which begins no other line so
+GAVE_UP = "gave up"
 REMOTE_ERROR = "remote process exited or there was a network error"  # ncclGetErrorString(ncclRemoteError)
 BEGINS = "info traffic begins"
 DONE = "ok traffic"
@@ -198,14 +199,14 @@ class GaveUp:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self.EVERY_S
-        self.ranks.update(rank for rank in range(self._job.ranks) if GAVE_UP in self._job.log(rank))
+        self.ranks.update(rank for rank in range(self._job.ranks) if GIVES_UP in self._job.log(rank))
 
 
 def end_of(job, rank):
     """How a rank has ended, as a line of the tally has it."""
     status = job.processes[rank].returncode
     words = job.last_words(rank)
-    reasons = [warning for warning in judge.warnings(job.log(rank)) if warning.startswith("NET/Railwise") and GAVE_UP not in warning]
+    reasons = [warning for warning in judge.warnings(job.log(rank)) if warning.startswith("NET/Railwise") and not warning.endswith("see above")]
     reason = (reasons or [""])[-1]
     done = any(line.startswith(DONE) for line in job.output(rank).splitlines())
     if status == 0 and done:

@@ -12,6 +12,7 @@ import faults
 
 COMPLETED = {"ended": "completed"}
 REMOTE = {"ended": "ncclRemoteError"}
+GAVE_UP = {"ended": faults.GAVE_UP}
 TOLD = {"ended": "ended with the job"}
 LOG = "vm:1:1 [0] x.cc:1 NCCL WARN NET/Railwise : soft0: the peer closed the connection or died\n"
 IN_INIT = f"WRONG ncclCommInitRank(&comm, options.ranks, id, options.rank): {faults.REMOTE_ERROR}: \n"
@@ -47,6 +48,12 @@ class Outcomes(unittest.TestCase):
         self.assertEqual(self.outcome([COMPLETED, COMPLETED]), "completed")
         self.assertEqual(self.outcome([REMOTE, REMOTE], unreachable=True), "unreachable")
         self.assertEqual(self.outcome([REMOTE, TOLD], unreachable=True), "unreachable")
+
+    def test_one_sided_communication_that_was_given_up(self):
+        self.assertEqual(self.outcome([GAVE_UP, GAVE_UP], unreachable=True), "unreachable")
+        self.assertEqual(self.outcome([GAVE_UP, TOLD], unreachable=True), "unreachable")
+        self.assertEqual(self.outcome([GAVE_UP, GAVE_UP]), "failed")
+        self.assertEqual(self.outcome([GAVE_UP, {"ended": "did not end"}], hang=[1], unreachable=True), "failed")
 
     def test_an_error_while_something_was_left(self):
         self.assertEqual(self.outcome([REMOTE, REMOTE]), "failed")

@@ -141,7 +141,7 @@ def ends_of(job, ranks):
     for rank in ranks:
         end = faults.end_of(job, rank)
         if job.processes[rank].poll() is None:
-            end["ended"] = "gave up" if faults.GAVE_UP in job.log(rank) else "hangs"
+            end["ended"] = faults.GAVE_UP if faults.GIVES_UP in job.log(rank) else "hangs"
         ends.append(end)
     return ends
 
@@ -184,7 +184,7 @@ def words_of(end):
 def after_death(job, ranks, table, killed_at):
     """Each of the others ends with an error, or says in its log who has died: its host, and its process."""
     def has_said(rank):
-        return job.processes[rank].poll() is not None or faults.GAVE_UP in job.log(rank)
+        return job.processes[rank].poll() is not None or faults.GIVES_UP in job.log(rank)
 
     wait_until(lambda: all(has_said(rank) for rank in ranks), HANG_S)
     seconds = time.monotonic() - killed_at
