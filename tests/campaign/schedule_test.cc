@@ -53,6 +53,19 @@ TEST(PerfSchedule, TheSameSeedGivesTheSame) {
   }
 }
 
+// NCCL's windows lie in GPU memory, and no put is a write with immediate data.
+TEST(PerfSchedule, OneSidedTrafficIsInGpuMemory) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FaultOptions options = optionsOf(seed);
+    options.one_sided = true;
+    const Schedule schedule = drawSchedule(options);
+    EXPECT_FALSE(schedule.machine.iwarp);
+    EXPECT_NE(machineText(schedule, "f").find(",gpudirect=on;host"), std::string::npos);
+    for (const FaultStep& step : schedule.steps)
+      EXPECT_EQ(step.text.find("write_imm"), std::string::npos) << step.text;
+  }
+}
+
 TEST(PerfSchedule, SeedsDiffer) {
   std::set<std::vector<std::string>> all;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) all.insert(sentencesOf(seed));

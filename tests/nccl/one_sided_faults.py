@@ -182,7 +182,7 @@ def words_of(end):
 
 
 def after_death(job, ranks, table, killed_at):
-    """Each of the others ends with an error, or says in its log who has died: its host, and its process."""
+    """Each of the others ends with an error or gives up, and its log says who has died: the host and process, or the rank."""
     def has_said(rank):
         return job.processes[rank].poll() is not None or faults.GIVES_UP in job.log(rank)
 
@@ -191,7 +191,8 @@ def after_death(job, ranks, table, killed_at):
     time.sleep(GOES_ON_S)  # a rank that gets an error from NCCL ends
     ends = ends_of(job, ranks)
     said = all(has_said(rank) for rank in ranks)
-    named = all(re.search(rf"\bh{job.ranks - 1}:\d+", line) for rank in ranks for line in [" ".join(judge.warnings(job.log(rank)))])
+    dead = job.ranks - 1
+    named = all(re.search(rf"\bh{dead}:\d+|\brank {dead}\b", " ".join(judge.warnings(job.log(rank)))) for rank in ranks)
     text = "; ".join(f"rank {rank} {words_of(end)}" for rank, end in zip(ranks, ends))
     return said and named, f"{'all say so' if said and named else 'not all say so'} after {seconds:.1f} s: {text}"
 

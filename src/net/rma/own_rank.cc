@@ -25,7 +25,7 @@ void OwnRank::progress() {
     if (step_ == Step::kBegin) {
       copied_ = 0;
       copied_over_ = 0;
-      flushing_ = in_gpu ? std::exchange(unflushed_, 0) & loopback_.usable() : 0;
+      flushing_ = in_gpu ? std::exchange(unflushed_, 0) & loopback_.flushable() : 0;
       for (uint32_t left = flushing_; left != 0; left &= left - 1) {
         const auto rail = static_cast<std::size_t>(std::countr_zero(left));
         if (!loopback_.read(rail, *target->memory, target->address, *operation_)) operation_->failed = true;

@@ -191,7 +191,8 @@ Status PutTarget::progress() {
     RAILWISE_TRY(poll());
     if (link_.running()) RAILWISE_TRY(giveCredits());
   }
-  return link_.idle(Waiting::kPeer);
+  // NCCL's progress thread may need seconds for as many polls as idle() lets pass between two looks.
+  return link_.running() ? link_.idle(Waiting::kPeer) : link_.step(Waiting::kPeer);
 }
 
 void PutTarget::onClosed() {

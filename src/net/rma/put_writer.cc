@@ -374,7 +374,8 @@ Status PutWriter::progress() {
       if (stream.toPost() != nullptr) RAILWISE_TRY(post(stream));
     }
   }
-  return link_.idle(anyOpen() ? Waiting::kAcknowledgement : Waiting::kPeer);
+  const Waiting waiting = anyOpen() ? Waiting::kAcknowledgement : Waiting::kPeer;
+  return link_.running() ? link_.idle(waiting) : link_.step(waiting);  // as in PutTarget::progress()
 }
 
 bool PutWriter::anyOpen() const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "net/net.h"
+#include "net/rma/own_rank.h"
 #include "port_control.h"
 #include "tests/wait.h"
 
@@ -236,6 +237,25 @@ TEST(Slots, ADeregisteredWindowIsAbandoned) {
     return !rank.slots().busy();
   });
   EXPECT_TRUE(rank.slots().forget(rank.window()));
+}
+
+// Data come over a rail whose own writes and reads vanish.
+TEST(OwnRank, AFlushIsDoneWithoutARailThatAnswersNone) {
+  Rank rank(2);
+  const std::vector<std::unique_ptr<RmaWindow>> windows;
+  OwnRank own(rank.loopback(), rank.slots(), windows);
+  test::addFault("device=soft0 drop");
+  own.brought(3);
+  RmaRequest request;
+  request.kind = RmaRequest::Kind::kFlush;
+  request.local = &rank.window();
+  own.add(request);
+  test::waitUntil([&] {
+    rank.turn();
+    own.progress();
+    return request.state == RmaRequest::State::kDone;
+  });
+  EXPECT_EQ(request.state, RmaRequest::State::kDone);
 }
 
 }  // namespace
