@@ -116,7 +116,9 @@ std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text) {
   return all;
 }
 
-Outcome<Instructions> countInstructions(BenchTask task, BenchPlace place, const std::string& keep) {
+// Counts in `function` of the worker.
+static Outcome<Instructions> countIn(const char* function, BenchTask task, BenchPlace place,
+                                     const std::string& keep) {
   const std::string valgrind = findValgrind();
   if (valgrind.empty())
     return Error{"--instructions counts with valgrind, which is not in PATH (package: valgrind)"};
@@ -125,7 +127,7 @@ Outcome<Instructions> countInstructions(BenchTask task, BenchPlace place, const 
                  "--tool=callgrind",
                  "-q",
                  "--log-file=/dev/null",
-                 std::string("--toggle-collect=") + kCountedFunction,
+                 std::string("--toggle-collect=") + function,
                  "--callgrind-out-file=" + profile.path()};
   task.ends = BenchEnds::kOneThread;
   const uint64_t counted = roundUp(kCounted, task.shape.unit());
@@ -163,6 +165,16 @@ Outcome<Instructions> countInstructions(BenchTask task, BenchPlace place, const 
     }
   }
   return counts;
+}
+
+Outcome<Instructions> countInstructions(const BenchTask& task, const BenchPlace& place,
+                                        const std::string& keep) {
+  auto all = countIn(kCountedFunction, task, place, keep);
+  if (!all.ok() || !isOneSided(task.shape.pattern)) return all;
+  const auto targets = countIn(kTargetsFunction, task, place, "");
+  if (!targets.ok()) return targets;
+  all->targets = targets->plugin;
+  return all;
 }
 
 }  // namespace railwise::cli

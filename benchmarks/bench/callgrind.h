@@ -14,15 +14,17 @@ namespace railwise::cli {
 
 // Instructions per message.
 struct Instructions {
-  double plugin;  // the plugin's own file, and libc and the C++ library when the plugin calls them
-  double device;  // the software device's libraries, or the system's libibverbs.so.1
-  double bench;   // the loop that calls the plugin
-  double rest;    // libc and other libraries when the others call them
+  double plugin;   // the plugin's own file, and libc and the C++ library when the plugin calls them
+  double targets;  // what of `plugin` ranks spend that are only put to; one-sided patterns only
+  double device;   // the software device's libraries, or the system's libibverbs.so.1
+  double bench;    // the loop that calls the plugin
+  double rest;     // libc and other libraries when the others call them
 };
 
 // Runs the task once more, in one thread of a process under valgrind. `keep`: the file to keep the profile
 // in; empty: the profile is deleted.
-Outcome<Instructions> countInstructions(BenchTask task, BenchPlace place, const std::string& keep);
+Outcome<Instructions> countInstructions(const BenchTask& task, const BenchPlace& place,
+                                        const std::string& keep);
 
 // What a callgrind profile says about one object file: its instructions without those of called functions,
 // and the cost of its calls into other object files, including everything that they call in turn.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <csignal>
@@ -67,8 +68,9 @@ std::vector<std::string> BenchChild::command() const {
     words.insert(words.end(), {executable, "device", "run", "--fabric", fabric_, "--sysfs", sysfs()});
     if (!place_.software.empty()) {
       words.insert(words.end(), {"--machine", place_.software});
-    } else if (task_.rails > 1) {
-      words.insert(words.end(), {"--machine", "link=ib,count=" + std::to_string(task_.device + task_.rails)});
+    } else if (task_.rails > 1 || isOneSided(task_.shape.pattern)) {
+      const int devices = task_.device + std::max(task_.rails, 2);
+      words.insert(words.end(), {"--machine", "link=ib,count=" + std::to_string(devices)});
     }
     words.emplace_back("--");
   }
@@ -170,16 +172,19 @@ std::optional<BenchSetUp> BenchChild::connected() {
   return std::nullopt;
 }
 
-std::optional<softdev::Counters> BenchChild::counters() const {
+std::optional<BenchChild::Counts> BenchChild::counters() const {
   if (place_.real) return std::nullopt;
   const auto fabric = softdev::joinFabric(fabric_);
   if (!fabric.ok()) return std::nullopt;
-  std::optional<softdev::Counters> sum;  // sum of all processes that have opened a device
+  std::optional<Counts> sum;
   for (const softdev::CountsRow& row : softdev::listCounts(**fabric, softdev::CountsBy::kProcess)) {
     if (!sum) sum.emplace();
     for (const softdev::NamedCount& count : softdev::kNamedCounts)
-      (*sum).*count.field += row.counts.*count.field;
+      sum->all.*count.field += row.counts.*count.field;
   }
+  const auto devices = softdev::listCounts(**fabric, softdev::CountsBy::kDevice);
+  const auto index = static_cast<std::size_t>(task_.device);
+  if (sum && index < devices.size()) sum->first = devices[index].counts;
   softdev::detachFabric(*fabric);
   return sum;
 }

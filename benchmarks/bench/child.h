@@ -39,8 +39,12 @@ class BenchChild {
   // What a worker that measures connections has measured.
   std::optional<BenchSetUp> connected();
   void end();  // ends the worker process
-  // The counters of the worker's software device; null on real devices.
-  std::optional<softdev::Counters> counters() const;
+  // The counters of the worker's software devices; null on real devices.
+  struct Counts {
+    softdev::Counters all;
+    softdev::Counters first;  // of the task's device alone: one-sided patterns put from there
+  };
+  std::optional<Counts> counters() const;
 
   int api() const { return api_; }
   const std::string& name() const { return name_; }  // the name that the plugin reports

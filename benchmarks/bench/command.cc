@@ -72,6 +72,31 @@ std::vector<BenchOptions> tableOf(const BenchOptions& options) {
   return all;
 }
 
+std::vector<BenchOptions> oneSidedTableOf(const BenchOptions& options) {
+  using enum BenchPattern;
+  const std::array<BenchShape, 12> shapes = {{{.pattern = kPutSignal},
+                                              {.pattern = kPutSignal, .connections = 64},
+                                              {.size = 4 << 10, .pattern = kPutSignal},
+                                              {.size = 32 << 10, .pattern = kPutSignal},
+                                              {.size = 32 << 10, .pattern = kPutSignal, .connections = 64},
+                                              {.window = 1, .pattern = kPutSignal},
+                                              {.size = 1 << 20, .pattern = kGroup},
+                                              {.size = 1 << 20, .pattern = kGroup, .connections = 7},
+                                              {.pattern = kGin},
+                                              {.pattern = kGin, .connections = 64},
+                                              {.pattern = kGet},
+                                              {.size = 4 << 10, .pattern = kGet, .connections = 64}}};
+  std::vector<BenchOptions> all;
+  for (BenchShape shape : shapes) {
+    BenchOptions row = options;
+    if (shape.window == BenchShape{}.window) shape.window = 0;  // the usual
+    row.task.shape = shape;
+    row.settlePattern();
+    all.push_back(row);
+  }
+  return all;
+}
+
 // Null: the reason was reported to the user.
 std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
   const MachineUse machine;
@@ -86,9 +111,9 @@ std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
   return costs;
 }
 
-int benchAll(const BenchOptions& options) {
+int benchTable(const BenchOptions& options) {
   std::vector<BenchRow> rows;
-  for (const BenchOptions& row : tableOf(options)) {
+  for (const BenchOptions& row : options.all ? tableOf(options) : oneSidedTableOf(options)) {
     auto costs = measureAll(row);
     if (!costs) return kExitFailed;
     rows.push_back({row, std::move(*costs)});
@@ -111,7 +136,7 @@ int benchCommand(Args args) {
     say("bench: %s", conflict.c_str());
     return kExitUsage;
   }
-  if (options.all) return benchAll(options);
+  if (options.all || options.one_sided) return benchTable(options);
   std::vector<std::vector<Costs>> by_size;
   for (const std::size_t size : sizesOf(options)) {
     BenchOptions of_size = options;

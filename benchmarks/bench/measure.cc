@@ -77,11 +77,13 @@ std::vector<double> valuesOf(const Runs& runs, Value value) {
 double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
 
 // The child's counters, minus `before`.
-std::optional<softdev::Counters> countsSince(const BenchChild& child, const softdev::Counters& before) {
-  std::optional<softdev::Counters> counts = child.counters();
+std::optional<BenchChild::Counts> countsSince(const BenchChild& child, const BenchChild::Counts& before) {
+  auto counts = child.counters();
   if (!counts) return counts;
-  for (const softdev::NamedCount& count : softdev::kNamedCounts)
-    (*counts).*count.field -= before.*count.field;
+  for (const softdev::NamedCount& count : softdev::kNamedCounts) {
+    counts->all.*count.field -= before.all.*count.field;
+    counts->first.*count.field -= before.first.*count.field;
+  }
   return counts;
 }
 
@@ -91,8 +93,8 @@ std::optional<std::vector<Costs>> measureCosts(const BenchOptions& options) {
   const uint64_t messages = options.messagesOfRepeat();
   auto children = startAll(options, options.task, messages);
   if (!children) return std::nullopt;
-  std::vector<softdev::Counters> before;
-  for (const auto& child : *children) before.push_back(child->counters().value_or(softdev::Counters{}));
+  std::vector<BenchChild::Counts> before;
+  for (const auto& child : *children) before.push_back(child->counters().value_or(BenchChild::Counts{}));
   const auto runs = runInTurn(*children, messages, options.repeats);
   if (!runs) return std::nullopt;
   std::vector<Costs> all;

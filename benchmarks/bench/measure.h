@@ -22,7 +22,7 @@ struct Costs {
   double cpu_ns_min;
   double cpu_ns_median;
   double wall_ns_min;
-  std::optional<softdev::Counters> counts;  // in all repeats together
+  std::optional<BenchChild::Counts> counts;  // in all repeats together
   std::optional<Instructions> instructions = {};
   std::optional<BenchRan::Latency> latency = {};
   std::optional<BenchSetUp> set_up = {};  // cost of one connection

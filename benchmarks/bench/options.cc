@@ -22,14 +22,20 @@ constexpr std::array<Choice<BenchEnds>, 3> kEnds = {{{"one-thread", BenchEnds::k
 
 constexpr int kGroup = 8;  // buffers in a receive of the pattern "grouped"
 
-constexpr std::array<Choice<BenchPattern>, 8> kPatterns = {{{"proxy", BenchPattern::kProxy},
-                                                            {"ops", BenchPattern::kOps},
-                                                            {"lone", BenchPattern::kLone},
-                                                            {"ring", BenchPattern::kRing},
-                                                            {"alltoall", BenchPattern::kAlltoall},
-                                                            {"batch", BenchPattern::kBatch},
-                                                            {"grouped", BenchPattern::kGrouped},
-                                                            {"idle", BenchPattern::kIdle}}};
+constexpr int kOperation = 8;  // steps of an operation of the patterns "group" and "gin"
+
+constexpr std::array<Choice<BenchPattern>, 12> kPatterns = {{{"proxy", BenchPattern::kProxy},
+                                                             {"ops", BenchPattern::kOps},
+                                                             {"lone", BenchPattern::kLone},
+                                                             {"ring", BenchPattern::kRing},
+                                                             {"alltoall", BenchPattern::kAlltoall},
+                                                             {"batch", BenchPattern::kBatch},
+                                                             {"grouped", BenchPattern::kGrouped},
+                                                             {"idle", BenchPattern::kIdle},
+                                                             {"put-signal", BenchPattern::kPutSignal},
+                                                             {"group", BenchPattern::kGroup},
+                                                             {"gin", BenchPattern::kGin},
+                                                             {"get", BenchPattern::kGet}}};
 
 constexpr std::array<Choice<bool>, 2> kHints = {{{"none", false}, {"ll", true}}};
 
@@ -65,6 +71,9 @@ uint64_t BenchOptions::messagesOfRepeat() const {
 void BenchOptions::settlePattern() {
   BenchShape& shape = task.shape;
   if (shape.pattern == BenchPattern::kGrouped && shape.grouped == 1) shape.grouped = kGroup;
+  if (shape.window == 0) shape.window = shape.usualWindow();
+  if ((shape.pattern == BenchPattern::kGroup || shape.pattern == BenchPattern::kGin) && shape.steps == 1)
+    shape.steps = kOperation;
   if (shape.pattern == BenchPattern::kIdle) shape.connections += shape.connections % 2;
   task.ping_pong = shape.pattern == BenchPattern::kRing;
   if (task.ping_pong && task.ends == BenchEnds::kOneThread) task.ends = BenchEnds::kTwoProcesses;
@@ -77,13 +86,18 @@ std::string BenchOptions::conflict() const {
     return "--pattern ring has one connection each way";
   if (shape.pattern == BenchPattern::kRing && instructions)
     return "--instructions are counted with both ends in one thread, which --pattern ring does not have";
+  if (isOneSided(shape.pattern) && (!one_thread || raw || latency || set_ups > 0))
+    return "one-sided patterns have all ranks in one thread; --raw, --latency and --set-up are for messages";
+  if (isOneSided(shape.pattern) && shape.steps > shape.window)
+    return "an operation of a one-sided pattern has no more --steps than the --window";
   if (shape.pattern == BenchPattern::kIdle && !one_thread)
     return "--pattern idle has both ends in one thread";
   if (shape.optional_completion && !one_thread) return "--hint ll has both ends in one thread";
   if (shape.optional_completion &&
       (shape.pattern == BenchPattern::kBatch || shape.pattern == BenchPattern::kIdle || shape.grouped > 1))
     return "--hint ll goes with the patterns proxy, ops, lone and alltoall";
-  if (all && all_sizes) return "--all and --all-sizes are two tables";
+  if (all && one_sided) return "--all and --one-sided are two tables";
+  if ((all || one_sided) && all_sizes) return "--all and --all-sizes are two tables";
   return "";
 }
 
@@ -93,17 +107,19 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
           'p', "pattern", kPatterns, &fields.task.shape.pattern,
           "the order of the calls (default: proxy, as NCCL's proxy thread makes\nthem)"),
       intOption('c', "connections", &fields.task.shape.connections, 1, 4096,
-                "connections that have traffic (default: 1)"),
+                "connections that have traffic, or peers of a one-sided pattern (default: 1)"),
       intOption(0, "steps", &fields.task.shape.steps, 1, 1'000'000,
-                "of an operation of --pattern ops (default: 1)"),
+                "of an operation of the patterns ops (default: 1), group and gin (8)"),
       intOption(0, "gpu-delay", &fields.task.shape.gpu_delay, 0, 1'000'000,
                 "passes of the thread until the GPU has consumed, or refilled, a slot\n(default: 0)"),
       choiceOption<bool>(0, "hint", kHints, &fields.task.shape.optional_completion,
                          "ll: receives say NCCL_NET_OPTIONAL_RECV_COMPLETION, as those of LL and\nLL128 do"),
       flagOption('a', "all", &fields.all,
                  "measure the table of patterns: a line each with ratios to the last --vs,\nworst last"),
+      flagOption(0, "one-sided", &fields.one_sided, "measure the table of the one-sided patterns"),
       sizeOption('s', "size", &fields.task.shape.size, kLargestSize, "bytes of a message (default: 8)"),
-      intOption('w', "window", &fields.task.shape.window, 1, 256, "receives under way at most (default: 8)"),
+      intOption('w', "window", &fields.task.shape.window, 1, 256,
+                "receives under way at most (default: 8), or one-sided operations of a peer\n(256)"),
       intOption('g', "grouped", &fields.task.shape.grouped, 1, static_cast<int>(kMaxGroup),
                 "buffers of a receive (default: 1)"),
       intOption('n', "messages", &fields.messages, 1, 1'000'000'000,
@@ -121,8 +137,10 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
                        fields.others.push_back({std::string(value)});
                        return !value.empty();
                      }});
-  options.push_back(apiOption("v6 to v12: the API version of the first plugin (default: its newest)",
-                              &fields.task.plugin.api));
+  options.push_back(
+      apiOption("v6 to v12: the API version of the first plugin; v13 to v16 for one-sided\n"
+                "patterns (default: its newest)",
+                &fields.task.plugin.api, kNewestRmaApi));
   options.push_back(
       {.long_name = "device",
        .value = Option::kRequired,

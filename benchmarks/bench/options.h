@@ -10,7 +10,7 @@
 namespace railwise::cli {
 
 struct BenchOptions {
-  BenchTask task;  // the task of the first plugin
+  BenchTask task = {.shape = {.window = 0}};  // the task of the first plugin; window 0: the pattern's usual
   std::vector<BenchPlugin> others;
   BenchPlace place;
   int repeats = 11;
@@ -22,6 +22,7 @@ struct BenchOptions {
   bool latency = false;
   bool all_sizes = false;  // from 8 bytes to 1 MiB
   bool all = false;        // print the table of patterns
+  bool one_sided = false;  // print the table of one-sided patterns
   bool json = false;
 
   uint64_t messagesOfRepeat() const;  // always whole operations

@@ -18,15 +18,24 @@ uint64_t workRequests(const softdev::Counters& counts) {
 using Named = std::vector<std::pair<const char*, double>>;
 
 // Counters per message, with the names used in the JSON output.
-Named perMessage(const Costs& costs) {
+Named perMessage(const Costs& costs, const softdev::Counters& counts) {
   const auto each = [&](uint64_t count) {
     return static_cast<double>(count) / static_cast<double>(costs.messages);
   };
-  const softdev::Counters& counts = *costs.counts;
   return {{"work_requests", each(workRequests(counts))},     {"receive_work_requests", each(counts.receives)},
           {"completions", each(counts.completions)},         {"doorbells_send", each(counts.post_send_calls)},
           {"post_recv_calls", each(counts.post_recv_calls)}, {"poll_calls", each(counts.poll_calls)},
           {"system_calls", each(counts.system_calls)}};
+}
+
+Named perMessage(const Costs& costs) { return perMessage(costs, costs.counts->all); }
+
+// Per message, what the ranks that are put to have posted and seen: all but the first device.
+softdev::Counters targetsOf(const BenchChild::Counts& counts) {
+  softdev::Counters targets;
+  for (const softdev::NamedCount& count : softdev::kNamedCounts)
+    targets.*count.field = counts.all.*count.field - counts.first.*count.field;
+  return targets;
 }
 
 Named latencies(const BenchRan::Latency& way) {
@@ -60,6 +69,16 @@ void writeInstructions(JsonWriter& json, const Costs& costs) {
                   {"instructions_libc", costs.instructions->rest}});
 }
 
+// One-sided patterns: what of it the ranks spend that are only put to.
+void writeTargets(JsonWriter& json, const Costs& costs) {
+  if (costs.counts) {
+    const softdev::Counters targets = targetsOf(*costs.counts);
+    for (const auto& [name, value] : perMessage(costs, targets))
+      json.key(std::string("target_") + name).value(value);
+  }
+  if (costs.instructions) json.key("target_instructions_plugin").value(costs.instructions->targets);
+}
+
 // The ratios of the first plugin's costs to those of this plugin.
 void writeRatios(JsonWriter& json, const Costs& costs, const Costs& first) {
   json.key("cpu_ratio").value(first.cpu_ns_min / costs.cpu_ns_min);
@@ -75,6 +94,17 @@ void printInstructions(const std::vector<Costs>& all) {
   for (const Costs& costs : all) {
     std::printf("%-24s %9.1f %9.1f %9.1f %9.1f\n", costs.name.c_str(), costs.instructions->plugin,
                 costs.instructions->device, costs.instructions->bench, costs.instructions->rest);
+  }
+}
+
+void printTargets(const std::vector<Costs>& all) {
+  std::printf("# of these, ranks that are put to\n%-24s %9s %9s %9s %9s %9s %9s\n", "plugin", "send WR",
+              "recv WR", "CQE", "sends", "recvs", "instr.");
+  for (const Costs& costs : all) {
+    std::printf("%-24s", costs.name.c_str());
+    const Named values = perMessage(costs, targetsOf(*costs.counts));
+    for (std::size_t i = 0; i < 5; ++i) std::printf(" %9.3f", values[i].second);
+    std::printf(" %9s\n", costs.instructions ? textOf("%.1f", costs.instructions->targets).c_str() : "-");
   }
 }
 
@@ -122,6 +152,7 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
                   {"bandwidth_gbps", costs.bandwidthGbps()}});
   if (costs.counts) writeAll(json, perMessage(costs));
   writeInstructions(json, costs);
+  if (isOneSided(options.task.shape.pattern)) writeTargets(json, costs);
   if (costs.latency) writeAll(json, latencies(*costs.latency));
   if (costs.set_up) {
     json.key("set_up_connections").value(options.set_ups);
@@ -136,9 +167,9 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
 // For example "ops of 2 x64".
 std::string patternText(const BenchShape& shape) {
   std::string text = nameOf(shape.pattern);
-  if (shape.pattern == BenchPattern::kOps) text += " of " + std::to_string(shape.steps);
+  if (shape.steps > 1) text += " of " + std::to_string(shape.steps);
   if (shape.connections > 1) text += " x" + std::to_string(shape.connections);
-  if (shape.window != 8) text += ", window " + std::to_string(shape.window);
+  if (shape.window != shape.usualWindow()) text += ", window " + std::to_string(shape.window);
   if (shape.gpu_delay > 0) text += ", delay " + std::to_string(shape.gpu_delay);
   if (shape.optional_completion) text += ", LL";
   return text;
@@ -171,6 +202,7 @@ void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
     }
     std::printf("\n");
   }
+  if (all[0].counts && isOneSided(shape.pattern)) printTargets(all);
   if (all[0].instructions) printInstructions(all);
   if (all[0].latency) printLatency(all);
   if (all[0].set_up) printSetUp(all, options.set_ups);

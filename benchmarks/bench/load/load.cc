@@ -38,10 +38,6 @@ uint64_t checkedMessages(const BenchTask& task) {
   return roundUp(wanted, shape.unit());
 }
 
-BenchOrigin originOf(const LoadedPlugin& plugin) {
-  return {plugin.api->name(), plugin.path, plugin.api->version()};
-}
-
 void settleDevices() {
   static std::optional<DynamicLibrary> library;  // stays loaded
   const char* const device = std::getenv("RAILWISE_DEVICE");
@@ -59,13 +55,13 @@ void settleDevices() {
   setenv("RAILWISE_DEVICE", "verbs", 1);
 }
 
+PluginOptions optionsOf(const BenchTask& task) {
+  return {.plugin = task.plugin.plugin, .api = task.plugin.api, .verbose = task.verbose};
+}
+
 Outcome<LoadedPlugin> loadForBench(BenchTask& task) {
   settleDevices();
-  PluginOptions options;
-  options.plugin = task.plugin.plugin;
-  options.api = task.plugin.api;
-  options.verbose = task.verbose;
-  auto plugin = loadPlugin(options);
+  auto plugin = loadPlugin(optionsOf(task));
   if (!plugin.ok()) return plugin;
   const auto count = startPlugin(*plugin->api, 1);
   if (!count.ok()) return count.failure();

@@ -30,7 +30,10 @@ struct BenchOrigin {
   std::string file;  // the file whose instructions count as the plugin's
   int api = 0;       // API version; 0: no plugin
 };
-BenchOrigin originOf(const LoadedPlugin& plugin);
+template <typename Api>
+BenchOrigin originOf(const Loaded<Api>& plugin) {
+  return {plugin.api->name(), plugin.path, plugin.api->version()};
+}
 
 class BenchLoad {
  public:
@@ -65,6 +68,9 @@ class BenchLoad {
 // Bare RDMA writes: a window of signalled writes, both ends in one thread.
 std::unique_ptr<BenchLoad> makeRawWrites(const BenchTask& task);
 
+// One-sided communication, all ranks in one thread.
+std::unique_ptr<BenchLoad> makeOneSided(const BenchTask& task);
+
 // How many messages check() moves. In a ping-pong: one window. Otherwise as many as make 16 MiB, but at least
 // 16 and at most 256, and never less than a window; the number is rounded up to whole units of the pattern.
 uint64_t checkedMessages(const BenchTask& task);
@@ -90,6 +96,9 @@ class BenchClock {
 // librailwise-device.so because of it. So this function lets libibverbs read the variable first, and then
 // sets it to "verbs" for the plugin. Call it before the first plugin is loaded.
 void settleDevices();
+
+// The options to load the task's plugin with.
+PluginOptions optionsOf(const BenchTask& task);
 
 // Loads and starts the task's plugin. If the task has several rails, they are merged into one device, which
 // becomes task.device.

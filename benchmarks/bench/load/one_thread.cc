@@ -95,6 +95,7 @@ class OneThread : public BenchLoad {
 }  // namespace
 
 std::unique_ptr<BenchLoad> BenchLoad::create(const BenchTask& task) {
+  if (isOneSided(task.shape.pattern)) return makeOneSided(task);
   if (task.ends != BenchEnds::kOneThread)
     return makeTwoEnds(task, task.plugin.raw ? makeRawEnd : makePluginEnd);
   if (task.plugin.raw) return makeRawWrites(task);

@@ -12,16 +12,6 @@ constexpr int kTag = 77;  // tag of the first buffer of a group
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: NCCL 2.24 and later pass it to irecv in the request.
 void* const kOptionalCompletion = reinterpret_cast<void*>(1);
 
-std::byte expected(uint64_t message, std::size_t i) {
-  return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
-}
-
-// Avoids a division, which would be visible in the cost of a message.
-void advance(uint64_t& slot, uint64_t by, uint64_t slots) {
-  slot += by;
-  if (slot == slots) slot = 0;
-}
-
 }  // namespace
 
 BenchEnd::BenchEnd(NetApi& api, BenchShape shape)
@@ -66,13 +56,13 @@ bool BenchSender::post() {
   void*& request = requests_[post_slot_];
   request = nullptr;
   if (verifying_) {
-    for (std::size_t i = 0; i < shape_.size; ++i) at(post_slot_)[i] = expected(posted_, i);
+    for (std::size_t i = 0; i < shape_.size; ++i) at(post_slot_)[i] = checkedByte(posted_, i);
   }
   if (!check("isend", api_.isend(comm_, at(post_slot_), shape_.size, post_tag_, mhandle_, &request)))
     return false;
   if (request == nullptr) return false;
   ++posted_;
-  advance(post_slot_, 1, slots_);
+  advanceSlot(post_slot_, 1, slots_);
   post_tag_ = post_tag_ + 1 == kTag + shape_.grouped ? kTag : post_tag_ + 1;
   return true;
 }
@@ -82,7 +72,7 @@ bool BenchSender::test() {
   int bytes = 0;
   if (!check("test", api_.test(requests_[test_slot_], &done, &bytes)) || done == 0) return false;
   noteDone(1);
-  advance(test_slot_, 1, slots_);
+  advanceSlot(test_slot_, 1, slots_);
   return true;
 }
 
@@ -116,7 +106,7 @@ bool BenchReceiver::post() {
       request == kOptionalCompletion)
     return false;
   posted_ += group_;
-  advance(post_slot_, group_, slots_);
+  advanceSlot(post_slot_, group_, slots_);
   return true;
 }
 
@@ -129,7 +119,7 @@ bool BenchReceiver::test() {
     if (!right(done_ + i, test_slot_ + i)) return false;
   }
   noteDone(group_);
-  advance(test_slot_, group_, slots_);
+  advanceSlot(test_slot_, group_, slots_);
   return true;
 }
 
@@ -149,7 +139,7 @@ bool BenchReceiver::pass() {
 
 bool BenchReceiver::right(uint64_t message, uint64_t slot) {
   for (std::size_t i = 0; i < shape_.size; ++i) {
-    if (at(slot)[i] == expected(message, i)) continue;
+    if (at(slot)[i] == checkedByte(message, i)) continue;
     error_ = textOf("wrong data: byte %zu of a message of %zu bytes", i, shape_.size);
     return false;
   }

@@ -20,6 +20,17 @@ namespace railwise::cli {
 
 // Detects that nothing moves any more. After many idle rounds it yields the core, because the other end may
 // need it.
+// Byte `i` of a message that is checked.
+inline std::byte checkedByte(uint64_t message, std::size_t i) {
+  return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
+}
+
+// Advances the slot in a ring of `slots`. Avoids a division, which would be visible in the cost of a message.
+inline void advanceSlot(uint64_t& slot, uint64_t by, uint64_t slots) {
+  slot += by;
+  if (slot == slots) slot = 0;
+}
+
 class Patience {
  public:
   static constexpr auto kLimit = std::chrono::seconds(30);

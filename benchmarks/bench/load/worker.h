@@ -10,6 +10,8 @@ namespace railwise::cli {
 inline constexpr const char* kBenchWorker = "--worker";
 // The function that `count` calls; callgrind counts only inside it.
 inline constexpr const char* kCountedFunction = "railwiseBenchCounted";
+// The function in which ranks that are only put to make progress (one-sided patterns).
+inline constexpr const char* kTargetsFunction = "railwiseBenchTargets";
 
 // The worker writes `ready API NAME` or `error TEXT`. Then it answers each line: `run MESSAGES` with `ran
 // CPU_NS WALL_NS` (for a ping-pong followed by the minimum, p50, p90 and p99 of the latency), `count

@@ -62,12 +62,21 @@ bool pluginStarts(const PluginOptions& options, const char* device) {
 constexpr const char* kOwnName = "railwise";
 constexpr const char* kOwnPlugin = "libnccl-net-railwise.so";
 
-std::string symbolName(int version) { return "ncclNetPlugin_v" + std::to_string(version); }
+// The tables of one kind that a plugin may have.
+struct TableKind {
+  const char* symbol;  // without the version
+  int oldest;
+  int newest;
+};
+constexpr TableKind kNetTables = {"ncclNetPlugin_v", kOldestApi, kNewestApi};
+constexpr TableKind kRmaTables = {"ncclRmaPlugin_v", kOldestRmaApi, kNewestRmaApi};
 
-std::string exportedVersions(const DynamicLibrary& library) {
+std::string symbolName(const TableKind& kind, int version) { return kind.symbol + std::to_string(version); }
+
+std::string exportedVersions(const DynamicLibrary& library, const TableKind& kind) {
   std::string list;
-  for (int version = kNewestApi; version >= kOldestApi; --version) {
-    if (library.symbol(symbolName(version).c_str()) == nullptr) continue;
+  for (int version = kind.newest; version >= kind.oldest; --version) {
+    if (library.symbol(symbolName(kind, version).c_str()) == nullptr) continue;
     list += (list.empty() ? "v" : ", v") + std::to_string(version);
   }
   return list;
@@ -109,15 +118,15 @@ std::string executablePath() {
   return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : std::string();
 }
 
-Option apiOption(std::string text, int* version) {
+Option apiOption(std::string text, int* version, int newest) {
   return {.long_name = "api",
           .value = Option::kRequired,
           .value_name = "VERSION",
           .text = std::move(text),
-          .accepted = "an API version from v6 to v12",
-          .accept = [version](std::string_view value) {
+          .accepted = textOf("an API version from v%d to v%d", kOldestApi, newest),
+          .accept = [version, newest](std::string_view value) {
             if (!value.starts_with('v')) return false;
-            const auto parsed = parseInt(value.substr(1), kOldestApi, kNewestApi);
+            const auto parsed = parseInt(value.substr(1), kOldestApi, newest);
             if (parsed) *version = *parsed;
             return parsed.has_value();
           }};
@@ -160,7 +169,8 @@ std::string ownPluginFile() {
   return "";
 }
 
-Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) {
+template <typename Api>
+static Outcome<Loaded<Api>> load(const PluginOptions& options, const TableKind& kind) {
   const bool own = namesOwnPlugin(options.plugin);
   // A name is first what it would be to NCCL: LD_LIBRARY_PATH comes before our own folder.
   auto names = options.plugin.empty() ? std::vector<std::string>() : pluginFileNames(options.plugin);
@@ -173,22 +183,27 @@ Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) {
   std::string name;
   auto library = openFirst(names, &name);
   if (!library.ok()) return Error{"cannot load plugin " + shown + ": " + library.error()};
-  const int newest = options.api != 0 ? options.api : kNewestApi;
-  const int oldest = options.api != 0 ? options.api : kOldestApi;
+  const int newest = options.api != 0 ? options.api : kind.newest;
+  const int oldest = options.api != 0 ? options.api : kind.oldest;
   for (int version = newest; version >= oldest; --version) {
-    void* table = library->symbol(symbolName(version).c_str());
+    void* table = library->symbol(symbolName(kind, version).c_str());
     if (table == nullptr) continue;
-    auto api = NetApi::create(version, table);
+    auto api = Api::create(version, table);
     if (!api.ok()) return Error{"plugin " + name + ": " + api.error()};
-    return LoadedPlugin{std::move(*library), fileOf(table, name), std::move(*api)};
+    return Loaded<Api>{std::move(*library), fileOf(table, name), std::move(*api)};
   }
-  const std::string exported = exportedVersions(*library);
-  return Error{
-      "plugin " + name + " does not export " +
-          (options.api != 0 ? symbolName(options.api) : "any ncclNetPlugin_v6 .. ncclNetPlugin_v12") +
-          (exported.empty() ? std::string() : "; it exports " + exported),
-      options.api != 0 && !exported.empty() ? Code::kInvalidUsage : Code::kSystem};
+  const std::string exported = exportedVersions(*library, kind);
+  return Error{"plugin " + name + " does not export " +
+                   (options.api != 0
+                        ? symbolName(kind, options.api)
+                        : "any " + symbolName(kind, kind.oldest) + " .. " + symbolName(kind, kind.newest)) +
+                   (exported.empty() ? std::string() : "; it exports " + exported),
+               options.api != 0 && !exported.empty() ? Code::kInvalidUsage : Code::kSystem};
 }
+
+Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) { return load<NetApi>(options, kNetTables); }
+
+Outcome<LoadedRma> loadRma(const PluginOptions& options) { return load<RmaApi>(options, kRmaTables); }
 
 Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
   const auto failed = [&](const char* call, ncclResult_t result) {

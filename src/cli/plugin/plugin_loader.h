@@ -10,6 +10,7 @@
 #include "base/dynamic_library.h"
 #include "cli/options/options.h"
 #include "cli/plugin/net_api.h"
+#include "cli/plugin/rma_api.h"
 
 namespace railwise::cli {
 
@@ -21,8 +22,8 @@ struct PluginOptions {
   bool verbose = false;
 };
 void addPluginOptions(std::vector<Option>& options, PluginOptions& fields);
-// The option --api alone.
-Option apiOption(std::string text, int* version);
+// The option --api alone, for versions up to `newest`.
+Option apiOption(std::string text, int* version, int newest = kNewestApi);
 
 // The names that NCCL would dlopen for NCCL_NET_PLUGIN=`name`, in order.
 std::vector<std::string> pluginFileNames(const std::string& name);
@@ -33,13 +34,18 @@ bool namesOwnPlugin(const std::string& name);
 // The path of Railwise's own plugin beside this command; "": it is not there.
 std::string ownPluginFile();
 
-struct LoadedPlugin {
+template <typename Api>
+struct Loaded {
   DynamicLibrary library;  // comes first, so that it outlives `api`
   std::string path;
-  std::unique_ptr<NetApi> api;
+  std::unique_ptr<Api> api;
 };
+using LoadedPlugin = Loaded<NetApi>;
+using LoadedRma = Loaded<RmaApi>;
 // Errors: kInvalidUsage if the plugin lacks the requested API version, otherwise kSystem.
 Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options);
+// The table of one-sided communication of the library: the newest of ncclRmaPlugin_v16 to _v13.
+Outcome<LoadedRma> loadRma(const PluginOptions& options);
 
 // Calls init, devices and getProperties(0) in NCCL's order. Returns the number of devices, at least 1.
 Outcome<int> startPlugin(NetApi& api, uint64_t comm_id);

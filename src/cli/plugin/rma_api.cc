@@ -1,0 +1,150 @@
+#include "cli/plugin/rma_api.h"
+
+#include <string>
+#include <type_traits>
+
+#include "nccl/rma_v13.h"
+#include "nccl/rma_v15.h"
+#include "nccl/rma_v16.h"
+
+namespace railwise::cli {
+namespace {
+
+template <int kVersion, typename Table>
+class RmaTable final : public RmaApi {
+ public:
+  explicit RmaTable(const Table& table) : RmaApi(kVersion), table_(table) {}
+
+  const char* name() const override { return table_.name != nullptr ? table_.name : "(no name)"; }
+  ncclResult_t init(void** plugin, uint64_t comm_id, ncclDebugLogger_t logger) override {
+    return table_.init(plugin, comm_id, logger);
+  }
+  const char* missingFunction() const override {
+#define RAILWISE_NEED(function) \
+  if (table_.function == nullptr) return #function;
+    RAILWISE_NEED(devices)
+    RAILWISE_NEED(getProperties)
+    RAILWISE_NEED(listen)
+    RAILWISE_NEED(connect)
+    RAILWISE_NEED(createContext)
+    RAILWISE_NEED(regMrSym)
+    RAILWISE_NEED(deregMrSym)
+    RAILWISE_NEED(destroyContext)
+    RAILWISE_NEED(closeColl)
+    RAILWISE_NEED(closeListen)
+    RAILWISE_NEED(iput)
+    RAILWISE_NEED(iputSignal)
+    RAILWISE_NEED(test)
+    RAILWISE_NEED(finalize)
+#undef RAILWISE_NEED
+    return nullptr;
+  }
+  ncclResult_t devices(int* count) override { return table_.devices(count); }
+  ncclResult_t maxReceives(int device, int* count) override {
+    ncclNetProperties_v12_t properties = {};
+    const ncclResult_t result = table_.getProperties(device, &properties);
+    *count = properties.maxRecvs;
+    return result;
+  }
+  ncclResult_t listen(void* plugin, int device, void* handle, void** listener) override {
+    return table_.listen(plugin, device, handle, listener);
+  }
+  ncclResult_t connect(void* plugin, std::span<void*> handles, int rank, void* listener,
+                       void** group) override {
+    return table_.connect(plugin, handles.data(), static_cast<int>(handles.size()), rank, listener, group);
+  }
+ 
+  ncclResult_t createContext(void* group, void** context) override {
+    if constexpr (kVersion == 13) {
+      ncclGinConfig_v13_t config = {.nContexts = 1, .trafficClass = -1};
+      ncclNetDeviceHandle_v11_t* device_handle = nullptr;
+      return table_.createContext(group, &config, context, &device_handle);
+    } else {
+      ncclRmaConfig_v14_t config = {.nContexts = 1, .trafficClass = -1, .rankStride = 1};
+      return table_.createContext(group, &config, context);
+    }
+  }
+  ncclResult_t regMr(void* group, void* data, std::size_t bytes, int type, uint64_t flags,
+                     void** window) override {
+    if constexpr (kVersion == 13) {
+      void* gin_handle = nullptr;
+      return table_.regMrSym(group, data, bytes, type, flags, window, &gin_handle);
+    } else {
+      return table_.regMrSym(group, data, bytes, type, flags, window);
+    }
+  }
+  ncclResult_t deregMr(void* group, void* window) override { return table_.deregMrSym(group, window); }
+
+  ncclResult_t put(void* context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
+                   void** request) override {
+    if constexpr (kVersion >= 15) {
+      return table_.iput(context, 0, from.offset, from.window, bytes, to.offset, to.window, rank, 0, request);
+    } else {
+      return table_.iput(context, 0, from.offset, from.window, bytes, to.offset, to.window, rank, request);
+    }
+  }
+  ncclResult_t putSignal(void* context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
+                         uint32_t rank, const RmaSignal& signal, void** request) override {
+    const auto call = [&](auto... last) {
+      return table_.iputSignal(context, 0, from.offset, from.window, bytes, to.offset, to.window, rank,
+                               signal.at.offset, signal.at.window, signal.value, NCCL_NET_SIGNAL_OP_ADD,
+                               last...);
+    };
+    if constexpr (kVersion >= 15) return call(true, uint32_t{0}, request);
+    else if constexpr (kVersion == 14) return call(true, request);
+    else return call(request);
+  }
+  ncclResult_t get(void* context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
+                   void** request) override {
+    if (table_.iget == nullptr) return ncclInvalidUsage;
+    if constexpr (kVersion >= 15) {
+      return table_.iget(context, 0, from.offset, from.window, bytes, to.offset, to.window, rank, 0, request);
+    } else {
+      return table_.iget(context, 0, from.offset, from.window, bytes, to.offset, to.window, rank, request);
+    }
+  }
+  ncclResult_t test(void* group, void* request, int* done) override {
+    return table_.test(group, request, done);
+  }
+  ncclResult_t progress(void* context) override {
+    const auto function = [&] {
+      if constexpr (kVersion == 13) return table_.ginProgress;
+      else return table_.rmaProgress;
+    }();
+    return function != nullptr ? function(context) : ncclSuccess;
+  }
+
+  ncclResult_t destroyContext(void* context) override { return table_.destroyContext(context); }
+  ncclResult_t closeGroup(void* group) override { return table_.closeColl(group); }
+  ncclResult_t closeListen(void* listener) override { return table_.closeListen(listener); }
+  ncclResult_t finalize(void* plugin) override { return table_.finalize(plugin); }
+
+ private:
+  const Table& table_;
+};
+
+template <int kVersion, typename Table>
+Outcome<std::unique_ptr<RmaApi>> make(void* symbol) {
+  const Table& table = *static_cast<const Table*>(symbol);
+  if (table.init == nullptr) return Error{"its ncclRmaPlugin_v" + std::to_string(kVersion) + " has no init"};
+  return std::unique_ptr<RmaApi>(std::make_unique<RmaTable<kVersion, Table>>(table));
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<RmaApi>> RmaApi::create(int version, void* table) {
+  switch (version) {
+    case 13:
+      return make<13, ncclRma_v13_t>(table);
+    case 14:
+      return make<14, ncclRma_v14_t>(table);
+    case 15:
+      return make<15, ncclRma_v15_t>(table);
+    case 16:
+      return make<16, ncclRma_v16_t>(table);
+    default:
+      return Error{"no RMA plugin API v" + std::to_string(version)};
+  }
+}
+
+}  // namespace railwise::cli
