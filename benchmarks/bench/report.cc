@@ -7,6 +7,7 @@
 
 #include "base/text/json.h"
 #include "cli/options/message.h"
+#include "softdev/control/control.h"
 
 namespace railwise::cli {
 namespace {
@@ -167,7 +168,7 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
 // For example "ops of 2 x64".
 std::string patternText(const BenchShape& shape) {
   std::string text = nameOf(shape.pattern);
-  if (shape.steps > 1) text += " of " + std::to_string(shape.steps);
+  if (shape.pattern == BenchPattern::kOps || shape.steps > 1) text += " of " + std::to_string(shape.steps);
   if (shape.connections > 1) text += " x" + std::to_string(shape.connections);
   if (shape.window != shape.usualWindow()) text += ", window " + std::to_string(shape.window);
   if (shape.gpu_delay > 0) text += ", delay " + std::to_string(shape.gpu_delay);

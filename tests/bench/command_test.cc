@@ -94,6 +94,51 @@ TEST(BenchCommand, HasThePatternsOfNccl) {
   }
 }
 
+// A put with a signal is two work requests and one completion at the sender, whatever the pattern.
+TEST(BenchCommand, HasThePatternsOfOneSidedCommunication) {
+  const std::vector<Words> patterns = {{"--pattern", "put-signal"},
+                                       {"--pattern", "put-signal", "--connections", "4"},
+                                       {"--pattern", "put-signal", "--window", "1", "--api", "v13"},
+                                       {"--pattern", "group", "--size", "64K", "--connections", "2"},
+                                       {"--pattern", "group", "--steps", "1", "--api", "v14"}};
+  for (const Words& pattern : patterns) {
+    Words words = {"--json"};
+    words.insert(words.end(), pattern.begin(), pattern.end());
+    const auto result = bench(words);
+    ASSERT_EQ(result.status, 0) << testing::PrintToString(pattern) << result.err;
+    const double sent = number(result.out, "work_requests") - number(result.out, "target_work_requests");
+    const double completed = number(result.out, "completions") - number(result.out, "target_completions");
+    EXPECT_NEAR(sent, 2, 0.05) << result.out;
+    EXPECT_NEAR(completed, 1, 0.05) << result.out;
+  }
+}
+
+TEST(BenchCommand, CountsKernelsThatPutOrGet) {
+  const auto gin = bench({"--json", "--pattern", "gin", "--steps", "4"});
+  ASSERT_EQ(gin.status, 0) << gin.err;
+  EXPECT_EQ(number(gin.out, "steps"), 4);
+  EXPECT_NEAR(number(gin.out, "work_requests"), 1.25, 0.05) << "a signal for four puts: " << gin.out;
+  const auto get = bench({"--json", "--pattern", "get", "--size", "4K"});
+  ASSERT_EQ(get.status, 0) << get.err;
+  EXPECT_NEAR(number(get.out, "work_requests"), 1, 0.05) << get.out;
+  EXPECT_EQ(number(get.out, "target_work_requests"), 0) << get.out;
+}
+
+TEST(BenchCommand, SaysThatAPluginHasNoOneSidedTable) {
+  const auto result = bench({"--vs", LOOPBACK_PLUGIN, "--pattern", "put-signal"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("does not export any ncclRmaPlugin_v13 .. ncclRmaPlugin_v16"), std::string::npos)
+      << result.err;
+}
+
+TEST(BenchCommand, RefusesWhatOneSidedPatternsDoNotHave) {
+  for (const Words& words : std::vector<Words>{{"--pattern", "get", "--latency"},
+                                               {"--pattern", "gin", "--ends", "two-threads"},
+                                               {"--pattern", "gin", "--steps", "9", "--window", "8"},
+                                               {"--all", "--one-sided"}})
+    EXPECT_EQ(bench(words).status, 2) << testing::PrintToString(words);
+}
+
 TEST(BenchCommand, CountsThePassesOfAGpu) {
   const auto soon = bench({"--json", "--window", "2"});
   const auto late = bench({"--json", "--window", "2", "--gpu-delay", "50"});

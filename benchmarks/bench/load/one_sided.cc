@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <functional>
-#include <mutex>
 #include <optional>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -333,6 +330,7 @@ class OneSided : public BenchLoad {
     Patience patience;
     for (bool over = false; !over;) {
       const bool moved = pass();
+      if (!moved) std::this_thread::yield();  // as NCCL's threads do: threads of the plugin may have work
       if (!railwiseBenchTargets(plugin_->api.get(), targets_.data(), targets_.size()))
         return fail("rmaProgress failed at a rank that is put to");
       if (!ranks_[0].error().empty()) return failed();

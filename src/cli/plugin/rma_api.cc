@@ -56,11 +56,11 @@ class RmaTable final : public RmaApi {
  
   ncclResult_t createContext(void* group, void** context) override {
     if constexpr (kVersion == 13) {
-      ncclGinConfig_v13_t config = {.nContexts = 1, .trafficClass = -1};
+      ncclGinConfig_v13_t config = {.nContexts = 1, .trafficClass = NCCL_NET_ID_UNDEF};
       ncclNetDeviceHandle_v11_t* device_handle = nullptr;
       return table_.createContext(group, &config, context, &device_handle);
     } else {
-      ncclRmaConfig_v14_t config = {.nContexts = 1, .trafficClass = -1, .rankStride = 1};
+      ncclRmaConfig_v14_t config = {.nContexts = 1, .trafficClass = NCCL_NET_ID_UNDEF, .rankStride = 1};
       return table_.createContext(group, &config, context);
     }
   }
