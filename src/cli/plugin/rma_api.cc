@@ -53,7 +53,7 @@ class RmaTable final : public RmaApi {
                        void** group) override {
     return table_.connect(plugin, handles.data(), static_cast<int>(handles.size()), rank, listener, group);
   }
- 
+
   ncclResult_t createContext(void* group, void** context) override {
     if constexpr (kVersion == 13) {
       ncclGinConfig_v13_t config = {.nContexts = 1, .trafficClass = NCCL_NET_ID_UNDEF};
