@@ -351,6 +351,19 @@ TEST(BenchCommand, CountsInstructions) {
   EXPECT_GE(number(result.out, "instructions_libc"), 0) << result.out;
 }
 
+// What the ranks that are put to spend is a part of the whole.
+TEST(BenchCommand, CountsInstructionsOfRanksThatArePutTo) {
+  if (test::kAddressSanitizer || test::kThreadSanitizer)
+    GTEST_SKIP() << "valgrind and sanitizers exclude each other";
+  if (runProcess("/usr/bin/env", {"valgrind", "--version"}).status != 0) GTEST_SKIP() << "no valgrind";
+  const auto result =
+      bench({"--json", "--instructions", "--repeats", "1", "--pattern", "put-signal", "--connections", "4"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const double targets = number(result.out, "target_instructions_plugin");
+  EXPECT_GT(targets, 50) << result.out;
+  EXPECT_LT(targets, number(result.out, "instructions_plugin")) << result.out;
+}
+
 // Instructions are those of one compiler.
 bool instructionsCompare() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ == 12 && defined(NDEBUG)

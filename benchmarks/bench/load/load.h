@@ -47,6 +47,13 @@ class BenchLoad {
   // Moves messages before the first run and checks every byte of them.
   virtual bool check() = 0;
   virtual std::optional<BenchRan> run(uint64_t messages) = 0;
+  // As run(), for the instructions to be counted.
+  std::optional<BenchRan> count(uint64_t messages) {
+    counted_ = true;
+    const auto ran = run(messages);
+    counted_ = false;
+    return ran;
+  }
   // Opens `connections` more connections and measures that, instead of messages.
   virtual std::optional<BenchSetUp> connectMore(int connections);
   virtual bool close() = 0;
@@ -63,6 +70,7 @@ class BenchLoad {
 
   BenchOrigin origin_;
   std::string error_;
+  bool counted_ = false;  // this run is count()'s
 };
 
 // Bare RDMA writes: a window of signalled writes, both ends in one thread.

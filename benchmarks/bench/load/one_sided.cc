@@ -10,12 +10,16 @@
 #include "benchmarks/bench/load/load.h"
 #include "cli/options/message.h"
 
-// callgrind finds this function by its name.
-extern "C" [[gnu::noinline]] bool railwiseBenchTargets(railwise::cli::RmaApi* api, void* const* contexts,
-                                                       std::size_t count) {
+static bool progressAll(railwise::cli::RmaApi& api, const std::vector<void*>& contexts) {
   bool right = true;
-  for (std::size_t i = 0; i < count; ++i) right &= api->progress(contexts[i]) == ncclSuccess;
+  for (void* const context : contexts) right &= api.progress(context) == ncclSuccess;
   return right;
+}
+
+// callgrind finds this function by its name. Only runs that are counted call it.
+extern "C" [[gnu::noinline]] bool railwiseBenchTargets(railwise::cli::RmaApi* api,
+                                                       const std::vector<void*>* contexts) {
+  return progressAll(*api, *contexts);
 }
 
 namespace railwise::cli {
@@ -331,7 +335,8 @@ class OneSided : public BenchLoad {
     for (bool over = false; !over;) {
       const bool moved = pass();
       if (!moved) std::this_thread::yield();  // as NCCL's threads do: threads of the plugin may have work
-      if (!railwiseBenchTargets(plugin_->api.get(), targets_.data(), targets_.size()))
+      RmaApi& api = *plugin_->api;
+      if (!(counted_ ? railwiseBenchTargets(&api, &targets_) : progressAll(api, targets_)))
         return fail("rmaProgress failed at a rank that is put to");
       if (!ranks_[0].error().empty()) return failed();
       for (OneSidedPeer& peer : peers_) {

@@ -15,7 +15,7 @@
 
 // callgrind finds this function by its name.
 extern "C" [[gnu::noinline]] bool railwiseBenchCounted(railwise::cli::BenchLoad* load, uint64_t messages) {
-  return load->run(messages).has_value();
+  return load->count(messages).has_value();
 }
 
 namespace railwise::cli {
