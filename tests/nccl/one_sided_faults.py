@@ -139,8 +139,9 @@ def ends_of(job, ranks):
     """How each rank has ended, in words; a rank that has all its data waits for the others."""
     ends = []
     for rank in ranks:
+        running = job.processes[rank].poll() is None
         end = faults.end_of(job, rank)
-        if job.processes[rank].poll() is None:
+        if running:
             end["ended"] = faults.GAVE_UP if faults.GIVES_UP in job.log(rank) else "hangs"
         ends.append(end)
     return ends
@@ -204,7 +205,7 @@ def main():
     parser.add_argument("--traffic", default=",".join(faults.ONE_SIDED), help="some of rma, gin, zero_cta")
     parser.add_argument("--table", choices=TABLES, default="railwise")
     parser.add_argument("--nccl-host", type=pathlib.Path, metavar="DIR")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if unknown := [kind for kind in options.kinds if kind not in KINDS]:
         parser.error(f"no kind of fault: {', '.join(unknown)}; there are {', '.join(KINDS)}")
     build = options.build.resolve()
