@@ -29,11 +29,15 @@ static_assert(net::kRmaMaxRequests >= NCCL_NET_MAX_REQUESTS * net::kMaxReceives)
 // ---- communicators
 
 // NCCL registers GPU memory. Where no device reaches it, the registration of a window would fail; without a
-// table of one-sided communication a window works inside the host. A process without GPUs has host memory.
+// table of one-sided communication a window works inside the host. A process without GPUs has host memory. An
+// iWARP device writes no signals into GPU memory (net/rma/loopback.h).
 static bool reachesItsMemory(const net::Net& net) {
   if (!net::gpuLibraryLoaded()) return true;
-  for (int i = 0; i < net.physicalDevices(); ++i)
-    if ((net.device(i)->properties().pointer_support & (NCCL_PTR_CUDA | NCCL_PTR_DMABUF)) != 0) return true;
+  for (int i = 0; i < net.physicalDevices(); ++i) {
+    const net::Device& device = *net.device(i);
+    const bool reaches = (device.properties().pointer_support & (NCCL_PTR_CUDA | NCCL_PTR_DMABUF)) != 0;
+    if (reaches && !device.rails().front().port.iwarp) return true;
+  }
   return false;
 }
 
@@ -53,7 +57,7 @@ static Status initRma(void** context, uint64_t communicator, ncclDebugLogger_t l
   if (reference == nullptr) return Status::success();
   if (reference->config().rma == 0) return leaveItToNccl("RAILWISE_RMA=0");
   if (!reachesItsMemory(*reference))
-    return leaveItToNccl("no device reaches GPU memory (railwise doctor says why)");
+    return leaveItToNccl("no device reaches GPU memory, or all are iWARP (railwise doctor says why)");
   auto made = std::make_unique<RmaNet>(*reference, communicator);
   (void)reference.release();
   *context = made.release();

@@ -111,6 +111,9 @@ TYPED_TEST(RmaInitTest, GpuMemoryThatNoDeviceReachesIsLeftToNccl) {
   EXPECT_EQ(TypeParam::table().finalize(context), ncclSuccess);
   ASSERT_NE(dlopen(FAKE_CUDA, RTLD_NOW), nullptr) << dlerror();
   this->expectLeftToNccl("no device reaches GPU memory");
+  useDevice("link=iwarp,gpudirect=on");
+  clearLog();
+  this->expectLeftToNccl("no device reaches GPU memory, or all are iWARP");
   useDevice("gpudirect=on");
   ASSERT_EQ(TypeParam::init(&context), ncclSuccess) << warnings();
   EXPECT_EQ(TypeParam::table().finalize(context), ncclSuccess);
