@@ -32,10 +32,6 @@ std::shared_ptr<Attendant> Attendant::ofProcess() {
 }
 
 Attendant::~Attendant() {
-  if (owner_pid_ != getpid()) {
-    forgetThread(thread_);
-    return;
-  }
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -49,10 +45,14 @@ void Attendant::attend(Attended& group) {
   groups_.push_back(&group);
 }
 
-void Attendant::leave(Attended& group) {
-  if (owner_pid_ != getpid()) return;
-  const std::lock_guard lock(mutex_);
-  std::erase(groups_, &group);
+void Attendant::leave(std::shared_ptr<Attendant> attendant, Attended& group) {
+  if (attendant == nullptr) return;
+  if (attendant->owner_pid_ != getpid()) {
+    (void)new std::shared_ptr<Attendant>(std::move(attendant));
+    return;
+  }
+  const std::lock_guard lock(attendant->mutex_);
+  std::erase(attendant->groups_, &group);
 }
 
 void Attendant::run() {

@@ -34,8 +34,9 @@ class Attendant {
   Attendant& operator=(const Attendant&) = delete;
 
   void attend(Attended& group);
-  // Returns when the thread no longer uses the group.
-  void leave(Attended& group);
+  // Ends it. Returns when the thread no longer uses the group. In a forked child, which has no such thread,
+  // the attendant stays in memory: a condition that a thread of the parent waits for cannot be destroyed.
+  static void leave(std::shared_ptr<Attendant> attendant, Attended& group);
 
  private:
   Attendant() = default;

@@ -35,7 +35,7 @@ RmaGroup::RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions&
 
 // Connections end before what they use.
 RmaGroup::~RmaGroup() {
-  if (attendant_ != nullptr) attendant_->leave(*this);
+  Attendant::leave(std::move(attendant_), *this);
   listener_.reset();
   peers_.clear();
   targets_.clear();
