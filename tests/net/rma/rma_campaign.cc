@@ -110,7 +110,8 @@ std::string textOf(const Schedule& schedule) {
 std::mutex warnings_mutex;
 std::string warnings;
 
-void keepWarnings(int level, unsigned long, const char*, int, const char* format, ...) {
+[[gnu::format(printf, 5, 6)]] void keepWarnings(int level, unsigned long, const char*, int,
+                                                const char* format, ...) {
   char line[1024];
   va_list arguments;
   va_start(arguments, format);
