@@ -227,7 +227,8 @@ TEST_F(ManyCallers, AHandleIsGoodForSoManyCalls) {
     Transfer transfer = transferOf(request);
     ASSERT_OK(socket->send(transfer));
     calls.push_back(std::move(*socket));
-    for (test::Patience patience; i < 3 && taken == i; patience.again()) hear();
+    const auto heard = [&] { return i >= 3 || taken != i; };
+    for (test::Patience patience; !heard(); patience.again()) hear();
   }
   for (test::Patience patience; said.warnings().find("has called too often") == std::string::npos;
        patience.again())
