@@ -1,5 +1,6 @@
 #include "net/rma/attendant.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@ std::shared_ptr<Attendant> Attendant::ofProcess() {
   try {
     std::shared_ptr<Attendant> made(new Attendant);
     made->thread_ = startBackgroundThread([attendant = made.get()] { attendant->run(); });
+    pthread_setname_np(made->thread_.native_handle(), "railwise-rma");
     current = made;
     return made;
   } catch (const std::bad_alloc&) {
