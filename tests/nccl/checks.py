@@ -98,7 +98,7 @@ def one_sided(job):
             if name is None:
                 # 2.31 says only of GIN that it has failed.
                 return "not in the log" if kind == "GIN" and judge.gin_is_silent(log, job.versions()["nccl"]) else "nobody"
-            return f"{name}, {'Railwise itself' if name == judge.NAME else f'beside {judge.NAME}'}"
+            return name if name == judge.NAME else f"{name}, beside {judge.NAME}"
 
         nics_of_rank = ", ".join(judge.one_sided_nics(log)) or "(no connection of NCCL's own)"
         lines.append(f"| {rank} | {job.place.host_name(rank)} | {server('RMA')} | {server('GIN')} | {nics_of_rank} |")
