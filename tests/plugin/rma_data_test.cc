@@ -238,8 +238,8 @@ TYPED_TEST(RmaDataTest, RanksOnDifferentDevices) {
   }
 }
 
-// Every rank has a thread, as in NCCL: all put to all, in rounds that wait for the signals of the round
-// before.
+// Every rank has a thread, as in NCCL: all put to all, in rounds that wait until all have looked at the data
+// of the round before.
 TYPED_TEST(RmaDataTest, RanksInThreads) {
   constexpr int kRanks = 4;
   constexpr uint64_t kRounds = 50;
@@ -248,6 +248,7 @@ TYPED_TEST(RmaDataTest, RanksInThreads) {
   const int data = ranks.add((kRanks + 1) * kBytes), signals = ranks.addSignals(kRanks);
   std::atomic<int> finished = 0;
   std::atomic<uint64_t> wrong = 0;
+  std::atomic<uint64_t> looked = 0;  // rounds whose data a rank has looked at, over all ranks
   const auto run = [&](int me) {
     RmaRank<TypeParam>& rank = ranks[me];
     const auto all = [&](uint64_t round) {
@@ -256,6 +257,7 @@ TYPED_TEST(RmaDataTest, RanksInThreads) {
       return true;
     };
     for (uint64_t round = 1; round <= kRounds; ++round) {
+      for (Patience patience; looked < (round - 1) * kRanks; patience.again()) rank.progress();
       std::vector<void*> requests;
       for (int to = 0; to < kRanks; ++to) {
         const Signal signal = ranks.signalOf(me, signals, static_cast<size_t>(me));
@@ -266,6 +268,7 @@ TYPED_TEST(RmaDataTest, RanksInThreads) {
       for (Patience patience; !all(round); patience.again()) rank.progress();
       for (int source = 0; source < kRanks; ++source)
         wrong += rank.part(data).wrong(source, kBytes, kBytes * static_cast<size_t>(source + 1));
+      ++looked;
     }
     ++finished;
     for (Patience patience; finished < kRanks; patience.again())
