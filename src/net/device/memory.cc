@@ -85,7 +85,7 @@ MemoryCache::Entry::~Entry() {
 }
 
 MemoryHandle* MemoryCache::findLocked(const Range& range) {
-  auto& listed = by_start_[static_cast<std::size_t>(range.kind)];
+  auto& listed = listedAs(range);
   const auto after = listed.upper_bound(range.start);
   if (after == listed.begin()) return nullptr;
   Entry* entry = std::prev(after)->second;
@@ -105,7 +105,7 @@ bool MemoryCache::beingRegisteredLocked(const Range& range) const {
 MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
   Entry& entry = fresh.front();
   entry.self = fresh.begin();
-  auto& listed = by_start_[static_cast<std::size_t>(entry.range.kind)];
+  auto& listed = listedAs(entry.range);
   auto next = listed.lower_bound(entry.range.start);
   while (next != listed.end() && entry.range.covers(next->second->range)) {
     next->second->listed = false;
@@ -121,10 +121,11 @@ MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
 Result<verbs::Mr> MemoryCache::registerWith(const Domain& domain, const Source& source, bool again) const {
   const Range& range = source.range;
   const std::size_t bytes = range.end - range.start;
+  const int access = range.order == MemoryOrder::kStrict ? verbs::kDataAccess : access_;
   if (range.kind == MemoryKind::kDmaBuf)
-    return verbs::registerDmaBuf(domain.rail.pd, source.fd_offset, bytes, range.start, source.fd, access_,
+    return verbs::registerDmaBuf(domain.rail.pd, source.fd_offset, bytes, range.start, source.fd, access,
                                  domain.data_direct, again);
-  return verbs::registerMemory(domain.rail.pd, reinterpret_cast<void*>(range.start), bytes, access_, again);
+  return verbs::registerMemory(domain.rail.pd, reinterpret_cast<void*>(range.start), bytes, access, again);
 }
 
 std::optional<std::size_t> MemoryCache::missingLocked(const Entry& entry, const RailDomain& rail) const {
@@ -213,17 +214,18 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Source& source) {
   return handle;
 }
 
-Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, MemoryKind kind) {
+Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, MemoryKind kind,
+                                           MemoryOrder order) {
   const uint64_t end = address + std::max<std::size_t>(bytes, 1);
-  const Range range{pageDown(address), pageUp(end), kind};
+  const Range range{pageDown(address), pageUp(end), kind, orderOf(order)};
   if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
   return acquireRange({range, -1, 0});
 }
 
-Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset,
-                                                 int fd) {
+Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd,
+                                                 MemoryOrder order) {
   const uint64_t end = address + std::max<std::size_t>(bytes, 1);
-  const Range range{pageDown(address), pageUp(end), MemoryKind::kDmaBuf};
+  const Range range{pageDown(address), pageUp(end), MemoryKind::kDmaBuf, orderOf(order)};
   if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
   // NCCL's offset belongs to `address`; the range grows downwards to its page, and the offset with it.
   const uint64_t head = address - range.start;
@@ -244,7 +246,7 @@ void MemoryCache::release(MemoryHandle* handle) {
   assert(holders->references > 0);
   if (--holders->references > 0 || entry->whole.references > 0) return;
   if (entry->listed) {
-    by_start_[static_cast<std::size_t>(entry->range.kind)].erase(entry->position);
+    listedAs(entry->range).erase(entry->position);
     entry->listed = false;
   }
   if (entry->part.references == 0) dead.splice(dead.end(), entries_, entry->self);

@@ -58,6 +58,10 @@ struct MemoryHandle {
   MemoryKind kind;
 };
 
+// May the PCIe fabric reorder writes to memory, where the settings allow that?
+enum class MemoryOrder : uint8_t { kMayRelax, kStrict };
+inline constexpr int kMemoryOrders = 2;
+
 class DeviceState;
 
 // A rail's protection domain, and the state of its device (null: unknown). With a device that has failed no
@@ -180,14 +184,17 @@ class MemoryCache final : public Renewable {
   MemoryCache(const MemoryCache&) = delete;
   MemoryCache& operator=(const MemoryCache&) = delete;
 
-  // Returns a handle for [address, address + bytes), from an entry of the same kind that covers it or from a
-  // new registration of the whole pages around it. bytes 0 counts as 1. Errors, logged: kInvalidArgument
-  // (beyond all memory), kSystem (one of the rails refused; the registrations with the other rails are
-  // released). A device that has returned after a failure may lack memory for now: then the keys are 0.
-  Result<MemoryHandle*> acquire(uint64_t address, std::size_t bytes, MemoryKind kind);
+  // Returns a handle for [address, address + bytes), from an entry of the same kind and order that covers it
+  // or from a new registration of the whole pages around it. bytes 0 counts as 1. Errors, logged:
+  // kInvalidArgument (beyond all memory), kSystem (one of the rails refused; the registrations with the other
+  // rails are released). A device that has returned after a failure may lack memory for now: then the keys
+  // are 0.
+  Result<MemoryHandle*> acquire(uint64_t address, std::size_t bytes, MemoryKind kind,
+                                MemoryOrder order = MemoryOrder::kMayRelax);
   // Like acquire(), through a dma-buf. `offset` is the place of `address` in `fd`. The caller may close `fd`
   // afterwards.
-  Result<MemoryHandle*> acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd);
+  Result<MemoryHandle*> acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd,
+                                      MemoryOrder order = MemoryOrder::kMayRelax);
   // In a forked child it does nothing: the registration is the parent's, which may use it.
   void release(MemoryHandle* handle);
 
@@ -207,9 +214,10 @@ class MemoryCache final : public Renewable {
     uint64_t start;
     uint64_t end;
     MemoryKind kind;
+    MemoryOrder order;
 
     bool covers(const Range& other) const {
-      return kind == other.kind && start <= other.start && end >= other.end;
+      return kind == other.kind && order == other.order && start <= other.start && end >= other.end;
     }
     bool operator==(const Range&) const = default;
   };
@@ -252,6 +260,14 @@ class MemoryCache final : public Renewable {
     uint64_t fd_offset;
   };
 
+  // The listed entries of this kind and order.
+  std::map<uint64_t, Entry*>& listedAs(const Range& range) {
+    return by_start_[static_cast<std::size_t>(range.kind)][static_cast<std::size_t>(range.order)];
+  }
+  // Without relaxed ordering all memory is registered alike.
+  MemoryOrder orderOf(MemoryOrder wanted) const {
+    return (access_ & verbs::kRelaxedOrdering) != 0 ? wanted : MemoryOrder::kMayRelax;
+  }
   MemoryHandle* findLocked(const Range& range);
   bool beingRegisteredLocked(const Range& range) const;
   MemoryHandle* listLocked(std::list<Entry>& fresh);
@@ -268,9 +284,9 @@ class MemoryCache final : public Renewable {
   const int access_;
   mutable std::mutex mutex_;
   std::condition_variable registered_;
-  // For each kind, by start: only ranges that lie in no other range. The range that begins last at or before
-  // an address also ends last, so one look-up shows whether any range covers the wanted one.
-  std::array<std::map<uint64_t, Entry*>, kMemoryKinds> by_start_;
+  // For each kind and order, by start: only ranges that lie in no other range. The range that begins last at
+  // or before an address also ends last, so one look-up shows whether any range covers the wanted one.
+  std::array<std::array<std::map<uint64_t, Entry*>, kMemoryOrders>, kMemoryKinds> by_start_;
   std::list<Entry> entries_;         // all entries that are alive
   std::vector<verbs::Mr> unneeded_;  // renewed for an entry that was released meanwhile
   uint64_t last_id_ = 0;

@@ -16,6 +16,11 @@ constexpr std::size_t kRequestsAtOnce = 256;
 
 Status invalid() { return {Code::kInvalidArgument, EINVAL}; }
 
+// A write of a signal must not overtake the data before it.
+MemoryOrder orderOf(uint64_t flags) {
+  return (flags & kRmaStrongOrder) != 0 ? MemoryOrder::kStrict : MemoryOrder::kMayRelax;
+}
+
 }  // namespace
 
 RmaGroup::RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions& options,
@@ -100,12 +105,13 @@ bool RmaContext::failed() const { return group_.has_failed_.load(std::memory_ord
 
 Result<RmaWindow*> RmaGroup::registerMemory(uint64_t address, std::size_t bytes, MemoryKind kind,
                                             uint64_t flags) {
-  return add(device_.memory().acquire(address, bytes, kind), address, bytes, flags);
+  return add(device_.memory().acquire(address, bytes, kind, orderOf(flags)), address, bytes, flags);
 }
 
 Result<RmaWindow*> RmaGroup::registerDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd,
                                             uint64_t flags) {
-  return add(device_.memory().acquireDmaBuf(address, bytes, offset, fd), address, bytes, flags);
+  return add(device_.memory().acquireDmaBuf(address, bytes, offset, fd, orderOf(flags)), address, bytes,
+             flags);
 }
 
 Result<RmaWindow*> RmaGroup::add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes,

@@ -62,6 +62,28 @@ TEST_F(MemoryTest, ARangeInsideAnotherSharesIt) {
   EXPECT_EQ(cache_.entries(), 0U);
 }
 
+// A part of a relaxed registration would be relaxed, too.
+TEST_F(MemoryTest, StrictMemoryIsNoPartOfRelaxedMemory) {
+  MemoryCache relaxed({pd_.get()}, {.relaxed_ordering = true});
+  MemoryHandle* all = *relaxed.acquire(address(0), 8 * kPage, MemoryKind::kHost);
+  MemoryHandle* strict = *relaxed.acquire(address(kPage), kPage, MemoryKind::kHost, MemoryOrder::kStrict);
+  EXPECT_NE(key(strict), key(all));
+  MemoryHandle* again = *relaxed.acquire(address(kPage), 100, MemoryKind::kHost, MemoryOrder::kStrict);
+  EXPECT_EQ(key(again), key(strict));
+  MemoryHandle* part = *relaxed.acquire(address(kPage), kPage, MemoryKind::kHost);
+  EXPECT_EQ(key(part), key(all));
+  for (MemoryHandle* handle : {all, strict, again, part}) relaxed.release(handle);
+  EXPECT_EQ(relaxed.entries(), 0U);
+}
+
+TEST_F(MemoryTest, WithoutRelaxedOrderingAllMemoryIsStrict) {
+  MemoryHandle* all = acquire(0, 8 * kPage);
+  MemoryHandle* strict = *cache_.acquire(address(kPage), kPage, MemoryKind::kHost, MemoryOrder::kStrict);
+  EXPECT_EQ(key(strict), key(all));
+  cache_.release(strict);
+  cache_.release(all);
+}
+
 TEST_F(MemoryTest, ALargerRangeHidesTheSmallerOnesInIt) {
   MemoryHandle* first = acquire(kPage, kPage);
   MemoryHandle* second = acquire(3 * kPage, 2 * kPage);
