@@ -6,8 +6,6 @@
 
 #include "base/log.h"
 #include "net/patience.h"
-#include "verbs/path.h"
-#include "verbs/queue_pair.h"
 
 namespace railwise::net {
 namespace {
@@ -31,29 +29,9 @@ Result<Flusher::Path*> Flusher::pathThrough(const Rail& rail) {
       std::find_if(paths_.begin(), paths_.end(), [&](const auto& path) { return path->rail.same(rail); });
   if (found != paths_.end()) [[likely]]
     return found->get();
-  auto path = std::make_unique<Path>();
-  path->rail = rail;
-  int error = 0;
-  path->cq.reset(verbs::makeOrExplain(
-      [&] {
-        return verbs::library().create_cq(rail.hca->context(), kOutstandingFlushes + 1, nullptr, nullptr, 0);
-      },
-      error));
-  if (path->cq == nullptr) {
-    RAILWISE_WARN("%s: no completion queue for flushes: %s", rail.name, std::strerror(error));
-    return Status{Code::kSystem, error};
-  }
-  Result<verbs::QueuePair> made = verbs::createQueuePair(rail.hca->pd(), path->cq.get(), rail.port,
-                                                         link_.config, {kOutstandingFlushes, 1, 0});
+  Result<SelfQueuePair> made = SelfQueuePair::open(rail, link_.config, kOutstandingFlushes, 0, "flushes");
   if (!made.ok()) return made.status();
-  const Result<verbs::GidList> gids = rail.gids->get();
-  if (!gids.ok()) return gids.status();
-  const verbs::Gid& gid = (*gids)[0];
-  const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
-  const verbs::PathAddress self{made->qp->qp_num, now.lid, rail.port.ethernet, now.mtu, gid.value};
-  RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));
-  RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, link_.config));
-  path->qp = std::move(made->qp);
+  auto path = std::make_unique<Path>(Path{std::move(*made)});
   path->counts = countsOf(rail.record_rail);
   return paths_.emplace_back(std::move(path)).get();
 }
@@ -129,12 +107,7 @@ Flusher::~Flusher() {
 }
 
 void Flusher::dropPaths(void (*destroy)(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept) {
-  for (const std::unique_ptr<Path>& path : paths_) {
-    path->remains->queue_pairs.push_back(std::move(path->qp));
-    path->remains->cqs.push_back(std::move(path->cq));
-    path->remains->memory = link_.window;
-    destroy(*path->rail.hca, path->remains);
-  }
+  for (const std::unique_ptr<Path>& path : paths_) path->drop(link_.window, destroy);
   paths_.clear();
 }
 

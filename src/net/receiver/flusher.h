@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/fixed_pool.h"
 #include "net/connection/connection.h"
-#include "net/device/fence.h"
+#include "net/paths/self_queue_pair.h"
 #include "net/receiver/flush_rails.h"
 #include "net/receiver/receive.h"
 #include "record/layout.h"
@@ -55,13 +55,8 @@ class Flusher {
   void leaveEpoch(uint64_t up_to);
 
  private:
-  // A queue pair connected to itself. It needs no peer.
-  struct Path {
-    Rail rail;
-    verbs::Cq cq;
-    verbs::Qp qp;
+  struct Path : SelfQueuePair {
     record::FlushCounts* counts = nullptr;
-    std::shared_ptr<Remains> remains = Remains::create(1);  // takes the rest at the end
   };
 
   Result<Path*> pathThrough(const Rail& rail);

@@ -2,23 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <new>
 #include <utility>
 
-#include "base/log.h"
 #include "net/paths/offer.h"
-#include "verbs/path.h"
-#include "verbs/queue_pair.h"
 
 namespace railwise::net {
-namespace {
-
-// More than can be under way over all rails, and over several that have failed and are not gone.
-constexpr std::size_t kTurns = 4096;
-
-}  // namespace
-
 Loopback::Loopback(const Device& device, const Config& config, std::vector<Rail> standbys)
     : device_(device), config_(config), patience_(config.failover_timeout_s), rails_(device.rails()) {
   rails_.insert(rails_.end(), standbys.begin(), standbys.end());
@@ -92,31 +81,11 @@ std::unique_ptr<Loopback::Path> Loopback::makePath(std::size_t rail) {
     if (!window.ok()) return nullptr;
     window_ = std::make_shared<Window>(std::move(*window));
   }
-  auto path = std::make_unique<Path>();
-  path->place = rail;
-  path->rail = rails_[rail].now();
-  const Rail& its = path->rail;
-  int error = 0;
-  path->cq.reset(verbs::makeOrExplain(
-      [&] { return verbs::library().create_cq(its.hca->context(), kDepth + 1, nullptr, nullptr, 0); },
-      error));
-  if (path->cq == nullptr) {
-    RAILWISE_WARN("%s: no completion queue for its own memory: %s", its.name, std::strerror(error));
-    return nullptr;
-  }
-  Result<verbs::QueuePair> made =
-      verbs::createQueuePair(its.hca->pd(), path->cq.get(), its.port, config_, {kDepth, 1, sizeof(uint64_t)});
+  const Rail now = rails_[rail].now();
+  Result<SelfQueuePair> made = SelfQueuePair::open(now, config_, kDepth, sizeof(uint64_t), "its own memory");
   if (!made.ok()) return nullptr;
-  const Result<verbs::GidList> gids = its.gids->get();
-  if (!gids.ok() || gids->size() == 0) return nullptr;
-  const verbs::Gid& gid = (*gids)[0];
-  const verbs::Port now = its.hca->state().port(its.port.number).value_or(its.port);
-  const verbs::PathAddress self{made->qp->qp_num, now.lid, its.port.ethernet, now.mtu, gid.value};
-  if (!verbs::readyToReceive(made->qp.get(), its.port, self, {gid, 0, 0}).ok() ||
-      !verbs::readyToSend(made->qp.get(), its.port, config_).ok())
-    return nullptr;
-  path->inline_bytes = made->inline_bytes;
-  path->qp = std::move(made->qp);
+  auto path = std::make_unique<Path>(Path{std::move(*made)});
+  path->place = rail;
   path->open.reserve(kDepth);
   return path;
 }
@@ -127,15 +96,10 @@ std::optional<MemoryKeys> Loopback::keysThrough(const Rail& rail, const MemoryHa
   return *keys;
 }
 
-bool Loopback::post(std::size_t rail, ibv_send_wr& work, Operation& operation) {
-  Path& path = *paths_[rail];
-  if (!path.rail.same(rails_[rail].now())) {  // its device was opened anew
-    losePath(path);
-    return false;
-  }
-  work.send_flags |= IBV_SEND_SIGNALED;
+bool Loopback::post(Path& path, ibv_send_wr& work, Operation& operation) {
   ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(path.qp.get(), &work, &bad) != 0) {
+  // A device that was opened anew has another queue pair.
+  if (!path.rail.same(rails_[path.place].now()) || ibv_post_send(path.qp.get(), &work, &bad) != 0) {
     losePath(path);
     return false;
   }
@@ -146,69 +110,61 @@ bool Loopback::post(std::size_t rail, ibv_send_wr& work, Operation& operation) {
   return true;
 }
 
-bool Loopback::write(std::size_t rail, uint64_t value, const MemoryHandle& memory, uint64_t address,
-                     Operation& operation) {
+Loopback::Path* Loopback::pathWithRoom(std::size_t rail) {
   Path* const path = openPath(rail);
-  if (path == nullptr || path->open.size() >= kDepth) return false;
-  const std::optional<MemoryKeys> keys = keysThrough(path->rail, memory);
-  const MemoryKeys own = windowKeysOn(device_, *window_, path->rail);
-  if (!keys || own.local == 0) {
-    losePath(*path);
+  return path != nullptr && path->open.size() < kDepth ? path : nullptr;
+}
+
+bool Loopback::transfer(Path& path, ibv_wr_opcode opcode, unsigned int flags, ibv_sge local,
+                        const MemoryHandle& memory, uint64_t address, Operation& operation) {
+  const std::optional<MemoryKeys> keys = keysThrough(path.rail, memory);
+  if (!keys || local.lkey == 0) {
+    losePath(path);
     return false;
   }
-  uint64_t* const from = window_->at<uint64_t>(turn_++ % kTurns * sizeof(uint64_t));
-  *from = value;
-  ibv_sge sge = {reinterpret_cast<uint64_t>(from), sizeof value, own.local};
   ibv_send_wr work = {};
-  work.opcode = IBV_WR_RDMA_WRITE;
-  work.sg_list = &sge;
+  work.opcode = opcode;
+  work.sg_list = &local;
   work.num_sge = 1;
-  if (sizeof value <= path->inline_bytes) work.send_flags = IBV_SEND_INLINE;
+  work.send_flags = flags | IBV_SEND_SIGNALED;
   work.wr.rdma.remote_addr = address;
   work.wr.rdma.rkey = keys->remote;
-  return post(rail, work, operation);
+  return post(path, work, operation);
+}
+
+bool Loopback::write(std::size_t rail, uint64_t value, const MemoryHandle& memory, uint64_t address,
+                     Operation& operation) {
+  Path* const path = pathWithRoom(rail);
+  if (path == nullptr) return false;
+  const ibv_sge turn = takeTurn(*path);
+  *reinterpret_cast<uint64_t*>(turn.addr) = value;
+  return transfer(*path, IBV_WR_RDMA_WRITE, turn.length <= path->inline_bytes ? IBV_SEND_INLINE : 0, turn,
+                  memory, address, operation);
 }
 
 bool Loopback::read(std::size_t rail, const MemoryHandle& memory, uint64_t address, Operation& operation,
                     uint64_t** value) {
-  Path* const path = openPath(rail);
-  if (path == nullptr || path->open.size() >= kDepth) return false;
-  const std::optional<MemoryKeys> keys = keysThrough(path->rail, memory);
-  const MemoryKeys own = windowKeysOn(device_, *window_, path->rail);
-  if (!keys || own.local == 0) {
-    losePath(*path);
-    return false;
+  Path* const path = pathWithRoom(rail);
+  if (path == nullptr) return false;
+  const ibv_sge turn = takeTurn(*path);
+  *value = reinterpret_cast<uint64_t*>(turn.addr);
+  return transfer(*path, IBV_WR_RDMA_READ, 0, turn, memory, address, operation);
+}
+
+void Loopback::flush(uint32_t rails, const MemoryHandle& memory, uint64_t address, Operation& operation) {
+  for (uint32_t left = rails; left != 0; left &= left - 1) {
+    uint64_t* nobody_looks = nullptr;
+    if (!read(static_cast<std::size_t>(std::countr_zero(left)), memory, address, operation, &nobody_looks))
+      operation.failed = true;
   }
-  uint64_t* const into = window_->at<uint64_t>(turn_++ % kTurns * sizeof(uint64_t));
-  if (value != nullptr) *value = into;
-  ibv_sge sge = {reinterpret_cast<uint64_t>(into), sizeof *into, own.local};
-  ibv_send_wr work = {};
-  work.opcode = IBV_WR_RDMA_READ;
-  work.sg_list = &sge;
-  work.num_sge = 1;
-  work.wr.rdma.remote_addr = address;
-  work.wr.rdma.rkey = keys->remote;
-  return post(rail, work, operation);
 }
 
 bool Loopback::copy(std::size_t rail, const MemoryHandle& from, uint64_t from_address, const MemoryHandle& to,
                     uint64_t to_address, uint32_t bytes, Operation& operation) {
-  Path* const path = openPath(rail);
-  if (path == nullptr || path->open.size() >= kDepth) return false;
-  const std::optional<MemoryKeys> source = keysThrough(path->rail, from);
-  const std::optional<MemoryKeys> target = keysThrough(path->rail, to);
-  if (!source || !target) {
-    losePath(*path);
-    return false;
-  }
-  ibv_sge sge = {from_address, bytes, source->local};
-  ibv_send_wr work = {};
-  work.opcode = IBV_WR_RDMA_WRITE;
-  work.sg_list = &sge;
-  work.num_sge = 1;
-  work.wr.rdma.remote_addr = to_address;
-  work.wr.rdma.rkey = target->remote;
-  return post(rail, work, operation);
+  Path* const path = pathWithRoom(rail);
+  if (path == nullptr) return false;
+  const uint32_t key = keysThrough(path->rail, from).value_or(MemoryKeys{}).local;
+  return transfer(*path, IBV_WR_RDMA_WRITE, 0, {from_address, bytes, key}, to, to_address, operation);
 }
 
 uint32_t Loopback::mostBytes(std::size_t rail) const {
@@ -273,13 +229,8 @@ void Loopback::poll() {
 }
 
 void Loopback::dropPath(std::unique_ptr<Path>& path) {
-  Remains& remains = *path->remains;
-  remains.fence = std::move(path->fence);
-  remains.queue_pairs.push_back(std::move(path->qp));
-  remains.cqs.push_back(std::move(path->cq));
-  remains.memory = window_;
-  const bool well = !path->failed && path->open.empty();
-  (well ? destroyNow : destroyLater)(*path->rail.hca, path->remains);
+  path->remains->fence = std::move(path->fence);
+  path->drop(window_, !path->failed && path->open.empty() ? destroyNow : destroyLater);
   path.reset();
 }
 

@@ -16,8 +16,9 @@
 #include <vector>
 
 #include "net/device/device.h"
-#include "net/device/fence.h"
 #include "net/device/window_arena.h"
+#include "net/paths/offer.h"
+#include "net/paths/self_queue_pair.h"
 #include "net/patience.h"
 #include "verbs/handles.h"
 
@@ -52,14 +53,17 @@ class Loopback {
   // there is none.
   std::optional<std::size_t> choose(uint32_t rails) const;
 
+  // Reads 8 bytes of `memory` through each of `rails`, which makes visible to the GPU what they have written.
+  // What cannot be posted makes the operation fail.
+  void flush(uint32_t rails, const MemoryHandle& memory, uint64_t address, Operation& operation);
   // Work requests over the rail at place `rail`. `memory`, `address`: what is read or written remotely, that
   // is in this rank's memory. False: the queue is full, or the rail cannot be used now; call again later, and
   // choose again.
   bool write(std::size_t rail, uint64_t value, const MemoryHandle& memory, uint64_t address,
              Operation& operation);
-  // Reads 8 bytes into `into()` of the operation's turn.
+  // Reads 8 bytes; *value receives the place where they will be.
   bool read(std::size_t rail, const MemoryHandle& memory, uint64_t address, Operation& operation,
-            uint64_t** value = nullptr);
+            uint64_t** value);
   bool copy(std::size_t rail, const MemoryHandle& from, uint64_t from_address, const MemoryHandle& to,
             uint64_t to_address, uint32_t bytes, Operation& operation);
   // The largest copy().
@@ -76,22 +80,26 @@ class Loopback {
   static constexpr uint32_t kDepth = 64;
   static constexpr int kPollBatch = 16;
 
-  struct Path {
-    Rail rail;
-    verbs::Cq cq;
-    verbs::Qp qp;
-    uint32_t inline_bytes = 0;
-    uint32_t posted = 0;           // work requests so far
-    std::vector<Operation*> open;  // for each work request that is not complete, in their order
+  struct Path : SelfQueuePair {
+    std::vector<Operation*> open = {};  // for each work request that is not complete, in their order
     bool failed = false;
-    std::size_t place = 0;            // among the rails
-    Clock::time_point answered = {};  // since then the oldest work request waits
-    std::shared_ptr<Fence> fence;     // of a path that has failed
-    std::shared_ptr<Remains> remains = Remains::create(1);
+    std::size_t place = 0;              // among the rails
+    Clock::time_point answered = {};    // since then the oldest work request waits
+    std::shared_ptr<Fence> fence = {};  // of a path that has failed
   };
 
   Path* openPath(std::size_t rail);
-  bool post(std::size_t rail, ibv_send_wr& work, Operation& operation);
+  bool post(Path& path, ibv_send_wr& work, Operation& operation);
+  // The path of a rail with room for a work request; null: there is none now.
+  Path* pathWithRoom(std::size_t rail);
+  // A turn of 8 bytes in the window, for one work request.
+  ibv_sge takeTurn(const Path& path) {
+    const uint64_t at = window_->address() + turn_++ % kTurns * sizeof(uint64_t);
+    return {at, sizeof(uint64_t), windowKeysOn(device_, *window_, path.rail).local};
+  }
+  // `local`: with key 0 the path is lost.
+  bool transfer(Path& path, ibv_wr_opcode opcode, unsigned int flags, ibv_sge local,
+                const MemoryHandle& memory, uint64_t address, Operation& operation);
   std::optional<MemoryKeys> keysThrough(const Rail& rail, const MemoryHandle& memory) const;
   std::unique_ptr<Path> makePath(std::size_t rail);
   bool rests(std::size_t rail) const;
@@ -101,6 +109,8 @@ class Loopback {
   void losePath(Path& path) noexcept;
   void dropPath(std::unique_ptr<Path>& path);
 
+  // More than can be under way over all rails, and over several that have failed and are not gone.
+  static constexpr std::size_t kTurns = 4096;
   // A rail that has failed so many times in a row is not asked for flushes.
   static constexpr int kMostFailures = 3;
   // A work request that is not complete is looked at on one of so many polls: the clock costs more than a

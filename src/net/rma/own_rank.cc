@@ -1,19 +1,18 @@
 #include "net/rma/own_rank.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace railwise::net {
 
 void OwnRank::progress() {
-  while (!open_.empty() && !operation_->busy()) {
+  while (!open_.empty() && !operation_.busy()) {
     RmaRequest& request = *open_.front();
     const RmaWindow* const target = request.kind == RmaRequest::Kind::kFlush ? request.local
                                     : request.bytes > 0 ? windows_[request.remote_window].get()
                                                         : nullptr;
     const bool in_gpu = target != nullptr && target->inGpu();
-    const bool failed = std::exchange(operation_->failed, false);
+    const bool failed = std::exchange(operation_.failed, false);
     if (step_ == Step::kFlush && failed) {
       unflushed_ |= flushing_;
       step_ = Step::kBegin;
@@ -26,16 +25,16 @@ void OwnRank::progress() {
       copied_ = 0;
       copied_over_ = 0;
       flushing_ = in_gpu ? std::exchange(unflushed_, 0) & loopback_.flushable() : 0;
-      for (uint32_t left = flushing_; left != 0; left &= left - 1) {
-        const auto rail = static_cast<std::size_t>(std::countr_zero(left));
-        if (!loopback_.read(rail, *target->memory, target->address, *operation_)) operation_->failed = true;
+      if (flushing_ != 0) {
+        loopback_.flush(flushing_, *target->memory, target->address, operation_);
+        step_ = Step::kFlush;
+        return;
       }
-      step_ = flushing_ != 0 ? Step::kFlush : Step::kCopy;
-      if (step_ == Step::kFlush) return;
+      step_ = Step::kCopy;
     }
     if (request.kind == RmaRequest::Kind::kSelfPut && copied_ < request.bytes) {
       if (!copy(request)) return;
-      if (operation_->busy()) return;
+      if (operation_.busy()) return;
       if (copied_ < request.bytes) continue;
     }
     finish(request);
@@ -57,7 +56,7 @@ bool OwnRank::copy(RmaRequest& request) {
   const auto bytes =
       static_cast<uint32_t>(std::min<uint64_t>(request.bytes - copied_, loopback_.mostBytes(*rail)));
   if (!loopback_.copy(*rail, *from.memory, from.address + request.local_offset + copied_, *to.memory,
-                      to.address + request.remote_offset + copied_, bytes, *operation_))
+                      to.address + request.remote_offset + copied_, bytes, operation_))
     return false;
   copied_ += bytes;
   copied_over_ |= uint32_t{1} << *rail;

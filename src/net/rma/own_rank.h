@@ -46,8 +46,7 @@ class OwnRank {
   SignalSlots& slots_;
   const std::vector<std::unique_ptr<RmaWindow>>& windows_;
   std::deque<RmaRequest*> open_;
-  // On the heap where a work request outlives what has asked for it.
-  std::shared_ptr<Loopback::Operation> operation_ = std::make_shared<Loopback::Operation>();
+  Loopback::Operation operation_;
   Step step_ = Step::kBegin;
   uint64_t copied_ = 0;
   uint32_t copied_over_ = 0;  // rails, as bits of Loopback

@@ -1,7 +1,6 @@
 #include "net/rma/slots.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace railwise::net {
 
@@ -55,10 +54,7 @@ void SignalSlots::begin(Slot& slot) {
   const MemoryHandle& memory = *slot.window->memory;
   slot.operation.failed = false;
   if (const uint32_t others = othersThan(*rail, slot); others != 0) {
-    for (uint32_t left = others; left != 0; left &= left - 1) {
-      const auto other = static_cast<std::size_t>(std::countr_zero(left));
-      if (!loopback_.read(other, memory, slot.address, slot.operation)) slot.operation.failed = true;
-    }
+    loopback_.flush(others, memory, slot.address, slot.operation);
     slot.covers = others;
     slot.clears = stale_ & others;
     slot.flush &= ~others;  // what comes from now on is flushed once more
