@@ -15,15 +15,16 @@ Result<SelfQueuePair> SelfQueuePair::open(const Rail& rail, const Config& config
   int error = 0;
   made.cq.reset(verbs::makeOrExplain(
       [&] {
-        return verbs::library().create_cq(rail.hca->context(), static_cast<int>(depth + 1), nullptr, nullptr, 0);
+        return verbs::library().create_cq(rail.hca->context(), static_cast<int>(depth + 1), nullptr, nullptr,
+                                          0);
       },
       error));
   if (made.cq == nullptr) {
     RAILWISE_WARN("%s: no completion queue for %s: %s", rail.name, purpose, std::strerror(error));
     return Status{Code::kSystem, error};
   }
-  Result<verbs::QueuePair> queue_pair = verbs::createQueuePair(rail.hca->pd(), made.cq.get(), rail.port, config,
-                                                               {depth, 1, inline_bytes});
+  Result<verbs::QueuePair> queue_pair =
+      verbs::createQueuePair(rail.hca->pd(), made.cq.get(), rail.port, config, {depth, 1, inline_bytes});
   if (!queue_pair.ok()) return queue_pair.status();
   const Result<verbs::GidList> gids = rail.gids->get();
   if (!gids.ok()) return gids.status();
@@ -39,7 +40,8 @@ Result<SelfQueuePair> SelfQueuePair::open(const Rail& rail, const Config& config
 }
 
 void SelfQueuePair::drop(const std::shared_ptr<const void>& memory,
-                         void (*destroy)(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept) noexcept {
+                         void (*destroy)(Hca& hca,
+                                         const std::shared_ptr<Remains>& remains) noexcept) noexcept {
   remains->queue_pairs.push_back(std::move(qp));
   remains->cqs.push_back(std::move(cq));
   remains->memory = memory;

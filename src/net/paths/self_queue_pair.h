@@ -1,6 +1,6 @@
-// A queue pair that is connected to itself: a NIC reads and writes this process's own memory, without a peer. A
-// read makes visible to a GPU what the NIC has written before. Some networks do not let a port reach itself.
-// Threads: those of its owner, one at a time.
+// A queue pair that is connected to itself: a NIC reads and writes this process's own memory, without a peer.
+// A read makes visible to a GPU what the NIC has written before. Some networks do not let a port reach
+// itself. Threads: those of its owner, one at a time.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,6 @@ using Piece = RmaRequest::Piece;
 // Work requests that are posted with one call.
 constexpr std::size_t kChain = 16;
 
-uint64_t load(const uint64_t* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
-
 std::string rankText(uint32_t rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
@@ -42,9 +40,10 @@ Result<std::unique_ptr<PutWriter>> PutWriter::create(const Device& device, const
 Result<Window> PutWriter::makeWindow(bool registers) {
   constexpr std::size_t kCreditsAt = sizeof(WindowHead);
   constexpr std::size_t kStagedAt = kCreditsAt + kMaxQueuePairs * sizeof(uint64_t);
-  constexpr std::size_t kEnd = kStagedAt + kStagedReports * sizeof(Report);
-  constexpr std::size_t kAll = (kEnd + 63) / 64 * 64 + ArrivalProof::kReadTargetBytes;
-  Result<Window> window = link_.device.windows().take(kAll, registers);
+  static_assert(kReports * sizeof(Report) % ArrivalProof::kReadTargetBytes == 0, "what follows is aligned");
+  const std::size_t staged = static_cast<std::size_t>(chooser_.mostQueuePairs()) * kReports * sizeof(Report);
+  Result<Window> window =
+      link_.device.windows().take(kStagedAt + staged + ArrivalProof::kReadTargetBytes, registers);
   if (!window.ok()) return window.status();
   window->at<WindowHead>(0)->mark = kWindowMark;
   credits_ = window->at<uint64_t>(kCreditsAt);
@@ -54,7 +53,6 @@ Result<Window> PutWriter::makeWindow(bool registers) {
 
 void PutWriter::onPaired() {
   reports_ = {};
-  staged_count_ = 0;
   for (std::deque<Striped>& striped : striped_) striped.clear();
 }
 
@@ -245,13 +243,12 @@ Result<bool> PutWriter::postPiece(RmaRequest& request, Piece& piece) {
     if (piece.next == piece.end && count + tail <= room) {
       if (piece.reports) {
         ibv_send_wr& work = next();
-        Report& report = staged_[staged_count_++ % kStagedReports];
+        Report& report = nextReport(queue_pair.index);
         fillReport(report, request, queue_pair.index);
         *work.sg_list = {reinterpret_cast<uint64_t>(&report), sizeof report, queue_pair.window_key};
         work.opcode = IBV_WR_SEND;
         if (sizeof report <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
         queue_pair.counts().control_extra += sizeof report;
-        ++reports_[queue_pair.index];
       }
       if (by_read) {
         ibv_send_wr& work = next();
@@ -292,8 +289,7 @@ Status PutWriter::post(RmaStream& stream) {
       if (request->state == RmaRequest::State::kWaiting) {
         const Ready ready = isReady(*request);
         if (ready != Ready::kYes) return link_.failure;
-        if (staged_count_ - creditsTaken() + kMaxRails > kStagedReports || !cut(*request, stream))
-          return Status::success();
+        if (!cut(*request, stream)) return Status::success();
         request->state = RmaRequest::State::kPosting;
       }
       const Result<bool> posted = postPieces(*request);
@@ -305,12 +301,6 @@ Status PutWriter::post(RmaStream& stream) {
     nextPost() = nextPost() + 1;
   }
   return Status::success();
-}
-
-uint64_t PutWriter::creditsTaken() const {
-  uint64_t sum = 0;
-  for (std::size_t i = 0; i < link_.endpoint.queue_pairs.size(); ++i) sum += load(credits_ + i);
-  return sum;
 }
 
 // ---- what comes back
@@ -417,7 +407,6 @@ void PutWriter::onFenced() {
   for (std::size_t i = 0; i < kMaxQueuePairs; ++i) __atomic_store_n(credits_ + i, 0, __ATOMIC_RELAXED);
   for (std::deque<Striped>& striped : striped_) striped.clear();
   reports_ = {};
-  staged_count_ = 0;
 }
 
 // Number `i` of the words is how many signals of stream `i` the other end has applied.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -48,8 +49,6 @@ class PutWriter final : public LinkMemory, protected LinkUser {
  private:
   // Work requests of a queue pair.
   static constexpr uint32_t kSendDepth = 128;
-  // Reports whose bytes may still be read from the window, where a device takes them not inline.
-  static constexpr uint32_t kStagedReports = 256;
   // A put from this size on goes over all lanes.
   static constexpr uint64_t kStripeFrom = kStripeBytes;
 
@@ -60,7 +59,10 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   QueuePairNeeds needs() const override { return {kSendDepth, 1, sizeof(Report), 0}; }
   int mostRails() const override { return kMaxRails; }
   Result<Window> makeWindow(bool registers) override;
-  int postFirstReceives(std::size_t /*queue_pair*/) override { return 0; }
+  // It has room for the reports of so many queue pairs.
+  int postFirstReceives(std::size_t queue_pair) override {
+    return queue_pair < static_cast<std::size_t>(chooser_.mostQueuePairs()) ? 0 : ENOMEM;
+  }
   void onPaired() override;
   void onLost() noexcept override {}
   Status poll() override;
@@ -85,8 +87,11 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   bool hasCredit(std::size_t queue_pair) const {
     return reports_[queue_pair] - __atomic_load_n(credits_ + queue_pair, __ATOMIC_ACQUIRE) < kReports;
   }
-  // Reports that the target has taken, over all queue pairs.
-  uint64_t creditsTaken() const;
+  // Where the next report of a queue pair is written from. The device has read what was there before, for the
+  // target has taken it (credit).
+  Report& nextReport(std::size_t queue_pair) {
+    return staged_[queue_pair * kReports + reports_[queue_pair]++ % kReports];
+  }
 
   enum class Ready : uint8_t { kYes, kWait, kWrong };
   // Are the peer's parts known, and large enough?
@@ -114,8 +119,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   bool over_ = false;
   // Written by the target's device: how many reports of each queue pair it has taken. By index.
   uint64_t* credits_ = nullptr;
-  Report* staged_ = nullptr;
-  uint64_t staged_count_ = 0;
+  Report* staged_ = nullptr;                           // kReports for each queue pair
   std::array<uint64_t, kMaxQueuePairs> reports_ = {};  // posted in this epoch
   struct Striped {
     uint64_t due;
