@@ -23,8 +23,6 @@ using net::RmaWindow;
 
 static_assert(net::kRmaStrongOrder == NCCL_NET_MR_FLAG_FORCE_SO);
 static_assert(net::kRmaNeverReset == NCCL_NET_MR_FLAG_SIGNAL_NEVER_RESET);
-// A put to itself more: NCCL does not count those that flush.
-static_assert(net::kRmaMaxRequests >= NCCL_NET_MAX_REQUESTS * net::kMaxReceives);
 
 // ---- communicators
 
@@ -389,15 +387,13 @@ template <typename Start>
   });
 }
 
-static constexpr bool mayWait(uint32_t flags) { return (flags & NCCL_RMA_OPT_AGGREGATE_REQUESTS) != 0; }
-
+// The flags of v15 say that another operation follows at once. Each one is posted by itself all the same.
 ncclResult_t iput_v15(void* context, int index, uint64_t from_offset, void* from, size_t bytes,
-                      uint64_t to_offset, void* to, uint32_t rank, uint32_t flags, void** request) {
+                      uint64_t to_offset, void* to, uint32_t rank, uint32_t, void** request) {
   return startOn("iput", context, request, [&](RmaContext& its, RmaRequest** made) {
     RAILWISE_REQUIRE("iput", from);
     RAILWISE_REQUIRE("iput", to);
-    return its.put(index, placeOf(from, from_offset), bytes, placeOf(to, to_offset), rank, nullptr,
-                   mayWait(flags), made);
+    return its.put(index, placeOf(from, from_offset), bytes, placeOf(to, to_offset), rank, nullptr, made);
   });
 }
 
@@ -418,7 +414,7 @@ ncclResult_t ginPut_v11(void* group, uint64_t from_offset, void* from, size_t by
 
 ncclResult_t iputSignal_v15(void* context, int index, uint64_t from_offset, void* from, size_t bytes,
                             uint64_t to_offset, void* to, uint32_t rank, uint64_t signal_offset, void* signal,
-                            uint64_t value, uint32_t operation, bool, uint32_t flags, void** request) {
+                            uint64_t value, uint32_t operation, bool, uint32_t, void** request) {
   return startOn("iputSignal", context, request, [&](RmaContext& its, RmaRequest** made) {
     if (bytes > 0) {
       RAILWISE_REQUIRE("iputSignal", from);
@@ -428,8 +424,7 @@ ncclResult_t iputSignal_v15(void* context, int index, uint64_t from_offset, void
     if (operation == NCCL_NET_SIGNAL_OP_INC) value = 1;
     else if (operation != NCCL_NET_SIGNAL_OP_ADD) [[unlikely]] return refuseOperation(operation);
     const RmaSignal its_signal = {placeOf(signal, signal_offset), value};
-    return its.put(index, placeOf(from, from_offset), bytes, placeOf(to, to_offset), rank, &its_signal,
-                   mayWait(flags), made);
+    return its.put(index, placeOf(from, from_offset), bytes, placeOf(to, to_offset), rank, &its_signal, made);
   });
 }
 
@@ -455,12 +450,11 @@ ncclResult_t ginPutSignal_v11(void* group, uint64_t from_offset, void* from, siz
 }
 
 ncclResult_t iget_v15(void* context, int index, uint64_t from_offset, void* from, size_t bytes,
-                      uint64_t to_offset, void* to, uint32_t rank, uint32_t flags, void** request) {
+                      uint64_t to_offset, void* to, uint32_t rank, uint32_t, void** request) {
   return startOn("iget", context, request, [&](RmaContext& its, RmaRequest** made) {
     RAILWISE_REQUIRE("iget", from);
     RAILWISE_REQUIRE("iget", to);
-    return its.get(index, placeOf(from, from_offset), bytes, placeOf(to, to_offset), rank, mayWait(flags),
-                   made);
+    return its.get(index, placeOf(from, from_offset), bytes, placeOf(to, to_offset), rank, made);
   });
 }
 

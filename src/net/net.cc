@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/take_out.h"
 #include "net/topology/gpu_driver.h"
 #include "net/topology/gpu_in_use.h"
 #include "net/topology/strict.h"
@@ -26,18 +27,6 @@ std::unique_ptr<Net>& instance() {
   // Never destroyed at exit: NCCL's threads may still be running then.
   static auto& net = *new std::unique_ptr<Net>;
   return net;
-}
-
-// Removes `object` from `owners`, if it is there.
-template <typename T>
-std::unique_ptr<T> takeOut(std::vector<std::unique_ptr<T>>& owners, const void* object) {
-  const auto found =
-      std::find_if(owners.begin(), owners.end(), [&](const auto& owner) { return owner.get() == object; });
-  if (found == owners.end()) return nullptr;
-  std::unique_ptr<T> taken = std::move(*found);
-  *found = std::move(owners.back());
-  owners.pop_back();
-  return taken;
 }
 
 }  // namespace
@@ -277,9 +266,9 @@ ConnectionOptions Net::connectionOptions(const Device& device, int traffic_class
   return options;
 }
 
-const Device* Context::device(int index) const {
-  const Device* found = net_.device(index);
-  if (found == nullptr) RAILWISE_WARN("device %d does not exist: there are %d", index, net_.deviceCount());
+const Device* Net::findDevice(int index) {
+  const Device* found = device(index);
+  if (found == nullptr) RAILWISE_WARN("device %d does not exist: there are %d", index, deviceCount());
   return found;
 }
 

@@ -44,6 +44,8 @@ class Net {
   const std::string& gpuDriver() const { return gpu_driver_; }
   // Device `index`, physical devices first; null: there is none.
   const Device* device(int index) const;
+  // The same, with an error logged where there is none.
+  const Device* findDevice(int index);
   // The number of devices that NCCL shall see. Virtual devices of an earlier Net keep their indices, but
   // count only after NCCL has made them again: after NCCL has unloaded and loaded the plugin, NCCL calls this
   // function first and takes the answer for the number of physical devices. If NCCL has kept the plugin
@@ -109,7 +111,7 @@ class Context {
   }
 
   // Device `index`, or null with an error logged.
-  const Device* device(int index) const;
+  const Device* device(int index) const { return net_.findDevice(index); }
 
   // Makes a listener. `handle` receives kHandleBytes bytes.
   Result<Listener*> listen(const Device& device, void* handle);

@@ -12,7 +12,7 @@
 
 namespace railwise::net {
 
-int Attendant::currentProcess() { return getpid(); }
+Attendant::Attendant() : owner_pid_(getpid()) {}
 
 std::shared_ptr<Attendant> Attendant::ofProcess() {
   static std::mutex mutex;

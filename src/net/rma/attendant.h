@@ -39,11 +39,10 @@ class Attendant {
   static void leave(std::shared_ptr<Attendant> attendant, Attended& group);
 
  private:
-  Attendant() = default;
+  Attendant();
   void run();
 
-  const int owner_pid_ = currentProcess();
-  static int currentProcess();
+  const int owner_pid_;
   std::mutex mutex_;  // held while the thread calls groups
   std::condition_variable changed_;
   std::vector<Attended*> groups_;

@@ -1,20 +1,17 @@
 #include "net/rma/rma.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
 
 #include "base/log.h"
+#include "base/take_out.h"
 
 namespace railwise::net {
 
 Result<RmaListener*> RmaNet::listen(int index, void* handle) {
-  const Device* const device = net_.device(index);
-  if (device == nullptr) {
-    RAILWISE_WARN("device %d does not exist: there are %d", index, net_.deviceCount());
-    return Status{Code::kInvalidArgument, EINVAL};
-  }
+  const Device* const device = net_.findDevice(index);
+  if (device == nullptr) return Status{Code::kInvalidArgument, EINVAL};
   ConnectionOptions options = net_.connectionOptions(*device, -1, 1);
   options.communicator = communicator_;
   std::unique_ptr<RmaListener> made(new RmaListener(*this, *device, options));
@@ -30,20 +27,12 @@ Result<RmaListener*> RmaNet::listen(int index, void* handle) {
 }
 
 Result<RmaGroup*> RmaNet::connect(RmaListener& listener, std::span<const void* const> handles, int rank) {
-  if (rank < 0 || static_cast<std::size_t>(rank) >= handles.size()) {
-    RAILWISE_WARN("connect: rank %d of %zu", rank, handles.size());
-    return Status{Code::kInvalidArgument, EINVAL};
-  }
   if (listener.listener_ == nullptr) {
     RAILWISE_WARN("connect: this listener has made a group already");
     return Status{Code::kInvalidUsage, EINVAL};
   }
   std::vector<ListenHandle> copies(handles.size());
   for (std::size_t i = 0; i < handles.size(); ++i) {
-    if (handles[i] == nullptr) {
-      RAILWISE_WARN("connect: the handle of rank %zu is null", i);
-      return Status{Code::kInvalidArgument, EINVAL};
-    }
     std::memcpy(&copies[i], handles[i], sizeof(ListenHandle));
     if (const std::string problem = checkHandle(copies[i], ListenerKind::kOneSided); !problem.empty()) {
       RAILWISE_WARN(
@@ -64,22 +53,14 @@ Result<RmaGroup*> RmaNet::connect(RmaListener& listener, std::span<const void* c
 void RmaNet::close(RmaListener* listener) {
   RmaNet& self = listener->owner_;
   std::unique_lock lock(self.mutex_);
-  const auto found =
-      std::ranges::find_if(self.listeners_, [&](const auto& each) { return each.get() == listener; });
-  if (found == self.listeners_.end()) return;
-  const std::unique_ptr<RmaListener> taken = std::move(*found);
-  self.listeners_.erase(found);
+  const std::unique_ptr<RmaListener> taken = takeOut(self.listeners_, listener);
   lock.unlock();  // destroyed without the lock
 }
 
 void RmaGroup::close(RmaGroup* group) {
   RmaNet& owner = group->owner_;
   std::unique_lock lock(owner.mutex_);
-  const auto found =
-      std::ranges::find_if(owner.groups_, [&](const auto& each) { return each.get() == group; });
-  if (found == owner.groups_.end()) return;
-  const std::unique_ptr<RmaGroup> taken = std::move(*found);
-  owner.groups_.erase(found);
+  const std::unique_ptr<RmaGroup> taken = takeOut(owner.groups_, group);
   lock.unlock();
 }
 

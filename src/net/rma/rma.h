@@ -44,10 +44,10 @@ class RmaNet {
 
   // `handle` receives kHandleBytes bytes.
   Result<RmaListener*> listen(int device, void* handle);
-  // Makes the group of the listener's device. Talks to nobody: connections come up when they are first used.
-  // `handles`: of all ranks, in their order. NCCL hands another network's context to connect(), so everything
-  // comes from the listener. Errors, logged: kInvalidUsage (a handle is not Railwise's; the line names the
-  // rank), kInvalidArgument.
+  // Makes the group of the listener's device. `rank`: one of those of `handles`, none of which is null. Talks
+  // to nobody: connections come up when they are first used. `handles`: of all ranks, in their order. NCCL
+  // hands another network's context to connect(), so everything comes from the listener. Errors, logged:
+  // kInvalidUsage (a handle is not Railwise's; the line names the rank).
   static Result<RmaGroup*> connect(RmaListener& listener, std::span<const void* const> handles, int rank);
   static void close(RmaListener* listener);
 

@@ -58,7 +58,7 @@ Result<RmaContext*> RmaGroup::createContext(int contexts, int traffic_class) {
        ++stream) {
     if ((streams_in_use_ >> stream & 1) == 0) streams.push_back(stream);
   }
-  if (contexts < 1 || streams.size() < static_cast<std::size_t>(contexts)) {
+  if (streams.size() < static_cast<std::size_t>(contexts)) {
     RAILWISE_WARN("createContext: %d contexts on %s: a group has %u, and %d are in use", contexts,
                   device_.name(), kMostStreams, std::popcount(streams_in_use_));
     return invalid();
@@ -200,24 +200,24 @@ Status RmaGroup::checkPlace(const char* what, const RmaPlace& place, uint64_t by
                   what);
     return invalid();
   }
-  uint64_t all = window->bytes;
+  const Part* part = window;
   if (rank != static_cast<uint32_t>(rank_)) {
     const Peer* const peer = peers_[rank].get();
     const Region* const region =
         peer != nullptr && peer->writer != nullptr ? peer->writer->regions().find(window->number) : nullptr;
     if (region == nullptr || region->gone) return Status::success();
-    all = region->bytes;
+    part = region;
   }
-  if (place.offset <= all && bytes <= all - place.offset) return Status::success();
+  if (part->holds(place.offset, bytes)) return Status::success();
   RAILWISE_WARN(
       "%s: %s is beyond what rank %u has registered of window %u: offset %llu with %llu bytes, of %llu",
       device_.name(), what, rank, window->number, static_cast<unsigned long long>(place.offset),
-      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(all));
+      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(part->bytes));
   return invalid();
 }
 
 Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
-                       uint32_t rank, const RmaSignal* signal, bool /*more*/, RmaRequest** request) {
+                       uint32_t rank, const RmaSignal* signal, RmaRequest** request) {
   *request = nullptr;
   const std::lock_guard lock(group_.mutex_);
   RAILWISE_TRY(group_.failure_);
@@ -257,10 +257,10 @@ Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, con
 }
 
 Status RmaContext::get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
-                       uint32_t rank, bool more, RmaRequest** request) {
+                       uint32_t rank, RmaRequest** request) {
   *request = nullptr;
   if (rank == static_cast<uint32_t>(group_.rank_))  // a put the other way round
-    return put(context, from, bytes, to, rank, nullptr, more, request);
+    return put(context, from, bytes, to, rank, nullptr, request);
   const std::lock_guard lock(group_.mutex_);
   RAILWISE_TRY(group_.failure_);
   RAILWISE_TRY(group_.checkRank(*this, context, rank));

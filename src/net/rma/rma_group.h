@@ -35,10 +35,6 @@ namespace railwise::net {
 class RmaGroup;
 class RmaNet;
 
-// NCCL keeps at most 32 * maxRecvs requests open for each context and rank, and one put to itself that it
-// does not count (rma_proxy_progress.cc, NCCL 2.30.7). More are accepted.
-inline constexpr int kRmaMaxRequests = 32 * kMaxReceives;
-
 // Flags of regMrSym (NCCL's mrFlags).
 inline constexpr uint64_t kRmaStrongOrder = 1;  // FORCE_SO: no relaxed ordering
 inline constexpr uint64_t kRmaNeverReset = 2;   // SIGNAL_NEVER_RESET: nobody sets signals in it back
@@ -62,14 +58,14 @@ class RmaContext {
  public:
   // Puts `bytes` from `from`, in this rank's part, to `to`, in the part of `rank`, and then adds the signal
   // (null: there is none). `context` counts from 0. `bytes` 0: the signal alone, the windows of the data may
-  // be null. `more` (AggregateRequests): another operation for this rank follows at once. Errors:
+  // be null. Errors:
   // kInvalidArgument, logged (no such rank or context, beyond the end of a part, a signal that is not
   // aligned to 8 bytes); kRemote, kSystem (the group has failed).
   Status put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
-             const RmaSignal* signal, bool more, RmaRequest** request);
+             const RmaSignal* signal, RmaRequest** request);
   // Reads `bytes` from `from`, in the part of `rank`, to `to` in this rank's part.
   Status get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
-             bool more, RmaRequest** request);
+             RmaRequest** request);
   // Makes what gets have brought visible to this rank's GPU. `window` may be null. *request null: there is
   // nothing to wait for.
   Status flush(int context, RmaWindow* window, uint32_t rank, RmaRequest** request);
@@ -93,8 +89,8 @@ class RmaGroup final : private Attended {
  public:
   ~RmaGroup();
 
-  // Makes `contexts` streams to each rank. Local: no rank waits for another one. Errors: kInvalidArgument,
-  // logged (too many contexts).
+  // Makes `contexts` (at least one) streams to each rank. Local: no rank waits for another one. Errors:
+  // kInvalidArgument, logged (too many contexts).
   Result<RmaContext*> createContext(int contexts, int traffic_class);
   // Registers this rank's part of a window. All ranks do this in the same order, each for its own part; a
   // registration that fails does not count. Errors: as of MemoryCache::acquire().
@@ -106,10 +102,6 @@ class RmaGroup final : private Attended {
   // Is the request done? Then it is freed. Drives the whole group, too. Errors: as the request's context.
   Status test(RmaRequest& request, bool* done);
   static void close(RmaGroup* group);
-
-  int ranks() const { return static_cast<int>(peers_.size()); }
-  int rank() const { return rank_; }
-  const Device& device() const { return device_; }
 
  private:
   friend class RmaContext;
@@ -151,7 +143,7 @@ class RmaGroup final : private Attended {
   const Device& device_;
   const int rank_;
   const std::vector<ListenHandle> handles_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   ConnectionOptions options_;
   Status failure_;
   std::atomic<bool> has_failed_ = false;

@@ -14,26 +14,27 @@ namespace railwise::net {
 
 class RmaGroup;
 
-// This rank's part of a window: what NCCL holds as its mhandle.
-class RmaWindow {
- public:
+// A rank's part of a window.
+struct Part {
   bool holds(uint64_t offset, uint64_t more) const { return offset <= bytes && more <= bytes - offset; }
+
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+};
+
+// This rank's part of a window: what NCCL holds as its mhandle.
+class RmaWindow : public Part {
+ public:
   bool inGpu() const { return memory != nullptr && memory->kind != MemoryKind::kHost; }
 
   RmaGroup* group = nullptr;
   MemoryHandle* memory = nullptr;  // null: deregistered
-  uint64_t address = 0;
-  uint64_t bytes = 0;
   uint32_t number = 0;
   bool never_reset = false;
 };
 
 // What another rank has said of its part of a window.
-struct Region {
-  bool holds(uint64_t offset, uint64_t more) const { return offset <= bytes && more <= bytes - offset; }
-
-  uint64_t address = 0;
-  uint64_t bytes = 0;
+struct Region : Part {
   uint32_t epoch = 0;  // low bits of the epoch that the keys are of
   bool known = false;
   bool gone = false;                          // it was deregistered
@@ -48,11 +49,11 @@ class Regions {
   void take(const RegionFrame& frame) {
     if (frame.window >= regions_.size()) regions_.resize(frame.window + 1);
     Region& region = regions_[frame.window];
-    region = {.address = frame.address,
-              .bytes = frame.bytes,
-              .epoch = frame.epoch,
-              .known = true,
-              .gone = frame.bytes == 0};
+    region.address = frame.address;
+    region.bytes = frame.bytes;
+    region.epoch = frame.epoch;
+    region.known = true;
+    region.gone = frame.bytes == 0;
     std::copy(std::begin(frame.keys), std::end(frame.keys), region.keys.begin());
   }
 

@@ -351,15 +351,15 @@ class RmaRanks {
     if (number % 3 == 1) {  // its first half goes before, or all but a word, which takes one path only
       begin = number % 2 == 0 ? shape_.bytes / 2 / 8 * 8 : shape_.bytes - 8;
       status = rank.context->put(context, {rank.source, at * 8}, begin, {rank.target, there * 8}, to, nullptr,
-                                 false, &message.first);
+                                 &message.first);
     }
     if (status.ok() && shape_.gets && number % 4 == 0)
       status = rank.context->get(context, {rank.fact, there * 8}, shape_.bytes, {rank.read, at * 8}, to,
-                                 false, &message.got);
+                                 &message.got);
     const RmaSignal signal = {{rank.signal, back * 8}, 1};
     if (status.ok())
       status = rank.context->put(context, {rank.source, at * 8 + begin}, shape_.bytes - begin,
-                                 {rank.target, there * 8 + begin}, to, &signal, false, &message.second);
+                                 {rank.target, there * 8 + begin}, to, &signal, &message.second);
     if (!status.ok()) return;
     link.put = number;
     message.number = number;
@@ -391,7 +391,7 @@ class RmaRanks {
     if (link.telling != nullptr || link.told == link.taken) return;
     const RmaSignal signal = {{rank.acknowledgement, backOf(rank, channel) * 8}, link.taken - link.told};
     const auto to = static_cast<uint32_t>(otherOf(channel));
-    if (rank.context->put(contextOf(channel), {}, 0, {}, to, &signal, false, &link.telling).ok())
+    if (rank.context->put(contextOf(channel), {}, 0, {}, to, &signal, &link.telling).ok())
       link.told = link.taken;
   }
 

@@ -92,7 +92,7 @@ TEST(Rma, ARankThatCallsNothingIsPutTo) {
   }
   const RmaSignal its = {{windows[0], 0}, 3};
   RmaRequest* request = nullptr;
-  EXPECT_OK(ranks.context(0).put(0, {}, 0, {}, 1, &its, false, &request));
+  EXPECT_OK(ranks.context(0).put(0, {}, 0, {}, 1, &its, &request));
   bool done = false;
   for (test::Patience patience; !done; patience.again()) ASSERT_OK(ranks.group(0).test(*request, &done));
   for (test::Patience patience; __atomic_load_n(&signal, __ATOMIC_ACQUIRE) == 0; patience.again()) {
