@@ -1,5 +1,5 @@
-// Takes an object out of a list of owners, so that it can be destroyed elsewhere. Pure; one thread at a time for a
-// list.
+// Takes an object out of a list of owners, so that it can be destroyed elsewhere. Pure; one thread at a time
+// for a list.
 #pragma once
 
 #include <algorithm>
