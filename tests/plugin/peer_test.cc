@@ -163,12 +163,39 @@ TYPED_TEST(PeerTest, ACrowdOfSilentStrangersDoesNotKeepThePeerOut) {
   EXPECT_EQ(TypeParam::table().closeRecv(receive), ncclSuccess);
 }
 
+// A port at which nobody listens, and which no other program can take meanwhile.
+class SilentPort {
+ public:
+  explicit SilentPort(uint16_t port) : fd_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int off = 0;
+    setsockopt(fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_in6 address = {};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(port);
+    taken_ = bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  ~SilentPort() { ::close(fd_); }
+  SilentPort(const SilentPort&) = delete;
+  SilentPort& operator=(const SilentPort&) = delete;
+  bool taken() const { return taken_; }
+
+ private:
+  int fd_;
+  bool taken_ = false;
+};
+
 TYPED_TEST(PeerTest, AListenerThatIsGoneIsAnErrorThatNamesIt) {
   Session<TypeParam> session;
   Handle handle;
   void *listener = nullptr, *send = nullptr;
-  ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
-  ASSERT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+  std::unique_ptr<SilentPort> port;
+  for (Patience patience; port == nullptr || !port->taken(); patience.again()) {
+    ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
+    ASSERT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+    net::ListenHandle fields;
+    std::memcpy(&fields, handle.bytes(), sizeof fields);
+    port = std::make_unique<SilentPort>(fields.port);
+  }
   ncclResult_t result = ncclSuccess;
   for (Patience patience; result == ncclSuccess && send == nullptr; patience.again()) {
     result = TypeParam::connect(session.context(), 0, handle.bytes(), &send);
