@@ -87,7 +87,7 @@ struct alignas(64) LaneQueuePair {
   bool allCovered() const { return posted() == covered; }
   // The last posted work request is signalled. Returns how many work requests its completion covers beyond
   // those already covered.
-  uint32_t cover() {
+  [[gnu::always_inline]] uint32_t cover() {
     const auto newly = static_cast<uint32_t>(posted() - covered);
     covered = posted();
     updateUnsignalledLimit();

@@ -60,7 +60,7 @@ class Link final : private LinkState, private Watch::Host {
 
   // Posts a list of work requests. After an error the epoch is lost; success then means that the user's
   // units will be sent again.
-  Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
+  [[gnu::always_inline]] Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
     ibv_send_wr* bad = work;
     const int error = ibv_post_send(queue_pair.qp, work, &bad);
     if (error == 0) [[likely]]
@@ -78,6 +78,7 @@ class Link final : private LinkState, private Watch::Host {
     for (const verbs::Cq& cq : endpoint.cqs) {
       ibv_wc completions[kPollBatch];
       const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
+      if (count == 0) continue;
       countCompletions(static_cast<std::size_t>(&cq - endpoint.cqs.data()), count);
       completed_since_look = completed_since_look || count > 0;
       for (int i = 0; i < count; ++i) RAILWISE_TRY(handle(completions[i]));

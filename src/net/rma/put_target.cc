@@ -77,10 +77,6 @@ void PutTarget::onPaired() {
 
 // ---- reports
 
-Status PutTarget::poll() {
-  return link_.poll([this](const ibv_wc& completion) { return onCompletion(completion); });
-}
-
 Status PutTarget::onCompletion(const ibv_wc& completion) {
   LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[workQueuePair(completion.wr_id)];
   const bool receive = (completion.wr_id & kReceiveWork) != 0;
@@ -111,26 +107,35 @@ Status PutTarget::onReport(LaneQueuePair& queue_pair, const ibv_wc& completion) 
   if (report.kind != Report::Kind::kSignal && report.kind != Report::Kind::kMark)
     return wrong("a report of no kind");
   if (report.stream >= streams_.size()) streams_.resize(report.stream + std::size_t{1});
-  const std::string problem = streams_[report.stream].take(report, queue_pair.index);
-  if (!problem.empty()) return wrong(problem);
+  SignalOrder& stream = streams_[report.stream];
+  const bool whole = stream.takeNext(report);
+  if (!whole) {
+    const std::string problem = stream.take(report, queue_pair.index);
+    if (!problem.empty()) return wrong(problem);
+  }
   if (queue_pair.consumed % kReportList == 0 && link_.running()) {
+    owes_credit_ = true;
     const uint32_t first = (queue_pair.consumed / kReportList - 1) % (kReports / kReportList) * kReportList;
     const int error = postReceives(queue_pair, first);
     if (error != 0) RAILWISE_TRY(link_.failPost(queue_pair, "ibv_post_recv", error));
   }
+  if (whole) return applyOne(report, rail_bits_[queue_pair.index], rail_bits_[queue_pair.index]);
   apply(report.stream);
   return link_.failure;
 }
 
 void PutTarget::apply(uint16_t stream) {
   const auto one = [&](const Report& report, uint8_t home, uint32_t brought) {
-    return applyOne(report, home, brought).ok();
+    uint32_t rails = 0;
+    for (uint32_t left = brought; left != 0; left &= left - 1)
+      rails |= rail_bits_[static_cast<std::size_t>(std::countr_zero(left))];
+    return applyOne(report, rail_bits_[home], rails).ok();
   };
   while (streams_[stream].applyNext(one)) {
   }
 }
 
-Status PutTarget::applyOne(const Report& report, uint8_t home, uint32_t brought) {
+Status PutTarget::applyOne(const Report& report, uint32_t home, uint32_t brought) {
   const RmaWindow* const window =
       report.window < owner_.windows.size() ? owner_.windows[report.window].get() : nullptr;
   if (window == nullptr || window->memory == nullptr || !window->holds(report.offset, sizeof(uint64_t)) ||
@@ -138,10 +143,7 @@ Status PutTarget::applyOne(const Report& report, uint8_t home, uint32_t brought)
     return link_.fail({Code::kRemote, EPROTO}, "rank " + std::to_string(rank_) + " signals offset " +
                                                    std::to_string(report.offset) + " of window " +
                                                    std::to_string(report.window) + ", which is not there");
-  uint32_t rails = 0;
-  for (uint32_t left = brought; left != 0; left &= left - 1)
-    rails |= rail_bits_[static_cast<std::size_t>(std::countr_zero(left))];
-  owner_.slots.add(*window, report.offset, report.value, rail_bits_[home], rails);
+  owner_.slots.add(*window, report.offset, report.value, home, brought);
   arrivedUpTo() = arrivedUpTo() + 1;
   numbers().complete = arrivedUpTo();
   return Status::success();
@@ -155,9 +157,14 @@ bool PutTarget::mayCredit() const {
 }
 
 Status PutTarget::giveCredits() {
+  owes_credit_ = false;
   for (LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
     const uint32_t taken = queue_pair.consumed / kReportList * kReportList;
-    if (taken == credited_[queue_pair.index] || queue_pair.sendFree() == 0 || !mayCredit()) continue;
+    if (taken == credited_[queue_pair.index]) continue;
+    if (queue_pair.sendFree() == 0 || !mayCredit()) {
+      owes_credit_ = true;
+      continue;
+    }
     uint64_t* const from = staged_ + staged_count_++ % kStagedCredits;
     *from = taken;
     ibv_sge sge = {reinterpret_cast<uint64_t>(from), sizeof *from, queue_pair.window_key};
@@ -181,18 +188,13 @@ Status PutTarget::giveCredits() {
   return Status::success();
 }
 
-Status PutTarget::progress() {
+Status PutTarget::progressSlowly() {
   if (over_) {
     drain();
     return Status::success();
   }
   RAILWISE_TRY(link_.failure);
-  if (link_.running()) [[likely]] {
-    RAILWISE_TRY(poll());
-    if (link_.running()) RAILWISE_TRY(giveCredits());
-  }
-  // NCCL's progress thread may need seconds for as many polls as idle() lets pass between two looks.
-  return link_.running() ? link_.idle(Waiting::kPeer) : link_.step(Waiting::kPeer);
+  return link_.step(Waiting::kPeer);
 }
 
 void PutTarget::onClosed() {

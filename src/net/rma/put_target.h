@@ -48,7 +48,15 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   uint32_t takeBrought() { return std::exchange(brought_, 0); }
 
   // Takes reports, applies signals, and looks after the link.
-  Status progress();
+  Status progress() {
+    if (!link_.running() || over_) [[unlikely]]
+      return progressSlowly();
+    RAILWISE_TRY(link_.failure);
+    RAILWISE_TRY(poll());
+    if (owes_credit_ && link_.running()) RAILWISE_TRY(giveCredits());
+    // NCCL's progress thread may need seconds for as many polls as idle() lets pass between two looks.
+    return link_.running() ? link_.idle(Waiting::kPeer) : link_.step(Waiting::kPeer);
+  }
 
  private:
   static constexpr uint32_t kCreditDepth = 64;
@@ -64,7 +72,9 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   int postFirstReceives(std::size_t queue_pair) override;
   void onPaired() override;
   void onLost() noexcept override {}
-  Status poll() override;
+  Status poll() override {
+    return link_.poll([this](const ibv_wc& completion) { return onCompletion(completion); });
+  }
   void onFenced() override;
   Words words() const override;
   bool isOpen() override { return true; }
@@ -81,7 +91,9 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   Status onCompletion(const ibv_wc& completion);
   Status onReport(LaneQueuePair& queue_pair, const ibv_wc& completion);
   void apply(uint16_t stream);
-  Status applyOne(const Report& report, uint8_t home, uint32_t brought);
+  // `home`, `brought`: as of SignalSlots::add().
+  Status applyOne(const Report& report, uint32_t home, uint32_t brought);
+  Status progressSlowly();
   bool mayCredit() const;
   Status giveCredits();
   void drain();
@@ -91,6 +103,7 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   const uint32_t rank_;
   bool over_ = false;
   bool drained_ = false;
+  bool owes_credit_ = false;  // reports were taken for which no credit is given yet
   Deadline drained_by_ = Deadline::after({});
   std::vector<SignalOrder> streams_;  // up to the highest that has signals
   std::byte* buffers_ = nullptr;

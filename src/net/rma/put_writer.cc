@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "net/paths/window_head.h"
-#include "net/paths/work_id.h"
 
 namespace railwise::net {
 namespace {
@@ -22,16 +21,17 @@ std::string rankText(uint32_t rank) { return "rank " + std::to_string(rank); }
 }  // namespace
 
 PutWriter::PutWriter(const Device& device, const ConnectionOptions& options, const ListenHandle& handle,
-                     RmaStreams& streams, uint32_t rank)
+                     RmaStreams& streams, uint32_t rank, DirectPost& direct)
     : streams_(streams),
       rank_(rank),
+      direct_(direct),
       link_(Direction::kSend, *this, *this, device, options),
       chooser_(link_, handle.rails, false) {}
 
 Result<std::unique_ptr<PutWriter>> PutWriter::create(const Device& device, const ConnectionOptions& options,
                                                      const ListenHandle& handle, RmaStreams& streams,
-                                                     uint32_t rank) {
-  std::unique_ptr<PutWriter> made(new PutWriter(device, options, handle, streams, rank));
+                                                     uint32_t rank, DirectPost& direct) {
+  std::unique_ptr<PutWriter> made(new PutWriter(device, options, handle, streams, rank, direct));
   RAILWISE_TRY(made->link_.maker().openWindow());
   RAILWISE_TRY(made->chooser_.openFirst());
   return made;
@@ -54,6 +54,12 @@ Result<Window> PutWriter::makeWindow(bool registers) {
 void PutWriter::onPaired() {
   reports_ = {};
   for (std::deque<Striped>& striped : striped_) striped.clear();
+}
+
+void PutWriter::begin() {
+  for (const RmaStream& stream : streams_) {
+    for (const RmaRequest* request = stream.first(); request != nullptr; request = request->next) noteAdded();
+  }
 }
 
 // ---- posting
@@ -285,6 +291,15 @@ Result<bool> PutWriter::postPieces(RmaRequest& request) {
 Status PutWriter::post(RmaStream& stream) {
   while (RmaRequest* const request = stream.toPost()) {
     if (!link_.running()) return link_.failure;
+    const bool signals = request->number != 0;
+    if (stream.direct != nullptr && request->state == RmaRequest::State::kWaiting && !request->certain &&
+        fitsDirect(stream, request->bytes, signals)) {
+      if (!hasRoom(*stream.direct, signals)) return Status::success();
+      const Region* region = nullptr;
+      if (!reaches(*request, region) && isReady(*request) != Ready::kYes) return link_.failure;
+      RAILWISE_TRY(postDirect(stream, region, request->kind, signals));
+      continue;
+    }
     if (!request->certain) {
       if (request->state == RmaRequest::State::kWaiting) {
         const Ready ready = isReady(*request);
@@ -296,11 +311,20 @@ Status PutWriter::post(RmaStream& stream) {
       if (!posted.ok()) return posted.status();
       if (!*posted) return link_.failure;
     }
-    request->state = RmaRequest::State::kPosted;
     stream.posted();
     nextPost() = nextPost() + 1;
+    settles_ = true;  // also what needs no completion
+    if (stream.direct == nullptr) openDirect(stream, request->stream);
   }
   return Status::success();
+}
+
+void PutWriter::openDirect(RmaStream& stream, uint16_t number) {
+  if (!link_.endpoint.native || !link_.rules.completion_means_arrival) return;
+  LaneQueuePair& queue_pair = queuePairOf(homeLane(number));
+  const uint64_t one_piece = link_.endpoint.lanes.size() == 1 ? UINT32_MAX : kStripeFrom - 1;
+  stream.direct_bytes = std::min<uint64_t>(queue_pair.rest->max_request_bytes, one_piece);
+  stream.direct = &queue_pair;
 }
 
 // ---- what comes back
@@ -311,12 +335,8 @@ Status PutWriter::poll() {
   return Status::success();
 }
 
-Status PutWriter::onCompletion(const ibv_wc& completion) {
-  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[workQueuePair(completion.wr_id)];
-  if (completion.status == IBV_WC_SUCCESS) [[likely]] {
-    queue_pair.retire(workRequestsEnded(completion.wr_id));
-    return Status::success();
-  }
+Status PutWriter::onErrorCompletion(const ibv_wc& completion) {
+  const LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[workQueuePair(completion.wr_id)];
   if (!link_.running() && link_.failure.ok()) return Status::success();  // it is lost already
   if (link_.peerHasEnded() && !anyOpen()) return Status::success();
   return link_.loseCompletion(queue_pair, completion, "a put");
@@ -351,25 +371,23 @@ void PutWriter::settle() {
     while (!stream.empty() && isComplete(*stream.first())) {
       (void)stream.take();
       ++numbers().complete;
+      --open_;
     }
   }
+  settles_ = false;
 }
 
 Status PutWriter::progress() {
   RAILWISE_TRY(link_.failure);
   if (link_.running()) [[likely]] {
     RAILWISE_TRY(poll());
-    settle();
+    if (settles_) settle();
     for (RmaStream& stream : streams_) {
       if (stream.toPost() != nullptr) RAILWISE_TRY(post(stream));
     }
   }
   const Waiting waiting = anyOpen() ? Waiting::kAcknowledgement : Waiting::kPeer;
   return link_.running() ? link_.idle(waiting) : link_.step(waiting);  // as in PutTarget::progress()
-}
-
-bool PutWriter::anyOpen() const {
-  return std::ranges::any_of(streams_, [](const RmaStream& stream) { return !stream.empty(); });
 }
 
 bool PutWriter::mustStop() const {

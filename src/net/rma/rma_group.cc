@@ -12,6 +12,10 @@ namespace {
 
 // The listening socket is looked at on one of so many calls: a look is a system call.
 constexpr uint32_t kLooks = 64;
+// A connection that has nothing open completes nothing, and is looked after on one of so many calls.
+constexpr uint32_t kLooksAtRest = 16;
+// A test of a request that is not done drives the whole group on one of so many calls.
+constexpr uint32_t kTestsOfAll = 8;
 constexpr std::size_t kRequestsAtOnce = 256;
 
 Status invalid() { return {Code::kInvalidArgument, EINVAL}; }
@@ -148,13 +152,15 @@ void RmaGroup::deregister(RmaWindow* window) {
   }
   slots_.abandon(*window);
   MemoryHandle* const memory = std::exchange(window->memory, nullptr);
+  window->group = nullptr;
   for (const std::unique_ptr<PutTarget>& target : targets_) target->tell(*window);
   device_.memory().release(memory);
 }
 
 // ---- operations
 
-RmaRequest& RmaGroup::takeRequest(RmaContext& context, RmaRequest::Kind kind, uint16_t stream) {
+RmaRequest& RmaGroup::takeRequest(RmaContext& context, RmaRequest::Kind kind, uint16_t stream,
+                                  uint32_t rank) {
   if (free_requests_ == nullptr) {
     auto more = std::make_unique<RmaRequest[]>(kRequestsAtOnce);
     for (std::size_t i = 0; i < kRequestsAtOnce; ++i) giveRequest(more[i]);
@@ -162,21 +168,8 @@ RmaRequest& RmaGroup::takeRequest(RmaContext& context, RmaRequest::Kind kind, ui
   }
   RmaRequest& request = *free_requests_;
   free_requests_ = request.next;
-  request.context = &context;
-  request.next = nullptr;
-  request.bytes = request.number = 0;
-  request.stream = stream;
-  request.kind = kind;
-  request.state = RmaRequest::State::kWaiting;
-  request.certain = false;
-  request.pieces = 0;
+  request.begin(context, kind, stream, rank);
   return request;
-}
-
-void RmaGroup::giveRequest(RmaRequest& request) {
-  request.kind = RmaRequest::Kind::kFree;
-  request.next = free_requests_;
-  free_requests_ = &request;
 }
 
 Status RmaGroup::checkRank(const RmaContext& context, int stream, uint32_t rank) const {
@@ -195,7 +188,7 @@ Status RmaGroup::checkRank(const RmaContext& context, int stream, uint32_t rank)
 // posted.
 Status RmaGroup::checkPlace(const char* what, const RmaPlace& place, uint64_t bytes, uint32_t rank) const {
   const RmaWindow* const window = place.window;
-  if (window == nullptr || window->group != this || window->memory == nullptr) {
+  if (!isOwn(window)) {
     RAILWISE_WARN("%s: the memory handle of %s is null, deregistered or of another group", device_.name(),
                   what);
     return invalid();
@@ -216,68 +209,43 @@ Status RmaGroup::checkPlace(const char* what, const RmaPlace& place, uint64_t by
   return invalid();
 }
 
-Status RmaContext::put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
-                       uint32_t rank, const RmaSignal* signal, RmaRequest** request) {
+Status RmaContext::startSlowly(RmaRequest::Kind kind, bool signals, const Operation& operation,
+                               RmaRequest** request) {
   *request = nullptr;
+  const bool gets = kind == RmaRequest::Kind::kGet;
+  const auto own = static_cast<uint32_t>(group_.rank_);
   const std::lock_guard lock(group_.mutex_);
   RAILWISE_TRY(group_.failure_);
-  RAILWISE_TRY(group_.checkRank(*this, context, rank));
-  const bool own = rank == static_cast<uint32_t>(group_.rank_);
-  if (bytes > 0) {
-    RAILWISE_TRY(group_.checkPlace("the source of a put", from, bytes, static_cast<uint32_t>(group_.rank_)));
-    RAILWISE_TRY(group_.checkPlace("the target of a put", to, bytes, rank));
+  RAILWISE_TRY(group_.checkRank(*this, operation.context, operation.rank));
+  const bool to_itself = operation.rank == own;
+  RmaPlace here = operation.here;
+  RmaPlace there = operation.there;
+  if (operation.bytes > 0) {
+    RAILWISE_TRY(
+        group_.checkPlace(gets ? "the target of a get" : "the source of a put", here, operation.bytes, own));
+    RAILWISE_TRY(group_.checkPlace(gets ? "the source of a get" : "the target of a put", there,
+                                   operation.bytes, operation.rank));
   }
-  if (signal != nullptr) {
-    RAILWISE_TRY(group_.checkPlace("a signal", signal->at, sizeof(uint64_t), rank));
-    if (signal->at.offset % sizeof(uint64_t) != 0) {
+  if (signals) {
+    const RmaSignal& signal = operation.signal;
+    RAILWISE_TRY(group_.checkPlace("a signal", signal.at, sizeof signal.value, operation.rank));
+    if (signal.at.offset % sizeof signal.value != 0) {
       RAILWISE_WARN("%s: a signal at offset %llu, which is no multiple of 8", group_.device_.name(),
-                    static_cast<unsigned long long>(signal->at.offset));
+                    static_cast<unsigned long long>(signal.at.offset));
       return invalid();
     }
   }
-  RmaRequest& made = group_.takeRequest(*this, own ? RmaRequest::Kind::kSelfPut : RmaRequest::Kind::kPut,
-                                        streams_[static_cast<std::size_t>(context)]);
-  made.bytes = bytes;
-  if (bytes > 0) {
-    made.local = from.window;
-    made.local_offset = from.offset;
-    made.remote_window = to.window->number;
-    made.remote_offset = to.offset;
-  }
-  if (signal != nullptr) {
-    made.number = 1;  // own rank: only says that there is one
-    made.signal_window = signal->at.window->number;
-    made.signal_offset = signal->at.offset;
-    made.signal_value = signal->value;
-  }
-  const Status posted = group_.post(rank, made);
-  if (posted.ok()) *request = &made;
-  else group_.giveRequest(made);
-  return posted;
-}
-
-Status RmaContext::get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
-                       uint32_t rank, RmaRequest** request) {
-  *request = nullptr;
-  if (rank == static_cast<uint32_t>(group_.rank_))  // a put the other way round
-    return put(context, from, bytes, to, rank, nullptr, request);
-  const std::lock_guard lock(group_.mutex_);
-  RAILWISE_TRY(group_.failure_);
-  RAILWISE_TRY(group_.checkRank(*this, context, rank));
-  if (bytes > 0) {
-    RAILWISE_TRY(group_.checkPlace("the source of a get", from, bytes, rank));
-    RAILWISE_TRY(group_.checkPlace("the target of a get", to, bytes, static_cast<uint32_t>(group_.rank_)));
-  }
+  if (to_itself && gets) std::swap(here, there);  // a put the other way round
   RmaRequest& made =
-      group_.takeRequest(*this, RmaRequest::Kind::kGet, streams_[static_cast<std::size_t>(context)]);
-  made.bytes = bytes;
-  if (bytes > 0) {
-    made.local = to.window;
-    made.local_offset = to.offset;
-    made.remote_window = from.window->number;
-    made.remote_offset = from.offset;
+      group_.takeRequest(*this, to_itself ? RmaRequest::Kind::kSelfPut : kind,
+                         streams_[static_cast<std::size_t>(operation.context)], operation.rank);
+  made.bytes = operation.bytes;
+  if (operation.bytes > 0) made.place(here, there);
+  if (signals) {
+    made.number = 1;  // own rank: only says that there is one
+    made.signal(operation.signal);
   }
-  const Status posted = group_.post(rank, made);
+  const Status posted = group_.post(operation.rank, made);
   if (posted.ok()) *request = &made;
   else group_.giveRequest(made);
   return posted;
@@ -296,7 +264,8 @@ Status RmaContext::flush(int context, RmaWindow* window, uint32_t rank, RmaReque
     window = found->get();
   }
   RmaRequest& made =
-      group_.takeRequest(*this, RmaRequest::Kind::kFlush, streams_[static_cast<std::size_t>(context)]);
+      group_.takeRequest(*this, RmaRequest::Kind::kFlush, streams_[static_cast<std::size_t>(context)], rank);
+  made.bytes = 0;
   made.local = window;
   made.local_offset = 0;
   group_.own_.add(made);
@@ -343,7 +312,7 @@ Result<RmaGroup::Peer*> RmaGroup::peerOf(uint32_t rank) {
 
 Status RmaGroup::connect(uint32_t rank, Peer& peer) {
   const auto make = [this, rank, &peer] {
-    return PutWriter::create(device_, options_, handles_[rank], peer.streams, rank);
+    return PutWriter::create(device_, options_, handles_[rank], peer.streams, rank, direct_);
   };
   auto made = Connector<PutWriter>::create(device_, options_, handles_[rank], ListenerKind::kOneSided, make);
   if (!made.ok()) return made.status();
@@ -353,21 +322,16 @@ Status RmaGroup::connect(uint32_t rank, Peer& peer) {
 
 // ---- progress
 
-Status RmaGroup::test(RmaRequest& request, bool* done) {
-  const std::lock_guard lock(mutex_);
-  *done = false;
-  if (request.state != RmaRequest::State::kDone) {
-    const Status progressed = progress();
-    if (request.state != RmaRequest::State::kDone) return progressed;
-  }
-  *done = true;
-  giveRequest(request);
-  return Status::success();
-}
-
-Status RmaContext::progress() {
-  const std::lock_guard lock(group_.mutex_);
-  return group_.progress();
+// Nearly always the rank's own connection is all that matters to the request, and NCCL drives the rest by
+// rmaProgress. Where it does not, the rest goes on all the same.
+Status RmaGroup::progressFor(const RmaRequest& request) {
+  RAILWISE_TRY(failure_);
+  const bool over_link = request.kind == RmaRequest::Kind::kPut || request.kind == RmaRequest::Kind::kGet;
+  if (!over_link || ++tests_ % kTestsOfAll == 0) return progress();
+  const Peer& peer = *peers_[request.rank];
+  if (peer.writer == nullptr || peer.writer->isOver()) return progress();
+  const Status status = peer.writer->progress();
+  return status.ok() ? status : failed(status, request.rank);
 }
 
 Status RmaGroup::progress() {
@@ -375,7 +339,8 @@ Status RmaGroup::progress() {
   if (++looks_ % kLooks == 0 || listener_->underWay() > 0) RAILWISE_TRY(acceptCallers());
   for (std::size_t i = 0; i < targets_.size();) {
     PutTarget& target = *targets_[i];
-    if (const Status status = target.progress(); !status.ok()) return failed(status, target.rank());
+    if (const Status status = target.progress(); !status.ok()) [[unlikely]]
+      return failed(status, target.rank());
     own_.brought(target.takeBrought());
     if (target.isOver()) targets_.erase(targets_.begin() + static_cast<std::ptrdiff_t>(i));
     else ++i;
@@ -450,9 +415,11 @@ Status RmaGroup::progressPeer(uint32_t rank, Peer& peer) {
     }
     if (*connected == nullptr) return Status::success();
     peer.writer = std::move(*connected);
+    peer.writer->begin();
     peer.connector.reset();
   }
-  if (peer.writer == nullptr) return Status::success();
+  if (peer.writer == nullptr || (peer.writer->rests() && looks_ % kLooksAtRest != 0))
+    return Status::success();
   if (peer.writer->isOver()) {
     peer.writer.reset();
     peer.gone = true;

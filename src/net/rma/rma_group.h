@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/light_mutex.h"
 #include "net/connector.h"
 #include "net/many_listener.h"
 #include "net/rma/attendant.h"
@@ -39,33 +40,28 @@ class RmaNet;
 inline constexpr uint64_t kRmaStrongOrder = 1;  // FORCE_SO: no relaxed ordering
 inline constexpr uint64_t kRmaNeverReset = 2;   // SIGNAL_NEVER_RESET: nobody sets signals in it back
 
-// A place in the part of a window that one rank has registered.
-struct RmaPlace {
-  RmaWindow* window = nullptr;
-  uint64_t offset = 0;
-};
-
-// What a put adds to 8 bytes of the target when all its data, and all that was put before it in its stream,
-// are there.
-struct RmaSignal {
-  RmaPlace at;
-  uint64_t value = 0;
-};
-
 // NCCL's rmaCtx: some streams to each rank. Operations of a stream complete in their order. One thread at a
 // time for the operations of a context.
 class RmaContext {
  public:
-  // Puts `bytes` from `from`, in this rank's part, to `to`, in the part of `rank`, and then adds the signal
-  // (null: there is none). `context` counts from 0. `bytes` 0: the signal alone, the windows of the data may
-  // be null. Errors:
+  // Puts `bytes` from `from`, in this rank's part, to `to`, in the part of `rank`, and then adds the signal.
+  // `context` counts from 0. `bytes` 0: the signal alone, the windows of the data may be null. Errors:
   // kInvalidArgument, logged (no such rank or context, beyond the end of a part, a signal that is not
   // aligned to 8 bytes); kRemote, kSystem (the group has failed).
-  Status put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
-             const RmaSignal* signal, RmaRequest** request);
+  [[gnu::always_inline]] Status put(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
+                                    uint32_t rank, RmaRequest** request) {
+    return start<RmaRequest::Kind::kPut, false>({context, from, to, bytes, rank, {}}, request);
+  }
+  [[gnu::always_inline]] Status putSignal(int context, const RmaPlace& from, std::size_t bytes,
+                                          const RmaPlace& to, uint32_t rank, const RmaSignal& signal,
+                                          RmaRequest** request) {
+    return start<RmaRequest::Kind::kPut, true>({context, from, to, bytes, rank, signal}, request);
+  }
   // Reads `bytes` from `from`, in the part of `rank`, to `to` in this rank's part.
-  Status get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
-             RmaRequest** request);
+  [[gnu::always_inline]] Status get(int context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to,
+                                    uint32_t rank, RmaRequest** request) {
+    return start<RmaRequest::Kind::kGet, false>({context, to, from, bytes, rank, {}}, request);
+  }
   // Makes what gets have brought visible to this rank's GPU. `window` may be null. *request null: there is
   // nothing to wait for.
   Status flush(int context, RmaWindow* window, uint32_t rank, RmaRequest** request);
@@ -79,7 +75,24 @@ class RmaContext {
 
  private:
   friend class RmaGroup;
+  // A put or get. `here` is in this rank's part, `there` in the other rank's.
+  struct Operation {
+    int context;
+    RmaPlace here;
+    RmaPlace there;
+    uint64_t bytes;
+    uint32_t rank;
+    RmaSignal signal;
+  };
+
   RmaContext(RmaGroup& group, std::vector<uint16_t> streams) : group_(group), streams_(std::move(streams)) {}
+
+  // Starts an operation: at once where it can be posted, which is the way of nearly all; else slowly.
+  template <RmaRequest::Kind kKind, bool kSignals>
+  [[gnu::always_inline]] Status start(const Operation& operation, RmaRequest** request);
+  template <RmaRequest::Kind kKind, bool kSignals>
+  [[gnu::always_inline]] RmaRequest* startAtOnce(const Operation& operation);
+  Status startSlowly(RmaRequest::Kind kind, bool signals, const Operation& operation, RmaRequest** request);
 
   RmaGroup& group_;
   const std::vector<uint16_t> streams_;  // the stream of each context
@@ -99,8 +112,18 @@ class RmaGroup final : private Attended {
                                     uint64_t flags);
   // Also after the contexts were destroyed.
   void deregister(RmaWindow* window);
-  // Is the request done? Then it is freed. Drives the whole group, too. Errors: as the request's context.
-  Status test(RmaRequest& request, bool* done);
+  // Is the request done? Then it is freed, and *done becomes 1. If not, this drives the group. Errors: as the
+  // request's context.
+  Status test(RmaRequest& request, int* done) {
+    const std::lock_guard lock(mutex_);
+    if (request.state != RmaRequest::State::kDone) {
+      const Status progressed = progressFor(request);
+      if (request.state != RmaRequest::State::kDone) return progressed;
+    }
+    *done = 1;
+    giveRequest(request);
+    return Status::success();
+  }
   static void close(RmaGroup* group);
 
  private:
@@ -122,6 +145,8 @@ class RmaGroup final : private Attended {
 
   // These are called with the lock held.
   Status progress();
+  // As far as a request needs it.
+  Status progressFor(const RmaRequest& request);
   Status acceptCallers();
   Result<std::unique_ptr<PutTarget>> makeTarget(const EndInfo& request, std::string& refusal);
   Status progressPeer(uint32_t rank, Peer& peer);
@@ -132,10 +157,16 @@ class RmaGroup final : private Attended {
   // `lost`: the rank whose connection has failed; nothing: another reason, which was logged.
   Status failed(Status status, std::optional<uint32_t> lost = std::nullopt);
   Status watchLoopback();
-  RmaRequest& takeRequest(RmaContext& context, RmaRequest::Kind kind, uint16_t stream);
-  void giveRequest(RmaRequest& request);
+  RmaRequest& takeRequest(RmaContext& context, RmaRequest::Kind kind, uint16_t stream, uint32_t rank);
+  void giveRequest(RmaRequest& request) {
+    request.kind = RmaRequest::Kind::kFree;
+    request.next = free_requests_;
+    free_requests_ = &request;
+  }
   Status checkRank(const RmaContext& context, int stream, uint32_t rank) const;
   Status checkPlace(const char* what, const RmaPlace& place, uint64_t bytes, uint32_t rank) const;
+  // checkPlace() finds nothing wrong with the window, whose part of this rank `bytes` fit into.
+  bool isOwn(const RmaWindow* window) const { return window != nullptr && window->group == this; }
   Result<RmaWindow*> add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes, uint64_t flags);
   void abandonStreams(const RmaContext& context);
 
@@ -143,7 +174,7 @@ class RmaGroup final : private Attended {
   const Device& device_;
   const int rank_;
   const std::vector<ListenHandle> handles_;
-  std::mutex mutex_;
+  LightMutex mutex_;
   ConnectionOptions options_;
   Status failure_;
   std::atomic<bool> has_failed_ = false;
@@ -152,6 +183,7 @@ class RmaGroup final : private Attended {
   uint64_t streams_in_use_ = 0;
   std::vector<std::unique_ptr<RmaRequest[]>> request_memory_;
   RmaRequest* free_requests_ = nullptr;
+  DirectPost direct_;
   Loopback loopback_;
   SignalSlots slots_{loopback_};
   OwnRank own_{loopback_, slots_, windows_};
@@ -160,11 +192,73 @@ class RmaGroup final : private Attended {
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: nothing was put to it
   std::vector<uint32_t> ranks_in_use_;        // those that are not null
   uint32_t looks_ = 0;
+  uint32_t tests_ = 0;     // of requests that are not done
   uint32_t attended_ = 0;  // looks_ at the last attend()
   std::shared_ptr<Attendant> attendant_ = Attendant::ofProcess();
   uint64_t looped_ = 0;  // work requests of the loopback that were complete at loop_progress_
   Clock::time_point loop_progress_ = {};
 };
+inline Status RmaContext::progress() {
+  const std::lock_guard lock(group_.mutex_);
+  return group_.progress();
+}
+
+template <RmaRequest::Kind kKind, bool kSignals>
+inline Status RmaContext::start(const Operation& operation, RmaRequest** request) {
+  if (RmaRequest* const started = startAtOnce<kKind, kSignals>(operation); started != nullptr) [[likely]] {
+    *request = started;
+    return Status::success();
+  }
+  const Operation again = operation;  // a copy, so that the operation itself stays in registers
+  return startSlowly(kKind, kSignals, again, request);
+}
+
+// Null: nothing is done.
+template <RmaRequest::Kind kKind, bool kSignals>
+inline RmaRequest* RmaContext::startAtOnce(const Operation& operation) {
+  const std::lock_guard lock(group_.mutex_);
+  if (static_cast<std::size_t>(operation.context) >= streams_.size() ||
+      operation.rank >= group_.peers_.size())
+    return nullptr;
+  RmaGroup::Peer* const peer = group_.peers_[operation.rank].get();
+  const uint16_t number = streams_[static_cast<std::size_t>(operation.context)];
+  if (peer == nullptr || number >= peer->streams.size()) return nullptr;
+  RmaStream& stream = peer->streams[number];
+  RmaRequest* const request = group_.free_requests_;
+  if (stream.direct == nullptr || request == nullptr) return nullptr;
+  PutWriter& writer = *peer->writer;
+  const auto& [index, here, there, bytes, rank, signal] = operation;
+  const Region* region = nullptr;
+  if (bytes > 0) {
+    if (!group_.isOwn(here.window) || !here.window->holds(here.offset, bytes) || !group_.isOwn(there.window))
+      return nullptr;
+    region = writer.reach(there.window->number, there.offset, bytes);
+    if (region == nullptr) return nullptr;
+  }
+  if (kSignals && (!group_.isOwn(signal.at.window) || signal.at.offset % sizeof signal.value != 0 ||
+                   writer.reach(signal.at.window->number, signal.at.offset, sizeof signal.value) == nullptr))
+    return nullptr;
+  // From here on the operation is taken.
+  group_.free_requests_ = request->next;
+  request->begin(*this, kKind, number, rank);
+  request->bytes = bytes;
+  if (bytes > 0) request->place(here, there);
+  if constexpr (kSignals) {
+    request->number = stream.nextSignal();
+    request->signal(signal);
+  }
+  stream.add(*request);
+  writer.noteAdded();
+  if (stream.toPost() != request) return request;  // others wait before it
+  Status status;
+  if (!PutWriter::fitsDirect(stream, bytes, kSignals)) status = writer.post(stream);
+  else if (writer.hasRoom(*stream.direct, kSignals))
+    status = writer.postDirect(stream, region, kKind, kSignals);
+  if (!status.ok()) [[unlikely]]
+    (void)group_.failed(status, rank);  // the next call says so
+  return request;
+}
+
 static_assert(kMostStreams == 64, "RmaGroup::streams_in_use_ has a bit for each");
 static_assert(kMostStreams <= kMostWords);
 

@@ -17,6 +17,15 @@ class SignalOrder {
   // The highest number that a report or mark had.
   uint64_t latest() const { return latest_; }
 
+  // A report that is all of the next signal, where nothing is open: take() and applyNext() in one step.
+  // False: it is not that, and nothing is changed.
+  bool takeNext(const Report& report) {
+    if (report.number != applied_ + 1 || latest_ != applied_ || report.owed != 0 ||
+        report.kind != Report::Kind::kSignal)
+      return false;
+    latest_ = ++applied_;
+    return true;
+  }
   // Takes a report that has come over queue pair `queue_pair`. "": taken; else what is wrong with it.
   std::string take(const Report& report, uint32_t queue_pair) {
     if (report.number <= applied_ || report.number > applied_ + kOpenSignals)

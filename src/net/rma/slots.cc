@@ -4,13 +4,8 @@
 
 namespace railwise::net {
 
-void SignalSlots::add(const RmaWindow& window, uint64_t offset, uint64_t value, uint32_t home,
-                      uint32_t brought) {
-  const uint64_t address = window.address + offset;
-  if (!window.inGpu()) {
-    __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_ACQ_REL);
-    return;
-  }
+void SignalSlots::addInGpu(const RmaWindow& window, uint64_t address, uint64_t value, uint32_t home,
+                           uint32_t brought) {
   std::unique_ptr<Slot>& place = slots_[address];
   if (place == nullptr) place = std::make_unique<Slot>();
   Slot& slot = *place;

@@ -29,7 +29,11 @@ class SignalSlots {
 
   // Adds `value` to the 8 bytes at `offset` of `window`, which the caller has checked. `home`, `brought`: the
   // rail that has brought the signal, and all that have brought data that it covers, as bits of Loopback.
-  void add(const RmaWindow& window, uint64_t offset, uint64_t value, uint32_t home, uint32_t brought);
+  void add(const RmaWindow& window, uint64_t offset, uint64_t value, uint32_t home, uint32_t brought) {
+    const uint64_t address = window.address + offset;
+    if (window.inGpu()) addInGpu(window, address, value, home, brought);
+    else __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_ACQ_REL);
+  }
   // These rails have brought data before a failure, which later signals cover.
   void mustFlush(uint32_t rails);
   // Goes on with what is under way. "": all is well; else what is undecided for ever.
@@ -59,6 +63,7 @@ class SignalSlots {
     Loopback::Operation operation;
   };
 
+  void addInGpu(const RmaWindow& window, uint64_t address, uint64_t value, uint32_t home, uint32_t brought);
   std::string advance(Slot& slot);
   void begin(Slot& slot);
   // Rails that must be flushed before `rail` writes.

@@ -9,11 +9,25 @@
 #include <cstdint>
 
 #include "net/limits.h"
+#include "net/rma/window.h"
 
 namespace railwise::net {
 
 class RmaContext;
-class RmaWindow;
+struct LaneQueuePair;
+
+// A place in the part of a window that one rank has registered.
+struct RmaPlace {
+  RmaWindow* window = nullptr;
+  uint64_t offset = 0;
+};
+
+// What a put adds to 8 bytes of the target when all its data, and all that was put before it in its stream,
+// are there.
+struct RmaSignal {
+  RmaPlace at;
+  uint64_t value = 0;
+};
 
 // What NCCL holds as its request.
 class RmaRequest {
@@ -31,6 +45,31 @@ class RmaRequest {
     bool posted = false;
   };
 
+  // Asked for; nothing is posted yet.
+  void begin(RmaContext& its_context, Kind its_kind, uint16_t its_stream, uint32_t its_rank) {
+    context = &its_context;
+    kind = its_kind;
+    stream = its_stream;
+    rank = its_rank;
+    state = State::kWaiting;
+    certain = false;
+    pieces = 0;
+    number = 0;
+  }
+
+  // What it moves: `here` is in this rank's part of a window, `there` in the other rank's.
+  void place(const RmaPlace& here, const RmaPlace& there) {
+    local = here.window;
+    local_offset = here.offset;
+    remote_window = there.window->number;
+    remote_offset = there.offset;
+  }
+  void signal(const RmaSignal& its_signal) {
+    signal_window = its_signal.at.window->number;
+    signal_offset = its_signal.at.offset;
+    signal_value = its_signal.value;
+  }
+
   RmaContext* context = nullptr;
   RmaRequest* next = nullptr;  // in its stream, or in a list of free ones
   RmaWindow* local = nullptr;
@@ -43,6 +82,7 @@ class RmaRequest {
   uint32_t remote_window = 0;
   uint32_t signal_window = 0;
   uint32_t owed = 0;  // queue pairs that bring a mark of its signal
+  uint32_t rank = 0;
   uint16_t stream = 0;
   uint8_t pieces = 0;
   Kind kind = Kind::kFree;
@@ -70,7 +110,10 @@ class RmaStream {
     if (to_post_ == nullptr) to_post_ = &request;
   }
   // The first one to post is wholly posted.
-  void posted() { to_post_ = to_post_->next; }
+  void posted() {
+    to_post_->state = RmaRequest::State::kPosted;
+    to_post_ = to_post_->next;
+  }
   // The first one is done, and leaves the stream.
   RmaRequest& take() {
     RmaRequest& taken = *first_;
@@ -104,6 +147,10 @@ class RmaStream {
 
   // Bit i: queue pair i has carried data since the last signal, and is not the home of the stream.
   uint32_t uncovered = 0;
+  // What is no larger than `direct_bytes` goes to this queue pair in one piece (PutWriter::postDirect()).
+  // Null: nothing does in this epoch, or not yet.
+  LaneQueuePair* direct = nullptr;
+  uint64_t direct_bytes = 0;
 
  private:
   RmaRequest* first_ = nullptr;

@@ -27,15 +27,16 @@ class RmaWindow : public Part {
  public:
   bool inGpu() const { return memory != nullptr && memory->kind != MemoryKind::kHost; }
 
-  RmaGroup* group = nullptr;
+  RmaGroup* group = nullptr;       // null: deregistered
   MemoryHandle* memory = nullptr;  // null: deregistered
   uint32_t number = 0;
   bool never_reset = false;
 };
 
-// What another rank has said of its part of a window.
-struct Region : Part {
-  uint32_t epoch = 0;  // low bits of the epoch that the keys are of
+// What another rank has said of its part of a window. The size is that of a cache line: a data path looks
+// them up by number.
+struct alignas(64) Region : Part {
+  uint32_t epoch = 0;  // low bits of the epoch that the keys are of; 0: nothing is known
   bool known = false;
   bool gone = false;                          // it was deregistered
   std::array<uint32_t, kMaxRails> keys = {};  // by the target's rails of the epoch
@@ -45,6 +46,13 @@ class Regions {
  public:
   const Region* find(uint32_t window) const {
     return window < regions_.size() && regions_[window].known ? &regions_[window] : nullptr;
+  }
+  // Null: nothing was said of it in this epoch, or it does not hold these bytes.
+  [[gnu::always_inline]] const Region* reach(uint32_t window, uint32_t epoch, uint64_t offset,
+                                             uint64_t bytes) const {
+    if (window >= regions_.size()) return nullptr;
+    const Region& region = regions_[window];
+    return region.epoch == epoch && region.holds(offset, bytes) ? &region : nullptr;
   }
   void take(const RegionFrame& frame) {
     if (frame.window >= regions_.size()) regions_.resize(frame.window + 1);

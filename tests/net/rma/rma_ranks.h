@@ -306,10 +306,10 @@ class RmaRanks {
   }
   bool test(Rank& rank, RmaRequest*& request) {
     if (request == nullptr) return true;
-    bool done = false;
+    int done = 0;
     (void)rank.group->test(*request, &done);
-    if (done) request = nullptr;
-    return done;
+    if (done != 0) request = nullptr;
+    return done != 0;
   }
   // Requests in their order; then the source is changed.
   void finish(Rank& rank, int channel) {
@@ -350,7 +350,7 @@ class RmaRanks {
     Status status;
     if (number % 3 == 1) {  // its first half goes before, or all but a word, which takes one path only
       begin = number % 2 == 0 ? shape_.bytes / 2 / 8 * 8 : shape_.bytes - 8;
-      status = rank.context->put(context, {rank.source, at * 8}, begin, {rank.target, there * 8}, to, nullptr,
+      status = rank.context->put(context, {rank.source, at * 8}, begin, {rank.target, there * 8}, to,
                                  &message.first);
     }
     if (status.ok() && shape_.gets && number % 4 == 0)
@@ -358,8 +358,8 @@ class RmaRanks {
                                  &message.got);
     const RmaSignal signal = {{rank.signal, back * 8}, 1};
     if (status.ok())
-      status = rank.context->put(context, {rank.source, at * 8 + begin}, shape_.bytes - begin,
-                                 {rank.target, there * 8 + begin}, to, &signal, &message.second);
+      status = rank.context->putSignal(context, {rank.source, at * 8 + begin}, shape_.bytes - begin,
+                                       {rank.target, there * 8 + begin}, to, signal, &message.second);
     if (!status.ok()) return;
     link.put = number;
     message.number = number;
@@ -391,7 +391,7 @@ class RmaRanks {
     if (link.telling != nullptr || link.told == link.taken) return;
     const RmaSignal signal = {{rank.acknowledgement, backOf(rank, channel) * 8}, link.taken - link.told};
     const auto to = static_cast<uint32_t>(otherOf(channel));
-    if (rank.context->put(contextOf(channel), {}, 0, {}, to, &signal, &link.telling).ok())
+    if (rank.context->putSignal(contextOf(channel), {}, 0, {}, to, signal, &link.telling).ok())
       link.told = link.taken;
   }
 

@@ -92,9 +92,9 @@ TEST(Rma, ARankThatCallsNothingIsPutTo) {
   }
   const RmaSignal its = {{windows[0], 0}, 3};
   RmaRequest* request = nullptr;
-  EXPECT_OK(ranks.context(0).put(0, {}, 0, {}, 1, &its, &request));
-  bool done = false;
-  for (test::Patience patience; !done; patience.again()) ASSERT_OK(ranks.group(0).test(*request, &done));
+  EXPECT_OK(ranks.context(0).putSignal(0, {}, 0, {}, 1, its, &request));
+  int done = 0;
+  for (test::Patience patience; done == 0; patience.again()) ASSERT_OK(ranks.group(0).test(*request, &done));
   for (test::Patience patience; __atomic_load_n(&signal, __ATOMIC_ACQUIRE) == 0; patience.again()) {
   }
   EXPECT_EQ(signal, 3U);
