@@ -60,6 +60,7 @@ void PutWriter::begin() {
   for (const RmaStream& stream : streams_) {
     for (const RmaRequest* request = stream.first(); request != nullptr; request = request->next) noteAdded();
   }
+  waits_ = true;
 }
 
 // ---- posting
@@ -319,6 +320,12 @@ Status PutWriter::post(RmaStream& stream) {
   return Status::success();
 }
 
+Status PutWriter::postWaiting() {
+  waits_ = false;
+  for (RmaStream& stream : streams_) RAILWISE_TRY(postOrWait(stream));
+  return Status::success();
+}
+
 void PutWriter::openDirect(RmaStream& stream, uint16_t number) {
   if (!link_.endpoint.native || !link_.rules.completion_means_arrival) return;
   LaneQueuePair& queue_pair = queuePairOf(homeLane(number));
@@ -328,12 +335,6 @@ void PutWriter::openDirect(RmaStream& stream, uint16_t number) {
 }
 
 // ---- what comes back
-
-Status PutWriter::poll() {
-  RAILWISE_TRY(link_.poll([this](const ibv_wc& completion) { return onCompletion(completion); }));
-  if (link_.endpoint.lanes.size() > 1) measureLanes();
-  return Status::success();
-}
 
 Status PutWriter::onErrorCompletion(const ibv_wc& completion) {
   const LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[workQueuePair(completion.wr_id)];
@@ -367,6 +368,7 @@ bool PutWriter::isComplete(const RmaRequest& request) const {
 }
 
 void PutWriter::settle() {
+  if (link_.endpoint.lanes.size() > 1) measureLanes();
   for (RmaStream& stream : streams_) {
     while (!stream.empty() && isComplete(*stream.first())) {
       (void)stream.take();
@@ -375,19 +377,6 @@ void PutWriter::settle() {
     }
   }
   settles_ = false;
-}
-
-Status PutWriter::progress() {
-  RAILWISE_TRY(link_.failure);
-  if (link_.running()) [[likely]] {
-    RAILWISE_TRY(poll());
-    if (settles_) settle();
-    for (RmaStream& stream : streams_) {
-      if (stream.toPost() != nullptr) RAILWISE_TRY(post(stream));
-    }
-  }
-  const Waiting waiting = anyOpen() ? Waiting::kAcknowledgement : Waiting::kPeer;
-  return link_.running() ? link_.idle(waiting) : link_.step(waiting);  // as in PutTarget::progress()
 }
 
 bool PutWriter::mustStop() const {
@@ -422,6 +411,7 @@ uint64_t PutWriter::largestUnderWay() const {
 // that is not done.
 void PutWriter::onFenced() {
   for (RmaStream& stream : streams_) stream.again();
+  waits_ = true;
   for (std::size_t i = 0; i < kMaxQueuePairs; ++i) __atomic_store_n(credits_ + i, 0, __ATOMIC_RELAXED);
   for (std::deque<Striped>& striped : striped_) striped.clear();
   reports_ = {};

@@ -88,15 +88,28 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     return queue_pair.sendFree() >= DirectPost::kWorks && (!signals || hasCredit(queue_pair.index));
   }
   // Posts the next operation of a stream, which fits, has room and reaches `region` (null: no data). `kind`,
-  // `signals`: the operation's. Errors: as of post().
+  // `signals`: the operation's. Errors: as of
+  // postOrWait().
   Status postDirect(RmaStream& stream, const Region* region, RmaRequest::Kind kind, bool signals);
   // Nothing is open, so that nothing completes.
   bool rests() const { return open_ == 0; }
-  // Posts what can be posted of a stream. Errors, logged: kInvalidArgument (beyond the end of a part),
-  // kRemote, kSystem (the connection has failed).
-  Status post(RmaStream& stream);
+  // Posts what can be posted of a stream; progress() posts the rest. Errors, logged: kInvalidArgument (beyond
+  // the end of a part), kRemote, kSystem (the connection has failed).
+  Status postOrWait(RmaStream& stream) {
+    const Status posted = post(stream);
+    waits_ = waits_ || stream.toPost() != nullptr;
+    return posted;
+  }
   // Takes completions, posts what waits, and looks after the link.
-  Status progress();
+  Status progress() {
+    RAILWISE_TRY(link_.failure);
+    if (!link_.running()) [[unlikely]]
+      return lookAfter();
+    RAILWISE_TRY(takeCompletions());
+    if (settles_) settle();
+    if (waits_) RAILWISE_TRY(postWaiting());
+    return link_.running() ? link_.idle(waitingFor()) : lookAfter();
+  }
 
  private:
   // Work requests of a queue pair.
@@ -117,7 +130,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   }
   void onPaired() override;
   void onLost() noexcept override { closeDirect(); }
-  Status poll() override;
+  Status poll() override { return takeCompletions(); }
   bool mustStop() const override;
   void onFenced() override;
   Status reconcile(const Words& words) override;
@@ -174,6 +187,14 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     return Status::success();
   }
   Status onErrorCompletion(const ibv_wc& completion);
+  Status takeCompletions() {
+    return link_.poll([this](const ibv_wc& completion) { return onCompletion(completion); });
+  }
+  Status post(RmaStream& stream);
+  // Posts what waits in any stream.
+  Status postWaiting();
+  Waiting waitingFor() const { return anyOpen() ? Waiting::kAcknowledgement : Waiting::kPeer; }
+  Status lookAfter() { return link_.step(waitingFor()); }
   bool isComplete(const RmaRequest& request) const;
   // The lanes' loads take what has completed.
   void measureLanes();
@@ -186,6 +207,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   Regions regions_;
   bool over_ = false;
   bool settles_ = false;  // something has completed since settle()
+  bool waits_ = false;    // a stream has something to post
   uint64_t open_ = 0;     // operations that are not done
   // Written by the target's device: how many reports of each queue pair it has taken. By index.
   uint64_t* credits_ = nullptr;

@@ -290,7 +290,7 @@ Status RmaGroup::post(uint32_t rank, RmaRequest& request) {
   stream.add(request);
   if (peer.writer != nullptr) {
     peer.writer->noteAdded();
-    const Status posted = peer.writer->post(stream);
+    const Status posted = peer.writer->postOrWait(stream);
     if (!posted.ok()) (void)failed(posted, rank);  // the next call says so
   }
   return Status::success();
@@ -346,7 +346,12 @@ Status RmaGroup::progress() {
     else ++i;
   }
   for (const uint32_t rank : ranks_in_use_) {
-    if (const Status status = progressPeer(rank, *peers_[rank]); !status.ok()) return failed(status, rank);
+    Peer& peer = *peers_[rank];
+    if (peer.writer != nullptr && peer.writer->rests() && looks_ % kLooksAtRest != 0) continue;
+    const bool stands = peer.writer != nullptr && !peer.writer->isOver();
+    const Status status = stands ? peer.writer->progress() : advance(rank, peer);
+    if (!status.ok()) [[unlikely]]
+      return failed(status, rank);
   }
   if (loopback_.busy()) loopback_.poll();
   if (slots_.busy()) {
@@ -405,26 +410,23 @@ Result<std::unique_ptr<PutTarget>> RmaGroup::makeTarget(const EndInfo& request, 
   return PutTarget::create(device_, options_, request, refusal, {windows_, loopback_, slots_});
 }
 
-Status RmaGroup::progressPeer(uint32_t rank, Peer& peer) {
-  if (peer.connector != nullptr) {
-    Result<std::unique_ptr<PutWriter>> connected = peer.connector->advance();
-    if (!connected.ok()) {
-      RAILWISE_WARN("%s: rank %u cannot be put to, and the group of %zu ranks fails", device_.name(), rank,
-                    peers_.size());
-      return connected.status();
-    }
-    if (*connected == nullptr) return Status::success();
-    peer.writer = std::move(*connected);
-    peer.writer->begin();
-    peer.connector.reset();
-  }
-  if (peer.writer == nullptr || (peer.writer->rests() && looks_ % kLooksAtRest != 0))
-    return Status::success();
-  if (peer.writer->isOver()) {
+// A connection that does not stand yet, or not any more.
+Status RmaGroup::advance(uint32_t rank, Peer& peer) {
+  if (peer.writer != nullptr) {
     peer.writer.reset();
     peer.gone = true;
-    return Status::success();
   }
+  if (peer.connector == nullptr) return Status::success();
+  Result<std::unique_ptr<PutWriter>> connected = peer.connector->advance();
+  if (!connected.ok()) {
+    RAILWISE_WARN("%s: rank %u cannot be put to, and the group of %zu ranks fails", device_.name(), rank,
+                  peers_.size());
+    return connected.status();
+  }
+  if (*connected == nullptr) return Status::success();
+  peer.writer = std::move(*connected);
+  peer.writer->begin();
+  peer.connector.reset();
   return peer.writer->progress();
 }
 

@@ -149,7 +149,7 @@ class RmaGroup final : private Attended {
   Status progressFor(const RmaRequest& request);
   Status acceptCallers();
   Result<std::unique_ptr<PutTarget>> makeTarget(const EndInfo& request, std::string& refusal);
-  Status progressPeer(uint32_t rank, Peer& peer);
+  Status advance(uint32_t rank, Peer& peer);
   Status connect(uint32_t rank, Peer& peer);
   Status post(uint32_t rank, RmaRequest& request);
   Result<Peer*> peerOf(uint32_t rank);
@@ -251,9 +251,9 @@ inline RmaRequest* RmaContext::startAtOnce(const Operation& operation) {
   writer.noteAdded();
   if (stream.toPost() != request) return request;  // others wait before it
   Status status;
-  if (!PutWriter::fitsDirect(stream, bytes, kSignals)) status = writer.post(stream);
-  else if (writer.hasRoom(*stream.direct, kSignals))
+  if (PutWriter::fitsDirect(stream, bytes, kSignals) && writer.hasRoom(*stream.direct, kSignals)) [[likely]]
     status = writer.postDirect(stream, region, kKind, kSignals);
+  else status = writer.postOrWait(stream);
   if (!status.ok()) [[unlikely]]
     (void)group_.failed(status, rank);  // the next call says so
   return request;
