@@ -16,6 +16,7 @@
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
 #include "perf/collective/rank.h"
+#include "perf/collective/traffic.h"
 #include "perf/job/launcher.h"
 #include "perf/job/rank_environment.h"
 #include "perf/machine.h"
@@ -131,12 +132,12 @@ int usageError(const std::string& error) {
 }
 
 // Reports an error in --plugin or --api once, before there are ranks that would all report it.
-int checkPlugin(const PluginOptions& options, std::string* name) {
-  const auto plugin = loadPlugin(options);
-  if (plugin.ok()) *name = plugin->api->name();
-  if (plugin.ok()) return kExitOk;
-  say("%s", plugin.error().c_str());
-  return plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
+int checkPlugin(const PerfOptions& options, std::string* name) {
+  const auto table = openTable(options);
+  if (table.ok()) *name = (*table)->name();
+  if (table.ok()) return kExitOk;
+  say("%s", table.error().c_str());
+  return table.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
 }
 
 // Mistakes that would otherwise be found when the run has ended, or by every rank.
@@ -152,13 +153,14 @@ Outcome<void> checkFiles(const PerfOptions& options) {
 int startRanks(PerfOptions options, Args args) {
   useOwnFabric("perf" + std::to_string(getpid()));
   std::string name;
-  if (const int status = checkPlugin(options.plugin, &name); status != kExitOk) return status;
+  if (const int status = checkPlugin(options, &name); status != kExitOk) return status;
   if (options.ranks == 0) options.ranks = kDefaultRanks;
   if (const auto possible = checkRanks(options); !possible.ok())
     return usageError("perf: " + possible.error());
   if (const auto files = checkFiles(options); !files.ok()) return usageError("perf: " + files.error());
-  const bool fallback = needsSoftwareDevice(options.plugin);
-  if (!fallback && needsDropIn(options.plugin, name)) return runBehindDropIn("perf", options.plugin, args);
+  const bool fallback = needsSoftwareDevice(deviceOptions(options));
+  if (!fallback && needsDropIn(deviceOptions(options), name))
+    return runBehindDropIn("perf", options.plugin, args);
   std::vector<const char*> rank_args = {"perf"};
   rank_args.insert(rank_args.end(), args.begin(), args.end());
   return launchPerf(options, rank_args, fallback);
@@ -168,8 +170,8 @@ int startRank(const PerfOptions& options, const RankIdentity& identity, bool chi
   // The launcher of railwise perf has decided it for all ranks.
   if (!child && !namesOwnPlugin(options.plugin.plugin)) {
     std::string name;
-    if (const int status = checkPlugin(options.plugin, &name); status != kExitOk) return status;
-    if (needsDropIn(options.plugin, name)) return runBehindDropIn("perf", options.plugin, args);
+    if (const int status = checkPlugin(options, &name); status != kExitOk) return status;
+    if (needsDropIn(deviceOptions(options), name)) return runBehindDropIn("perf", options.plugin, args);
   }
   // The launcher has tried the files already.
   if (identity.rank == 0 && !child) {

@@ -316,6 +316,9 @@ Outcome<void> consistent(const PerfOptions& options) {
     return Error{"option -i/--stepbytes: 0 never leads from -b/--minbytes to -e/--maxbytes"};
   if (options.step_factor > 1 && options.min_bytes == 0 && options.max_bytes > 0)
     return Error{"option -b/--minbytes: 0 times -f/--stepfactor stays 0: begin with at least 1"};
+  if (options.fuse && isOneSided(options.collective))
+    return Error{textOf("option --fuse: the RMA tables, which %s needs, have no virtual devices",
+                        collectiveName(options.collective))};
   if (!options.address.empty() && options.ranks != 0)
     return Error{"option --address: with --ranks the ranks are started here and need no address"};
   return consistentResults(options);
@@ -336,7 +339,7 @@ std::vector<Option> perfOptionTable(PerfOptions& fields) {
   addMeasureOptions(options, fields);
   addResultOptions(options, fields);
   addJobOptions(options, fields);
-  addPluginOptions(options, fields.plugin);
+  addPluginAndRmaOptions(options, fields.plugin);
   return options;
 }
 
@@ -367,7 +370,9 @@ HelpPage perfHelp() {
       .intro =
           "usage: railwise perf all_reduce|all_gather|reduce_scatter [options]\n"
           "       railwise perf broadcast|reduce|gather|scatter [options]\n"
-          "       railwise perf sendrecv|alltoall|hypercube [options]\n\n"
+          "       railwise perf sendrecv|alltoall|hypercube [options]\n"
+          "       railwise perf put|put_signal|get|signal_pingpong [options]\n"
+          "       railwise perf put_all_gather|put_alltoall [options]\n\n"
           "Runs a collective over host memory through a net plugin, the way NCCL drives it, and prints\n"
           "what nccl-tests prints: the options, the columns and the bandwidths are those of nccl-tests.\n"
           "  all_reduce      ring, every rank gets the reduction of all\n"
@@ -380,6 +385,13 @@ HelpPage perfHelp() {
           "  gather          the root gets a block of each\n"
           "  scatter         every rank gets a block of the root\n"
           "  hypercube       as all_gather, in pairs; takes a power of two of ranks\n"
+          "One-sided, over the plugin's RMA table, where all final values of signals are verified, too:\n"
+          "  put             every rank puts to the next\n"
+          "  put_signal      likewise, and the next waits for the signal of each put\n"
+          "  get             every rank reads from the one before\n"
+          "  signal_pingpong ranks in pairs, a put with a signal to and fro; time is half of it\n"
+          "  put_all_gather  every rank puts its block to all others, with signals\n"
+          "  put_alltoall    every rank puts one block to each, with signals\n"
           "Where data are blocks of ranks, size is that of all blocks, count that of one.\n\n"
           "The last lines say what the run gets of what the ports allow and, between hosts with GPUs, of "
           "what\n"

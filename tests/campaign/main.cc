@@ -12,6 +12,7 @@
 #include "cli/options/options.h"
 #include "cli/plugin/plugin_loader.h"
 #include "perf/collective/rank.h"
+#include "perf/collective/traffic.h"
 #include "perf/job/rank_environment.h"
 #include "perf/machine.h"
 #include "perf/results/record.h"
@@ -36,7 +37,7 @@ int startRank(const FaultOptions& options) {
 int startRanks(const FaultOptions& options, Args args) {
   useOwnFabric("perf" + std::to_string(getpid()));
   // Mistakes that every rank would report, or that would be found when the run has ended.
-  if (const auto plugin = loadPlugin(options.plugin); !plugin.ok()) return usageError(plugin.error());
+  if (const auto table = openTable(options); !table.ok()) return usageError(table.error());
   if (const auto files = checkOutputs(options); !files.ok()) return usageError(files.error());
   std::vector<const char*> rank_args = {"perf"};
   rank_args.insert(rank_args.end(), args.begin(), args.end());

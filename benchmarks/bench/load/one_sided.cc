@@ -5,10 +5,10 @@
 #include <deque>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "benchmarks/bench/load/load.h"
 #include "cli/options/message.h"
+#include "cli/plugin/rma_member.h"
 
 static bool progressAll(railwise::cli::RmaApi& api, const std::vector<void*>& contexts) {
   bool right = true;
@@ -30,62 +30,38 @@ constexpr std::size_t kMostMemory = 64 << 20;  // of the first rank; large puts 
 // A rank of the group. Functions that return false leave the reason in error().
 class OneSidedRank {
  public:
-  OneSidedRank(RmaApi& api, int number, int device) : api_(api), number_(number), device_(device) {}
+  OneSidedRank(RmaApi& api, int number, int device)
+      : api_(api), number_(number), device_(device), member_(api) {}
 
   bool listen(void* handle) {
-    return check("init", api_.init(&plugin_, 1, pluginLogger)) &&
-           check("listen", api_.listen(plugin_, device_, handle, &listener_));
+    return check("init", api_.init(&plugin_, 1, pluginLogger)) && member_.listen(plugin_, device_, handle);
   }
   // Blocks until all ranks of the group call it.
-  bool join(std::vector<void*> handles, std::size_t bytes, std::size_t signals) {
+  bool join(std::vector<void*> handles, std::size_t bytes) {
     data_ = allocatePages(bytes);
-    signals_ = allocatePages(signals * sizeof(uint64_t));
-    if (data_ == nullptr || signals_ == nullptr) return fail(textOf("no memory for %zu bytes", bytes));
-    return check("connect", api_.connect(plugin_, handles, number_, listener_, &group_)) &&
-           check("closeListen", api_.closeListen(std::exchange(listener_, nullptr))) &&
-           check("createContext", api_.createContext(group_, &context_)) &&
-           check("regMrSym", api_.regMr(group_, data_.get(), bytes, NCCL_PTR_HOST, 0, &data_window_)) &&
-           check("regMrSym", api_.regMr(group_, signals_.get(), roundUp(signals * sizeof(uint64_t), kPage),
-                                        NCCL_PTR_HOST, kRmaSignalFlags, &signal_window_));
+    signal_ = allocatePages(kPage);
+    if (data_ == nullptr || signal_ == nullptr) return fail(textOf("no memory for %zu bytes", bytes));
+    if (!member_.join(handles, number_)) return false;
+    data_window_ = member_.add(data_.get(), bytes, 0);
+    signal_window_ = member_.add(signal_.get(), kPage, kRmaSignalFlags);
+    return data_window_ != nullptr && signal_window_ != nullptr;
   }
   // In NCCL's order.
-  bool close() {
-    return check("destroyContext", api_.destroyContext(context_)) &&
-           check("deregMrSym", api_.deregMr(group_, data_window_)) &&
-           check("deregMrSym", api_.deregMr(group_, signal_window_)) &&
-           check("closeColl", api_.closeGroup(group_)) && check("finalize", api_.finalize(plugin_));
-  }
+  bool close() { return member_.close() && check("finalize", api_.finalize(plugin_)); }
 
-  bool progress() { return check("rmaProgress", api_.progress(context_)); }
-  void* post(BenchPattern pattern, std::size_t bytes, uint64_t from, uint64_t to, uint32_t rank,
-             bool signals) {
-    void* request = nullptr;
-    const RmaPlace mine = {data_window_, from};
-    const RmaPlace theirs = {data_window_, to};
-    if (pattern == BenchPattern::kGet) {
-      check("iget", api_.get(context_, theirs, bytes, mine, rank, &request));
-    } else if (signals) {
-      check("iputSignal",
-            api_.putSignal(context_, mine, bytes, theirs, rank, {{signal_window_, 0}}, &request));
-    } else {
-      check("iput", api_.put(context_, mine, bytes, theirs, rank, &request));
-    }
-    if (request == nullptr) fail("an operation has no request");
-    return request;
+  bool progress() { return member_.progress(); }
+  void* post(RmaKind kind, std::size_t bytes, uint64_t from, uint64_t to, uint32_t rank) {
+    return member_.post(kind, {data_window_, from}, bytes, {data_window_, to}, rank, {{signal_window_, 0}});
   }
-  // True: the request is done, and has gone.
-  bool test(void* request) {
-    int done = 0;
-    return check("test", api_.test(group_, request, &done)) && done != 0;
-  }
+  bool test(void* request) { return member_.test(request); }
 
   std::byte* data() { return data_.get(); }
   // The first rank signals.
   uint64_t signal() {
-    return std::atomic_ref(*reinterpret_cast<uint64_t*>(signals_.get())).load(std::memory_order_acquire);
+    return std::atomic_ref(*reinterpret_cast<uint64_t*>(signal_.get())).load(std::memory_order_acquire);
   }
-  void* context() const { return context_; }
-  const std::string& error() const { return error_; }
+  void* context() const { return member_.context(); }
+  const std::string& error() const { return error_.empty() ? member_.error() : error_; }
 
  private:
   bool check(const char* call, ncclResult_t result) {
@@ -100,13 +76,11 @@ class OneSidedRank {
   const int number_;
   const int device_;
   void* plugin_ = nullptr;
-  void* listener_ = nullptr;
-  void* group_ = nullptr;
-  void* context_ = nullptr;
+  RmaMember member_;
   void* data_window_ = nullptr;
   void* signal_window_ = nullptr;
   PageMemory data_;
-  PageMemory signals_;
+  PageMemory signal_;
   std::string error_;
 };
 
@@ -148,7 +122,10 @@ class OneSidedPeer {
     const bool signals =
         shape_.pattern != BenchPattern::kGet && (shape_.pattern != BenchPattern::kGin || ++step_ == steps_);
     if (signals) step_ = 0;
-    void* const request = first_.post(shape_.pattern, shape_.size, from_ + place, place, rank_, signals);
+    const RmaKind kind = shape_.pattern == BenchPattern::kGet ? RmaKind::kGet
+                         : signals                            ? RmaKind::kPutSignal
+                                                              : RmaKind::kPut;
+    void* const request = first_.post(kind, shape_.size, from_ + place, place, rank_);
     if (request == nullptr) return false;
     requests_[post_slot_] = request;
     ++posted_;
@@ -262,12 +239,12 @@ class OneSided : public BenchLoad {
     if (const char* const missing = api.missingFunction())
       return fail(textOf("the plugin has no %s", missing));
     int devices = 0;
-    int receives = 0;
+    NetProperties properties;
     if (api.devices(&devices) != ncclSuccess || devices <= task_.device ||
-        api.maxReceives(task_.device, &receives) != ncclSuccess)
+        api.getProperties(task_.device, &properties) != ncclSuccess)
       return fail(textOf("the plugin has %d devices: no device %d", devices, task_.device));
-    if (shape.window > NCCL_NET_MAX_REQUESTS * receives)
-      return fail(textOf("the plugin takes %d operations at once", NCCL_NET_MAX_REQUESTS * receives));
+    const int most = NCCL_NET_MAX_REQUESTS * properties.max_recvs;
+    if (shape.window > most) return fail(textOf("the plugin takes %d operations at once", most));
     // The other ranks have a device of their own, so that it counts for itself.
     const int other = std::min(task_.device + 1, devices - 1);
     for (int i = 1; i <= shape.connections; ++i) {
@@ -291,7 +268,7 @@ class OneSided : public BenchLoad {
     std::atomic<bool> right = true;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       threads.emplace_back([&, i] {
-        if (!ranks_[i].join(handles, places * stride * (i == 0 ? peers : 1), 1)) right = false;
+        if (!ranks_[i].join(handles, places * stride * (i == 0 ? peers : 1))) right = false;
       });
     }
     for (std::thread& thread : threads) thread.join();

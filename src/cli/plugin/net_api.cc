@@ -221,6 +221,8 @@ Outcome<std::unique_ptr<NetApi>> NetApi::create(int version, void* table) {
   }
 }
 
+NetProperties uniformProperties(const ncclNetProperties_v12_t& from) { return uniform(from); }
+
 std::string resultText(ncclResult_t result) {
   switch (result) {
     case ncclSuccess:

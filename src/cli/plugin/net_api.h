@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/outcome.h"
+#include "nccl/net_v12.h"
 #include "nccl/types.h"
 
 namespace railwise::cli {
@@ -34,6 +35,8 @@ struct NetProperties {
   int rail = NCCL_NET_ID_UNDEF;
   int plane = NCCL_NET_ID_UNDEF;
 };
+// For a table that is not of the net plugin API and has its properties.
+NetProperties uniformProperties(const ncclNetProperties_v12_t& from);
 
 class NetApi {
  public:

@@ -132,15 +132,12 @@ Option apiOption(std::string text, int* version, int newest) {
           }};
 }
 
-void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
+static void addOptions(std::vector<Option>& options, PluginOptions& fields, Option api) {
   options.push_back(textOption(0, "plugin", "NAME", &fields.plugin,
                                "net plugin to load, found as NCCL_NET_PLUGIN=NAME finds it: a file, or\n"
                                "NAME for libnccl-net-NAME.so (default: our own, which is beside this\n"
                                "command)"));
-  options.push_back(
-      apiOption("v6 to v12: the plugin API version to use (default: the newest that the\n"
-                "plugin exports, as NCCL does)",
-                &fields.api));
+  options.push_back(std::move(api));
   options.push_back(
       {.long_name = "device",
        .value = Option::kRequired,
@@ -151,6 +148,20 @@ void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
        .accepted = "auto, verbs, software or software:CONFIG",
        .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.device); }});
   options.push_back(flagOption('v', "verbose", &fields.verbose, "also show what the plugin logs at INFO"));
+}
+
+void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
+  addOptions(options, fields,
+             apiOption("v6 to v12: the plugin API version to use (default: the newest that the\n"
+                       "plugin exports, as NCCL does)",
+                       &fields.api));
+}
+
+void addPluginAndRmaOptions(std::vector<Option>& options, PluginOptions& fields) {
+  addOptions(options, fields,
+             apiOption("v6 to v12, or v13 to v16 for puts and gets: the plugin API version to\n"
+                       "use (default: the newest that the plugin exports, as NCCL does)",
+                       &fields.api, kNewestRmaApi));
 }
 
 std::vector<std::string> pluginFileNames(const std::string& name) {
@@ -205,30 +216,46 @@ Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) { return load<Net
 
 Outcome<LoadedRma> loadRma(const PluginOptions& options) { return load<RmaApi>(options, kRmaTables); }
 
-Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
-  const auto failed = [&](const char* call, ncclResult_t result) {
-    return Error{textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call,
-                        resultText(result).c_str())};
-  };
-  if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
-    return failed("init", result);
+template <typename Api>
+static Error failedCall(const Api& api, const char* call, ncclResult_t result) {
+  return Error{
+      textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call, resultText(result).c_str())};
+}
+
+// After init.
+template <typename Api>
+static Outcome<int> devicesOf(Api& api, const TableKind& kind) {
   if (const char* const missing = api.missingFunction())
-    return Error{textOf("plugin %s: ncclNetPlugin_v%d has no %s", api.name(), api.version(), missing)};
+    return Error{
+        textOf("plugin %s: %s has no %s", api.name(), symbolName(kind, api.version()).c_str(), missing)};
   int count = 0;
   if (const ncclResult_t result = api.devices(&count); result != ncclSuccess)
-    return failed("devices", result);
-  if (count <= 0)
-    return Error{
-        textOf("plugin %s (v%d): it has no device: load the NIC's driver, or try the plugin on software "
-               "devices (railwise perf --device software)",
-               api.name(), api.version())};
+    return failedCall(api, "devices", result);
+  if (count > 0) return count;
+  return Error{
+      textOf("plugin %s (v%d): it has no device: load the NIC's driver, or try the plugin on software "
+             "devices (railwise perf --device software)",
+             api.name(), api.version())};
+}
+
+Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
+  if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
+    return failedCall(api, "init", result);
+  auto count = devicesOf(api, kNetTables);
+  if (!count.ok()) return count;
   NetProperties properties;
   if (const ncclResult_t result = api.getProperties(0, &properties); result != ncclSuccess)
-    return failed("getProperties(0)", result);
+    return failedCall(api, "getProperties(0)", result);
   if (!properties.host_device)
     return Error{textOf("plugin %s (v%d): device 0 (%s) needs code on the GPU (netDeviceType is not HOST)",
                         api.name(), api.version(), properties.name.c_str())};
   return count;
+}
+
+Outcome<int> startRma(RmaApi& api, uint64_t comm_id, void** plugin) {
+  if (const ncclResult_t result = api.init(plugin, comm_id, pluginLogger); result != ncclSuccess)
+    return failedCall(api, "init", result);
+  return devicesOf(api, kRmaTables);
 }
 
 void useOwnFabric(const std::string& name) {

@@ -40,10 +40,11 @@ class RmaTable final : public RmaApi {
     return nullptr;
   }
   ncclResult_t devices(int* count) override { return table_.devices(count); }
-  ncclResult_t maxReceives(int device, int* count) override {
-    ncclNetProperties_v12_t properties = {};
-    const ncclResult_t result = table_.getProperties(device, &properties);
-    *count = properties.maxRecvs;
+  bool canGet() const override { return table_.iget != nullptr; }
+  ncclResult_t getProperties(int device, NetProperties* properties) override {
+    ncclNetProperties_v12_t raw = {};
+    const ncclResult_t result = table_.getProperties(device, &raw);
+    if (result == ncclSuccess) *properties = uniformProperties(raw);
     return result;
   }
   ncclResult_t listen(void* plugin, int device, void* handle, void** listener) override {
@@ -96,7 +97,7 @@ class RmaTable final : public RmaApi {
   }
   ncclResult_t get(void* context, const RmaPlace& from, std::size_t bytes, const RmaPlace& to, uint32_t rank,
                    void** request) override {
-    if (table_.iget == nullptr) return ncclInvalidUsage;
+    if (!canGet()) return ncclInvalidUsage;
     if constexpr (kVersion >= 15) {
       return table_.iget(context, 0, from.offset, from.window, bytes, to.offset, to.window, rank, 0, request);
     } else {

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/outcome.h"
+#include "cli/plugin/net_api.h"
 #include "nccl/rma_v14.h"
 #include "nccl/types.h"
 
@@ -45,9 +46,11 @@ class RmaApi {
   virtual const char* name() const = 0;
   virtual ncclResult_t init(void** plugin, uint64_t comm_id, ncclDebugLogger_t logger) = 0;
   virtual const char* missingFunction() const = 0;  // as in NetApi
+  // NCCL lets a table have no iget. Ask after init, too.
+  virtual bool canGet() const = 0;
   virtual ncclResult_t devices(int* count) = 0;
-  // NCCL has at most 32 times as many operations under way for each context and peer.
-  virtual ncclResult_t maxReceives(int device, int* count) = 0;
+  // NCCL has at most 32 times max_recvs operations under way for each context and peer.
+  virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
   virtual ncclResult_t listen(void* plugin, int device, void* handle, void** listener) = 0;
   virtual ncclResult_t connect(void* plugin, std::span<void*> handles, int rank, void* listener,
                                void** group) = 0;

@@ -20,6 +20,18 @@ constexpr CollectiveTraits kTraits[] = {
     {Collective::kGather, Blocks::kOwn, Blocks::kOfRanks, false, true, false, false},
     {Collective::kScatter, Blocks::kOfRanks, Blocks::kOwn, false, true, false, false},
     {Collective::kHypercube, Blocks::kOwn, Blocks::kOfRanks, false, false, false, true},
+    //                                                                                 manner, in_place,
+    //                                                                                 one_way
+    {Collective::kPut, Blocks::kOne, Blocks::kOne, false, false, false, false, Manner::kPuts, false},
+    {Collective::kPutSignal, Blocks::kOne, Blocks::kOne, false, false, false, true, Manner::kSignalledPuts,
+     false},
+    {Collective::kGet, Blocks::kOne, Blocks::kOne, false, false, false, false, Manner::kGets, false},
+    {Collective::kSignalPingPong, Blocks::kOne, Blocks::kOne, false, false, false, true,
+     Manner::kSignalledPuts, false, 2},
+    {Collective::kPutAllGather, Blocks::kOwn, Blocks::kOfRanks, false, false, false, false,
+     Manner::kSignalledPuts},
+    {Collective::kPutAllToAll, Blocks::kOfRanks, Blocks::kOfRanks, false, false, false, true,
+     Manner::kSignalledPuts, false},
 };
 
 // Instead of a rank, in the values of memory that no rank sends.
@@ -39,6 +51,13 @@ const char* collectiveName(Collective collective) {
     if (choice.value == collective) return choice.name;
   }
   return "?";
+}
+
+bool isOneSided(Collective collective) { return traitsOf(collective).manner != Manner::kMessages; }
+
+std::span<const bool> placesOf(Collective collective) {
+  static constexpr bool kPlaces[] = {false, true};
+  return std::span(kPlaces).first(traitsOf(collective).in_place ? 2 : 1);
 }
 
 int blocksOf(Collective collective, int ranks) {
@@ -70,11 +89,17 @@ double busFactor(Collective collective, int ranks) {
     case Collective::kReduceScatter:
     case Collective::kGather:
     case Collective::kScatter:
+    case Collective::kPutAllGather:
+    case Collective::kPutAllToAll:
       return (n - 1) / n;
     case Collective::kSendRecv:
     case Collective::kBroadcast:
     case Collective::kReduce:
     case Collective::kHypercube:
+    case Collective::kPut:
+    case Collective::kPutSignal:
+    case Collective::kGet:
+    case Collective::kSignalPingPong:
       return 1;
   }
   return 1;
@@ -83,6 +108,8 @@ double busFactor(Collective collective, int ranks) {
 const char* impossibleWith(Collective collective, int ranks) {
   if (collective == Collective::kHypercube && !std::has_single_bit(static_cast<unsigned>(ranks)))
     return "hypercube needs a power of two of ranks: 2, 4, 8 and so on";
+  if (collective == Collective::kSignalPingPong && ranks % 2 != 0)
+    return "signal_pingpong needs pairs: an even number of ranks";
   return nullptr;
 }
 
@@ -133,8 +160,14 @@ void Contents::expectedOf(int block, uint64_t first, std::span<std::byte> out) c
     case Collective::kScatter:
       return inputOf(variant_.root, rank_, first, out);
     case Collective::kSendRecv:
+    case Collective::kPut:
+    case Collective::kPutSignal:
+    case Collective::kGet:
       return inputOf((rank_ + ranks_ - 1) % ranks_, 0, first, out);
+    case Collective::kSignalPingPong:
+      return inputOf(rank_ ^ 1, 0, first, out);
     case Collective::kAllToAll:
+    case Collective::kPutAllToAll:
       return inputOf(block, rank_, first, out);
     default:  // gathers
       return inputOf(block, block, first, out);

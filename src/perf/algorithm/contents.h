@@ -11,8 +11,9 @@
 
 namespace railwise::cli {
 
-// The collectives of nccl-tests, and what is known of each without running it: which blocks its buffers have,
-// whether it reduces, whether it has a root, and how nccl-tests computes its bandwidths. Pure; thread-safe.
+// The collectives of nccl-tests and one-sided ones, and what is known of each without running it: which
+// blocks its buffers have, whether it reduces, whether it has a root, and how nccl-tests computes its
+// bandwidths. Pure; thread-safe.
 //
 // A block is the data of one rank: `count` elements of the table. An input or output has one block, a block
 // for each rank, or only the block of this rank.
@@ -28,6 +29,13 @@ enum class Collective {
   kGather,
   kScatter,
   kHypercube,
+  // One-sided.
+  kPut,
+  kPutSignal,
+  kGet,
+  kSignalPingPong,
+  kPutAllGather,
+  kPutAllToAll,
 };
 
 // The names on the command line.
@@ -40,12 +48,26 @@ inline constexpr Choice<Collective> kCollectives[] = {{"all_reduce", Collective:
                                                       {"alltoall", Collective::kAllToAll},
                                                       {"gather", Collective::kGather},
                                                       {"scatter", Collective::kScatter},
-                                                      {"hypercube", Collective::kHypercube}};
+                                                      {"hypercube", Collective::kHypercube},
+                                                      {"put", Collective::kPut},
+                                                      {"put_signal", Collective::kPutSignal},
+                                                      {"get", Collective::kGet},
+                                                      {"signal_pingpong", Collective::kSignalPingPong},
+                                                      {"put_all_gather", Collective::kPutAllGather},
+                                                      {"put_alltoall", Collective::kPutAllToAll}};
 
 enum class Blocks {
   kOne,      // one block, and no other rank has a block of its own
   kOfRanks,  // a block for each rank, in the order of the ranks
   kOwn,      // the block of this rank
+};
+
+// How the data of a collective reach another rank.
+enum class Manner {
+  kMessages,
+  kPuts,           // the rank that puts waits until its puts are done. The other rank is not told
+  kSignalledPuts,  // each put has a signal, which the other rank waits for
+  kGets,           // a rank reads, and the other one is not asked
 };
 
 struct CollectiveTraits {
@@ -56,9 +78,17 @@ struct CollectiveTraits {
   bool rooted;
   bool ring;           // uses the two neighbours on a ring; otherwise point-to-point
   bool empty_message;  // without data, point-to-point sends one empty message, as NCCL does
+  Manner manner = Manner::kMessages;
+  // False: a rank would write over the input of another rank before that rank has sent its input.
+  bool in_place = true;
+  int one_way = 1;  // how many times data travel in an operation. The time is that of one
 };
 const CollectiveTraits& traitsOf(Collective collective);
 const char* collectiveName(Collective collective);
+// The collective runs over an RMA table.
+bool isOneSided(Collective collective);
+// Out of place, in place: what is measured of a collective.
+std::span<const bool> placesOf(Collective collective);
 
 // Blocks of the larger buffer.
 int blocksOf(Collective collective, int ranks);

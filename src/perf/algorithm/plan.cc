@@ -141,6 +141,27 @@ CollectivePlan hypercube(int rank, int n) {
   return plan;
 }
 
+// As sendRecv(), but also with one rank: it puts to itself.
+Stage putToNext(int rank, int n) {
+  return {sendTo(wrapped(rank + 1, n), 0), receiveFrom(wrapped(rank - 1, n), 0)};
+}
+
+CollectivePlan pingPong(int rank) {
+  const int partner = rank ^ 1;
+  const Stage send = {sendTo(partner, 0)};
+  const Stage receive = {receiveFrom(partner, 0)};
+  return rank < partner ? CollectivePlan{send, receive} : CollectivePlan{receive, send};
+}
+
+Stage putAllGather(int rank, int n) {
+  Stage stage = {localCopy(rank)};
+  for (int k = 1; k < n; ++k) {
+    stage.push_back(sendTo(wrapped(rank + k, n), rank));
+    stage.push_back(receiveFrom(wrapped(rank - k, n), wrapped(rank - k, n)));
+  }
+  return stage;
+}
+
 }  // namespace
 
 CollectivePlan planOf(Collective collective, int rank, int ranks, int root) {
@@ -165,6 +186,16 @@ CollectivePlan planOf(Collective collective, int rank, int ranks, int root) {
       return {scatter(rank, ranks, root)};
     case Collective::kHypercube:
       return hypercube(rank, ranks);
+    case Collective::kPut:
+    case Collective::kPutSignal:
+    case Collective::kGet:
+      return {putToNext(rank, ranks)};
+    case Collective::kSignalPingPong:
+      return pingPong(rank);
+    case Collective::kPutAllGather:
+      return {putAllGather(rank, ranks)};
+    case Collective::kPutAllToAll:
+      return {allToAll(rank, ranks)};
   }
   return {};
 }
@@ -174,11 +205,13 @@ int mostPeers(Collective collective, int ranks) {
     case Collective::kAllToAll:
     case Collective::kGather:
     case Collective::kScatter:
+    case Collective::kPutAllGather:
+    case Collective::kPutAllToAll:
       return ranks - 1;
     case Collective::kHypercube:
       return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks))) - 1;
     default:
-      return ranks > 1 ? 1 : 0;
+      return ranks > 1 || isOneSided(collective) ? 1 : 0;
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace railwise::cli {
 
-Status NetContext::failed(const std::string& call, ncclResult_t result) {
+Status RankContext::failed(const std::string& call, ncclResult_t result) const {
   failure.set(call + " failed: " + resultText(result), result);
   return {Code::kRemote};
 }
@@ -97,7 +97,7 @@ Result<bool> RecvLink::poll() {
     if (done != 0) {
       sizes_[arrived_ % kSlots] = static_cast<std::size_t>(bytes);
       ++arrived_;
-      net_.count_bytes->fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed);
+      net_.received.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed);
       moved = true;
     }
   }
@@ -122,10 +122,11 @@ void Links::addEndpoints(Endpoints<LinkType>& list, std::vector<int>& index, con
   }
 }
 
-Links::Links(NetContext& net, Activity& activity, const LinkPlan& plan, int ranks)
-    : net_(net),
+Links::Links(NetApi& api, const RankContext& context, Activity& activity, const LinkPlan& plan, int ranks)
+    : net_{context, api},
       activity_(activity),
       plan_(plan),
+      last_tasks_(static_cast<std::size_t>(plan.channels)),
       send_index_(static_cast<std::size_t>(ranks), -1),
       receive_index_(static_cast<std::size_t>(ranks), -1) {
   addEndpoints(senders_, send_index_, plan_.send_to);
@@ -135,9 +136,9 @@ Links::Links(NetContext& net, Activity& activity, const LinkPlan& plan, int rank
 Status Links::listen() {
   for (const auto& end : receivers_) {
     const ncclResult_t result =
-        net_.api.listen(deviceOf(end->channel), end->handle.data(), &end->listen_comm);
+        net_.api.listen(plan_.deviceOf(end->channel), end->handle.data(), &end->listen_comm);
     if (result != ncclSuccess)
-      return net_.failed(textOf("listen on device %d", deviceOf(end->channel)), result);
+      return net_.failed(textOf("listen on device %d", plan_.deviceOf(end->channel)), result);
   }
   return Status::success();
 }
@@ -187,7 +188,7 @@ Status Links::connect(const std::vector<Bytes>& handles) {
 
 Status Links::tryConnect(Endpoint<SendLink>& end) {
   void* comm = nullptr;
-  const int device = deviceOf(end.channel);
+  const int device = plan_.deviceOf(end.channel);
   const ncclResult_t result = net_.api.connect(device, end.handle.data(), &comm);
   if (result != ncclSuccess)
     return net_.failed(textOf("connect to rank %d on device %d", end.peer, device), result);
@@ -211,6 +212,14 @@ Status Links::tryAccept(Endpoint<RecvLink>& end) {
   end.up = true;
   activity_.tick();
   return Status::success();
+}
+
+std::unique_ptr<Task> Links::makeTask(const TaskPlan& plan, int channel, bool waits) {
+  const TransferTask*& last = last_tasks_[static_cast<std::size_t>(channel)];
+  auto task = std::make_unique<TransferTask>(plan, to(plan.transfer.to, channel),
+                                             from(plan.transfer.from, channel), waits ? last : nullptr);
+  last = task.get();
+  return task;
 }
 
 Status Links::close() {

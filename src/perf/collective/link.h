@@ -18,9 +18,9 @@
 
 #include "base/status.h"
 #include "cli/plugin/net_api.h"
+#include "perf/collective/traffic.h"
 #include "perf/job/activity.h"
 #include "perf/job/wire.h"
-#include "perf/job/worker.h"
 #include "perf/measuring/page_memory.h"
 
 namespace railwise::cli {
@@ -28,18 +28,8 @@ namespace railwise::cli {
 inline constexpr std::size_t kSlots = 8;  // NCCL_STEPS
 
 // What all links of a rank share.
-struct NetContext {
-  NetContext(NetApi& net_api, FailureNote& note, const CallGate& call_gate, int own_rank)
-      : api(net_api), failure(note), gate(call_gate), rank(own_rank) {}
-
+struct NetContext : RankContext {
   NetApi& api;
-  FailureNote& failure;
-  const CallGate& gate;
-  int rank;
-  std::atomic<uint64_t> received{0};               // bytes received on all links
-  std::atomic<uint64_t>* count_bytes = &received;  // the counter that received bytes are added to
-  // Notes "<call> failed: <result in words>" as the rank's failure, and returns kRemote.
-  Status failed(const std::string& call, ncclResult_t result);
 };
 
 class Link {
@@ -122,34 +112,29 @@ class RecvLink final : public Link {
 // sender connects. connect and accept are polled round robin until all connections are up, as NCCL's service
 // thread does. Call listen(), connect() and close() on the service thread; describe() on any thread.
 
-struct LinkPlan {
-  std::vector<int> send_to;
-  std::vector<int> receive_from;
-  int channels = 1;
-  std::size_t slot_bytes = 4096;
-  std::vector<int> devices = {0};
-  int first_device = 0;  // channel c uses devices[(first_device + c) % devices.size()]
-};
-
-class Links {
+class Links final : public Traffic {
  public:
-  Links(NetContext& net, Activity& activity, const LinkPlan& plan, int ranks);
+  Links(NetApi& api, const RankContext& context, Activity& activity, const LinkPlan& plan, int ranks);
 
-  Status listen();
-  // Block p has this rank's handles for rank p, one per channel. It is empty if rank p sends nothing to this
-  // rank.
-  std::vector<Bytes> handles() const;
-  // Block p of `handles` has rank p's handles for this rank.
-  Status connect(const std::vector<Bytes>& handles);
+  Status listen() override;
+  // A block has a handle for each channel. It is empty if that rank sends nothing to this rank.
+  std::vector<Bytes> handles() const override;
+  Status connect(const std::vector<Bytes>& handles) override;
+  // Data pass through the slots of the links.
+  Status addBuffers(std::span<std::byte>, std::span<std::byte>) override { return Status::success(); }
   // Calls deregMr, closeSend and closeRecv for every link.
-  Status close();
+  Status close() override;
 
-  SendLink& to(int peer, int channel) { return *find(senders_, send_index_, peer, channel).link; }
-  RecvLink& from(int peer, int channel) { return *find(receivers_, receive_index_, peer, channel).link; }
-  // Says what the links wait for, e.g. "2 receives from rank 1".
-  std::string describe() const;
+  std::unique_ptr<Task> makeTask(const TaskPlan& plan, int channel, bool waits) override;
+  std::string describe() const override;
 
  private:
+  SendLink* to(int peer, int channel) {
+    return peer < 0 ? nullptr : find(senders_, send_index_, peer, channel).link.get();
+  }
+  RecvLink* from(int peer, int channel) {
+    return peer < 0 ? nullptr : find(receivers_, receive_index_, peer, channel).link.get();
+  }
   using Handle = std::array<std::byte, NCCL_NET_HANDLE_MAXSIZE>;
   template <typename LinkType>
   struct Endpoint {
@@ -172,15 +157,13 @@ class Links {
   }
   template <typename LinkType>
   void addEndpoints(Endpoints<LinkType>& list, std::vector<int>& index, const std::vector<int>& peers);
-  int deviceOf(int channel) const {
-    return plan_.devices[static_cast<std::size_t>(plan_.first_device + channel) % plan_.devices.size()];
-  }
   Status tryConnect(Endpoint<SendLink>& end);
   Status tryAccept(Endpoint<RecvLink>& end);
 
-  NetContext& net_;
+  NetContext net_;
   Activity& activity_;
   const LinkPlan plan_;
+  std::vector<const TransferTask*> last_tasks_;  // by channel
   Endpoints<SendLink> senders_;
   Endpoints<RecvLink> receivers_;
   std::vector<int> send_index_;  // by rank: index of its first channel; -1: none

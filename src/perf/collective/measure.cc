@@ -29,6 +29,10 @@ constexpr std::size_t kRingShare = 512;
 // Elements are generated and compared in blocks of this many bytes.
 constexpr std::size_t kPiece = std::size_t{256} << 10;
 
+// A signal that is added once too often comes with the next completion, or with the next look for a lost
+// path. Those are 20 ms apart (net/patience.h), so this time has a few of them.
+constexpr auto kLate = std::chrono::milliseconds(100);
+
 constexpr auto kProgressPeriod = std::chrono::milliseconds(200);
 
 double secondsSince(Clock::time_point begin) {
@@ -74,23 +78,23 @@ Buffer::~Buffer() {
 }
 
 Outcome<std::unique_ptr<Measure>> Measure::create(const PerfOptions& options, Bootstrap& bootstrap,
-                                                  Links& links, Worker& progress, Activity& activity,
+                                                  Traffic& traffic, Worker& progress, Activity& activity,
                                                   RankRecord& record, bool cores_are_few) {
   const std::size_t bytes = options.max_bytes + kGuard;
   auto send = Buffer::create(bytes);
   auto receive = Buffer::create(bytes);
   if (!send.ok() || !receive.ok())
     return Error{textOf("no memory for two buffers of %zu bytes (-e/--maxbytes)", bytes)};
-  return std::unique_ptr<Measure>(new Measure(options, bootstrap, links, progress, activity, record,
+  return std::unique_ptr<Measure>(new Measure(options, bootstrap, traffic, progress, activity, record,
                                               cores_are_few, std::move(*send), std::move(*receive)));
 }
 
-Measure::Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links, Worker& progress,
+Measure::Measure(const PerfOptions& options, Bootstrap& bootstrap, Traffic& traffic, Worker& progress,
                  Activity& activity, RankRecord& record, bool cores_are_few, Buffer send, Buffer receive)
     : options_(options),
       traits_(traitsOf(options.collective)),
       bootstrap_(bootstrap),
-      links_(links),
+      traffic_(traffic),
       progress_(progress),
       activity_(activity),
       record_(record),
@@ -99,7 +103,8 @@ Measure::Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links,
       receive_(std::move(receive)),
       rank_(bootstrap.rank()),
       ranks_(bootstrap.size()),
-      window_(kTransfersInFlight * static_cast<std::size_t>(options.channels)) {}
+      window_(kTransfersInFlight * static_cast<std::size_t>(options.channels)),
+      per_iteration_(options.aggregated * traits_.one_way) {}
 
 std::string Measure::shapeText(const Shape& shape) const {
   return textOf("%s of %zu bytes %s", collectiveName(options_.collective), shape.bytes,
@@ -117,7 +122,7 @@ Result<Row> Measure::row(uint64_t bytes, const Variant& variant, const std::stri
   row.bytes = shape.bytes;
   row.count = shape.count;
   row.variant = variant;
-  for (const bool in_place : {false, true}) {
+  for (const bool in_place : placesOf(options_.collective)) {
     shape.in_place = in_place;
     auto measured = measure(shape);
     if (!measured.ok()) return measured.status();
@@ -137,25 +142,27 @@ Result<Measurement> Measure::measure(const Shape& shape) {
   RAILWISE_TRY(bootstrap_.barrier());
   RAILWISE_TRY(options_.barriers == Barriers::kNone ? timeAll(stages, times)
                                                     : timeWithBarriers(stages, times));
-  Wrong wrong;
-  for (int i = 0; i < options_.check; ++i) RAILWISE_TRY(runChecked(shape, stages, wrong));
-  wrong_before_ += wrong.count;
+  Faults faults;
+  for (int i = 0; i < options_.check; ++i) RAILWISE_TRY(runChecked(shape, stages, faults.data));
   activity_.setPhase("waiting for the other ranks after " + shapeText(shape));
-  return agree(shape, times, wrong);
+  if (options_.check > 0) RAILWISE_TRY(checkSignals(faults.signals));
+  wrong_before_ += faults.data.count + faults.signals.count;
+  record_.wrong.store(wrong_before_, std::memory_order_relaxed);
+  return agree(shapeText(shape), elementBytes(shape.variant.type), times, faults);
 }
 
 Status Measure::warmUp(const Stages& stages, Times& times) {
   if (options_.warmup_iters == 0) return Status::success();
   const auto begin = Clock::now();
   RAILWISE_TRY(run(stages, options_.warmup_iters));
-  times.warmup = secondsSince(begin) / options_.warmup_iters / options_.aggregated;
+  times.warmup = secondsSince(begin) / options_.warmup_iters / per_iteration_;
   return Status::success();
 }
 
 Status Measure::timeAll(const Stages& stages, Times& times) {
   const auto begin = Clock::now();
   RAILWISE_TRY(run(stages, options_.iters, &times.samples));
-  times.seconds = secondsSince(begin) / options_.iters / options_.aggregated;
+  times.seconds = secondsSince(begin) / options_.iters / per_iteration_;
   return Status::success();
 }
 
@@ -169,29 +176,54 @@ Status Measure::timeWithBarriers(const Stages& stages, Times& times) {
     RAILWISE_TRY(bootstrap_.barrier());
     const double seconds = options_.barriers == Barriers::kTimed ? secondsSince(begin) : alone;
     sum += seconds;
-    samples.add(seconds / options_.aggregated);
+    samples.add(seconds / per_iteration_);
     showIteration(i, options_.iters);
   }
   times.samples = samples.take();
-  times.seconds = sum / options_.iters / options_.aggregated;
+  times.seconds = sum / options_.iters / per_iteration_;
   return Status::success();
 }
 
 // Runs one iteration over new contents, and verifies every element.
 Status Measure::runChecked(const Shape& shape, const Stages& stages, Wrong& wrong) {
   const Contents contents = contentsOf(shape, next_salt_++);
-  fill(contents, shape.in_place);
   activity_.setPhase("waiting for the other ranks before the check of " + shapeText(shape));
+  // Other ranks may still write into these buffers, or read them.
+  if (isOneSided(options_.collective)) RAILWISE_TRY(bootstrap_.barrier());
+  fill(contents, shape.in_place);
   RAILWISE_TRY(bootstrap_.barrier());
   activity_.setPhase("in the check of " + shapeText(shape));
   if (!stages.empty()) RAILWISE_TRY(progress_.run([&] { return runOnce(stages); }));
+  // Nothing else tells this rank that its data are there.
+  if (traits_.manner == Manner::kPuts) RAILWISE_TRY(bootstrap_.barrier());
   verify(shape, contents, wrong);
   record_.wrong.store(wrong.count + wrong_before_, std::memory_order_relaxed);
   return Status::success();
 }
 
+// All ranks have the signals of the runs so far, and none begins another run before agree().
+Status Measure::checkSignals(Wrong& wrong) {
+  if (!isOneSided(options_.collective)) return Status::success();
+  RAILWISE_TRY(bootstrap_.barrier());
+  traffic_.checkSignals(wrong);
+  return Status::success();
+}
+
+Result<uint64_t> Measure::lateSignals() {
+  if (!isOneSided(options_.collective) || options_.check == 0) return uint64_t{0};
+  activity_.setPhase("waiting for signals that should not come");
+  RAILWISE_TRY(bootstrap_.barrier());
+  std::this_thread::sleep_for(kLate);
+  Faults faults;
+  RAILWISE_TRY(checkSignals(faults.signals));
+  auto measured = agree(std::string(collectiveName(options_.collective)) + ", after all runs", 1, {}, faults);
+  if (!measured.ok()) return measured.status();
+  return measured->wrong;
+}
+
 Status Measure::runOnce(const Stages& stages) {
-  for (const Tasks& tasks : stages) RAILWISE_TRY(runTasks(tasks, window_, activity_, wait_));
+  const auto progress = [this] { return traffic_.progress(); };
+  for (const Tasks& tasks : stages) RAILWISE_TRY(runTasks(tasks, window_, activity_, wait_, progress));
   return Status::success();
 }
 
@@ -205,7 +237,7 @@ Status Measure::run(const Stages& stages, int times, std::vector<double>* sample
       if ((i + 1) % stride != 0) continue;
       const auto now = Clock::now();
       const std::chrono::duration<double> taken = now - begin;
-      means.add(taken.count() / options_.aggregated, stride);
+      means.add(taken.count() / per_iteration_, stride);
       begin = now;
       showIteration(i, times);
     }
@@ -249,17 +281,12 @@ void Measure::addTransfer(const Shape& shape, const Transfer& transfer, Tasks& t
   const bool local = transfer.to < 0 && transfer.from < 0;
   const int channels = local ? 1 : options_.channels;
   const auto parts = splitParts(shape.count * static_cast<std::size_t>(transfer.width), channels, granule);
-  const std::size_t before = tasks.size() - parts.size();
   for (int channel = 0; channel < channels; ++channel) {
     plan.part = parts[static_cast<std::size_t>(channel)];
-    SendLink* const to = transfer.to < 0 ? nullptr : &links_.to(transfer.to, channel);
-    RecvLink* const from = transfer.from < 0 ? nullptr : &links_.from(transfer.from, channel);
-    const bool waits = transfer.after_previous && shape.in_place;
-    const TransferTask* const after =
-        waits ? tasks[before + static_cast<std::size_t>(channel)].get() : nullptr;
     // A task without data does nothing; only the first sends an empty message.
     if (plan.part.count == 0) plan.empty_message = plan.empty_message && channel == 0;
-    tasks.push_back(std::make_unique<TransferTask>(plan, to, from, after));
+    auto task = traffic_.makeTask(plan, channel, transfer.after_previous && shape.in_place);
+    if (task != nullptr) tasks.push_back(std::move(task));
   }
 }
 
@@ -323,17 +350,27 @@ double Measure::combined(std::span<const double> of_ranks) const {
   return *std::max_element(of_ranks.begin(), of_ranks.end());
 }
 
-// Combines the results of all ranks: their times, and the sum of the wrong elements.
-Result<Measurement> Measure::agree(const Shape& shape, const Times& times, const Wrong& wrong) {
-  const Bytes mine = ByteWriter()
-                         .u64(std::bit_cast<uint64_t>(times.seconds))
-                         .u64(std::bit_cast<uint64_t>(times.warmup))
-                         .u64(wrong.count)
-                         .u64(wrong.index)
-                         .text(wrong.expected)
-                         .text(wrong.got)
-                         .take();
-  auto all = bootstrap_.allGather(mine);
+void Measure::report(const std::string& where, int rank, const Faults& faults, std::size_t element) const {
+  const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+  const auto& [data, signals] = faults;
+  if (data.count > 0)
+    say("wrong data: %s, rank %d: element %llu (offset %llu) is %s, expected %s (%llu wrong in this rank)",
+        where.c_str(), rank, number(data.index), number(data.index * element), data.got.c_str(),
+        data.expected.c_str(), number(data.count));
+  if (signals.count > 0)
+    say("wrong signal: %s, rank %d: the signal at offset %llu is %s, expected %s (%llu wrong in this rank)",
+        where.c_str(), rank, number(signals.index), signals.got.c_str(), signals.expected.c_str(),
+        number(signals.count));
+}
+
+// Combines the results of all ranks: their times, and the sum of what is wrong. `where` is for messages.
+Result<Measurement> Measure::agree(const std::string& where, std::size_t element, const Times& times,
+                                   const Faults& faults) {
+  ByteWriter mine;
+  mine.u64(std::bit_cast<uint64_t>(times.seconds)).u64(std::bit_cast<uint64_t>(times.warmup));
+  for (const Wrong* its : {&faults.data, &faults.signals})
+    mine.u64(its->count).u64(its->index).text(its->expected).text(its->got);
+  auto all = bootstrap_.allGather(mine.take());
   if (!all.ok()) return all.status();
   Measurement measured;
   std::vector<double> seconds, warmups;
@@ -341,15 +378,15 @@ Result<Measurement> Measure::agree(const Shape& shape, const Times& times, const
     ByteReader reader((*all)[static_cast<std::size_t>(rank)]);
     seconds.push_back(std::bit_cast<double>(reader.u64()));
     warmups.push_back(std::bit_cast<double>(reader.u64()));
-    const uint64_t count = reader.u64();
-    if (count > 0 && measured.wrong == 0 && rank_ == 0) {
-      const uint64_t index = reader.u64();
-      const std::string expected = reader.text();
-      say("wrong data: %s, rank %d: element %llu is %s, expected %s (%llu wrong in this rank)",
-          shapeText(shape).c_str(), rank, static_cast<unsigned long long>(index), reader.text().c_str(),
-          expected.c_str(), static_cast<unsigned long long>(count));
+    Faults found;
+    for (Wrong* its : {&found.data, &found.signals}) {
+      its->count = reader.u64();
+      its->index = reader.u64();
+      its->expected = reader.text();
+      its->got = reader.text();
     }
-    measured.wrong += count;
+    if (measured.wrong == 0 && rank_ == 0) report(where, rank, found, element);
+    measured.wrong += found.data.count + found.signals.count;
   }
   measured.seconds = combined(seconds);
   measured.warmup_seconds = combined(warmups);

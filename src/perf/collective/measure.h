@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "perf/algorithm/contents.h"
-#include "perf/collective/link.h"
 #include "perf/collective/task.h"
+#include "perf/collective/traffic.h"
 #include "perf/job/activity.h"
 #include "perf/job/bootstrap.h"
 #include "perf/job/worker.h"
@@ -28,6 +28,7 @@ class Buffer {
   Buffer& operator=(Buffer&&) = delete;
   ~Buffer();
   std::byte* data() const { return data_; }
+  std::span<std::byte> all() const { return {data_, bytes_}; }
   std::span<std::byte> first(std::size_t bytes) const { return {data_, bytes}; }
   std::span<std::byte> after(std::size_t bytes) const { return {data_ + bytes, bytes_ - bytes}; }
 
@@ -41,7 +42,7 @@ class Measure {
  public:
   // Allocates the buffers for the largest row. `cores_are_few`: this host has more ranks than cores.
   static Outcome<std::unique_ptr<Measure>> create(const PerfOptions& options, Bootstrap& bootstrap,
-                                                  Links& links, Worker& progress, Activity& activity,
+                                                  Traffic& traffic, Worker& progress, Activity& activity,
                                                   RankRecord& record, bool cores_are_few);
 
   // Measures the row for about `bytes` bytes. Every rank returns the same row, except that only rank 0 has
@@ -49,6 +50,12 @@ class Measure {
   // text `begin`.
   Result<Row> row(uint64_t bytes, const Variant& variant, const std::string& begin);
 
+  // Compares the signals once more, a while after the last run: one that is added twice may be late. Every
+  // rank returns how many are wrong. Rank 0 reports the first one.
+  Result<uint64_t> lateSignals();
+
+  std::span<std::byte> sendBuffer() const { return send_.all(); }
+  std::span<std::byte> receiveBuffer() const { return receive_.all(); }
   // How often this rank has slept while it waited.
   uint64_t naps() const { return wait_.naps(); }
 
@@ -67,7 +74,13 @@ class Measure {
     std::vector<double> samples;  // of single iterations, or of several that follow each other
   };
 
-  Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links, Worker& progress,
+  // What is wrong in a rank.
+  struct Faults {
+    Wrong data;     // elements of the output
+    Wrong signals;  // offsets into the memory of signals
+  };
+
+  Measure(const PerfOptions& options, Bootstrap& bootstrap, Traffic& traffic, Worker& progress,
           Activity& activity, RankRecord& record, bool cores_are_few, Buffer send, Buffer receive);
 
   Result<Measurement> measure(const Shape& shape);
@@ -79,6 +92,7 @@ class Measure {
   Status run(const Stages& stages, int times, std::vector<double>* samples = nullptr);
   Status runOnce(const Stages& stages);
   Status runChecked(const Shape& shape, const Stages& stages, Wrong& wrong);
+  Status checkSignals(Wrong& wrong);
   void showIteration(int iteration, int of);
 
   Contents contentsOf(const Shape& shape, uint64_t salt) const;
@@ -87,7 +101,9 @@ class Measure {
   std::span<std::byte> guardOf(const Contents& contents, bool in_place) const;
   void fill(const Contents& contents, bool in_place);
   void verify(const Shape& shape, const Contents& contents, Wrong& wrong);
-  Result<Measurement> agree(const Shape& shape, const Times& times, const Wrong& wrong);
+  Result<Measurement> agree(const std::string& where, std::size_t element, const Times& times,
+                            const Faults& faults);
+  void report(const std::string& where, int rank, const Faults& faults, std::size_t element) const;
   Status collectSamples(const std::vector<double>& mine, Measurement& measured);
   double combined(std::span<const double> of_ranks) const;
   std::string shapeText(const Shape& shape) const;
@@ -95,7 +111,7 @@ class Measure {
   const PerfOptions& options_;
   const CollectiveTraits& traits_;
   Bootstrap& bootstrap_;
-  Links& links_;
+  Traffic& traffic_;
   Worker& progress_;
   Activity& activity_;
   RankRecord& record_;
@@ -106,6 +122,7 @@ class Measure {
   const int rank_;
   const int ranks_;
   std::size_t window_ = 1;
+  const int per_iteration_;  // how many operations, or ways of a ping-pong, an iteration has
   uint64_t next_salt_ = 1;
   std::string progress_text_;
   Clock::time_point next_progress_;

@@ -13,6 +13,7 @@
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
 #include "perf/collective/measure.h"
+#include "perf/collective/traffic.h"
 #include "perf/job/activity.h"
 #include "perf/job/bootstrap.h"
 #include "perf/measuring/machine_use.h"
@@ -75,7 +76,8 @@ class Rank {
       : options_(options), identity_(identity), machine_(machine), against_(against) {}
 
   int run() {
-    fallback_ = identity_.launcher != 0 ? identity_.software_fallback : needsSoftwareDevice(options_.plugin);
+    fallback_ =
+        identity_.launcher != 0 ? identity_.software_fallback : needsSoftwareDevice(deviceOptions(options_));
     if (!possible() || !openRecord() || !join()) return kExitFailed;
     const Status status = runJob();
     if (!status.ok()) giveUp();
@@ -180,13 +182,11 @@ class Rank {
     RAILWISE_TRY(startNet());
     RAILWISE_TRY(introduce());
     service_ = std::make_unique<Worker>("rw-service", gate_);
-    progress_ = std::make_unique<Worker>("rw-progress", gate_);
-    net_ = std::make_unique<NetContext>(*plugin_->api, failure_, gate_, bootstrap_->rank());
     LinkPlan plan = linkPlan(options_, bootstrap_->rank(), bootstrap_->size());
     plan.devices = devices_;
     plan.first_device = rank_on_host_;
-    net_->count_bytes = &record_->received;
-    links_ = std::make_unique<Links>(*net_, activity_, plan, bootstrap_->size());
+    traffic_ = table_->makeTraffic({failure_, gate_, bootstrap_->rank(), record_->received}, activity_, plan,
+                                   bootstrap_->size());
     RAILWISE_TRY(connect());
     RAILWISE_TRY(measureAll());
     RAILWISE_TRY(closeAll());
@@ -201,18 +201,18 @@ class Rank {
     activity_.setPhase("closing the connections");
     RAILWISE_TRY(bootstrap_->barrier());
     activity_.setDetail(nullptr);
+    progress_.reset();
     // All counts are compared twice: with the connections, and when they have left the rest to their rails.
     if (options_.judged) record_->standStill(kCompareLimit);
-    RAILWISE_TRY(service_->run([this] { return links_->close(); }));
+    RAILWISE_TRY(service_->run([this] { return traffic_->close(); }));
     if (options_.judged) record_->standStill(kCompareLimit);
     service_.reset();
-    progress_.reset();
     activity_.setPhase("in finalize");
     const CallGate::Pass pass(gate_);
     if (!pass.ok()) return {Code::kRemote};
-    if (const ncclResult_t result = plugin_->api->finalize(); result != ncclSuccess)
+    if (const ncclResult_t result = table_->finalize(); result != ncclSuccess)
       return fail("finalize failed: " + resultText(result), result);
-    plugin_.reset();
+    table_.reset();
     return Status::success();
   }
 
@@ -235,10 +235,10 @@ class Rank {
 
   Status startNet() {
     activity_.setPhase("in the plugin's init");
-    auto plugin = loadPlugin(options_.plugin);
-    if (!plugin.ok()) return fail(plugin.error());
-    plugin_ = std::make_unique<LoadedPlugin>(std::move(*plugin));
-    auto devices = startPlugin(*plugin_->api, communicatorId(identity_.secret));
+    auto table = openTable(options_);
+    if (!table.ok()) return fail(table.error());
+    table_ = std::move(*table);
+    auto devices = table_->start(communicatorId(identity_.secret));
     if (!devices.ok()) return fail(devices.error());
     devices_.resize(static_cast<std::size_t>(*devices));
     std::iota(devices_.begin(), devices_.end(), 0);
@@ -247,7 +247,7 @@ class Rank {
 
   Status fuseDevices() {
     int fused = 0;
-    const ncclResult_t result = plugin_->api->makeVDevice(devices_, &fused);
+    const ncclResult_t result = table_->fuse(devices_, &fused);
     if (result != ncclSuccess)
       return fail(textOf("makeVDevice of %zu devices (--fuse) failed: ", devices_.size()) +
                   resultText(result) +
@@ -276,7 +276,7 @@ class Rank {
     for (int channel = 0; channel < std::min(options_.channels, count); ++channel) {
       const int device = devices_[static_cast<std::size_t>((rank_on_host_ + channel) % count)];
       NetProperties properties;
-      const ncclResult_t result = plugin_->api->getProperties(device, &properties);
+      const ncclResult_t result = table_->getProperties(device, &properties);
       if (result != ncclSuccess)
         return fail(textOf("getProperties(%d) failed: ", device) + resultText(result));
       if ((properties.ptr_support & NCCL_PTR_HOST) == 0)
@@ -315,7 +315,7 @@ class Rank {
       rank_on_host_ += bootstrap_->peer(i).host == bootstrap_->peer(rank).host ? 1 : 0;
     auto ports = ownPorts();
     if (!ports.ok()) return ports.status();
-    const std::string plugin = textOf("%s v%d", plugin_->api->name(), plugin_->api->version());
+    const std::string plugin = textOf("%s v%d", table_->name(), table_->version());
     ByteWriter mine;
     mine.text(plugin);
     putPorts(mine, *ports);
@@ -330,9 +330,9 @@ class Rank {
     }
     report_.options = options_;
     report_.ranks = bootstrap_->size();
-    report_.plugin_path = plugin_->path;
-    report_.plugin_name = plugin_->api->name();
-    report_.api = plugin_->api->version();
+    report_.plugin_path = table_->path();
+    report_.plugin_name = table_->name();
+    report_.api = table_->version();
     report_.software_fallback = fallback_;
     report_.software_device = onSoftwareDevice();
     if (const char* fabric = std::getenv("RAILWISE_FABRIC"); fabric != nullptr && report_.software_device)
@@ -344,13 +344,24 @@ class Rank {
 
   Status connect() {
     activity_.setPhase("listening");
-    RAILWISE_TRY(service_->run([this] { return links_->listen(); }));
+    RAILWISE_TRY(service_->run([this] { return traffic_->listen(); }));
     activity_.setPhase("exchanging the handles");
-    auto handles = bootstrap_->exchange(links_->handles());
+    auto handles = bootstrap_->exchange(traffic_->handles());
     if (!handles.ok()) return handles.status();
     activity_.setPhase("connecting");
-    activity_.setDetail([this] { return links_->describe(); });
-    return service_->run([&] { return links_->connect(*handles); });
+    activity_.setDetail([this] { return traffic_->describe(); });
+    RAILWISE_TRY(service_->run([&] { return traffic_->connect(*handles); }));
+    progress_ = std::make_unique<Worker>("rw-progress", gate_, betweenRuns());
+    return Status::success();
+  }
+
+  // NCCL's progress thread calls rmaProgress all the time, at ranks that only receive too.
+  std::function<Status()> betweenRuns() {
+    if (!isOneSided(options_.collective)) return nullptr;
+    return [this, wait = IdleWait(true)]() mutable {
+      wait.idle();
+      return traffic_->progress();
+    };
   }
 
   // Measures all sizes as often as -N/--cycles, -D/--duration or the launcher ask for.
@@ -359,20 +370,26 @@ class Rank {
     // A judged run has other programs beside it.
     const bool cores_are_few = options_.judged || ranksOnHost() > usableCpus();
     auto measure =
-        Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, *record_, cores_are_few);
+        Measure::create(options_, *bootstrap_, *traffic_, *progress_, activity_, *record_, cores_are_few);
     if (!measure.ok()) return fail(measure.error());
+    measure_ = std::move(*measure);
+    RAILWISE_TRY(service_->run(
+        [this] { return traffic_->addBuffers(measure_->sendBuffer(), measure_->receiveBuffer()); }));
     const Deadline end = Deadline::after(std::chrono::seconds(options_.duration_s));
     const MachineUse machine;
     const double cpu_seconds = ownCpuSeconds();
     const double load = loadAverage();
     for (int cycle = 1;; ++cycle) {
-      RAILWISE_TRY(measureSizes(**measure, cycle));
+      RAILWISE_TRY(measureSizes(*measure_, cycle));
       auto over = isOver(cycle, end);
       if (!over.ok()) return over.status();
       if (!*over) continue;
+      auto late = measure_->lateSignals();
+      if (!late.ok()) return late.status();
+      report_.late_signals = *late;
       if (options_.judged) return Status::success();
       if (!printsEveryRow()) printRows();
-      return lookAround(machine, load, ownCpuSeconds() - cpu_seconds, (*measure)->naps());
+      return lookAround(machine, load, ownCpuSeconds() - cpu_seconds, measure_->naps());
     }
   }
 
@@ -514,11 +531,11 @@ class Rank {
   int rank_on_host_ = 0;
   Report report_;
   int exit_status_ = kExitFailed;
-  std::unique_ptr<LoadedPlugin> plugin_;
-  std::unique_ptr<NetContext> net_;
-  std::unique_ptr<Links> links_;
+  std::unique_ptr<PluginTable> table_;
+  std::unique_ptr<Traffic> traffic_;
   std::unique_ptr<Worker> service_;
   std::unique_ptr<Worker> progress_;
+  std::unique_ptr<Measure> measure_;
   std::unique_ptr<Bootstrap> bootstrap_;  // last, because its monitor thread uses activity_
 };
 

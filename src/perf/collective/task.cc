@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "perf/collective/link.h"
+
 namespace railwise::cli {
 namespace {
 
@@ -50,6 +52,8 @@ void TransferTask::start() {
   chunk_round_ = step_ = 0;
   if (from_ != nullptr) from_->expect(rounds_ * receives_);
 }
+
+bool TransferTask::done() const { return chunk_round_ == rounds_ && (to_ == nullptr || to_->idle()); }
 
 Result<bool> TransferTask::advance() {
   bool moved = false;
@@ -126,12 +130,14 @@ Status TransferTask::takeStep() {
   return Status::success();
 }
 
-Status runTasks(const Tasks& tasks, std::size_t window, Activity& activity, IdleWait& wait) {
+Status runTasks(const Tasks& tasks, std::size_t window, Activity& activity, IdleWait& wait,
+                const std::function<Status()>& progress) {
   for (const auto& task : tasks) task->start();
   std::size_t first = 0;
   while (true) {
     while (first < tasks.size() && tasks[first]->done()) ++first;
     if (first == tasks.size()) return Status::success();
+    RAILWISE_TRY(progress());
     bool moved = false;
     const std::size_t end = std::min(tasks.size(), first + window);
     for (std::size_t i = first; i < end; ++i) {

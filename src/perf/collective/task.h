@@ -1,15 +1,15 @@
-// Runs one transfer of a collective (perf/algorithm/plan.h) over one channel. start() prepares a run.
-// advance() does what is possible at once and never waits. Progress thread only.
+// What a rank does of one transfer of a collective (perf/algorithm/plan.h) over one channel. Progress thread
+// only.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "base/status.h"
 #include "perf/algorithm/data.h"
 #include "perf/algorithm/plan.h"
-#include "perf/collective/link.h"
 #include "perf/job/activity.h"
 
 namespace railwise::cli {
@@ -42,16 +42,33 @@ struct TaskPlan {
   bool empty_message = false;  // without data, one empty message travels
 };
 
-class TransferTask {
+class Task {
+ public:
+  Task() = default;
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  // Prepares a run.
+  virtual void start() = 0;
+  // Does what is possible at once and never waits. True: something moved. Errors are already noted.
+  virtual Result<bool> advance() = 0;
+  virtual bool done() const = 0;
+};
+
+class SendLink;
+class RecvLink;
+
+// A transfer over connections.
+class TransferTask final : public Task {
  public:
   // `to` and `from` are null if the transfer does not need them. `after`: a chunk may be written only after
   // this task has read it; null: at any time.
   TransferTask(TaskPlan plan, SendLink* to, RecvLink* from, const TransferTask* after = nullptr);
 
-  void start();
-  // True: something moved. Errors are already noted.
-  Result<bool> advance();
-  bool done() const { return chunk_round_ == rounds_ && (to_ == nullptr || to_->idle()); }
+  void start() override;
+  Result<bool> advance() override;
+  bool done() const override;
 
  private:
   const ChunkStep& step() const { return plan_.transfer.steps[step_]; }
@@ -73,9 +90,10 @@ class TransferTask {
   std::size_t step_ = 0;
 };
 
-using Tasks = std::vector<std::unique_ptr<TransferTask>>;
+using Tasks = std::vector<std::unique_ptr<Task>>;
 
-// Runs the tasks of a stage in order, at most `window` of them at a time.
-Status runTasks(const Tasks& tasks, std::size_t window, Activity& activity, IdleWait& wait);
+// Runs the tasks of a stage in order, at most `window` of them at a time. Calls `progress` in each pass.
+Status runTasks(const Tasks& tasks, std::size_t window, Activity& activity, IdleWait& wait,
+                const std::function<Status()>& progress);
 
 }  // namespace railwise::cli

@@ -4,7 +4,8 @@
 
 namespace railwise::cli {
 
-Worker::Worker(const char* name, CallGate& gate) : gate_(gate), thread_([this] { loop(); }) {
+Worker::Worker(const char* name, CallGate& gate, std::function<Status()> between)
+    : gate_(gate), between_(std::move(between)), thread_([this] { loop(); }) {
   pthread_setname_np(thread_.native_handle(), name);
 }
 
@@ -26,18 +27,27 @@ Status Worker::run(std::function<Status()> job) {
   return result_;
 }
 
-Status Worker::runInside() {
+Status Worker::runInside(const std::function<Status()>& call) {
   const CallGate::Pass pass(gate_);
-  return pass.ok() ? job_() : Status{Code::kRemote};
+  return pass.ok() ? call() : Status{Code::kRemote};
+}
+
+void Worker::passTime(std::unique_lock<std::mutex>& lock) {
+  while (between_ && between_result_.ok() && !stop_ && !busy_) {
+    lock.unlock();
+    between_result_ = runInside(between_);
+    lock.lock();
+  }
+  changed_.wait(lock, [&] { return stop_ || busy_; });
 }
 
 void Worker::loop() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stop_ || busy_; });
+    passTime(lock);
     if (stop_) return;
     lock.unlock();
-    const Status result = runInside();
+    const Status result = between_result_.ok() ? runInside(job_) : between_result_;
     lock.lock();
     result_ = result;
     busy_ = false;

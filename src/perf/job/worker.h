@@ -58,20 +58,27 @@ class CallGate {
 
 class Worker {
  public:
-  // `name`: at most 15 characters. Jobs call the plugin, inside `gate`, which outlives the worker.
-  Worker(const char* name, CallGate& gate);
+  // `name`: at most 15 characters. Jobs call the plugin, inside `gate`, which outlives the worker. `between`
+  // is called again and again while there is no job, inside the gate, and gives the core away. Null: nothing
+  // is.
+  Worker(const char* name, CallGate& gate, std::function<Status()> between = nullptr);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Runs `job` on the worker's thread and waits for it. kRemote: the gate is closed, and nothing runs.
+  // Runs `job` on the worker's thread and waits for it. kRemote: the gate is closed, and nothing runs. If
+  // `between` has failed, nothing runs any more, and its result is that of all jobs.
   Status run(std::function<Status()> job);
 
  private:
   void loop();
-  Status runInside();
+  // Calls `between_` until there is a job.
+  void passTime(std::unique_lock<std::mutex>& lock);
+  Status runInside(const std::function<Status()>& call);
 
   CallGate& gate_;
+  const std::function<Status()> between_;
+  Status between_result_;  // used by the worker's thread
   std::mutex mutex_;
   std::condition_variable changed_;
   std::function<Status()> job_;

@@ -55,9 +55,12 @@ std::string setupOf(int channels, bool fused, int warmup, int aggregated, bool s
 }
 
 SavedRow rowOf(const Json& row) {
-  return {row.at("size").get<uint64_t>(),      row.at("type").get<std::string>(),
-          row.at("redop").get<std::string>(),  row.at("root").get<int>(),
-          quartilesOf(row.at("out_of_place")), quartilesOf(row.at("in_place"))};
+  return {row.at("size").get<uint64_t>(),
+          row.at("type").get<std::string>(),
+          row.at("redop").get<std::string>(),
+          row.at("root").get<int>(),
+          quartilesOf(row.at("out_of_place")),
+          row.contains("in_place") ? quartilesOf(row.at("in_place")) : Quartiles()};
 }
 
 SavedRun runOf(const Json& document, const std::string& file) {
@@ -159,15 +162,16 @@ Comparison compareRuns(const SavedRun& saved, const Report& report) {
   if (busy || saved.busy) comparison.busy = !saved.busy ? "this run" : busy ? "both runs" : "the saved run";
   for (const Row& row : report.rows) {
     const SavedRow* const before = findRow(saved, report, row);
+    const std::span<const bool> places = placesOf(report.options.collective);
     if (before == nullptr) {
-      comparison.only_now += 2;
+      comparison.only_now += static_cast<int>(places.size());
       continue;
     }
-    for (const bool in_place : {false, true}) {
+    for (const bool in_place : places) {
       Change change{.row = &row,
                     .in_place = in_place,
                     .before = in_place ? before->in_place : before->out_of_place,
-                    .now = quartilesOf(in_place ? row.in_place : row.out_of_place)};
+                    .now = quartilesOf(row.at(in_place))};
       change.verdict = compareQuartiles(change.before, change.now);
       const bool differs = change.verdict == Verdict::kSlower || change.verdict == Verdict::kFaster;
       if (differs && !comparison.busy.empty()) change.verdict = Verdict::kNoise;

@@ -114,7 +114,8 @@ std::string jsonText(const Report& report, const std::function<void(JsonWriter&)
     json.key("root").value(row.variant.root);
     if (row.passes > 1) json.key("passes").value(row.passes);
     addMeasurement(json, report, "out_of_place", row, row.out_of_place);
-    addMeasurement(json, report, "in_place", row, row.in_place);
+    if (placesOf(report.options.collective).size() > 1)
+      addMeasurement(json, report, "in_place", row, row.in_place);
     json.endObject();
   }
   json.endArray();

@@ -136,12 +136,24 @@ double Report::busBandwidth(const Row& row, const Measurement& measured) const {
 
 double Report::averageBusBandwidth() const {
   double sum = 0;
-  for (const Row& row : rows) sum += busBandwidth(row, row.out_of_place) + busBandwidth(row, row.in_place);
-  return rows.empty() ? 0 : sum / (2.0 * static_cast<double>(rows.size()));
+  int count = 0;
+  for (const Row& row : rows) {
+    for (const Measurement* measured : measurementsOf(row)) {
+      sum += busBandwidth(row, *measured);
+      ++count;
+    }
+  }
+  return count == 0 ? 0 : sum / count;
+}
+
+std::vector<const Measurement*> Report::measurementsOf(const Row& row) const {
+  std::vector<const Measurement*> measurements;
+  for (const bool in_place : placesOf(options.collective)) measurements.push_back(&row.at(in_place));
+  return measurements;
 }
 
 uint64_t Report::wrong() const {
-  uint64_t sum = 0;
+  uint64_t sum = late_signals;
   for (const Row& row : rows) sum += row.out_of_place.wrong + row.in_place.wrong;
   return sum;
 }

@@ -80,10 +80,12 @@ struct Row {
   uint64_t bytes = 0;
   uint64_t count = 0;
   Measurement out_of_place;
-  Measurement in_place;
+  Measurement in_place;  // only of a collective that has it (placesOf())
   Variant variant = {};
   int passes = 1;  // how many measurements it combines
 
+  const Measurement& at(bool in_its_place) const { return in_its_place ? in_place : out_of_place; }
+  Measurement& at(bool in_its_place) { return in_its_place ? in_place : out_of_place; }
   void add(const Row& more);
 };
 
@@ -127,6 +129,7 @@ struct Report {
   std::string fabric;  // of software devices, where RAILWISE_FABRIC has it
   std::vector<RankLine> rank_lines;
   std::vector<Row> rows;
+  uint64_t late_signals = 0;  // signals that were right after their row, and wrong a while after the last
   std::optional<Surroundings> surroundings;
   std::optional<Reached> reached;  // null: there is nothing to compare with
   std::string comparison;          // the lines of comparisonText(), if there is a saved run
@@ -135,6 +138,8 @@ struct Report {
   double busBandwidth(const Row& row, const Measurement& measured) const;        // GB/s
   double averageBusBandwidth() const;                                            // GB/s over all measurements
   uint64_t wrong() const;
+  // Of `row`: all that are measured of this collective.
+  std::vector<const Measurement*> measurementsOf(const Row& row) const;
   // Combines `row` with the row of equal size, type, operation and root. If there is none, adds it.
   void combine(const Row& row);
 };

@@ -20,6 +20,12 @@ const char* nameOf(const Choice<Enum> (&choices)[N], Enum value) {
 const char* dataTypeName(DataType type) { return nameOf(kDataTypes, type); }
 const char* reduceOpName(ReduceOp op) { return nameOf(kReduceOps, op); }
 
+PluginOptions deviceOptions(const PerfOptions& options) {
+  PluginOptions its = options.plugin;
+  if (isOneSided(options.collective)) its.api = 0;
+  return its;
+}
+
 std::vector<uint64_t> perfSizes(const PerfOptions& options) {
   std::vector<uint64_t> sizes;
   for (uint64_t bytes = options.min_bytes; bytes <= options.max_bytes;) {

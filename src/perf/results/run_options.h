@@ -76,6 +76,8 @@ inline constexpr Choice<ReduceOp> kReduceOps[] = {{"sum", ReduceOp::kSum},
                                                   {"min", ReduceOp::kMin},
                                                   {"avg", ReduceOp::kAvg}};
 
+// The options to try the plugin's devices with, which is done through its net table.
+PluginOptions deviceOptions(const PerfOptions& options);
 // Every type, operation and root of a run, in the order of the table.
 std::vector<Variant> variantsOf(const PerfOptions& options, int ranks);
 // The table is printed to stdout, and not a document.

@@ -59,6 +59,12 @@ std::string measurementText(const Report& report, const Row& row, const Measurem
          (report.options.iteration_columns ? iterationsText(measured) : "");
 }
 
+// Of what is not measured.
+std::string emptyText(const PerfOptions& options) {
+  return textOf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A") +
+         (options.iteration_columns ? textOf("  %7s  %7s  %7s  %7s", "N/A", "N/A", "N/A", "N/A") : "");
+}
+
 std::string timestampText() {
   const std::time_t now = std::time(nullptr);
   std::tm local = {};
@@ -71,7 +77,8 @@ std::string timestampText() {
 std::string timesSentence(const PerfOptions& options) {
   constexpr const char* kOverRanks[] = {"of rank 0", "average over ranks", "minimum over ranks",
                                         "maximum over ranks"};
-  return std::string("# time: average over iterations, ") + kOverRanks[static_cast<int>(options.average)];
+  return std::string("# time: average over iterations, ") + kOverRanks[static_cast<int>(options.average)] +
+         (traitsOf(options.collective).one_way == 2 ? "; half of a round trip" : "");
 }
 
 // The names of the columns of one half, in two lines.
@@ -138,7 +145,9 @@ std::string rowText(const Report& report, const Row& row) {
   return textOf("%12llu  %12llu  %8s  %6s  %6d", static_cast<unsigned long long>(row.bytes),
                 static_cast<unsigned long long>(row.count), dataTypeName(row.variant.type),
                 opColumn(options.collective, row.variant), row.variant.root) +
-         measurementText(report, row, row.out_of_place) + measurementText(report, row, row.in_place) +
+         measurementText(report, row, row.out_of_place) +
+         (placesOf(options.collective).size() > 1 ? measurementText(report, row, row.in_place)
+                                                  : emptyText(options)) +
          (options.timestamps ? timestampText() : "") + "\n";
 }
 
@@ -164,7 +173,7 @@ std::string outliersText(const Report& report) {
   constexpr double kFar = 2;
   double furthest = 0;
   for (const Row& row : report.rows) {
-    for (const Measurement* half : {&row.out_of_place, &row.in_place}) {
+    for (const Measurement* half : report.measurementsOf(row)) {
       const Spread its = spreadOf(half->samples);
       if (its.median > 0) furthest = std::max(furthest, its.mean / its.median);
     }
@@ -222,9 +231,10 @@ std::string footerText(const Report& report) {
 
 std::string csvText(const Report& report) {
   std::string text = std::string(kNames) + "\n";
-  for (const Row& row : report.rows)
-    text +=
-        lineOf(report, row, "out_of_place", row.out_of_place) + lineOf(report, row, "in_place", row.in_place);
+  for (const Row& row : report.rows) {
+    for (const bool in_place : placesOf(report.options.collective))
+      text += lineOf(report, row, in_place ? "in_place" : "out_of_place", row.at(in_place));
+  }
   return text;
 }
 

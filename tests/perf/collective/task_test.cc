@@ -86,8 +86,7 @@ constexpr std::size_t kSlotBytes = 256;
 
 struct Job {
   explicit Job(int ranks) : size(ranks) {
-    for (int rank = 0; rank < ranks; ++rank)
-      nets.push_back(std::make_unique<NetContext>(net, failure, gate, rank));
+    for (int rank = 0; rank < ranks; ++rank) nets.push_back(NetContext{{failure, gate, rank, received}, net});
   }
   ~Job() {
     for (auto& [key, link] : sends) EXPECT_OK(link->close());
@@ -97,7 +96,7 @@ struct Job {
   SendLink& to(int rank, int peer) {
     auto& link = sends[{rank, peer}];
     if (link == nullptr) {
-      link = std::make_unique<SendLink>(*nets[static_cast<std::size_t>(rank)], peer, kSlotBytes,
+      link = std::make_unique<SendLink>(nets[static_cast<std::size_t>(rank)], peer, kSlotBytes,
                                         &wires[{rank, peer}]);
       EXPECT_OK(link->open());
     }
@@ -106,7 +105,7 @@ struct Job {
   RecvLink& from(int rank, int peer) {
     auto& link = receives[{rank, peer}];
     if (link == nullptr) {
-      link = std::make_unique<RecvLink>(*nets[static_cast<std::size_t>(rank)], peer, kSlotBytes,
+      link = std::make_unique<RecvLink>(nets[static_cast<std::size_t>(rank)], peer, kSlotBytes,
                                         &wires[{peer, rank}]);
       EXPECT_OK(link->open());
     }
@@ -117,7 +116,8 @@ struct Job {
   MemoryNet net;
   FailureNote failure;
   CallGate gate;
-  std::vector<std::unique_ptr<NetContext>> nets;
+  std::atomic<uint64_t> received = 0;
+  std::deque<NetContext> nets;
   std::map<std::pair<int, int>, Wire> wires;
   std::map<std::pair<int, int>, std::unique_ptr<SendLink>> sends;
   std::map<std::pair<int, int>, std::unique_ptr<RecvLink>> receives;
@@ -145,14 +145,16 @@ class TestRank {
                   .empty_message = traitsOf(collective).empty_message};
     for (const Stage& stage : planOf(collective, rank, job.size, variant.root)) {
       Tasks tasks;
+      const TransferTask* last = nullptr;
       for (const Transfer& transfer : stage) {
         plan.transfer = transfer;
         plan.part = {0, count * static_cast<std::size_t>(transfer.width)};
         const bool waits = in_place && transfer.after_previous;
-        tasks.push_back(
-            std::make_unique<TransferTask>(plan, transfer.to < 0 ? nullptr : &job.to(rank, transfer.to),
-                                           transfer.from < 0 ? nullptr : &job.from(rank, transfer.from),
-                                           waits ? tasks.back().get() : nullptr));
+        auto task = std::make_unique<TransferTask>(
+            plan, transfer.to < 0 ? nullptr : &job.to(rank, transfer.to),
+            transfer.from < 0 ? nullptr : &job.from(rank, transfer.from), waits ? last : nullptr);
+        last = task.get();
+        tasks.push_back(std::move(task));
       }
       stages_.push_back(std::move(tasks));
     }
@@ -168,7 +170,7 @@ class TestRank {
     Tasks& tasks = stages_[stage_];
     bool all_done = true;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-      TransferTask& task = *tasks[(i + round) % tasks.size()];
+      Task& task = *tasks[(i + round) % tasks.size()];
       if (!task.done() && !task.advance().ok()) return false;
       all_done = all_done && task.done();
     }

@@ -1,0 +1,95 @@
+// How a rank's data travel: as messages of the net table (link.h), or as puts and gets of the RMA table
+// (windows.h). The main thread starts and ends a table, the service thread makes and closes connections, the
+// progress thread runs tasks and calls progress(). Any thread may call describe().
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/outcome.h"
+#include "base/status.h"
+#include "perf/algorithm/data.h"
+#include "perf/collective/task.h"
+#include "perf/job/activity.h"
+#include "perf/job/wire.h"
+#include "perf/job/worker.h"
+#include "perf/results/run_options.h"
+
+namespace railwise::cli {
+
+// What all connections of a rank share.
+struct RankContext {
+  FailureNote& failure;
+  const CallGate& gate;
+  int rank;
+  std::atomic<uint64_t>& received;  // bytes on all connections
+  // Notes "<call> failed: <result in words>" as the rank's failure, and returns kRemote.
+  Status failed(const std::string& call, ncclResult_t result) const;
+};
+
+struct LinkPlan {
+  std::vector<int> send_to;
+  std::vector<int> receive_from;
+  int channels = 1;
+  std::size_t slot_bytes = 4096;
+  std::vector<int> devices = {0};
+  int first_device = 0;  // channel c uses devices[(first_device + c) % devices.size()]
+
+  int deviceOf(int channel) const {
+    return devices[static_cast<std::size_t>(first_device + channel) % devices.size()];
+  }
+};
+
+class Traffic {
+ public:
+  Traffic() = default;
+  virtual ~Traffic() = default;
+  Traffic(const Traffic&) = delete;
+  Traffic& operator=(const Traffic&) = delete;
+
+  virtual Status listen() = 0;
+  // Block p has this rank's handles for rank p.
+  virtual std::vector<Bytes> handles() const = 0;
+  // Block p of `handles` has rank p's handles for this rank.
+  virtual Status connect(const std::vector<Bytes>& handles) = 0;
+  // Tells of the buffers of all tasks. They are of one size in all ranks, and stay until close().
+  virtual Status addBuffers(std::span<std::byte> send, std::span<std::byte> receive) = 0;
+  virtual Status close() = 0;
+
+  // Null: the transfer asks nothing of this rank. `waits`: a chunk may be written only after the task that
+  // was made before for this channel has read it.
+  virtual std::unique_ptr<Task> makeTask(const TaskPlan& plan, int channel, bool waits) = 0;
+  // What must be called all the time.
+  virtual Status progress() { return Status::success(); }
+  // Adds the signals that are not what all tasks so far have made them, as offsets into the memory of
+  // signals. What is found is expected from now on. Call it while no rank runs tasks.
+  virtual void checkSignals(Wrong& /*wrong*/) {}
+  // Says what the tasks wait for, e.g. "2 receives from rank 1". Call it only after listen().
+  virtual std::string describe() const = 0;
+};
+
+// The table of a plugin that a run uses. Main thread.
+class PluginTable {
+ public:
+  virtual ~PluginTable() = default;
+  virtual const std::string& path() const = 0;
+  virtual const char* name() const = 0;
+  virtual int version() const = 0;
+  // Calls init. Returns the number of devices.
+  virtual Outcome<int> start(uint64_t comm_id) = 0;
+  virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
+  // Makes one device of several.
+  virtual ncclResult_t fuse(std::span<const int> devices, int* fused) = 0;
+  virtual std::unique_ptr<Traffic> makeTraffic(const RankContext& context, Activity& activity,
+                                               const LinkPlan& plan, int ranks) = 0;
+  virtual ncclResult_t finalize() = 0;
+};
+
+// Loads the plugin, and takes the table that the collective needs. Errors are those of loadPlugin().
+Outcome<std::unique_ptr<PluginTable>> openTable(const PerfOptions& options);
+
+}  // namespace railwise::cli
