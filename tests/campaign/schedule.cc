@@ -34,8 +34,9 @@ constexpr uint64_t kMaxChecks = 12;
 // value is how long data flows after the last fault.
 constexpr int kShortestMs = 200, kLongestMs = 380, kTailMs = 60;
 
-int drawApi(Draw& draw, bool fuse) {
+int drawApi(Draw& draw, bool fuse, bool one_sided) {
   if (draw.chance(kNewestWeight)) return 0;
+  if (one_sided) return draw.between(kOldestRmaApi, kNewestRmaApi);
   return draw.between(fuse ? 9 : kOldestApi, kNewestApi);
 }
 
@@ -85,7 +86,8 @@ FaultMachine drawMachine(uint64_t seed, const FaultOptions& options) {
   machine.speed_mbps = machine.pacing ? draw.oneOf(kPacedSpeeds) : 400000;
   machine.ack_timeout = draw.between(12, 14);
   machine.retries = draw.between(1, 4);
-  machine.one_sided = options.one_sided;
+  machine.gpu_memory = options.one_sided;
+  machine.one_sided = options.one_sided || isOneSided(options.collective);
   Draw rails(seed, kRailStream);
   const bool alike = rails.chance(75);
   for (int rank = 0; rank < options.ranks; ++rank) {
@@ -114,8 +116,9 @@ FaultOptions drawOptions(Collective collective, uint64_t seed) {
   if (impossibleWith(collective, options.ranks) != nullptr)
     options.ranks = static_cast<int>(std::bit_floor(static_cast<unsigned>(options.ranks)));
   options.channels = draw.between(1, 4);
-  options.fuse = draw.chance(40);
-  options.plugin.api = drawApi(draw, options.fuse);
+  const bool one_sided = isOneSided(collective);
+  options.fuse = draw.chance(40) && !one_sided;
+  options.plugin.api = drawApi(draw, options.fuse, one_sided);
   constexpr DataType kTypes[] = {DataType::kInt8, DataType::kInt32, DataType::kInt64, DataType::kFloat,
                                  DataType::kDouble};
   constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin};
@@ -170,7 +173,7 @@ std::string machineText(const Schedule& schedule, const std::string& fabric) {
   std::string text = textOf("software:fabric=%s,seed=%llu,engine=%s,adversarial=%s,pacing=%s", fabric.c_str(),
                             static_cast<unsigned long long>(std::max<uint64_t>(schedule.seed, 1)),
                             onOff(machine.engine), onOff(machine.adversarial), onOff(machine.pacing));
-  if (machine.one_sided) text += ",gpudirect=on";
+  if (machine.gpu_memory) text += ",gpudirect=on";
   for (int rank = 0; rank < machine.ranks(); ++rank) {
     const int rails = machine.rails[static_cast<std::size_t>(rank)];
     text += ";host " + hostName(rank);

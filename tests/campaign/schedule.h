@@ -23,7 +23,8 @@ struct FaultMachine {
   bool engine = false;
   bool adversarial = false;
   bool pacing = false;
-  bool one_sided = false;  // puts, signals and gets in GPU memory
+  bool gpu_memory = false;  // devices reach it
+  bool one_sided = false;   // puts, signals and gets
   int speed_mbps = 400000;
   bool placed = false;  // devices have a place in a PCI tree, beside a GPU; NCCL fuses only such devices
   // Settings of the plugin with which a lost packet is noticed within a second.

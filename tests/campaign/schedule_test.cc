@@ -66,6 +66,22 @@ TEST(PerfSchedule, OneSidedTrafficIsInGpuMemory) {
   }
 }
 
+// `perf put` and its like lie in host memory, which iWARP reaches, too.
+TEST(PerfSchedule, OneSidedCommandsTakeAnRmaTable) {
+  bool iwarp = false;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const FaultOptions options = drawOptions(Collective::kPutSignal, seed);
+    EXPECT_FALSE(options.fuse);
+    EXPECT_TRUE(options.plugin.api == 0 || options.plugin.api >= kOldestRmaApi) << options.plugin.api;
+    const Schedule schedule = drawSchedule(options);
+    iwarp |= schedule.machine.iwarp;
+    EXPECT_EQ(machineText(schedule, "f").find("gpudirect"), std::string::npos);
+    for (const FaultStep& step : schedule.steps)
+      EXPECT_EQ(step.text.find("write_imm"), std::string::npos) << step.text;
+  }
+  EXPECT_TRUE(iwarp);
+}
+
 TEST(PerfSchedule, SeedsDiffer) {
   std::set<std::vector<std::string>> all;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) all.insert(sentencesOf(seed));

@@ -79,7 +79,8 @@ TEST(PerfOptions, SuggestsWhatIsNear) {
   EXPECT_EQ(
       errorOf({}),
       "perf: which collective? One of all_reduce, all_gather, reduce_scatter, broadcast, reduce, sendrecv, "
-      "alltoall, gather, scatter, hypercube");
+      "alltoall, gather, scatter, hypercube, put, put_signal, get, signal_pingpong, put_all_gather, "
+      "put_alltoall");
   EXPECT_EQ(errorOf({"sendrecv", "alltoall"}), "perf: unexpected argument 'alltoall'");
 }
 
@@ -180,8 +181,16 @@ TEST(PerfNcclTests, AllMeansEveryTypeOperationAndRoot) {
 TEST(PerfNcclTests, RanksMustFitTheCollective) {
   EXPECT_EQ(errorOf({"hypercube", "--ranks", "6"}),
             "perf: hypercube needs a power of two of ranks: 2, 4, 8 and so on");
+  EXPECT_EQ(errorOf({"signal_pingpong", "--ranks", "3"}),
+            "perf: signal_pingpong needs pairs: an even number of ranks");
   EXPECT_EQ(errorOf({"gather", "--ranks", "4", "-r", "4"}),
             "perf: option -r/--root: there is no rank 4 among 4 ranks");
+}
+
+TEST(PerfOneSidedOptions, AreThoseOfTheRmaTables) {
+  EXPECT_EQ(optionsOf({"put", "--api", "v16"}).plugin.api, 16);
+  EXPECT_EQ(errorOf({"put", "--fuse"}),
+            "perf: option --fuse: the RMA tables, which put needs, have no virtual devices");
 }
 
 TEST(PerfResultOptions, AreRead) {

@@ -254,7 +254,7 @@ Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
 
 Outcome<int> startRma(RmaApi& api, uint64_t comm_id, void** plugin) {
   if (const ncclResult_t result = api.init(plugin, comm_id, pluginLogger); result != ncclSuccess)
-    return failedCall(api, "init", result);
+    return Error{failedCall(api, "init", result).text + "; --verbose shows what it logs at INFO"};
   return devicesOf(api, kRmaTables);
 }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "cli/options/message.h"
 #include "perf/measuring/spread.h"
@@ -216,6 +217,7 @@ Result<uint64_t> Measure::lateSignals() {
   std::this_thread::sleep_for(kLate);
   Faults faults;
   RAILWISE_TRY(checkSignals(faults.signals));
+  record_.wrong.fetch_add(faults.signals.count, std::memory_order_relaxed);
   auto measured = agree(std::string(collectiveName(options_.collective)) + ", after all runs", 1, {}, faults);
   if (!measured.ok()) return measured.status();
   return measured->wrong;

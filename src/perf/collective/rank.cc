@@ -387,6 +387,7 @@ class Rank {
       auto late = measure_->lateSignals();
       if (!late.ok()) return late.status();
       report_.late_signals = *late;
+      keepReport();
       if (options_.judged) return Status::success();
       if (!printsEveryRow()) printRows();
       return lookAround(machine, load, ownCpuSeconds() - cpu_seconds, measure_->naps());

@@ -156,7 +156,7 @@ Bytes packReport(const Report& report) {
         .u32(static_cast<uint32_t>(line.pid))
         .text(line.host)
         .text(line.devices);
-  writer.u64(report.rows.size());
+  writer.u64(report.late_signals).u64(report.rows.size());
   for (const Row& row : report.rows) {
     writer.u64(row.bytes).u64(row.count);
     writer.u32(static_cast<uint32_t>(row.variant.type)).u32(static_cast<uint32_t>(row.variant.op));
@@ -183,6 +183,7 @@ bool unpackReport(const Bytes& bytes, Report* report) {
     line.devices = reader.text();
     report->rank_lines.push_back(line);
   }
+  report->late_signals = reader.u64();
   const uint64_t rows = reader.u64();
   for (uint64_t i = 0; i < rows && reader.ok(); ++i) {
     Row row;

@@ -13,6 +13,9 @@ TEST(Collectives, BandwidthsAreThoseOfNcclTests) {
   for (const Collective collective :
        {Collective::kSendRecv, Collective::kBroadcast, Collective::kReduce, Collective::kHypercube})
     EXPECT_DOUBLE_EQ(busFactor(collective, 4), 1) << collectiveName(collective);
+  // Those of messages with the same traffic.
+  EXPECT_DOUBLE_EQ(busFactor(Collective::kPutAllGather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(busFactor(Collective::kPutSignal, 4), 1);
   EXPECT_DOUBLE_EQ(busFactor(Collective::kAllReduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(busFactor(Collective::kAllReduce, 1), 0);
   EXPECT_DOUBLE_EQ(algorithmBandwidth(Collective::kAllGather, 4, 8'000'000'000, 2), 4);
@@ -34,6 +37,12 @@ TEST(Collectives, HypercubeTakesPowersOfTwo) {
   EXPECT_EQ(impossibleWith(Collective::kHypercube, 8), nullptr);
   EXPECT_NE(impossibleWith(Collective::kHypercube, 6), nullptr);
   EXPECT_EQ(impossibleWith(Collective::kAllGather, 6), nullptr);
+}
+
+TEST(Collectives, ThoseThatWouldWriteOverTheInputOfOthersAreMeasuredOutOfPlaceOnly) {
+  EXPECT_EQ(placesOf(Collective::kPutAllGather).size(), 2u);
+  EXPECT_EQ(placesOf(Collective::kPutAllToAll).size(), 1u);
+  EXPECT_FALSE(placesOf(Collective::kGet).front());
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
-// The gate that keeps threads out of the plugin.
+// The gate that keeps threads out of the plugin, and the workers that call it.
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 
 #include "perf/job/worker.h"
+#include "tests/wait.h"
 
 namespace railwise::cli {
 namespace {
@@ -37,6 +39,26 @@ TEST(CallGate, AWorkerRunsNothingBehindAClosedGate) {
   EXPECT_TRUE(gate.close(std::chrono::minutes(1)));
   EXPECT_FALSE(worker.run(job).ok());
   EXPECT_EQ(runs, 1);
+}
+
+TEST(Worker, BetweenJobsItCallsWhatItIsToldTo) {
+  CallGate gate;
+  std::atomic<int> calls = 0;
+  Worker worker("test", gate, [&] {
+    ++calls;
+    return Status::success();
+  });
+  const auto job = [] { return Status::success(); };
+  EXPECT_TRUE(worker.run(job).ok());
+  const int before = calls;
+  test::waitUntil([&] { return calls > before; });
+  EXPECT_TRUE(worker.run(job).ok());
+}
+
+TEST(Worker, WhatFailsBetweenJobsFailsThem) {
+  CallGate gate;
+  Worker worker("test", gate, [] { return Status{Code::kRemote}; });
+  EXPECT_EQ(worker.run([] { return Status::success(); }).code, Code::kRemote);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ Report makeReport() {
   report.api = 11;
   report.rank_lines = {{0, 12, "h0", "soft0"}, {1, 13, "h1", "soft0,soft1"}};
   report.rows = {{8, 2, {1e-6, 0}, {2e-6, 3}}, {16, 4, {3e-6, 0}, {4e-6, 0}}};
+  report.late_signals = 1;
   return report;
 }
 
