@@ -57,7 +57,7 @@ TEST(PerfOptions, NamesOptionValueAndAcceptedForm) {
   EXPECT_EQ(errorOf({"all_reduce", "--ranks", "0"}),
             "perf: option --ranks: '0' is not a number from 1 to 1024");
   EXPECT_EQ(errorOf({"all_reduce", "--api", "v5"}),
-            "perf: option --api: 'v5' is not an API version from v6 to v12");
+            "perf: option --api: 'v5' is not an API version from v6 to v16");
   EXPECT_EQ(errorOf({"all_reduce", "--device", "gpu"}),
             "perf: option --device: 'gpu' is not auto, verbs, software or software:CONFIG");
   EXPECT_EQ(errorOf({"all_reduce", "-n"}),

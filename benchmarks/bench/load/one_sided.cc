@@ -61,7 +61,8 @@ class OneSidedRank {
     return std::atomic_ref(*reinterpret_cast<uint64_t*>(signal_.get())).load(std::memory_order_acquire);
   }
   void* context() const { return member_.context(); }
-  const std::string& error() const { return error_.empty() ? member_.error() : error_; }
+  bool failed() const { return member_.failed() || !error_.empty(); }
+  std::string error() const { return error_.empty() ? member_.error() : error_; }
 
  private:
   bool check(const char* call, ncclResult_t result) {
@@ -225,7 +226,7 @@ class OneSided : public BenchLoad {
  private:
   bool failed() {
     for (const OneSidedRank& rank : ranks_) {
-      if (!rank.error().empty()) return fail(rank.error());
+      if (rank.failed()) return fail(rank.error());
     }
     return false;
   }
@@ -315,7 +316,7 @@ class OneSided : public BenchLoad {
       RmaApi& api = *plugin_->api;
       if (!(counted_ ? railwiseBenchTargets(&api, &targets_) : progressAll(api, targets_)))
         return fail("rmaProgress failed at a rank that is put to");
-      if (!ranks_[0].error().empty()) return failed();
+      if (ranks_[0].failed()) return failed();
       for (OneSidedPeer& peer : peers_) {
         if (!verify) break;
         if (const std::string wrong = peer.verify(); !wrong.empty()) return fail(wrong);

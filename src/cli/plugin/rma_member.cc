@@ -58,9 +58,11 @@ bool RmaMember::test(void* request) {
 }
 
 bool RmaMember::fail(const char* call, ncclResult_t result) {
-  if (!error_.empty()) return false;
+  const std::lock_guard lock(failing_);
+  if (failed()) return false;
   error_ = std::string(call) + " failed: " + resultText(result);
   result_ = result;
+  failed_.store(true, std::memory_order_release);
   return false;
 }
 

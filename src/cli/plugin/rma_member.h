@@ -2,8 +2,10 @@
 // in the order of NCCL's calls. Threads follow NCCL's contract (rma_api.h).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +17,8 @@ namespace railwise::cli {
 // What is put with a signal, or without one, or read.
 enum class RmaKind { kPut, kPutSignal, kGet };
 
-// Functions that return false, or null, leave the reason in error(). The first failure counts.
+// Functions that return false, or null, leave the reason in error(). The first failure counts. Any thread may
+// ask for it.
 class RmaMember {
  public:
   explicit RmaMember(RmaApi& api) : api_(api) {}
@@ -39,9 +42,10 @@ class RmaMember {
   bool progress() { return check("rmaProgress", api_.progress(context_)); }
 
   void* context() const { return context_; }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
   // For example "iput failed: ncclRemoteError (...)". Empty: nothing has failed.
-  const std::string& error() const { return error_; }
-  ncclResult_t result() const { return result_; }
+  std::string error() const { return failed() ? error_ : std::string(); }
+  ncclResult_t result() const { return failed() ? result_ : ncclSuccess; }
 
  private:
   bool check(const char* call, ncclResult_t result) { return result == ncclSuccess || fail(call, result); }
@@ -53,7 +57,9 @@ class RmaMember {
   void* group_ = nullptr;
   void* context_ = nullptr;
   std::vector<void*> windows_;
-  std::string error_;
+  std::mutex failing_;
+  std::atomic<bool> failed_ = false;
+  std::string error_;  // as the result, written before `failed_`
   ncclResult_t result_ = ncclSuccess;
 };
 

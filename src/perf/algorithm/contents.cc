@@ -20,8 +20,7 @@ constexpr CollectiveTraits kTraits[] = {
     {Collective::kGather, Blocks::kOwn, Blocks::kOfRanks, false, true, false, false},
     {Collective::kScatter, Blocks::kOfRanks, Blocks::kOwn, false, true, false, false},
     {Collective::kHypercube, Blocks::kOwn, Blocks::kOfRanks, false, false, false, true},
-    //                                                                                 manner, in_place,
-    //                                                                                 one_way
+    // ... manner, in_place, ways
     {Collective::kPut, Blocks::kOne, Blocks::kOne, false, false, false, false, Manner::kPuts, false},
     {Collective::kPutSignal, Blocks::kOne, Blocks::kOne, false, false, false, true, Manner::kSignalledPuts,
      false},

@@ -81,7 +81,7 @@ struct CollectiveTraits {
   Manner manner = Manner::kMessages;
   // False: a rank would write over the input of another rank before that rank has sent its input.
   bool in_place = true;
-  int one_way = 1;  // how many times data travel in an operation. The time is that of one
+  int ways = 1;  // how many times data travel in an operation. The time is that of one
 };
 const CollectiveTraits& traitsOf(Collective collective);
 const char* collectiveName(Collective collective);

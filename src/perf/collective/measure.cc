@@ -105,7 +105,7 @@ Measure::Measure(const PerfOptions& options, Bootstrap& bootstrap, Traffic& traf
       rank_(bootstrap.rank()),
       ranks_(bootstrap.size()),
       window_(kTransfersInFlight * static_cast<std::size_t>(options.channels)),
-      per_iteration_(options.aggregated * traits_.one_way) {}
+      per_iteration_(options.aggregated * traits_.ways) {}
 
 std::string Measure::shapeText(const Shape& shape) const {
   return textOf("%s of %zu bytes %s", collectiveName(options_.collective), shape.bytes,

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "cli/options/message.h"
-#include "perf/collective/link.h"
+#include "perf/collective/links.h"
 #include "perf/collective/windows.h"
 
 namespace railwise::cli {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "perf/collective/link.h"
-
 namespace railwise::cli {
 namespace {
 

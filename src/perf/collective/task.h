@@ -1,5 +1,5 @@
-// What a rank does of one transfer of a collective (perf/algorithm/plan.h) over one channel. Progress thread
-// only.
+// Runs one transfer of a collective (perf/algorithm/plan.h) over the connections of one channel, and the
+// tasks of a stage beside each other. Progress thread only.
 #pragma once
 
 #include <cstddef>
@@ -10,56 +10,16 @@
 #include "base/status.h"
 #include "perf/algorithm/data.h"
 #include "perf/algorithm/plan.h"
+#include "perf/collective/link.h"
+#include "perf/collective/traffic.h"
 #include "perf/job/activity.h"
 
 namespace railwise::cli {
 
-// The elements [first, first + count): what one channel moves of a block.
-struct Part {
-  std::size_t first = 0;
-  std::size_t count = 0;
-};
 // Splits the elements into equal parts whose sizes are multiples of `granule`, so that little data uses few
 // channels.
 std::vector<Part> splitParts(std::size_t count, int parts, std::size_t granule);
 
-// A buffer whose first block has number `first_block`.
-template <typename Byte>
-struct BlockBuffer {
-  Byte* data = nullptr;
-  int first_block = 0;
-};
-
-struct TaskPlan {
-  Transfer transfer;
-  BlockBuffer<const std::byte> input;  // may be the memory of `output`
-  BlockBuffer<std::byte> output;
-  std::size_t block = 0;  // elements of a block of the buffers
-  Part part;              // of the blocks that travel as one
-  DataType type = DataType::kFloat;
-  ReduceOp op = ReduceOp::kSum;
-  int ranks = 1;               // an average divides by it
-  bool empty_message = false;  // without data, one empty message travels
-};
-
-class Task {
- public:
-  Task() = default;
-  virtual ~Task() = default;
-  Task(const Task&) = delete;
-  Task& operator=(const Task&) = delete;
-
-  // Prepares a run.
-  virtual void start() = 0;
-  // Does what is possible at once and never waits. True: something moved. Errors are already noted.
-  virtual Result<bool> advance() = 0;
-  virtual bool done() const = 0;
-};
-
-class SendLink;
-class RecvLink;
-
-// A transfer over connections.
 class TransferTask final : public Task {
  public:
   // `to` and `from` are null if the transfer does not need them. `after`: a chunk may be written only after
@@ -89,8 +49,6 @@ class TransferTask final : public Task {
   std::size_t chunk_round_ = 0;
   std::size_t step_ = 0;
 };
-
-using Tasks = std::vector<std::unique_ptr<Task>>;
 
 // Runs the tasks of a stage in order, at most `window` of them at a time. Calls `progress` in each pass.
 Status runTasks(const Tasks& tasks, std::size_t window, Activity& activity, IdleWait& wait,

@@ -1,4 +1,4 @@
-// How a rank's data travel: as messages of the net table (link.h), or as puts and gets of the RMA table
+// How a rank's data travel: as messages of the net table (links.h), or as puts and gets of the RMA table
 // (windows.h). The main thread starts and ends a table, the service thread makes and closes connections, the
 // progress thread runs tasks and calls progress(). Any thread may call describe().
 #pragma once
@@ -12,8 +12,9 @@
 
 #include "base/outcome.h"
 #include "base/status.h"
+#include "cli/plugin/net_api.h"
 #include "perf/algorithm/data.h"
-#include "perf/collective/task.h"
+#include "perf/algorithm/plan.h"
 #include "perf/job/activity.h"
 #include "perf/job/wire.h"
 #include "perf/job/worker.h"
@@ -28,7 +29,10 @@ struct RankContext {
   int rank;
   std::atomic<uint64_t>& received;  // bytes on all connections
   // Notes "<call> failed: <result in words>" as the rank's failure, and returns kRemote.
-  Status failed(const std::string& call, ncclResult_t result) const;
+  Status failed(const std::string& call, ncclResult_t result) const {
+    failure.set(call + " failed: " + resultText(result), result);
+    return {Code::kRemote};
+  }
 };
 
 struct LinkPlan {
@@ -44,6 +48,48 @@ struct LinkPlan {
   }
 };
 
+// The elements [first, first + count): what one channel moves of a block.
+struct Part {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+// A buffer whose first block has number `first_block`.
+template <typename Byte>
+struct BlockBuffer {
+  Byte* data = nullptr;
+  int first_block = 0;
+};
+
+struct TaskPlan {
+  Transfer transfer;
+  BlockBuffer<const std::byte> input;  // may be the memory of `output`
+  BlockBuffer<std::byte> output;
+  std::size_t block = 0;  // elements of a block of the buffers
+  Part part;              // of the blocks that travel as one
+  DataType type = DataType::kFloat;
+  ReduceOp op = ReduceOp::kSum;
+  int ranks = 1;               // an average divides by it
+  bool empty_message = false;  // without data, one empty message travels
+};
+
+// What a rank does of one transfer of a collective over one channel. Progress thread only.
+class Task {
+ public:
+  Task() = default;
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  // Prepares a run.
+  virtual void start() = 0;
+  // Does what is possible at once and never waits. True: something moved. Errors are already noted.
+  virtual Result<bool> advance() = 0;
+  virtual bool done() const = 0;
+};
+using Tasks = std::vector<std::unique_ptr<Task>>;
+
+// All connections of a rank.
 class Traffic {
  public:
   Traffic() = default;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cli/options/message.h"
+#include "perf/collective/task.h"
 
 namespace railwise::cli {
 namespace {
@@ -52,7 +53,7 @@ class OperationTask final : public Task {
       takeDone();
       moved = true;
     }
-    if (!channel_.member.error().empty()) return failed();
+    if (channel_.member.failed()) return failed();
     return moved;
   }
 
@@ -217,7 +218,7 @@ Status Windows::addBuffers(std::span<std::byte> send, std::span<std::byte> recei
     channel.send_window = channel.member.add(send.data(), send.size(), 0);
     channel.receive_window = channel.member.add(receive.data(), receive.size(), 0);
     channel.signal_window = channel.member.add(channel.signals.get(), signalBytes(), kRmaSignalFlags);
-    if (!channel.member.error().empty()) return failed(channel);
+    if (channel.member.failed()) return failed(channel);
   }
   return Status::success();
 }

@@ -78,7 +78,7 @@ std::string timesSentence(const PerfOptions& options) {
   constexpr const char* kOverRanks[] = {"of rank 0", "average over ranks", "minimum over ranks",
                                         "maximum over ranks"};
   return std::string("# time: average over iterations, ") + kOverRanks[static_cast<int>(options.average)] +
-         (traitsOf(options.collective).one_way == 2 ? "; half of a round trip" : "");
+         (traitsOf(options.collective).ways == 2 ? "; half of a round trip" : "");
 }
 
 // The names of the columns of one half, in two lines.

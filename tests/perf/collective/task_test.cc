@@ -10,7 +10,6 @@
 #include <map>
 
 #include "perf/algorithm/contents.h"
-#include "perf/collective/link.h"
 #include "tests/ok.h"
 
 namespace railwise::cli {

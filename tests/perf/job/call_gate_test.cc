@@ -57,7 +57,12 @@ TEST(Worker, BetweenJobsItCallsWhatItIsToldTo) {
 
 TEST(Worker, WhatFailsBetweenJobsFailsThem) {
   CallGate gate;
-  Worker worker("test", gate, [] { return Status{Code::kRemote}; });
+  std::atomic<bool> called = false;
+  Worker worker("test", gate, [&] {
+    called = true;
+    return Status{Code::kRemote};
+  });
+  test::waitUntil([&] { return called.load(); });
   EXPECT_EQ(worker.run([] { return Status::success(); }).code, Code::kRemote);
 }
 
