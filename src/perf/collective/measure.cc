@@ -127,7 +127,7 @@ Result<Row> Measure::row(uint64_t bytes, const Variant& variant, const std::stri
     shape.in_place = in_place;
     auto measured = measure(shape);
     if (!measured.ok()) return measured.status();
-    (in_place ? row.in_place : row.out_of_place) = std::move(*measured);
+    row.at(in_place) = std::move(*measured);
   }
   return row;
 }
