@@ -68,6 +68,16 @@ TEST(Comparison, FindsEachRowOfTheSavedRun) {
   EXPECT_NE(json.text().find("\"slower\": 2"), std::string::npos) << json.text();
 }
 
+TEST(Comparison, WhatHasNoInPlaceHalfIsComparedWithoutIt) {
+  Report before = makeReport({makeRow(1024, 10)});
+  Report now = makeReport({makeRow(1024, 20), makeRow(2048, 20)});
+  before.options.collective = now.options.collective = Collective::kPut;
+  const Comparison comparison = against(before, now);
+  EXPECT_EQ(comparison.count(Verdict::kSlower), 1);
+  EXPECT_EQ(comparison.changes.size(), 1u);
+  EXPECT_EQ(comparison.only_now, 1);
+}
+
 TEST(Comparison, NoiseForbidsAVerdict) {
   const Comparison comparison =
       against(makeReport({makeRow(1024, 10, 0.9)}), makeReport({makeRow(1024, 13, 1.2)}));

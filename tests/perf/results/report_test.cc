@@ -48,6 +48,17 @@ TEST(PerfReport, WithoutCheckWrongIsNotApplicable) {
       << text;
 }
 
+TEST(PerfReport, WhatIsNotMeasuredIsNotApplicableAndCountsForNothing) {
+  auto report = makeReport(Collective::kPutSignal, 2);
+  report.rows = {{1'000'000'000, 1, {1, 0}, {}}};
+  EXPECT_NE(rowText(report, report.rows[0]).find("      0      N/A     N/A     N/A     N/A\n"),
+            std::string::npos)
+      << rowText(report, report.rows[0]);
+  EXPECT_DOUBLE_EQ(report.averageBusBandwidth(), 1);
+  report.late_signals = 1;
+  EXPECT_EQ(report.wrong(), 1u);
+}
+
 TEST(PerfReport, FooterSumsUp) {
   auto report = makeReport(Collective::kSendRecv, 2);
   report.rows = {{1'000'000'000, 1, {1, 0}, {0.5, 0}}};
