@@ -1,6 +1,7 @@
 // The record of a process: what its connections and rails do, in a file of /dev/shm that outlives the
 // process. This file is the layout of the record, version 1. docs/observability.md says what the numbers
-// mean.
+// mean. A field that takes a place which was 0 until then needs no new version: 0 says that it is not known,
+// and older readers do not look there.
 //
 //   Header | RailRecord x kMostRails | EventRecord x kEvents | one slot for each connection
 //
@@ -145,6 +146,9 @@ enum class ConnectionState : uint8_t {
 
 enum class Side : uint8_t { kSender = 0, kReceiver = 1, kListener = 2 };
 
+// What a connection is for. The sender of a one-sided connection puts and gets, and the receiver is put to.
+enum class ConnectionKind : uint8_t { kMessages = 0, kOneSided = 1 };
+
 // What a connection waited for at its last look.
 enum class WaitsFor : uint8_t {
   kNothing = 0,      // nothing is open
@@ -153,10 +157,18 @@ enum class WaitsFor : uint8_t {
   kData = 3,         // receiver: the peer has sent nothing into an open receive
   kPath = 4,         // no rail pair works
   kPeer = 5,         // the peer's answer, in the handshake or in a recovery
+  kWindow = 6,       // one-sided sender: the peer has not told of a window that an operation names
+  kCredit = 7,       // one-sided sender: the peer has not taken the reports that are under way
+  kSignalParts = 8,  // one-sided receiver: a report or a mark of a signal has come, and another one has not
+  kOwnNic = 9,       // one-sided receiver: a NIC of this rank owes the write of a signal into GPU memory
 };
 
 // The numbers of a connection that every message changes. They lie here and nowhere else: the data path
 // counts in the record itself. Receives are counted from 1, and both ends count alike.
+//
+// A one-sided sender counts operations (puts and gets) in the place of receives: `next` is one more than
+// those that were given, and `arrived` stays 0. A one-sided receiver counts signals: `arrived` are those that
+// it has applied. It does not see puts without a signal.
 struct ConnectionNumbers {
   uint64_t next;    // sender: the receive that is being matched; receiver: the receive that irecv opens next
   uint64_t posted;  // sender: the oldest receive for which not all work requests are posted; receiver: the
@@ -187,7 +199,8 @@ struct QueuePairRecord {
   uint8_t used;
   uint8_t pair;  // place in ConnectionRecord::pairs
   uint8_t lane;
-  uint8_t reserved[9];
+  uint8_t reserved;
+  uint64_t got;  // one-sided sender: payload of gets posted, which is not in `bytes`
 };
 static_assert(sizeof(QueuePairRecord) == 64);
 
@@ -217,6 +230,22 @@ struct CallCounts {
   uint64_t idle;  // that returned no request, or "not done"
   uint64_t ns;
 };
+
+// One-sided communication: what ConnectionNumbers does not tell. Written at looks and at the end, except
+// `gets`, which is counted as operations are given.
+struct OneSidedRecord {
+  uint64_t put_bytes;       // sender: payload that was posted over queue pairs that are destroyed; what is
+  uint64_t get_bytes;       // repeated counts again
+  uint64_t gets;            // sender: operations that are gets
+  uint64_t gets_open;       // sender: of these, those that are not done
+  uint64_t signals;         // sender: numbered. receiver: signals of which a report or a mark has come
+  uint64_t signals_done;    // sender: signals of operations that are done
+  uint64_t signals_seen;    // receiver: ConnectionNumbers::arrived at the last look
+  uint64_t last_signal_ns;  // receiver: the look that first saw the latest signal applied
+  uint32_t peer_rank_plus_one;  // of the peer in its group; 0: not known
+  uint32_t reserved;
+};
+static_assert(sizeof(OneSidedRecord) == 72);
 
 // `sequence` guards the fields from `state` to `pairs`. Bucket b of a histogram counts values v with
 // 2^b <= v < 2^(b+1), the last one everything larger.
@@ -253,7 +282,8 @@ struct ConnectionRecord {
   uint64_t oldest_bytes;
   WaitsFor waits_for;
   uint8_t slow_noted;
-  uint8_t reserved[6];
+  ConnectionKind kind;
+  uint8_t reserved[5];
   uint64_t waits_since_ns;
 
   uint64_t failovers;
@@ -273,6 +303,8 @@ struct ConnectionRecord {
 
   CallCounts calls[kCalls];  // spy only
   uint32_t group_sizes[8];   // spy: irecv calls with 1 to 8 buffers
+
+  OneSidedRecord one_sided;  // of a one-sided connection, else 0
 };
 
 inline constexpr uint64_t kSample = 256;
@@ -286,6 +318,25 @@ struct ConnectionPage {
 };
 static_assert(sizeof(ConnectionPage) == kPageBytes);
 
+// What one-sided connections have done.
+struct OneSidedTotals {
+  uint64_t puts;  // also those without data, which are signals alone
+  uint64_t put_bytes;
+  uint64_t gets;
+  uint64_t get_bytes;
+  uint64_t signals_sent;
+  uint64_t signals_applied;
+};
+
+inline void add(OneSidedTotals& sum, const OneSidedTotals& more) {
+  sum.puts += more.puts;
+  sum.put_bytes += more.put_bytes;
+  sum.gets += more.gets;
+  sum.get_bytes += more.get_bytes;
+  sum.signals_sent += more.signals_sent;
+  sum.signals_applied += more.signals_applied;
+}
+
 // Counts of connections that are closed: the slot of a closed connection is given to the next one.
 struct ClosedConnections {
   uint64_t connections;
@@ -297,6 +348,7 @@ struct ClosedConnections {
   uint64_t size[kBuckets];
   CallCounts calls[kCalls];
   uint64_t group_sizes[8];
+  OneSidedTotals one_sided;
 };
 
 struct Header {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "record/one_sided.h"
 #include "record/process_record.h"
 #include "record/spread.h"
 
@@ -101,6 +102,11 @@ void openConnection(ConnectionRecord& connection, Side side, ConnectionState sta
 
 namespace {
 
+const ConnectionPage& pageOf(const ConnectionRecord& connection) {
+  return *reinterpret_cast<const ConnectionPage*>(reinterpret_cast<const std::byte*>(&connection) -
+                                                  offsetof(ConnectionPage, connection));
+}
+
 // Holds the lock of the rails, and makes readers copy again, while counts move.
 class Folding {
  public:
@@ -111,9 +117,11 @@ class Folding {
   void add(uint16_t rail, const Totals& totals) {
     if (rail < kMostRails) record::add(its_.rail(rail).totals, totals);
   }
+  void add(const OneSidedTotals& totals) { record::add(its_.header().closed.one_sided, totals); }
   // What a connection that is closed has counted for itself.
   void add(const ConnectionRecord& connection) {
     ClosedConnections& closed = its_.header().closed;
+    add(oneSidedTotals(pageOf(connection)));
     closed.connections += connection.side != Side::kListener ? 1 : 0;
     closed.failovers += connection.failovers;
     closed.slow_messages += connection.slow_messages;
@@ -145,6 +153,7 @@ Totals totalsOf(const QueuePairRecord& pair, const ConnectionRecord& connection)
   totals.work_requests = pair.posted;
   totals.control_bytes =
       static_cast<uint64_t>(static_cast<int64_t>(pair.posted * pair.control_each) + pair.control_extra);
+  totals.bytes_received += pair.got;
   return totals;
 }
 
@@ -179,6 +188,10 @@ void addTotals(uint16_t rail, const Totals& totals) {
   if (Record* const its = currentRecord(); its != nullptr) Folding(*its).add(rail, totals);
 }
 
+void addOneSided(const OneSidedTotals& totals) {
+  if (Record* const its = currentRecord(); its != nullptr) Folding(*its).add(totals);
+}
+
 void foldQueuePairs(ConnectionPage& page) {
   Record* const its = currentRecord();
   if (its == nullptr) return;
@@ -196,6 +209,10 @@ void foldQueuePairs(ConnectionPage& page) {
     if (pair.used == 0) continue;
     Totals totals = totalsOf(pair, connection);
     if (!sends) totals.bytes_received += spread[i];
+    if (sends && connection.kind == ConnectionKind::kOneSided) {
+      connection.one_sided.put_bytes += pair.bytes;
+      connection.one_sided.get_bytes += pair.got;
+    }
     (sends ? totals.messages_sent : totals.messages_received) += std::exchange(whole, 0);
     folding.add(pair.rail, totals);
     pair = {};

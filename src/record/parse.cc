@@ -12,6 +12,7 @@
 
 #include "base/text/printable.h"
 #include "record/fence.h"
+#include "record/one_sided.h"
 #include "record/reader.h"
 #include "record/spread.h"
 
@@ -26,6 +27,7 @@ constexpr int kWaitUs = 100;
 constexpr int kMostRounds = 4;
 constexpr uint32_t kLargestSlot = 64 * 1024;  // the largest page of a kernel that NCCL runs on
 constexpr uint32_t kMostSlots = 65536;        // the largest RAILWISE_METRICS_CONNECTIONS
+constexpr std::size_t kMostRanks = 1 << 24;   // more than a group of ranks will have
 
 uint64_t clockNs(clockid_t clock) {
   timespec now = {};
@@ -86,6 +88,7 @@ void visitTimes(AnySnapshot& snapshot, Visit visit) {
     visit(connection.oldest_since_ns);
     visit(connection.waits_since_ns);
     visit(connection.degraded_since_ns);
+    visit(connection.one_sided.last_signal_ns);
   }
 }
 
@@ -261,6 +264,7 @@ class Parser {
     connection.pair_id = record.pair_id;
     connection.communicator = record.communicator;
     connection.side = record.side;
+    connection.kind = checkedEnum(record.kind, ConnectionKind::kOneSided, ConnectionKind::kMessages);
     connection.state = record.state;
     connection.device = textOf(record.device);
     connection.peer = textOf(record.peer);
@@ -270,12 +274,12 @@ class Parser {
     connection.opened_ns = record.opened_ns;
     connection.state_since_ns = record.state_since_ns;
     connection.numbers = record.numbers;
-    countReceives(connection);
     connection.looked_ns = record.looked_ns;
     connection.oldest = record.oldest;
     connection.oldest_since_ns = record.oldest_since_ns;
     connection.oldest_bytes = record.oldest_bytes;
-    connection.waits_for = checkedEnum(record.waits_for, WaitsFor::kPeer, WaitsFor::kNothing);
+    connection.waits_for = checkedEnum(record.waits_for, WaitsFor::kOwnNic, WaitsFor::kNothing);
+    countUnits(connection);
     connection.waits_since_ns = record.waits_since_ns;
     connection.failovers = record.failovers;
     connection.slow_messages = record.slow_messages;
@@ -287,17 +291,37 @@ class Parser {
     std::copy(std::begin(record.size), std::end(record.size), connection.size.begin());
     std::copy(std::begin(record.calls), std::end(record.calls), connection.calls.begin());
     std::copy(std::begin(record.group_sizes), std::end(record.group_sizes), connection.group_sizes.begin());
+    if (connection.kind == ConnectionKind::kOneSided) addOneSided(connection);
     addPairs(connection);
     addQueuePairs(connection);
     addCompletions();
   }
 
-  static void countReceives(Connection& connection) {
+  void countUnits(Connection& connection) const {
     const ConnectionNumbers& numbers = connection.numbers;
+    if (connection.kind == ConnectionKind::kOneSided && connection.side == Side::kReceiver) {
+      // A NIC that owes the write of a signal owes at least that of the latest one.
+      const bool owed = connection.waits_for == WaitsFor::kOwnNic && connection.oldest != 0;
+      connection.completed = owed ? std::min(connection.oldest - 1, numbers.arrived) : numbers.arrived;
+      connection.posted = std::max(connection.completed + (owed ? 1 : 0), page_.connection.one_sided.signals);
+      return;
+    }
     connection.posted = difference(numbers.next, 1);
     const uint64_t completed =
         connection.side == Side::kSender ? std::max(numbers.complete, numbers.arrived) : numbers.arrived;
     connection.completed = std::min(completed, connection.posted);
+  }
+
+  void addOneSided(Connection& connection) const {
+    const OneSidedRecord& record = page_.connection.one_sided;
+    const bool sender = connection.side == Side::kSender;
+    OneSided& its = connection.one_sided;
+    its.totals = oneSidedTotals(page_);
+    its.gets_open = record.gets_open;
+    its.signals = record.signals;
+    its.signals_done = sender ? record.signals_done : connection.numbers.arrived;
+    its.last_signal_ns = record.last_signal_ns;
+    its.peer_rank = placeIn(record.peer_rank_plus_one - 1, kMostRanks);
   }
 
   void addPairs(Connection& connection) const {
@@ -331,6 +355,7 @@ class Parser {
                     .lane = queue_pair.lane,
                     .work_requests = queue_pair.posted,
                     .bytes = queue_pair.bytes + (sender ? 0 : spread[static_cast<std::size_t>(i)]),
+                    .got = queue_pair.got,
                     .control_bytes = controlBytes(queue_pair),
                     .segments = queue_pair.segments,
                     .measured_mbps = queue_pair.measured_mbps,
@@ -341,6 +366,7 @@ class Parser {
       if (record.lanes == 1) messages = std::exchange(uncut, 0);
       (sender ? rail.totals.bytes_sent : rail.totals.bytes_received) += added.bytes;
       (sender ? rail.totals.messages_sent : rail.totals.messages_received) += messages;
+      rail.totals.bytes_received += added.got;
       rail.totals.work_requests += added.work_requests;
       rail.totals.control_bytes += added.control_bytes;
       rail.measured_mbps = std::max(rail.measured_mbps, added.measured_mbps);

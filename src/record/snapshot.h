@@ -49,10 +49,21 @@ struct QueuePair {
   int lane = 0;
   uint64_t work_requests = 0;
   uint64_t bytes = 0;  // sender: payload posted; receiver: payload arrived
+  uint64_t got = 0;    // one-sided sender: payload of gets posted
   uint64_t control_bytes = 0;
   uint64_t segments = 0;
   uint32_t measured_mbps = 0;   // 0: not measured
   uint32_t share_permille = 0;  // 0: messages are not spread
+};
+
+// Of a one-sided connection.
+struct OneSided {
+  OneSidedTotals totals = {};
+  uint64_t gets_open = 0;
+  uint64_t signals = 0;         // sender: numbered; receiver: those that have come in part or as a whole
+  uint64_t signals_done = 0;    // sender: acknowledged; receiver: applied
+  uint64_t last_signal_ns = 0;  // receiver: when the latest signal was applied, to 20 ms; 0: none was
+  int peer_rank = -1;           // in its group; -1: not known
 };
 
 struct Connection {
@@ -61,6 +72,7 @@ struct Connection {
   uint64_t pair_id = 0;  // both ends have the same; 0: not known
   uint64_t communicator = 0;
   Side side = Side::kSender;
+  ConnectionKind kind = ConnectionKind::kMessages;
   ConnectionState state = ConnectionState::kFree;
   std::string device;
   std::string peer;         // "host:pid"; "" while not known
@@ -70,7 +82,9 @@ struct Connection {
   uint64_t opened_ns = 0;
   uint64_t state_since_ns = 0;
   ConnectionNumbers numbers = {};
-  // By receives, which both ends count alike: given by NCCL to isend or irecv, and complete.
+  // By receives, which both ends count alike: given by NCCL to isend or irecv, and complete. One-sided
+  // sender: by operations. One-sided receiver: by signals, those that have come at least in part, and those
+  // that are in their place.
   uint64_t posted = 0;
   uint64_t completed = 0;
   uint64_t looked_ns = 0;
@@ -91,6 +105,7 @@ struct Connection {
   std::array<uint32_t, kBuckets> size = {};
   std::array<CallCounts, kCalls> calls = {};
   std::array<uint32_t, 8> group_sizes = {};
+  OneSided one_sided;
 };
 
 struct Event {
@@ -156,6 +171,10 @@ inline constexpr Named<WaitsFor> kWaitsForNames[] = {
     {WaitsFor::kData, "data of the peer", "data"},
     {WaitsFor::kPath, "a path that works", "path"},
     {WaitsFor::kPeer, "answer of the peer", "peer"},
+    {WaitsFor::kWindow, "window of the peer", "window"},
+    {WaitsFor::kCredit, "progress of the peer", "credit"},
+    {WaitsFor::kSignalParts, "rest of a signal", "signal_parts"},
+    {WaitsFor::kOwnNic, "write of a signal by its own NIC", "own_nic"},
 };
 inline constexpr Named<RailState> kRailStateNames[] = {
     {RailState::kUnknown, "unknown", "unknown"},
@@ -179,6 +198,11 @@ inline constexpr Named<ErrorKind> kErrorKindNames[] = {
 
 inline const char* stateText(ConnectionState state) { return rowOf(kConnectionStateNames, state).words; }
 inline const char* waitsForText(WaitsFor waits_for) { return rowOf(kWaitsForNames, waits_for).words; }
+// "send", "receive", "listener"; of one-sided connections "put" and "target".
+const char* endText(ConnectionKind kind, Side side);
+// What the numbers of a connection count: "message", "receive"; of one-sided connections "operation" and
+// "signal".
+const char* unitText(ConnectionKind kind, Side side);
 inline const char* railStateText(RailState state) { return rowOf(kRailStateNames, state).words; }
 inline const char* errorText(ErrorKind error) { return rowOf(kErrorKindNames, error).words; }
 const char* eventText(EventKind kind);  // "port down", "path lost" ...

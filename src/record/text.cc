@@ -51,6 +51,24 @@ const char* eventText(EventKind kind) {
   return "unknown";
 }
 
+const char* endText(ConnectionKind kind, Side side) {
+  const bool one_sided = kind == ConnectionKind::kOneSided;
+  switch (side) {
+    case Side::kSender:
+      return one_sided ? "put" : "send";
+    case Side::kReceiver:
+      return one_sided ? "target" : "receive";
+    case Side::kListener:
+      break;
+  }
+  return "listener";
+}
+
+const char* unitText(ConnectionKind kind, Side side) {
+  if (kind == ConnectionKind::kOneSided) return side == Side::kSender ? "operation" : "signal";
+  return side == Side::kReceiver ? "receive" : "message";
+}
+
 std::string hostOf(const Process& process) {
   const std::string pid = ":" + std::to_string(process.pid);
   return process.host.ends_with(pid) ? process.host.substr(0, process.host.size() - pid.size())

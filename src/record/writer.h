@@ -67,6 +67,8 @@ void countDeviceLife(std::string_view device);
 
 // Adds to the totals of a rail.
 void addTotals(uint16_t rail, const Totals& totals);
+// Adds to what one-sided connections that are closed have done.
+void addOneSided(const OneSidedTotals& totals);
 
 // ---- events
 

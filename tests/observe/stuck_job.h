@@ -34,6 +34,18 @@ struct TestJob {
     return {&end(from, to, record::Side::kSender), &end(to, from, record::Side::kReceiver)};
   }
 
+  // The same for puts: the first end is the writer, the second one the target.
+  std::pair<ConnectionFacts*, ConnectionFacts*> connectPuts(ProcessFacts& from, ProcessFacts& to) {
+    const auto ends = connect(from, to);
+    for (ConnectionFacts* const each : {ends.first, ends.second}) {
+      each->kind = record::ConnectionKind::kOneSided;
+      each->looked_ms = 10;
+      each->signals = each->signals_done = 7;
+    }
+    ends.second->last_signal_ms = 100;
+    return ends;
+  }
+
   static void waits(ConnectionFacts& connection, record::WaitsFor waits_for, uint64_t ms = 5000) {
     connection.still = true;
     connection.waits_for = waits_for;

@@ -641,5 +641,87 @@ TEST(StuckText, JsonHasTheWaitsAndTheCulprits) {
   EXPECT_TRUE(says(json, "\"why\": \"no_receive\"")) << json;
 }
 
+// ---- one-sided communication
+
+TEST(Stuck, AWriterWithoutCreditWaitsForATargetThatNobodyDrives) {
+  TestJob job;
+  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(5, 2));
+  TestJob::waits(*writer, WaitsFor::kCredit);
+  target->looked_ms = 6000;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kIdleCaller, "rank 5 (gpu2:105)"));
+  EXPECT_EQ(diagnosis.waits[0].why, Why::kNoCredit);
+  EXPECT_TRUE(says(textOfJob(job), "does not drive its one-sided communication")) << textOfJob(job);
+  EXPECT_TRUE(says(textOfJob(job), "operation 8 (1.0 MiB), 7 of 8 operations done")) << textOfJob(job);
+}
+
+TEST(Stuck, AWindowThatIsNotRegisteredIsTheTargetsProcess) {
+  TestJob job;
+  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(5, 2));
+  TestJob::waits(*writer, WaitsFor::kWindow);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 5 (gpu2:105)"));
+  EXPECT_EQ(diagnosis.waits[0].why, Why::kNoWindow);
+}
+
+TEST(Stuck, APutThatIsNotAcknowledgedIsASilentRail) {
+  TestJob job;
+  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
+  TestJob::waits(*writer, WaitsFor::kCompletion);
+  EXPECT_EQ(worst(diagnosisOf(job)),
+            culprit(CulpritKind::kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
+}
+
+// Operations and signals are not counted alike: a target says nothing of its writer's operations.
+TEST(Stuck, AWriterThatNobodyDrivesIsNotComplete) {
+  TestJob job;
+  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
+  TestJob::waits(*writer, WaitsFor::kCompletion);
+  writer->looked_ms = 6000;
+  target->completed = 1000;
+  EXPECT_EQ(worst(diagnosisOf(job)), culprit(CulpritKind::kIdleCaller, "rank 0 (gpu1:100)"));
+}
+
+TEST(Stuck, ASignalInPartsIsASilentRailOfItsWriter) {
+  TestJob job;
+  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
+  TestJob::waits(*target, WaitsFor::kSignalParts);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
+}
+
+TEST(Stuck, ASignalThatTheOwnNicDoesNotWriteIsThatNic) {
+  TestJob job;
+  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
+  TestJob::waits(*target, WaitsFor::kOwnNic);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu2 mlx5_0"));
+  EXPECT_EQ(diagnosis.waits[0].why, Why::kOwnNic);
+}
+
+// A GPU that waits for a signal is not seen. What has come of whom is.
+TEST(Stuck, NamesRanksThatHaveNotSignalled) {
+  TestJob job;
+  ProcessFacts& own = job.process(0, 1);
+  const auto [quiet, of_quiet] = job.connectPuts(job.process(1, 2), own);
+  of_quiet->last_signal_ms = 34000;
+  job.connectPuts(job.process(2, 3), own);
+  const auto [never, of_never] = job.connectPuts(job.process(3, 4), own);
+  of_never->last_signal_ms = kNever;
+  never->given = never->completed + 2;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.quiet.size(), 2U);
+  const std::string text = textOfJob(job);
+  EXPECT_TRUE(says(text,
+                   "rank 0 (gpu1:100) has had no signal of rank 1 (gpu2:101) for 34.0 s (7 before); the "
+                   "latest one of another rank came 33.9 s after that; nothing is under way to it there: "
+                   "that rank has put nothing since"))
+      << text;
+  EXPECT_TRUE(says(text, "no signal of rank 3 (gpu4:103) for 60.0 s (none before)")) << text;
+  EXPECT_TRUE(says(text, "2 operations are under way to it there")) << text;
+  EXPECT_FALSE(says(text, "no signal of rank 2")) << text;
+  EXPECT_FALSE(diagnosis.stuck);
+}
+
 }  // namespace
 }  // namespace railwise::observe

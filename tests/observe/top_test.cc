@@ -213,6 +213,23 @@ TEST(TopNews, ListenersAndHandshakesComeUp) {
   EXPECT_EQ(waitsText(model.processes[0]), "coming up");
 }
 
+TEST(TopModel, AWriterWithoutCreditWaits) {
+  auto writer = makeWaiting(0, 12 * kSecond, record::WaitsFor::kCredit);
+  writer.side = record::Side::kSender;
+  writer.kind = record::ConnectionKind::kOneSided;
+  writer.one_sided.totals.puts = 52;
+  const Model model = modelOf({makeSnapshot(1, 0, {makeRail("mlx5_0")}, {writer})});
+  EXPECT_EQ(newsText(model), "1 connection waits > 10 s (longest 12 s)");
+  EXPECT_EQ(waitsText(model.connections[0]), "peer's credit");
+  const std::string text = plainText(frameOf(model, {.width = 100}), {.width = 100});
+  EXPECT_NE(text.find("peer's credit mlx5_0  =>"), std::string::npos) << text;
+  const std::string all =
+      plainText(frameOf(model, {.width = 140, .view = View::kConnections}), {.width = 140});
+  EXPECT_NE(all.find("KIND"), std::string::npos) << all;
+  EXPECT_NE(all.find("put"), std::string::npos) << all;
+  EXPECT_NE(modelJson(model).find("\"puts\": 52"), std::string::npos) << modelJson(model);
+}
+
 TEST(TopNews, NewErrorsAreNews) {
   auto now = makeSnapshot(1, 0, {makeRail("mlx5_0")}, {makeConnection(0)});
   now.rails[0].errors[0] = 5;

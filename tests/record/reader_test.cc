@@ -322,13 +322,78 @@ TEST(RecordReader, ChecksStates) {
   record.first.state = static_cast<RailState>(77);
   record.first.link = 9;
   record.sender.connection.state = static_cast<ConnectionState>(8);
-  record.receiver.connection.waits_for = static_cast<WaitsFor>(6);
+  record.receiver.connection.waits_for = static_cast<WaitsFor>(10);
   const auto snapshot = parse(record);
   ASSERT_OK(snapshot);
   EXPECT_EQ(snapshot->rails[0].state, RailState::kUnknown);
   EXPECT_EQ(snapshot->rails[0].link, 0);
   ASSERT_EQ(snapshot->connections.size(), 1U);
   EXPECT_EQ(snapshot->connections[0].waits_for, WaitsFor::kNothing);
+}
+
+TEST(RecordReader, TellsOfOneSidedConnections) {
+  TwoRails record;
+  ConnectionRecord& writer = record.sender.connection;
+  writer.kind = ConnectionKind::kOneSided;
+  writer.waits_for = WaitsFor::kCredit;
+  writer.numbers = {.next = 11, .posted = 9, .complete = 7};
+  writer.one_sided = {.put_bytes = 100,
+                      .get_bytes = 50,
+                      .gets = 3,
+                      .gets_open = 1,
+                      .signals = 6,
+                      .signals_done = 5,
+                      .peer_rank_plus_one = 8};
+  record.sender.queue_pairs[0].bytes = 1000;
+  record.sender.queue_pairs[0].got = 500;
+  ConnectionRecord& target = record.receiver.connection;
+  target.kind = ConnectionKind::kOneSided;
+  target.numbers.arrived = 40;
+  target.one_sided = {.signals = 42, .last_signal_ns = record.ago(3)};
+  const auto snapshot = parse(record);
+  ASSERT_OK(snapshot);
+  const Connection& sender = snapshot->connections[0];
+  EXPECT_EQ(sender.kind, ConnectionKind::kOneSided);
+  EXPECT_EQ(sender.posted, 10U);
+  EXPECT_EQ(sender.completed, 7U);
+  EXPECT_EQ(sender.one_sided.totals.puts, 7U);
+  EXPECT_EQ(sender.one_sided.totals.put_bytes, 1100U);
+  EXPECT_EQ(sender.one_sided.totals.gets, 3U);
+  EXPECT_EQ(sender.one_sided.totals.get_bytes, 550U);
+  EXPECT_EQ(sender.one_sided.totals.signals_sent, 6U);
+  EXPECT_EQ(sender.one_sided.gets_open, 1U);
+  EXPECT_EQ(sender.one_sided.peer_rank, 7);
+  EXPECT_EQ(snapshot->rails[0].totals.bytes_sent, 1000U);
+  EXPECT_EQ(snapshot->rails[0].totals.bytes_received, 500U);
+  const Connection& receiver = snapshot->connections[1];
+  EXPECT_EQ(receiver.posted, 42U);
+  EXPECT_EQ(receiver.completed, 40U);
+  EXPECT_EQ(receiver.one_sided.totals.signals_applied, 40U);
+  EXPECT_EQ(receiver.one_sided.last_signal_ns, record.ago(3));
+  EXPECT_EQ(receiver.one_sided.peer_rank, -1) << "not known";
+}
+
+// It is applied, and a NIC owes the write of it.
+TEST(RecordReader, ASignalThatIsNotWrittenIsOpen) {
+  TwoRails record;
+  ConnectionRecord& target = record.receiver.connection;
+  target.kind = ConnectionKind::kOneSided;
+  target.numbers.arrived = target.one_sided.signals = target.oldest = 40;
+  target.waits_for = WaitsFor::kOwnNic;
+  const auto snapshot = parse(record);
+  ASSERT_OK(snapshot);
+  EXPECT_EQ(snapshot->connections[1].posted, 40U);
+  EXPECT_EQ(snapshot->connections[1].completed, 39U);
+}
+
+// The places of the fields were 0 before there was one-sided communication.
+TEST(RecordReader, OlderRecordsAreOfMessages) {
+  const auto snapshot = parse(TwoRails());
+  ASSERT_OK(snapshot);
+  for (const Connection& each : snapshot->connections) {
+    EXPECT_EQ(each.kind, ConnectionKind::kMessages);
+    EXPECT_EQ(each.one_sided.totals.puts, 0U);
+  }
 }
 
 TEST(RecordReader, SurvivesNumbersThatOverflow) {

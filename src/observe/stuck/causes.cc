@@ -22,8 +22,9 @@ bool isLeftAlone(const ConnectionFacts& connection) {
 }
 
 // A sender does not always count its messages as complete, and its last look may be old. The receiver knows.
+// Of one-sided operations the other end knows nothing.
 bool isComplete(const ConnectionFacts& sender, const ConnectionFacts* receiver) {
-  return sender.state == ConnectionState::kRunning && sender.side == Side::kSender &&
+  return !isOneSided(sender) && sender.state == ConnectionState::kRunning && sender.side == Side::kSender &&
          (receiver == nullptr || receiver->completed >= sender.oldest);
 }
 
@@ -116,12 +117,51 @@ class Examiner {
         return noPath();
       case WaitsFor::kPeer:
         return reconnects();
+      case WaitsFor::kWindow:
+        return waitsForTarget(Why::kNoWindow, other);
+      case WaitsFor::kCredit:
+        return waitsForTarget(Why::kNoCredit, other);
+      case WaitsFor::kSignalParts:
+        return waitsForSignalParts(other);
+      case WaitsFor::kOwnNic:
+        return set(Why::kOwnNic, idleNic());
       case WaitsFor::kCompletion:
       case WaitsFor::kNothing:  // it waits, and its last look was before
         break;
     }
+    if (isOneSided(connection_) && connection_.side == Side::kReceiver) return waitsForSignalParts(other);
     if (connection_.side == Side::kReceiver) return waitsForData(other);
     return silentPath(true);
+  }
+
+  // ---- one-sided communication
+
+  // The target has not told of a window, or has not taken reports. Its process drives the connection by a
+  // thread of its own, so it does neither only where nothing of it runs, or where it waits itself.
+  Finding waitsForTarget(Why why, const ConnectionFacts* target) {
+    if (target == nullptr) return set(why);
+    if (target->looked_ms >= kCallsWithinMs)
+      return set(why, idleCaller(finding_.wait.other.process, *target));
+    if (target->waits_for == WaitsFor::kSignalParts) return silentPath(true);
+    return set(why);
+  }
+  // One of a signal's queue pairs has brought its part, and another one has not.
+  Finding waitsForSignalParts(const ConnectionFacts* writer) {
+    if (writer != nullptr && writer->looked_ms >= kCallsWithinMs)
+      return set(Why::kSignalParts, idleCaller(finding_.wait.other.process, *writer));
+    return silentPath(false);
+  }
+  // The NICs of this rank that bring signals also write them into GPU memory.
+  Culprit idleNic() const {
+    Culprit culprit;
+    culprit.kind = CulpritKind::kSilentRail;
+    culprit.name = own_.host + " " + connection_.device;
+    culprit.key = "own nic " + std::to_string(finding_.wait.end.process) + " " + connection_.device;
+    culprit.what = "does not write signals into the GPU memory of its own rank";
+    culprit.details.push_back("the process is " + processName(own_));
+    addRails(culprit, false);
+    culprit.advice = "on " + own_.host + ": railwise doctor; ibstat " + connection_.device;
+    return culprit;
   }
 
   Finding waitsForClearToSend(const ConnectionFacts* receiver) {
@@ -158,11 +198,14 @@ class Examiner {
     culprit.process = process;
     culprit.key = "idle " + std::to_string(process);
     culprit.name = processName(caller);
-    culprit.what = "has open messages and does not call its network plugin";
-    culprit.details.push_back((connection.looked_ms == kNever
-                                   ? "it has not called since it opened them"
-                                   : "its last call was " + ageText(connection.looked_ms) + " ago") +
-                              std::string("; NCCL's proxy thread there hangs, or gets no CPU"));
+    culprit.what = isOneSided(connection) ? "does not drive its one-sided communication"
+                                          : "has open messages and does not call its network plugin";
+    const bool never = connection.looked_ms == kNever;
+    culprit.details.push_back(
+        (never ? "it has not called since it opened them"
+               : "its last call was " + ageText(connection.looked_ms) + " ago") +
+        (isOneSided(connection) ? "; neither NCCL's proxy thread nor Railwise's own (railwise-rma) runs there"
+                                : "; NCCL's proxy thread there hangs, or gets no CPU"));
     culprit.advice =
         "on " + caller.host + ": gdb -p " + std::to_string(caller.pid) + " -batch -ex 'thread apply all bt'";
     return culprit;
@@ -375,7 +418,7 @@ class Examiner {
   }
   bool owes(int pair) const {
     const ConnectionFacts* const other = otherEnd();
-    if (other == nullptr) return false;
+    if (other == nullptr || isOneSided(connection_)) return false;  // a target does not count bytes
     for (const QueuePairFacts& own : connection_.queue_pairs) {
       if (own.pair != pair || own.number == 0) continue;
       for (const QueuePairFacts& theirs : other->queue_pairs) {

@@ -18,6 +18,9 @@ using record::ConnectionState;
 constexpr std::size_t kMostDetails = 5;
 constexpr std::size_t kShownRanks = 8;
 
+// A rank that has signalled nothing for so long is worth a line.
+constexpr uint64_t kQuietMs = 2000;
+
 // What is seen comes before what is concluded, and what is not known comes last.
 int certainty(const Culprit& culprit) {
   switch (culprit.kind) {
@@ -69,6 +72,7 @@ class Diagnoser {
     sortAll();
     takeCensus();
     lookAtRails();
+    lookForQuietWriters();
     addNotes();
     result_.stuck = !result_.culprits.empty();
     result_.verdict = result_.stuck ? stuckVerdict() : calmVerdict();
@@ -405,6 +409,34 @@ class Diagnoser {
         text += ", " + counted(trouble.failovers, "failover", "failovers") + " away from it";
       result_.rails.push_back(text + ", in " + counted(trouble.processes, "process", "processes"));
     }
+  }
+
+  // A GPU that waits for a signal is not seen. But where a rank's signals have stopped and those of others go
+  // on, it is the rank that is waited for; where all have stopped, the last one to signal tells how far it
+  // came.
+  void lookForQuietWriters() {
+    for (int place = 0; place < processes_; ++place) {
+      const ProcessFacts& own = process(place);
+      if (!own.alive) continue;
+      std::vector<QuietWriter> writers;
+      uint64_t newest_ms = kNever;
+      for (int i = 0; i < static_cast<int>(own.connections.size()); ++i) {
+        const ConnectionFacts& target = own.connections[static_cast<std::size_t>(i)];
+        if (!isOneSided(target) || target.side != record::Side::kReceiver ||
+            target.state == ConnectionState::kConnecting)
+          continue;
+        newest_ms = std::min(newest_ms, target.last_signal_ms);
+        const uint64_t since_ms = target.last_signal_ms != kNever ? target.last_signal_ms : target.state_ms;
+        if (since_ms != kNever && since_ms >= kQuietMs)
+          writers.push_back({.end = {place, i}, .writer = job_.otherEnd({place, i}), .since_ms = since_ms});
+      }
+      for (QuietWriter& writer : writers) {
+        writer.newest_ms = newest_ms;
+        result_.quiet.push_back(writer);
+      }
+    }
+    std::stable_sort(result_.quiet.begin(), result_.quiet.end(),
+                     [](const QuietWriter& a, const QuietWriter& b) { return a.since_ms > b.since_ms; });
   }
 
   void addNotes() {

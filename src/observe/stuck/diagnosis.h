@@ -25,6 +25,10 @@ enum class Why : uint8_t {
   kPeerIsGone,     // the peer's process has died or ended
   kPeerIsStopped,  // the kernel does not let the peer's process run
   kPeerUnknown,    // there is no record of the peer
+  kNoWindow,       // one-sided: the peer has not registered its part of a window
+  kNoCredit,       // one-sided: the peer does not take the signals that have come
+  kSignalParts,    // one-sided: a part of a signal has come, and the rest has not
+  kOwnNic,         // one-sided: a NIC of the waiting process does not write a signal into its GPU's memory
 };
 
 // A connection that stands still.
@@ -81,11 +85,21 @@ struct Census {
   std::vector<Missing> missing;  // the longest wait first
 };
 
+// What a process has heard of a rank that puts to it. Who waits for a signal is not known: the GPU looks at
+// the memory.
+struct QuietWriter {
+  End end;  // the one that is put to
+  End writer;
+  uint64_t since_ms = kNever;   // the latest signal, or the connection, is so old
+  uint64_t newest_ms = kNever;  // the latest signal of any rank
+};
+
 struct Diagnosis {
   bool stuck = false;
-  std::string verdict;            // one sentence
-  std::vector<Culprit> culprits;  // the worst first
-  std::vector<Wait> waits;        // the longest first
+  std::string verdict;             // one sentence
+  std::vector<Culprit> culprits;   // the worst first
+  std::vector<Wait> waits;         // the longest first
+  std::vector<QuietWriter> quiet;  // for each process that is put to, the longest first
   Census census;
   std::vector<std::string> rails;  // rails that have failed, also where the job goes on without them
   std::vector<std::string> notes;  // ranks without a record, records that cannot be read ...

@@ -90,6 +90,7 @@ ConnectionFacts connectionFactsOf(const record::Connection* first, const record:
   facts.pair_id = second.pair_id;
   facts.communicator = second.communicator;
   facts.side = second.side;
+  facts.kind = second.kind;
   facts.state = second.state;
   facts.waits_for = second.waits_for;
   facts.device = plainText(second.device);
@@ -111,6 +112,11 @@ ConnectionFacts connectionFactsOf(const record::Connection* first, const record:
   if (first != nullptr && second.epoch > first->epoch) facts.new_epochs = second.epoch - first->epoch;
   facts.still = stoodStill(first, second, now_ns);
   facts.degraded = second.degraded;
+  facts.gets_open = second.one_sided.gets_open;
+  facts.signals = second.one_sided.signals;
+  facts.signals_done = second.one_sided.signals_done;
+  facts.last_signal_ms = ageMs(second.one_sided.last_signal_ns, now_ns);
+  facts.peer_rank = second.one_sided.peer_rank;
   for (const record::Pair& pair : second.pairs) {
     const bool known = pair.rail >= 0 && static_cast<std::size_t>(pair.rail) < rails;
     facts.pairs.push_back({.rail = known ? pair.rail : -1,

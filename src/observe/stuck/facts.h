@@ -51,6 +51,7 @@ struct ConnectionFacts {
   uint64_t pair_id = 0;
   uint64_t communicator = 0;
   record::Side side = record::Side::kSender;
+  record::ConnectionKind kind = record::ConnectionKind::kMessages;
   record::ConnectionState state = record::ConnectionState::kRunning;
   record::WaitsFor waits_for = record::WaitsFor::kNothing;
   std::string device;
@@ -71,9 +72,19 @@ struct ConnectionFacts {
   uint64_t new_epochs = 0;  // how often it got new queue pairs between the two reads
   bool still = false;       // it waits, and nothing has completed between the two reads
   bool degraded = false;
+  // One-sided connections (record::OneSided).
+  uint64_t gets_open = 0;
+  uint64_t signals = 0;
+  uint64_t signals_done = 0;
+  uint64_t last_signal_ms = kNever;
+  int peer_rank = -1;
   std::vector<PairFacts> pairs;
   std::vector<QueuePairFacts> queue_pairs;
 };
+
+inline bool isOneSided(const ConnectionFacts& connection) {
+  return connection.kind == record::ConnectionKind::kOneSided;
+}
 
 struct ProcessFacts {
   std::string host;

@@ -205,7 +205,14 @@ class Postmortem {
     if (!said.empty() && !names_peer) text += ": " + said;
     return text;
   }
-  static std::string numbersText(const record::Event& event) {
+  // "receive 5127": what a slow message's event is about.
+  std::string unitOf(const record::Event& event) const {
+    const char* unit = record::unitText(record::ConnectionKind::kMessages, Side::kReceiver);
+    for (const record::Connection& each : snapshot_.connections)
+      if (each.id == event.connection_id) unit = record::unitText(each.kind, each.side);
+    return unit + (" " + std::to_string(event.numbers[0]));
+  }
+  std::string numbersText(const record::Event& event) const {
     const auto ms = [](uint64_t microseconds) { return ageText(microseconds / 1000); };
     switch (event.kind) {
       case EventKind::kConnected:
@@ -216,9 +223,9 @@ class Postmortem {
       case EventKind::kPathFound:
         return "epoch " + std::to_string(event.numbers[0]) + ", " + ms(event.numbers[1]) + " without a path";
       case EventKind::kSlowMessage:
-        return "receive " + std::to_string(event.numbers[0]) + ", open for " + ageText(event.numbers[1]);
+        return unitOf(event) + ", open for " + ageText(event.numbers[1]);
       case EventKind::kSlowMessageEnded:
-        return "receive " + std::to_string(event.numbers[0]) + ", after " + ageText(event.numbers[1]);
+        return unitOf(event) + ", after " + ageText(event.numbers[1]);
       default:
         return "";
     }
@@ -284,6 +291,20 @@ class Postmortem {
     }
     return text;
   }
+  // "; 5127 operations of 5130 are done, 5100 signals, 2 gets under way"
+  std::string oneSidedText(const record::Connection& connection) const {
+    const record::OneSided& its = connection.one_sided;
+    if (connection.side == Side::kReceiver)
+      return "; " + counted(its.signals_done, "signal") + " applied" +
+             (its.last_signal_ns != 0
+                  ? std::string(", the last one ") + agoText(its.last_signal_ns) + " before"
+                  : "");
+    std::string text = "; " + std::to_string(connection.completed) + " of " +
+                       counted(connection.posted, "operation is", "operations are") + " done, " +
+                       counted(its.signals, "signal");
+    if (its.gets_open > 0) text += ", " + counted(its.gets_open, "get") + " under way";
+    return text;
+  }
   std::string connectionText(const record::Connection& connection) const {
     std::string text = "connection " + std::to_string(connection.slot);
     if (connection.side == Side::kListener) text = "listener " + std::to_string(connection.slot);
@@ -293,22 +314,24 @@ class Postmortem {
       text += std::string(record::stateText(connection.state)) + " for " + agoText(connection.state_since_ns);
     if (connection.oldest != 0 && hasOpenMessage(connection)) {
       if (!isUp(connection.state)) text += "; ";
-      text +=
-          (connection.side == Side::kReceiver ? "receive " : "message ") + std::to_string(connection.oldest);
+      text += record::unitText(connection.kind, connection.side) + (" " + std::to_string(connection.oldest));
       if (connection.oldest_bytes > 0) text += " (" + bytesText(connection.oldest_bytes) + ")";
       if (connection.oldest_since_ns != 0)
         text += std::string(" open for ") + agoText(connection.oldest_since_ns);
       text += snapshot_.process.alive ? "" : " when the process ended";
     } else if (isUp(connection.state)) {
-      text += "no message is open";
+      text += connection.kind == record::ConnectionKind::kOneSided ? "nothing is open" : "no message is open";
     }
     if (connection.waits_for != WaitsFor::kNothing && isOpen(connection))
       text += std::string(", waiting for the ") + record::waitsForText(connection.waits_for) +
               pathText(connection);
     // A sender does not always count its messages as complete.
-    if (connection.side == Side::kReceiver && connection.posted > connection.completed)
-      text += "; " + counted(connection.posted - connection.completed, "message", "messages") + " open, " +
+    if (connection.side == Side::kReceiver && connection.posted > connection.completed) {
+      const char* const unit = connection.kind == record::ConnectionKind::kOneSided ? "signal" : "message";
+      text += "; " + counted(connection.posted - connection.completed, unit) + " open, " +
               std::to_string(connection.completed) + " complete";
+    }
+    if (connection.kind == record::ConnectionKind::kOneSided) text += oneSidedText(connection);
     if (!connection.reason.empty()) text += "; " + plainText(connection.reason);
     return text;
   }

@@ -15,6 +15,7 @@ constexpr std::size_t kShownCulprits = 8;
 constexpr std::size_t kShownWaits = 16;
 constexpr std::size_t kShownMissing = 12;
 constexpr std::size_t kShownRails = 12;
+constexpr std::size_t kShownQuiet = 12;
 
 constexpr Named<Why> kWhys[] = {
     {Why::kNoReceive, "no receive is posted there", "no_receive"},
@@ -29,6 +30,10 @@ constexpr Named<Why> kWhys[] = {
     {Why::kPeerIsGone, "the peer's process is gone", "peer_is_gone"},
     {Why::kPeerIsStopped, "the peer's process is stopped", "peer_is_stopped"},
     {Why::kPeerUnknown, "the peer has no record here", "peer_unknown"},
+    {Why::kNoWindow, "its part of a window is not registered there", "no_window"},
+    {Why::kNoCredit, "the signals that have come are not taken there", "no_credit"},
+    {Why::kSignalParts, "a part of a signal has come, and not the rest", "signal_parts"},
+    {Why::kOwnNic, "its own NIC does not write a signal into GPU memory", "own_nic"},
 };
 
 const char* kindKey(CulpritKind kind) {
@@ -49,11 +54,48 @@ std::string peerName(const Job& job, const Wait& wait) {
 
 // "receive 5127 (1.0 MiB)": what a connection has open.
 std::string openText(const ConnectionFacts& connection) {
-  if (connection.oldest == 0) return "";
-  const char* const what = connection.side == record::Side::kReceiver ? "receive " : "message ";
-  std::string text = what + std::to_string(connection.oldest);
-  if (connection.oldest_bytes > 0) text += " (" + bytesText(connection.oldest_bytes) + ")";
+  const bool puts = isOneSided(connection) && connection.side == record::Side::kSender;
+  std::string text;
+  if (connection.oldest != 0) {
+    text = record::unitText(connection.kind, connection.side) + (" " + std::to_string(connection.oldest));
+    if (connection.oldest_bytes > 0) text += " (" + bytesText(connection.oldest_bytes) + ")";
+  }
+  if (!puts) return text;
+  if (connection.given > connection.completed) {
+    if (!text.empty()) text += ", ";
+    text += std::to_string(connection.completed) + " of " + counted(connection.given, "operation") + " done";
+  }
+  if (connection.signals > connection.signals_done)
+    text += ", " + std::to_string(connection.signals_done) + " of " + counted(connection.signals, "signal") +
+            " acknowledged";
+  if (connection.gets_open > 0) text += ", " + counted(connection.gets_open, "get") + " under way";
   return text;
+}
+
+// "rank 0 (gpu1:4410)", or "rank 3 of its group (gpu7:4410)" for a process without a record.
+std::string writerName(const Job& job, const QuietWriter& quiet) {
+  if (quiet.writer.process >= 0) return processName(job.process(quiet.writer.process));
+  const ConnectionFacts& target = job.connection(quiet.end);
+  return "rank " + std::to_string(target.peer_rank) + " of its group (" + target.peer + ")";
+}
+
+// "rank 0 (gpu1:4410) has had no signal of rank 3 (gpu2:4411) for 34.0 s (5127 before); the latest one of
+// another rank came 33.8 s after that; nothing is under way to it there: that rank has put nothing since"
+std::string quietText(const Job& job, const QuietWriter& quiet) {
+  const ConnectionFacts& target = job.connection(quiet.end);
+  const bool none = target.last_signal_ms == kNever;
+  std::string text = processName(job.process(quiet.end.process)) + " has had no signal of " +
+                     writerName(job, quiet) + " for " + ageText(quiet.since_ms) + " (" +
+                     (none ? "none" : std::to_string(target.signals_done)) + " before)";
+  if (quiet.newest_ms < quiet.since_ms)
+    text += "; the latest one of another rank came " + ageText(quiet.since_ms - quiet.newest_ms) +
+            (none ? " later" : " after that");
+  if (quiet.writer.connection < 0) return text;
+  const ConnectionFacts& writer = job.connection(quiet.writer);
+  return text + (writer.given > writer.completed
+                     ? "; " + counted(writer.given - writer.completed, "operation is", "operations are") +
+                           " under way to it there"
+                     : "; nothing is under way to it there: that rank has put nothing since");
 }
 
 std::string devicesText(const ConnectionFacts& connection) {
@@ -167,6 +209,7 @@ void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
   json.key("side").value(connection.side == record::Side::kSender     ? "sender"
                          : connection.side == record::Side::kReceiver ? "receiver"
                                                                       : "listener");
+  json.key("kind").value(record::endText(connection.kind, connection.side));
   json.key("state").value(record::stateText(connection.state));
   json.key("waits_for").value(record::waitsForText(connection.waits_for));
   json.key("why").value(rowOf(kWhys, wait.why).key);
@@ -179,6 +222,8 @@ void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
   json.key("open").value(connection.given > connection.completed ? connection.given - connection.completed
                                                                  : uint64_t{0});
   json.key("completed").value(connection.completed);
+  json.key("signals").value(connection.signals).key("signals_done").value(connection.signals_done);
+  json.key("gets_open").value(connection.gets_open);
   writeAge(json, "since_ms", wait.since_ms);
   writeAge(json, "looked_ms", connection.looked_ms);
   json.key("reason").value(connection.reason);
@@ -197,6 +242,27 @@ void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
   json.key("culprit");
   if (wait.culprit >= 0) json.value(wait.culprit);
   else json.null();
+  json.endInlineObject();
+}
+
+void writeQuiet(JsonWriter& json, const Job& job, const QuietWriter& quiet) {
+  const ConnectionFacts& target = job.connection(quiet.end);
+  json.beginInlineObject();
+  json.key("process").value(processKey(job.process(quiet.end.process)));
+  json.key("rank").value(job.process(quiet.end.process).rank);
+  json.key("writer").value(quiet.writer.process >= 0 ? processKey(job.process(quiet.writer.process))
+                                                     : target.peer);
+  json.key("writer_rank_in_group").value(target.peer_rank);
+  json.key("signals").value(target.signals_done);
+  writeAge(json, "last_signal_ms", target.last_signal_ms);
+  writeAge(json, "quiet_ms", quiet.since_ms);
+  writeAge(json, "latest_of_any_ms", quiet.newest_ms);
+  json.key("open_at_writer");
+  if (quiet.writer.connection < 0) json.null();
+  else {
+    const ConnectionFacts& writer = job.connection(quiet.writer);
+    json.value(writer.given > writer.completed ? writer.given - writer.completed : uint64_t{0});
+  }
   json.endInlineObject();
 }
 
@@ -220,6 +286,10 @@ std::string stuckText(const Job& job, const Diagnosis& diagnosis) {
   const std::vector<WaitGroup> groups = groupsOf(job, diagnosis);
   if (!groups.empty()) text += "\nWho waits for whom\n";
   appendSome(text, groups, kShownWaits, [&](const WaitGroup& group) { return groupText(job, group); });
+  if (!diagnosis.quiet.empty())
+    text += "\nRanks that have not signalled (a GPU that waits for a signal is not seen)\n";
+  appendSome(text, diagnosis.quiet, kShownQuiet,
+             [&](const QuietWriter& quiet) { return wrapped(quietText(job, quiet), "  ", 4); });
   if (!diagnosis.rails.empty()) text += "\nRails with failures\n";
   appendSome(text, diagnosis.rails, kShownRails,
              [](const std::string& rail) { return wrapped(rail, "  ", 4); });
@@ -242,6 +312,9 @@ std::string stuckJson(const Job& job, const Diagnosis& diagnosis) {
   json.endArray();
   json.key("waits").beginArray();
   for (const Wait& wait : diagnosis.waits) writeWait(json, job, wait);
+  json.endArray();
+  json.key("quiet").beginArray();
+  for (const QuietWriter& quiet : diagnosis.quiet) writeQuiet(json, job, quiet);
   json.endArray();
   json.key("census").beginObject();
   json.key("up").value(diagnosis.census.up).key("all").value(diagnosis.census.all);

@@ -11,7 +11,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kSchema = "railwise-stuck-facts";
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 
 // Far more than a host has. They limit what a hostile host can make this process hold.
 constexpr std::size_t kMostLine = std::size_t{64} << 20;
@@ -62,8 +62,9 @@ void fields(auto& io, Connection& connection) {
   io("pair_id", connection.pair_id);
   io("communicator", connection.communicator);
   io("side", connection.side, record::Side::kListener);
+  io("kind", connection.kind, record::ConnectionKind::kOneSided);
   io("state", connection.state, record::ConnectionState::kClosed);
-  io("waits_for", connection.waits_for, record::WaitsFor::kPeer);
+  io("waits_for", connection.waits_for, record::WaitsFor::kOwnNic);
   io("device", connection.device);
   io("peer", connection.peer);
   io("peer_device", connection.peer_device);
@@ -82,6 +83,11 @@ void fields(auto& io, Connection& connection) {
   io("new_epochs", connection.new_epochs);
   io("still", connection.still);
   io("degraded", connection.degraded);
+  io("gets_open", connection.gets_open);
+  io("signals", connection.signals);
+  io("signals_done", connection.signals_done);
+  io("last_signal_ms", connection.last_signal_ms);
+  io("peer_rank", connection.peer_rank, -1, kMostRank);
   io("pairs", connection.pairs, record::kPairs);
   io("queue_pairs", connection.queue_pairs, record::kQueuePairs);
 }
@@ -251,7 +257,8 @@ HostFacts readHost(const Json& json, uint64_t& processes, std::string& error) {
   HostFacts host;
   if (object.text("schema") != kSchema) object.fail("schema", std::string("\"") + kSchema + "\"");
   if (object.number("schema_version") != kSchemaVersion)
-    object.fail("schema_version", "1, as this railwise speaks: use the version of this host there");
+    object.fail("schema_version", std::to_string(kSchemaVersion) +
+                                      ", as this railwise speaks: use the version of this host there");
   host.asked = object.text("asked");
   host.name = object.text("name");
   host.error = object.text("error");

@@ -174,6 +174,19 @@ void writeProcess(JsonWriter& json, const ProcessRow& row) {
   json.endObject();
 }
 
+void writeOneSided(JsonWriter& json, const record::Connection& connection, uint64_t now_ns) {
+  const record::OneSided& its = connection.one_sided;
+  json.beginObject();
+  json.key("peer_rank").known(its.peer_rank);
+  json.key("puts").value(its.totals.puts).key("put_bytes").value(its.totals.put_bytes);
+  json.key("gets").value(its.totals.gets).key("get_bytes").value(its.totals.get_bytes);
+  json.key("gets_open").value(its.gets_open);
+  json.key("signals").value(its.signals).key("signals_done").value(its.signals_done);
+  const bool known = its.last_signal_ns != 0 && its.last_signal_ns <= now_ns;
+  writeSeconds(json, "last_signal_s", known ? std::max<uint64_t>(now_ns - its.last_signal_ns, 1) : 0);
+  json.endObject();
+}
+
 void writeConnection(JsonWriter& json, const ConnectionRow& row) {
   const record::Connection& connection = *row.connection;
   const uint64_t now_ns = row.snapshot->read_ns;
@@ -183,6 +196,7 @@ void writeConnection(JsonWriter& json, const ConnectionRow& row) {
   json.beginObject().key("pid").value(uint64_t{row.snapshot->process.pid});
   json.key("id").value(hex(connection.id)).key("pair_id").value(hex(connection.pair_id));
   json.key("communicator").value(hex(connection.communicator)).key("side").value(sideName(connection.side));
+  json.key("kind").value(record::endText(connection.kind, connection.side));
   json.key("state").value(record::stateText(connection.state)).key("stage").value(stageName(row.stage));
   writeSeconds(json, "state_since_s", age(connection.state_since_ns));
   json.key("device").value(connection.device).key("peer").value(connection.peer);
@@ -197,6 +211,9 @@ void writeConnection(JsonWriter& json, const ConnectionRow& row) {
   writeSeconds(json, "oldest_message_s", open ? row.age_ns : 0);
   writeSeconds(json, "looked_s", age(connection.looked_ns));
   writeTraffic(json, row.traffic);
+  json.key("one_sided");
+  if (connection.kind == record::ConnectionKind::kOneSided) writeOneSided(json, connection, now_ns);
+  else json.null();
   json.key("queue_pairs").value(static_cast<uint64_t>(connection.queue_pairs.size()));
   json.endObject();
 }

@@ -374,6 +374,14 @@ std::string waitsText(const ConnectionRow& row) {
       return "path";
     case WaitsFor::kPeer:
       return "peer's answer";
+    case WaitsFor::kWindow:
+      return "peer's window";
+    case WaitsFor::kCredit:
+      return "peer's credit";
+    case WaitsFor::kSignalParts:
+      return "signal's rest";
+    case WaitsFor::kOwnNic:
+      return "own NIC";
   }
   return row.stage == Stage::kNoPath ? "path" : "";
 }

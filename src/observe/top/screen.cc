@@ -272,11 +272,12 @@ std::vector<const ConnectionRow*> orderedConnections(const Model& model, Order o
 }
 
 const char* arrow(const Connection& connection, bool utf8) {
+  const bool one_sided = connection.kind == record::ConnectionKind::kOneSided;
   switch (connection.side) {
     case record::Side::kSender:
-      return utf8 ? "→" : "->";
+      return one_sided ? utf8 ? "⇒" : "=>" : utf8 ? "→" : "->";
     case record::Side::kReceiver:
-      return utf8 ? "←" : "<-";
+      return one_sided ? utf8 ? "⇐" : "<=" : utf8 ? "←" : "<-";
     case record::Side::kListener:
       break;
   }
@@ -314,6 +315,7 @@ std::vector<Line> connectionLines(const Model& model, const Style& style, bool a
                                  {"", 2, 2, 3},
                                  {"PEER", 10, 48, 7, false, Cut::kMiddle},
                                  {"PEERDEV", 7, 28, 4, false, Cut::kEnd}};
+  if (all) columns.insert(columns.begin() + 5, {"KIND", 4, 8, 1});
   if (all) columns.insert(columns.end(), {{unit(style), 5, 5, 5, true}, {"MSG/S", 5, 5, 2, true}});
   columns.push_back({"OPEN", 4, 4, 5, true});
   if (all) columns.push_back({"FOR", 9, 13, 1});
@@ -330,6 +332,7 @@ std::vector<Line> connectionLines(const Model& model, const Style& style, bool a
                                {arrow(connection, style.utf8)},
                                {connection.peer.empty() ? "?" : connection.peer},
                                {connection.peer_device.empty() ? "-" : connection.peer_device}};
+    if (all) cells.insert(cells.begin() + 5, {record::endText(connection.kind, connection.side)});
     if (all)
       cells.insert(cells.end(),
                    {{rateCell(row->traffic, row->traffic.bytes_in + row->traffic.bytes_out, style.bits)},
@@ -382,18 +385,23 @@ std::vector<Line> eventLines(const Model& model, const Style& style) {
 
 std::vector<Line> helpLines() {
   std::vector<Line> lines = {Line("KEYS", Look::kTitle)};
-  for (const char* text : {"r c e h     rails, connections, events, this help; the same key or m: back",
-                           "arrows j k  scroll; PgUp PgDn by pages; g to the top",
-                           "o           order: trouble first, traffic, name", "u           GB/s or Gb/s",
-                           "p           pause: the screen stays as it is", "q           quit", "",
-                           "LOAD        the busier direction against the port's speed",
-                           "ERR FAILOV  since the processes began; red: some are new",
-                           "UP/ALL      connections that run, of all; the rest comes up or has no path",
-                           "OLDEST      age of the oldest message that is not complete",
-                           "WAITS FOR   clear-to-send: the peer has posted no receive",
-                           "            completion: the NIC owes it; data: the peer has sent nothing",
-                           "            path: no rail pair works; peer's answer: handshake or recovery",
-                           "            NCCL does not call: what holds it up is above the network"})
+  for (const char* text :
+       {"r c e h     rails, connections, events, this help; the same key or m: back",
+        "arrows j k  scroll; PgUp PgDn by pages; g to the top",
+        "o           order: trouble first, traffic, name", "u           GB/s or Gb/s",
+        "p           pause: the screen stays as it is", "q           quit", "",
+        "LOAD        the busier direction against the port's speed",
+        "ERR FAILOV  since the processes began; red: some are new",
+        "UP/ALL      connections that run, of all; the rest comes up or has no path",
+        "OLDEST      age of the oldest message that is not complete",
+        "WAITS FOR   clear-to-send: the peer has posted no receive",
+        "            completion: the NIC owes it; data: the peer has sent nothing",
+        "            path: no rail pair works; peer's answer: handshake or recovery",
+        "            one-sided: peer's window: it is not registered there; peer's credit:",
+        "            it does not take signals; signal's rest: a part of a signal has come;",
+        "            own NIC: it owes the write of a signal into GPU memory",
+        "-> <-       messages; => one-sided: this end puts and gets; <= it is put to",
+        "            NCCL does not call: what holds it up is above the network"})
     lines.emplace_back(text);
   return lines;
 }
