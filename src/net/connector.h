@@ -129,6 +129,8 @@ class Connector final : public Connecting {
     return made;
   }
 
+  // The end that is being connected. Another one may take its place in advance().
+  End& end() { return *end_; }
   // Returns the end, connected, or null for "not yet". What is not proven to come from the peer ends a call,
   // and the peer is called again, up to ten times. Errors, logged: kRemote, with both ends (the peer refuses,
   // fails, or does not answer within RAILWISE_CONNECT_TIMEOUT), or the error of Chooser::describe().

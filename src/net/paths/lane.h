@@ -111,7 +111,7 @@ struct alignas(64) LaneQueuePair {
       counts().control_extra += counts().control_each;
       for (const ibv_sge& sge : std::span(work->sg_list, static_cast<std::size_t>(work->num_sge))) {
         if (sge.lkey == window_key) counts().control_extra -= sge.length;
-        else counts().bytes -= sge.length;
+        else (work->opcode == IBV_WR_RDMA_READ ? counts().got : counts().bytes) -= sge.length;
       }
     }
   }

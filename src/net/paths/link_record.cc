@@ -84,6 +84,7 @@ void LinkRecord::fail(const std::string& what) {
 
 void LinkRecord::close() {
   if (state_.side_channel.inForkedChild()) return;  // the record is the parent's
+  state_.user.onLook();
   record::foldQueuePairs(state_.memory.page());
   record::foldFlushes(state_.memory.page());
   record::setState(state_.shown(), record::ConnectionState::kClosed);
@@ -158,7 +159,8 @@ void LinkRecord::noteLook(Clock::time_point now_time, Waiting waiting) {
   looked_at_ = now_time;
   const uint64_t now = nsOf(now_time);
   record::ConnectionRecord& its = state_.shown();
-  const auto [oldest, bytes] = state_.user.underWay();
+  state_.user.onLook();
+  const auto [oldest, bytes, user_waits_for] = state_.user.underWay();
   if (oldest != its.oldest) {
     if (its.slow_noted != 0)
       noteEvent(record::EventKind::kSlowMessageEnded, "", nullptr,
@@ -178,9 +180,11 @@ void LinkRecord::noteLook(Clock::time_point now_time, Waiting waiting) {
     const bool any = std::any_of(state_.device.rails().begin(), state_.device.rails().end(), up) ||
                      std::any_of(state_.options.standbys.begin(), state_.options.standbys.end(), up);
     waits = any ? record::WaitsFor::kPeer : record::WaitsFor::kPath;
+  } else if (user_waits_for != record::WaitsFor::kNothing) {
+    waits = user_waits_for;
   } else if (oldest != 0) {
     waits = sends ? record::WaitsFor::kCompletion : record::WaitsFor::kData;
-  } else if (sends && waiting == Waiting::kPeer) {
+  } else if (sends && waiting == Waiting::kPeer && its.kind == record::ConnectionKind::kMessages) {
     waits = record::WaitsFor::kClearToSend;
   }
   // A sender that waits for clear-to-sends one after the other does not wait for the first one.

@@ -15,6 +15,7 @@
 #include "net/device/window_arena.h"
 #include "net/paths/lane.h"
 #include "net/wireup/frames.h"
+#include "record/layout.h"
 
 namespace railwise::net {
 
@@ -37,6 +38,9 @@ struct Words {
 struct UnderWay {
   uint64_t oldest = 0;  // number of the oldest unit that is not complete; 0: nothing is open
   uint64_t bytes = 0;   // its size
+  // What it waits for, where only the user knows; kNothing: for data at the end that was called, for a
+  // completion at the other one.
+  record::WaitsFor waits_for = record::WaitsFor::kNothing;
 };
 
 class LinkUser {
@@ -100,6 +104,8 @@ class LinkUser {
 
   // ---- for the record, and for the limits of silence
 
+  // The link looks, or ends: the user writes into its page of the record what only it knows.
+  virtual void onLook() {}
   virtual UnderWay underWay() const = 0;
   // Size of the largest unit that is under way, or may be; 0: there is none.
   virtual uint64_t largestUnderWay() const = 0;

@@ -16,7 +16,10 @@ PutTarget::PutTarget(const Device& device, const ConnectionOptions& options, con
     : owner_(owner),
       rank_(request.user_word),
       link_(Direction::kReceive, *this, *this, device, options),
-      answerer_(link_, request) {}
+      answerer_(link_, request) {
+  shown().kind = record::ConnectionKind::kOneSided;
+  shown().one_sided.peer_rank_plus_one = rank_ + 1;
+}
 
 Result<std::unique_ptr<PutTarget>> PutTarget::create(const Device& device, const ConnectionOptions& options,
                                                      const EndInfo& request, std::string& refusal,
@@ -99,7 +102,7 @@ Status PutTarget::onReport(LaneQueuePair& queue_pair, const ibv_wc& completion) 
   Report report;
   std::memcpy(&report, bufferAt(queue_pair.index, workBuffer(completion.wr_id)), sizeof report);
   ++queue_pair.consumed;
-  queue_pair.counts().bytes += completion.byte_len;
+  ++queue_pair.counts().segments;
   brought_ |= rail_bits_[queue_pair.index];
   if (completion.byte_len != sizeof report) return wrong("a report of another length");
   if (report.epoch != static_cast<uint32_t>(link_.epoch())) return wrong("a report of another epoch");
@@ -143,7 +146,8 @@ Status PutTarget::applyOne(const Report& report, uint32_t home, uint32_t brought
     return link_.fail({Code::kRemote, EPROTO}, "rank " + std::to_string(rank_) + " signals offset " +
                                                    std::to_string(report.offset) + " of window " +
                                                    std::to_string(report.window) + ", which is not there");
-  owner_.slots.add(*window, report.offset, report.value, home, brought);
+  const uint64_t write = owner_.slots.add(*window, report.offset, report.value, home, brought);
+  if (write != 0) last_write_ = write;
   arrivedUpTo() = arrivedUpTo() + 1;
   numbers().complete = arrivedUpTo();
   return Status::success();

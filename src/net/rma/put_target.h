@@ -81,7 +81,9 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   Status onBegun() override;
   bool onNews(uint64_t /*number*/) override { return false; }
   void onClosed() override;
-  UnderWay underWay() const override { return {}; }
+  // put_record.cc has these.
+  void onLook() override;
+  UnderWay underWay() const override;
   uint64_t largestUnderWay() const override { return 0; }
 
   std::byte* bufferAt(std::size_t queue_pair, uint32_t buffer) const {
@@ -113,6 +115,7 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   std::array<uint32_t, kMaxQueuePairs> credited_ = {};
   std::array<uint32_t, kMaxQueuePairs> rail_bits_ = {};  // of the loopback, by queue pair
   uint32_t brought_ = 0;
+  uint64_t last_write_ = 0;  // SignalSlots' number of the latest signal that a NIC must write; 0: none
   Link link_;
   Answerer answerer_;
 };

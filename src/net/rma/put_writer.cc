@@ -26,7 +26,9 @@ PutWriter::PutWriter(const Device& device, const ConnectionOptions& options, con
       rank_(rank),
       direct_(direct),
       link_(Direction::kSend, *this, *this, device, options),
-      chooser_(link_, handle.rails, false) {}
+      chooser_(link_, handle.rails, false) {
+  openRecord();
+}
 
 Result<std::unique_ptr<PutWriter>> PutWriter::create(const Device& device, const ConnectionOptions& options,
                                                      const ListenHandle& handle, RmaStreams& streams,
@@ -54,13 +56,6 @@ Result<Window> PutWriter::makeWindow(bool registers) {
 void PutWriter::onPaired() {
   reports_ = {};
   for (std::deque<Striped>& striped : striped_) striped.clear();
-}
-
-void PutWriter::begin() {
-  for (const RmaStream& stream : streams_) {
-    for (const RmaRequest* request = stream.first(); request != nullptr; request = request->next) noteAdded();
-  }
-  waits_ = true;
 }
 
 // ---- posting
@@ -245,7 +240,7 @@ Result<bool> PutWriter::postPiece(RmaRequest& request, Piece& piece) {
       if (!gets && bytes <= queue_pair.inline_bytes && !request.local->inGpu())
         work.send_flags = IBV_SEND_INLINE;
       piece.next += bytes;
-      queue_pair.counts().bytes += bytes;
+      (gets ? queue_pair.counts().got : queue_pair.counts().bytes) += bytes;
     }
     if (piece.next == piece.end && count + tail <= room) {
       if (piece.reports) {
@@ -273,6 +268,7 @@ Result<bool> PutWriter::postPiece(RmaRequest& request, Piece& piece) {
     RAILWISE_TRY(link_.post(queue_pair, works.data()));
     if (!link_.running()) return false;
     if (!piece.posted) continue;
+    ++queue_pair.counts().segments;
     piece.due = queue_pair.fullAtWhenDone();
     if (request.bytes >= kStripeFrom && link_.endpoint.lanes.size() > 1)
       striped_[queue_pair.rest->lane].push_back({piece.due, piece.end - piece.begin});
@@ -386,13 +382,6 @@ bool PutWriter::mustStop() const {
     }
   }
   return false;
-}
-
-UnderWay PutWriter::underWay() const {
-  for (const RmaStream& stream : streams_) {
-    if (!stream.empty()) return {numbers().complete + 1, stream.first()->bytes};
-  }
-  return {};
 }
 
 uint64_t PutWriter::largestUnderWay() const {

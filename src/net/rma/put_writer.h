@@ -58,12 +58,11 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   // The other end has closed the connection, and nothing was open.
   bool isOver() const { return over_; }
 
-  // The connection stands. Counts what was added to the streams meanwhile.
-  void begin();
-  // An operation was added to a stream.
-  void noteAdded() {
+  // An operation was added to a stream, also before the connection stands.
+  void noteAdded(RmaRequest::Kind kind) {
     ++open_;
     ++numbers().next;
+    if (kind == RmaRequest::Kind::kGet) ++shown().one_sided.gets;
   }
   // What the other end has said of its part of a window in this epoch; null: nothing, or the part does not
   // hold these bytes.
@@ -88,8 +87,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     return queue_pair.sendFree() >= DirectPost::kWorks && (!signals || hasCredit(queue_pair.index));
   }
   // Posts the next operation of a stream, which fits, has room and reaches `region` (null: no data). `kind`,
-  // `signals`: the operation's. Errors: as of
-  // postOrWait().
+  // `signals`: the operation's. Errors: as of postOrWait().
   Status postDirect(RmaStream& stream, const Region* region, RmaRequest::Kind kind, bool signals);
   // Nothing is open, so that nothing completes.
   bool rests() const { return open_ == 0; }
@@ -143,7 +141,13 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     closeDirect();
     over_ = !anyOpen();
   }
+  // put_record.cc has these.
+  void onLook() override;
   UnderWay underWay() const override;
+  void openRecord();
+  record::WaitsFor waitsFor(const RmaRequest& request) const;
+  bool isTold(uint32_t window) const;
+
   uint64_t largestUnderWay() const override;
 
   bool anyOpen() const { return open_ != 0; }
@@ -207,7 +211,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   Regions regions_;
   bool over_ = false;
   bool settles_ = false;  // something has completed since settle()
-  bool waits_ = false;    // a stream has something to post
+  bool waits_ = true;     // a stream may have something to post
   uint64_t open_ = 0;     // operations that are not done
   // Written by the target's device: how many reports of each queue pair it has taken. By index.
   uint64_t* credits_ = nullptr;
@@ -244,7 +248,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     first->wr.rdma.rkey = region->keys[queue_pair.peer_rail];
     first->next = signals ? &direct.works[1] : nullptr;
     ++queue_pair.posted();
-    queue_pair.counts().bytes += bytes;
+    (gets ? queue_pair.counts().got : queue_pair.counts().bytes) += bytes;
   }
   ibv_send_wr& last = direct.works[signals ? 1 : 0];
   if (signals) {
@@ -267,6 +271,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   }
   last.send_flags |= IBV_SEND_SIGNALED;
   last.wr_id |= endsWorkRequests(queue_pair.cover());
+  ++queue_pair.counts().segments;
   request.pieces = 1;
   request.piece[0].queue_pair = queue_pair.index;
   request.piece[0].due = queue_pair.fullAtWhenDone();

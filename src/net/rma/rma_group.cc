@@ -288,8 +288,8 @@ Status RmaGroup::post(uint32_t rank, RmaRequest& request) {
   RmaStream& stream = peer.streams[request.stream];
   if (request.number != 0) request.number = stream.nextSignal();
   stream.add(request);
+  (peer.writer != nullptr ? *peer.writer : peer.connector->end()).noteAdded(request.kind);
   if (peer.writer != nullptr) {
-    peer.writer->noteAdded();
     const Status posted = peer.writer->postOrWait(stream);
     if (!posted.ok()) (void)failed(posted, rank);  // the next call says so
   }
@@ -425,7 +425,6 @@ Status RmaGroup::advance(uint32_t rank, Peer& peer) {
   }
   if (*connected == nullptr) return Status::success();
   peer.writer = std::move(*connected);
-  peer.writer->begin();
   peer.connector.reset();
   return peer.writer->progress();
 }

@@ -248,7 +248,7 @@ inline RmaRequest* RmaContext::startAtOnce(const Operation& operation) {
     request->signal(signal);
   }
   stream.add(*request);
-  writer.noteAdded();
+  writer.noteAdded(kKind);
   if (stream.toPost() != request) return request;  // others wait before it
   Status status;
   if (PutWriter::fitsDirect(stream, bytes, kSignals) && writer.hasRoom(*stream.direct, kSignals)) [[likely]]

@@ -4,8 +4,8 @@
 
 namespace railwise::net {
 
-void SignalSlots::addInGpu(const RmaWindow& window, uint64_t address, uint64_t value, uint32_t home,
-                           uint32_t brought) {
+uint64_t SignalSlots::addInGpu(const RmaWindow& window, uint64_t address, uint64_t value, uint32_t home,
+                               uint32_t brought) {
   std::unique_ptr<Slot>& place = slots_[address];
   if (place == nullptr) place = std::make_unique<Slot>();
   Slot& slot = *place;
@@ -14,10 +14,17 @@ void SignalSlots::addInGpu(const RmaWindow& window, uint64_t address, uint64_t v
   slot.added += value;
   slot.home = home;
   slot.flush |= brought | stale_;
+  ++additions_;
   if (!slot.dirty) {
     slot.dirty = true;
+    slot.oldest = additions_;
     dirty_.push_back(&slot);
   }
+  return additions_;
+}
+
+bool SignalSlots::owes(uint64_t addition) const {
+  return std::ranges::any_of(dirty_, [&](const Slot* slot) { return slot->oldest <= addition; });
 }
 
 void SignalSlots::mustFlush(uint32_t rails) {
@@ -67,6 +74,7 @@ void SignalSlots::write(Slot& slot, std::size_t rail, uint64_t value) {
   slot.flush = 0;
   slot.value = value;
   slot.added = 0;
+  slot.after = additions_ + 1;
   slot.step = Step::kWrite;
 }
 
@@ -112,6 +120,7 @@ std::string SignalSlots::advance(Slot& slot) {
         return "";
       }
       slot.dirty = slot.added != 0;
+      slot.oldest = slot.after;
       if (slot.dirty) begin(slot);
       return "";
     case Step::kDoubt:

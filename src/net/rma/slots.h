@@ -29,16 +29,20 @@ class SignalSlots {
 
   // Adds `value` to the 8 bytes at `offset` of `window`, which the caller has checked. `home`, `brought`: the
   // rail that has brought the signal, and all that have brought data that it covers, as bits of Loopback.
-  void add(const RmaWindow& window, uint64_t offset, uint64_t value, uint32_t home, uint32_t brought) {
+  // Returns the number of the addition that a NIC must write, from 1; 0: the CPU has added it.
+  uint64_t add(const RmaWindow& window, uint64_t offset, uint64_t value, uint32_t home, uint32_t brought) {
     const uint64_t address = window.address + offset;
-    if (window.inGpu()) addInGpu(window, address, value, home, brought);
-    else __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_ACQ_REL);
+    if (window.inGpu()) return addInGpu(window, address, value, home, brought);
+    __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_ACQ_REL);
+    return 0;
   }
   // These rails have brought data before a failure, which later signals cover.
   void mustFlush(uint32_t rails);
   // Goes on with what is under way. "": all is well; else what is undecided for ever.
   std::string progress();
   bool busy() const { return !dirty_.empty(); }
+  // Is an addition with this number, or an earlier one, not written yet?
+  bool owes(uint64_t addition) const;
   // Forgets the slots of a window that is being deregistered, once nothing is under way there. False: try
   // again, or abandon them.
   bool forget(const RmaWindow& window);
@@ -53,6 +57,8 @@ class SignalSlots {
     uint64_t added = 0;   // and not yet in a write
     uint64_t value = 0;   // what the write that is under way writes, or the last one wrote
     uint64_t before = 0;  // resettable: what it was before that write
+    uint64_t oldest = 0;  // dirty: the earliest addition that is not written
+    uint64_t after = 0;   // the first addition that the write under way does not have
     uint32_t home = 0;    // rail of the latest signal
     uint32_t flush = 0;   // rails that must be flushed before the next write
     uint32_t covers = 0;  // rails that the work request under way flushes, or whose data it stands behind
@@ -63,7 +69,7 @@ class SignalSlots {
     Loopback::Operation operation;
   };
 
-  void addInGpu(const RmaWindow& window, uint64_t address, uint64_t value, uint32_t home, uint32_t brought);
+  uint64_t addInGpu(const RmaWindow& window, uint64_t address, uint64_t value, uint32_t home, uint32_t brought);
   std::string advance(Slot& slot);
   void begin(Slot& slot);
   // Rails that must be flushed before `rail` writes.
@@ -76,6 +82,7 @@ class SignalSlots {
   Loopback& loopback_;
   std::unordered_map<uint64_t, std::unique_ptr<Slot>> slots_;  // by address
   std::vector<Slot*> dirty_;                                   // what has something to do
+  uint64_t additions_ = 0;                                     // that NICs write
   uint32_t stale_ = 0;                                         // rails whose data a failure has left behind
 };
 

@@ -98,6 +98,18 @@ TEST(Slots, SignalsAddUp) {
   }
 }
 
+TEST(Slots, KnowsWhichSignalsAreNotWritten) {
+  Rank rank(1);
+  const uint64_t first = rank.slots().add(rank.window(), 0, 1, 1, 1);
+  EXPECT_TRUE(rank.slots().owes(first));
+  rank.settle();
+  EXPECT_FALSE(rank.slots().owes(first));
+  const uint64_t second = rank.slots().add(rank.window(), 8, 1, 1, 1);
+  EXPECT_FALSE(rank.slots().owes(first)) << "another one is under way";
+  EXPECT_TRUE(rank.slots().owes(second));
+  rank.settle();
+}
+
 // Signals that come faster than the slot is read must not begin the read anew each time.
 TEST(Slots, ASteadyStreamIsWritten) {
   Rank rank(1, false);
