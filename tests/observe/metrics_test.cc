@@ -102,6 +102,38 @@ TEST(Metrics, TellOfConnectionsTogether) {
   EXPECT_TRUE(hasLine(text, "railwise_connection_lost_seconds_total{" + kProcess + "} 3"));
 }
 
+TEST(Metrics, TellOfOneSidedCommunication) {
+  RecordBuilder record;
+  record.rail("mlx5_0");
+  ConnectionRecord& writer = record.connection(Side::kSender).connection;
+  writer.kind = ConnectionKind::kOneSided;
+  writer.numbers.next = 11;
+  writer.one_sided = {.put_bytes = 100, .get_bytes = 50, .gets = 3, .signals = 6};
+  for (const double seconds : {2.0, 30.0}) {
+    ConnectionRecord& target = record.connection(Side::kReceiver).connection;
+    target.kind = ConnectionKind::kOneSided;
+    target.numbers.arrived = 20;
+    target.one_sided.last_signal_ns = record.ago(seconds);
+  }
+  record.header().closed.one_sided = {.puts = 1000,
+                                      .put_bytes = 1,
+                                      .gets = 2000,
+                                      .get_bytes = 3,
+                                      .signals_sent = 4000,
+                                      .signals_applied = 5000};
+  Snapshot snapshot = snapshotOf(record);
+  snapshot.read_ns = record.now_ns;
+  const std::string text = textOf({snapshot});
+  EXPECT_TRUE(hasLine(text, "railwise_puts_total{" + kProcess + "} 1007")) << text;
+  EXPECT_TRUE(hasLine(text, "railwise_put_bytes_total{" + kProcess + "} 101"));
+  EXPECT_TRUE(hasLine(text, "railwise_gets_total{" + kProcess + "} 2003"));
+  EXPECT_TRUE(hasLine(text, "railwise_get_bytes_total{" + kProcess + "} 53"));
+  EXPECT_TRUE(hasLine(text, "railwise_signals_sent_total{" + kProcess + "} 4006"));
+  EXPECT_TRUE(hasLine(text, "railwise_signals_applied_total{" + kProcess + "} 5040"));
+  EXPECT_TRUE(hasLine(text, "railwise_signal_age_newest_seconds{" + kProcess + "} 2"));
+  EXPECT_TRUE(hasLine(text, "railwise_signal_age_oldest_seconds{" + kProcess + "} 30"));
+}
+
 // A counter never becomes less when connections close.
 TEST(Metrics, CountsOfClosedConnectionsStay) {
   RecordBuilder record;

@@ -112,6 +112,7 @@ class Collector {
     rails();
     connections();
     messages();
+    oneSided();
     calls();
     std::erase_if(metrics_.families, [](const Family& each) { return each.samples.empty(); });
   }
@@ -286,8 +287,8 @@ class Collector {
         "railwise.connections_waiting", FamilyKind::kGauge, Unit::kNone,
         "Connections by what they waited for at their last look: the peer's clear-to-send (sender: the peer "
         "has posted no receive), a completion of the NIC, data (receiver: the peer has sent nothing), a "
-        "path, "
-        "or the peer's answer.");
+        "path, the peer's answer; one-sided: a window of the peer, credit of the peer (it takes no signals), "
+        "the rest of a signal, or its own NIC.");
     for (const Source& source : sources_) {
       for (const auto& what : record::kWaitsForNames)
         if (source.whole && what.value != WaitsFor::kNothing)
@@ -362,6 +363,51 @@ class Collector {
                  return histogramOf(sumOverConnections(snapshot, &Connection::size, snapshot.closed.size),
                                     kSize);
                });
+  }
+
+  void oneSided() {
+    const auto perTotal = [&](const char* name, Unit unit, const char* help,
+                              uint64_t record::OneSidedTotals::*total) {
+      perProcess(name, FamilyKind::kCounter, unit, help, [total](const Snapshot& snapshot) {
+        uint64_t sum = snapshot.closed.one_sided.*total;
+        for (const Connection& connection : snapshot.connections) sum += connection.one_sided.totals.*total;
+        return sum;
+      });
+    };
+    perTotal("railwise.puts", Unit::kNone,
+             "One-sided communication: puts that NCCL has given, also those without data, which are signals "
+             "alone. Puts to the own rank do not count.",
+             &record::OneSidedTotals::puts);
+    perTotal("railwise.put", Unit::kBytes,
+             "Payload of puts that was given to NICs; a repeated put counts again.",
+             &record::OneSidedTotals::put_bytes);
+    perTotal("railwise.gets", Unit::kNone, "One-sided communication: gets that NCCL has given.",
+             &record::OneSidedTotals::gets);
+    perTotal("railwise.get", Unit::kBytes, "Payload of gets that NICs were asked for.",
+             &record::OneSidedTotals::get_bytes);
+    perTotal("railwise.signals_sent", Unit::kNone,
+             "Signals that puts to other ranks have; counted at looks, about every 20 ms.",
+             &record::OneSidedTotals::signals_sent);
+    perTotal("railwise.signals_applied", Unit::kNone,
+             "Signals of other ranks that were applied, in their order and each once.",
+             &record::OneSidedTotals::signals_applied);
+    const auto worst = [](const Snapshot& snapshot, bool quietest) {
+      double result = 0;
+      bool any = false;
+      for (const Connection& each : snapshot.connections) {
+        if (each.one_sided.last_signal_ns == 0) continue;
+        const double age = secondsBetween(each.one_sided.last_signal_ns, snapshot.read_ns);
+        result = !any ? age : quietest ? std::max(result, age) : std::min(result, age);
+        any = true;
+      }
+      return result;
+    };
+    perProcess("railwise.signal_age_newest", FamilyKind::kGauge, Unit::kSeconds,
+               "Age of the latest signal of the rank that has signalled last; 0: none has.",
+               [worst](const Snapshot& snapshot) { return worst(snapshot, false); });
+    perProcess("railwise.signal_age_oldest", FamilyKind::kGauge, Unit::kSeconds,
+               "Age of the latest signal of the rank that has not signalled for longest; 0: none has.",
+               [worst](const Snapshot& snapshot) { return worst(snapshot, true); });
   }
 
   void calls() {
