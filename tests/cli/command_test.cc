@@ -20,7 +20,8 @@ ProcessResult railwise(const std::vector<std::string>& args,
 
 TEST(Command, VersionAndHelp) {
   EXPECT_TRUE(railwise({"version"})
-                  .out.starts_with("railwise " RAILWISE_VERSION " (NCCL net plugin API v6 to v12)\n"));
+                  .out.starts_with("railwise " RAILWISE_VERSION
+                                   " (NCCL net plugin API v6 to v12, RMA plugin API v13 to v16)\n"));
   EXPECT_EQ(railwise({"--version"}).status, 0);
   for (const std::vector<std::string>& args :
        std::vector<std::vector<std::string>>{{"help"},

@@ -90,7 +90,7 @@ MAY_INCLUDE = {
     "src/cli/fingerprint": ["base", "sysfs", "gpu", "topo/sources/gpu_answers.h", "cli/options"],
     "src/cli/hosts": ["base", "cli/options"],
     "src/cli/http": ["base", "cli/options"],
-    "src/cli/version": ["base", "nccl", "topo/nccl_release.h", "cli/options", "cli/plugin/net_api.h", "railwise_commit.h"],
+    "src/cli/version": ["base", "nccl", "topo/nccl_release.h", "cli/options", "cli/plugin/net_api.h", "cli/plugin/rma_api.h", "railwise_commit.h"],
     "src/cli/observe": ["base", "record", "observe", "cli/options", "cli/hosts", "cli/http", "cli/plugin", "perf/job"],
     "src/cli/doctor": ["base", "sysfs", "gpu", "verbs", "topo", "doctor", "cli/options", "cli/hosts", "cli/plugin", "cli/device", "cli/topo",
                        "perf/job"],

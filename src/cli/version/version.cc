@@ -7,6 +7,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/plugin/net_api.h"
+#include "cli/plugin/rma_api.h"
 #include "topo/nccl_release.h"
 // Made by the build: RAILWISE_COMMIT, "" where it is not known.
 #include "railwise_commit.h"
@@ -16,13 +17,15 @@ namespace {
 
 constexpr const char* kHelp =
     "usage: railwise version [--json]\n\n"
-    "The version, that of NCCL's network plugin API, that of the protocol between two ends of a connection "
-    "(jobs need\none protocol on all nodes), and the commit, if it was built from git. --json adds the kind "
-    "of "
-    "build, NCCL's tuner API\nand the releases of NCCL that topo and explain know.\n\n";
+    "The version, those of NCCL's network and RMA (one-sided) plugin APIs, that of the protocol between two "
+    "ends of a connection\n(jobs need one protocol on all nodes), and the commit, if it was built from git. "
+    "--json adds the kind of build, NCCL's\nGIN and tuner APIs and the releases of NCCL that topo and "
+    "explain "
+    "know.\n\n";
 
 constexpr int kOldestTuner = 2;
 constexpr int kNewestTuner = 6;
+constexpr int kOnlyGin = 11;  // the release after it has RMA tables
 
 std::string apiText(int oldest, int newest) {
   return "{\"oldest\": " + std::to_string(oldest) + ", \"newest\": " + std::to_string(newest) + "}";
@@ -37,6 +40,8 @@ std::string jsonText() {
          (commit.empty() ? "null" : "\"" + commit + "\"") +
          ",\n  \"build_type\": \"" RAILWISE_BUILD_TYPE "\",\n  \"protocol\": " +
          std::to_string(kProtocolVersion) + ",\n  \"net_api\": " + apiText(kOldestApi, kNewestApi) +
+         ",\n  \"rma_api\": " + apiText(kOldestRmaApi, kNewestRmaApi) +
+         ",\n  \"gin_api\": " + apiText(kOnlyGin, kOnlyGin) +
          ",\n  \"tuner_api\": " + apiText(kOldestTuner, kNewestTuner) + ",\n  \"nccl_releases\": [" +
          releases + "]\n}\n";
 }
@@ -50,8 +55,9 @@ int versionCommand(Args args) {
   if (!parseOrLeave("version", table, args, kHelp, 0, &status)) return status;
   if (json) return writeOutput("version", "", jsonText());
   const std::string commit = RAILWISE_COMMIT;
-  std::printf("railwise %s (NCCL net plugin API v%d to v%d)\nprotocol %d\n", RAILWISE_VERSION, kOldestApi,
-              kNewestApi, static_cast<int>(kProtocolVersion));
+  std::printf("railwise %s (NCCL net plugin API v%d to v%d, RMA plugin API v%d to v%d)\nprotocol %d\n",
+              RAILWISE_VERSION, kOldestApi, kNewestApi, kOldestRmaApi, kNewestRmaApi,
+              static_cast<int>(kProtocolVersion));
   if (!commit.empty()) std::printf("commit %s\n", commit.c_str());
   return kExitOk;
 }

@@ -22,6 +22,8 @@ TEST(Version, JsonHasWhatPeopleAskFor) {
     EXPECT_FALSE(answer.at("build_type").get<std::string>().empty());
     EXPECT_EQ(answer.at("protocol"), kProtocolVersion);
     EXPECT_EQ(answer.at("net_api"), (nlohmann::json{{"oldest", 6}, {"newest", 12}}));
+    EXPECT_EQ(answer.at("rma_api"), (nlohmann::json{{"oldest", 13}, {"newest", 16}}));
+    EXPECT_EQ(answer.at("gin_api"), (nlohmann::json{{"oldest", 11}, {"newest", 11}}));
     EXPECT_EQ(answer.at("tuner_api"), (nlohmann::json{{"oldest", 2}, {"newest", 6}}));
     EXPECT_EQ(answer.at("nccl_releases").front(), "2.13.4");
     EXPECT_EQ(answer.at("nccl_releases").back(), topo::ncclVersionName(topo::NcclVersion::kNewest));
