@@ -19,11 +19,8 @@ struct OtherKind {
   const char* symbol;
   int newest;
 };
-constexpr OtherKind kOtherKinds[] = {{"ncclCollNetPlugin_v", 12},
-                                     {"ncclTunerPlugin_v", 9},
-                                     {"ncclProfiler_v", 9},
-                                     {"ncclGinPlugin_v", 16},
-                                     {"ncclRmaPlugin_v", 16}};
+constexpr OtherKind kOtherKinds[] = {
+    {"ncclCollNetPlugin_v", 12}, {"ncclTunerPlugin_v", 9}, {"ncclProfiler_v", 9}};
 
 void* tableOf(const DynamicLibrary& library, const char* prefix, int version) {
   return library.symbol((prefix + std::to_string(version)).c_str());
@@ -94,6 +91,10 @@ Inner load() {
     made.tables[static_cast<std::size_t>(version)] = table;
     if (table != nullptr) found = table;
   }
+  for (int version = kOldestRma; version <= kNewestOneSided; ++version)
+    made.rma[static_cast<std::size_t>(version)] = tableOf(*library, "ncclRmaPlugin_v", version);
+  for (int version = kOldestGin; version <= kNewestOneSided; ++version)
+    made.gin[static_cast<std::size_t>(version)] = tableOf(*library, "ncclGinPlugin_v", version);
   g_looking = false;
   if (g_found_itself) {
     made.error = "RAILWISE_SPY=" + name + ": this is the spy itself; name the plugin that it shall watch";

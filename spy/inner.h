@@ -11,6 +11,10 @@ namespace railwise::spy {
 
 inline constexpr int kOldestApi = 6;
 inline constexpr int kNewestApi = 12;
+// One-sided communication.
+inline constexpr int kOldestRma = 13;
+inline constexpr int kOldestGin = 11;
+inline constexpr int kNewestOneSided = 16;
 
 struct Inner {
   Config config;      // the spy's settings
@@ -19,6 +23,8 @@ struct Inner {
   // What the plugin exports that NCCL does not find through the spy: "ncclTunerPlugin_v3".
   std::string hidden;
   std::array<const void*, kNewestApi + 1> tables = {};  // by version; null: the plugin lacks it
+  std::array<const void*, kNewestOneSided + 1> rma = {};
+  std::array<const void*, kNewestOneSided + 1> gin = {};
 };
 
 const Inner& inner();

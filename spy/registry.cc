@@ -20,7 +20,8 @@ constexpr std::size_t kAttempts = 65536;
 // Functions that NCCL calls while other connections wait, and that the contract wants to return at once.
 bool mustNotBlock(Function function) {
   return function == Function::kListen || function == Function::kConnect || function == Function::kAccept ||
-         function == Function::kIrecvConsumed || function == Function::kSetNetAttr;
+         function == Function::kIrecvConsumed || function == Function::kSetNetAttr ||
+         function == Function::kIput || function == Function::kIputSignal || function == Function::kIget;
 }
 
 }  // namespace
@@ -61,6 +62,12 @@ const char* functionName(Function function) {
       return "finalize";
     case Function::kSetNetAttr:
       return "setNetAttr";
+    case Function::kIput:
+      return "iput";
+    case Function::kIputSignal:
+      return "iputSignal";
+    case Function::kIget:
+      return "iget";
   }
   return "call";
 }
@@ -83,6 +90,16 @@ void Registry::count(Function function, const Call& call) {
   if (ns > kSlowCallNs && mustNotBlock(function))
     reportBreach(Breach::kSlowCall, nullptr, "%s took %.1f s; it must not block", functionName(function),
                  static_cast<double>(ns) / 1e9);
+}
+
+void Registry::addOneSided(const record::OneSidedTotals& more) {
+  const std::lock_guard lock(mutex_);
+  record::add(one_sided_, more);
+}
+
+record::OneSidedTotals Registry::oneSided() {
+  const std::lock_guard lock(mutex_);
+  return one_sided_;
 }
 
 void Registry::keep(const Device& device) {

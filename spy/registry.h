@@ -36,8 +36,11 @@ enum class Function : uint8_t {
   kIrecvConsumed,
   kFinalize,
   kSetNetAttr,
+  kIput,
+  kIputSignal,
+  kIget,
 };
-inline constexpr int kFunctions = 17;
+inline constexpr int kFunctions = 20;
 const char* functionName(Function function);
 
 struct FunctionCounts {
@@ -69,6 +72,11 @@ class Registry {
   const FunctionCounts& counts(Function function) const {
     return counts_[static_cast<std::size_t>(function)];
   }
+
+  // ---- one-sided communication
+
+  void addOneSided(const record::OneSidedTotals& more);
+  record::OneSidedTotals oneSided();
 
   // ---- devices
 
@@ -105,6 +113,7 @@ class Registry {
 
   std::array<FunctionCounts, kFunctions> counts_;
   std::mutex mutex_;
+  record::OneSidedTotals one_sided_ = {};
   std::unordered_map<int, Device> devices_;
   std::deque<Context> contexts_;  // never freed: NCCL may call with one that has ended
   std::unordered_map<const void*, uint64_t> attempts_;

@@ -160,6 +160,10 @@ std::string summaryText() {
         text("\nreceivers: %d %% of the time nothing from NCCL, %d %% waiting for data, %d %% in the plugin",
              sums.receivers.percent(Wait::kNccl), sums.receivers.percent(Wait::kNetwork),
              sums.receivers.percent(Wait::kPlugin));
+  if (const record::OneSidedTotals its = registry.oneSided(); its.puts + its.gets != 0)
+    lines += text("\none-sided: %llu puts of %s, %llu signals, %llu gets of %s", count(its.puts),
+                  bytesText(its.put_bytes).c_str(), count(its.signals_sent), count(its.gets),
+                  bytesText(its.get_bytes).c_str());
   const uint64_t requests = sums.senders.left_open + sums.receivers.left_open;
   const uint64_t listeners = registry.openListeners() + registry.listenersLeft();
   if (requests + sums.memory_left + sums.not_closed + listeners != 0)
@@ -211,6 +215,12 @@ std::string reportJson() {
     json.endInlineObject();
   }
   json.endObject();
+  const record::OneSidedTotals one_sided = registry.oneSided();
+  json.key("one_sided").beginInlineObject();
+  json.key("puts").value(one_sided.puts).key("put_bytes").value(one_sided.put_bytes);
+  json.key("gets").value(one_sided.gets).key("get_bytes").value(one_sided.get_bytes);
+  json.key("signals").value(one_sided.signals_sent);
+  json.endInlineObject();
   json.key("connections").beginArray();
   for (const ConnectionReport& each : connections) writeConnection(json, each);
   json.endArray();

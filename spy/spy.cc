@@ -79,7 +79,7 @@ void begin(ncclDebugLogger_t logger, const char* name, int version) {
     RAILWISE_INFO(
         log::kInit | log::kNet,
         "that library also exports %s, which NCCL does not find through the spy: name the library in "
-        "NCCL_TUNER_PLUGIN, NCCL_PROFILER_PLUGIN or NCCL_GIN_PLUGIN too",
+        "NCCL_TUNER_PLUGIN or NCCL_PROFILER_PLUGIN too",
         inner().hidden.c_str());
 }
 

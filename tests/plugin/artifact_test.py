@@ -24,7 +24,8 @@ def main(plugin, *links):
     tables = {f"{prefix}_v{v}" for prefix in ("ncclNetPlugin", "ncclNet") for v in range(6, 13)}
     if "spy" not in os.path.basename(plugin):
         tables |= {f"ncclTunerPlugin_v{v}" for v in range(2, 7)}
-        tables |= {f"ncclRmaPlugin_v{v}" for v in range(13, 17)} | {"ncclGinPlugin_v11"}
+    spied_gin = range(11, 17) if "spy" in os.path.basename(plugin) else range(11, 12)
+    tables |= {f"ncclRmaPlugin_v{v}" for v in range(13, 17)} | {f"ncclGinPlugin_v{v}" for v in spied_gin}
     exported = {line.split()[-1] for line in run("nm", "-D", "--defined-only", plugin).splitlines()}
     expect(exported == tables, f"exported symbols differ: missing {tables - exported}, extra {exported - tables}")
 

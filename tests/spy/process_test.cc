@@ -62,6 +62,22 @@ TEST_F(SpyProcess, AJobOverRailwise) {
   }
 }
 
+TEST_F(SpyProcess, OneSidedCommunicationOverRailwise) {
+  const ProcessResult run = cli::runProcess(
+      RAILWISE_CLI, {"bench", "--pattern", "put-signal", "--plugin", SPY, "-n", "500", "-r", "1", "-s", "64"},
+      {"RAILWISE_SPY=" RAILWISE, "RAILWISE_METRICS_DIR=" + folder_.path(""),
+       "RAILWISE_SPY_REPORT=" + folder_.path("%p.json")});
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  const auto found = reports();
+  ASSERT_EQ(found.size(), 1U);
+  const auto& its = found[0]["one_sided"];
+  EXPECT_GE(its["puts"], 500) << found[0];
+  EXPECT_EQ(its["puts"], found[0]["calls"]["iputSignal"]["calls"]);
+  EXPECT_EQ(its["signals"], its["puts"]);
+  EXPECT_EQ(its["put_bytes"], its["puts"].get<uint64_t>() * 64);
+  EXPECT_EQ(its["gets"], 0);
+}
+
 // NCCL takes the newest version that it finds, so the spy must not show more than there is.
 TEST_F(SpyProcess, APluginOfOldVersions) {
   const ProcessResult run = job(LOOPBACK_OLD_PLUGIN);
