@@ -655,6 +655,15 @@ TEST(Stuck, AWriterWithoutCreditWaitsForATargetThatNobodyDrives) {
   EXPECT_TRUE(says(textOfJob(job), "operation 8 (1.0 MiB), 7 of 8 operations done")) << textOfJob(job);
 }
 
+TEST(Stuck, CreditThatDoesNotArriveIsASilentRail) {
+  TestJob job;
+  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(5, 2));
+  TestJob::waits(*writer, WaitsFor::kCredit);
+  EXPECT_EQ(target->waits_for, WaitsFor::kNothing);
+  EXPECT_EQ(worst(diagnosisOf(job)),
+            culprit(CulpritKind::kSilentRail, "gpu2 mlx5_0 port 1 -> gpu1 mlx5_0 port 1"));
+}
+
 TEST(Stuck, AWindowThatIsNotRegisteredIsTheTargetsProcess) {
   TestJob job;
   const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(5, 2));
@@ -662,6 +671,7 @@ TEST(Stuck, AWindowThatIsNotRegisteredIsTheTargetsProcess) {
   const Diagnosis diagnosis = diagnosisOf(job);
   EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 5 (gpu2:105)"));
   EXPECT_EQ(diagnosis.waits[0].why, Why::kNoWindow);
+  EXPECT_TRUE(says(diagnosis.verdict, "has not registered its part of a window")) << diagnosis.verdict;
 }
 
 TEST(Stuck, APutThatIsNotAcknowledgedIsASilentRail) {
@@ -709,6 +719,8 @@ TEST(Stuck, NamesRanksThatHaveNotSignalled) {
   const auto [never, of_never] = job.connectPuts(job.process(3, 4), own);
   of_never->last_signal_ms = kNever;
   never->given = never->completed + 2;
+  const auto [other, stopped] = job.connectPuts(job.process(4, 5), job.process(5, 6));
+  stopped->last_signal_ms = stopped->looked_ms = 50000;  // it sees nothing itself
   const Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.quiet.size(), 2U);
   const std::string text = textOfJob(job);

@@ -136,13 +136,15 @@ class Examiner {
 
   // ---- one-sided communication
 
-  // The target has not told of a window, or has not taken reports. Its process drives the connection by a
-  // thread of its own, so it does neither only where nothing of it runs, or where it waits itself.
+  // The target has not told of a window, or has given no credit. Its process drives the connection by a
+  // thread of its own. So where that process looks, its program has not registered the window, or the credit
+  // is lost.
   Finding waitsForTarget(Why why, const ConnectionFacts* target) {
     if (target == nullptr) return set(why);
     if (target->looked_ms >= kCallsWithinMs)
       return set(why, idleCaller(finding_.wait.other.process, *target));
     if (target->waits_for == WaitsFor::kSignalParts) return silentPath(true);
+    if (why == Why::kNoCredit && target->waits_for == WaitsFor::kNothing) return silentPath(false);
     return set(why);
   }
   // One of a signal's queue pairs has brought its part, and another one has not.

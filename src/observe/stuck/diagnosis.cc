@@ -187,13 +187,17 @@ class Diagnoser {
     culprit.process = place;
     culprit.key = "late " + std::to_string(place);
     culprit.name = processName(own);
-    culprit.what = "does not call: its GPU or its application holds up the job";
+    const bool no_window = std::any_of(result_.waits.begin(), result_.waits.end(), [&](const Wait& wait) {
+      return wait.other.process == place && wait.why == Why::kNoWindow;
+    });
+    culprit.what = no_window ? "has not registered its part of a window that others put to"
+                             : "does not call: its GPU or its application holds up the job";
     uint64_t moved = 0;
     uint64_t looked = kNever;
     int unfinished = 0;
     for (const ConnectionFacts& connection : own.connections) {
       moved += connection.moved;
-      looked = std::min(looked, connection.looked_ms);
+      if (!isOneSided(connection)) looked = std::min(looked, connection.looked_ms);  // else Railwise's thread
       unfinished +=
           connection.state == ConnectionState::kConnecting || connection.state == ConnectionState::kListening;
     }
@@ -423,8 +427,8 @@ class Diagnoser {
       for (int i = 0; i < static_cast<int>(own.connections.size()); ++i) {
         const ConnectionFacts& target = own.connections[static_cast<std::size_t>(i)];
         if (!isOneSided(target) || target.side != record::Side::kReceiver ||
-            target.state == ConnectionState::kConnecting)
-          continue;
+            target.state == ConnectionState::kConnecting || target.looked_ms >= kCallsWithinMs)
+          continue;  // a process that does not look sees no signal
         newest_ms = std::min(newest_ms, target.last_signal_ms);
         const uint64_t since_ms = target.last_signal_ms != kNever ? target.last_signal_ms : target.state_ms;
         if (since_ms != kNever && since_ms >= kQuietMs)

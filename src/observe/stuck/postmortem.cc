@@ -300,8 +300,8 @@ class Postmortem {
                   ? std::string(", the last one ") + agoText(its.last_signal_ns) + " before"
                   : "");
     std::string text = "; " + std::to_string(connection.completed) + " of " +
-                       counted(connection.posted, "operation is", "operations are") + " done, " +
-                       counted(its.signals, "signal");
+                       counted(connection.posted, "operation is", "operations are") + " done";
+    if (its.signals > 0) text += ", " + counted(its.signals, "signal");
     if (its.gets_open > 0) text += ", " + counted(its.gets_open, "get") + " under way";
     return text;
   }
