@@ -26,6 +26,9 @@ std::vector<std::byte> makeRecord() {
     page.connection.lanes = 2;
     RecordBuilder::queuePair(page, 1);
     page.connection.flushes[0] = {.reads = 3, .completions = 2, .rail = 1};
+    record::ConnectionRecord& puts = record.connection(side).connection;
+    puts.kind = record::ConnectionKind::kOneSided;
+    puts.one_sided = {.gets = 3, .signals = 5, .last_signal_ns = record.now_ns, .peer_rank_plus_one = 2};
   }
   record.connection(record::Side::kListener, record::ConnectionState::kListening);
   for (int i = 0; i < 20; ++i) record.event(record::EventKind::kPathLost, "retry exceeded").rail = 0;

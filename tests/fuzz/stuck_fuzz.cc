@@ -24,12 +24,18 @@ std::string goodLines() {
   process.pid = 1;
   process.alive = true;
   process.rails.push_back({.device = "m", .port = 1});
-  process.connections = {end, end};
-  process.connections[1].side = record::Side::kReceiver;
+  process.connections = {end, end, end, end};
+  process.connections[1].side = process.connections[3].side = record::Side::kReceiver;
+  for (std::size_t i : {2, 3}) {
+    process.connections[i].kind = record::ConnectionKind::kOneSided;
+    process.connections[i].waits_for = record::WaitsFor::kCredit;
+    process.connections[i].pair_id = 6;
+    process.connections[i].last_signal_ms = 5000;
+  }
   observe::ProcessFacts other = process;
   other.host = "b";
   other.pid = 2;
-  other.connections[0].peer = other.connections[1].peer = "a:1";
+  for (observe::ConnectionFacts& each : other.connections) each.peer = "a:1";
   return observe::jsonLines({.asked = "a", .name = "a", .processes = {process, other}});
 }
 

@@ -98,6 +98,27 @@ TEST(Postmortem, APathThatWasLostWhileTheOpenMessageWaitedCounts) {
       << postmortemVerdict(snapshot);
 }
 
+TEST(Postmortem, DescribesTheOpenPut) {
+  record::Snapshot snapshot = killed();
+  record::Connection& writer = snapshot.connections[0];
+  writer.kind = record::ConnectionKind::kOneSided;
+  writer.waits_for = record::WaitsFor::kCredit;
+  writer.one_sided.signals = 5100;
+  writer.one_sided.gets_open = 2;
+  addEvent(snapshot, EventKind::kSlowMessage, 108);
+  snapshot.events.back().connection_id = writer.id;
+  snapshot.events.back().numbers = {5127, 2000, 0};
+  std::string text = postmortemText(snapshot, {});
+  for (std::size_t at; (at = text.find("\n    ")) != std::string::npos;) text.replace(at, 5, " ");
+  EXPECT_TRUE(
+      has(text,
+          "operation 5127 (1.0 MiB) open for 3.2 s when the process ended, waiting for the progress of "
+          "the peer over mlx5_1 port 1 -> mlx5_1 port 1; 5126 of 5128 operations are done, 5100 "
+          "signals, 2 gets under way\n"))
+      << text;
+  EXPECT_TRUE(has(text, "slow message, connection 7 to gpu2:4411 (operation 5127,")) << text;
+}
+
 TEST(Postmortem, DescribesTheOpenMessage) {
   std::string text = postmortemText(killed(), {});
   for (std::size_t at; (at = text.find("\n    ")) != std::string::npos;) text.replace(at, 5, " ");
