@@ -43,7 +43,8 @@ record::Connection endOf(Side side) { return endOf(snapshotNow(), side); }
 // Two ranks with a window of their own each, in which nobody else puts.
 class Pair {
  public:
-  explicit Pair(bool both = true) {
+  explicit Pair(bool both = true, MemoryKind kind = MemoryKind::kHost, int rails = 1)
+      : ranks_({.rails = rails}), kind_(kind) {
     for (int rank = 0; rank < (both ? 2 : 1); ++rank) add(rank);
   }
   ~Pair() {
@@ -52,8 +53,9 @@ class Pair {
     }
   }
   void add(int rank) {
-    const auto made = ranks_.group(rank).registerMemory(
-        reinterpret_cast<uint64_t>(words_[rank]), sizeof words_[rank], MemoryKind::kHost, kRmaStrongOrder);
+    const auto made =
+        ranks_.group(rank).registerMemory(reinterpret_cast<uint64_t>(words_[rank]), sizeof words_[rank],
+                                          kind_, kRmaStrongOrder | kRmaNeverReset);
     ASSERT_TRUE(made.ok());
     windows_[rank] = *made;
   }
@@ -84,8 +86,9 @@ class Pair {
   RmaRanks& ranks() { return ranks_; }
 
  private:
-  RmaRanks ranks_{{}};
-  uint64_t words_[2][1024] = {};
+  RmaRanks ranks_;
+  const MemoryKind kind_;
+  uint64_t words_[2][32 << 10] = {};
   RmaWindow* windows_[2] = {};
   std::vector<RmaRequest*> requests_;
 };
@@ -203,6 +206,40 @@ TEST(RmaRecord, AWriterWaitsForAWindowThatThePeerHasNotToldOf) {
   pair.add(1);
   pair.finish();
   pair.driveUntil([] { return endOf(Side::kSender).waits_for == WaitsFor::kNothing; });
+}
+
+TEST(RmaRecord, ATargetWaitsForItsOwnNic) {
+  Pair pair(true, MemoryKind::kDevice);
+  pair.put();
+  pair.finish();
+  pair.driveUntil([] { return endOf(Side::kReceiver).one_sided.last_signal_ns != 0; });
+  test::addFault("device=soft1 opcode=write nth=1 drop");  // the loopback's, which writes it again
+  pair.put();
+  pair.finish();  // the target has it
+  pair.driveUntil([] { return endOf(Side::kReceiver).waits_for == WaitsFor::kOwnNic; });
+  const record::Connection its = endOf(Side::kReceiver);
+  EXPECT_EQ(its.oldest, 2U);
+  EXPECT_EQ(its.posted, 2U);
+  EXPECT_EQ(its.completed, 1U) << "it is applied, and not written";
+  EXPECT_EQ(its.one_sided.signals_done, 2U);
+  pair.driveUntil([] { return endOf(Side::kReceiver).waits_for == WaitsFor::kNothing; });
+  EXPECT_EQ(endOf(Side::kReceiver).completed, 2U);
+}
+
+// The home lane of the stream is that of the second rail; the first one owes a mark.
+TEST(RmaRecord, ATargetWaitsForTheRestOfASignal) {
+  Pair pair(true, MemoryKind::kHost, 2);
+  pair.put(8);
+  pair.finish();
+  test::addFault("device=soft0 opcode=send nth=1 drop");
+  pair.put(200 << 10);
+  pair.driveUntil([] { return endOf(Side::kReceiver).waits_for == WaitsFor::kSignalParts; });
+  const record::Connection its = endOf(Side::kReceiver);
+  EXPECT_EQ(its.oldest, 2U);
+  EXPECT_EQ(its.posted, 2U);
+  EXPECT_EQ(its.completed, 1U);
+  pair.finish();  // after a recovery
+  pair.driveUntil([] { return endOf(Side::kReceiver).completed == 2; });
 }
 
 // Keeps the thread that drives groups nobody calls from its work.
