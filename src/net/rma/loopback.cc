@@ -105,6 +105,8 @@ bool Loopback::post(Path& path, ibv_send_wr& work, Operation& operation) {
   }
   if (path.open.empty()) path.answered = Clock::now();
   path.open.push_back(&operation);
+  ++path.counts.work_requests;
+  path.counts.control_bytes += work.sg_list->length;
   ++operation.left;
   ++open_;
   return true;
@@ -175,6 +177,7 @@ void Loopback::pollPath(Path& path) {
   ibv_wc completions[kPollBatch];
   for (int count = kPollBatch; count == kPollBatch;) {
     count = ibv_poll_cq(path.cq.get(), kPollBatch, completions);
+    path.counts.completions += static_cast<uint64_t>(std::max(count, 0));
     for (int i = 0; i < count && !path.open.empty(); ++i) {
       if (completions[i].status != IBV_WC_SUCCESS) {
         losePath(path);  // how far it has come is known when its end is proven
@@ -228,7 +231,19 @@ void Loopback::poll() {
   }
 }
 
+void Loopback::tellCounts(Path& path) {
+  if (path.counts.work_requests == 0 && path.counts.completions == 0) return;
+  record::addTotals(path.rail.record_rail, std::exchange(path.counts, {}));
+}
+
+void Loopback::tellCounts() {
+  for (const std::unique_ptr<Path>& path : paths_) {
+    if (path != nullptr) tellCounts(*path);
+  }
+}
+
 void Loopback::dropPath(std::unique_ptr<Path>& path) {
+  tellCounts(*path);
   path->remains->fence = std::move(path->fence);
   path->drop(window_, !path->failed && path->open.empty() ? destroyNow : destroyLater);
   path.reset();

@@ -20,6 +20,7 @@
 #include "net/paths/offer.h"
 #include "net/paths/self_queue_pair.h"
 #include "net/patience.h"
+#include "record/writer.h"
 #include "verbs/handles.h"
 
 namespace railwise::net {
@@ -75,6 +76,8 @@ class Loopback {
   bool busy() const { return open_ > 0 || failed_ > 0; }
   // Work requests that were complete so far.
   uint64_t completed() const { return completed_; }
+  // Adds what was counted since the last call to the totals of the rails in the record.
+  void tellCounts();
 
  private:
   static constexpr uint32_t kDepth = 64;
@@ -86,6 +89,7 @@ class Loopback {
     std::size_t place = 0;              // among the rails
     Clock::time_point answered = {};    // since then the oldest work request waits
     std::shared_ptr<Fence> fence = {};  // of a path that has failed
+    record::Totals counts = {};         // since they were told last
   };
 
   Path* openPath(std::size_t rail);
@@ -108,6 +112,7 @@ class Loopback {
   void pollPath(Path& path);
   void losePath(Path& path) noexcept;
   void dropPath(std::unique_ptr<Path>& path);
+  static void tellCounts(Path& path);
 
   // More than can be under way over all rails, and over several that have failed and are not gone.
   static constexpr std::size_t kTurns = 4096;

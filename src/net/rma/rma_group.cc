@@ -364,6 +364,7 @@ Status RmaGroup::progress() {
 
 // Nobody else notices that signals which have come are not written.
 Status RmaGroup::watchLoopback() {
+  loopback_.tellCounts();
   const Clock::time_point now = Clock::now();
   const bool waits = slots_.busy() || own_.busy();
   if (!waits || loopback_.completed() != looped_ || loop_progress_ == Clock::time_point()) {

@@ -183,18 +183,27 @@ Counts countsOfRecord() {
   return {sum.bytes_sent + sum.bytes_received + sum.control_bytes, sum.work_requests, sum.completions};
 }
 
-// Windows in GPU memory need work requests of the loopback, which are in no record.
 TEST(RmaRecord, AgreesWithTheDevicesAlsoAfterAFailure) {
-  RmaRanks ranks({.ranks = 3, .rails = 2, .standbys = 1, .bytes = 100 << 10, .gets = true, .places = 4});
-  const Result<Net*> net = Net::acquire();
-  ASSERT_TRUE(net.ok());
-  for (const char* state : {"up", "down", "up"}) {
-    test::changePort("soft0:1", state);
-    EXPECT_TRUE(ranks.run(20)) << ranks.problem();
+  for (const bool gpu : {false, true}) {
+    RmaRanks ranks({.ranks = 3,
+                    .rails = 2,
+                    .standbys = 1,
+                    .bytes = 100 << 10,
+                    .gpu = gpu,
+                    .never_reset = false,
+                    .gets = true,
+                    .own = gpu,
+                    .places = 4});
+    const Result<Net*> net = Net::acquire();
+    ASSERT_TRUE(net.ok());
+    for (const char* state : {"up", "down", "up"}) {
+      test::changePort("soft0:1", state);
+      EXPECT_TRUE(ranks.run(20)) << ranks.problem();
+    }
+    // A thread of the process posts and polls, too.
+    for (test::Patience patience; countsOfRecord() != countsOfDevices(**net); patience.again()) ranks.drive();
+    Net::release();
   }
-  // A thread of the process posts and polls, too.
-  for (test::Patience patience; countsOfRecord() != countsOfDevices(**net); patience.again()) ranks.drive();
-  Net::release();
 }
 
 TEST(RmaRecord, AWriterWaitsForAWindowThatThePeerHasNotToldOf) {
