@@ -55,15 +55,15 @@ class Connection : public LinkMemory, protected LinkUser {
     request.connection->free(request);
     return true;
   }
-  // Second fast path of test(), for a request that is not yet known to be complete: polls the only completion
-  // queue once. Most polls find nothing. Null: only testSlowPath() can answer.
+  // Second fast path of test(), for a request that is not yet known to be complete: polls each completion
+  // queue once at most. Most polls find nothing. Null: only testSlowPath() can answer.
   [[gnu::always_inline]] static std::optional<bool> testByOnePoll(Request& request, int* sizes) {
     Connection& connection = *request.connection;
     Link& link = connection.link_;
     if (link.only_cq == nullptr || connection.needs_slow_test_ ||
         (request.count != 1 && request.complete()) || request.kind == Request::Kind::kFree ||
         request.kind == Request::Kind::kFlush)
-      return std::nullopt;
+      return testByMorePolls(request, sizes);
     ibv_wc completions[Link::kPollBatch];
     const int count = ibv_poll_cq(link.only_cq, Link::kPollBatch, completions);
     if (count == 0) [[likely]]
@@ -71,8 +71,7 @@ class Connection : public LinkMemory, protected LinkUser {
     connection.handleCompletions(completions, count);
     return testIfKnown(request, sizes) ? std::optional(true) : std::nullopt;
   }
-  // The rest of test(): requests with several sizes, connections with several completion queues, flushes, and
-  // what follows a failure.
+  // The rest of test(): requests with several sizes, flushes, and what follows a failure.
   virtual Status testSlowPath(Request& request, bool* done, int* sizes) = 0;
 
   // The rails in use: the rails of the device, until one of them fails.
@@ -88,13 +87,37 @@ class Connection : public LinkMemory, protected LinkUser {
       : link_(direction, *this, *this, device, options) {}
   ~Connection() { link_.close(); }
 
+  // testByOnePoll() with several completion queues. They take turns in being the first one: small messages
+  // alternate over the lanes at both ends, so the first poll mostly finds what there is.
+  static std::optional<bool> testByMorePolls(Request& request, int* sizes) {
+    Connection& connection = *request.connection;
+    Link& link = connection.link_;
+    if (link.more_cqs == 0 || link.next_cq == nullptr || connection.needs_slow_test_ ||
+        (request.count != 1 && request.complete()) || request.kind == Request::Kind::kFree ||
+        request.kind == Request::Kind::kFlush)
+      return std::nullopt;
+    bool found = false;
+    for (uint32_t left = link.more_cqs;; --left) {
+      ibv_wc completions[Link::kPollBatch];
+      const int count = ibv_poll_cq(link.next_cq, Link::kPollBatch, completions);
+      if (count != 0) {
+        found = true;
+        connection.handleCompletions(completions, count);
+        if (link.next_cq == nullptr) [[unlikely]]
+          return std::nullopt;
+      }
+      link.takeCqTurn();
+      if (count != 0 && testIfKnown(request, sizes)) return true;
+      if (left == 0) return !found && link.maySkipIdle() ? std::optional(false) : std::nullopt;
+    }
+  }
   // test() tells NCCL that `request` is complete.
   void free(Request& request) {
     request.kind = Request::Kind::kFree;
     numbers().complete = std::max(numbers().complete, request.number);
   }
-  // Handles the completions of the only completion queue. `count` negative: the queue cannot be polled. A
-  // failure is kept in the link.
+  // Handles completions of the completion queue whose turn it is. `count` negative: the queue cannot be
+  // polled. A failure is kept in the link.
   virtual void handleCompletions(const ibv_wc* completions, int count) noexcept = 0;
   // What handleCompletions() of both ends has in common. `handle` takes one completion; false: the rest is
   // not handled.
@@ -103,10 +126,12 @@ class Connection : public LinkMemory, protected LinkUser {
     try {
       link_.completed_since_look = true;
       if (count < 0) [[unlikely]] {
-        (void)link_.losePoll(link_.only_cq);
+        (void)link_.losePoll(link_.next_cq);
         return;
       }
-      numbers().completions += static_cast<uint64_t>(count);
+      if (link_.more_cqs == 0) [[likely]]
+        numbers().completions += static_cast<uint64_t>(count);
+      else link_.countNext(count);
       for (int i = 0; i < count && handle(completions[i]); ++i) {
       }
     } catch (const std::bad_alloc&) {  // there was no memory to put a failure into words

@@ -108,7 +108,7 @@ void EpochMaker::listenToRails(bool on) {
 
 void EpochMaker::drop() {
   listenToRails(false);
-  state_.only_cq = nullptr;
+  state_.only_cq = state_.next_cq = nullptr;
   takeRails(state_.endpoint.rails);
   state_.endpoint.lose();
 }

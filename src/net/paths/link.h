@@ -42,6 +42,8 @@ class Link final : private LinkState, private Watch::Host {
   using LinkState::failure;
   using LinkState::hasLeft;
   using LinkState::hasQueuePairs;
+  using LinkState::more_cqs;
+  using LinkState::next_cq;
   using LinkState::numbers;
   using LinkState::only_cq;
   using LinkState::options;
@@ -88,6 +90,13 @@ class Link final : private LinkState, private Watch::Host {
     return Status::success();
   }
   static constexpr int kPollBatch = 16;
+  // For users that poll one completion queue at a time (next_cq): goes on to the next one.
+  void takeCqTurn() {
+    cq_turn = static_cast<uint8_t>(cq_turn < more_cqs ? cq_turn + 1 : 0);
+    next_cq = endpoint.cqs[cq_turn].get();
+  }
+  // Counts `polled` completions of next_cq.
+  void countNext(int polled) { countCompletions(cq_turn, polled); }
   Status losePoll(const ibv_cq* cq);
   // A completion is an error: the queue pair is lost, unless it says only that a TCP connection has ended
   // (iWARP). An ordinary end of the peer's flushes what is posted, too. So the link waits a little for what
@@ -170,7 +179,7 @@ class Link final : private LinkState, private Watch::Host {
   Status beginEpoch();
   // From now on no call takes the fast path.
   void stopFastPath() noexcept;
-  // Allows the user to poll the only completion queue by itself, if there is exactly one.
+  // Allows the user to poll the completion queues by itself.
   void allowFastPath();
   // Reports the latest arrival to log. `keep_last`: the newest failure in the log came after that arrival, so
   // the log keeps it.

@@ -10,13 +10,16 @@
 namespace railwise::net {
 
 void Link::stopFastPath() noexcept {
-  only_cq = nullptr;
+  only_cq = next_cq = nullptr;
   user.onLost();
 }
 
 void Link::allowFastPath() {
-  const bool one = endpoint.cqs.size() == 1 && endpoint.oneQueuePair() && rules.has_immediates;
-  only_cq = one ? endpoint.cqs.front().get() : nullptr;
+  if (!rules.has_immediates || endpoint.cqs.empty()) return;
+  more_cqs = static_cast<uint8_t>(endpoint.cqs.size() - 1);
+  cq_turn = 0;
+  next_cq = endpoint.cqs.front().get();
+  only_cq = more_cqs == 0 ? next_cq : nullptr;
 }
 
 Status Link::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {

@@ -77,10 +77,14 @@ struct LinkState {
 
   // The only completion queue. Null: there are several, or the fast path is closed.
   ibv_cq* only_cq = nullptr;
+  // The completion queue that test() polls next. Null: the fast path is closed.
+  ibv_cq* next_cq = nullptr;
   uint64_t peer_window = 0;  // address of the peer's window
   Status failure;            // every call returns it from now on
   const Direction direction;
   bool completed_since_look = false;  // something has completed since the last look at the peer
+  uint8_t more_cqs = 0;               // completion queues besides next_cq, which take turns
+  uint8_t cq_turn = 0;                // place of next_cq among those of the endpoint
   uint32_t idle_polls = 0;
   verbs::FatalFlag bell;  // the bell; also raised by an event of one of the queues
   Endpoint endpoint;      // replaced with each epoch

@@ -33,10 +33,15 @@ class ClearToSendWriter {
   // The shortest send queue of the epoch holds so many work requests.
   void setDepth(uint32_t depth) { signal_every_ = std::clamp(depth * 3 / 4, 1U, kSignalEvery); }
 
-  // Stages a clear-to-send of one buffer, where entries have one key.
-  void stageOne(uint64_t number, const ReceiveBuffer& buffer, uint32_t room) {
-    *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{ringPlace(number)} * sizeof(ClearToSend)) =
-        entryOf(buffer, room, makeStamp(number, 1, 0));
+  // Stages a clear-to-send of one buffer. `rails`: of the epoch, all of which the entries have keys for.
+  [[gnu::always_inline]] void stageOne(uint64_t number, const ReceiveBuffer& buffer, uint32_t room,
+                                       std::size_t rails) {
+    std::byte* place = staging_ + offsetOf(number, rails);
+    if (rails > 1) {
+      stageMoreKeys(place, buffer.memory, rails);
+      place += sizeof(MoreKeys);
+    }
+    *reinterpret_cast<ClearToSend*>(place) = entryOf(buffer, room, makeStamp(number, 1, 0));
     memories_[0][number % kSlots] = buffer.memory;
   }
   // Stages an entry for each of `buffers`, whose rooms `receive` has. `rails`: of the epoch.
@@ -49,8 +54,7 @@ class ClearToSendWriter {
       const MemoryHandle* const memory = buffers[i].memory;
       memories_[i][slot] = memory;
       entryAt(place, entry_bytes) = entryOf(buffers[i], receive.rooms[i], stamp);
-      for (std::size_t rail = 1; rail < rails && memory != nullptr; ++rail)
-        reinterpret_cast<MoreKeys*>(place)->remote_key[rail] = memory->keys[rail].remote();
+      stageMoreKeys(place, memory, rails);
     }
   }
   // Stages the keys through the rails of another epoch. `key_of`: returns the remote key of memory through a
@@ -71,10 +75,10 @@ class ClearToSendWriter {
   }
 
   // The work request for a receive that stageOne() has staged. `peer_window`: address of the sender's ring.
-  void fillOne(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, uint64_t peer_window,
-               uint64_t number) const {
-    const std::size_t offset = std::size_t{ringPlace(number)} * sizeof(ClearToSend) + kUnwrittenBytes;
-    sge = {reinterpret_cast<uint64_t>(staging_ + offset), sizeof(ClearToSend) - kUnwrittenBytes,
+  [[gnu::always_inline]] void fillOne(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair,
+                                      uint64_t peer_window, uint64_t number, int rails) const {
+    const std::size_t offset = offsetOf(number, static_cast<std::size_t>(rails)) + kUnwrittenBytes;
+    sge = {reinterpret_cast<uint64_t>(staging_ + offset), net::entryBytes(rails) - kUnwrittenBytes,
            queue_pair.window_key};
     work.opcode = IBV_WR_RDMA_WRITE;
     fill(work, sge, queue_pair, peer_window + offset);
@@ -96,6 +100,15 @@ class ClearToSendWriter {
     const uint32_t key = buffer.memory != nullptr ? buffer.memory->keys[0].remote() : 0;
     return {0, key, buffer.address, static_cast<uint32_t>(buffer.tag), room, stamp};
   }
+  // Of the first entry of a receive, where entries have keys for so many rails.
+  static std::size_t offsetOf(uint64_t number, std::size_t rails) {
+    return std::size_t{ringPlace(number)} * net::entryBytes(rails > 1 ? kMaxRails : 1);
+  }
+  // In front of an entry that has room for them.
+  static void stageMoreKeys(std::byte* place, const MemoryHandle* memory, std::size_t rails) {
+    for (std::size_t rail = 1; rail < rails && memory != nullptr; ++rail)
+      reinterpret_cast<MoreKeys*>(place)->remote_key[rail] = memory->keys[rail].remote();
+  }
   std::byte* at(uint64_t number, uint32_t i) const {
     return staging_ + std::size_t{ringPlace(number) + i} * entry_bytes_;
   }
@@ -104,7 +117,8 @@ class ClearToSendWriter {
     return *reinterpret_cast<ClearToSend*>(place + entry_bytes - sizeof(ClearToSend));
   }
   // Fills in everything except the opcode.
-  void fill(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, uint64_t to) const {
+  [[gnu::always_inline]] void fill(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair,
+                                   uint64_t to) const {
     work.next = nullptr;
     work.sg_list = &sge;
     work.num_sge = 1;

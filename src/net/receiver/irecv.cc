@@ -44,10 +44,12 @@ void ReceiveConnection::stage(Receive& receive, std::span<const ReceiveBuffer> b
 
 Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent,
                                         Request** request) {
+  Receive& made = receives_.of(numbers().next);
+  if (takesFastPath<FastReceive::kMoreKeys>(buffers, silent, made))
+    return irecvFast<FastReceive::kMoreKeys>(buffers[0], made, request);
   *request = nullptr;
   if (!link_.failure.ok()) return link_.failure;
   if (!link_.running() || link_.bell.raised()) RAILWISE_TRY(link_.idle(Waiting::kPeer));
-  Receive& made = receives_.of(numbers().next);
   if (made.kind != Request::Kind::kFree) return Status::success();
   if (blocked()) {
     RAILWISE_TRY(poll());

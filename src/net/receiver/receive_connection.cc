@@ -17,7 +17,6 @@ ReceiveConnection::ReceiveConnection(const Device& device, const ConnectionOptio
   // them.
   may_be_silent_ = options.config.optional_receive_completion != 0 && link_.rules.has_immediates &&
                    options.config.failover == 0;
-  fast_path_open_ = hasFastPath();
 }
 
 Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Device& device,
@@ -41,7 +40,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
 QueuePairNeeds ReceiveConnection::needs() const {
   return {ClearToSendWriter::kDepth, kPostedReceives,
           static_cast<uint32_t>(groupBytes(clear_to_sends_.entryBytes())),
-          sizeof(ClearToSend) - kUnwrittenBytes};
+          clear_to_sends_.entryBytes() - kUnwrittenBytes};
 }
 
 Result<Window> ReceiveConnection::makeWindow(bool registers) {
@@ -70,6 +69,20 @@ void ReceiveConnection::onPaired() {
     reply_queue_pair_ = std::min(reply_queue_pair_, queue_pair.index);
   }
   clear_to_sends_.setDepth(depth);
+  // Later epochs begin when both ends are ready.
+  fast_path_ = link_.epoch() == 1 ? fastReceive() : FastReceive::kClosed;
+}
+
+// Open on all of the connection's own rails, and not on iWARP. The fast path does not look at the bell: with
+// fewer or other rails the sender may want to go back to them.
+ReceiveConnection::FastReceive ReceiveConnection::fastReceive() const {
+  const Endpoint& endpoint = link_.endpoint;
+  const std::size_t rails = link_.device.rails().size();
+  const bool whole =
+      endpoint.native && endpoint.rails.size() == rails &&
+      std::ranges::all_of(endpoint.queue_pairs, [](const LaneQueuePair& each) { return each.rest->used; });
+  if (!whole || !link_.rules.has_immediates) return FastReceive::kClosed;
+  return rails == 1 ? FastReceive::kOneKey : FastReceive::kMoreKeys;
 }
 
 }  // namespace railwise::net

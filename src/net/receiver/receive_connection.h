@@ -46,7 +46,7 @@ class ReceiveConnection final : public Connection {
   int postFirstReceives(std::size_t index) override { return posted_receives_.postFirst(queuePair(index)); }
   void onPaired() override;
   bool takeRails() override;
-  void onLost() noexcept override { fast_path_open_ = false; }
+  void onLost() noexcept override { fast_path_ = FastReceive::kClosed; }
   Status poll() override;
   void onFenced() override;
   Words words() const override { return receives_.words(arrivedUpTo(), numbers().next); }
@@ -56,8 +56,14 @@ class ReceiveConnection final : public Connection {
   UnderWay underWay() const override { return receives_.underWay(arrivedUpTo(), numbers().next); }
   uint64_t largestUnderWay() const override { return receives_.largestUnderWay(); }
 
-  // May a receive take the fast path: has the device one rail, and is it not iWARP?
-  bool hasFastPath() const { return link_.rules.has_immediates && link_.device.rails().size() == 1; }
+  // Which receives of one buffer take the fast path. Clear-to-sends have a key for each rail.
+  enum class FastReceive : uint8_t { kClosed, kOneKey, kMoreKeys };
+  FastReceive fastReceive() const;
+  template <FastReceive kPath>
+  [[gnu::always_inline]] bool takesFastPath(std::span<const ReceiveBuffer> buffers, bool silent,
+                                            const Receive& made) const;
+  template <FastReceive kPath>
+  [[gnu::always_inline]] Status irecvFast(const ReceiveBuffer& buffer, Receive& made, Request** request);
 
   // Clear-to-sends (receiver/irecv.cc).
   Status irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
@@ -65,7 +71,8 @@ class ReceiveConnection final : public Connection {
   void stage(Receive& receive, std::span<const ReceiveBuffer> buffers);
   // Stages the keys of this epoch's rails. False: memory cannot be registered with one of them.
   bool stageKeys(const Receive& receive);
-  Status postOne();
+  template <FastReceive kPath>
+  [[gnu::always_inline]] Status postOne();
   Status postPending();
 
   // What arrives (receiver/arrivals.cc).
@@ -79,8 +86,7 @@ class ReceiveConnection final : public Connection {
   void finish(const Receive& receive, int* sizes);
 
   // ---- Members that every receive of one buffer reads, on few cache lines (connection.h says why).
-  // The fast path is open: the connection may have one, and runs on its own rail.
-  alignas(64) bool fast_path_open_ = false;
+  alignas(64) FastReceive fast_path_ = FastReceive::kClosed;
   bool may_be_silent_ = false;    // silent receives are allowed: NCCL_NET_OPTIONAL_RECV_COMPLETION
   uint8_t reply_queue_pair_ = 0;  // the queue pair that brought data last; clear-to-sends go over it
   // The latest receive that is complete and not silent. The sender has matched all receives up to it, so also
@@ -97,33 +103,45 @@ class ReceiveConnection final : public Connection {
   Flusher flusher_{*this};
 };
 
-// Fast path of irecv: one buffer on one rail.
+template <ReceiveConnection::FastReceive kPath>
+inline bool ReceiveConnection::takesFastPath(std::span<const ReceiveBuffer> buffers, bool silent,
+                                             const Receive& made) const {
+  return buffers.size() == 1 && fast_path_ == kPath && !(silent && may_be_silent_) &&
+         buffers[0].profiler == nullptr && made.kind == Request::Kind::kFree &&
+         numbers().next <= matched_ + kSlots;
+}
+
+// One buffer, on one rail.
 [[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers,
                                                               bool silent, Request** request) {
   Receive& made = receives_.of(numbers().next);
-  const ReceiveBuffer& buffer = buffers[0];
-  const bool fast = buffers.size() == 1 && fast_path_open_ && !(silent && may_be_silent_) &&
-                    buffer.profiler == nullptr && made.kind == Request::Kind::kFree &&
-                    numbers().next <= matched_ + kSlots;
-  if (!fast) [[unlikely]]
+  if (!takesFastPath<FastReceive::kOneKey>(buffers, silent, made)) [[unlikely]]
     return irecvSlowPath(buffers, silent, request);
+  return irecvFast<FastReceive::kOneKey>(buffers[0], made, request);
+}
+
+template <ReceiveConnection::FastReceive kPath>
+inline Status ReceiveConnection::irecvFast(const ReceiveBuffer& buffer, Receive& made, Request** request) {
   const uint32_t room = buffer.room();
-  clear_to_sends_.stageOne(numbers().next, buffer, room);
+  clear_to_sends_.stageOne(numbers().next, buffer, room,
+                           kPath == FastReceive::kOneKey ? 1 : link_.endpoint.rails.size());
   made.open(numbers().next, 1, room);
   made.addresses[0] = buffer.address;
   *request = &made;
   ++numbers().next;
-  return postOne();
+  return postOne<kPath>();
 }
 
-// Posts the last receive's clear-to-send, unless earlier ones are not posted yet. One rail, not iWARP.
-[[gnu::always_inline]] inline Status ReceiveConnection::postOne() {
+// Posts the last receive's clear-to-send, unless earlier ones are not posted yet. Not iWARP.
+template <ReceiveConnection::FastReceive kPath>
+inline Status ReceiveConnection::postOne() {
   LaneQueuePair& queue_pair = queuePair(reply_queue_pair_);
   if (numbers().posted + 1 != numbers().next || queue_pair.sendFree() == 0) [[unlikely]]
     return postPending();
   ibv_sge sge;
   ibv_send_wr work;
-  clear_to_sends_.fillOne(work, sge, queue_pair, link_.peer_window, numbers().posted++);
+  clear_to_sends_.fillOne(work, sge, queue_pair, link_.peer_window, numbers().posted++,
+                          kPath == FastReceive::kOneKey ? 1 : kMaxRails);
   // The call orders the stores of the clear-to-send before the doorbell.
   return link_.post(queue_pair, &work);
 }

@@ -28,7 +28,7 @@ bool ReceiveConnection::stageKeys(const Receive& receive) {
 // All open clear-to-sends are written once more.
 Status ReceiveConnection::onBegun() {
   numbers().posted = arrivedUpTo() + 1;
-  fast_path_open_ = hasFastPath() && link_.endpoint.native;
+  fast_path_ = fastReceive();
   needs_slow_test_ = true;
   return postPending();
 }

@@ -21,6 +21,7 @@ Status SendConnection::testSlowPath(Request& request, bool* done, int* sizes) {
 
 void SendConnection::handleCompletions(const ibv_wc* completions, int count) noexcept {
   handleEach(completions, count, [this](const ibv_wc& completion) { return onCompletion(completion).ok(); });
+  measureLanes();
 }
 
 // Something is not complete: does what remains to be done for it.
@@ -42,7 +43,7 @@ Status SendConnection::wait() {
 
 Status SendConnection::drain() {
   RAILWISE_TRY(link_.poll([this](const ibv_wc& completion) { return onCompletion(completion); }));
-  segments_.measureLanes();
+  measureLanes();
   return Status::success();
 }
 

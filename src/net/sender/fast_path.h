@@ -2,7 +2,9 @@
 // that takes it. Plain values of one sender; one thread at a time.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "net/paths/lane.h"
 #include "net/sender/group.h"
@@ -10,6 +12,8 @@
 namespace railwise::net {
 
 struct FastPath {
+  static constexpr std::size_t kTurns = 16;
+
   FastPath() {
     work.sg_list = &sge;
     work.num_sge = 1;
@@ -18,11 +22,11 @@ struct FastPath {
   FastPath(const FastPath&) = delete;
   FastPath& operator=(const FastPath&) = delete;
 
-  // Opens or closes the fast path. Messages up to `unsignalled` bytes may take it. 0 closes it: earlier
-  // messages are not posted yet, or this epoch has no fast path.
-  void allow(std::size_t unsignalled) {
+  // Opens or closes the fast path. Messages up to `whole` bytes may take it; those up to `unsignalled` need
+  // not be signalled. 0 closes it: earlier messages are not posted yet, or this epoch has no fast path.
+  void allow(std::size_t unsignalled, std::size_t whole) {
     unsignalled_now = unsignalled;
-    bytes = takes_turns ? 0 : unsignalled;
+    bytes = unsignalled != 0 ? whole : 0;
   }
   bool open() const { return unsignalled_now != 0; }
 
@@ -30,8 +34,9 @@ struct FastPath {
   LaneQueuePair* queue_pair = nullptr;  // the next small message goes to it
   Group* open_group = nullptr;          // a small group: its sends came in order, and some are still missing
   std::size_t unsignalled_now = 0;
-  std::size_t bytes = 0;     // largest message that isendReady() posts itself; 0 if queue pairs take turns
-  bool takes_turns = false;  // several queue pairs take small messages
+  std::size_t bytes = 0;                  // largest message that isendReady() posts itself
+  bool takes_turns = false;               // several queue pairs take small messages
+  std::array<uint8_t, kTurns> turn = {};  // which of them: by the number of the message
   ibv_sge sge = {};
   ibv_send_wr work = {};
 };

@@ -55,6 +55,7 @@ class SegmentPoster {
   void onCompletion(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
     const uint32_t index = workSegment(id);
     if (link_.endpoint.lanes.size() > 1) {
+      measures_ = true;
       const Segment& segment = group.lane_segments[index];
       link_.endpoint.loads[queue_pair.rest->lane].completed(segment.end - segment.begin);
     }
@@ -62,13 +63,17 @@ class SegmentPoster {
       events_.stop(static_cast<uint32_t>(workSlot(id)), index);
     ++group.segments_done;
   }
-  // All completions of one poll are there: measures the lanes.
-  void measureLanes() {
+  // Segments have completed, so measureLanes() has something to do.
+  bool measures() const { return measures_; }
+  // All completions of one poll are there: measures the lanes. True: some were measured.
+  bool measureLanes() {
+    measures_ = false;
     const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
     std::vector<LaneLoad>& loads = link_.endpoint.loads;
-    if (link_.endpoint.lanes.size() <= 1 || std::none_of(loads.begin(), loads.end(), measurable)) return;
+    if (std::none_of(loads.begin(), loads.end(), measurable)) return false;
     const uint64_t now = nowNs();
     for (LaneLoad& load : loads) load.measure(now);
+    return true;
   }
   // The queue pairs are gone. Completions that are owed will not come.
   void drop() {
@@ -106,6 +111,7 @@ class SegmentPoster {
   uint64_t then_immediate_ = UINT64_MAX;
   const uint32_t record_stride_;  // records of a slot: one; without immediates one for each segment
   const bool even_;               // RAILWISE_SPLIT=even
+  bool measures_ = false;         // segments have completed since measureLanes()
   MessageEvents events_;
   WorkRequestChain chain_;
 };

@@ -80,11 +80,27 @@ void SendConnection::onPaired() {
   RAILWISE_INFO(log::kNet, "%s: connection to %s sends %s", link_.device.name(), link_.peer.c_str(),
                 pathsText(limits_, facts.lanes).c_str());
   groups_.setLanes(facts.lanes);
-  fast_.takes_turns = link_.endpoint.lanes.front().count > 1;
+  fast_.takes_turns = facts.lanes > 1 || link_.endpoint.lanes.front().count > 1;
+  planTurns();
   const bool first = link_.epoch() == 1;  // the next ones begin when both ends are ready
   if (first) must_look_ = link_.degraded();
   setFastPath(first);
   takeTurnOfSmall();
+}
+
+void SendConnection::planTurns() {
+  std::vector<Lane>& lanes = link_.endpoint.lanes;
+  const std::vector<LaneLoad>& loads = link_.endpoint.loads;
+  const auto rate = [&](std::size_t lane) { return lane < loads.size() ? loads[lane].rate() : 1.0; };
+  std::array<int, kMaxLanes> turns = {};
+  for (uint8_t& turn : fast_.turn) {  // the lane that is behind most
+    std::size_t next = 0;
+    for (std::size_t lane = 1; lane < lanes.size(); ++lane) {
+      if ((turns[lane] + 1) / rate(lane) < (turns[next] + 1) / rate(next)) next = lane;
+    }
+    ++turns[next];
+    turn = lanes[next].takeTurn();
+  }
 }
 
 // ---- a failure

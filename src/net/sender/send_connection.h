@@ -46,7 +46,7 @@ class SendConnection final : public Connection {
   // First half of isend(): true if there is no clear-to-send for the next message and isend has nothing else
   // to do.
   bool mustWait() {
-    return stampNumber(ring_.stamp(numbers().next)) < numbers().next && link_.only_cq != nullptr &&
+    return stampNumber(ring_.stamp(numbers().next)) < numbers().next && link_.next_cq != nullptr &&
            !must_look_ && link_.maySkipIdle();
   }
   // Second half of isend(): every other case.
@@ -55,6 +55,8 @@ class SendConnection final : public Connection {
   Status testSlowPath(Request& request, bool* done, int* sizes) override;
 
  private:
+  static constexpr uint32_t kMeasuredMask = 0x3f;
+
   SendConnection(const Device& device, const ConnectionOptions& options, const ListenHandle& handle);
 
   void handleCompletions(const ibv_wc* completions, int count) noexcept override;
@@ -101,9 +103,18 @@ class SendConnection final : public Connection {
   Status awaitClearToSend();
   bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
   // Small messages may take the fast path from now on, or no longer.
-  void setFastPath(bool open) { fast_.allow(open ? limits_.unsignalled : 0); }
+  void setFastPath(bool open) {
+    fast_.allow(open ? limits_.unsignalled : 0, std::min<uint64_t>(limits_.whole, limits_.then_immediate));
+  }
+  // What segments have shown of the lanes is used for small messages, now and then.
+  void measureLanes() {
+    if (segments_.measures() && segments_.measureLanes() && (++measured_ & kMeasuredMask) == 0) [[unlikely]]
+      planTurns();
+  }
+  // Which queue pairs take small messages: each lane as often as its bandwidth says.
+  void planTurns();
   // The next queue pair takes the next small message.
-  void takeTurnOfSmall() { fast_.queue_pair = &queuePair(link_.endpoint.lanes.front().takeTurn()); }
+  void takeTurnOfSmall() { fast_.queue_pair = &queuePair(fast_.turn[numbers().next % FastPath::kTurns]); }
   Status thenNextTurn(Status posted) {
     if (fast_.takes_turns) takeTurnOfSmall();
     return posted;
@@ -147,7 +158,8 @@ class SendConnection final : public Connection {
   // isend must look at the peer and the paths: this epoch uses other paths than the first one, there are no
   // queue pairs, or the connection has failed.
   bool must_look_ = false;
-  uint32_t looks_ = 0;  // calls of isend while must_look_ was set
+  uint32_t looks_ = 0;     // calls of isend while must_look_ was set
+  uint32_t measured_ = 0;  // how often lanes were measured
   SendMessages messages_{this};
   SendGroups groups_;
   BatchWrites batch_writes_;
@@ -175,7 +187,8 @@ class SendConnection final : public Connection {
   if (!fast) [[unlikely]]
     return isendSlowPath(address, bytes, tag, memory, profiler, request);
   *request = &message;
-  return sendWhole<false>(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
+  return thenNextTurn(
+      sendWhole<false>(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair));
 }
 
 // True if the small message that is about to be posted must be signalled (batch_length.h).

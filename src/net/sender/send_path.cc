@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "net/paths/stripe.h"
+
 namespace railwise::net {
 namespace {
 
@@ -18,15 +20,17 @@ std::string sizeText(uint64_t bytes) {
 
 }  // namespace
 
-// Messages are sent as a whole only where one lane between the connection's own rails carries everything, and
-// nothing better is looked for.
+// Messages are sent as a whole only between the connection's own rails, while nothing better is looked for.
+// Of several lanes, lanes in turn carry what is small; from the least segment on a lane is chosen by what it
+// still has to deliver (paths/stripe.h).
 SendLimits sendLimits(const SendFacts& facts) {
   SendLimits limits;
   limits.then_immediate = facts.adaptive_routing_bytes;
   limits.message = facts.max_message_bytes;
-  if (facts.lanes != 1 || !facts.has_immediates || !facts.in_order || !facts.whole) return limits;
+  if (facts.lanes == 0 || !facts.has_immediates || !facts.in_order || !facts.whole) return limits;
   limits.whole =
       std::min<std::size_t>({kImmediateSizeLimit - 1, facts.max_message_bytes, facts.max_request_bytes});
+  if (facts.lanes > 1) limits.whole = std::min<std::size_t>(limits.whole, kMinSegmentBytes - 1);
   limits.unsignalled = std::min<uint64_t>({limits.whole, kUnsignalledBytes, facts.adaptive_routing_bytes});
   limits.inlined = std::min<std::size_t>(limits.unsignalled, facts.inline_bytes);
   limits.packed = std::min<std::size_t>(facts.inline_bytes, kPackBytes);

@@ -57,8 +57,8 @@ class ClearToSendWriterTest : public testing::Test {
 };
 
 TEST_F(ClearToSendWriterTest, OfOneBufferIsOneEntry) {
-  writer_.stageOne(kOneReceive, buffer_, 4096);
-  writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive);
+  writer_.stageOne(kOneReceive, buffer_, 4096, 1);
+  writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 1);
   const std::size_t offset = std::size_t{ringPlace(kOneReceive)} * sizeof(ClearToSend);
   EXPECT_EQ(sge_.length, sizeof(ClearToSend) - kUnwrittenBytes);
   EXPECT_EQ(work_.wr.rdma.remote_addr, kPeerRing + offset + kUnwrittenBytes);
@@ -73,8 +73,8 @@ TEST_F(ClearToSendWriterTest, OfOneBufferIsOneEntry) {
 
 // The two ways of a single buffer must tell the sender one thing.
 TEST_F(ClearToSendWriterTest, BothWaysWriteTheSame) {
-  writer_.stageOne(kOneReceive, buffer_, 4096);
-  writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive);
+  writer_.stageOne(kOneReceive, buffer_, 4096, 1);
+  writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 1);
   const ClearToSend first = *reinterpret_cast<const ClearToSend*>(sge_.addr - kUnwrittenBytes);
   ring_.assign(ring_.size(), {});
   stage({buffer_}, makeStamp(kOneReceive, 1, 0), 1);
@@ -92,7 +92,7 @@ TEST_F(ClearToSendWriterTest, OneOfSoManyIsSignalledAndCoversAllBefore) {
   writer_.setDepth(16);
   int signalled = 0;
   for (uint64_t number = 1; number <= 24; ++number) {
-    writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, number);
+    writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, number, 1);
     EXPECT_EQ(workQueuePair(work_.wr_id), 2U);
     if ((work_.send_flags & IBV_SEND_SIGNALED) == 0) continue;
     ++signalled;
@@ -107,7 +107,7 @@ TEST_F(ClearToSendWriterTest, AShortSendQueueIsNeverFullOfUnsignalledOnes) {
     writer_.setDepth(depth);
     bool signalled = false;
     for (uint32_t i = 0; i < depth; ++i) {
-      writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, 1 + i);
+      writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, 1 + i, 1);
       signalled = signalled || (work_.send_flags & IBV_SEND_SIGNALED) != 0;
     }
     EXPECT_TRUE(signalled) << depth;
@@ -137,6 +137,21 @@ TEST_F(ClearToSendWriterOfRailsTest, AnEntryHasAKeyForEachRail) {
   writer_.fillNext(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 2, false);
   EXPECT_EQ(sge_.addr + sge_.length, reinterpret_cast<uint64_t>(&entry(1) + 1));
   EXPECT_EQ(sge_.length, 2 * entryBytes(2) - kUnwrittenBytes);
+}
+
+TEST_F(ClearToSendWriterOfRailsTest, BothWaysWriteTheSame) {
+  writer_.stageOne(kOneReceive, buffer_, 4096, 3);
+  writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive, kMaxRails);
+  const std::vector<Line> first = ring_;
+  ring_.assign(ring_.size(), {});
+  stage({buffer_}, makeStamp(kOneReceive, 1, 0), 3);
+  ibv_send_wr work = {};
+  ibv_sge sge = {};
+  writer_.fillNext(work, sge, queue_pair_, kPeerRing, kOneReceive, 1, false);
+  EXPECT_EQ(0, std::memcmp(first.data(), ring_.data(), ring_.size() * sizeof(Line)));
+  EXPECT_EQ(sge.addr, sge_.addr);
+  EXPECT_EQ(sge.length, sge_.length);
+  EXPECT_EQ(work.wr.rdma.remote_addr, work_.wr.rdma.remote_addr);
 }
 
 TEST_F(ClearToSendWriterOfRailsTest, AnotherEpochHasOtherKeys) {

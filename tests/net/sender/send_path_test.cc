@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "net/paths/stripe.h"
+
 namespace railwise::net {
 namespace {
 
@@ -59,7 +61,18 @@ TEST(SendPath, ADeviceThatWritesLittleInlinePacksNothingLarger) {
   EXPECT_EQ(limits.pathOfGroup(8, 5, true), SendPath::kBatch);
 }
 
-TEST(SendPath, NothingGoesAsAWholeWithoutOneLaneInOrderOnTheOwnRails) {
+TEST(SendPath, OverSeveralLanesOnlyWhatIsSmallGoesAsAWhole) {
+  SendFacts facts = oneLane();
+  facts.lanes = 2;
+  const SendLimits limits = sendLimits(facts);
+  EXPECT_EQ(limits.pathOf(8), SendPath::kInline);
+  EXPECT_EQ(limits.pathOf(kMinSegmentBytes - 1), SendPath::kUnsignalled);
+  EXPECT_EQ(limits.pathOf(kMinSegmentBytes), SendPath::kSegments);
+  EXPECT_EQ(limits.pathOfGroup(8, 2, true), SendPath::kPacked);
+  EXPECT_EQ(limits.pathOfGroup(kMinSegmentBytes / 2, 2, true), SendPath::kSegments);
+}
+
+TEST(SendPath, NothingGoesAsAWholeOutOfOrderOrOverOtherRails) {
   const auto segmentsOnly = [](const SendFacts& facts) {
     const SendLimits limits = sendLimits(facts);
     return limits.pathOf(1) == SendPath::kSegments && limits.pathOf(65536) == SendPath::kSegments &&
@@ -67,9 +80,6 @@ TEST(SendPath, NothingGoesAsAWholeWithoutOneLaneInOrderOnTheOwnRails) {
   };
   SendFacts facts = oneLane();
   EXPECT_FALSE(segmentsOnly(facts));
-  facts.lanes = 2;
-  EXPECT_TRUE(segmentsOnly(facts));
-  facts = oneLane();
   facts.has_immediates = false;
   EXPECT_TRUE(segmentsOnly(facts));
   facts = oneLane();
@@ -100,7 +110,11 @@ TEST(SendPath, TheTextNamesEachLimitOnce) {
       pathsText(sendLimits(facts), 1),
       "..220 B inline, ..8 KiB one write, ..32 MiB one write and its immediate apart, larger: segments, "
       "each signalled");
+  facts = oneLane();
   facts.lanes = 2;
+  EXPECT_EQ(pathsText(sendLimits(facts), 2),
+            "..220 B inline, ..16 KiB one write, larger: segments over 2 lanes");
+  facts.whole = false;
   EXPECT_EQ(pathsText(sendLimits(facts), 2), "all sizes: segments over 2 lanes");
 }
 
