@@ -69,7 +69,8 @@ class SignalSlots {
     Loopback::Operation operation;
   };
 
-  uint64_t addInGpu(const RmaWindow& window, uint64_t address, uint64_t value, uint32_t home, uint32_t brought);
+  uint64_t addInGpu(const RmaWindow& window, uint64_t address, uint64_t value, uint32_t home,
+                    uint32_t brought);
   std::string advance(Slot& slot);
   void begin(Slot& slot);
   // Rails that must be flushed before `rail` writes.

@@ -63,8 +63,8 @@ class Pair {
   // Rank 0 puts `bytes` to rank 1, with a signal.
   void put(std::size_t bytes = 0) {
     const RmaSignal signal = {{windows_[0], 0}, 1};
-    EXPECT_OK(ranks_.context(0).put(0, {windows_[0], 64}, bytes, {windows_[0], 64}, 1, &signal,
-                                    &requests_.emplace_back()));
+    EXPECT_OK(ranks_.context(0).putSignal(0, {windows_[0], 64}, bytes, {windows_[0], 64}, 1, signal,
+                                          &requests_.emplace_back()));
   }
   void get(std::size_t bytes) {
     EXPECT_OK(
@@ -72,8 +72,8 @@ class Pair {
   }
   void finish() {
     for (RmaRequest* const request : requests_) {
-      bool done = false;
-      for (test::Patience patience; !done; patience.again()) {
+      int done = 0;
+      for (test::Patience patience; done == 0; patience.again()) {
         ASSERT_OK(ranks_.group(0).test(*request, &done));
         ranks_.drive();
       }
