@@ -9,11 +9,12 @@
 #include <cerrno>
 #include <iterator>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
-#include "net/device/ask_patiently.h"
 #include "net/device/event_watcher.h"
+#include "net/patience.h"
 
 namespace railwise::net {
 namespace {
@@ -39,11 +40,21 @@ uint8_t placeOf(std::vector<Item>& items, const Item& item) {
   return place;
 }
 
+bool mayPass(Status refusal) { return refusal.code == Code::kSystem && verbs::mayPass(refusal.sys_errno); }
+
+// Asks a device again that refuses memory although it has not failed (Patience::kRefusalPauses). The caller
+// holds no lock, because this sleeps.
 template <typename Register>
 Result<verbs::Mr> registerPatiently(const RailDomain& rail, const std::function<bool()>& goOn,
                                     Register&& registerOnce) {
-  return askPatiently([&](bool last) { return registerOnce(!last); },
-                      [&] { return !rail.failed() && goOn(); });
+  const auto goesOn = [&] { return !rail.failed() && goOn(); };
+  for (const Clock::duration pause : Patience::kRefusalPauses) {
+    Result<verbs::Mr> made = registerOnce(true);
+    if (made.ok() || !mayPass(made.status()) || !goesOn()) return made;
+    std::this_thread::sleep_for(pause);
+    if (!goesOn()) return made;
+  }
+  return registerOnce(false);
 }
 
 bool always() { return true; }
@@ -334,9 +345,8 @@ Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rail
         Result<verbs::Mr> region = pages.registerWith(rails[rail], always);
         if (region.ok()) {
           made.registration.replace(rails[rail].pd, std::move(*region));
-        } else if (!rails[rail].failed()) {
-          if (!rails[rail].mayLack() || !mayPass(region.status())) return region.status();
-          rails[rail].device->lackKeys();
+        } else if (!rails[rail].failed() && !mayPass(region.status())) {
+          return region.status();
         }
       }
     }

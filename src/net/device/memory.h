@@ -297,7 +297,9 @@ class MemoryCache final : public Renewable {
 // them affects no other memory. Never with relaxed ordering, because the CPU polls them.
 class RegisteredPages {
  public:
-  // With one domain, or with one domain per rail (rails with the same domain share a registration).
+  // With one domain, or with one domain per rail (rails with the same domain share a registration). Where a
+  // device has failed, or has refused them for now, the keys are 0, and keysOn() asks again. Errors, logged:
+  // kSystem (no memory, or a refusal that cannot pass).
   static Result<RegisteredPages> create(ibv_pd* pd, std::size_t bytes) {
     const RailDomain rail(pd);
     return create({&rail, 1}, bytes);

@@ -47,12 +47,9 @@ bool Answerer::beginsLostWith(const EndInfo& request) const {
   return mayLoseFirst(request) && (!railsWork(link_.endpoint.rails) || beginsLost(request));
 }
 
-// `refusal`: not empty when no rail of one end can reach one of the other. Ports that are down now may be the
-// reason.
-bool Answerer::refusedFirst(const EndInfo& request, const std::string& refusal) {
-  if (!mayLoseFirst(request)) return false;
-  if (refusal.empty()) return maker_.goesElsewhere("queue pairs");
-  if (allReachable(request) && allReachable(link_.here)) return false;
+// Ports that are down now may be the reason.
+bool Answerer::unreachableFirst(const EndInfo& request, const std::string& refusal) {
+  if (!mayLoseFirst(request) || (allReachable(request) && allReachable(link_.here))) return false;
   maker_.noteWhyLost(refusal);
   return true;
 }
@@ -60,9 +57,12 @@ bool Answerer::refusedFirst(const EndInfo& request, const std::string& refusal) 
 Status Answerer::openFirst(const EndInfo& request, std::string& refusal) {
   RAILWISE_TRY(describe(link_.own(), link_.device.rails(), *link_.window, link_.here));
   RAILWISE_TRY(checkLinkLayer(request, refusal));
-  const auto open = [&] { return pairFirst(request, refusal); };
-  const Status opened = beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : maker_.makeFirst(open);
-  if (!beginsLostWith(request) && (opened.ok() || !refusedFirst(request, refusal))) return opened;
+  const Status opened =
+      beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : pairFirst(request, refusal);
+  const auto survived = [&] {
+    return refusal.empty() ? survives(request, opened) : unreachableFirst(request, refusal);
+  };
+  if (!beginsLostWith(request) && (opened.ok() || !survived())) return opened;
   refusal.clear();
   beginWithoutQueuePairs(request);
   return Status::success();
@@ -131,6 +131,8 @@ Status Answerer::openQueuePairs(const EndInfo& peer) {
   for (std::size_t i = 0; i < link_.endpoint.queue_pairs.size(); ++i) {
     LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[i];
     if (!queue_pair.rest->used) continue;
+    link_.here.rail[queue_pair.rail].window_key =
+        link_.windowKeys(link_.endpoint.rails[queue_pair.rail]).remote;
     link_.here.queue_pair[i].number = queue_pair.qp->qp_num;
     queue_pair.peer_rail = peer.queue_pair[i].rail;
   }
@@ -151,7 +153,8 @@ Status Answerer::prepare(const EndInfo& request, const Session& session) {
   }
   const Status up = link_.joiner->joinAll(link_.ends(link_.here, request), &failed).status();
   const bool asks_again = up.sys_errno == ETIMEDOUT;
-  if (!up.ok() && (beginsLostWith(request) || (!asks_again && refusedFirst(request, "")))) {
+  if (!up.ok() && (beginsLostWith(request) || (!asks_again && survives(request, up)))) {
+    maker_.noteWhyLost(notConnected(failed, up));
     beginWithoutQueuePairs(request);
   } else {
     RAILWISE_TRY(up);
@@ -321,13 +324,13 @@ Status Answerer::onPropose(const ProposeFrame& frame) {
   }
   if (!possible)
     return link_.fail({Code::kRemote, 0}, "the peer proposes paths that this end has not offered");
-  if (openEpoch(frame)) {
+  if (const std::string problem = openEpoch(frame); problem.empty()) {
     next_.accept_sent = next_.begin_heard = false;
     next_.connect_until = Clock::now() + link_.patience().joinEpoch();
     link_.recovery.connect();
     link_.record_.reconnect();
   } else {
-    refuseEpoch(0, FailureCost::kNone, "no queue pair can be made");
+    refuseEpoch(0, FailureCost::kNone, problem);
   }
   return Status::success();
 }
@@ -340,7 +343,7 @@ void Answerer::refuseEpoch(uint8_t queue_pair, FailureCost cost, const std::stri
   next_.drain.reset();
 }
 
-bool Answerer::openEpoch(const ProposeFrame& frame) {
+std::string Answerer::openEpoch(const ProposeFrame& frame) {
   std::vector<Rail> rails;
   EndInfo next = offer().end;
   for (int i = 0; i < frame.rails; ++i) {
@@ -349,11 +352,6 @@ bool Answerer::openEpoch(const ProposeFrame& frame) {
   }
   next.rails = frame.rails;
   maker_.takeRails(std::move(rails));
-  for (std::size_t i = 0; i < link_.endpoint.rails.size(); ++i) {
-    const MemoryKeys keys = link_.windowKeys(link_.endpoint.rails[i]);
-    if (keys.local == 0 && keys.remote == 0) return false;
-    next.rail[i].window_key = keys.remote;
-  }
   next.queue_pairs = frame.end.queue_pairs;
   next.lanes = frame.end.lanes;
   for (int i = 0; i < next.queue_pairs; ++i) {
@@ -364,7 +362,13 @@ bool Answerer::openEpoch(const ProposeFrame& frame) {
     next.queue_pair[i].used = 1;
   }
   link_.here = next;
-  return openQueuePairs(frame.end).ok() && link_.user.takeRails();
+  if (!openQueuePairs(frame.end).ok()) return maker_.whyLost();
+  return link_.user.takeRails() ? "" : "a device takes no more memory";
+}
+
+std::string Answerer::notConnected(std::size_t index, Status why) const {
+  return link_.pathText(link_.endpoint.queue_pairs[index]) +
+         ": cannot be connected: " + std::strerror(why.sys_errno);
 }
 
 Status Answerer::connectEpoch() {
@@ -381,8 +385,7 @@ Status Answerer::connectEpoch() {
     if (!up.ok()) {
       refuseEpoch(static_cast<uint8_t>(failed),
                   up.sys_errno == ETIMEDOUT ? FailureCost::kTime : FailureCost::kNone,
-                  link_.pathText(link_.endpoint.queue_pairs[failed]) +
-                      ": cannot be connected: " + std::strerror(up.sys_errno));
+                  notConnected(failed, up));
       return Status::success();
     }
   }

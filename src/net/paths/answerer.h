@@ -26,8 +26,11 @@ class Answerer final : public LinkRole {
   // Pairs the rails with those of the request and makes the queue pairs, once the link has its window. If the
   // peer is refused, `refusal` receives the reason for the peer. Errors: kRemote, kSystem.
   Status openFirst(const EndInfo& request, std::string& refusal);
-  // Does this link begin without queue pairs, because one end has no port that works?
-  bool beginsLostWith(const EndInfo& request) const;
+  // A device of this end has refused what the link needs: does the link begin all the same, because both ends
+  // recover (EpochMaker::survives())?
+  bool survives(const EndInfo& request, Status refusal) const {
+    return mayLoseFirst(request) && maker_.survives(refusal);
+  }
   // The description of this end, for the reply.
   const EndInfo& local() const { return link_.here; }
   // Called before the reply: brings the queue pairs to "ready to send", or opens the ports at which the
@@ -49,8 +52,10 @@ class Answerer final : public LinkRole {
  private:
   // May the first epoch be lost before it has begun?
   bool mayLoseFirst(const EndInfo& request) const;
-  // After the first queue pairs could not be made: may the link begin without them?
-  bool refusedFirst(const EndInfo& request, const std::string& refusal);
+  // Does this link begin without queue pairs, because one end has no port that works?
+  bool beginsLostWith(const EndInfo& request) const;
+  // No rail of one end can reach one of the other. May the link begin without a path?
+  bool unreachableFirst(const EndInfo& request, const std::string& refusal);
   void beginWithoutQueuePairs(const EndInfo& request);
   Status pairFirst(const EndInfo& request, std::string& refusal);
   Status checkLinkLayer(const EndInfo& request, std::string& refusal) const;
@@ -65,7 +70,9 @@ class Answerer final : public LinkRole {
   void sendReconcile();
   void onBreak(const BreakFrame& frame);
   Status onPropose(const ProposeFrame& frame);
-  bool openEpoch(const ProposeFrame& frame);
+  // "": the queue pairs that were proposed are made; else why not.
+  std::string openEpoch(const ProposeFrame& frame);
+  std::string notConnected(std::size_t index, Status why) const;
   void refuseEpoch(uint8_t queue_pair, FailureCost cost, const std::string& what);
   Status connectEpoch();
   Status awaitBegin();

@@ -33,14 +33,14 @@ Status Chooser::openFirst() {
   const int lanes = link_.config.ib_split_data_on_qps != 0 ? std::min(most_queue_pairs_, kMaxLanes) : widest;
   std::vector<uint8_t> rail_of;
   for (int i = 0; i < most_queue_pairs_; ++i) rail_of.push_back(static_cast<uint8_t>(i % lanes % rails));
-  const auto open = [&] { return maker_.openQueuePairs(rail_of); };
-  const Status opened = maker_.mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : maker_.makeFirst(open);
+  const Status opened =
+      maker_.mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : maker_.openQueuePairs(rail_of);
   if (opened.ok()) {
     link_.endpoint.makeLanes(lanes);
     return Status::success();
   }
   link_.out_of_order = false;  // no queue pair has shown that it can
-  if (!maker_.mustBeginLost() && !maker_.goesElsewhere("queue pairs")) return opened;
+  if (!maker_.mustBeginLost() && !maker_.survives(opened)) return opened;
   maker_.drop();
   return Status::success();
 }
@@ -106,10 +106,12 @@ Result<bool> Chooser::establish(const EndInfo& local, const EndInfo& reply, cons
     if (!link_.endpoint.queue_pairs[i].rest->used || link_.endpoint.queue_pairs[i].rest->connected) continue;
     const Result<bool> up = connectQueuePair(i, local, reply);
     const auto refused = [&] {
-      return !up.ok() && (link_.joiner->needsCall() ? maker_.mayBeginLost() : maker_.goesElsewhere("a path"));
+      return !up.ok() && (link_.joiner->needsCall() ? maker_.mayBeginLost() : maker_.survives(up.status()));
     };
-    if (reply.failover != 0 && (((!up.ok() || !*up) && maker_.mustBeginLost()) || refused()))
+    if (reply.failover != 0 && (((!up.ok() || !*up) && maker_.mustBeginLost()) || refused())) {
+      if (!up.ok()) maker_.noteWhyLost(notConnected(i, up.status()));
       return beginWithoutQueuePairs(local, reply);
+    }
     if (!up.ok()) return up.status();
     all = all && *up;
   }
@@ -296,7 +298,8 @@ void Chooser::tryToConnect() {
   for (const uint8_t rail : answer.plan->local) rails.push_back(usable[rail]);
   maker_.takeRails(std::move(rails));
   whole_ = isWhole(*answer.plan, offer, native);
-  if (openEpoch(*answer.plan)) {
+  const std::string problem = openEpoch(*answer.plan);
+  if (problem.empty()) {
     propose(*answer.plan);
     link_.recovery.connect();
     link_.record_.reconnect();
@@ -306,27 +309,33 @@ void Chooser::tryToConnect() {
     const RailPath path = pathOf(offer.rail[answer.plan->local[lane.local_rail]],
                                  next_->reconcile->end.rail[answer.plan->remote[lane.remote_rail]]);
     paths_.failed(path, FailureCost::kNone, now);
-    link_.log.noteTried(path.first + " -> " + path.second + ": no queue pair");
+    link_.log.noteTried(path.first + " -> " + path.second + ": " + problem);
   }
   maker_.drop();
 }
 
-bool Chooser::openEpoch(const EpochPlan& plan) {
+std::string Chooser::openEpoch(const EpochPlan& plan) {
   const auto paths = static_cast<int>(plan.lanes.size());
   const int queue_pairs = paths * queuePairsPerLane(plan.lanes.size());
   std::vector<uint8_t> rail_of;
   for (int i = 0; i < queue_pairs; ++i)
     rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % paths)].local_rail);
-  if (!maker_.openQueuePairs(rail_of).ok()) return false;
+  if (!maker_.openQueuePairs(rail_of).ok()) return maker_.whyLost();
   // Each queue pair has a lane of its own if there are enough lanes; each path has the same number of lanes.
   const int lanes =
       link_.config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / paths * paths) : paths;
   link_.endpoint.makeLanes(lanes);
   // An address may have gone since the plan was made.
-  return describeEpoch(link_.own(), link_.endpoint.rails, *link_.window, link_.here).ok() &&
-         std::all_of(plan.lanes.begin(), plan.lanes.end(), [&](const EpochPlan::Lane& lane) {
-           return lane.local_gid < link_.here.rail[lane.local_rail].gid_count;
-         });
+  describeEpoch(link_.own(), link_.endpoint.rails, *link_.window, link_.here);
+  const auto has_address = [&](const EpochPlan::Lane& lane) {
+    return lane.local_gid < link_.here.rail[lane.local_rail].gid_count;
+  };
+  return std::ranges::all_of(plan.lanes, has_address) ? "" : "its address has gone";
+}
+
+std::string Chooser::notConnected(std::size_t index, Status why) const {
+  const char* const text = why.sys_errno != 0 ? std::strerror(why.sys_errno) : "RDMA CM refuses";
+  return link_.endpoint.nameOf(link_.endpoint.queue_pairs[index]) + ": cannot be connected: " + text;
 }
 
 void Chooser::propose(const EpochPlan& plan) {
@@ -373,10 +382,7 @@ Status Chooser::connectEpoch() {
     all = all && up.ok() && *up;
     if (up.ok() && (*up || Clock::now() < next_->connect_until)) continue;
     const Status why = up.ok() ? Status{Code::kRemote, ETIMEDOUT} : up.status();
-    const char* const text = why.sys_errno != 0 ? std::strerror(why.sys_errno) : "RDMA CM refuses";
-    return link_.lose(
-        &link_.endpoint.queue_pairs[i], why,
-        link_.endpoint.nameOf(link_.endpoint.queue_pairs[i]) + ": cannot be connected: " + text);
+    return link_.lose(&link_.endpoint.queue_pairs[i], why, notConnected(i, why));
   }
   return all ? begin() : Status::success();
 }

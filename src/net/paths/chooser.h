@@ -78,7 +78,9 @@ class Chooser final : public LinkRole, private Failback::Host {
   void onReconcile(const ReconcileFrame& frame);
   Status onAccept(const AcceptFrame& frame);
   void tryToConnect();
-  bool openEpoch(const EpochPlan& plan);
+  // "": the queue pairs of the plan are made; else why not.
+  std::string openEpoch(const EpochPlan& plan);
+  std::string notConnected(std::size_t index, Status why) const;
   // Does the plan use all that the rails of both devices allow?
   bool isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const;
   void propose(const EpochPlan& plan);

@@ -1,10 +1,10 @@
 #include "net/paths/epoch_maker.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "net/device/ask_patiently.h"
 #include "net/paths/choose_joiner.h"
 
 namespace railwise::net {
@@ -28,8 +28,13 @@ Status EpochMaker::openQueuePairs(std::span<const uint8_t> rail_of) {
     needs.send_requests = std::min(needs.send_requests, most);
     used.push_back(rail);
   }
-  RAILWISE_TRY(state_.endpoint.openCompletionQueues(used, needs.send_requests + needs.receive_requests, 1,
-                                                    state_.window, state_.bell));
+  if (const Status opened = state_.endpoint.openCompletionQueues(
+          used, needs.send_requests + needs.receive_requests, 1, state_.window, state_.bell);
+      !opened.ok()) {
+    const auto& cqs = state_.endpoint.cq_of_rail;
+    const auto rail = std::ranges::find(cqs, state_.endpoint.cqs.size()) - cqs.begin();
+    return noteRefused(opened, static_cast<std::size_t>(rail), "a completion queue (ibv_create_cq)");
+  }
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
     if (rail_of[i] == kNoRail) {
       state_.endpoint.queue_pairs.add().rest->used = false;
@@ -37,12 +42,21 @@ Status EpochMaker::openQueuePairs(std::span<const uint8_t> rail_of) {
     }
     RAILWISE_TRY(addQueuePair(rail_of[i], needs));
     if (const int error = state_.user.postFirstReceives(i); error != 0)
-      return state_.endpoint.refusedReceives(i, error);
+      return noteRefused(state_.endpoint.refusedReceives(i, error), rail_of[i], "receives (ibv_post_recv)");
   }
   return Status::success();
 }
 
+Status EpochMaker::noteRefused(Status refusal, std::size_t rail, const char* what) {
+  why_lost_ = std::string(state_.endpoint.rails[rail].hca->name()) + " refuses " + what + ": " +
+              std::strerror(refusal.sys_errno);
+  return refusal;
+}
+
 Status EpochMaker::addQueuePair(uint8_t rail, const QueuePairNeeds& needs) {
+  const Rail& on = state_.endpoint.rails[rail];
+  const Result<MemoryKeys> keys = windowKeysOn(state_.device, *state_.window, on);
+  if (!keys.ok()) return noteRefused(keys.status(), rail, "memory (ibv_reg_mr)");
   // The first queue pair shows whether the device can take messages out of order. All further queue pairs
   // must then be able to.
   const bool first = state_.direction == Direction::kSend && state_.endpoint.queue_pairs.empty();
@@ -52,13 +66,13 @@ Status EpochMaker::addQueuePair(uint8_t rail, const QueuePairNeeds& needs) {
   const Result<LaneQueuePair*> made = state_.endpoint.addQueuePair(
       rail, state_.config, {needs.send_requests, needs.receive_requests, needs.inline_bytes}, order,
       state_.bell);
-  if (!made.ok()) return made.status();
+  if (!made.ok()) return noteRefused(made.status(), rail, "a queue pair (ibv_create_qp, ibv_modify_qp)");
   if (first) state_.out_of_order = (*made)->rest->made.out_of_order;
-  (*made)->window_key = state_.windowKeys(state_.endpoint.rails[rail]).local;
+  (*made)->window_key = keys->local;
   record::QueuePairRecord& counts = (*made)->counts();
   counts.used = 1;
   counts.number = (*made)->qp->qp_num;
-  counts.rail = state_.endpoint.rails[rail].record_rail;
+  counts.rail = on.record_rail;
   counts.control_each = needs.control_each;
   state_.shown().queue_rail[state_.endpoint.cq_of_rail[rail]] = counts.rail;
   return Status::success();
@@ -130,26 +144,12 @@ bool EpochMaker::mayBeginLost() const { return state_.config.failover != 0; }
 
 bool EpochMaker::mustBeginLost() const { return mayBeginLost() && !railsWork(state_.endpoint.rails); }
 
-Status EpochMaker::makeFirst(const std::function<Status()>& make) {
-  bool again = false;
-  const auto ask = [&](bool) {
-    if (std::exchange(again, true)) takeRails(state_.endpoint.rails);  // without what was made
-    return make();
-  };
-  return askPatiently(ask, [&] { return mayBeginLost() && !mustBeginLost(); });
-}
-
-bool EpochMaker::goesElsewhere(const char* refused) {
-  if (!mayBeginLost()) return false;
+// ETIMEDOUT is that of a command to the device here.
+bool EpochMaker::survives(Status refusal) const {
+  const bool passes =
+      refusal.code == Code::kSystem && (verbs::mayPass(refusal.sys_errno) || refusal.sys_errno == ETIMEDOUT);
   int native = 0;
-  const std::vector<Rail> usable = net::usableRails(state_.own(), &native);
-  const auto accepts = [&](const Rail& rail) { return makeTrial(rail).ok(); };
-  const std::size_t same = state_.device.rails().size() == 1 ? static_cast<std::size_t>(native) : 0;
-  if (usable.size() < 2 ||
-      std::none_of(usable.begin() + static_cast<std::ptrdiff_t>(same), usable.end(), accepts))
-    return false;
-  why_lost_ = std::string("its device refuses ") + refused;
-  return true;
+  return mayBeginLost() && (passes || usableRails(state_.own(), &native).size() > 1);
 }
 
 std::string EpochMaker::whyLost() const {

@@ -4,8 +4,8 @@
 // Threads: the link's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,8 +27,9 @@ class EpochMaker {
   Status openWindow(bool registers = true);
   // Replaces the endpoint by one on the rails of the next epoch, still without queue pairs.
   void takeRails(std::vector<Rail> rails);
-  // Makes completion queues, and for each of `rail_of` a queue pair in state INIT on this rail. kNoRail: one
-  // that is not used. Errors: kSystem, logged.
+  // Makes completion queues, and for each of `rail_of` a queue pair in state INIT on this rail, whose device
+  // knows the window. kNoRail: one that is not used. Errors: kSystem, logged; whyLost() says which device
+  // refuses what.
   Status openQueuePairs(std::span<const uint8_t> rail_of);
   static constexpr uint8_t kNoRail = 0xff;
   // Takes over from the peer's description: the peer's name, the keys of the peer's window, and the largest
@@ -51,23 +52,22 @@ class EpochMaker {
   // May the link begin without a path, in the state of one that has just lost all its paths?
   bool mayBeginLost() const;
   bool mustBeginLost() const;
-  // Makes the first queue pairs by `make`, and again for some milliseconds while a device refuses them: it
-  // may lack something for a moment, or have failed, which its event has not said yet.
-  Status makeFirst(const std::function<Status()>& make);
-  // After a device has refused the first queue pairs: may the link begin without them, because this end has
-  // another rail that accepts one? `refused`: what, for the line that says so.
-  bool goesElsewhere(const char* refused);
+  // After a device has refused what the first epoch needs: may the link begin without a path? Then the
+  // recovery asks again, or takes another rail. Not if the refusal cannot pass and there is no other rail.
+  bool survives(Status refusal) const;
   // The first epoch is lost before it has begun.
   void beginWithoutQueuePairs(const EndInfo& local, const EndInfo& remote);
+  // Why there are no queue pairs: what was noted last, or what the ports say.
   std::string whyLost() const;
   void noteWhyLost(const std::string& why) { why_lost_ = why; }
 
  private:
   Status addQueuePair(uint8_t rail, const QueuePairNeeds& needs);
+  Status noteRefused(Status refusal, std::size_t rail, const char* what);
   Result<TrialQueuePair> makeTrial(const Rail& rail) const;
 
   LinkState& state_;
-  std::string why_lost_;  // the reason, where a device has refused the first queue pairs
+  std::string why_lost_;  // "": nobody has noted a reason
 };
 
 }  // namespace railwise::net

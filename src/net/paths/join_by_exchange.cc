@@ -3,8 +3,6 @@
 #include <cstring>
 #include <optional>
 
-#include "net/device/ask_patiently.h"
-#include "net/paths/offer.h"
 #include "verbs/path.h"
 #include "verbs/queue_pair.h"
 
@@ -22,12 +20,8 @@ std::optional<verbs::Ece> eceOf(const QueuePairInfo& info) {
 Result<bool> JoinByExchange::join(std::size_t index, const Ends& ends) {
   LaneQueuePair& queue_pair = ends.endpoint.queue_pairs[index];
   verbs::Gid gid;
-  const auto ask = [&](bool) {
-    return makeReady(queue_pair.qp, ends.endpoint.rails[queue_pair.rail], ends, pairingOf(index, ends), index,
-                     &gid);
-  };
-  const auto first = [&] { return ends.epoch == 1 && railsWork(ends.endpoint.rails); };
-  if (const Status up = askPatiently(ask, first); !up.ok()) return up;
+  RAILWISE_TRY(makeReady(queue_pair.qp, ends.endpoint.rails[queue_pair.rail], ends, pairingOf(index, ends),
+                         index, &gid));
   queue_pair.rest->connected = true;
   if (ends.local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.rest->gid = gid;
   logConnected(index, ends, "");

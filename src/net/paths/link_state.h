@@ -59,7 +59,10 @@ struct LinkState {
   // The rails that this end can use now.
   std::vector<Rail> usableRails() const;
   // The keys of the window through a rail. {}: it cannot be registered there, which is logged.
-  MemoryKeys windowKeys(const Rail& rail) const { return windowKeysOn(device, *window, rail); }
+  MemoryKeys windowKeys(const Rail& rail) const {
+    const Result<MemoryKeys> keys = windowKeysOn(device, *window, rail);
+    return keys.ok() ? *keys : MemoryKeys{};
+  }
 
   // "mlx5_1: connection to host:pid (mlx5_3)"
   std::string title() const;

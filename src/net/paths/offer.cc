@@ -60,13 +60,14 @@ Status describeRails(const OfferingEnd& own, const std::vector<Rail>& rails, con
     const Rail& rail = rails[i];
     RailInfo& info = end.rail[i];
     info = describeRail(rail, own.options.rail_mbps[i]);
-    info.window_key = window.remoteKey(i);
     // Nobody can reach a port that is down or has no address. The connection uses the other ports.
     if (!rail.usable()) {
       RAILWISE_INFO(log::kNet, "%s: port %u is down, or its driver does not answer: left out of a connection",
                     rail.name, rail.port.number);
       continue;
     }
+    if (const Result<MemoryKeys> keys = windowKeysOn(own.device, window, rail); keys.ok())
+      info.window_key = keys->remote;
     const Result<verbs::GidList> gids = own.joiner.addressesOf(rail);
     const bool has_any = gids.ok() && !gids->empty();
     if (!has_any && may_begin_lost && rail.gids->wasUsable()) {
@@ -196,24 +197,22 @@ EndInfo describeOffer(const OfferingEnd& own, const std::vector<Rail>& rails, co
   return offer;
 }
 
-Status describeEpoch(const OfferingEnd& own, const std::vector<Rail>& rails, const Window& window,
-                     EndInfo& end) {
+void describeEpoch(const OfferingEnd& own, const std::vector<Rail>& rails, const Window& window,
+                   EndInfo& end) {
   end = describeOffer(own, rails, end);
   for (std::size_t i = 0; i < rails.size(); ++i) {
-    const MemoryKeys keys = windowKeysOn(own.device, window, rails[i]);
-    if (keys.remote == 0 && keys.local == 0) return {Code::kSystem, ENOMEM};
-    end.rail[i].window_key = keys.remote;
+    const Result<MemoryKeys> keys = windowKeysOn(own.device, window, rails[i]);
+    end.rail[i].window_key = keys.ok() ? keys->remote : 0;
   }
-  return Status::success();
 }
 
-MemoryKeys windowKeysOn(const Device& device, const Window& window, const Rail& rail) {
+Result<MemoryKeys> windowKeysOn(const Device& device, const Window& window, const Rail& rail) {
   if (const int own = placeOfKeys(rail, device.rails()); own >= 0) {
     const auto place = static_cast<std::size_t>(own);
-    return {window.localKey(place), window.remoteKey(place)};
+    const MemoryKeys keys = {window.localKey(place), window.remoteKey(place)};
+    if (keys.local != 0 || keys.remote != 0) return keys;
   }
-  const Result<MemoryKeys> keys = window.keysOn(rail.hca->pd());
-  return keys.ok() ? *keys : MemoryKeys{};
+  return window.keysOn(rail.hca->pd());
 }
 
 Result<MemoryKeys> keysOn(const Device& device, const MemoryHandle& memory, const Rail& rail) {

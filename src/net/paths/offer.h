@@ -45,13 +45,13 @@ void describeEce(const Endpoint& endpoint, const Config& config, EndInfo& end);
 // Describes any rails, without the keys of the window. The rest is as in `end`, the description in the
 // handshake.
 EndInfo describeOffer(const OfferingEnd& own, const std::vector<Rail>& rails, const EndInfo& end);
-// Describes the rails of an epoch in `end`, with the keys of the window. Errors: kSystem (a device takes no
-// more memory).
-Status describeEpoch(const OfferingEnd& own, const std::vector<Rail>& rails, const Window& window,
-                     EndInfo& end);
+// Describes the rails of an epoch in `end`, with the keys of the window, which all of them know.
+void describeEpoch(const OfferingEnd& own, const std::vector<Rail>& rails, const Window& window,
+                   EndInfo& end);
 
-// The window's keys through a rail. {}: the window cannot be registered there, which is logged.
-MemoryKeys windowKeysOn(const Device& device, const Window& window, const Rail& rail);
+// The window's keys through a rail; registers the window there, if a standby or a device that has refused it
+// before does not know it. Errors: kSystem, logged.
+Result<MemoryKeys> windowKeysOn(const Device& device, const Window& window, const Rail& rail);
 // Keys of memory through any rail. Errors: kSystem, logged.
 Result<MemoryKeys> keysOn(const Device& device, const MemoryHandle& memory, const Rail& rail);
 // Keys of memory through a rail of the epoch. Errors: kSystem, logged.

@@ -32,7 +32,8 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
     if (!reachable(made->answerer_.local().rail[rail])) continue;
     const Status opened = made->flusher_.openPath(device.rails()[rail]);
-    if (!opened.ok() && !made->answerer_.beginsLostWith(request)) return opened;
+    // Else the first flush asks again.
+    if (!opened.ok() && !made->answerer_.survives(request, opened)) return opened;
   }
   return made;
 }

@@ -99,7 +99,8 @@ class Loopback {
   // A turn of 8 bytes in the window, for one work request.
   ibv_sge takeTurn(const Path& path) {
     const uint64_t at = window_->address() + turn_++ % kTurns * sizeof(uint64_t);
-    return {at, sizeof(uint64_t), windowKeysOn(device_, *window_, path.rail).local};
+    const Result<MemoryKeys> keys = windowKeysOn(device_, *window_, path.rail);
+    return {at, sizeof(uint64_t), keys.ok() ? keys->local : 0};
   }
   // `local`: with key 0 the path is lost.
   bool transfer(Path& path, ibv_wr_opcode opcode, unsigned int flags, ibv_sge local,

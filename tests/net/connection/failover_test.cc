@@ -473,14 +473,32 @@ TEST(Failover, MemoryIsAskedForAgain) {
   EXPECT_EQ(refused.status().code, Code::kSystem);
 }
 
+// The connection begins as one that has lost its path.
 TEST(Failover, QueuePairsAreAskedForAgain) {
   for (const std::string verb : {"create_qp", "create_cq", "modify_qp", "post_recv"}) {
     SCOPED_TRACE(verb);
     LoopConnection loop(2 * kHalf, "count=1");
-    test::addFault("verb=" + verb + " count=3 errno=ENOMEM");
+    test::addFault("verb=" + verb + " count=8 errno=ENOMEM");
+    loop.useAnother();
+    EXPECT_TRUE(Traffic(loop).run(16, 20'000));
+    EXPECT_GE(loop.sender().epoch(), 2U);
     loop.useAnother();
     EXPECT_TRUE(Traffic(loop).run(16, 20'000));
     EXPECT_EQ(loop.sender().epoch(), 1U);
+  }
+}
+
+TEST(Failover, QueuePairsOfFlushesAreAskedForAgain) {
+  for (int nth = 1; nth <= 8; ++nth) {
+    SCOPED_TRACE(nth);
+    LoopConnection loop(2 * kHalf, "count=1,gpudirect=on");
+    test::addFault("verb=modify_qp errno=EAGAIN every=1 count=6 nth=" + std::to_string(nth));
+    loop.useAnother();
+    ASSERT_TRUE(Traffic(loop).run(16, 512));
+    Request* flush = nullptr;
+    ASSERT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush));
+    ASSERT_NE(flush, nullptr);
+    EXPECT_TRUE(LoopConnection::finish(flush));
   }
 }
 

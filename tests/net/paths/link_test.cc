@@ -345,6 +345,60 @@ TEST_P(LinkTest, ARefusalForGoodEndsTheLink) {
             }));
 }
 
+// ---- refusals while the link is set up
+
+const PairPlaces kOneEach = {.apart = true};
+
+// The only rail of an end refuses what the link is made of, longer than a moment.
+TEST_P(LinkTest, IsSetUpThoughADeviceRefusesForAWhile) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "4", 1);  // seldom more than 0.25 s between two attempts
+  for (const char* device : {"soft0", "soft1"}) {
+    for (const char* refused :
+         {"verb=modify_qp errno=EAGAIN count=12", "verb=create_qp errno=ETIMEDOUT count=6",
+          "verb=create_cq errno=ENOMEM count=6", "verb=post_recv errno=ENOMEM count=6",
+          "verb=reg_mr errno=EINVAL count=8"}) {
+      SCOPED_TRACE(std::string(device) + " " + refused);
+      LinkPair pair(kOneEach, shape(), mode());
+      test::addFault(std::string("device=") + device + " nth=1 every=1 " + refused);
+      ASSERT_OK(pair.open());
+      ASSERT_RUNS(pair, 100);
+      pair.close();
+      ASSERT_OK(pair.open());  // in the window of a device that has refused it
+      ASSERT_RUNS(pair, 100);
+      EXPECT_EQ(pair.source().link().epoch(), 1U);
+    }
+  }
+}
+
+// A refusal for good ends the link in time, and the line says what was refused, and why.
+TEST_P(LinkTest, IsNotSetUpIfADeviceRefusesForGood) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  for (const char* device : {"soft0", "soft1"}) {
+    LinkPair pair(kOneEach, shape(), mode());
+    test::addFault(std::string("device=") + device + " nth=1 every=1 verb=modify_qp errno=EBUSY");
+    ASSERT_OK(pair.open());
+    const test::Said said;
+    pair.expect(100);
+    failBoth(pair);
+    const std::string why = std::string(device) + " refuses a queue pair (ibv_create_qp, ibv_modify_qp): " +
+                            "Device or resource busy";
+    for (const Link* link : {&pair.source().link(), &pair.target().link()})
+      EXPECT_EQ(link->failure.code, Code::kRemote);
+    EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
+    EXPECT_NE(said.all().find(why), std::string::npos) << said.all();
+  }
+}
+
+TEST_P(LinkTest, IsRefusedAtOnceWhereAskingAgainHelpsNothing) {
+  for (const char* refused : {"verb=create_qp errno=EPERM", "verb=reg_mr errno=EPERM"}) {
+    for (const char* device : {"soft0", "soft1"}) {
+      LinkPair pair(kOneEach, shape(), mode());
+      test::addFault(std::string("device=") + device + " " + refused);
+      EXPECT_EQ(pair.open().sys_errno, EPERM);
+    }
+  }
+}
+
 // ---- the end
 
 TEST_P(LinkTest, EndsWhenNoPathIsLeft) {

@@ -360,7 +360,10 @@ class RmaRanks {
     if (status.ok())
       status = rank.context->putSignal(context, {rank.source, at * 8 + begin}, shape_.bytes - begin,
                                        {rank.target, there * 8 + begin}, to, signal, &message.second);
-    if (!status.ok()) return;
+    if (!status.ok()) {
+      require(rank.context->failed(), rank, channel, "a put is refused, and its group goes on");
+      return;
+    }
     link.put = number;
     message.number = number;
   }

@@ -67,6 +67,23 @@ TEST(Rma, ALongPauseWithoutAPathIsSurvived) {
   unsetenv("RAILWISE_FAILOVER_TIMEOUT");
 }
 
+// The only device of a rank refuses what a connection is made of, longer than a moment.
+TEST(Rma, ADeviceRefusesForAWhileWhileRanksConnect) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "4", 1);
+  for (const char* device : {"soft0", "soft1"}) {
+    for (const char* refused :
+         {"nth=1 verb=reg_mr errno=EINVAL count=8", "nth=2 verb=reg_mr errno=ENODEV count=8",
+          "nth=3 verb=reg_mr errno=ENODEV count=8", "nth=1 verb=modify_qp errno=EBUSY count=12",
+          "nth=2 verb=modify_qp errno=EAGAIN count=12", "nth=1 verb=create_cq errno=ENOMEM count=6"}) {
+      SCOPED_TRACE(std::string(device) + " " + refused);
+      RmaRanks ranks({.gpu = true});
+      test::addFault(std::string("device=") + device + " every=1 " + refused);
+      EXPECT_RUNS(ranks, 50);
+    }
+  }
+  unsetenv("RAILWISE_FAILOVER_TIMEOUT");
+}
+
 TEST(Rma, APortGoesDown) {
   RmaRanks ranks({.ranks = 3, .rails = 2, .standbys = 1});
   EXPECT_RUNS(ranks, 50);
