@@ -93,8 +93,8 @@ class Patience {
   constexpr Duration managerBusy() const { return std::min<Duration>(std::chrono::seconds(8), limit_ / 4); }
   // So long a driver may take for a call before it counts as one that does not answer.
   static constexpr Duration kDriverSilent = std::chrono::seconds(1);
-  // The pauses before a device that refuses something, although it has not failed, is asked again: 21 ms. It
-  // may lack memory for a moment. Or it has failed, and its event has not been read yet.
+  // The pauses before a device that refuses memory, although it has not failed, is asked again: 21 ms. It may
+  // lack something for a moment. Or it has failed, and its event has not been read yet.
   static constexpr std::array<Duration, 3> kRefusalPauses = {
       std::chrono::milliseconds(1), std::chrono::milliseconds(4), std::chrono::milliseconds(16)};
 
