@@ -397,6 +397,12 @@ TEST_P(LinkTest, IsRefusedAtOnceWhereAskingAgainHelpsNothing) {
       EXPECT_EQ(pair.open().sys_errno, EPERM);
     }
   }
+  setenv("RAILWISE_FAILOVER", "0", 1);
+  for (const char* device : {"soft0", "soft1"}) {
+    LinkPair pair(kOneEach, shape(), mode());
+    test::addFault(std::string("device=") + device + " verb=create_qp nth=1 errno=EAGAIN");
+    EXPECT_EQ(pair.open().sys_errno, EAGAIN);
+  }
 }
 
 // ---- the end
