@@ -129,7 +129,7 @@ class ClearToSendWriter {
   }
   // Counts one work request and returns its wr_id. One among signal_every_ is signalled; an unsignalled one
   // still reports an error.
-  uint64_t count(LaneQueuePair& queue_pair, unsigned int& send_flags) const {
+  [[gnu::always_inline]] uint64_t count(LaneQueuePair& queue_pair, unsigned int& send_flags) const {
     uint32_t covers = 0;
     if (++queue_pair.posted() - queue_pair.covered == signal_every_) [[unlikely]] {
       send_flags |= IBV_SEND_SIGNALED;
