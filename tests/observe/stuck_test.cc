@@ -735,5 +735,22 @@ TEST(Stuck, NamesRanksThatHaveNotSignalled) {
   EXPECT_FALSE(diagnosis.stuck);
 }
 
+TEST(Stuck, PutsWithoutSignalsAreNotMissed) {
+  TestJob job;
+  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
+  target->last_signal_ms = kNever;
+  EXPECT_TRUE(diagnosisOf(job).quiet.empty());
+}
+
+TEST(Stuck, ARankThatSignalsOverOneOfItsConnectionsIsNotQuiet) {
+  TestJob job;
+  ProcessFacts& own = job.process(0, 1);
+  ProcessFacts& peer = job.process(1, 2);
+  job.connectPuts(peer, own);
+  const auto [writer, idle] = job.connectPuts(peer, own);
+  idle->last_signal_ms = 34000;
+  EXPECT_TRUE(diagnosisOf(job).quiet.empty());
+}
+
 }  // namespace
 }  // namespace railwise::observe

@@ -422,7 +422,8 @@ class Diagnoser {
     for (int place = 0; place < processes_; ++place) {
       const ProcessFacts& own = process(place);
       if (!own.alive) continue;
-      std::vector<QuietWriter> writers;
+      // A rank may put over several connections: its latest signal counts.
+      std::map<std::pair<int, std::string>, QuietWriter> writers;
       uint64_t newest_ms = kNever;
       for (int i = 0; i < static_cast<int>(own.connections.size()); ++i) {
         const ConnectionFacts& target = own.connections[static_cast<std::size_t>(i)];
@@ -431,10 +432,17 @@ class Diagnoser {
           continue;  // a process that does not look sees no signal
         newest_ms = std::min(newest_ms, target.last_signal_ms);
         const uint64_t since_ms = target.last_signal_ms != kNever ? target.last_signal_ms : target.state_ms;
-        if (since_ms != kNever && since_ms >= kQuietMs)
-          writers.push_back({.end = {place, i}, .writer = job_.otherEnd({place, i}), .since_ms = since_ms});
+        if (since_ms == kNever) continue;
+        const End writer = job_.otherEnd({place, i});
+        const auto key = std::pair(writer.process, writer.process < 0 ? target.peer : std::string());
+        const auto [found, added] =
+            writers.try_emplace(key, QuietWriter{.end = {place, i}, .writer = writer, .since_ms = since_ms});
+        if (!added && since_ms < found->second.since_ms)
+          found->second = {.end = {place, i}, .writer = writer, .since_ms = since_ms};
       }
-      for (QuietWriter& writer : writers) {
+      if (newest_ms == kNever) continue;  // nobody signals to it
+      for (auto& [key, writer] : writers) {
+        if (writer.since_ms < kQuietMs) continue;
         writer.newest_ms = newest_ms;
         result_.quiet.push_back(writer);
       }
