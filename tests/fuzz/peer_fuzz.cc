@@ -3,6 +3,8 @@
 // err. The lies have right MACs, mostly: who tells them knows the secret of the handle. Neither may crash, or
 // write outside the memory that is registered. PEER_FUZZ_DEVICE: keys of the software device;
 // PEER_FUZZ_RAILS: of the connection; PEER_FUZZ_LOG: any value shows what Railwise says.
+// PEER_FUZZ_ONE_SIDED: puts, signals and gets between two ranks of a group take the place of messages; "gpu":
+// into what counts as memory of a GPU. A group that fails must say so.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <sched.h>
@@ -12,16 +14,22 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "net/net.h"
+#include "net/rma/rma.h"
 #include "net/wireup/authentication.h"
 #include "net/wireup/frames.h"
 #include "softdev/control/control.h"
@@ -62,6 +70,7 @@ struct Script {
 };
 
 Script script;
+bool one_sided = false;
 thread_local bool lies = false;  // the thread of the connections does, the plugin's own do not
 
 // One time in eight, where the bytes are random: else no connection gets far.
@@ -217,8 +226,9 @@ bool isWindow(const ibv_sge& piece) {
 void lieAbout(ibv_send_wr& work) {
   if (!sometimes()) return;
   const uint8_t lie = script.byte();
-  switch (lie % 16) {
-    case 1:  // what stands in the other's window: clear-to-sends, records, packed messages
+  const bool report = one_sided && work.opcode == IBV_WR_SEND;
+  switch (report ? 1 : lie % 16) {
+    case 1:  // what stands in the other's window, or a report: clear-to-sends, records, packed messages
     case 2:
     case 3:
       for (int i = 0; i < work.num_sge; ++i) {
@@ -295,6 +305,7 @@ int lyingPost(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
 // ---- the machine
 
 Net* network = nullptr;
+int device_index = -1;
 const Device* device = nullptr;
 MemoryHandle* memory = nullptr;
 softdev::Fabric* fabric = nullptr;
@@ -305,10 +316,24 @@ std::string variable(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-void hear(int, unsigned long, const char*, int, const char*, ...) {}
+MemoryKind one_sided_kind = MemoryKind::kHost;
+std::atomic<int> warnings = 0;  // since begin(); the plugin's own threads log, too
+
+bool shows_log = false;
+
+[[gnu::format(printf, 5, 6)]] void hear(int level, unsigned long, const char*, int, const char* format, ...) {
+  warnings += level == log::kWarn;
+  if (!shows_log) return;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  std::fputc('\n', stderr);
+}
 
 bool setUp() {
-  if (std::getenv("PEER_FUZZ_LOG") == nullptr) log::setSink(hear);
+  shows_log = std::getenv("PEER_FUZZ_LOG") != nullptr;
+  log::setSink(hear);
   const std::string name = "peerfuzz" + std::to_string(getpid());
   setenv("RAILWISE_DEVICE",
          ("software:fabric=" + name + "," + variable("PEER_FUZZ_DEVICE", "count=2")).c_str(), 1);
@@ -317,14 +342,19 @@ bool setUp() {
   network = *Net::acquire();
   std::vector<int> members(std::stoul(variable("PEER_FUZZ_RAILS", "1")));
   std::iota(members.begin(), members.end(), 0);
-  device = network->device(*network->makeVirtualDevice(members));
+  device_index = *network->makeVirtualDevice(members);
+  device = network->device(device_index);
   constexpr std::size_t kAll = kBufferBytes + 4 * kGuardBytes;
   void* const mapped = mmap(nullptr, kAll, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(mapped != MAP_FAILED);
   char* const watched = static_cast<char*>(mapped) + kGuardBytes;
   require(mprotect(watched, kBufferBytes + 2 * kGuardBytes, PROT_READ | PROT_WRITE) == 0);
   buffer = watched + kGuardBytes;
-  memory = *device->memory().acquire(reinterpret_cast<uint64_t>(buffer), kBufferBytes, MemoryKind::kHost);
+  const std::string kind = variable("PEER_FUZZ_ONE_SIDED", "");
+  one_sided = !kind.empty();
+  if (kind == "gpu") one_sided_kind = MemoryKind::kDevice;
+  if (!one_sided)
+    memory = *device->memory().acquire(reinterpret_cast<uint64_t>(buffer), kBufferBytes, MemoryKind::kHost);
   for (int i = 0; i < network->physicalDevices(); ++i) {
     Post& post = network->device(i)->rails()[0].hca->context()->ops.post_send;
     honest_post = post;
@@ -454,6 +484,141 @@ class Conversation {
   bool failed_ = false;
 };
 
+// ---- one-sided traffic
+
+struct Stretch {
+  std::size_t from;
+  std::size_t bytes;
+};
+constexpr std::size_t kRanks = 2;
+constexpr std::size_t kSeedHeader = 64;  // begins all pictures alike, so all of them would tell one lie first
+// Parts of two windows, data and signals, of each rank. What lies between them is watched.
+constexpr Stretch kParts[2][kRanks] = {{{0x0, 0x50000}, {0x60000, 0x50000}},
+                                       {{0xc0000, 0x1000}, {0xd0000, 0x1000}}};
+
+bool inWindow(std::size_t at) {
+  for (const auto& window : kParts) {
+    for (const Stretch& part : window) {
+      if (at - part.from < part.bytes) return true;
+    }
+  }
+  return false;
+}
+
+// Rank 0 puts to rank 1, and reads from it.
+class OneSided {
+ public:
+  OneSided() {
+    char handles[kRanks][kHandleBytes];
+    RmaListener* listeners[kRanks];
+    for (std::size_t i = 0; i < kRanks; ++i) listeners[i] = *ranks_[i].net.listen(device_index, handles[i]);
+    ListenHandle called;
+    std::memcpy(&called, handles[1], sizeof called);
+    knower.learn(called.secret);
+    const void* const all[kRanks] = {handles[0], handles[1]};
+    for (std::size_t i = 0; i < kRanks; ++i) {
+      Rank& rank = ranks_[i];
+      rank.group = *RmaNet::connect(*listeners[i], all, static_cast<int>(i));
+      RmaNet::close(listeners[i]);
+      rank.context = *rank.group->createContext(kContexts, -1);
+      for (const auto& parts : kParts)
+        rank.windows.push_back(*rank.group->registerMemory(reinterpret_cast<uint64_t>(buffer) + parts[i].from,
+                                                           parts[i].bytes, one_sided_kind, kRmaStrongOrder));
+    }
+  }
+  ~OneSided() {
+    for (const Rank& rank : ranks_) RmaContext::destroy(rank.context);
+    for (const Rank& rank : ranks_) {
+      for (RmaWindow* const window : rank.windows) rank.group->deregister(window);
+      RmaGroup::close(rank.group);
+    }
+  }
+  OneSided(const OneSided&) = delete;
+  OneSided& operator=(const OneSided&) = delete;
+
+  // The connection comes up with the first put.
+  bool connect() { return exchange(); }
+  void talk() {
+    while (!script.over() && !failed()) step();
+    finish();
+  }
+  // A put, a signal and a get, which all come.
+  bool exchange() {
+    char* const source = buffer + kParts[0][0].from;
+    const char* const target = buffer + kParts[0][1].from;
+    auto* const signal = reinterpret_cast<uint64_t*>(buffer + kParts[1][1].from);
+    std::memset(source, 1, 64);
+    *signal = 0;
+    keep(context().put(0, data(0), 64, data(0), 1, &request_));
+    keep(context().putSignal(0, {}, 0, {}, 1, {signals(0), 3}, &request_));
+    keep(context().get(0, data(0), 64, data(64), 1, &request_));
+    for (int round = 0; round < kConnectRounds && !failed() && __atomic_load_n(signal, __ATOMIC_ACQUIRE) != 3;
+         ++round)
+      test();
+    finish();
+    return !failed() && requests_.empty() && std::memcmp(source, target, 64) == 0 &&
+           std::memcmp(source, source + 64, 64) == 0;
+  }
+  bool failed() const { return ranks_[0].context->failed() || ranks_[1].context->failed(); }
+
+ private:
+  static constexpr int kContexts = 2;
+  struct Rank {
+    RmaNet net{*network, 0};
+    RmaGroup* group = nullptr;
+    RmaContext* context = nullptr;
+    std::vector<RmaWindow*> windows;
+  };
+
+  RmaContext& context() { return *ranks_[0].context; }
+  RmaPlace data(uint64_t offset) const { return {ranks_[0].windows[0], offset}; }
+  RmaPlace signals(uint64_t number) const { return {ranks_[0].windows[1], number * sizeof(uint64_t)}; }
+
+  void step() {
+    const uint8_t what = script.byte();
+    const int stream = what / 8 % kContexts;
+    const std::size_t bytes = kSizes[what / 16 % kSizes.size()];
+    const uint64_t at = what % 2 == 0 ? 0 : kParts[0][1].bytes - bytes;
+    const RmaSignal signal = {signals(what % 5 == 0 ? kParts[1][1].bytes / sizeof(uint64_t) - 1 : what % 5),
+                              what};
+    switch (what % 8) {
+      case 0:
+        return keep(context().put(stream, data(0), bytes, data(at), 1, &request_));
+      case 1:
+      case 2:
+      case 3:
+        return keep(context().putSignal(stream, data(0), bytes, data(at), 1, signal, &request_));
+      case 4:
+        return keep(context().get(stream, data(at), bytes, data(0), 1, &request_));
+      case 5:  // seldom: what is forged ends nearly every connection
+        if (what < 16) return knower.forge();
+        if (what < 64) return changePort(what / 8 % 4U, what / 32 % 2 == 0 ? "down" : "up");
+        [[fallthrough]];
+      default:
+        for (int round = 0; round < kTestRounds && !failed(); ++round) test();
+    }
+  }
+  void keep(Status status) {
+    if (status.ok() && request_ != nullptr) requests_.push_back(std::exchange(request_, nullptr));
+  }
+  void finish() {
+    for (int round = 0; round < kFinishRounds && !requests_.empty() && !failed(); ++round) test();
+  }
+  void test() {
+    for (const Rank& rank : ranks_) (void)rank.context->progress();
+    std::erase_if(requests_, [&](RmaRequest* request) {
+      int done = 0;
+      (void)ranks_[0].group->test(*request, &done);
+      return done != 0;
+    });
+    usleep(kPause);
+  }
+
+  Rank ranks_[kRanks];
+  RmaRequest* request_ = nullptr;
+  std::vector<RmaRequest*> requests_;
+};
+
 }  // namespace
 
 // All that goes over TCP (the linker's --wrap).
@@ -467,8 +632,8 @@ namespace {
 
 void begin(const uint8_t* data, size_t size) {
   written = {};
-  std::memset(buffer - kGuardBytes, kGuard, kGuardBytes);
-  std::memset(buffer + kBufferBytes, kGuard, kGuardBytes);
+  warnings = 0;
+  std::memset(buffer - kGuardBytes, kGuard, kBufferBytes + 2 * kGuardBytes);
   knower.begin();
   script = {data, data + size};
 }
@@ -477,10 +642,28 @@ void begin(const uint8_t* data, size_t size) {
 bool begun() {
   if (!setUp()) return false;
   begin(nullptr, 0);
-  Conversation honest;
-  require(honest.connect());
-  require(honest.exchange());
+  if (one_sided) {
+    OneSided honest;
+    require(honest.connect());
+    require(honest.exchange());
+  } else {
+    Conversation honest;
+    require(honest.connect());
+    require(honest.exchange());
+  }
   return true;
+}
+
+template <typename Traffic>
+void converse(bool lies_at_once) {
+  Traffic traffic;
+  lies = lies_at_once;
+  if (traffic.connect()) {
+    lies = true;
+    traffic.talk();
+  }
+  if constexpr (std::is_same_v<Traffic, OneSided>) require(!traffic.failed() || warnings > 0);
+  lies = false;
 }
 
 }  // namespace
@@ -488,19 +671,14 @@ bool begun() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   [[maybe_unused]] static const bool set_up = begun();
-  begin(data + 1, size - 1);
-  {
-    Conversation conversation;
-    lies = data[0] % 4 == 0;
-    if (conversation.connect()) {
-      lies = true;
-      conversation.talk();
-    }
-    lies = false;
-  }
+  const size_t header = one_sided && size > 2 * kSeedHeader ? kSeedHeader : 1;
+  begin(data + header, size - header);
+  if (one_sided) converse<OneSided>(data[0] % 4 == 0);
+  else converse<Conversation>(data[0] % 4 == 0);
   for (std::size_t i = 0; i < ports.size(); ++i) changePort(i, "up");
   const auto untouched = [](char byte) { return byte == kGuard; };
   require(std::all_of(buffer - kGuardBytes, buffer, untouched));
   require(std::all_of(buffer + kBufferBytes, buffer + kBufferBytes + kGuardBytes, untouched));
+  for (std::size_t i = 0; one_sided && i < kBufferBytes; ++i) require(inWindow(i) || untouched(buffer[i]));
   return 0;
 }
