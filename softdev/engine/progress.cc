@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -30,7 +31,11 @@ class Progress {
         qp.waiting = true;
         if (!qp.engine) as<Cq>(qp.qp_base.send_cq).parked.fetch_add(1, std::memory_order_relaxed);
       }
-      wake();
+      try {
+        wake();
+      } catch (const std::system_error&) {  // posts and polls try what waits; the next send asks again
+        if (qp.engine) throw;
+      }
     }
     work_.notify_one();
   }
@@ -108,7 +113,11 @@ class Progress {
   // Tries every waiting QP once, in random order. True if something has progressed.
   bool pass(std::unique_lock<std::mutex>& lock) {
     bool moved = false;
-    round_ = waiting_;
+    try {
+      round_ = waiting_;
+    } catch (const std::bad_alloc&) {  // the next time
+      return false;
+    }
     for (size_t i = round_.size(); i > 1; --i) std::swap(round_[i - 1], round_[random_.below(i)]);
     for (Qp* qp : round_) {
       if (stopping_) break;
