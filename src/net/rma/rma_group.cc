@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <new>
 #include <string>
 
 #include "base/log.h"
@@ -67,9 +68,11 @@ Result<RmaContext*> RmaGroup::createContext(int contexts, int traffic_class) {
                   device_.name(), kMostStreams, std::popcount(streams_in_use_));
     return invalid();
   }
-  for (const uint16_t stream : streams) streams_in_use_ |= uint64_t{1} << stream;
+  std::unique_ptr<RmaContext> made(new RmaContext(*this, std::move(streams)));
+  RmaContext* const context = contexts_.emplace_back(std::move(made)).get();
+  for (const uint16_t stream : context->streams_) streams_in_use_ |= uint64_t{1} << stream;
   if (traffic_class >= 0) options_.traffic_class = traffic_class;
-  return contexts_.emplace_back(new RmaContext(*this, std::move(streams))).get();
+  return context;
 }
 
 void RmaContext::destroy(RmaContext* context) {
@@ -93,13 +96,19 @@ void RmaGroup::abandonStreams(const RmaContext& context) {
       open = open || (!stream.empty() && of_context(*stream.first()));
     }
     if (!open) continue;
-    if (peer.writer != nullptr) peer.writer->link().abandon("the context was destroyed with operations open");
+    (void)orFail([&] {
+      if (peer.writer != nullptr)
+        peer.writer->link().abandon("the context was destroyed with operations open");
+      return Status::success();
+    });
     peer.writer.reset();
     peer.connector.reset();
     for (RmaStream& stream : peer.streams) stream = {};
     if (!failure_.ok()) continue;
-    (void)fail({Code::kRemote, ECANCELED},
-               "a context was destroyed with operations open to rank " + std::to_string(rank));
+    (void)orFail([&] {
+      return fail({Code::kRemote, ECANCELED},
+                  "a context was destroyed with operations open to rank " + std::to_string(rank));
+    });
   }
 }
 
@@ -129,32 +138,48 @@ Result<RmaWindow*> RmaGroup::add(Result<MemoryHandle*> memory, uint64_t address,
     device_.memory().release(*memory);
     return Status{Code::kInvalidUsage, EOPNOTSUPP};
   }
-  auto window = std::make_unique<RmaWindow>();
-  window->group = this;
-  window->memory = *memory;
-  window->address = address;
-  window->bytes = bytes;
-  window->never_reset = (flags & kRmaNeverReset) != 0;
   const std::lock_guard lock(mutex_);
-  window->number = static_cast<uint32_t>(windows_.size());
-  RmaWindow* const made = windows_.emplace_back(std::move(window)).get();
-  for (const std::unique_ptr<PutTarget>& target : targets_) target->tell(*made);
+  RmaWindow* made = nullptr;
+  try {
+    made = windows_.emplace_back(std::make_unique<RmaWindow>()).get();
+  } catch (const std::bad_alloc&) {
+    device_.memory().release(*memory);
+    throw;
+  }
+  made->group = this;
+  made->memory = *memory;
+  made->address = address;
+  made->bytes = bytes;
+  made->never_reset = (flags & kRmaNeverReset) != 0;
+  made->number = static_cast<uint32_t>(windows_.size() - 1);
+  RAILWISE_TRY(tellOf(*made));
   return made;
 }
 
 void RmaGroup::deregister(RmaWindow* window) {
   const std::lock_guard lock(mutex_);
   if (window->memory == nullptr) return;
-  for (const Deadline deadline = Deadline::after(Patience::kStall);
-       !slots_.forget(*window) && !deadline.passed();) {
-    loopback_.poll();
-    (void)slots_.progress();
-  }
+  (void)orFail([&] {
+    for (const Deadline deadline = Deadline::after(Patience::kStall);
+         !slots_.forget(*window) && !deadline.passed();) {
+      loopback_.poll();
+      (void)slots_.progress();
+    }
+    return Status::success();
+  });
   slots_.abandon(*window);
   MemoryHandle* const memory = std::exchange(window->memory, nullptr);
   window->group = nullptr;
-  for (const std::unique_ptr<PutTarget>& target : targets_) target->tell(*window);
+  (void)tellOf(*window);
   device_.memory().release(memory);
+}
+
+// Tells all peers of a window. A peer that heard nothing would wait for it in vain.
+Status RmaGroup::tellOf(const RmaWindow& window) {
+  return orFail([&] {
+    for (const std::unique_ptr<PutTarget>& target : targets_) target->tell(window);
+    return Status::success();
+  });
 }
 
 // ---- operations
@@ -245,9 +270,9 @@ Status RmaContext::startSlowly(RmaRequest::Kind kind, bool signals, const Operat
     made.number = 1;  // own rank: only says that there is one
     made.signal(operation.signal);
   }
-  const Status posted = group_.post(operation.rank, made);
+  const Status posted = group_.orFail([&] { return group_.post(operation.rank, made); });
   if (posted.ok()) *request = &made;
-  else group_.giveRequest(made);
+  else if (group_.failure_.ok()) group_.giveRequest(made);  // else it may stand in its stream
   return posted;
 }
 
@@ -330,11 +355,13 @@ Status RmaGroup::progressFor(const RmaRequest& request) {
   if (!over_link || ++tests_ % kTestsOfAll == 0) return progress();
   const Peer& peer = *peers_[request.rank];
   if (peer.writer == nullptr || peer.writer->isOver()) return progress();
-  const Status status = peer.writer->progress();
-  return status.ok() ? status : failed(status, request.rank);
+  return orFail([&] {
+    const Status status = peer.writer->progress();
+    return status.ok() ? status : failed(status, request.rank);
+  });
 }
 
-Status RmaGroup::progress() {
+Status RmaGroup::progressAll() {
   RAILWISE_TRY(failure_);
   if (++looks_ % kLooks == 0 || listener_->underWay() > 0) RAILWISE_TRY(acceptCallers());
   for (std::size_t i = 0; i < targets_.size();) {
@@ -386,11 +413,8 @@ void RmaGroup::attend() noexcept {
   const bool called = looks_ != attended_;
   attended_ = looks_;
   if (called) return;
-  try {
-    looks_ += kLooks - 1 - looks_ % kLooks;  // also at the listener
-    (void)progress();
-  } catch (const std::bad_alloc&) {  // the next time
-  }
+  looks_ += kLooks - 1 - looks_ % kLooks;  // also at the listener
+  (void)progress();
   attended_ = looks_;
 }
 
@@ -435,6 +459,20 @@ Status RmaGroup::advance(uint32_t rank, Peer& peer) {
 Status RmaGroup::fail(Status status, const std::string& what) {
   RAILWISE_WARN("%s: one-sided communication of rank %d fails: %s", device_.name(), rank_, what.c_str());
   return failed(status);
+}
+
+Status RmaGroup::failWithoutMemory() noexcept {
+  if (!failure_.ok()) return failure_;
+  RAILWISE_WARN("%s: one-sided communication of rank %d fails: there was no memory", device_.name(), rank_);
+  try {
+    (void)failed({Code::kInternal, ENOMEM});
+  } catch (const std::bad_alloc&) {  // some peers see an end without a reason, when this rank closes
+  }
+  for (const uint32_t rank : ranks_in_use_) {
+    if (peers_[rank]->writer != nullptr && peers_[rank]->writer->link().failure.ok())
+      peers_[rank]->writer->link().failWithoutMemory();
+  }
+  return failure_;
 }
 
 // NCCL does not call a group any more that has returned an error: nobody would apply the signals of its

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -144,7 +145,10 @@ class RmaGroup final : private Attended {
   void attend() noexcept override;
 
   // These are called with the lock held.
-  Status progress();
+  Status progress() {
+    return orFail([this] { return progressAll(); });
+  }
+  Status progressAll();
   // As far as a request needs it.
   Status progressFor(const RmaRequest& request);
   Status acceptCallers();
@@ -154,6 +158,17 @@ class RmaGroup final : private Attended {
   Status post(uint32_t rank, RmaRequest& request);
   Result<Peer*> peerOf(uint32_t rank);
   Status fail(Status status, const std::string& what);
+  // Runs `body`, which returns a Status. Without memory in the middle of an operation nobody knows what was
+  // posted and what was not: the group fails, so that nothing goes on from there.
+  template <typename Body>
+  Status orFail(Body&& body) noexcept {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) {
+      return failWithoutMemory();
+    }
+  }
+  [[gnu::cold]] Status failWithoutMemory() noexcept;
   // `lost`: the rank whose connection has failed; nothing: another reason, which was logged.
   Status failed(Status status, std::optional<uint32_t> lost = std::nullopt);
   Status watchLoopback();
@@ -168,6 +183,7 @@ class RmaGroup final : private Attended {
   // checkPlace() finds nothing wrong with the window, whose part of this rank `bytes` fit into.
   bool isOwn(const RmaWindow* window) const { return window != nullptr && window->group == this; }
   Result<RmaWindow*> add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes, uint64_t flags);
+  Status tellOf(const RmaWindow& window);
   void abandonStreams(const RmaContext& context);
 
   RmaNet& owner_;
@@ -250,10 +266,11 @@ inline RmaRequest* RmaContext::startAtOnce(const Operation& operation) {
   stream.add(*request);
   writer.noteAdded(kKind);
   if (stream.toPost() != request) return request;  // others wait before it
-  Status status;
-  if (PutWriter::fitsDirect(stream, bytes, kSignals) && writer.hasRoom(*stream.direct, kSignals)) [[likely]]
-    status = writer.postDirect(stream, region, kKind, kSignals);
-  else status = writer.postOrWait(stream);
+  const Status status = group_.orFail([&] {
+    const bool direct =
+        PutWriter::fitsDirect(stream, bytes, kSignals) && writer.hasRoom(*stream.direct, kSignals);
+    return direct ? writer.postDirect(stream, region, kKind, kSignals) : writer.postOrWait(stream);
+  });
   if (!status.ok()) [[unlikely]]
     (void)group_.failed(status, rank);  // the next call says so
   return request;
