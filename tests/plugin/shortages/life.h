@@ -13,5 +13,7 @@ struct Life {
 
 // One life from init to finalize. The software device must be chosen (useDevice).
 Life live();
+// The same with a group of two ranks that put, signal and read, and lose a path.
+Life liveOneSided();
 
 }  // namespace railwise::test

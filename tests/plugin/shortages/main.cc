@@ -42,6 +42,7 @@ struct Settings {
   bool lasting = false;
   bool verbose = false;
   const char* device = "link=roce,count=2";  // of the software device
+  Life (*live)() = test::live;
 };
 
 std::size_t descriptors(std::string* names = nullptr) {
@@ -95,7 +96,7 @@ std::string judge(const Settings& settings, const Kind& kind, uint64_t fails, co
                   std::string* story) {
   prepare(settings.device);
   arm(kind.kind, fails, settings.lasting);
-  const Life life = live();
+  const Life life = settings.live();
   const std::string said = warnings();
   disarm();
   *story = refused() + (life.failed.empty() ? ": no call failed" : ": " + life.failed) + "\n" + said;
@@ -106,7 +107,7 @@ std::string judge(const Settings& settings, const Kind& kind, uint64_t fails, co
   if (!life.failed.empty() && said.empty()) return life.failed + " without a warning";
   if (const std::string leaks = leaksBeyond(usual); !leaks.empty()) return leaks;
   clearLog();
-  const Life next = live();
+  const Life next = settings.live();
   if (!next.wrong.empty()) return "in the next life: " + next.wrong;
   if (!next.failed.empty()) return "in the next life: " + next.failed + "\n" + warnings();
   const std::string leaks = leaksBeyond(usual);
@@ -150,21 +151,21 @@ std::string inChild(const Body& body, int* status) {
 }
 
 // Two lives in which nothing fails: how many calls the first has, and what stays.
-std::string measure(const char* device) {
-  prepare(device);
+std::string measure(const Settings& settings) {
+  prepare(settings.device);
   arm(Shortage::kMemory, 0, false);
-  const Life life = live();
+  const Life life = settings.live();
   if (!life.failed.empty() || !life.wrong.empty()) return life.failed + life.wrong + "\n" + warnings();
   std::string text;
   for (const Kind& kind : kKinds) text += std::to_string(callsOf(kind.kind)) + " ";
-  const Life next = live();
+  const Life next = settings.live();
   if (!next.failed.empty() || !next.wrong.empty()) return next.failed + next.wrong + "\n" + warnings();
   return text + std::to_string(descriptors()) + " " + std::to_string(blocksHeld());
 }
 
 int sweep(const Settings& settings) {
   int status = 0;
-  const std::string measured = inChild([&] { return measure(settings.device); }, &status);
+  const std::string measured = inChild([&] { return measure(settings); }, &status);
   unsigned long calls[3], open = 0, blocks = 0;
   if (std::sscanf(measured.c_str(), "%lu %lu %lu %lu %lu", &calls[0], &calls[1], &calls[2], &open, &blocks) !=
       5) {
@@ -195,9 +196,10 @@ int sweep(const Settings& settings) {
         std::printf("%s %lu: %s\n", kind.name, static_cast<unsigned long>(n), story.c_str());
       if (found.empty() && status == 0) continue;
       ++wrong;
-      std::printf("WRONG: --device %s --kind %s --only %lu%s: %s (status 0x%x)\n%s\n", settings.device,
-                  kind.name, static_cast<unsigned long>(n), settings.lasting ? " --lasting" : "",
-                  found.c_str(), static_cast<unsigned>(status), story.c_str());
+      std::printf("WRONG:%s --device %s --kind %s --only %lu%s: %s (status 0x%x)\n%s\n",
+                  settings.live == liveOneSided ? " --one-sided" : "", settings.device, kind.name,
+                  static_cast<unsigned long>(n), settings.lasting ? " --lasting" : "", found.c_str(),
+                  static_cast<unsigned>(status), story.c_str());
       if (settings.only != 0) break;
     }
     cases += tried;
@@ -214,7 +216,8 @@ int sweep(const Settings& settings) {
 
 int usage() {
   std::fputs(
-      "plugin_shortages [--device KEYS] [--kind memory|descriptors|kernel] [--only N] [--first N] [--every "
+      "plugin_shortages [--one-sided] [--device KEYS] [--kind memory|descriptors|kernel] [--only N] [--first "
+      "N] [--every "
       "N] [--lasting] [--verbose]\n",
       stderr);
   return 2;
@@ -227,6 +230,8 @@ int main(int count, char** words) {
     const char* value = i + 1 < count ? words[i + 1] : nullptr;
     if (word == "--lasting") {
       settings.lasting = true;
+    } else if (word == "--one-sided") {
+      settings.live = liveOneSided;
     } else if (word == "--verbose") {
       settings.verbose = true;
     } else if (value == nullptr) {
