@@ -371,6 +371,10 @@ void PutWriter::settle() {
       ++numbers().complete;
       --open_;
     }
+    if (!isPlanted(Mistake::kDoneOutOfOrder)) continue;
+    for (RmaRequest* request = stream.first(); request != nullptr; request = request->next) {
+      if (isComplete(*request)) request->state = RmaRequest::State::kDone;
+    }
   }
   settles_ = false;
 }

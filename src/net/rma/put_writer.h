@@ -15,6 +15,7 @@
 #include "net/paths/chooser.h"
 #include "net/paths/link.h"
 #include "net/paths/work_id.h"
+#include "net/rma/mistakes.h"
 #include "net/rma/report.h"
 #include "net/rma/stream.h"
 #include "net/rma/window.h"
@@ -162,7 +163,8 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     return link_.endpoint.queue_pairs[link_.endpoint.lanes[lane].queue_pairs[0]];
   }
   bool hasCredit(std::size_t queue_pair) const {
-    return reports_[queue_pair] - __atomic_load_n(credits_ + queue_pair, __ATOMIC_ACQUIRE) < kReports;
+    return reports_[queue_pair] - __atomic_load_n(credits_ + queue_pair, __ATOMIC_ACQUIRE) < kReports ||
+           isPlanted(Mistake::kIgnoresCredit);
   }
   // Where the next report of a queue pair is written from. The device has read what was there before, for the
   // target has taken it (credit).

@@ -161,7 +161,7 @@ class RmaGroup final : private Attended {
   // Runs `body`, which returns a Status. Without memory in the middle of an operation nobody knows what was
   // posted and what was not: the group fails, so that nothing goes on from there.
   template <typename Body>
-  Status orFail(Body&& body) noexcept {
+  [[gnu::always_inline]] Status orFail(Body&& body) noexcept {
     try {
       return body();
     } catch (const std::bad_alloc&) {
@@ -266,9 +266,9 @@ inline RmaRequest* RmaContext::startAtOnce(const Operation& operation) {
   stream.add(*request);
   writer.noteAdded(kKind);
   if (stream.toPost() != request) return request;  // others wait before it
-  const Status status = group_.orFail([&] {
-    const bool direct =
-        PutWriter::fitsDirect(stream, bytes, kSignals) && writer.hasRoom(*stream.direct, kSignals);
+  const bool direct =
+      PutWriter::fitsDirect(stream, bytes, kSignals) && writer.hasRoom(*stream.direct, kSignals);
+  const Status status = group_.orFail([&]() __attribute__((always_inline)) {
     return direct ? writer.postDirect(stream, region, kKind, kSignals) : writer.postOrWait(stream);
   });
   if (!status.ok()) [[unlikely]]

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "net/rma/mistakes.h"
 #include "net/rma/report.h"
 
 namespace railwise::net {
@@ -51,7 +52,9 @@ class SignalOrder {
   bool applyNext(Apply&& apply) {
     if (entries_.empty()) return false;
     Entry& entry = entries_[(applied_ + 1) % kOpenSignals];
-    if (!entry.has_report || (entry.marks & entry.report.owed) != entry.report.owed) return false;
+    if (!entry.has_report) return false;
+    const bool marked = (entry.marks & entry.report.owed) == entry.report.owed;
+    if (!marked && !isPlanted(Mistake::kSignalBeforeMarks)) return false;
     const Report report = entry.report;
     const uint32_t brought = entry.report.owed | uint32_t{1} << entry.queue_pair;
     const uint8_t home = entry.queue_pair;
@@ -61,7 +64,8 @@ class SignalOrder {
   }
   // The epoch is over. What is incomplete comes again.
   void forget() {
-    entries_.clear();
+    if (isPlanted(Mistake::kForgetsAppliedSignal) && applied_ > 0) --applied_;
+    if (!isPlanted(Mistake::kMarksOfOldEpoch)) entries_.clear();
     latest_ = applied_;
   }
 

@@ -28,6 +28,7 @@ bool SignalSlots::owes(uint64_t addition) const {
 }
 
 void SignalSlots::mustFlush(uint32_t rails) {
+  if (isPlanted(Mistake::kNoFlushOfLeft)) return;
   stale_ |= rails;
   for (Slot* slot : dirty_) {
     slot->flush |= rails;
@@ -63,7 +64,8 @@ void SignalSlots::begin(Slot& slot) {
     slot.step = Step::kFlush;
     return;
   }
-  if (slot.window->never_reset) write(slot, *rail, slot.value + slot.added);
+  if (slot.window->never_reset || isPlanted(Mistake::kAbsoluteThoughReset))
+    write(slot, *rail, slot.value + slot.added);
   else if (loopback_.read(*rail, memory, slot.address, slot.operation, &slot.read)) slot.step = Step::kRead;
 }
 

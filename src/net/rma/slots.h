@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "net/rma/loopback.h"
+#include "net/rma/mistakes.h"
 #include "net/rma/window.h"
 
 namespace railwise::net {
@@ -75,6 +76,7 @@ class SignalSlots {
   void begin(Slot& slot);
   // Rails that must be flushed before `rail` writes.
   uint32_t othersThan(std::size_t rail, const Slot& slot) const {
+    if (isPlanted(Mistake::kNoFlushOfOthers)) return 0;
     return slot.flush & ~(uint32_t{1} << rail) & loopback_.flushable();
   }
   void write(Slot& slot, std::size_t rail, uint64_t value);

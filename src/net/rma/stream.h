@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "net/limits.h"
+#include "net/rma/mistakes.h"
 #include "net/rma/window.h"
 
 namespace railwise::net {
@@ -126,6 +127,8 @@ class RmaStream {
   // A new epoch: everything that is not done is posted again, but for what the target has.
   void again() {
     for (RmaRequest* request = first_; request != nullptr; request = request->next) {
+      if (isPlanted(Mistake::kRepeatsTooLittle) && request->state == RmaRequest::State::kPosted)
+        request->certain = true;
       request->state = RmaRequest::State::kWaiting;
       request->pieces = 0;
     }
@@ -135,6 +138,7 @@ class RmaStream {
   // The target has applied all signals up to `number`: what belongs to them, and what was put before them, is
   // certain.
   void applied(uint64_t number) {
+    if (isPlanted(Mistake::kRepeatsWhatIsCertain)) return;
     RmaRequest* last = nullptr;
     for (RmaRequest* request = first_; request != nullptr; request = request->next) {
       if (request->number != 0 && request->number <= number) last = request;

@@ -6,6 +6,9 @@
 #include <array>
 #include <cstdlib>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "net/rma/rma_ranks.h"
 #include "port_control.h"
@@ -92,6 +95,117 @@ TEST(Rma, APortGoesDown) {
   test::changePort("soft0:1", "up");
   test::changePort("soft1:1", "down");
   EXPECT_RUNS(ranks, 200);
+}
+
+// A window of each of two ranks.
+class Pair {
+ public:
+  explicit Pair(const RmaShape& shape, std::size_t words) : ranks_(shape) {
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      memory_[rank].resize(words);
+      const auto made = ranks_.group(static_cast<int>(rank))
+                            .registerMemory(reinterpret_cast<uint64_t>(memory_[rank].data()),
+                                            words * sizeof(uint64_t), MemoryKind::kHost, kRmaStrongOrder);
+      if (!made.ok()) throw std::runtime_error("no window");
+      windows_[rank] = *made;
+    }
+  }
+  ~Pair() {
+    for (int rank = 0; rank < 2; ++rank)
+      ranks_.group(rank).deregister(windows_[static_cast<std::size_t>(rank)]);
+  }
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+
+  RmaRanks& ranks() { return ranks_; }
+  // From rank 0 to rank 1, from and to the begin of the windows.
+  RmaRequest& put(std::size_t bytes) {
+    RmaRequest* request = nullptr;
+    EXPECT_OK(ranks_.context(0).put(0, {windows_[0], 0}, bytes, {windows_[0], 0}, 1, &request));
+    return *request;
+  }
+  // Adds 1 to the last word of rank 1.
+  RmaRequest& signal() {
+    const RmaSignal its = {{windows_[0], (memory_[1].size() - 1) * sizeof(uint64_t)}, 1};
+    RmaRequest* request = nullptr;
+    EXPECT_OK(ranks_.context(0).putSignal(0, {}, 0, {}, 1, its, &request));
+    return *request;
+  }
+  uint64_t signals() const { return __atomic_load_n(&memory_[1].back(), __ATOMIC_ACQUIRE); }
+  // Until so many signals have come; the connection stands then.
+  bool await(uint64_t signals_put) {
+    for (test::Patience patience; signals() < signals_put; patience.again()) {
+      if (ranks_.failed()) return false;
+      ranks_.drive();
+    }
+    return true;
+  }
+
+ private:
+  RmaRanks ranks_;
+  std::array<std::vector<uint64_t>, 2> memory_;
+  std::array<RmaWindow*, 2> windows_;
+};
+
+// A part of the first put is held up. What was put behind it is acknowledged, and must not be done: a failure
+// would repeat it from a source that its owner has changed.
+TEST(Rma, WhatIsBehindAnOpenRequestIsNotDone) {
+  Pair pair({.rails = 2}, 64 << 10);
+  (void)pair.signal();
+  ASSERT_TRUE(pair.await(1));
+  // One of the two carries small puts.
+  for (const char* device : {"soft0", "soft1"}) {
+    test::addFault("device=" + std::string(device) + " opcode=write nth=1 delay=300ms");
+    const RmaRequest& large = pair.put(512 << 10);
+    const RmaRequest& small = pair.put(64);
+    for (test::Patience patience; small.state != RmaRequest::State::kDone; patience.again())
+      pair.ranks().drive();
+    EXPECT_EQ(large.state, RmaRequest::State::kDone);
+  }
+}
+
+// The target is not driven, or only by Railwise's thread.
+TEST(Rma, NoMoreReportsAreUnderWayThanTheTargetHasReceivesFor) {
+  Pair pair({}, 64);
+  (void)pair.signal();
+  ASSERT_TRUE(pair.await(1));
+  uint64_t posted = 1;
+  for (int burst = 0; burst < 5; ++burst) {
+    std::array<const RmaRequest*, 400> requests;
+    for (const RmaRequest*& request : requests) request = &pair.signal();
+    const uint64_t before = posted;
+    for (int turn = 0; turn < 50; ++turn) {
+      ASSERT_OK(pair.ranks().context(0).progress());
+      posted = before;
+      for (const RmaRequest* request : requests) posted += request->state >= RmaRequest::State::kPosted;
+      ASSERT_LE(posted - pair.signals(), kReports);  // read in this order: signals only grow
+    }
+    posted = before + requests.size();
+    ASSERT_TRUE(pair.await(posted));
+  }
+}
+
+int (*honest_post)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
+
+// The first report says that it is of another epoch, as one that was held up on the way.
+int postOfAnotherEpoch(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
+  for (const ibv_send_wr* at = work; at != nullptr; at = at->next) {
+    if (at->opcode == IBV_WR_SEND && at->sg_list->length == sizeof(Report))
+      ++reinterpret_cast<Report*>(at->sg_list->addr)->epoch;
+  }
+  return honest_post(qp, work, bad);
+}
+
+TEST(Rma, AReportOfAnotherEpochEndsTheGroup) {
+  Pair pair({}, 64);
+  (void)pair.signal();
+  ASSERT_TRUE(pair.await(1));
+  auto& post = Net::current()->device(0)->rails()[0].hca->context()->ops.post_send;
+  honest_post = std::exchange(post, postOfAnotherEpoch);
+  (void)pair.signal();
+  EXPECT_FALSE(pair.await(2));
+  EXPECT_EQ(pair.signals(), 1U);
+  post = honest_post;
 }
 
 // A rank that waits for others calls nothing.
