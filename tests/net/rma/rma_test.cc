@@ -98,9 +98,9 @@ TEST(Rma, APortGoesDown) {
 }
 
 // A window of each of two ranks.
-class Pair {
+class TwoRanks {
  public:
-  explicit Pair(const RmaShape& shape, std::size_t words) : ranks_(shape) {
+  explicit TwoRanks(const RmaShape& shape, std::size_t words) : ranks_(shape) {
     for (std::size_t rank = 0; rank < 2; ++rank) {
       memory_[rank].resize(words);
       const auto made = ranks_.group(static_cast<int>(rank))
@@ -110,12 +110,12 @@ class Pair {
       windows_[rank] = *made;
     }
   }
-  ~Pair() {
+  ~TwoRanks() {
     for (int rank = 0; rank < 2; ++rank)
       ranks_.group(rank).deregister(windows_[static_cast<std::size_t>(rank)]);
   }
-  Pair(const Pair&) = delete;
-  Pair& operator=(const Pair&) = delete;
+  TwoRanks(const TwoRanks&) = delete;
+  TwoRanks& operator=(const TwoRanks&) = delete;
 
   RmaRanks& ranks() { return ranks_; }
   // From rank 0 to rank 1, from and to the begin of the windows.
@@ -150,7 +150,7 @@ class Pair {
 // A part of the first put is held up. What was put behind it is acknowledged, and must not be done: a failure
 // would repeat it from a source that its owner has changed.
 TEST(Rma, WhatIsBehindAnOpenRequestIsNotDone) {
-  Pair pair({.rails = 2}, 64 << 10);
+  TwoRanks pair({.rails = 2}, 64 << 10);
   (void)pair.signal();
   ASSERT_TRUE(pair.await(1));
   // One of the two carries small puts.
@@ -166,7 +166,7 @@ TEST(Rma, WhatIsBehindAnOpenRequestIsNotDone) {
 
 // The target is not driven, or only by Railwise's thread.
 TEST(Rma, NoMoreReportsAreUnderWayThanTheTargetHasReceivesFor) {
-  Pair pair({}, 64);
+  TwoRanks pair({}, 64);
   (void)pair.signal();
   ASSERT_TRUE(pair.await(1));
   uint64_t posted = 1;
@@ -197,7 +197,7 @@ int postOfAnotherEpoch(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
 }
 
 TEST(Rma, AReportOfAnotherEpochEndsTheGroup) {
-  Pair pair({}, 64);
+  TwoRanks pair({}, 64);
   (void)pair.signal();
   ASSERT_TRUE(pair.await(1));
   auto& post = Net::current()->device(0)->rails()[0].hca->context()->ops.post_send;
