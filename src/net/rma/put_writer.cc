@@ -102,12 +102,15 @@ PutWriter::Ready PutWriter::isReady(const RmaRequest& request, uint32_t window, 
   return Ready::kYes;
 }
 
+bool PutWriter::isSourceThere(const RmaRequest& request) {
+  if (request.bytes == 0 || request.local->memory != nullptr) return true;
+  (void)link_.fail({Code::kInvalidUsage, EINVAL},
+                   "memory was deregistered before a put or get with " + rankText(rank_) + " was done");
+  return false;
+}
+
 PutWriter::Ready PutWriter::isReady(const RmaRequest& request) {
-  if (request.bytes > 0 && request.local->memory == nullptr) {
-    (void)link_.fail({Code::kInvalidUsage, EINVAL},
-                     "memory was deregistered before a put or get with " + rankText(rank_) + " was done");
-    return Ready::kWrong;
-  }
+  if (!isSourceThere(request)) return Ready::kWrong;
   if (request.bytes > 0) {
     const Ready ready = isReady(request, request.remote_window, request.remote_offset, request.bytes);
     if (ready != Ready::kYes) return ready;
@@ -294,6 +297,7 @@ Status PutWriter::post(RmaStream& stream) {
       if (!hasRoom(*stream.direct, signals)) return Status::success();
       const Region* region = nullptr;
       if (!reaches(*request, region) && isReady(*request) != Ready::kYes) return link_.failure;
+      waits_since_ = {};
       RAILWISE_TRY(postDirect(stream, region, request->kind, signals));
       continue;
     }
@@ -303,6 +307,8 @@ Status PutWriter::post(RmaStream& stream) {
         if (ready != Ready::kYes) return link_.failure;
         if (!cut(*request, stream)) return Status::success();
         request->state = RmaRequest::State::kPosting;
+      } else if (!isSourceThere(*request)) {
+        return link_.failure;
       }
       const Result<bool> posted = postPieces(*request);
       if (!posted.ok()) return posted.status();

@@ -173,6 +173,8 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   }
 
   enum class Ready : uint8_t { kYes, kWait, kWrong };
+  // This rank's part is registered. If not, the link fails.
+  bool isSourceThere(const RmaRequest& request);
   // Are the peer's parts known, and large enough?
   Ready isReady(const RmaRequest& request);
   Ready isReady(const RmaRequest& request, uint32_t window, uint64_t offset, uint64_t bytes);

@@ -46,6 +46,7 @@ Result<RmaGroup*> RmaNet::connect(RmaListener& listener, std::span<const void* c
   std::unique_ptr<RmaGroup> made(new RmaGroup(self, listener.device_, listener.options_,
                                               std::move(listener.listener_), std::move(copies), rank));
   *listener.group_ = made.get();
+  if (made->attendant_ != nullptr) made->attendant_->attend(*made);  // last: it may take a caller at once
   const std::lock_guard lock(self.mutex_);
   return self.groups_.emplace_back(std::move(made)).get();
 }

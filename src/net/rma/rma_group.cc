@@ -40,7 +40,6 @@ RmaGroup::RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions&
       listener_(std::move(listener)),
       peers_(handles_.size()) {
   options_.user_word = static_cast<uint32_t>(rank);
-  if (attendant_ != nullptr) attendant_->attend(*this);
 }
 
 // Connections end before what they use.

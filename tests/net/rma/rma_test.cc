@@ -119,9 +119,9 @@ class TwoRanks {
 
   RmaRanks& ranks() { return ranks_; }
   // From rank 0 to rank 1, from and to the begin of the windows.
-  RmaRequest& put(std::size_t bytes) {
+  RmaRequest& put(std::size_t bytes, int context = 0) {
     RmaRequest* request = nullptr;
-    EXPECT_OK(ranks_.context(0).put(0, {windows_[0], 0}, bytes, {windows_[0], 0}, 1, &request));
+    EXPECT_OK(ranks_.context(0).put(context, {windows_[0], 0}, bytes, {windows_[0], 0}, 1, &request));
     return *request;
   }
   // Adds 1 to the last word of rank 1.
@@ -131,6 +131,11 @@ class TwoRanks {
     EXPECT_OK(ranks_.context(0).putSignal(0, {}, 0, {}, 1, its, &request));
     return *request;
   }
+  Status putSignal(int context, std::size_t bytes, RmaRequest** request) {
+    const RmaSignal its = {{windows_[0], (memory_[1].size() - 1) * sizeof(uint64_t)}, 1};
+    return ranks_.context(0).putSignal(context, {windows_[0], 0}, bytes, {windows_[0], 0}, 1, its, request);
+  }
+  RmaWindow& window(std::size_t rank) { return *windows_[rank]; }
   uint64_t signals() const { return __atomic_load_n(&memory_[1].back(), __ATOMIC_ACQUIRE); }
   // Until so many signals have come; the connection stands then.
   bool await(uint64_t signals_put) {
@@ -183,6 +188,50 @@ TEST(Rma, NoMoreReportsAreUnderWayThanTheTargetHasReceivesFor) {
     posted = before + requests.size();
     ASSERT_TRUE(pair.await(posted));
   }
+}
+
+// How long an operation waits for a part counts for itself, not from one that waited long ago.
+TEST(Rma, EachWaitForAPartHasItsOwnTime) {
+  setenv("RAILWISE_CONNECT_TIMEOUT", "1", 1);
+  TwoRanks pair({}, 64);
+  (void)pair.signal();
+  ASSERT_TRUE(pair.await(1));
+  std::array<uint64_t, 2> memory = {};
+  for (uint64_t& word : memory) {
+    const auto window = [&](int rank) {
+      return *pair.ranks().group(rank).registerMemory(reinterpret_cast<uint64_t>(&word), sizeof word,
+                                                      MemoryKind::kHost, kRmaStrongOrder);
+    };
+    RmaRequest* request = nullptr;
+    EXPECT_OK(pair.ranks().context(0).putSignal(0, {}, 0, {}, 1, {{window(0), 0}, 5}, &request));
+    for (int turn = 0; turn < 100; ++turn) pair.ranks().drive();
+    ASSERT_FALSE(pair.ranks().failed());
+    (void)window(1);
+    for (test::Patience patience; __atomic_load_n(&word, __ATOMIC_ACQUIRE) == 0; patience.again())
+      pair.ranks().drive();
+    const Deadline pause = Deadline::after(std::chrono::milliseconds(1200));
+    while (!pause.passed()) pair.ranks().drive();
+  }
+  unsetenv("RAILWISE_CONNECT_TIMEOUT");
+}
+
+// A put is posted in part, because a queue is full. Its source goes before the rest is posted.
+TEST(Rma, AWindowThatGoesBeforeItsPutIsPostedEndsTheGroup) {
+  TwoRanks pair({.rails = 2, .contexts = 3}, 64 << 10);
+  (void)pair.signal();
+  ASSERT_TRUE(pair.await(1));
+  for (const char* device : {"soft0", "soft1"})
+    test::addFault("device=" + std::string(device) + " opcode=any nth=1 delay=300ms");
+  for (int i = 0; i < 127; ++i) (void)pair.put(8);  // room for one work request is left
+  RmaRequest* request = nullptr;
+  (void)pair.put(512 << 10, 2);
+  EXPECT_OK(pair.putSignal(2, 512 << 10, &request));
+  ASSERT_EQ(request->state, RmaRequest::State::kPosting);
+  pair.ranks().group(0).deregister(&pair.window(0));
+  for (test::Patience patience; !pair.ranks().failed() && request->state != RmaRequest::State::kDone;
+       patience.again())
+    pair.ranks().drive();
+  EXPECT_TRUE(pair.ranks().failed());
 }
 
 int (*honest_post)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
