@@ -66,7 +66,10 @@ class Progress {
     }
     work_.notify_one();
     if (thread_.joinable()) thread_.join();
+    const std::lock_guard lock(mutex_);
     stopping_ = false;
+    waiting_ = std::vector<Qp*>();  // gives their memory back, too
+    round_ = std::vector<Qp*>();
   }
 
  private:
