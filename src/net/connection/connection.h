@@ -60,10 +60,7 @@ class Connection : public LinkMemory, protected LinkUser {
   [[gnu::always_inline]] static std::optional<bool> testByOnePoll(Request& request, int* sizes) {
     Connection& connection = *request.connection;
     Link& link = connection.link_;
-    if (link.only_cq == nullptr || connection.needs_slow_test_ ||
-        (request.count != 1 && request.complete()) || request.kind == Request::Kind::kFree ||
-        request.kind == Request::Kind::kFlush)
-      return testByMorePolls(request, sizes);
+    if (link.only_cq == nullptr || needsSlowTest(request)) return testByMorePolls(request, sizes);
     ibv_wc completions[Link::kPollBatch];
     const int count = ibv_poll_cq(link.only_cq, Link::kPollBatch, completions);
     if (count == 0) [[likely]]
@@ -87,15 +84,17 @@ class Connection : public LinkMemory, protected LinkUser {
       : link_(direction, *this, *this, device, options) {}
   ~Connection() { link_.close(); }
 
-  // testByOnePoll() with several completion queues. They take turns in being the first one: small messages
-  // alternate over the lanes at both ends, so the first poll mostly finds what there is.
+  // Only testSlowPath() can answer, however many completion queues there are.
+  [[gnu::always_inline]] static bool needsSlowTest(const Request& request) {
+    return request.connection->needs_slow_test_ || (request.count != 1 && request.complete()) ||
+           request.kind == Request::Kind::kFree || request.kind == Request::Kind::kFlush;
+  }
+  // testByOnePoll() where there are several completion queues. They take turns in being the first one: small
+  // messages alternate over the lanes at both ends, so the first poll mostly finds what there is.
   static std::optional<bool> testByMorePolls(Request& request, int* sizes) {
     Connection& connection = *request.connection;
     Link& link = connection.link_;
-    if (link.more_cqs == 0 || link.next_cq == nullptr || connection.needs_slow_test_ ||
-        (request.count != 1 && request.complete()) || request.kind == Request::Kind::kFree ||
-        request.kind == Request::Kind::kFlush)
-      return std::nullopt;
+    if (link.only_cq != nullptr || link.next_cq == nullptr || needsSlowTest(request)) return std::nullopt;
     bool found = false;
     for (uint32_t left = link.more_cqs;; --left) {
       ibv_wc completions[Link::kPollBatch];
