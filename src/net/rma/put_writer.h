@@ -104,7 +104,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     RAILWISE_TRY(link_.failure);
     if (!link_.running()) [[unlikely]]
       return lookAfter();
-    RAILWISE_TRY(takeCompletions());
+    RAILWISE_TRY(poll());
     if (settles_) settle();
     if (waits_) RAILWISE_TRY(postWaiting());
     return link_.running() ? link_.idle(waitingFor()) : lookAfter();
@@ -129,7 +129,9 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   }
   void onPaired() override;
   void onLost() noexcept override { closeDirect(); }
-  Status poll() override { return takeCompletions(); }
+  Status poll() override {
+    return link_.poll([this](const ibv_wc& completion) { return onCompletion(completion); });
+  }
   bool mustStop() const override;
   void onFenced() override;
   Status reconcile(const Words& words) override;
@@ -195,9 +197,6 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     return Status::success();
   }
   Status onErrorCompletion(const ibv_wc& completion);
-  Status takeCompletions() {
-    return link_.poll([this](const ibv_wc& completion) { return onCompletion(completion); });
-  }
   Status post(RmaStream& stream);
   // Posts what waits in any stream.
   Status postWaiting();
