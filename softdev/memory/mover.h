@@ -62,13 +62,11 @@ inline constexpr uint64_t kWordwiseBytes = 1024;
 [[gnu::always_inline]] inline void storeWord(std::byte* target, const std::byte* source) {
   uint64_t word;
 #if defined(__SANITIZE_THREAD__)  // a read that only flushes may meet a write of another device
-  if (reinterpret_cast<uint64_t>(source) % sizeof word == 0) {
+  if (reinterpret_cast<uint64_t>(source) % sizeof word == 0)
     word = __atomic_load_n(reinterpret_cast<const uint64_t*>(source), __ATOMIC_RELAXED);
-    __atomic_store_n(reinterpret_cast<uint64_t*>(target), word, __ATOMIC_RELEASE);
-    return;
-  }
+  else
 #endif
-  std::memcpy(&word, source, sizeof word);
+    std::memcpy(&word, source, sizeof word);
   __atomic_store_n(reinterpret_cast<uint64_t*>(target), word, __ATOMIC_RELEASE);
 }
 inline void storeWords(std::byte* target, const std::byte* source, uint64_t length) {
