@@ -125,12 +125,7 @@ Status Links::close() {
 }
 
 std::string Links::describe() const {
-  constexpr int kShown = 6;
-  std::string text;
-  int count = 0;
-  const auto add = [&](const std::string& item) {
-    if (++count <= kShown) text += (text.empty() ? "waiting for " : ", ") + item;
-  };
+  WaitedFor waited_for;
   // The endpoints are sorted by peer, so all channels of a peer make one item of the text.
   const auto add_all = [&](const auto& list, const char* request, const char* connection,
                            const char* preposition) {
@@ -146,16 +141,15 @@ std::string Links::describe() const {
         }
       }
       const int peer = list[first]->peer;
-      if (down > 0) add(textOf("%d %s %s rank %d", down, connection, preposition, peer));
+      if (down > 0) waited_for.add(textOf("%d %s %s rank %d", down, connection, preposition, peer));
       if (outstanding > 0)
-        add(textOf("%llu %s %s rank %d", static_cast<unsigned long long>(outstanding), request, preposition,
-                   peer));
+        waited_for.add(textOf("%llu %s %s rank %d", static_cast<unsigned long long>(outstanding), request,
+                              preposition, peer));
     }
   };
   add_all(receivers_, "receive(s)", "accept(s)", "from");
   add_all(senders_, "send(s)", "connect(s)", "to");
-  if (count > kShown) text += textOf(" and %d more", count - kShown);
-  return text;
+  return waited_for.text();
 }
 
 }  // namespace railwise::cli

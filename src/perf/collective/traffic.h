@@ -89,6 +89,23 @@ class Task {
 };
 using Tasks = std::vector<std::unique_ptr<Task>>;
 
+// "waiting for A, B and 3 more": what Traffic::describe() answers, item by item.
+class WaitedFor {
+ public:
+  void add(const std::string& item) {
+    if (++count_ <= kShown) text_ += (text_.empty() ? "waiting for " : ", ") + item;
+  }
+  // "": nothing.
+  std::string text() const {
+    return count_ > kShown ? text_ + " and " + std::to_string(count_ - kShown) + " more" : text_;
+  }
+
+ private:
+  static constexpr int kShown = 6;
+  std::string text_;
+  int count_ = 0;
+};
+
 // All connections of a rank.
 class Traffic {
  public:

@@ -297,12 +297,7 @@ void Windows::checkSignals(Wrong& wrong) {
 }
 
 std::string Windows::describe() const {
-  constexpr int kShown = 6;
-  std::string text;
-  int count = 0;
-  const auto add = [&](const std::string& item) {
-    if (++count <= kShown) text += (text.empty() ? "waiting for " : ", ") + item;
-  };
+  WaitedFor waited_for;
   for (int rank = 0; rank < ranks_; ++rank) {
     uint64_t operations = 0;
     uint64_t signals = 0;
@@ -313,11 +308,11 @@ std::string Windows::describe() const {
       if (peer.expected > found) signals += peer.expected - found;
     }
     const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-    if (operations > 0) add(textOf("%llu put(s) or get(s) with rank %d", number(operations), rank));
-    if (signals > 0) add(textOf("%llu signal(s) of rank %d", number(signals), rank));
+    if (operations > 0)
+      waited_for.add(textOf("%llu put(s) or get(s) with rank %d", number(operations), rank));
+    if (signals > 0) waited_for.add(textOf("%llu signal(s) of rank %d", number(signals), rank));
   }
-  if (count > kShown) text += textOf(" and %d more", count - kShown);
-  return text;
+  return waited_for.text();
 }
 
 }  // namespace railwise::cli
