@@ -11,15 +11,11 @@ namespace railwise::test {
 namespace {
 
 using A = Api<12>;
-using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::seconds(60);  // what then has not ended hangs
 constexpr std::size_t kBytes = 600'000;
 constexpr std::size_t kSizes[] = {8, 4096, 0, 70'001, 512, kBytes, 1, 16'384};
 
-struct Failure {};
-
-class JobLife {
+class JobLife : Living {
  public:
   Life run() {
     try {
@@ -45,15 +41,6 @@ class JobLife {
     void* to_handle = nullptr;
   };
 
-  void call(const char* name, ncclResult_t result) {
-    if (result == ncclSuccess) return;
-    life_.failed = std::string(name) + " answered " + std::to_string(result);
-    throw Failure{};
-  }
-  void wrong(const std::string& what) {
-    if (life_.wrong.empty()) life_.wrong = what;
-    throw Failure{};
-  }
   // `done` until it says so.
   void until(const char* what, const std::function<bool()>& done) {
     const auto limit = Clock::now() + kPatience;
@@ -141,11 +128,6 @@ class JobLife {
     });
   }
 
-  // Every call here must succeed, whatever went before: nobody can do anything about it.
-  void must(const char* name, ncclResult_t result) {
-    if (result != ncclSuccess && life_.wrong.empty())
-      life_.wrong = std::string(name) + " answered " + std::to_string(result) + " at the end";
-  }
   void end() {
     for (Channel& channel : channels_) {
       if (channel.from_handle != nullptr)
@@ -159,7 +141,6 @@ class JobLife {
     if (initialised_) must("finalize", A::finalize(context_));
   }
 
-  Life life_;
   void* context_ = nullptr;
   bool initialised_ = false;
   bool flushes_ = false;

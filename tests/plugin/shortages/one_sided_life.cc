@@ -17,14 +17,10 @@ namespace railwise::test {
 namespace {
 
 using A = RmaApi<16>;
-using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::seconds(60);  // what then has not ended hangs
 constexpr auto kPathBack = std::chrono::milliseconds(500);
 constexpr std::size_t kBytes = 100'000;
 constexpr std::size_t kSizes[] = {8, 0, kBytes};
-
-struct Failure {};
 
 // Of the first device, if the plugin has it.
 void changeFirstPort(const std::string& change) {
@@ -35,7 +31,7 @@ void changeFirstPort(const std::string& change) {
   softdev::detachFabric(*fabric);
 }
 
-class OneSidedLife {
+class OneSidedLife : Living {
  public:
   Life run() {
     try {
@@ -69,16 +65,6 @@ class OneSidedLife {
     void* signal_window = nullptr;
     uint64_t put = 0;  // signals
   };
-
-  void call(const char* name, ncclResult_t result) {
-    if (result == ncclSuccess) return;
-    life_.failed = std::string(name) + " answered " + std::to_string(result);
-    throw Failure{};
-  }
-  void wrong(const std::string& what) {
-    if (life_.wrong.empty()) life_.wrong = what;
-    throw Failure{};
-  }
 
   void listen(Rank& rank) {
     call("init", A::init(&rank.net));
@@ -167,11 +153,6 @@ class OneSidedLife {
     }
   }
 
-  // Every call here must succeed, whatever went before: nobody can do anything about it.
-  void must(const char* name, ncclResult_t result) {
-    if (result != ncclSuccess && life_.wrong.empty())
-      life_.wrong = std::string(name) + " answered " + std::to_string(result) + " at the end";
-  }
   void end() {
     for (Rank& rank : ranks_) {
       if (rank.context != nullptr) must("destroyContext", A::destroyContext(rank.context));
@@ -184,7 +165,6 @@ class OneSidedLife {
     }
   }
 
-  Life life_;
   int device_ = -1;
   int signal_kind_ = NCCL_PTR_HOST;
   int round_ = 0;
