@@ -138,7 +138,8 @@ struct Report {
   double busBandwidth(const Row& row, const Measurement& measured) const;        // GB/s
   double averageBusBandwidth() const;                                            // GB/s over all measurements
   uint64_t wrong() const;
-  // Of `row`: all that are measured of this collective.
+  // Those measurements of `row` that its collective has: one out of place, and one in place where it has
+  // that.
   std::vector<const Measurement*> measurementsOf(const Row& row) const;
   // Combines `row` with the row of equal size, type, operation and root. If there is none, adds it.
   void combine(const Row& row);

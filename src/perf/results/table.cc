@@ -59,7 +59,7 @@ std::string measurementText(const Report& report, const Row& row, const Measurem
          (report.options.iteration_columns ? iterationsText(measured) : "");
 }
 
-// Of what is not measured.
+// The cells of a half of the table that is not measured.
 std::string emptyText(const PerfOptions& options) {
   return textOf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A") +
          (options.iteration_columns ? textOf("  %7s  %7s  %7s  %7s", "N/A", "N/A", "N/A", "N/A") : "");

@@ -13,7 +13,7 @@ TEST(Collectives, BandwidthsAreThoseOfNcclTests) {
   for (const Collective collective :
        {Collective::kSendRecv, Collective::kBroadcast, Collective::kReduce, Collective::kHypercube})
     EXPECT_DOUBLE_EQ(busFactor(collective, 4), 1) << collectiveName(collective);
-  // Those of messages with the same traffic.
+  // A collective of puts has the factor of the collective of messages that moves the same bytes.
   EXPECT_DOUBLE_EQ(busFactor(Collective::kPutAllGather, 4), 0.75);
   EXPECT_DOUBLE_EQ(busFactor(Collective::kPutSignal, 4), 1);
   EXPECT_DOUBLE_EQ(busFactor(Collective::kAllReduce, 4), 1.5);
