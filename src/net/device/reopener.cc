@@ -106,8 +106,8 @@ void Reopener::run(const std::shared_ptr<Work>& work) {
       work->changed.wait(lock);
       continue;
     }
-    if (next->due > Clock::now()) {
-      work->changed.wait_until(lock, next->due);
+    if (const Clock::time_point due = next->due; due > Clock::now()) {
+      work->changed.wait_until(lock, due);  // the list may grow meanwhile
       continue;
     }
     Failed now = *next;
