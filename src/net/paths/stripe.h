@@ -50,6 +50,8 @@ class LaneLoad {
   // the lane that it polled first.
   void measure(uint64_t now_ns);
   void skipped() { ++unmeasured_; }
+  // Measurement begins with the next call of measure(). What has completed before does not count.
+  void restart() { busy_since_ns_ = finished_ = 0; }
 
  private:
   double bytes_;  // mean of the measured bytes

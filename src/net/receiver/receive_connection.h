@@ -79,6 +79,7 @@ class ReceiveConnection final : public Connection {
   void onCompletion(const ibv_wc& completion);
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onWhole(LaneQueuePair& queue_pair, uint32_t value);
+  Status onCounted(LaneQueuePair& queue_pair, uint32_t value);
   Status onPacked(LaneQueuePair& queue_pair, uint32_t value);
   Status onSegment(LaneQueuePair& queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
   void complete(Receive& receive);

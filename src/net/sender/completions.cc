@@ -65,7 +65,8 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
     times_.end(shown());
   }
   queue_pair.retire(workRequestsEnded(id));
-  if ((id & kLastOfSegment) != 0) segments_.onCompletion(groups_.at(workSlot(id)), id, queue_pair);
+  if ((id & kStripePart) != 0) segments_.onStripePart(groups_.at(workSlot(id)), id, queue_pair);
+  else if ((id & kLastOfSegment) != 0) segments_.onCompletion(groups_.at(workSlot(id)), id, queue_pair);
   return Status::success();
 }
 
