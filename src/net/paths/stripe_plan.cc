@@ -39,7 +39,8 @@ bool StripePlan::noteMeasured(std::span<const LaneLoad> loads) {
 void StripePlan::begin(std::span<const LaneLoad> loads) {
   lanes_ = loads.size();
   shares_ = sharesOf(loads);
-  left_ = measured_ = 0;
+  left_ = kFirstPlanned;
+  measured_ = 0;
 }
 
 void StripePlan::make(std::span<Lane> lanes, bool even, uint64_t largest_part) {

@@ -27,11 +27,12 @@ class StripePlan {
     std::array<uint8_t, kMostParts> queue_pair = {};
     std::array<uint32_t, kMostParts> end = {};  // of each part, in 1/65536 of the message
 
-    // Where part `i` of a message of `bytes` ends: on a cache line of the message, or at its end.
-    uint32_t endOf(uint32_t i, uint32_t bytes) const {
-      const auto at = static_cast<uint32_t>(uint64_t{bytes} * end[i] >> 16);
-      return i + 1 < parts ? at & ~(kCutAlignment - 1) : bytes;
+    // Where part `i`, which is not the last one, of a message of `bytes` ends: on a cache line of the message.
+    uint32_t cut(uint32_t i, uint32_t bytes) const {
+      return static_cast<uint32_t>(uint64_t{bytes} * end[i] >> 16) & ~(kCutAlignment - 1);
     }
+    // Where part `i` ends.
+    uint32_t endOf(uint32_t i, uint32_t bytes) const { return i + 1 < parts ? cut(i, bytes) : bytes; }
   };
 
   // Messages from kStripeBytes up to this size can take the plan. 0: there is none.
@@ -73,7 +74,9 @@ class StripePlan {
   // So many messages of a class in a row are planned together: what one of them leaves out, because it would
   // be too small a part, another one has.
   static constexpr std::size_t kRows = 8;
-  // So many messages in a row are measured, and then so many take the plan.
+  // So many messages take the first plan of an epoch. A short-lived connection measures nothing.
+  static constexpr uint32_t kFirstPlanned = 64;
+  // Then so many in a row are measured, and so many take the plan.
   static constexpr uint32_t kMeasured = 8;
   static constexpr uint32_t kPlanned = 1016;
   // A lane lags behind if it owes more than two messages and so many times what another lane owes: that one

@@ -23,28 +23,6 @@ Status failTooLong(Link& link, uint32_t bytes, uint32_t room) {
 
 }  // namespace
 
-Status ReceiveConnection::poll() {
-  RAILWISE_TRY(link_.poll([this](const ibv_wc& completion) {
-    onCompletion(completion);
-    return Status::success();
-  }));
-  return link_.failure;
-}
-
-void ReceiveConnection::onCompletion(const ibv_wc& completion) {
-  const uint64_t id = completion.wr_id;
-  const std::size_t index = workQueuePair(id);
-  const bool receives = (id & kReceiveWork) != 0;
-  if (receives && completion.status == IBV_WC_SUCCESS) [[likely]] {
-    (void)onData(index, completion);  // a failure is remembered
-    return;
-  }
-  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[index];
-  queue_pair.rest->receives_failed += receives ? 1 : 0;
-  if (completion.status == IBV_WC_SUCCESS) queue_pair.retire(workRequestsEnded(id));
-  else (void)link_.loseCompletion(queue_pair, completion, receives ? "a receive" : "a clear-to-send");
-}
-
 inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
   LaneQueuePair& queue_pair = queuePair(index);
   const Record* notice = nullptr;
@@ -169,6 +147,28 @@ inline void ReceiveConnection::complete(Receive& receive) {
   }
   if (receive.profiled) [[unlikely]]
     stopEvents(receive, link_.device.index());
+}
+
+[[gnu::always_inline]] inline void ReceiveConnection::onCompletion(const ibv_wc& completion) {
+  const uint64_t id = completion.wr_id;
+  const std::size_t index = workQueuePair(id);
+  const bool receives = (id & kReceiveWork) != 0;
+  if (receives && completion.status == IBV_WC_SUCCESS) [[likely]] {
+    (void)onData(index, completion);  // a failure is remembered
+    return;
+  }
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[index];
+  queue_pair.rest->receives_failed += receives ? 1 : 0;
+  if (completion.status == IBV_WC_SUCCESS) queue_pair.retire(workRequestsEnded(id));
+  else (void)link_.loseCompletion(queue_pair, completion, receives ? "a receive" : "a clear-to-send");
+}
+
+Status ReceiveConnection::poll() {
+  RAILWISE_TRY(link_.poll([this](const ibv_wc& completion) {
+    onCompletion(completion);
+    return Status::success();
+  }));
+  return link_.failure;
 }
 
 void ReceiveConnection::finish(const Receive& receive, int* sizes) {

@@ -85,35 +85,35 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   message.begin(number, address, bytes, &memory);
   group.stripe(number, message, row->parts);
   needs_slow_test_ = false;
-  const uint64_t remote = entry.address;
-  const uint32_t slot = group.slot();
-  fast_.work.send_flags = IBV_SEND_SIGNALED;
   advance();
+  const bool apart = bytes > limits_.then_immediate;
+  ibv_send_wr& first = apart ? fast_.data : fast_.work;
+  ibv_send_wr& last = apart ? fast_.tail : fast_.work;
+  last.send_flags = IBV_SEND_SIGNALED;
+  const uint64_t remote = entry.address;
+  const auto slot = static_cast<uint32_t>(number % kSlots);
+  const uint32_t parts = row->parts;
   uint32_t begin = 0;
-  for (uint32_t part = 0; part < row->parts && fast_.open(); ++part) {
+  for (uint32_t part = 0; part < parts; ++part) {
     LaneQueuePair& queue_pair = queuePair(row->queue_pair[part]);
-    const uint32_t end = row->endOf(part, bytes);
+    const uint32_t end = part + 1 < parts ? row->cut(part, bytes) : bytes;
     const uint32_t size = end - begin;
-    const bool apart = size > limits_.then_immediate;
-    ibv_send_wr& first = apart ? fast_.data : fast_.work;
-    ibv_send_wr& last = apart ? fast_.tail : fast_.work;
     fast_.sge = {address + begin, size, memory.keys[queue_pair.rail].local()};
     first.wr.rdma.remote_addr = remote + begin;
     first.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
-    if (apart) {
-      first.wr_id = workRequestId(queue_pair.index);
-      last.wr.rdma = first.wr.rdma;
-      ++queue_pair.posted();
-    }
-    ++queue_pair.posted();
+    first.wr_id = workRequestId(queue_pair.index);
+    if (apart) last.wr.rdma = first.wr.rdma;
+    queue_pair.posted() += apart ? 2 : 1;
     queue_pair.counts().bytes += size;
     ++queue_pair.counts().segments;
-    last.imm_data = htonl(countedImmediate(slot, row->parts, size));
+    last.imm_data = htonl(countedImmediate(slot, parts, size));
     last.wr_id = stripePartId(slot, size) | workRequestId(queue_pair.index) |
                  endsWorkRequests(queue_pair.cover());
-    link_.endpoint.loads[queue_pair.lane].posted(stripePartBytes(last.wr_id), 0);
+    link_.endpoint.loads[queue_pair.lane].posted(stripePartBytes(size), 0);
     begin = end;
     RAILWISE_TRY(link_.post(queue_pair, &first));
+    if (!fast_.open()) [[unlikely]]  // the link is lost
+      return Status::success();
   }
   return thenNextTurn(Status::success());
 }

@@ -71,7 +71,7 @@ class SegmentPoster {
   }
   // The same of a part of a striped message.
   void onStripePart(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
-    link_.endpoint.loads[queue_pair.lane].completed(stripePartBytes(id));
+    link_.endpoint.loads[queue_pair.lane].completed(stripePartOf(id));
     ++group.segments_done;
   }
   // Segments have completed, so measureLanes() has something to do.

@@ -18,11 +18,14 @@ inline constexpr uint64_t sendWorkId(uint32_t slot, uint32_t segment, std::size_
   return slot | uint64_t{segment} << 8 | workRequestId(queue_pair);
 }
 
-// The size of a part in wr_id, in units that a cut is a multiple of, rounded up; and as the lanes count it.
-inline constexpr uint64_t stripePartId(uint32_t slot, uint32_t bytes) {
-  return slot | kStripePart | uint64_t{(bytes + kCutAlignment - 1) / kCutAlignment} << 48;
+// wr_id has the size of a part in units of kCutAlignment, rounded up, and so the lanes count it.
+inline constexpr uint32_t stripePartBytes(uint32_t bytes) {
+  return (bytes + kCutAlignment - 1) & ~(kCutAlignment - 1);
 }
-inline constexpr uint64_t stripePartBytes(uint64_t id) { return (id >> 48) * kCutAlignment; }
+inline constexpr uint64_t stripePartId(uint32_t slot, uint32_t bytes) {
+  return slot | kStripePart | uint64_t{stripePartBytes(bytes) / kCutAlignment} << 48;
+}
+inline constexpr uint64_t stripePartOf(uint64_t id) { return (id >> 48) * kCutAlignment; }
 
 inline constexpr std::size_t workSlot(uint64_t id) { return id & 0xff; }
 inline constexpr uint32_t workSegment(uint64_t id) { return (id >> 8) & 0xff; }
