@@ -107,7 +107,8 @@ TEST(Rails, EverySizeArrivesOverEveryNumberOfRails) {
   }
 }
 
-// One write for each rail, whose immediate has its size. Where switches reorder packets, the immediate follows.
+// One write for each rail, whose immediate has its size. Where switches reorder packets, the immediate
+// follows.
 TEST(Rails, ALargeMessageIsOneWriteForEachRail) {
   for (const bool reorders : {false, true}) {
     LoopConnection loop(2 * kReceiveHalf, reorders ? "count=4,link=ib" : "count=4,link=roce", 4);

@@ -1,6 +1,6 @@
 // A plan of integers for messages that are spread over lanes: no clock, no division and no look at the rates
-// for each message. Most messages take the plan. The others are cut by the rates (cutShares() in stripe.h) and
-// measured: some now and then, and those that come while one lane has fallen behind. When the rates have
+// for each message. Most messages take the plan. The others are cut by the rates (cutShares() in stripe.h)
+// and measured: some now and then, and those that come while one lane has fallen behind. When the rates have
 // moved, the plan is made anew. Plain values; one thread at a time.
 #pragma once
 
@@ -27,7 +27,8 @@ class StripePlan {
     std::array<uint8_t, kMostParts> queue_pair = {};
     std::array<uint32_t, kMostParts> end = {};  // of each part, in 1/65536 of the message
 
-    // Where part `i`, which is not the last one, of a message of `bytes` ends: on a cache line of the message.
+    // Where part `i`, which is not the last one, of a message of `bytes` ends: on a cache line of the
+    // message.
     uint32_t cut(uint32_t i, uint32_t bytes) const {
       return static_cast<uint32_t>(uint64_t{bytes} * end[i] >> 16) & ~(kCutAlignment - 1);
     }

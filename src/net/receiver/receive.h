@@ -35,7 +35,7 @@ struct alignas(64) Receive : Request {
   Receive(const Receive&) = delete;
   Receive& operator=(const Receive&) = delete;
 
-  uint16_t rails = 0;       // bit r: rail r has carried some of its data
+  uint16_t rails = 0;  // bit r: rail r has carried some of its data
   // Bit i: segment i has arrived; of a message in counted segments (`alike` is set): so many have arrived.
   // kAllArrived: the receive is complete.
   uint64_t arrived = 0;

@@ -66,6 +66,7 @@ class ReceiveConnection final : public Connection {
   [[gnu::always_inline]] Status irecvFast(const ReceiveBuffer& buffer, Receive& made, Request** request);
 
   // Clear-to-sends (receiver/irecv.cc).
+  Status irecvMoreKeys(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   Status irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   bool blocked() const;
   void stage(Receive& receive, std::span<const ReceiveBuffer> buffers);
@@ -117,7 +118,8 @@ inline bool ReceiveConnection::takesFastPath(std::span<const ReceiveBuffer> buff
                                                               bool silent, Request** request) {
   Receive& made = receives_.of(numbers().next);
   if (!takesFastPath<FastReceive::kOneKey>(buffers, silent, made)) [[unlikely]]
-    return irecvSlowPath(buffers, silent, request);
+    return fast_path_ == FastReceive::kMoreKeys ? irecvMoreKeys(buffers, silent, request)
+                                                : irecvSlowPath(buffers, silent, request);
   return irecvFast<FastReceive::kOneKey>(buffers[0], made, request);
 }
 

@@ -107,8 +107,8 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
     queue_pair.counts().bytes += size;
     ++queue_pair.counts().segments;
     last.imm_data = htonl(countedImmediate(slot, parts, size));
-    last.wr_id = stripePartId(slot, size) | workRequestId(queue_pair.index) |
-                 endsWorkRequests(queue_pair.cover());
+    last.wr_id =
+        stripePartId(slot, size) | workRequestId(queue_pair.index) | endsWorkRequests(queue_pair.cover());
     link_.endpoint.loads[queue_pair.lane].posted(stripePartBytes(size), 0);
     begin = end;
     RAILWISE_TRY(link_.post(queue_pair, &first));

@@ -43,9 +43,9 @@ struct FastPath {
   LaneQueuePair* queue_pair = nullptr;  // the next small message goes to it
   Group* open_group = nullptr;          // a small group: its sends came in order, and some are still missing
   std::size_t unsignalled_now = 0;
-  std::size_t bytes = 0;    // largest message that isendReady() posts as one write
-  std::size_t largest = 0;  // largest message that isendReady() posts, or gives to sendStriped()
-  bool takes_turns = false;               // several queue pairs take small messages
+  std::size_t bytes = 0;     // largest message that isendReady() posts as one write
+  std::size_t largest = 0;   // largest message that isendReady() posts, or gives to sendStriped()
+  bool takes_turns = false;  // several queue pairs take small messages
   std::array<uint8_t, kTurns> turn = {};  // which of them: by the number of the message
   ibv_sge sge = {};
   ibv_send_wr work = {};

@@ -111,8 +111,8 @@ class SendConnection final : public Connection {
     if (segments_.measures()) [[unlikely]]
       segments_.measureLanes();
   }
-  // Plans what the lanes carry of large messages, and which queue pairs take small ones: each lane as often as
-  // its bandwidth says.
+  // Plans what the lanes carry of large messages, and which queue pairs take small ones: each lane as often
+  // as its bandwidth says.
   void planLanes();
   // The next queue pair takes the next small message.
   void takeTurnOfSmall() { fast_.queue_pair = &queuePair(fast_.turn[numbers().next % FastPath::kTurns]); }

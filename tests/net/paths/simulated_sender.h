@@ -17,8 +17,8 @@ namespace railwise::net {
 
 inline constexpr uint64_t kMessage = 16 << 20;
 
-// Up to kWindow messages are under way. It looks at irregular times, some of them late. Lanes deliver in order, each message a little faster or slower than
-// they do on average.
+// Up to kWindow messages are under way. It looks at irregular times, some of them late. Lanes deliver in
+// order, each message a little faster or slower than they do on average.
 class SimulatedSender {
  public:
   explicit SimulatedSender(std::vector<double> bytes_per_ns, std::size_t bytes = kMessage)
