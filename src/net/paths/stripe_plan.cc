@@ -46,6 +46,7 @@ void StripePlan::begin(std::span<const LaneLoad> loads) {
 void StripePlan::make(std::span<Lane> lanes, bool even, uint64_t largest_part) {
   largest_ = 0;
   if (lanes.size() < 2 || lanes.size() > kMostParts || lanes_ != lanes.size()) return;
+  if (rows_ == nullptr) rows_ = std::make_unique<Rows>();
   std::vector<LaneLoad> idle;
   for (std::size_t lane = 0; lane < lanes_; ++lane) {
     constexpr double kAll = 1 << 30;
@@ -60,7 +61,7 @@ void StripePlan::make(std::span<Lane> lanes, bool even, uint64_t largest_part) {
     widest = 1;
     for (std::size_t turn = 0; turn < kRows; ++turn) {
       const Shares shares = cutShares(planned, bytes, turn, even);
-      Row& row = rows_[size][turn];
+      Row& row = (*rows_)[size][turn];
       row.parts = static_cast<uint8_t>(shares.count);
       uint64_t sum = 0;
       for (std::size_t i = 0; i < row.parts; ++i) {

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "net/paths/lane.h"
@@ -42,7 +43,7 @@ class StripePlan {
   // The row of message `number`, which can take the plan. Null: it is to be cut by the rates.
   const Row* take(uint64_t number, uint64_t bytes, std::span<LaneLoad> loads) {
     if (left_ == 0) return nullptr;
-    const Row& row = rows_[classOf(bytes)][number % kRows];
+    const Row& row = (*rows_)[classOf(bytes)][number % kRows];
     uint64_t least = UINT64_MAX;
     uint64_t most = 0;
     for (std::size_t i = 0; i < row.parts; ++i) {
@@ -101,7 +102,8 @@ class StripePlan {
   std::array<uint64_t, kMaxLanes> weights_ = {};
   std::size_t lanes_ = 0;
   PerLane shares_ = {};  // what the lanes deliver of all, as far as it is known; 1 in all
-  std::array<std::array<Row, kRows>, kClasses> rows_ = {};
+  using Rows = std::array<std::array<Row, kRows>, kClasses>;
+  std::unique_ptr<Rows> rows_;  // made with the first plan: most connections have one lane
 };
 
 }  // namespace railwise::net
