@@ -9,9 +9,9 @@ namespace {
 
 // A few measured messages say little, because lanes are unsteady: they count a quarter, unless some lane's
 // share has changed by more than that.
-constexpr double kGain = 0.25;
+constexpr double kShareGain = 0.25;
 // The plan is made anew when a share has moved by so much of itself.
-constexpr double kMoved = 1.0 / 64;
+constexpr double kShareMoved = 1.0 / 64;
 
 }  // namespace
 
@@ -31,9 +31,9 @@ bool StripePlan::noteMeasured(std::span<const LaneLoad> loads) {
   double most = 0;  // of what a lane's share has changed by
   for (std::size_t lane = 0; lane < lanes_; ++lane)
     most = std::max(most, std::abs(now[lane] / shares_[lane] - 1));
-  const double gain = most > kGain ? 1 : kGain;
+  const double gain = most > kShareGain ? 1 : kShareGain;
   for (std::size_t lane = 0; lane < lanes_; ++lane) shares_[lane] += (now[lane] - shares_[lane]) * gain;
-  return most * gain > kMoved;
+  return most * gain > kShareMoved;
 }
 
 void StripePlan::begin(std::span<const LaneLoad> loads) {
