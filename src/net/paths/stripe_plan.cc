@@ -44,7 +44,8 @@ void StripePlan::begin(std::span<const LaneLoad> loads) {
 }
 
 void StripePlan::make(std::span<Lane> lanes, bool even, uint64_t largest_part) {
-  largest_ = 0;
+  largest_ = turn_ = 0;
+  even_ = even;
   if (lanes.size() < 2 || lanes.size() > kMostParts || lanes_ != lanes.size()) return;
   if (rows_ == nullptr) rows_ = std::make_unique<Rows>();
   std::vector<LaneLoad> idle;
@@ -61,7 +62,7 @@ void StripePlan::make(std::span<Lane> lanes, bool even, uint64_t largest_part) {
     widest = 1;
     for (std::size_t turn = 0; turn < kRows; ++turn) {
       const Shares shares = cutShares(planned, bytes, turn, even);
-      Row& row = (*rows_)[size][turn];
+      Row& row = rows_->row[size][turn];
       row.parts = static_cast<uint8_t>(shares.count);
       uint64_t sum = 0;
       for (std::size_t i = 0; i < row.parts; ++i) {
@@ -75,6 +76,10 @@ void StripePlan::make(std::span<Lane> lanes, bool even, uint64_t largest_part) {
         planned[share.lane].posted(share.bytes, 0);
       }
     }
+  }
+  for (auto& turn : rows_->alone) {
+    for (uint8_t lane = 0; lane < lanes_; ++lane)
+      turn[lane] = {.parts = 1, .lane = {lane}, .queue_pair = {lanes[lane].takeTurn()}};
   }
   // A part may be larger than its share by what the cuts of its neighbours are rounded.
   if (largest_part > kStripeBytes) largest_ = ((largest_part - kCutAlignment) << 16) / widest;

@@ -1,4 +1,4 @@
-// A plan of integers for messages that are spread over lanes: no clock, no division and no look at the rates
+// A plan of integers for large messages over several lanes: no clock, no division and no look at the rates
 // for each message. Most messages take the plan. The others are cut by the rates (cutShares() in stripe.h)
 // and measured: some now and then, and those that come while one lane has fallen behind. When the rates have
 // moved, the plan is made anew. Plain values; one thread at a time.
@@ -37,18 +37,20 @@ class StripePlan {
     uint32_t endOf(uint32_t i, uint32_t bytes) const { return i + 1 < parts ? cut(i, bytes) : bytes; }
   };
 
-  // Messages from kStripeBytes up to this size can take the plan. 0: there is none.
+  // Messages from least() up to largest() can take the plan. largest() is 0: there is none.
+  uint64_t least() const { return even_ ? kStripeBytes : kMinSegmentBytes; }
   uint64_t largest() const { return largest_; }
 
   // The row of message `number`, which can take the plan. Null: it is to be cut by the rates.
   const Row* take(uint64_t number, uint64_t bytes, std::span<LaneLoad> loads) {
     if (left_ == 0) return nullptr;
-    const Row& row = (*rows_)[classOf(bytes)][number % kRows];
+    const Row& row = bytes < kStripeBytes ? rows_->alone[number % kTurns][quickest(bytes, loads)]
+                                          : rows_->row[classOf(bytes)][number % kRows];
     uint64_t least = UINT64_MAX;
     uint64_t most = 0;
     for (std::size_t i = 0; i < row.parts; ++i) {
       const std::size_t lane = row.lane[i];
-      const uint64_t owed = loads[lane].queued() * weights_[lane] >> kWeightShift;
+      const uint64_t owed = standsFor(lane, loads[lane].queued());
       least = std::min(least, owed);
       most = std::max(most, owed);
     }
@@ -76,6 +78,8 @@ class StripePlan {
   // So many messages of a class in a row are planned together: what one of them leaves out, because it would
   // be too small a part, another one has.
   static constexpr std::size_t kRows = 8;
+  // A message of one part has a row for each lane, and so many in a row take the lane's queue pairs in turns.
+  static constexpr std::size_t kTurns = 4;
   // So many messages take the first plan of an epoch. A short-lived connection measures nothing.
   static constexpr uint32_t kFirstPlanned = 64;
   // Then so many in a row are measured, and so many take the plan.
@@ -88,6 +92,24 @@ class StripePlan {
   static constexpr int kWeightShift = 8;
   static constexpr uint64_t kMostWeight = uint64_t{1} << 24;
 
+  // As of so many bytes of a whole message.
+  uint64_t standsFor(std::size_t lane, uint64_t bytes) const {
+    return bytes * weights_[lane] >> kWeightShift;
+  }
+  // The lane that will be the first to deliver `bytes` more. Equal lanes take turns.
+  [[gnu::noinline]] std::size_t quickest(uint64_t bytes, std::span<const LaneLoad> loads) {
+    std::size_t lane = turn_;
+    turn_ = turn_ + 1 < lanes_ ? turn_ + 1 : 0;
+    std::size_t best = lane;
+    uint64_t best_end = UINT64_MAX;
+    for (std::size_t tries = 0; tries < lanes_; ++tries) {
+      const uint64_t end = standsFor(lane, loads[lane].queued() + bytes);
+      best = end < best_end ? lane : best;
+      best_end = std::min(end, best_end);
+      lane = lane + 1 < lanes_ ? lane + 1 : 0;
+    }
+    return best;
+  }
   static std::size_t classOf(uint64_t bytes) {
     const auto doubled = static_cast<std::size_t>(std::bit_width(bytes / kStripeBytes)) - 1;
     return std::min(doubled, kClasses - 1);
@@ -102,7 +124,12 @@ class StripePlan {
   std::array<uint64_t, kMaxLanes> weights_ = {};
   std::size_t lanes_ = 0;
   PerLane shares_ = {};  // what the lanes deliver of all, as far as it is known; 1 in all
-  using Rows = std::array<std::array<Row, kRows>, kClasses>;
+  bool even_ = false;
+  std::size_t turn_ = 0;  // the lane that quickest() looks at first
+  struct Rows {
+    std::array<std::array<Row, kRows>, kClasses> row;
+    std::array<std::array<Row, kMostParts>, kTurns> alone;
+  };
   std::unique_ptr<Rows> rows_;  // made with the first plan: most connections have one lane
 };
 

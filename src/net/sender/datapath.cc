@@ -72,9 +72,9 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
                                                      Request** request) {
   const uint64_t number = numbers().next;
   Group& group = groups_.of(number);
-  const StripePlan::Row* const row = bytes >= kStripeBytes && group.mayOpen()
-                                         ? segments_.stripes().take(number, bytes, link_.endpoint.loads)
-                                         : nullptr;
+  StripePlan& plan = segments_.stripes();
+  const StripePlan::Row* const row =
+      bytes >= plan.least() && group.mayOpen() ? plan.take(number, bytes, link_.endpoint.loads) : nullptr;
   bool fits = row != nullptr;
   for (std::size_t part = 0; fits && part < row->parts; ++part)
     fits = queuePair(row->queue_pair[part]).sendFree() >= 2;

@@ -98,6 +98,21 @@ TEST(StripePlan, TakesAllLanesInTurnsForSmallMessages) {
     EXPECT_NEAR(static_cast<double>(bytes), 100.0 / 8 * kStripeBytes, 1);
 }
 
+// Below 64 KiB a message goes over the lane that will be the first to deliver it.
+TEST(StripePlan, SendsASmallMessageOverTheQuickestLane) {
+  Planned planned({100'000, 400'000, 100'000});
+  EXPECT_EQ(planned.plan.least(), kMinSegmentBytes);
+  for (int message = 0; message < 3; ++message) {
+    const StripePlan::Row& row = planned.row(0, kStripeBytes - 1);
+    EXPECT_EQ(row.parts, 1);
+    EXPECT_EQ(row.lane[0], 1) << message;
+  }
+  planned.loads[1].posted(4 * kStripeBytes, 0);
+  EXPECT_NE(planned.row(0, kStripeBytes - 1).lane[0], 1);
+  Planned equal({100'000, 100'000});
+  EXPECT_NE(equal.row(0, kMinSegmentBytes).lane[0], equal.row(0, kMinSegmentBytes).lane[0]) << "in turns";
+}
+
 TEST(StripePlan, SplitsEvenlyWhenAskedTo) {
   Planned planned({400'000, 100'000}, true);
   EXPECT_EQ(planned.row(0, 1 << 20).endOf(0, 1 << 20), 1U << 19);
