@@ -54,13 +54,14 @@ enum class RailState : uint8_t { kUnknown = 0, kUp = 1, kDown = 2, kFailed = 3 }
 // connection.
 struct Totals {
   uint64_t bytes_sent;      // payload of messages in posted work requests; a repeated message counts again
-  uint64_t bytes_received;  // payload of messages that have arrived
+  uint64_t bytes_received;  // payload of messages that have arrived, and of gets
   uint64_t messages_sent;
   uint64_t messages_received;
   uint64_t work_requests;  // accepted by ibv_post_send
   uint64_t control_bytes;  // payload of these work requests that is not a message's: clear-to-sends, records,
                            // reads
   uint64_t completions;    // polled
+  uint64_t bytes_got;      // of the bytes received: payload of gets posted
 };
 
 inline void add(Totals& sum, const Totals& more) {
@@ -71,6 +72,7 @@ inline void add(Totals& sum, const Totals& more) {
   sum.work_requests += more.work_requests;
   sum.control_bytes += more.control_bytes;
   sum.completions += more.completions;
+  sum.bytes_got += more.bytes_got;
 }
 
 // A port that this process uses.
@@ -91,7 +93,7 @@ struct RailRecord {
   uint64_t returns;       // connections that have come back to it
   uint64_t device_lives;  // times that its device was opened anew
   Totals totals;          // guarded by Header::fold_sequence, not by `sequence`
-  uint8_t unused[248];
+  uint8_t unused[240];
 };
 static_assert(sizeof(RailRecord) == 512);
 

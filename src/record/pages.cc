@@ -154,6 +154,7 @@ Totals totalsOf(const QueuePairRecord& pair, const ConnectionRecord& connection)
   totals.control_bytes =
       static_cast<uint64_t>(static_cast<int64_t>(pair.posted * pair.control_each) + pair.control_extra);
   totals.bytes_received += pair.got;
+  totals.bytes_got = pair.got;
   return totals;
 }
 

@@ -367,6 +367,7 @@ class Parser {
       (sender ? rail.totals.bytes_sent : rail.totals.bytes_received) += added.bytes;
       (sender ? rail.totals.messages_sent : rail.totals.messages_received) += messages;
       rail.totals.bytes_received += added.got;
+      rail.totals.bytes_got += added.got;
       rail.totals.work_requests += added.work_requests;
       rail.totals.control_bytes += added.control_bytes;
       rail.measured_mbps = std::max(rail.measured_mbps, added.measured_mbps);

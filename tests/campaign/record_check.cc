@@ -18,7 +18,7 @@ std::vector<CountsDiffer> compareCounts(const record::Snapshot& record,
   std::map<std::string, CountsDiffer> devices;
   for (const record::Rail& rail : record.rails) {
     Counted& counted = devices[rail.device].record;
-    counted.bytes += rail.totals.bytes_sent + rail.totals.control_bytes;
+    counted.bytes += rail.totals.bytes_sent + rail.totals.bytes_got + rail.totals.control_bytes;
     counted.work_requests += rail.totals.work_requests;
     counted.completions += rail.totals.completions;
   }

@@ -50,6 +50,15 @@ TEST(PerfRecordCheck, TheRailsOfADeviceCountTogether) {
   EXPECT_TRUE(compareCounts(snapshot, {both}).empty());
 }
 
+TEST(PerfRecordCheck, GetsCountAsTheDeviceCountsThem) {
+  record::Snapshot snapshot = makeRecord();
+  snapshot.rails[0].totals.bytes_received = snapshot.rails[0].totals.bytes_got = 500;
+  snapshot.rails[1].totals.bytes_received = 700;  // written by the peer's device
+  softdev::CountsRow gets = makeRow("soft0");
+  gets.counts.bytes += 500;
+  EXPECT_TRUE(compareCounts(snapshot, {gets, makeRow("soft1")}).empty());
+}
+
 TEST(PerfRecordCheck, OneOfEachCountIsSeen) {
   for (uint64_t softdev::Counters::*field :
        {&softdev::Counters::bytes, &softdev::Counters::writes, &softdev::Counters::writes_with_imm,
