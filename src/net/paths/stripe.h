@@ -26,7 +26,7 @@ inline constexpr uint64_t kMeasuredSegmentBytes =
 class LaneLoad {
  public:
   // `bandwidth_mbps`: the bandwidth before anything was measured; at least 1.
-  explicit LaneLoad(int bandwidth_mbps);
+  explicit LaneLoad(int bandwidth_mbps = 1);
 
   // Estimated bytes per nanosecond: the mean of the measured bytes over the mean of the measured times. A
   // mean of rates would be wrong: when one completion is found late, the next one seems to have taken no

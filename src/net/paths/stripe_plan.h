@@ -28,13 +28,11 @@ class StripePlan {
     std::array<uint8_t, kMostParts> queue_pair = {};
     std::array<uint32_t, kMostParts> end = {};  // of each part, in 1/65536 of the message
 
-    // Where part `i`, which is not the last one, of a message of `bytes` ends: on a cache line of the
-    // message.
-    uint32_t cut(uint32_t i, uint32_t bytes) const {
-      return static_cast<uint32_t>(uint64_t{bytes} * end[i] >> 16) & ~(kCutAlignment - 1);
+    // Where part `i` of a message of `bytes` ends: on a cache line of the message, or at its end.
+    uint32_t endOf(uint32_t i, uint32_t bytes) const {
+      const auto at = static_cast<uint32_t>(uint64_t{bytes} * end[i] >> 16);
+      return i + 1 < parts ? at & ~(kCutAlignment - 1) : bytes;
     }
-    // Where part `i` ends.
-    uint32_t endOf(uint32_t i, uint32_t bytes) const { return i + 1 < parts ? cut(i, bytes) : bytes; }
   };
 
   // Messages from least() up to largest() can take the plan. largest() is 0: there is none.
@@ -42,7 +40,7 @@ class StripePlan {
   uint64_t largest() const { return largest_; }
 
   // The row of message `number`, which can take the plan. Null: it is to be cut by the rates.
-  const Row* take(uint64_t number, uint64_t bytes, std::span<LaneLoad> loads) {
+  [[gnu::always_inline]] const Row* take(uint64_t number, uint64_t bytes, std::span<LaneLoad> loads) {
     if (left_ == 0) return nullptr;
     const Row& row = bytes < kStripeBytes ? rows_->alone[number % kTurns][quickest(bytes, loads)]
                                           : rows_->row[classOf(bytes)][number % kRows];
@@ -54,19 +52,19 @@ class StripePlan {
       least = std::min(least, owed);
       most = std::max(most, owed);
     }
-    if (most > kMostOwed * bytes + kMostLag * least) [[unlikely]] {
-      left_ = 1;
-    }
-    if (--left_ != 0) [[likely]]
+    const bool lags = most > std::max(kMostMessages * bytes, kMostBytes) + kMostLag * least;
+    if (!lags && --left_ != 0) [[likely]]
       return &row;
+    left_ = 0;
     for (LaneLoad& load : loads) load.restart();
     return nullptr;
   }
-  // Messages are being measured, also those that took the plan before.
+  // The lanes are being measured, also by messages that took the plan before.
   bool measures() const { return left_ == 0; }
-  // A message was cut by the rates. True: enough of them were, and the shares have moved, so make() is due.
+  // A message of at least kMinSegmentBytes was cut by the rates. True: enough of them were, and the shares
+  // have moved since the plan was made, so make() is due.
   bool noteMeasured(std::span<const LaneLoad> loads);
-  // An epoch begins: the shares are what the rates of its lanes say.
+  // An epoch begins: the shares are what the rates of its lanes say. Allocates what make() fills.
   void begin(std::span<const LaneLoad> loads);
   // Makes the plan. There is none for less than two lanes or more than kMostParts, and none before the lanes
   // have loads. No part has more than `largest_part` bytes.
@@ -85,14 +83,19 @@ class StripePlan {
   // Then so many in a row are measured, and so many take the plan.
   static constexpr uint32_t kMeasured = 8;
   static constexpr uint32_t kPlanned = 1016;
-  // A lane lags behind if it owes more than two messages and so many times what another lane owes: that one
-  // has soon nothing to do. NCCL has 4 or 8 messages under way.
-  static constexpr uint64_t kMostOwed = 2;
+  // A lane lags behind if it owes more than two messages, and more than some time, and so many times what
+  // another lane owes: that one has soon nothing to do. NCCL has 4 or 8 messages under way.
+  static constexpr uint64_t kMostMessages = 2;
+  static constexpr uint64_t kMostBytes = 256 << 10;
   static constexpr uint64_t kMostLag = 4;
   static constexpr int kWeightShift = 8;
   static constexpr uint64_t kMostWeight = uint64_t{1} << 24;
 
-  // As of so many bytes of a whole message.
+  // Plans the messages of one class, which begins at `bytes`. Returns the largest share of a part, in
+  // 1/65536.
+  uint32_t planClass(std::array<Row, kRows>& rows, uint64_t bytes, std::span<Lane> lanes,
+                     std::array<LaneLoad, kMostParts> loads) const;
+  // What a lane's bytes stand for, in bytes of a whole message.
   uint64_t standsFor(std::size_t lane, uint64_t bytes) const {
     return bytes * weights_[lane] >> kWeightShift;
   }
@@ -120,17 +123,19 @@ class StripePlan {
   uint32_t left_ = 0;      // so many messages more may take the plan
   uint32_t measured_ = 0;  // in a row
   uint64_t largest_ = 0;
-  // By lane: the bytes of a whole message that the lane's own bytes stand for, in 1 << kWeightShift.
+  // By lane: the bytes of a whole message that the lane's own bytes stand for, in 1 << kWeightShift. 0 for
+  // even parts, which do not follow the rates: the slowest lane would always lag behind.
   std::array<uint64_t, kMaxLanes> weights_ = {};
   std::size_t lanes_ = 0;
-  PerLane shares_ = {};  // what the lanes deliver of all, as far as it is known; 1 in all
+  PerLane shares_ = {};   // what the lanes deliver of all, as far as it is known; 1 in all
+  PerLane planned_ = {};  // these shares when the plan was made
   bool even_ = false;
   std::size_t turn_ = 0;  // the lane that quickest() looks at first
   struct Rows {
     std::array<std::array<Row, kRows>, kClasses> row;
     std::array<std::array<Row, kMostParts>, kTurns> alone;
   };
-  std::unique_ptr<Rows> rows_;  // made with the first plan: most connections have one lane
+  std::unique_ptr<Rows> rows_;  // most connections have one lane, and no rows
 };
 
 }  // namespace railwise::net

@@ -96,7 +96,7 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   uint32_t begin = 0;
   for (uint32_t part = 0; part < parts; ++part) {
     LaneQueuePair& queue_pair = queuePair(row->queue_pair[part]);
-    const uint32_t end = part + 1 < parts ? row->cut(part, bytes) : bytes;
+    const uint32_t end = row->endOf(part, bytes);
     const uint32_t size = end - begin;
     fast_.sge = {address + begin, size, memory.keys[queue_pair.rail].local()};
     first.wr.rdma.remote_addr = remote + begin;

@@ -16,7 +16,7 @@ bool SegmentPoster::cut(Group& group) {
     group.lane_segments[0] = {0, bytes, lanes.front().takeTurn()};
   } else {
     cut = cutOverLanes(group, bytes, lanes, link_.endpoint.loads, even_);
-    moved = stripes_.noteMeasured(link_.endpoint.loads);
+    moved = bytes >= kMinSegmentBytes && stripes_.noteMeasured(link_.endpoint.loads);
   }
   const bool recorded = !group.silent && (!group.alike || cut.segments > 1 || bytes >= kImmediateSizeLimit);
   group.cut(cut.segments, recorded ? cut.fastest : Group::kNoRecord);

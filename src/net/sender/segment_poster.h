@@ -71,6 +71,8 @@ class SegmentPoster {
   }
   // The same of a part of a striped message.
   void onStripePart(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
+    if (stripes_.measures()) [[unlikely]]
+      measures_ = true;
     link_.endpoint.loads[queue_pair.lane].completed(stripePartOf(id));
     ++group.segments_done;
   }

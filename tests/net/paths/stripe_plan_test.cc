@@ -18,12 +18,12 @@ constexpr uint64_t kLargestPart = (4 << 20) - 1;
 // A plan that is in force, over lanes with one queue pair each.
 class Planned {
  public:
-  explicit Planned(const std::vector<int>& mbps, bool even = false) {
+  explicit Planned(const std::vector<int>& mbps, bool even = false, uint64_t largest_part = kLargestPart) {
     for (const int speed : mbps) loads.emplace_back(speed);
     std::vector<Lane> lanes(mbps.size());
     for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] = {0, 1, {static_cast<uint8_t>(i)}};
     plan.begin(loads);
-    plan.make(lanes, even, kLargestPart);
+    plan.make(lanes, even, largest_part);
   }
   const StripePlan::Row& row(uint64_t number, uint64_t bytes) {
     const StripePlan::Row* row = plan.take(number, bytes, loads);
@@ -55,12 +55,16 @@ TEST(StripePlan, SendsEachByteOnceInPartsThatAnImmediateCounts) {
   for (int round = 0; round < 300; ++round) {
     std::vector<int> mbps(2 + random() % 7);
     for (int& speed : mbps) speed = static_cast<int>(random() % 3 == 0 ? 1 + random() % 400'000 : 400'000);
-    Planned planned(mbps, random() % 4 == 0);
-    ASSERT_GE(planned.plan.largest(), kLargestPart - kCutAlignment);
+    // Ports that take small work requests only, too.
+    const uint64_t largest_part = random() % 2 == 0 ? kLargestPart : kStripeBytes << random() % 6;
+    Planned planned(mbps, random() % 4 == 0, largest_part);
+    const uint64_t largest = planned.plan.largest();
+    ASSERT_GE(largest, largest_part - kCutAlignment);
     for (int message = 0; message < 100; ++message) {
-      const bool edge = random() % 8 == 0;
+      const uint64_t most = std::max(largest, kMinSegmentBytes + 1) >> random() % 6;
       const uint64_t bytes =
-          edge ? planned.plan.largest() : kStripeBytes + random() % (planned.plan.largest() - kStripeBytes);
+          random() % 8 == 0 ? largest : planned.plan.least() + random() % std::max<uint64_t>(most, 1);
+      if (bytes > largest) continue;
       const StripePlan::Row& row = planned.row(random(), bytes);
       ASSERT_GE(row.parts, 1);
       uint32_t begin = 0;
@@ -68,7 +72,7 @@ TEST(StripePlan, SendsEachByteOnceInPartsThatAnImmediateCounts) {
       for (uint32_t part = 0; part < row.parts; ++part) {
         const uint32_t end = row.endOf(part, static_cast<uint32_t>(bytes));
         ASSERT_GE(end, begin);
-        ASSERT_LE(end - begin, kLargestPart);
+        ASSERT_LE(end - begin, largest_part) << bytes;
         if (part + 1 < row.parts) ASSERT_EQ(end % kCutAlignment, 0U);
         ASSERT_EQ(lanes >> row.lane[part] & 1, 0U) << "a lane twice";
         lanes |= 1U << row.lane[part];
@@ -118,9 +122,44 @@ TEST(StripePlan, SplitsEvenlyWhenAskedTo) {
   EXPECT_EQ(planned.row(0, 1 << 20).endOf(0, 1 << 20), 1U << 19);
 }
 
+// Even parts do not follow the rates, so a slow lane always lags.
+TEST(StripePlan, EvenPartsNeverLag) {
+  Planned planned({400'000, 100'000}, true);
+  planned.loads[1].posted(9 * kMessage, 0);
+  int planned_messages = 0;
+  for (uint64_t number = 0; number < 3000; ++number) {
+    if (planned.plan.take(number, kMessage, planned.loads) != nullptr) ++planned_messages;
+    else EXPECT_FALSE(planned.plan.noteMeasured(planned.loads));
+  }
+  EXPECT_GT(planned_messages, 2900);
+}
+
+// Also when the shares move slowly.
+TEST(StripePlan, IsMadeAnewWhenSharesHaveMoved) {
+  Planned planned({100'000, 100'000});
+  int made = 0;
+  for (int mbps = 100'000; mbps > 50'000; mbps -= 300) {
+    planned.loads[1] = LaneLoad(mbps);
+    for (int message = 0; message < 8; ++message) made += planned.plan.noteMeasured(planned.loads) ? 1 : 0;
+  }
+  EXPECT_GT(made, 0);
+}
+
+// Few measured messages among many that are not: the lanes are measured all the same.
+TEST(StripePlan, MessagesThatAreCutForOtherReasonsDoNotPutOffMeasuring) {
+  Planned planned({100'000, 100'000});
+  int measured = 0;
+  for (uint64_t number = 0; number < 5000; ++number) {
+    measured += planned.plan.take(number, kMessage, planned.loads) == nullptr ? 1 : 0;
+    (void)planned.plan.noteMeasured(planned.loads);
+  }
+  EXPECT_GT(measured, 3);
+}
+
 TEST(StripePlan, IsOnlyForSeveralLanesWithLoads) {
   EXPECT_EQ(Planned({100'000}).plan.largest(), 0U);
   EXPECT_EQ(Planned(std::vector<int>(9, 100'000)).plan.largest(), 0U) << "an immediate counts eight parts";
+  EXPECT_EQ(Planned({100'000, 100'000}, false, kStripeBytes - 1).plan.largest(), 0U);
   StripePlan plan;
   std::vector<Lane> lanes(2);
   plan.make(lanes, false, kLargestPart);
