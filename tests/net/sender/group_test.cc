@@ -83,7 +83,7 @@ TEST_F(GroupMatch, OpeningForgetsTheGroupBefore) {
 class GroupPath : public testing::Test {
  protected:
   GroupPath() {
-    limits_.unsignalled = 4096;
+    limits_.whole = 4096;
     limits_.packed = 64;
     group_.open(1, makeStamp(1, 3, 0));
   }
