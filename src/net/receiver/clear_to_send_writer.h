@@ -47,15 +47,21 @@ class ClearToSendWriter {
   // Stages an entry for each of `buffers`, whose rooms `receive` has. `rails`: of the epoch.
   void stage(const Receive& receive, std::span<const ReceiveBuffer> buffers, uint64_t stamp,
              std::size_t rails) {
-    const uint32_t entry_bytes = entry_bytes_;
-    const std::size_t slot = receive.number % kSlots;
-    std::byte* place = at(receive.number, 0);
-    for (std::size_t i = 0; i < buffers.size(); ++i, place += entry_bytes) {
-      const MemoryHandle* const memory = buffers[i].memory;
-      memories_[i][slot] = memory;
-      entryAt(place, entry_bytes) = entryOf(buffers[i], receive.rooms[i], stamp);
-      stageMoreKeys(place, memory, rails);
+    for (uint32_t i = 0; i < buffers.size(); ++i) {
+      stageEntry(receive.number, i, buffers[i], receive.rooms[i]);
+      stageMoreKeys(at(receive.number, i), buffers[i].memory, rails);
     }
+    stampEntries(receive.number, static_cast<uint32_t>(buffers.size()), stamp);
+  }
+  // Stages entry `i` of receive `number`, without keys through further rails. stampEntries() must follow.
+  [[gnu::always_inline]] void stageEntry(uint64_t number, uint32_t i, const ReceiveBuffer& buffer,
+                                         uint32_t room) {
+    memories_[i][number % kSlots] = buffer.memory;
+    entryAt(at(number, i), entry_bytes_) = entryOf(buffer, room, 0);
+  }
+  // All `count` entries of receive `number` are staged.
+  [[gnu::always_inline]] void stampEntries(uint64_t number, uint32_t count, uint64_t stamp) {
+    for (uint32_t i = 0; i < count; ++i) entryAt(at(number, i), entry_bytes_).stamp = stamp;
   }
   // Stages the keys through the rails of another epoch. `key_of`: returns the remote key of memory through a
   // rail, or an error. False: the memory of the receive cannot be registered with one of the rails.

@@ -61,6 +61,14 @@ struct alignas(64) Receive : Request {
     rails = 0;
     alike = silent = profiled = false;
   }
+  // Buffer `i` of several. Before the first, `least_room` is UINT32_MAX and `host` is true.
+  void addBuffer(std::size_t i, const ReceiveBuffer& buffer) {
+    const uint32_t its_room = buffer.room();
+    addresses[i] = buffer.address;
+    rooms[i] = its_room;
+    least_room = std::min(least_room, its_room);
+    host = host && buffer.memory != nullptr && buffer.memory->kind == MemoryKind::kHost;
+  }
   // NCCL sees by itself when the data are there. It reads no size, and profiles nothing.
   void completeSilently() {
     silent = alike = true;
