@@ -85,7 +85,7 @@ template <typename Size>
     RAILWISE_WARN("irecv: %d receives in a group, 1 to %d are possible", n, net::kMaxReceives);
     return {Code::kInvalidArgument, 0};
   }
-  const auto buffer_at = [=](uint32_t i, net::ReceiveBuffer* buffer) {
+  const auto buffer_at = [=](size_t i, net::ReceiveBuffer* buffer) {
     return bufferOf(data[i], static_cast<int64_t>(sizes[i]), tags[i], handles[i],
                     profilers != nullptr ? profilers[i] : nullptr, buffer);
   };

@@ -22,15 +22,18 @@ constexpr std::size_t kClearToSendChain = 4;
 
 // Stages the clear-to-send of a receive of several buffers or on several rails.
 void ReceiveConnection::stage(Receive& receive, std::span<const ReceiveBuffer> buffers) {
+  uint32_t least_room = UINT32_MAX;
+  bool host = true;
   bool profiled = false;
-  receive.least_room = UINT32_MAX;
-  receive.host = true;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    receive.addBuffer(i, buffers[i]);
+    least_room = std::min(least_room, receive.addBuffer(i, buffers[i]));
+    host = host && buffers[i].isHost();
     profiled = profiled || buffers[i].profiler != nullptr;
   }
+  receive.least_room = least_room;
+  receive.host = host;
   receive.profiled = profiled && !receive.silent;
-  const uint64_t flags = (receive.silent ? kStampSilent : 0) | (receive.host ? kStampHost : 0);
+  const uint64_t flags = (receive.silent ? kStampSilent : 0) | (host ? kStampHost : 0);
   clear_to_sends_.stage(receive, buffers, makeStamp(receive.number, static_cast<int>(buffers.size()), flags),
                         link_.endpoint.rails.size());
 }

@@ -20,6 +20,7 @@ struct ReceiveBuffer {
   const MemoryHandle* memory;  // may be null when bytes is 0
   void* profiler;              // NCCL's handle for events, or null
 
+  bool isHost() const { return memory != nullptr && memory->kind == MemoryKind::kHost; }
   // So many bytes of it can be filled.
   uint32_t room() const { return static_cast<uint32_t>(std::min<std::size_t>(bytes, kMaxMessageBytes)); }
 };
@@ -61,13 +62,10 @@ struct alignas(64) Receive : Request {
     rails = 0;
     alike = silent = profiled = false;
   }
-  // Buffer `i` of several. Before the first, `least_room` is UINT32_MAX and `host` is true.
-  void addBuffer(std::size_t i, const ReceiveBuffer& buffer) {
-    const uint32_t its_room = buffer.room();
+  // Keeps buffer `i` of several. Returns its room.
+  uint32_t addBuffer(std::size_t i, const ReceiveBuffer& buffer) {
     addresses[i] = buffer.address;
-    rooms[i] = its_room;
-    least_room = std::min(least_room, its_room);
-    host = host && buffer.memory != nullptr && buffer.memory->kind == MemoryKind::kHost;
+    return rooms[i] = buffer.room();
   }
   // NCCL sees by itself when the data are there. It reads no size, and profiles nothing.
   void completeSilently() {

@@ -81,8 +81,7 @@ class ReceiveConnection final : public Connection {
   // Stages the keys of this epoch's rails. False: memory cannot be registered with one of them.
   bool stageKeys(const Receive& receive);
   template <FastReceive kPath>
-  [[gnu::always_inline]] Status postOne();
-  Status postOneGroup(uint32_t count);
+  [[gnu::always_inline]] Status postOne(uint32_t entries);
   Status postPending();
 
   // What arrives (receiver/arrivals.cc).
@@ -125,7 +124,7 @@ inline bool ReceiveConnection::takesFastPath(std::span<const ReceiveBuffer> buff
 [[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers,
                                                               bool silent, Request** request) {
   if (buffers.size() > 1) {
-    const auto buffer_at = [&](uint32_t i, ReceiveBuffer* buffer) {
+    const auto buffer_at = [&](std::size_t i, ReceiveBuffer* buffer) {
       *buffer = buffers[i];
       return Status::success();
     };
@@ -146,7 +145,7 @@ inline Status ReceiveConnection::irecvFast(const ReceiveBuffer& buffer, Receive&
   made.addresses[0] = buffer.address;
   *request = &made;
   ++numbers().next;
-  return postOne<kPath>();
+  return postOne<kPath>(1);
 }
 
 // Several buffers on one rail, none of them with a profiler. All is done in one pass over NCCL's arrays.
@@ -159,54 +158,48 @@ template <typename BufferAt>
       fast_path_ == FastReceive::kOneKey && made.kind == Request::Kind::kFree && number <= matched_ + kSlots;
   if (!fast) [[unlikely]]
     return irecvGroupSlowPath(count, buffer_at, request);
-  made.least_room = UINT32_MAX;
-  made.host = true;
-  for (uint32_t i = 0; i < count; ++i) {
+  uint32_t least_room = UINT32_MAX;
+  bool host = true;
+  ClearToSend* const entries = clear_to_sends_.entriesOf(number);
+  for (std::size_t i = 0; i < count; ++i) {
     ReceiveBuffer buffer;
     RAILWISE_TRY(buffer_at(i, &buffer));
     if (buffer.profiler != nullptr) [[unlikely]]
       return irecvGroupSlowPath(count, buffer_at, request);
-    made.addBuffer(i, buffer);
-    clear_to_sends_.stageEntry(number, i, buffer, made.rooms[i]);
+    const uint32_t room = made.addBuffer(i, buffer);
+    clear_to_sends_.stageInGroup(entries[i], number, i, buffer, room);
+    least_room = std::min(least_room, room);
+    host = host && buffer.isHost();
   }
-  clear_to_sends_.stampEntries(number, count,
-                               makeStamp(number, static_cast<int>(count), made.host ? kStampHost : 0));
-  made.open(number, count, made.least_room);
+  const uint64_t stamp = makeStamp(number, static_cast<int>(count), host ? kStampHost : 0);
+  for (std::size_t i = 0; i < count; ++i) entries[i].stamp = stamp;
+  made.host = host;
+  made.open(number, count, least_room);
   *request = &made;
   ++numbers().next;
-  return postOneGroup(count);
+  return postOne<FastReceive::kOneKey>(count);
 }
 
 template <typename BufferAt>
 [[gnu::noinline]] Status ReceiveConnection::irecvGroupSlowPath(uint32_t count, BufferAt buffer_at,
                                                                Request** request) {
   std::array<ReceiveBuffer, kMaxReceives> buffers;
-  for (uint32_t i = 0; i < count; ++i) RAILWISE_TRY(buffer_at(i, &buffers[i]));
+  for (std::size_t i = 0; i < count; ++i) RAILWISE_TRY(buffer_at(i, &buffers[i]));
   return irecvSlowPath({buffers.data(), count}, false, request);
 }
 
-// Posts the last receive's clear-to-send, unless earlier ones are not posted yet. Not iWARP.
+// Posts the last receive's clear-to-send, of so many entries, unless earlier ones are not posted yet. Not
+// iWARP.
 template <ReceiveConnection::FastReceive kPath>
-inline Status ReceiveConnection::postOne() {
+inline Status ReceiveConnection::postOne(uint32_t entries) {
   LaneQueuePair& queue_pair = queuePair(reply_queue_pair_);
   if (numbers().posted + 1 != numbers().next || queue_pair.sendFree() == 0) [[unlikely]]
     return postPending();
   ibv_sge sge;
   ibv_send_wr work;
   clear_to_sends_.fillOne(work, sge, queue_pair, link_.peer_window, numbers().posted++,
-                          kPath == FastReceive::kOneKey ? 1 : kMaxRails);
+                          kPath == FastReceive::kOneKey ? 1 : kMaxRails, entries);
   // The call orders the stores of the clear-to-send before the doorbell.
-  return link_.post(queue_pair, &work);
-}
-
-// The same for a receive of several buffers on one rail.
-inline Status ReceiveConnection::postOneGroup(uint32_t count) {
-  LaneQueuePair& queue_pair = queuePair(reply_queue_pair_);
-  if (numbers().posted + 1 != numbers().next || queue_pair.sendFree() == 0) [[unlikely]]
-    return postPending();
-  ibv_sge sge;
-  ibv_send_wr work;
-  clear_to_sends_.fillNext(work, sge, queue_pair, link_.peer_window, numbers().posted++, count, false);
   return link_.post(queue_pair, &work);
 }
 
