@@ -34,7 +34,7 @@ class BatchWrites {
     else prepare(works_[index], message, entry, queue_pair);
   }
   // What both ways to post a group need. `asks`: the group is signalled for the sake of its messages.
-  // `measures`: if not null, its time is measured, and it is signalled.
+  // `measures`: if not null, the time of the group is measured. Null unless `asks`.
   struct Posting {
     Link& link;
     LaneQueuePair& queue_pair;
