@@ -7,6 +7,6 @@
 
 namespace railwise {
 
-inline constexpr uint16_t kProtocolVersion = 14;
+inline constexpr uint16_t kProtocolVersion = 15;
 
 }  // namespace railwise

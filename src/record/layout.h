@@ -177,9 +177,9 @@ struct ConnectionNumbers {
   uint64_t arrived;      // all receives up to this one are complete; a sender knows it from its receiver only
   uint64_t completions;  // polled from the first completion queue
   uint64_t unused;       // 0
-  uint64_t
-      spread_bytes;  // receiver: payload of messages that came in segments. A receiver does not know how many
-                     // of these bytes came over each queue pair: they count in proportion to the segments
+  uint64_t spread_bytes;  // receiver: payload of messages that came in segments with a record. It does not
+                          // say how many of these bytes came over each queue pair: they count in proportion
+                          // to the segments
   uint64_t reserved;
 };
 static_assert(sizeof(ConnectionNumbers) == 64);

@@ -107,6 +107,35 @@ TEST(Rails, EverySizeArrivesOverEveryNumberOfRails) {
   }
 }
 
+// One write for each rail, whose immediate has its size. Where switches reorder packets, the immediate
+// follows.
+TEST(Rails, ALargeMessageIsOneWriteForEachRail) {
+  for (const bool reorders : {false, true}) {
+    LoopConnection loop(2 * kReceiveHalf, reorders ? "count=4,link=ib" : "count=4,link=roce", 4);
+    fillRandom(loop, kReceiveHalf);
+    const softdev::Counters before = loop.counters();
+    constexpr uint64_t kMessages = 40;
+    for (uint64_t i = 0; i < kMessages; ++i) exchange(loop, 262144);
+    const softdev::Counters after = loop.counters();
+    EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 4 * kMessages);
+    EXPECT_EQ(after.writes - before.writes, kMessages * (reorders ? 5 : 1)) << "one is the clear to send";
+  }
+}
+
+TEST(Rails, LargeMessagesOfAllSizesArriveWhilePlansChange) {
+  std::mt19937_64 random(4);
+  for (const int rails : {2, 3, 5, 8}) {
+    LoopConnection loop(2 * kReceiveHalf, "count=8,link=" + std::string(rails % 2 == 0 ? "ib" : "roce"),
+                        rails);
+    fillRandom(loop, kReceiveHalf);
+    for (int i = 0; i < 200; ++i) {
+      const std::size_t most = std::size_t{1} << (14 + random() % 10);
+      exchange(loop, std::min<std::size_t>(most + random() % most, kReceiveHalf));
+      if (testing::Test::HasFatalFailure()) FAIL() << rails << " rails, message " << i;
+    }
+  }
+}
+
 // A device takes fewer work requests at a time than the plugin wants.
 TEST(Rails, ShortQueues) {
   for (const char* entries : {"64", "65", "90", "127"}) {

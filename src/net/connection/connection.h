@@ -95,8 +95,8 @@ class Connection : public LinkMemory, protected LinkUser {
   static std::optional<bool> testByMorePolls(Request& request, int* sizes) {
     Connection& connection = *request.connection;
     Link& link = connection.link_;
-    if (testIfKnownGroup(request, sizes)) return true;
-    if (link.only_cq != nullptr || link.next_cq == nullptr || needsSlowTest(request)) return std::nullopt;
+    if (link.only_cq != nullptr || link.next_cq == nullptr || needsSlowTest(request))
+      return testIfKnownGroup(request, sizes) ? std::optional(true) : std::nullopt;
     bool found = false;
     for (uint32_t left = link.more_cqs;; --left) {
       ibv_wc completions[Link::kPollBatch];

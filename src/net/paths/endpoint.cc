@@ -82,9 +82,9 @@ void Endpoint::makeLanes(int count) {
   lanes.resize(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < queue_pairs.size(); ++i) {
     LaneQueuePair& queue_pair = queue_pairs[i];
-    queue_pair.rest->lane = static_cast<uint8_t>(i % lanes.size());
+    queue_pair.lane = static_cast<uint8_t>(i % lanes.size());
     if (!queue_pair.rest->used) continue;
-    Lane& lane = lanes[queue_pair.rest->lane];
+    Lane& lane = lanes[queue_pair.lane];
     lane.queue_pairs[lane.count++] = static_cast<uint8_t>(i);
   }
 }
@@ -93,7 +93,7 @@ void Endpoint::dropUnusedLanes() {
   std::erase_if(lanes, [&](const Lane& lane) { return !queue_pairs[lane.queue_pairs[0]].rest->used; });
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     for (int q = 0; q < lanes[i].count; ++q)
-      queue_pairs[lanes[i].queue_pairs[q]].rest->lane = static_cast<uint8_t>(i);
+      queue_pairs[lanes[i].queue_pairs[q]].lane = static_cast<uint8_t>(i);
   }
 }
 

@@ -44,7 +44,6 @@ struct alignas(64) LaneQueuePair {
     uint32_t max_request_bytes = 0;           // largest work request that both ports take
     uint32_t receives_posted = 0;
     uint32_t receives_failed = 0;
-    uint8_t lane = 0;
     bool used = true;  // false: no rail of the peer can be reached from `rail`
     bool connected = false;
     std::optional<verbs::Gid>
@@ -69,6 +68,7 @@ struct alignas(64) LaneQueuePair {
   uint8_t rail = 0;              // rail of this end
   uint8_t rail_bit = 1;          // bit `rail` is set
   uint8_t peer_rail = 0;
+  uint8_t lane = 0;
   uint8_t cover_every = 0;  // one signalled work request among so many keeps room in the send queue
   uint16_t send_size = 0;
 

@@ -135,7 +135,7 @@ void LinkRecord::describeEpoch() {
     }
     record::QueuePairRecord& counts = queue_pair.counts();
     counts.pair = static_cast<uint8_t>(std::max(at - 1, 0));
-    counts.lane = queue_pair.rest->lane;
+    counts.lane = queue_pair.lane;
     counts.peer_number = state_.there.queue_pair[queue_pair.index].number;
   }
   its.pair_count = static_cast<uint8_t>(pairs);
@@ -205,10 +205,10 @@ void LinkRecord::noteLook(Clock::time_point now_time, Waiting waiting) {
   double all = 0;
   for (const LaneLoad& load : state_.endpoint.loads) all += load.rate();
   for (LaneQueuePair& queue_pair : state_.endpoint.queue_pairs) {
-    if (!queue_pair.rest->used || state_.endpoint.loads.size() <= queue_pair.rest->lane ||
+    if (!queue_pair.rest->used || state_.endpoint.loads.size() <= queue_pair.lane ||
         state_.endpoint.loads.size() < 2)
       continue;
-    const LaneLoad& load = state_.endpoint.loads[queue_pair.rest->lane];
+    const LaneLoad& load = state_.endpoint.loads[queue_pair.lane];
     queue_pair.counts().measured_mbps = load.measuredMbps();
     queue_pair.counts().share_permille = static_cast<uint16_t>(load.rate() / all * 1000);
   }

@@ -20,19 +20,6 @@ uint64_t alignDown(uint64_t bytes) { return bytes & ~uint64_t{kCutAlignment - 1}
 
 LaneLoad::LaneLoad(int bandwidth_mbps) : bytes_(std::max(bandwidth_mbps, 1) / kMbpsPerBytePerNs) {}
 
-void LaneLoad::posted(uint64_t bytes, uint64_t now_ns) {
-  if (queued_ == 0) {
-    busy_since_ns_ = now_ns;
-    finished_ = 0;
-  }
-  queued_ += bytes;
-}
-
-void LaneLoad::completed(uint64_t bytes) {
-  queued_ -= bytes;
-  if (bytes >= kMeasuredSegmentBytes) finished_ += bytes;
-}
-
 void LaneLoad::measure(uint64_t now_ns) {
   if (!measurable()) return;
   if (busy_since_ns_ != 0 && now_ns > busy_since_ns_) {

@@ -42,14 +42,25 @@ class LaneLoad {
   int unmeasured() const { return unmeasured_; }
 
   // `now_ns`: when the posting of the whole message began; 0 for a message that is too small to measure.
-  void posted(uint64_t bytes, uint64_t now_ns);
-  void completed(uint64_t bytes);
+  void posted(uint64_t bytes, uint64_t now_ns) {
+    if (queued_ == 0) {
+      busy_since_ns_ = now_ns;
+      finished_ = 0;
+    }
+    queued_ += bytes;
+  }
+  void completed(uint64_t bytes) {
+    queued_ -= bytes;
+    if (bytes >= kMeasuredSegmentBytes) finished_ += bytes;
+  }
   bool measurable() const { return finished_ >= kMeasuredSegmentBytes; }
   // Call it after all completions of one poll. Does nothing unless measurable(). `now_ns` is the same for all
   // lanes: a caller that polls late then finds all lanes equally fast for their shares, and does not favour
   // the lane that it polled first.
   void measure(uint64_t now_ns);
   void skipped() { ++unmeasured_; }
+  // Measurement begins with the next call of measure(). What has completed before does not count.
+  void restart() { busy_since_ns_ = finished_ = 0; }
 
  private:
   double bytes_;  // mean of the measured bytes

@@ -1,6 +1,6 @@
 // The content of wr_id: the queue pair; whether it is a receive; and of a work request that is signalled, how
 // many work requests of the queue pair its completion covers. The other bits are the user's: 0 to 15 (of a
-// receive the number of its buffer), 24, and 26 to 31. Pure functions, any thread.
+// receive the number of its buffer), 24, 26 to 31, and 48 to 63. Pure functions, any thread.
 #pragma once
 
 #include <cstddef>

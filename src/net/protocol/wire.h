@@ -9,8 +9,9 @@
 //
 // Data: the sender uses RDMA writes. What one lane carries of a group is a segment. The last work request of
 // each segment has an immediate. If one segment carries the whole group, and its messages have one size,
-// below 32 MiB in all, then the immediate has all the receiver needs. Otherwise one of the segments also
-// writes a record: the number of segments, and the sizes of the messages.
+// below 32 MiB in all, then the immediate has all the receiver needs. If segments below 4 MiB carry a message
+// that is alone in its receive, each immediate has the number of segments and the size of its own segment.
+// Otherwise one of the segments also writes a record: the number of segments, and the sizes of the messages.
 //
 // A group that fits one cache line, with host memory at both ends, travels packed: one write into the
 // receiver's window, from where the receiver copies the messages.
@@ -121,26 +122,40 @@ inline void copyShort(void* to, const void* from, uint32_t bytes) {
 inline constexpr std::size_t kRecordsAt = sizeof(WindowHead);
 inline constexpr std::size_t kPacksAt = kRecordsAt + kSlots * sizeof(Record);
 
-// Immediate, in host order: form (2 bits), slot (5 bits), then either the size of each message (25 bits), or
-// the index of the segment (4 bits) and the low bits (21) of the number of the receive.
-enum class ImmediateForm : uint32_t { kWhole = 0, kSegment = 1, kSegmentWithRecord = 2, kPacked = 3 };
+// Immediate, in host order: form (2 bits), slot (5 bits), and 25 bits more:
+//
+//   whole, packed   the size of each message
+//   segment         the index of the segment (4 bits), whether it brings the record (1 bit), and the low bits
+//                   (20) of the number of the receive
+//   counted         the number of segments less one (3 bits), and the bytes of this segment (22 bits)
+enum class ImmediateForm : uint32_t { kWhole = 0, kSegment = 1, kCounted = 2, kPacked = 3 };
 
 inline constexpr uint32_t kImmediateSizeBits = 25;
 inline constexpr uint32_t kImmediateSizeLimit = 1U << kImmediateSizeBits;
-inline constexpr uint32_t kImmediateNumberBits = 21;
+inline constexpr uint32_t kImmediateNumberBits = 20;
+inline constexpr uint32_t kImmediateRecord = 1U << kImmediateNumberBits;
+inline constexpr uint32_t kImmediatePartBits = 22;
+inline constexpr uint32_t kImmediatePartLimit = 1U << kImmediatePartBits;
+inline constexpr uint32_t kMostCountedParts = 1U << (kImmediateSizeBits - kImmediatePartBits);
 static_assert(kSlots == 32, "five bits of the immediate name the slot");
 static_assert(kMaxLanes == 16, "four bits of the immediate name the segment");
 
+inline constexpr uint32_t makeImmediate(ImmediateForm form, uint32_t slot, uint32_t rest) {
+  return static_cast<uint32_t>(form) << 30 | slot << kImmediateSizeBits | rest;
+}
 inline constexpr uint32_t wholeImmediate(uint32_t slot, uint32_t size) {
-  return slot << kImmediateSizeBits | size;
+  return makeImmediate(ImmediateForm::kWhole, slot, size);
 }
 inline constexpr uint32_t packedImmediate(uint32_t slot, uint32_t size) {
-  return static_cast<uint32_t>(ImmediateForm::kPacked) << 30 | wholeImmediate(slot, size);
+  return makeImmediate(ImmediateForm::kPacked, slot, size);
 }
-inline constexpr uint32_t segmentImmediate(ImmediateForm form, uint32_t slot, uint32_t segment,
-                                           uint64_t number) {
-  return static_cast<uint32_t>(form) << 30 | slot << kImmediateSizeBits | segment << kImmediateNumberBits |
-         static_cast<uint32_t>(number & ((1U << kImmediateNumberBits) - 1));
+inline constexpr uint32_t segmentImmediate(bool record, uint32_t slot, uint32_t segment, uint64_t number) {
+  return makeImmediate(ImmediateForm::kSegment, slot,
+                       segment << (kImmediateNumberBits + 1) | (record ? kImmediateRecord : 0) |
+                           static_cast<uint32_t>(number & (kImmediateRecord - 1)));
+}
+inline constexpr uint32_t countedImmediate(uint32_t slot, uint32_t parts, uint32_t bytes) {
+  return makeImmediate(ImmediateForm::kCounted, slot, (parts - 1) << kImmediatePartBits | bytes);
 }
 inline constexpr ImmediateForm immediateForm(uint32_t value) {
   return static_cast<ImmediateForm>(value >> 30);
@@ -149,11 +164,14 @@ inline constexpr uint32_t immediateSlot(uint32_t value) {
   return (value >> kImmediateSizeBits) & (kSlots - 1);
 }
 inline constexpr uint32_t immediateSize(uint32_t value) { return value & (kImmediateSizeLimit - 1); }
+inline constexpr bool immediateBringsRecord(uint32_t value) { return (value & kImmediateRecord) != 0; }
 inline constexpr uint32_t immediateSegment(uint32_t value) {
-  return (value >> kImmediateNumberBits) & (kMaxLanes - 1);
+  return (value >> (kImmediateNumberBits + 1)) & (kMaxLanes - 1);
 }
-inline constexpr uint32_t immediateNumber(uint32_t value) {
-  return value & ((1U << kImmediateNumberBits) - 1);
+inline constexpr uint32_t immediateNumber(uint32_t value) { return value & (kImmediateRecord - 1); }
+inline constexpr uint32_t immediateParts(uint32_t value) {
+  return ((value >> kImmediatePartBits) & (kMostCountedParts - 1)) + 1;
 }
+inline constexpr uint32_t immediatePartBytes(uint32_t value) { return value & (kImmediatePartLimit - 1); }
 
 }  // namespace railwise::net

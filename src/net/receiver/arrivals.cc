@@ -23,28 +23,6 @@ Status failTooLong(Link& link, uint32_t bytes, uint32_t room) {
 
 }  // namespace
 
-Status ReceiveConnection::poll() {
-  RAILWISE_TRY(link_.poll([this](const ibv_wc& completion) {
-    onCompletion(completion);
-    return Status::success();
-  }));
-  return link_.failure;
-}
-
-void ReceiveConnection::onCompletion(const ibv_wc& completion) {
-  const uint64_t id = completion.wr_id;
-  const std::size_t index = workQueuePair(id);
-  const bool receives = (id & kReceiveWork) != 0;
-  if (receives && completion.status == IBV_WC_SUCCESS) [[likely]] {
-    (void)onData(index, completion);  // a failure is remembered
-    return;
-  }
-  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[index];
-  queue_pair.rest->receives_failed += receives ? 1 : 0;
-  if (completion.status == IBV_WC_SUCCESS) queue_pair.retire(workRequestsEnded(id));
-  else (void)link_.loseCompletion(queue_pair, completion, receives ? "a receive" : "a clear-to-send");
-}
-
 inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
   LaneQueuePair& queue_pair = queuePair(index);
   const Record* notice = nullptr;
@@ -57,6 +35,8 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
   }
   if (immediateForm(value) == ImmediateForm::kWhole) [[likely]] {
     RAILWISE_TRY(onWhole(queue_pair, value));
+  } else if (immediateForm(value) == ImmediateForm::kCounted) {
+    RAILWISE_TRY(onCounted(queue_pair, value));
   } else if (immediateForm(value) == ImmediateForm::kPacked) {
     RAILWISE_TRY(onPacked(queue_pair, value));
   } else {
@@ -83,6 +63,30 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
   return Status::success();
 }
 
+// A segment of a message that is alone in its receive has arrived.
+[[gnu::always_inline]] inline Status ReceiveConnection::onCounted(LaneQueuePair& queue_pair, uint32_t value) {
+  const uint32_t slot = immediateSlot(value);
+  Receive& receive = receives_.inSlot(slot);
+  const uint32_t bytes = immediatePartBytes(value);
+  if (receive.arrived == 0 && receive.kind == Request::Kind::kReceive && receive.count == 1) {
+    receive.alike = true;
+    receive.segments = static_cast<uint8_t>(immediateParts(value));
+    receive.bytes = 0;
+    reply_queue_pair_ = queue_pair.index;
+  } else if (!receive.isOpen() || !receive.alike || receive.segments != immediateParts(value)) [[unlikely]] {
+    return failNotOpen(link_, slot);
+  }
+  receive.bytes += bytes;  // at most kMostCountedParts times kImmediatePartLimit
+  receive.rails = static_cast<uint16_t>(receive.rails | queue_pair.rail_bit);
+  queue_pair.counts().bytes += bytes;
+  ++queue_pair.counts().segments;
+  if (++receive.arrived != receive.segments) return Status::success();
+  if (receive.bytes > receive.least_room) [[unlikely]]
+    return failTooLong(link_, receive.bytes, receive.least_room);
+  complete(receive);
+  return Status::success();
+}
+
 // All messages of a receive have arrived in the window, packed. They are copied to their buffers.
 Status ReceiveConnection::onPacked(LaneQueuePair& queue_pair, uint32_t value) {
   const uint32_t slot = immediateSlot(value);
@@ -102,16 +106,14 @@ Status ReceiveConnection::onPacked(LaneQueuePair& queue_pair, uint32_t value) {
 Status ReceiveConnection::onSegment(LaneQueuePair& queue_pair, uint32_t value, const Record* record,
                                     uint32_t record_bytes) {
   const uint32_t slot = immediateSlot(value);
-  const ImmediateForm form = immediateForm(value);
   Receive& receive = receives_.inSlot(slot);
   const uint32_t segment = immediateSegment(value);
-  const bool expected = receive.isOpen() && (receive.arrived >> segment & 1) == 0 &&
-                        form <= ImmediateForm::kSegmentWithRecord &&
+  const bool expected = receive.isOpen() && !receive.alike && (receive.arrived >> segment & 1) == 0 &&
                         immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number));
   if (!expected) return failNotOpen(link_, slot);
   receive.arrived |= uint64_t{1} << segment;
   receive.rails = static_cast<uint16_t>(receive.rails | queue_pair.rail_bit);
-  if (form == ImmediateForm::kSegmentWithRecord) {
+  if (immediateBringsRecord(value)) {
     if (record_bytes < recordBytes(receive.count) ||
         record->number != static_cast<uint32_t>(receive.number) || record->segments < 1 ||
         record->segments > uint32_t{kMaxLanes}) {
@@ -145,6 +147,28 @@ inline void ReceiveConnection::complete(Receive& receive) {
   }
   if (receive.profiled) [[unlikely]]
     stopEvents(receive, link_.device.index());
+}
+
+[[gnu::always_inline]] inline void ReceiveConnection::onCompletion(const ibv_wc& completion) {
+  const uint64_t id = completion.wr_id;
+  const std::size_t index = workQueuePair(id);
+  const bool receives = (id & kReceiveWork) != 0;
+  if (receives && completion.status == IBV_WC_SUCCESS) [[likely]] {
+    (void)onData(index, completion);  // a failure is remembered
+    return;
+  }
+  LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[index];
+  queue_pair.rest->receives_failed += receives ? 1 : 0;
+  if (completion.status == IBV_WC_SUCCESS) queue_pair.retire(workRequestsEnded(id));
+  else (void)link_.loseCompletion(queue_pair, completion, receives ? "a receive" : "a clear-to-send");
+}
+
+Status ReceiveConnection::poll() {
+  RAILWISE_TRY(link_.poll([this](const ibv_wc& completion) {
+    onCompletion(completion);
+    return Status::success();
+  }));
+  return link_.failure;
 }
 
 void ReceiveConnection::finish(const Receive& receive, int* sizes) {

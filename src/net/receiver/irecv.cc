@@ -38,11 +38,18 @@ void ReceiveConnection::stage(Receive& receive, std::span<const ReceiveBuffer> b
                         link_.endpoint.rails.size());
 }
 
+// The fast path on several rails.
+Status ReceiveConnection::irecvMoreKeys(std::span<const ReceiveBuffer> buffers, bool silent,
+                                        Request** request) {
+  Receive& made = receives_.of(numbers().next);
+  return takesFastPath<FastReceive::kMoreKeys>(buffers, silent, made)
+             ? irecvFast<FastReceive::kMoreKeys>(buffers[0], made, request)
+             : irecvSlowPath(buffers, silent, request);
+}
+
 Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent,
                                         Request** request) {
   Receive& made = receives_.of(numbers().next);
-  if (takesFastPath<FastReceive::kMoreKeys>(buffers, silent, made))
-    return irecvFast<FastReceive::kMoreKeys>(buffers[0], made, request);
   *request = nullptr;
   if (!link_.failure.ok()) return link_.failure;
   if (!link_.running() || link_.bell.raised()) RAILWISE_TRY(link_.idle(Waiting::kPeer));

@@ -36,11 +36,13 @@ struct alignas(64) Receive : Request {
   Receive(const Receive&) = delete;
   Receive& operator=(const Receive&) = delete;
 
-  uint16_t rails = 0;       // bit r: rail r has carried some of its data
-  uint64_t arrived = 0;     // bit i: segment i has arrived; kAllArrived: the receive is complete
+  uint16_t rails = 0;  // bit r: rail r has carried some of its data
+  // Bit i: segment i has arrived; of a message in counted segments (`alike` is set): so many have arrived.
+  // kAllArrived: the receive is complete.
+  uint64_t arrived = 0;
   uint32_t least_room = 0;  // bytes that fit its smallest buffer
   uint8_t segments = 0;     // number of segments; 0: not yet known
-  bool alike = false;       // the messages are of one size
+  bool alike = false;       // the messages are of one size, which `bytes` has or counts up to
   bool silent = false;
   bool profiled = false;                              // some event in `events` is not null
   std::array<uint64_t, kMaxReceives> addresses = {};  // of the buffers
@@ -76,7 +78,9 @@ struct alignas(64) Receive : Request {
   // Its epoch has ended. A message of which only some segments have arrived is sent again as a whole.
   void forgetSegments() {
     rails = 0;  // whatever they meant
-    if (isOpen()) arrived = segments = 0;
+    if (!isOpen()) return;
+    arrived = segments = 0;
+    alike = false;
   }
 
   bool isOpen() const { return kind == Kind::kReceive && !complete(); }

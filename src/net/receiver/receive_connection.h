@@ -75,6 +75,7 @@ class ReceiveConnection final : public Connection {
   Status irecvGroupSlowPath(uint32_t count, BufferAt buffer_at, Request** request);
 
   // Clear-to-sends (receiver/irecv.cc).
+  Status irecvMoreKeys(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   Status irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   bool blocked() const;
   void stage(Receive& receive, std::span<const ReceiveBuffer> buffers);
@@ -88,6 +89,7 @@ class ReceiveConnection final : public Connection {
   void onCompletion(const ibv_wc& completion);
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onWhole(LaneQueuePair& queue_pair, uint32_t value);
+  Status onCounted(LaneQueuePair& queue_pair, uint32_t value);
   Status onPacked(LaneQueuePair& queue_pair, uint32_t value);
   Status onSegment(LaneQueuePair& queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
   void complete(Receive& receive);
@@ -132,7 +134,8 @@ inline bool ReceiveConnection::takesFastPath(std::span<const ReceiveBuffer> buff
   }
   Receive& made = receives_.of(numbers().next);
   if (!takesFastPath<FastReceive::kOneKey>(buffers, silent, made)) [[unlikely]]
-    return irecvSlowPath(buffers, silent, request);
+    return fast_path_ == FastReceive::kMoreKeys ? irecvMoreKeys(buffers, silent, request)
+                                                : irecvSlowPath(buffers, silent, request);
   return irecvFast<FastReceive::kOneKey>(buffers[0], made, request);
 }
 

@@ -274,7 +274,7 @@ Result<bool> PutWriter::postPiece(RmaRequest& request, Piece& piece) {
     ++queue_pair.counts().segments;
     piece.due = queue_pair.fullAtWhenDone();
     if (request.bytes >= kStripeFrom && link_.endpoint.lanes.size() > 1)
-      striped_[queue_pair.rest->lane].push_back({piece.due, piece.end - piece.begin});
+      striped_[queue_pair.lane].push_back({piece.due, piece.end - piece.begin});
   }
   return true;
 }

@@ -6,6 +6,21 @@
 
 namespace railwise::net {
 
+[[gnu::always_inline]] inline Status SendConnection::onCompletion(const ibv_wc& completion) {
+  const uint64_t id = completion.wr_id;
+  LaneQueuePair& queue_pair = queuePair(workQueuePair(id));
+  if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
+    return onFailedCompletion(queue_pair, completion);
+  if ((id & (kReceiveWork | kSampled)) != 0) [[unlikely]] {
+    if ((id & kReceiveWork) != 0) return clear_to_sends_.onCompletion(id, completion.byte_len);
+    times_.end(shown());
+  }
+  queue_pair.retire(workRequestsEnded(id));
+  if ((id & kStripePart) != 0) segments_.onStripePart(groups_.at(workSlot(id)), id, queue_pair);
+  else if ((id & kLastOfSegment) != 0) segments_.onCompletion(groups_.at(workSlot(id)), id, queue_pair);
+  return Status::success();
+}
+
 // A request that has completed is reported even if the connection has failed since.
 Status SendConnection::testSlowPath(Request& request, bool* done, int* sizes) {
   const Status drained = drain();
@@ -53,20 +68,6 @@ Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_w
   // The receiver had received everything and closed before its device acknowledged the last work request.
   if (link_.peerHasEnded() && arrivedUpTo() + 1 == nextPost()) return Status::success();
   return link_.loseCompletion(queue_pair, completion, operation);
-}
-
-Status SendConnection::onCompletion(const ibv_wc& completion) {
-  const uint64_t id = completion.wr_id;
-  LaneQueuePair& queue_pair = queuePair(workQueuePair(id));
-  if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
-    return onFailedCompletion(queue_pair, completion);
-  if ((id & (kReceiveWork | kSampled)) != 0) [[unlikely]] {
-    if ((id & kReceiveWork) != 0) return clear_to_sends_.onCompletion(id, completion.byte_len);
-    times_.end(shown());
-  }
-  queue_pair.retire(workRequestsEnded(id));
-  if ((id & kLastOfSegment) != 0) segments_.onCompletion(groups_.at(workSlot(id)), id, queue_pair);
-  return Status::success();
 }
 
 UnderWay SendConnection::underWay() const {

@@ -47,24 +47,12 @@ Status SendConnection::lookAround() {
 inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64_t address, uint32_t bytes,
                                                 const MemoryHandle& memory, Message& message,
                                                 LaneQueuePair& queue_pair) {
-  ibv_sge sge = {address, bytes, memory.keys[queue_pair.rail].local()};
-  ibv_send_wr data = {};
-  data.wr_id = sendWorkId(0, 0, queue_pair.index);
-  data.sg_list = &sge;
-  data.num_sge = 1;
-  data.opcode = IBV_WR_RDMA_WRITE;
+  ibv_send_wr& data = fast_.data;
+  ibv_send_wr& tail = fast_.tail;
+  fast_.sge = {address, bytes, memory.keys[queue_pair.rail].local()};
   data.wr.rdma.remote_addr = entry.address;
   data.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
-  ibv_send_wr& tail = fast_.work;
-  // The next small message needs its segment again, also if there is no memory to say that this one failed.
-  const struct Restored {
-    ibv_send_wr& work;
-    ~Restored() { work.num_sge = 1; }
-  } restored = {tail};
-  data.next = &tail;
-  tail.wr_id = data.wr_id;
-  tail.num_sge = 0;
-  tail.send_flags = 0;
+  data.wr_id = tail.wr_id = sendWorkId(0, 0, queue_pair.index);
   tail.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(numbers().next % kSlots), bytes));
   tail.wr.rdma = data.wr.rdma;
   queue_pair.posted() += 2;
@@ -75,6 +63,59 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   if (times_.isDue(numbers().next)) times_.begin(tail, numbers().next, bytes);
   advance();
   return link_.post(queue_pair, &data);
+}
+
+// A large message, cut by the plan of the lanes: one write for each part, whose immediate has its size. The
+// others go in segments.
+[[gnu::noinline]] Status SendConnection::sendStriped(const ClearToSend& entry, uint64_t address,
+                                                     uint32_t bytes, int tag, const MemoryHandle& memory,
+                                                     Request** request) {
+  const uint64_t number = numbers().next;
+  Group& group = groups_.of(number);
+  StripePlan& plan = segments_.stripes();
+  const StripePlan::Row* const row =
+      bytes >= plan.least() && group.mayOpen() ? plan.take(number, bytes, link_.endpoint.loads) : nullptr;
+  bool fits = row != nullptr;
+  for (std::size_t part = 0; fits && part < row->parts; ++part)
+    fits = queuePair(row->queue_pair[part]).sendFree() >= 2;
+  if (!fits) [[unlikely]]
+    return isendSlowPath(address, bytes, tag, &memory, nullptr, request);
+  Message& message = turn_.peek(messages_);
+  *request = &message;
+  message.begin(number, address, bytes, &memory);
+  group.stripe(number, message, row->parts);
+  needs_slow_test_ = false;
+  advance();
+  const bool apart = bytes > limits_.then_immediate;
+  ibv_send_wr& first = apart ? fast_.data : fast_.work;
+  ibv_send_wr& last = apart ? fast_.tail : fast_.work;
+  last.send_flags = IBV_SEND_SIGNALED;
+  const uint64_t remote = entry.address;
+  const auto slot = static_cast<uint32_t>(number % kSlots);
+  const uint32_t parts = row->parts;
+  uint32_t begin = 0;
+  for (uint32_t part = 0; part < parts; ++part) {
+    LaneQueuePair& queue_pair = queuePair(row->queue_pair[part]);
+    const uint32_t end = part + 1 < parts ? row->cut(part, bytes) : bytes;
+    const uint32_t size = end - begin;
+    fast_.sge = {address + begin, size, memory.keys[queue_pair.rail].local()};
+    first.wr.rdma.remote_addr = remote + begin;
+    first.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+    first.wr_id = workRequestId(queue_pair.index);
+    if (apart) last.wr.rdma = first.wr.rdma;
+    queue_pair.posted() += apart ? 2 : 1;
+    queue_pair.counts().bytes += size;
+    ++queue_pair.counts().segments;
+    last.imm_data = htonl(countedImmediate(slot, parts, size));
+    last.wr_id =
+        stripePartId(slot, size) | workRequestId(queue_pair.index) | endsWorkRequests(queue_pair.cover());
+    link_.endpoint.loads[queue_pair.lane].posted(stripePartBytes(size), 0);
+    begin = end;
+    RAILWISE_TRY(link_.post(queue_pair, &first));
+    if (!fast_.open()) [[unlikely]]  // the link is lost
+      return Status::success();
+  }
+  return thenNextTurn(Status::success());
 }
 
 // isend, where the fast path is not open or not for this message.
@@ -220,7 +261,8 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
                             ? batch_writes_.postPack(to, group, fast_.work)
                             : batch_writes_.postBatch(to, group, limits_.then_immediate));
   }
-  segments_.cut(group);
+  if (segments_.cut(group)) [[unlikely]]
+    planLanes();
   return postGroups();
 }
 

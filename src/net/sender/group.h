@@ -28,6 +28,7 @@ struct Segment {
 //   matching                 cut          waiting   isend has the last one: the group goes in segments
 //   matching                 postWith     posted    isend has the last one: the batch or pack is posted
 //   waiting                  finish       posted    the last segment is posted
+//   any that mayOpen()       stripe       posted    a message alone in its receive is posted in parts
 //   waiting, posted, repeat  arrive       arrived   after a failure: the receiver says that it has arrived
 //   waiting, posted, repeat  repeat       repeat    after a failure: the receiver says that it has not
 //   any that mayOpen()       repeatAlone  repeat    after a failure: a message of the fast path had no slot
@@ -143,6 +144,15 @@ struct Group {
     for (std::size_t i = 0; i < count; ++i) messages[i]->completeAt(segments_done, due);
   }
   void finish() { state = SlotState::kPosted; }
+  // All of the receive is `message`, which is posted in this many parts.
+  void stripe(uint64_t receive, Message& message, uint8_t parts) {
+    beAlone(receive, message);
+    state = SlotState::kPosted;
+    segments = parts;
+    cursor.bytes = message.bytes;
+    due = segments_done + parts;
+    message.completeAt(segments_done, due);
+  }
   // A batch or pack, whose work requests are the last that `queue_pair` has posted.
   void postWith(const LaneQueuePair& queue_pair) {
     state = SlotState::kPosted;
@@ -167,14 +177,8 @@ struct Group {
   }
   // A message that had no group must be repeated.
   void repeatAlone(uint64_t receive, Message& message) {
-    number = receive;
-    count = matched = 1;
-    messages = {&message};
-    silent = profiled = false;
-    alike = in_order = true;
-    each = message.bytes;
+    beAlone(receive, message);
     state = SlotState::kRepeat;
-    form = SendPath::kSegments;
   }
 
   // Is message `i` still NCCL's request? Later it may be the message of another receive.
@@ -185,6 +189,17 @@ struct Group {
     uint64_t sum = 0;
     for (std::size_t i = 0; i < count; ++i) sum += messages[i]->bytes;
     return sum;
+  }
+
+ private:
+  void beAlone(uint64_t receive, Message& message) {
+    number = receive;
+    count = matched = 1;
+    messages[0] = &message;
+    silent = profiled = false;
+    alike = in_order = true;
+    each = message.bytes;
+    form = SendPath::kSegments;
   }
 };
 

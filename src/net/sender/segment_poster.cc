@@ -7,24 +7,27 @@
 namespace railwise::net {
 
 // Which lanes carry what.
-void SegmentPoster::cut(Group& group) {
+bool SegmentPoster::cut(Group& group) {
   const uint64_t bytes = group.bytes();
+  bool moved = false;
   std::vector<Lane>& lanes = link_.endpoint.lanes;
   Cut cut;
   if (lanes.size() == 1) {
     group.lane_segments[0] = {0, bytes, lanes.front().takeTurn()};
   } else {
     cut = cutOverLanes(group, bytes, lanes, link_.endpoint.loads, even_);
+    moved = stripes_.noteMeasured(link_.endpoint.loads);
   }
   const bool recorded = !group.silent && (!group.alike || cut.segments > 1 || bytes >= kImmediateSizeLimit);
   group.cut(cut.segments, recorded ? cut.fastest : Group::kNoRecord);
-  if (!recorded && link_.rules.has_immediates) return;
+  if (!recorded && link_.rules.has_immediates) return moved;
   for (uint32_t segment = 0; segment < std::min<uint32_t>(record_stride_, group.segments); ++segment) {
     Record& record = recordOf(group, segment);
     record.number = static_cast<uint32_t>(group.number);
     record.segments = group.segments;
     for (std::size_t i = 0; i < group.count; ++i) record.sizes[i] = group.messages[i]->bytes;
   }
+  return moved;
 }
 
 SegmentPoster::Cut SegmentPoster::cutOverLanes(const Group& group, uint64_t bytes, std::span<Lane> lanes,
@@ -160,10 +163,9 @@ inline void SegmentPoster::finish(ibv_send_wr& work, const Posting& to) {
   const Group& group = to.group;
   if (group.silent) return;
   const uint32_t slot = group.slot();
-  const ImmediateForm form = to.records ? ImmediateForm::kSegmentWithRecord : ImmediateForm::kSegment;
   const uint32_t value = group.record_segment == Group::kNoRecord
                              ? wholeImmediate(slot, group.messages[0]->bytes)
-                             : segmentImmediate(form, slot, to.index, group.number);
+                             : segmentImmediate(to.records, slot, to.index, group.number);
   work.opcode = link_.rules.report;
   if (link_.rules.has_immediates) {
     work.imm_data = htonl(value);

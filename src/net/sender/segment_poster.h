@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "net/paths/link.h"
+#include "net/paths/stripe_plan.h"
 #include "net/protocol/clear_to_send_ring.h"
 #include "net/protocol/work_request_chain.h"
 #include "net/sender/group.h"
@@ -39,8 +40,8 @@ class SegmentPoster {
   // A larger segment has its immediate in a work request of its own.
   void setThenImmediate(uint64_t bytes) { then_immediate_ = bytes; }
 
-  // Cuts the group, whose messages are all there.
-  void cut(Group& group);
+  // Cuts the group, whose messages are all there. True: the rates of the lanes have moved, so plan() is due.
+  bool cut(Group& group);
   struct Cut {
     int segments = 1;
     uint8_t fastest = 0;  // the segment on the fastest lane
@@ -51,29 +52,38 @@ class SegmentPoster {
   // Posts the segments of a group that is cut. False: a send queue has no room, or memory cannot be used, or
   // the link has failed. The next call goes on from there.
   bool post(Group& group);
+  // Plans for messages that need no group (SendConnection::sendStriped()). No part is larger than
+  // `largest_part`.
+  void plan(uint64_t largest_part) { stripes_.make(link_.endpoint.lanes, even_, largest_part); }
+  StripePlan& stripes() { return stripes_; }
+
   // The last work request of a segment is complete.
   void onCompletion(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
     const uint32_t index = workSegment(id);
     if (link_.endpoint.lanes.size() > 1) {
       measures_ = true;
       const Segment& segment = group.lane_segments[index];
-      link_.endpoint.loads[queue_pair.rest->lane].completed(segment.end - segment.begin);
+      link_.endpoint.loads[queue_pair.lane].completed(segment.end - segment.begin);
     }
     if (group.profiled) [[unlikely]]
       events_.stop(static_cast<uint32_t>(workSlot(id)), index);
     ++group.segments_done;
   }
+  // The same of a part of a striped message.
+  void onStripePart(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
+    link_.endpoint.loads[queue_pair.lane].completed(stripePartOf(id));
+    ++group.segments_done;
+  }
   // Segments have completed, so measureLanes() has something to do.
   bool measures() const { return measures_; }
-  // All completions of one poll are there: measures the lanes. True: some were measured.
-  bool measureLanes() {
+  // All completions of one poll are there: measures the lanes.
+  void measureLanes() {
     measures_ = false;
     const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
     std::vector<LaneLoad>& loads = link_.endpoint.loads;
-    if (std::none_of(loads.begin(), loads.end(), measurable)) return false;
+    if (std::none_of(loads.begin(), loads.end(), measurable)) return;
     const uint64_t now = nowNs();
     for (LaneLoad& load : loads) load.measure(now);
-    return true;
   }
   // The queue pairs are gone. Completions that are owed will not come.
   void drop() {
@@ -114,6 +124,7 @@ class SegmentPoster {
   bool measures_ = false;         // segments have completed since measureLanes()
   MessageEvents events_;
   WorkRequestChain chain_;
+  StripePlan stripes_;
 };
 
 }  // namespace railwise::net

@@ -81,14 +81,16 @@ void SendConnection::onPaired() {
                 pathsText(limits_, facts.lanes).c_str());
   groups_.setLanes(facts.lanes);
   fast_.takes_turns = facts.lanes > 1 || link_.endpoint.lanes.front().count > 1;
-  planTurns();
+  segments_.stripes().begin(link_.endpoint.loads);
+  planLanes();
   const bool first = link_.epoch() == 1;  // the next ones begin when both ends are ready
   if (first) must_look_ = link_.degraded();
   setFastPath(first);
   takeTurnOfSmall();
 }
 
-void SendConnection::planTurns() {
+void SendConnection::planLanes() {
+  segments_.plan(limits_.whole != 0 ? std::min<uint64_t>(kImmediatePartLimit - 1, limits_.request) : 0);
   std::vector<Lane>& lanes = link_.endpoint.lanes;
   const std::vector<LaneLoad>& loads = link_.endpoint.loads;
   const auto rate = [&](std::size_t lane) { return lane < loads.size() ? loads[lane].rate() : 1.0; };
@@ -120,7 +122,7 @@ Status SendConnection::reconcile(const Words& words) {
 Status SendConnection::onBegun() {
   for (uint64_t number = nextPost(); number < numbers().next; ++number) {
     Group& group = groups_.of(number);
-    if (group.number == number && group.state == SlotState::kRepeat) segments_.cut(group);
+    if (group.number == number && group.state == SlotState::kRepeat) (void)segments_.cut(group);
   }
   setFastPath(nextPost() == numbers().next);
   must_look_ = link_.degraded();

@@ -55,8 +55,6 @@ class SendConnection final : public Connection {
   Status testSlowPath(Request& request, bool* done, int* sizes) override;
 
  private:
-  static constexpr uint32_t kMeasuredMask = 0x3f;
-
   SendConnection(const Device& device, const ConnectionOptions& options, const ListenHandle& handle);
 
   void handleCompletions(const ibv_wc* completions, int count) noexcept override;
@@ -94,6 +92,8 @@ class SendConnection final : public Connection {
                    Message& message, LaneQueuePair& queue_pair);
   Status sendThenImmediate(const ClearToSend& entry, uint64_t address, uint32_t bytes,
                            const MemoryHandle& memory, Message& message, LaneQueuePair& queue_pair);
+  Status sendStriped(const ClearToSend& entry, uint64_t address, uint32_t bytes, int tag,
+                     const MemoryHandle& memory, Request** request);
   bool mustSignal(const LaneQueuePair& queue_pair);
   void advance();
   Status isendSlowPath(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
@@ -104,15 +104,16 @@ class SendConnection final : public Connection {
   bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
   // Small messages may take the fast path from now on, or no longer.
   void setFastPath(bool open) {
-    fast_.allow(open ? limits_.unsignalled : 0, std::min<uint64_t>(limits_.whole, limits_.then_immediate));
+    fast_.allow(open ? limits_.unsignalled : 0, std::min<uint64_t>(limits_.whole, limits_.then_immediate),
+                segments_.stripes().largest());
   }
-  // What segments have shown of the lanes is used for small messages, now and then.
   void measureLanes() {
-    if (segments_.measures() && segments_.measureLanes() && (++measured_ & kMeasuredMask) == 0) [[unlikely]]
-      planTurns();
+    if (segments_.measures()) [[unlikely]]
+      segments_.measureLanes();
   }
-  // Which queue pairs take small messages: each lane as often as its bandwidth says.
-  void planTurns();
+  // Plans what the lanes carry of large messages, and which queue pairs take small ones: each lane as often
+  // as its bandwidth says.
+  void planLanes();
   // The next queue pair takes the next small message.
   void takeTurnOfSmall() { fast_.queue_pair = &queuePair(fast_.turn[numbers().next % FastPath::kTurns]); }
   Status thenNextTurn(Status posted) {
@@ -160,8 +161,7 @@ class SendConnection final : public Connection {
   // isend must look at the peer and the paths: this epoch uses other paths than the first one, there are no
   // queue pairs, or the connection has failed.
   bool must_look_ = false;
-  uint32_t looks_ = 0;     // calls of isend while must_look_ was set
-  uint32_t measured_ = 0;  // how often lanes were measured
+  uint32_t looks_ = 0;  // calls of isend while must_look_ was set
   SendMessages messages_{this};
   SendGroups groups_;
   BatchWrites batch_writes_;
@@ -182,12 +182,14 @@ class SendConnection final : public Connection {
     return isendFirst(address, bytes, tag, memory, profiler, request);
   Message& message = turn_.peek(messages_);
   LaneQueuePair* const queue_pair = fast_.queue_pair;
-  const bool fast = bytes - 1 < fast_.bytes && profiler == nullptr &&
+  const bool fast = bytes - 1 < fast_.largest && profiler == nullptr &&
                     entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes &&
                     message.kind == Request::Kind::kFree && !times_.isDue(numbers().next) &&
                     queue_pair->posted() < queue_pair->unsignalled_until;
   if (!fast) [[unlikely]]
     return isendSlowPath(address, bytes, tag, memory, profiler, request);
+  if (bytes > fast_.bytes) [[unlikely]]
+    return sendStriped(entry, address, static_cast<uint32_t>(bytes), tag, *memory, request);
   *request = &message;
   return thenNextTurn(
       sendWhole<false>(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair));

@@ -27,6 +27,7 @@ SendLimits sendLimits(const SendFacts& facts) {
   SendLimits limits;
   limits.then_immediate = facts.adaptive_routing_bytes;
   limits.message = facts.max_message_bytes;
+  limits.request = facts.max_request_bytes;
   if (facts.lanes == 0 || !facts.has_immediates || !facts.in_order || !facts.whole) return limits;
   limits.whole =
       std::min<std::size_t>({kImmediateSizeLimit - 1, facts.max_message_bytes, facts.max_request_bytes});

@@ -38,6 +38,7 @@ struct SendLimits {
   std::size_t inlined = 0;
   std::size_t unsignalled = 0;
   std::size_t whole = 0;                   // the largest message that is not cut into segments
+  std::size_t request = 0;                 // the largest work request that all ports take
   uint64_t then_immediate = UINT64_MAX;    // a larger message has its immediate in a work request of its own
   std::size_t packed = 0;                  // a whole group
   std::size_t message = kMaxMessageBytes;  // a larger message is refused

@@ -56,7 +56,7 @@ TEST(Endpoint, SortsQueuePairsIntoLanesInTurn) {
   EXPECT_EQ(endpoint.lanes[0].count, 3);
   EXPECT_EQ(endpoint.lanes[1].count, 2);
   EXPECT_EQ(endpoint.lanes[1].queue_pairs[1], 3);
-  EXPECT_EQ(endpoint.queue_pairs[4].rest->lane, 0);
+  EXPECT_EQ(endpoint.queue_pairs[4].lane, 0);
 }
 
 TEST(Endpoint, DropsALaneWithoutQueuePairsInUse) {
@@ -67,7 +67,7 @@ TEST(Endpoint, DropsALaneWithoutQueuePairsInUse) {
   endpoint.dropUnusedLanes();
   ASSERT_EQ(endpoint.lanes.size(), 1U);
   EXPECT_EQ(endpoint.lanes[0].queue_pairs[0], 1);
-  EXPECT_EQ(endpoint.queue_pairs[3].rest->lane, 0);
+  EXPECT_EQ(endpoint.queue_pairs[3].lane, 0);
 }
 
 TEST(Endpoint, IsInOrderWithOneQueuePairOnly) {

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "net/paths/simulated_sender.h"
+
 namespace railwise::net {
 namespace {
-
-constexpr uint64_t kMessage = 16 << 20;
 
 std::vector<LaneLoad> makeLanes(std::initializer_list<int> mbps) {
   std::vector<LaneLoad> lanes;
@@ -144,98 +143,24 @@ TEST(Rates, AreNotSpoiltByALatePoll) {
   EXPECT_NEAR(fraction(cutShares(lanes, kMessage, 0, false), 0), 0.75, 0.01);
 }
 
-// A sender as NCCL's proxy thread is one, in simulated time: up to kWindow messages under way, and looks at
-// irregular times, some of them late. Lanes deliver in order, each message a little faster or slower than
-// they do on average.
-class Sending {
- public:
-  explicit Sending(std::vector<double> bytes_per_ns) : speeds_(std::move(bytes_per_ns)) {
-    for (const double speed : speeds_) {
-      lanes_.emplace_back(static_cast<int>(8000 * speed));
-      ends_.emplace_back();
-    }
-  }
-
-  void becomes(std::size_t lane, double bytes_per_ns) { speeds_[lane] = bytes_per_ns; }
-  void pauses(std::size_t lane, double ns) { free_at_[lane] = std::max(free_at_[lane], now_) + ns; }
-
-  // Bytes per nanosecond over `messages` more.
-  double send(int messages, bool even = false) {
-    const double begin = now_;
-    for (const int last = completed_ + messages; completed_ < last; look()) {
-      if (posted_ - completed_ < kWindow) post(even);
-    }
-    return static_cast<double>(messages) * kMessage / (now_ - begin);
-  }
-
- private:
-  static constexpr int kWindow = 8;
-  static constexpr double kLookNs = 2000;
-  static constexpr double kLatestLookNs = 300000;  // every 20th comes up to so much too late
-  static constexpr double kUnsteadiness = 0.2;
-
-  void post(bool even) {
-    const Shares shares = cutShares(lanes_, kMessage, static_cast<std::size_t>(posted_), even);
-    for (LaneLoad& lane : lanes_) lane.skipped();
-    unfinished_[posted_ % kWindow] = shares.count;
-    for (int i = 0; i < shares.count; ++i) {
-      const Share& share = shares.share[static_cast<std::size_t>(i)];
-      lanes_[share.lane].posted(share.bytes, static_cast<uint64_t>(now_));
-      const double time = static_cast<double>(share.bytes) / speeds_[share.lane];
-      double& free_at = free_at_[share.lane];
-      free_at = std::max(free_at, now_) + time * (1 + kUnsteadiness * (2 * uniform_(random_) - 1));
-      ends_[share.lane].push_back({posted_, share.bytes, free_at});
-    }
-    ++posted_;
-  }
-
-  void look() {
-    now_ += 2 * kLookNs * uniform_(random_) + (random_() % 20 == 0 ? kLatestLookNs * uniform_(random_) : 0);
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-      for (; !ends_[lane].empty() && ends_[lane].front().at <= now_; ends_[lane].pop_front()) {
-        lanes_[lane].completed(ends_[lane].front().bytes);
-        --unfinished_[ends_[lane].front().message % kWindow];
-      }
-    }
-    for (LaneLoad& lane : lanes_) lane.measure(static_cast<uint64_t>(now_));
-    while (completed_ < posted_ && unfinished_[completed_ % kWindow] == 0) ++completed_;
-  }
-
-  struct End {
-    int message;
-    uint64_t bytes;
-    double at;
-  };
-  std::vector<double> speeds_;
-  std::vector<LaneLoad> lanes_;
-  std::vector<std::deque<End>> ends_;
-  std::array<double, kMaxLanes> free_at_ = {};
-  std::array<int, kWindow> unfinished_ = {};
-  int posted_ = 0;
-  int completed_ = 0;
-  double now_ = 1000;
-  std::mt19937_64 random_{1};
-  std::uniform_real_distribution<double> uniform_{0, 1};
-};
-
 TEST(Rates, LetEqualLanesCarryWhatEvenSharesCarry) {
   for (const std::size_t count : {2, 4, 8}) {
     const std::vector<double> speeds(count, 50.0 / static_cast<double>(count));
-    const double even = Sending(speeds).send(500, true);
-    EXPECT_GE(Sending(speeds).send(500), 0.99 * even) << count;
+    const double even = SimulatedSender(speeds).send(500, true);
+    EXPECT_GE(SimulatedSender(speeds).send(500), 0.99 * even) << count;
   }
 }
 
 TEST(Rates, LetUnequalLanesCarryTheirSum) {
-  EXPECT_GE(Sending({40, 10}).send(500), 0.97 * 50);
-  EXPECT_GE(Sending({12.5, 12.5, 12.5, 6.25}).send(500), 0.97 * 43.75);
+  EXPECT_GE(SimulatedSender({40, 10}).send(500), 0.97 * 50);
+  EXPECT_GE(SimulatedSender({12.5, 12.5, 12.5, 6.25}).send(500), 0.97 * 43.75);
 }
 
 // A lane of 12.5 bytes per ns is slow from one message on. The next 16, of which 8 are cut already, are not
 // counted.
 TEST(Rates, FollowASlowdownWithin16Messages) {
   for (const double slow : {6.25, 3.125, 1.25}) {
-    Sending sending({12.5, 12.5, 12.5, 12.5});
+    SimulatedSender sending({12.5, 12.5, 12.5, 12.5});
     sending.send(100);
     sending.becomes(3, slow);
     sending.send(16);
@@ -244,7 +169,7 @@ TEST(Rates, FollowASlowdownWithin16Messages) {
 }
 
 TEST(Rates, OutliveAPause) {
-  Sending sending({12.5, 12.5, 12.5, 12.5});
+  SimulatedSender sending({12.5, 12.5, 12.5, 12.5});
   sending.send(100);
   sending.pauses(3, 200e6);  // ns
   sending.send(32);

@@ -45,15 +45,30 @@ TEST(Immediate, OfAWholeMessageKeepsSlotAndSize) {
 }
 
 TEST(Immediate, OfASegmentKeepsSlotSegmentAndLowBitsOfTheNumber) {
-  for (const ImmediateForm form : {ImmediateForm::kSegment, ImmediateForm::kSegmentWithRecord}) {
+  for (const bool record : {false, true}) {
     for (uint32_t slot = 0; slot < kSlots; ++slot) {
       for (uint32_t segment = 0; segment < kMaxLanes; ++segment) {
-        const uint64_t number = (uint64_t{7} << 21 | 0x155555) + slot;
-        const uint32_t value = segmentImmediate(form, slot, segment, number);
-        EXPECT_EQ(immediateForm(value), form);
+        const uint64_t number = (uint64_t{7} << 20 | 0x55555) + slot;
+        const uint32_t value = segmentImmediate(record, slot, segment, number);
+        EXPECT_EQ(immediateForm(value), ImmediateForm::kSegment);
+        EXPECT_EQ(immediateBringsRecord(value), record);
         EXPECT_EQ(immediateSlot(value), slot);
         EXPECT_EQ(immediateSegment(value), segment);
-        EXPECT_EQ(immediateNumber(value), 0x155555 + slot);
+        EXPECT_EQ(immediateNumber(value), 0x55555 + slot);
+      }
+    }
+  }
+}
+
+TEST(Immediate, OfACountedSegmentKeepsSlotPartsAndBytes) {
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    for (uint32_t parts = 1; parts <= kMostCountedParts; ++parts) {
+      for (const uint32_t bytes : {0U, 1U, kImmediatePartLimit - 1}) {
+        const uint32_t value = countedImmediate(slot, parts, bytes);
+        EXPECT_EQ(immediateForm(value), ImmediateForm::kCounted);
+        EXPECT_EQ(immediateSlot(value), slot);
+        EXPECT_EQ(immediateParts(value), parts);
+        EXPECT_EQ(immediatePartBytes(value), bytes);
       }
     }
   }

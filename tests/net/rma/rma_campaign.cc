@@ -110,6 +110,11 @@ std::string textOf(const Schedule& schedule) {
 std::mutex warnings_mutex;
 std::string warnings;
 
+std::string allWarnings() {
+  const std::lock_guard lock(warnings_mutex);
+  return warnings;
+}
+
 [[gnu::format(printf, 5, 6)]] void keepWarnings(int level, unsigned long, const char*, int,
                                                 const char* format, ...) {
   char line[1024];
@@ -176,7 +181,7 @@ class Runner {
       (void)ranks.turn();
       if (!ranks.problem().empty()) return ranks.problem();
       if (ranks.failed() && its_.sparing && !mayBeUndecided())
-        return "a rank has failed though paths were left: " + warnings;
+        return "a rank has failed though paths were left: " + allWarnings();
       // Then late writes come, if any can.
       if (!quiet && (ranks.allFailed() || ranks.done()))
         quiet = Clock::now() + std::chrono::milliseconds(its_.late_ms);
@@ -184,13 +189,13 @@ class Runner {
     ranks.verify();
     report_.outcome = ranks.failed() ? Report::kUnreachable : Report::kCompleted;
     report_.undecided = ranks.failed() && mayBeUndecided() ? 1 : 0;
-    if (ranks.failed() && warnings.empty()) return "a rank has failed without a line in the log";
+    if (ranks.failed() && allWarnings().empty()) return "a rank has failed without a line in the log";
     return ranks.problem();
   }
   // A NIC that fails may have added to a signal that may be reset: then nobody knows, and all ranks say so.
   bool mayBeUndecided() const {
     return its_.shape.gpu && !its_.shape.never_reset &&
-           warnings.find("may have been added or not") != std::string::npos;
+           allWarnings().find("may have been added or not") != std::string::npos;
   }
 
   Schedule its_;
