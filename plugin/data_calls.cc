@@ -78,19 +78,18 @@ ncclResult_t isend_v6(void* connection, void* data, int bytes, int tag, void* ha
 }
 
 template <typename Size>
-[[gnu::noinline]] static Status receiveGroup(ReceiveConnection& receive, bool silent, int n, void** data,
+[[gnu::noinline]] static Status receiveGroup(ReceiveConnection& receive, int n, void** data,
                                              const Size* sizes, const int* tags, void** handles,
                                              void** profilers, Request** request) {
   if (n < 1 || n > net::kMaxReceives) {
     RAILWISE_WARN("irecv: %d receives in a group, 1 to %d are possible", n, net::kMaxReceives);
     return {Code::kInvalidArgument, 0};
   }
-  std::array<net::ReceiveBuffer, net::kMaxReceives> buffers;
-  for (int i = 0; i < n; ++i) {
-    RAILWISE_TRY(bufferOf(data[i], static_cast<int64_t>(sizes[i]), tags[i], handles[i],
-                          profilers != nullptr ? profilers[i] : nullptr, &buffers[static_cast<size_t>(i)]));
-  }
-  return receive.irecv({buffers.data(), static_cast<size_t>(n)}, silent, request);
+  const auto buffer_at = [=](size_t i, net::ReceiveBuffer* buffer) {
+    return bufferOf(data[i], static_cast<int64_t>(sizes[i]), tags[i], handles[i],
+                    profilers != nullptr ? profilers[i] : nullptr, buffer);
+  };
+  return receive.irecvGroup(static_cast<uint32_t>(n), buffer_at, request);
 }
 
 // `may_be_silent`: NCCL may pass NCCL_NET_OPTIONAL_RECV_COMPLETION in *request, because it needs no
@@ -112,7 +111,7 @@ template <typename Size>
                           profilers != nullptr ? profilers[0] : nullptr, &buffer));
     status = receive->irecv({&buffer, 1}, silent, &made);
   } else {
-    status = receiveGroup(*receive, silent, n, data, sizes, tags, handles, profilers, &made);
+    status = receiveGroup(*receive, n, data, sizes, tags, handles, profilers, &made);
   }
   *request = made;
   return status;

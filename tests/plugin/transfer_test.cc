@@ -208,6 +208,40 @@ TYPED_TEST(TransferTest, GroupedReceivesTakeTheirTags) {
   }
 }
 
+// All calls in the order of the buffers, as NCCL makes them, and a call between them that is refused.
+TYPED_TEST(TransferTest, GroupsOfOneSizeArriveAndABadBufferLeavesNothingBehind) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  constexpr size_t kRoom = 1 << 16;
+  Memory<TypeParam> from(pair.send(), 8 * kRoom, 0);
+  Memory<TypeParam> to(pair.receive(), 8 * kRoom);
+  for (const size_t bytes : {size_t{8}, size_t{1000}, kRoom}) {
+    for (int n = 2; n <= 8; ++n) {
+      std::memset(to.data(), 0, 8 * kRoom);
+      std::vector<typename TypeParam::Buffer> buffers;
+      for (int i = 0; i < n; ++i) buffers.push_back({to.data() + i * kRoom, kRoom, i, to.handle()});
+      auto bad = buffers;
+      bad.back() = {from.data(), kRoom, 77, nullptr};
+      void* request = kStale;
+      EXPECT_EQ(TypeParam::irecv(pair.receive(), bad, &request), ncclInvalidArgument);
+      EXPECT_EQ(request, nullptr);
+      void* receive = startReceive<TypeParam>(pair.receive(), buffers);
+      std::vector<void*> sends;
+      for (int i = 0; i < n; ++i)
+        sends.push_back(startSend<TypeParam>(pair.send(), from.data() + i * kRoom, bytes, i, from.handle()));
+      for (void* send : sends) finish<TypeParam>(send);
+      std::array<int, 9> sizes;
+      sizes.fill(kUnwritten);
+      finish<TypeParam>(receive, sizes.data());
+      for (int i = 0; i < n; ++i) {
+        EXPECT_EQ(sizes[i], static_cast<int>(bytes));
+        EXPECT_EQ(std::memcmp(to.data() + i * kRoom, from.data() + i * kRoom, bytes), 0);
+      }
+      EXPECT_EQ(sizes[n], kUnwritten) << "test wrote more sizes than receives";
+    }
+  }
+}
+
 TYPED_TEST(TransferTest, ATagMayStandTwiceInAGroup) {
   Session<TypeParam> session;
   Pair<TypeParam> pair(session);

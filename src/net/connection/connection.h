@@ -66,7 +66,8 @@ class Connection : public LinkMemory, protected LinkUser {
     if (count == 0) [[likely]]
       return link.maySkipIdle() ? std::optional(false) : std::nullopt;
     connection.handleCompletions(completions, count);
-    return testIfKnown(request, sizes) ? std::optional(true) : std::nullopt;
+    if (testIfKnown(request, sizes) || testIfKnownGroup(request, sizes)) return true;
+    return std::nullopt;
   }
   // The rest of test(): requests with several sizes, flushes, and what follows a failure.
   virtual Status testSlowPath(Request& request, bool* done, int* sizes) = 0;
@@ -94,7 +95,8 @@ class Connection : public LinkMemory, protected LinkUser {
   static std::optional<bool> testByMorePolls(Request& request, int* sizes) {
     Connection& connection = *request.connection;
     Link& link = connection.link_;
-    if (link.only_cq != nullptr || link.next_cq == nullptr || needsSlowTest(request)) return std::nullopt;
+    if (link.only_cq != nullptr || link.next_cq == nullptr || needsSlowTest(request))
+      return testIfKnownGroup(request, sizes) ? std::optional(true) : std::nullopt;
     bool found = false;
     for (uint32_t left = link.more_cqs;; --left) {
       ibv_wc completions[Link::kPollBatch];
@@ -106,10 +108,15 @@ class Connection : public LinkMemory, protected LinkUser {
           return std::nullopt;
       }
       link.takeCqTurn();
-      if (count != 0 && testIfKnown(request, sizes)) return true;
+      if (count != 0 && (testIfKnown(request, sizes) || testIfKnownGroup(request, sizes))) return true;
       if (left == 0) return !found && link.maySkipIdle() ? std::optional(false) : std::nullopt;
     }
   }
+  // Like testIfKnown(), for a receive of several messages.
+  static bool testIfKnownGroup(Request& request, int* sizes) {
+    return request.count > 1 && request.connection->testGroup(request, sizes);
+  }
+  virtual bool testGroup(Request& /*receive*/, int* /*sizes*/) { return false; }
   // test() tells NCCL that `request` is complete.
   void free(Request& request) {
     request.kind = Request::Kind::kFree;

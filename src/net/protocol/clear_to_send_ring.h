@@ -35,6 +35,13 @@ class ClearToSendRing {
     return __atomic_load_n(&entry(number, i).stamp, __ATOMIC_ACQUIRE);
   }
 
+  // Have all entries of receive `number` arrived? `first`: the valid stamp of the first one.
+  bool isWhole(uint64_t number, uint64_t first) const {
+    const auto count = static_cast<uint32_t>(stampCount(first));
+    uint32_t whole = 1;
+    while (whole < count && stamp(number, whole) == first) ++whole;
+    return whole == count;
+  }
   // Has the whole clear-to-send for receive `number` been seen?
   bool has(uint64_t number) const { return number < next_; }
   // The caller has seen all clear-to-sends before `number` without look().
@@ -79,10 +86,7 @@ inline ClearToSendRing::Seen ClearToSendRing::look() {
       next_ = number;
       return Seen::kInvalid;
     }
-    const auto count = static_cast<uint32_t>(stampCount(first));
-    uint32_t whole = 1;
-    while (whole < count && stamp(number, whole) == first) ++whole;
-    if (whole < count) break;
+    if (!isWhole(number, first)) break;
   }
   if (number == next_) return Seen::kNothing;
   next_ = number;

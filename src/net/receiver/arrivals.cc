@@ -178,6 +178,14 @@ void ReceiveConnection::finish(const Receive& receive, int* sizes) {
     sizes[i] = static_cast<int>(receive.size(i));
 }
 
+bool ReceiveConnection::testGroup(Request& request, int* sizes) {
+  const auto& receive = static_cast<const Receive&>(request);
+  if (receive.kind != Request::Kind::kReceive || !receive.complete()) return false;
+  finish(receive, sizes);
+  free(request);
+  return true;
+}
+
 Status ReceiveConnection::testSlowPath(Request& request, bool* done, int* sizes) {
   if (numbers().posted != numbers().next) [[unlikely]]  // the send queue was full
     (void)postPending();                                // a failure is remembered

@@ -57,6 +57,16 @@ class ClearToSendWriter {
       stageMoreKeys(place, memory, rails);
     }
   }
+  // Where the entries of receive `number` are staged; on one rail.
+  ClearToSend* entriesOf(uint64_t number) const {
+    return reinterpret_cast<ClearToSend*>(staging_) + ringPlace(number);
+  }
+  // Stages entry `i` of receive `number` at `entry`, without its stamp.
+  [[gnu::always_inline]] void stageInGroup(ClearToSend& entry, uint64_t number, std::size_t i,
+                                           const ReceiveBuffer& buffer, uint32_t room) {
+    entry = entryOf(buffer, room, 0);
+    memories_[i][number % kSlots] = buffer.memory;
+  }
   // Stages the keys through the rails of another epoch. `key_of`: returns the remote key of memory through a
   // rail, or an error. False: the memory of the receive cannot be registered with one of the rails.
   template <typename KeyOf>
@@ -74,12 +84,16 @@ class ClearToSendWriter {
     return true;
   }
 
-  // The work request for a receive that stageOne() has staged. `peer_window`: address of the sender's ring.
+  // The work request for a receive that stageOne() has staged, or whose `entries` stageInGroup() has.
+  // `peer_window`: address of the sender's ring.
   [[gnu::always_inline]] void fillOne(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair,
-                                      uint64_t peer_window, uint64_t number, int rails) const {
+                                      uint64_t peer_window, uint64_t number, int rails,
+                                      uint32_t entries = 1) const {
     const std::size_t offset = offsetOf(number, static_cast<std::size_t>(rails)) + kUnwrittenBytes;
-    sge = {reinterpret_cast<uint64_t>(staging_ + offset), net::entryBytes(rails) - kUnwrittenBytes,
+    const uint32_t entry_bytes = net::entryBytes(rails);
+    sge = {reinterpret_cast<uint64_t>(staging_ + offset), entries * entry_bytes - kUnwrittenBytes,
            queue_pair.window_key};
+    if (entries > 1) queue_pair.counts().control_extra += int64_t{entries - 1} * entry_bytes;
     work.opcode = IBV_WR_RDMA_WRITE;
     fill(work, sge, queue_pair, peer_window + offset);
   }

@@ -26,13 +26,9 @@ void ReceiveConnection::stage(Receive& receive, std::span<const ReceiveBuffer> b
   bool host = true;
   bool profiled = false;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const ReceiveBuffer& buffer = buffers[i];
-    const uint32_t room = buffer.room();
-    receive.addresses[i] = buffer.address;
-    receive.rooms[i] = room;
-    least_room = std::min(least_room, room);
-    host = host && buffer.memory != nullptr && buffer.memory->kind == MemoryKind::kHost;
-    profiled = profiled || buffer.profiler != nullptr;
+    least_room = std::min(least_room, receive.addBuffer(i, buffers[i]));
+    host = host && buffers[i].isHost();
+    profiled = profiled || buffers[i].profiler != nullptr;
   }
   receive.least_room = least_room;
   receive.host = host;

@@ -20,6 +20,7 @@ struct ReceiveBuffer {
   const MemoryHandle* memory;  // may be null when bytes is 0
   void* profiler;              // NCCL's handle for events, or null
 
+  bool isHost() const { return memory != nullptr && memory->kind == MemoryKind::kHost; }
   // So many bytes of it can be filled.
   uint32_t room() const { return static_cast<uint32_t>(std::min<std::size_t>(bytes, kMaxMessageBytes)); }
 };
@@ -62,6 +63,11 @@ struct alignas(64) Receive : Request {
     least_room = room;
     rails = 0;
     alike = silent = profiled = false;
+  }
+  // Keeps buffer `i` of several. Returns its room.
+  uint32_t addBuffer(std::size_t i, const ReceiveBuffer& buffer) {
+    addresses[i] = buffer.address;
+    return rooms[i] = buffer.room();
   }
   // NCCL sees by itself when the data are there. It reads no size, and profiles nothing.
   void completeSilently() {

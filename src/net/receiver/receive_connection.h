@@ -2,6 +2,7 @@
 // learns from the immediates what has arrived. Threads: see connection.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -29,10 +30,15 @@ class ReceiveConnection final : public Connection {
   // Receives up to kMaxReceives messages as one request. *request null: too many requests are outstanding,
   // call again. `silent`: NCCL sees by itself when the data are there, so the request is complete at once.
   Status irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
+  // irecv for several buffers, 2 to kMaxReceives. `buffer_at`: a function (index, ReceiveBuffer*) that fills
+  // in a buffer and returns a Status. It may be called twice for a buffer. An error ends irecvGroup().
+  template <typename BufferAt>
+  Status irecvGroup(uint32_t count, BufferAt buffer_at, Request** request);
   // Makes received data visible to a GPU that reads `address`: reads it through each rail that carried data
   // of that receive. *request null: no flush is needed (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
   Status testSlowPath(Request& request, bool* done, int* sizes) override;
+  bool testGroup(Request& request, int* sizes) override;
 
  private:
   ReceiveConnection(const Device& device, const ConnectionOptions& options, const EndInfo& request);
@@ -65,6 +71,9 @@ class ReceiveConnection final : public Connection {
   template <FastReceive kPath>
   [[gnu::always_inline]] Status irecvFast(const ReceiveBuffer& buffer, Receive& made, Request** request);
 
+  template <typename BufferAt>
+  Status irecvGroupSlowPath(uint32_t count, BufferAt buffer_at, Request** request);
+
   // Clear-to-sends (receiver/irecv.cc).
   Status irecvMoreKeys(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   Status irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
@@ -73,7 +82,7 @@ class ReceiveConnection final : public Connection {
   // Stages the keys of this epoch's rails. False: memory cannot be registered with one of them.
   bool stageKeys(const Receive& receive);
   template <FastReceive kPath>
-  [[gnu::always_inline]] Status postOne();
+  [[gnu::always_inline]] Status postOne(uint32_t entries);
   Status postPending();
 
   // What arrives (receiver/arrivals.cc).
@@ -116,6 +125,13 @@ inline bool ReceiveConnection::takesFastPath(std::span<const ReceiveBuffer> buff
 // One buffer, on one rail.
 [[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers,
                                                               bool silent, Request** request) {
+  if (buffers.size() > 1) {
+    const auto buffer_at = [&](std::size_t i, ReceiveBuffer* buffer) {
+      *buffer = buffers[i];
+      return Status::success();
+    };
+    return irecvGroup(static_cast<uint32_t>(buffers.size()), buffer_at, request);
+  }
   Receive& made = receives_.of(numbers().next);
   if (!takesFastPath<FastReceive::kOneKey>(buffers, silent, made)) [[unlikely]]
     return fast_path_ == FastReceive::kMoreKeys ? irecvMoreKeys(buffers, silent, request)
@@ -132,19 +148,60 @@ inline Status ReceiveConnection::irecvFast(const ReceiveBuffer& buffer, Receive&
   made.addresses[0] = buffer.address;
   *request = &made;
   ++numbers().next;
-  return postOne<kPath>();
+  return postOne<kPath>(1);
 }
 
-// Posts the last receive's clear-to-send, unless earlier ones are not posted yet. Not iWARP.
+// Several buffers on one rail, none of them with a profiler. All is done in one pass over NCCL's arrays.
+template <typename BufferAt>
+[[gnu::always_inline]] inline Status ReceiveConnection::irecvGroup(uint32_t count, BufferAt buffer_at,
+                                                                   Request** request) {
+  const uint64_t number = numbers().next;
+  Receive& made = receives_.of(number);
+  const bool fast =
+      fast_path_ == FastReceive::kOneKey && made.kind == Request::Kind::kFree && number <= matched_ + kSlots;
+  if (!fast) [[unlikely]]
+    return irecvGroupSlowPath(count, buffer_at, request);
+  uint32_t least_room = UINT32_MAX;
+  bool host = true;
+  ClearToSend* const entries = clear_to_sends_.entriesOf(number);
+  for (std::size_t i = 0; i < count; ++i) {
+    ReceiveBuffer buffer;
+    RAILWISE_TRY(buffer_at(i, &buffer));
+    if (buffer.profiler != nullptr) [[unlikely]]
+      return irecvGroupSlowPath(count, buffer_at, request);
+    const uint32_t room = made.addBuffer(i, buffer);
+    clear_to_sends_.stageInGroup(entries[i], number, i, buffer, room);
+    least_room = std::min(least_room, room);
+    host = host && buffer.isHost();
+  }
+  const uint64_t stamp = makeStamp(number, static_cast<int>(count), host ? kStampHost : 0);
+  for (std::size_t i = 0; i < count; ++i) entries[i].stamp = stamp;
+  made.host = host;
+  made.open(number, count, least_room);
+  *request = &made;
+  ++numbers().next;
+  return postOne<FastReceive::kOneKey>(count);
+}
+
+template <typename BufferAt>
+[[gnu::noinline]] Status ReceiveConnection::irecvGroupSlowPath(uint32_t count, BufferAt buffer_at,
+                                                               Request** request) {
+  std::array<ReceiveBuffer, kMaxReceives> buffers;
+  for (std::size_t i = 0; i < count; ++i) RAILWISE_TRY(buffer_at(i, &buffers[i]));
+  return irecvSlowPath({buffers.data(), count}, false, request);
+}
+
+// Posts the last receive's clear-to-send, of so many entries, unless earlier ones are not posted yet. Not
+// iWARP.
 template <ReceiveConnection::FastReceive kPath>
-inline Status ReceiveConnection::postOne() {
+inline Status ReceiveConnection::postOne(uint32_t entries) {
   LaneQueuePair& queue_pair = queuePair(reply_queue_pair_);
   if (numbers().posted + 1 != numbers().next || queue_pair.sendFree() == 0) [[unlikely]]
     return postPending();
   ibv_sge sge;
   ibv_send_wr work;
   clear_to_sends_.fillOne(work, sge, queue_pair, link_.peer_window, numbers().posted++,
-                          kPath == FastReceive::kOneKey ? 1 : kMaxRails);
+                          kPath == FastReceive::kOneKey ? 1 : kMaxRails, entries);
   // The call orders the stores of the clear-to-send before the doorbell.
   return link_.post(queue_pair, &work);
 }

@@ -1,4 +1,4 @@
-// The work requests of a small group (SendPath::kBatch and kPacked): a write for each message, or the bytes
+// The work requests of a batch or pack (SendPath::kBatch and kPacked): a write for each message, or the bytes
 // of all of them for one write. They are prepared while the sends come. Plain values of one sender; one
 // thread at a time.
 #pragma once
@@ -9,6 +9,8 @@
 #include "net/paths/link.h"
 #include "net/protocol/wire.h"
 #include "net/sender/group.h"
+#include "net/sender/message_times.h"
+#include "net/sender/send_work_id.h"
 
 namespace railwise::net {
 
@@ -31,11 +33,19 @@ class BatchWrites {
     if (group.form == SendPath::kPacked) pack(message, index);
     else prepare(works_[index], message, entry, queue_pair);
   }
-  // Posts the group: a write for each message. The last one has the immediate. `asks`: it is signalled for
-  // the sake of the messages.
-  Status postBatch(Link& link, Group& group, LaneQueuePair& queue_pair, bool asks);
+  // What both ways to post a group need. `asks`: the group is signalled for the sake of its messages.
+  // `measures`: if not null, the time of the group is measured. Null unless `asks`.
+  struct Posting {
+    Link& link;
+    LaneQueuePair& queue_pair;
+    bool asks;
+    MessageTimes* measures;
+  };
+  // Posts the group: a write for each message. The last one has the immediate; if the group has more than
+  // `then_immediate` bytes, an empty write behind them has it.
+  Status postBatch(const Posting& to, Group& group, uint64_t then_immediate);
   // Posts the group: one write, by `work`, into the receiver's window.
-  Status postPack(Link& link, Group& group, LaneQueuePair& queue_pair, bool asks, ibv_send_wr& work);
+  Status postPack(const Posting& to, Group& group, ibv_send_wr& work);
 
   const ibv_send_wr& operator[](std::size_t index) const { return works_[index]; }
   const Pack& packed() const { return pack_; }
@@ -49,6 +59,7 @@ class BatchWrites {
     work.send_flags = inlined ? IBV_SEND_INLINE : 0;
     work.wr.rdma.remote_addr = entry.address;
     work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+    work.wr_id = sendWorkId(0, 0, queue_pair.index);
   }
   // The receiver copies the message once more; both copies cost less than a write.
   void pack(const Message& message, uint32_t index) {
@@ -57,9 +68,10 @@ class BatchWrites {
               message.bytes);
   }
   static void count(Group& group, LaneQueuePair& queue_pair, uint32_t work_requests);
+  static void signal(const Posting& to, ibv_send_wr& last, const Group& group);
 
-  std::array<ibv_send_wr, kMaxReceives> works_ = {};
-  std::array<ibv_sge, kMaxReceives> sges_ = {};
+  std::array<ibv_send_wr, kMaxReceives + 1> works_ = {};  // one more for an immediate alone
+  std::array<ibv_sge, kMaxReceives + 1> sges_ = {};
   Pack pack_ = {};
 };
 

@@ -159,6 +159,33 @@ bool SendConnection::makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests)
 
 // ---- groups: several messages for one receive, and every message that needs segments
 
+// The first send of a group, if it comes in order, as NCCL sends.
+Status SendConnection::isendFirst(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                                  void* profiler, Request** request) {
+  const uint64_t number = numbers().next;
+  // The stamp is read once: the peer can write there at any time.
+  const uint64_t stamp = ring_.stamp(number);
+  const ClearToSend& entry = ring_.entry(number);
+  Group& group = groups_.of(number);
+  Message& message = turn_.peek(messages_);
+  const bool first = ClearToSendRing::valid(stamp, number) && stampCount(stamp) > 1 &&
+                     ring_.isWhole(number, stamp) && fast_.open() && group.number != number &&
+                     group.mayOpen() && entry.tag == static_cast<uint32_t>(tag) &&
+                     bytes <= std::min<std::size_t>(entry.bytes, limits_.message) && profiler == nullptr &&
+                     message.kind == Request::Kind::kFree;
+  if (!first) [[unlikely]]
+    return isendSlowPath(address, bytes, tag, memory, profiler, request);
+  ring_.skipTo(number + 1);
+  group.open(number, stamp);
+  take(message, group, address, bytes, memory, nullptr);
+  group.add(0, message, limits_, true, stampHost(stamp));
+  *request = &message;
+  if (!group.small()) return Status::success();
+  batch_writes_.add(group, 0, message, entry, *fast_.queue_pair);
+  fast_.open_group = &group;
+  return Status::success();
+}
+
 // The next send of an open group, if it comes in order and is as large as the others.
 Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                                  void* profiler, Request** request) {
@@ -224,13 +251,15 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
 [[gnu::noinline]] Status SendConnection::closeGroup(Group& group) {
   fast_.open_group = nullptr;
   ++numbers().next;
-  if (nextPost() + 1 == numbers().next && group.small() && makeRoom(*fast_.queue_pair, group.count)) {
+  if (nextPost() + 1 == numbers().next && group.small() && makeRoom(*fast_.queue_pair, group.count + 1U)) {
     nextPost() = numbers().next;
     LaneQueuePair& queue_pair = *fast_.queue_pair;
-    const bool asks = mustSignal(queue_pair);
+    const bool asks = mustSignal(queue_pair) || group.batchBytes() > fast_.unsignalled_now;
+    const BatchWrites::Posting to = {link_, queue_pair, asks,
+                                     asks && times_.isDue(group.number) ? &times_ : nullptr};
     return thenNextTurn(group.form == SendPath::kPacked
-                            ? batch_writes_.postPack(link_, group, queue_pair, asks, fast_.work)
-                            : batch_writes_.postBatch(link_, group, queue_pair, asks));
+                            ? batch_writes_.postPack(to, group, fast_.work)
+                            : batch_writes_.postBatch(to, group, limits_.then_immediate));
   }
   if (segments_.cut(group)) [[unlikely]]
     planLanes();

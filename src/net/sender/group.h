@@ -74,11 +74,17 @@ struct Group {
 
   uint32_t slot() const { return static_cast<uint32_t>(number % kSlots); }
 
-  // The messages need not be signalled, and go in one list of work requests.
+  // A batch or pack: the messages go in one list of work requests.
   bool small() const { return form != SendPath::kSegments; }
-  // Segments are on their way. Of a small group nothing is kept until its work requests complete.
+  uint64_t batchBytes() const { return uint64_t{each} * count; }
+  // Segments are on their way. Of a batch or pack nothing is kept until its work requests complete.
   bool underWay() const {
     return !small() && (state == SlotState::kWaiting || state == SlotState::kPosted) && segments_done < due;
+  }
+  // So many are posted and not complete.
+  uint64_t bytesUnderWay() const {
+    if (underWay()) return cursor.bytes;
+    return small() && state == SlotState::kPosted && isOpen(0) && !messages[0]->complete() ? batchBytes() : 0;
   }
   // Another receive may take the slot. A group in matching whose receive is over has no message: a send that
   // did not fit has opened it, and the next one has taken the fast path.
@@ -212,9 +218,7 @@ class SendGroups {
   // Bytes that are posted of the largest group under way.
   uint64_t largestUnderWay() const {
     uint64_t largest = 0;
-    for (const Group& group : groups_) {
-      if (group.underWay()) largest = std::max(largest, group.cursor.bytes);
-    }
+    for (const Group& group : groups_) largest = std::max(largest, group.bytesUnderWay());
     return largest;
   }
 

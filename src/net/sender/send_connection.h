@@ -123,6 +123,8 @@ class SendConnection final : public Connection {
 
   // ---- groups (datapath.cc)
 
+  Status isendFirst(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+                    Request** request);
   Status isendNext(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                    Request** request);
   Status sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
@@ -177,7 +179,7 @@ class SendConnection final : public Connection {
     return isendNext(address, bytes, tag, memory, profiler, request);
   const ClearToSend& entry = ring_.entry(numbers().next);
   if (ring_.stamp(numbers().next) != makeStamp(numbers().next, 1, 0)) [[unlikely]]
-    return isendSlowPath(address, bytes, tag, memory, profiler, request);
+    return isendFirst(address, bytes, tag, memory, profiler, request);
   Message& message = turn_.peek(messages_);
   LaneQueuePair* const queue_pair = fast_.queue_pair;
   const bool fast = bytes - 1 < fast_.largest && profiler == nullptr &&

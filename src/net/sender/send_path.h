@@ -15,7 +15,7 @@ enum class SendPath : uint8_t {
   kUnsignalled,    // one write with an immediate; signalled at the end of a batch or for the queue's sake
   kSignalled,      // one write with an immediate, signalled
   kThenImmediate,  // one write, and an empty write with the immediate: switches may reorder the data
-  kBatch,          // a group: one write for each message, the last one with the immediate
+  kBatch,          // a group: one write for each message, the last one, or one more, with the immediate
   kPacked,         // a group: one write of all messages into the receiver's window
   kSegments,       // cut into segments, one for each lane, each signalled; also all groups with a record
 };
@@ -52,7 +52,7 @@ struct SendLimits {
   }
   // The path of a group of `count` messages of `bytes` each. `host`: all memory at both ends is host memory.
   SendPath pathOfGroup(std::size_t bytes, std::size_t count, bool host) const {
-    if (bytes - 1 >= unsignalled / count) return SendPath::kSegments;
+    if (bytes * count - 1 >= whole) return SendPath::kSegments;
     return host && count > 1 && bytes * count <= packed ? SendPath::kPacked : SendPath::kBatch;
   }
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -110,6 +111,23 @@ TEST(Recording, SamplesTheTimeAndSizeOfMessages) {
   for (const uint32_t count : its.latency) timed += count;
   EXPECT_GE(timed, 4U);
   EXPECT_EQ(its.size.at(9), timed);  // 512 bytes
+}
+
+TEST(Recording, SamplesTheTimeAndSizeOfGroups) {
+  for (const std::size_t bytes : {8, 512, 65536}) {
+    LoopConnection loop(2 * kHalf, "count=1");
+    for (uint64_t i = 0; i < 64 + 4 * record::kSample; ++i) {
+      Request* const receive = loop.receive(2, kHalf, bytes);
+      Request* const sends[] = {loop.send(0, bytes), loop.send(0, bytes)};
+      for (Request* request : {sends[0], sends[1], receive})
+        ASSERT_TRUE(request != nullptr && LoopConnection::finish(request));
+    }
+    const record::Connection its = connectionOf(record::Side::kSender);
+    uint32_t timed = 0;
+    for (const uint32_t count : its.latency) timed += count;
+    EXPECT_GE(timed, 4U) << bytes;
+    EXPECT_EQ(its.size.at(static_cast<std::size_t>(std::countr_zero(2 * bytes))), timed) << bytes;
+  }
 }
 
 TEST(Recording, AReceiverWithoutDataWaitsForThem) {

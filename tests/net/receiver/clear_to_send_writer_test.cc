@@ -88,6 +88,33 @@ TEST_F(ClearToSendWriterTest, BothWaysWriteTheSame) {
   EXPECT_EQ(work.wr.rdma.remote_addr, work_.wr.rdma.remote_addr);
 }
 
+// And so must the two ways of several buffers. What goes beyond one entry counts as control bytes.
+TEST_F(ClearToSendWriterTest, BothWaysWriteTheSameForSeveralBuffers) {
+  queue_pair_.counts().control_each = sizeof(ClearToSend) - kUnwrittenBytes;
+  const std::vector<ReceiveBuffer> buffers = {
+      buffer_, {0x9000, 64, 6, &buffer_memory_, nullptr}, {0, 0, 7, nullptr, nullptr}};
+  const uint64_t stamp = makeStamp(kOneReceive, 3, 0);
+  ClearToSend* const entries = writer_.entriesOf(kOneReceive);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    writer_.stageInGroup(entries[i], kOneReceive, i, buffers[i], buffers[i].room());
+    entries[i].stamp = stamp;
+  }
+  writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 1, 3);
+  const std::vector<Line> first = ring_;
+  const int64_t control = queue_pair_.counts().control_extra;
+  ring_.assign(ring_.size(), {});
+  stage(buffers, stamp, 1);
+  ibv_send_wr work = {};
+  ibv_sge sge = {};
+  writer_.fillNext(work, sge, queue_pair_, kPeerRing, kOneReceive, 3, false);
+  EXPECT_EQ(0, std::memcmp(first.data(), ring_.data(), ring_.size() * sizeof(Line)));
+  EXPECT_EQ(sge.addr, sge_.addr);
+  EXPECT_EQ(sge.length, sge_.length);
+  EXPECT_EQ(work.wr.rdma.remote_addr, work_.wr.rdma.remote_addr);
+  EXPECT_EQ(control, int64_t{2 * sizeof(ClearToSend)});
+  EXPECT_EQ(queue_pair_.counts().control_extra, 2 * control);
+}
+
 TEST_F(ClearToSendWriterTest, OneOfSoManyIsSignalledAndCoversAllBefore) {
   writer_.setDepth(16);
   int signalled = 0;

@@ -36,7 +36,7 @@ TEST_F(BatchOfWrites, EachMessageHasAWriteLinkedToTheNext) {
   add(SendPath::kBatch, 0, bytes, 16);
   add(SendPath::kBatch, 1, bytes, 17);
   EXPECT_EQ(writes_[0].next, &writes_[1]);
-  EXPECT_EQ(writes_[kMaxReceives - 1].next, nullptr);
+  EXPECT_EQ(writes_[kMaxReceives].next, nullptr) << "one more for an immediate alone";
   EXPECT_EQ(writes_[0].opcode, IBV_WR_RDMA_WRITE);
   EXPECT_EQ(writes_[0].sg_list->addr, reinterpret_cast<uint64_t>(bytes));
   EXPECT_EQ(writes_[0].sg_list->length, 16U);

@@ -83,7 +83,7 @@ TEST_F(GroupMatch, OpeningForgetsTheGroupBefore) {
 class GroupPath : public testing::Test {
  protected:
   GroupPath() {
-    limits_.unsignalled = 4096;
+    limits_.whole = 4096;
     limits_.packed = 64;
     group_.open(1, makeStamp(1, 3, 0));
   }
@@ -219,14 +219,18 @@ TEST_F(GroupStates, ABatchCountsByItsQueuePairAndKeepsNoSlot) {
   queue_pair.setSendSize(16);
   queue_pair.posted() = 2;
   group_.form = SendPath::kBatch;
+  group_.each = 100;
+  EXPECT_EQ(group_.bytesUnderWay(), 0U);
   group_.postWith(queue_pair);
   EXPECT_EQ(group_.state, SlotState::kPosted);
+  EXPECT_EQ(group_.bytesUnderWay(), 200U);
   EXPECT_TRUE(group_.mayOpen());
   EXPECT_TRUE(group_.holds(kReceive));
   queue_pair.retire(1);
   EXPECT_TRUE(open());
   queue_pair.retire(1);
   EXPECT_TRUE(complete());
+  EXPECT_EQ(group_.bytesUnderWay(), 0U);
 }
 
 TEST_F(GroupStates, WhatIsRepeatedIsCutOnceMoreFromTheFirstByte) {

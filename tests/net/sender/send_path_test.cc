@@ -39,8 +39,7 @@ TEST(SendPath, AboveTheThresholdOfAdaptiveRoutingTheImmediateGoesApart) {
   const SendLimits limits = sendLimits(facts);
   EXPECT_EQ(limits.pathOf(8192), SendPath::kUnsignalled);
   EXPECT_EQ(limits.pathOf(8193), SendPath::kThenImmediate);
-  EXPECT_EQ(limits.pathOfGroup(4096, 2, false), SendPath::kBatch);
-  EXPECT_EQ(limits.pathOfGroup(4097, 2, false), SendPath::kSegments);
+  EXPECT_EQ(limits.pathOfGroup(4097, 2, false), SendPath::kBatch) << "with one request more";
 }
 
 TEST(SendPath, AGroupIsPackedWhereItFitsOneCacheLineOfHostMemory) {
@@ -48,8 +47,9 @@ TEST(SendPath, AGroupIsPackedWhereItFitsOneCacheLineOfHostMemory) {
   EXPECT_EQ(limits.pathOfGroup(8, 8, true), SendPath::kPacked);
   EXPECT_EQ(limits.pathOfGroup(8, 8, false), SendPath::kBatch);
   EXPECT_EQ(limits.pathOfGroup(9, 8, true), SendPath::kBatch);
-  EXPECT_EQ(limits.pathOfGroup(4096, 8, true), SendPath::kBatch);
-  EXPECT_EQ(limits.pathOfGroup(4097, 8, true), SendPath::kSegments);
+  EXPECT_EQ(limits.pathOfGroup(limits.whole / 8, 8, true), SendPath::kBatch);
+  EXPECT_EQ(limits.pathOfGroup(limits.whole / 8 + 1, 8, true), SendPath::kSegments);
+  EXPECT_EQ(limits.pathOfGroup(0, 8, true), SendPath::kSegments);
 }
 
 TEST(SendPath, ADeviceThatWritesLittleInlinePacksNothingLarger) {
