@@ -2,8 +2,6 @@
 // has what the rest of Railwise calls. Threads: each function says which lock it takes.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process_id.h"
 #include "record/fence.h"
 #include "record/layout.h"
 #include "record/writer.h"
@@ -39,7 +38,7 @@ class Record {
   static std::unique_ptr<Record> make(const WriterSettings& settings, std::string& problem);
   // Removes a file that was neither finished nor given to anybody.
   ~Record();
-  bool ours() const { return getpid() == static_cast<pid_t>(owner_); }
+  bool ours() const { return processId() == static_cast<pid_t>(owner_); }
   const std::string& path() const { return path_; }
   // The descriptor that holds the lock. Closing another descriptor of the file would end the lock.
   int fd() const { return fd_; }

@@ -15,6 +15,7 @@
 
 #include "base/background_thread.h"
 #include "base/log.h"
+#include "base/process_id.h"
 #include "net/patience.h"
 #include "record/writer.h"
 
@@ -201,7 +202,7 @@ bool DeviceState::serve(bool hung_up) {
 
 Result<std::unique_ptr<EventWatcher>> EventWatcher::start(const char* thread_name) {
   std::unique_ptr<EventWatcher> watcher(new EventWatcher);
-  watcher->owner_pid_ = getpid();
+  watcher->owner_pid_ = processId();
   watcher->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (watcher->epoll_fd_ < 0) return failed("epoll_create1", errno);
   watcher->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -248,7 +249,7 @@ bool EventWatcher::finish(Clock::duration patience) {
   return ended;
 }
 
-bool EventWatcher::inParent() const { return getpid() == owner_pid_; }
+bool EventWatcher::inParent() const { return processId() == owner_pid_; }
 
 Status EventWatcher::watch(DeviceState& device) {
   // A child shares the parent's epoll set, and its copy of the lock may be held for ever.
