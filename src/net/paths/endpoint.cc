@@ -64,7 +64,8 @@ Result<LaneQueuePair*> Endpoint::addQueuePair(uint8_t rail, const Config& config
                                               verbs::OutOfOrder order, verbs::FatalFlag& lost) {
   const Rail& local = rails[rail];
   Result<verbs::QueuePair> made =
-      verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config, size, order);
+      verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config, size, order,
+                             &local.hca->inlineLimits());
   if (!made.ok()) return made.status();
   LaneQueuePair& queue_pair = queue_pairs.add();
   queue_pair.index = static_cast<uint8_t>(queue_pairs.size() - 1);
