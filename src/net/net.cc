@@ -112,12 +112,11 @@ Status Net::start() {
   startRecord();
   const Status found = findDevices();
   if (!found.ok()) return strict->device ? refuseWithoutDevice(config_) : found;
-  const std::string topology = provideTopology(config_);
-  RAILWISE_TRY(checkStrictly(*strict, config_, topology, list_.devices));
+  topology_ = provideTopology(config_);
+  RAILWISE_TRY(checkStrictly(*strict, config_, topology_, list_.devices));
   Result<std::unique_ptr<EventWatcher>> peers = EventWatcher::start("railwise-peers");
   if (peers.ok()) peers_ = std::move(*peers);
   if (peers_ != nullptr && config_.failover != 0) resumer_ = Resumer::create(*peers_);
-  paths_ = findRails(config_, topology, list_.devices);
   std::string names;
   for (const auto& device : list_.devices) {
     const verbs::Port& port = device->rails().front().port;
@@ -127,6 +126,11 @@ Status Net::start() {
                 names.c_str());
   restoreVirtualDevices();
   return Status::success();
+}
+
+const PathBandwidth& Net::paths() const {
+  std::call_once(paths_found_, [this] { paths_ = findRails(config_, topology_, list_.devices); });
+  return paths_;
 }
 
 const Device* Net::device(int index) const {
@@ -178,6 +182,7 @@ Status Net::addVirtualDevice(std::span<const int> members) {
     }
     devices.push_back(list_.devices[static_cast<std::size_t>(member)].get());
   }
+  (void)paths();  // the rail of the new device is that of its members, if they have one in common
   Result<std::unique_ptr<Device>> fused = fuseDevices(config_, devices);
   if (!fused.ok()) return fused.status();
   RAILWISE_INFO(log::kInit | log::kNet, "made device %s of %zu rails, %d Gb/s", (*fused)->name(),
@@ -213,9 +218,9 @@ std::array<int, kMaxRails> Net::railBandwidths(const Device& device) const {
     ports.push_back({static_cast<std::size_t>(device.members()[i]), now.speed_mbps});
   }
   // A single rail needs no shares.
-  const int gpu = ports.size() > 1 ? gpuInUse(config_, paths_, ports) : -1;
+  const int gpu = ports.size() > 1 ? gpuInUse(config_, paths(), ports) : -1;
   std::array<int, kMaxRails> mbps = {};
-  for (std::size_t i = 0; i < ports.size(); ++i) mbps[i] = railMbps(paths_, gpu, ports[i]);
+  for (std::size_t i = 0; i < ports.size(); ++i) mbps[i] = railMbps(paths(), gpu, ports[i]);
   return mbps;
 }
 
@@ -227,7 +232,8 @@ std::vector<Rail> Net::standbysOf(const Device& device) const {
   std::vector<RailPort> own;
   for (std::size_t i = 0; i < device.rails().size(); ++i)
     own.push_back({static_cast<std::size_t>(device.members()[i]), device.rails()[i].port.speed_mbps});
-  const int gpu = paths_.nearestGpu(own);
+  const PathBandwidth& paths = this->paths();
+  const int gpu = paths.nearestGpu(own);
   const auto count = list_.devices.size();
   const auto first = static_cast<std::size_t>(device.members().front());
   struct Choice {
@@ -246,7 +252,7 @@ std::vector<Rail> Net::standbysOf(const Device& device) const {
                                     [&](const Rail& its) { return its.same(rail); });
     if (member || rail.port.ethernet != port.ethernet || rail.port.iwarp != port.iwarp) continue;
     choices.push_back(
-        {paths_.type(gpu, index), -railMbps(paths_, gpu, {index, rail.port.speed_mbps}), turn, &rail});
+        {paths.type(gpu, index), -railMbps(paths, gpu, {index, rail.port.speed_mbps}), turn, &rail});
   }
   std::sort(choices.begin(), choices.end());
   std::vector<Rail> standbys;

@@ -55,6 +55,10 @@ class Net {
   // finalize.
   void reloaded();
 
+  // The paths between GPUs and devices. The first call reads /sys for them, hundreds of files, and sets the
+  // rails of the devices (DeviceProperties::rail): init does without. Any thread.
+  const PathBandwidth& paths() const;
+
   // What each rail of the device can carry for the GPU that is in use on this thread, Mb/s.
   std::array<int, kMaxRails> railBandwidths(const Device& device) const;
 
@@ -88,7 +92,9 @@ class Net {
   DeviceList list_;
   std::unique_ptr<EventWatcher> peers_;
   std::unique_ptr<Resumer> resumer_;
-  PathBandwidth paths_;
+  std::string topology_;  // what provideTopology() has returned
+  mutable std::once_flag paths_found_;
+  mutable PathBandwidth paths_;
   std::mutex mutex_;    // held while virtual devices are made
   bool fused_ = false;  // NCCL has made virtual devices since start()
   std::array<std::unique_ptr<Device>, kMaxDevices> virtual_;

@@ -169,7 +169,7 @@ class Device {
 
   const DeviceProperties& properties() const { return properties_; }
   const std::vector<Rail>& rails() const { return rails_; }
-  // Called at init: sets the rail of the network that the (physical) device is on.
+  // Called by Net::paths(): sets the rail of the network that the (physical) device is on.
   void setRail(int rail) {
     properties_.rail = rails_.front().rail = rail;
     record::setNetworkRail(rails_.front().record_rail, rail);
