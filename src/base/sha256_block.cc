@@ -82,6 +82,7 @@ bool hasInstructions() {
   __m128i abef = abef_before;
   __m128i cdgh = cdgh_before;
   __m128i w[4];  // the last 16 words of the message schedule
+#pragma GCC unroll 16
   for (std::size_t i = 0; i < 16; ++i) {
     __m128i& now = w[i % 4];
     if (i < 4) {
