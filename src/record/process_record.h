@@ -57,8 +57,9 @@ class Record {
   // Is there something to look into: has a rail, a connection or an attempt to connect failed, or was
   // something slow?
   bool hasFailures();
-  // Maps a page of a new slot so that it ends at `end`. The slot, or -1.
-  int64_t mapSlot(std::byte* end);
+  // Maps a page of a new slot so that it ends at `end`. `end` null: anywhere; it receives the end. The slot,
+  // or -1.
+  int64_t mapSlot(std::byte*& end);
   void giveSlot(int64_t slot);
   // Ends it: unmaps and closes the file, and removes the file unless `keep`.
   void finish(bool keep);
