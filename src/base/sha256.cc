@@ -16,10 +16,8 @@ const bool g_has_instructions = sha256::hasInstructions();
 }  // namespace
 
 void Sha256::addBlock(const std::byte* block) {
-  if (g_has_instructions)
-    sha256::addBlockByInstructions(state_, block);
-  else
-    sha256::addBlockPortably(state_, block);
+  if (g_has_instructions) sha256::addBlockByInstructions(state_, block);
+  else sha256::addBlockPortably(state_, block);
 }
 
 Sha256& Sha256::add(std::span<const std::byte> bytes) {

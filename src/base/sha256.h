@@ -25,7 +25,7 @@ class Sha256 {
   void addBlock(const std::byte* block);
 
   sha256::State state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<std::byte, kBlockBytes> rest_ = {};  // the begin of a block that is not full yet
   uint64_t bytes_ = 0;                            // number of bytes that were added
 };

@@ -63,16 +63,16 @@ void addBlockPortably(State& state, const std::byte* block) {
 #if defined(__x86_64__)
 
 bool hasInstructions() {
-  constexpr unsigned kFeatures = 1, kSsse3 = 1U << 9, kSse41 = 1U << 19;    // in ecx
-  constexpr unsigned kMoreFeatures = 7, kSha = 1U << 29;                    // in ebx
+  constexpr unsigned kFeatures = 1, kSsse3 = 1U << 9, kSse41 = 1U << 19;  // in ecx
+  constexpr unsigned kMoreFeatures = 7, kSha = 1U << 29;                  // in ebx
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(kFeatures, &eax, &ebx, &ecx, &edx) == 0) return false;
   if ((ecx & kSsse3) == 0 || (ecx & kSse41) == 0) return false;
   return __get_cpuid_count(kMoreFeatures, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & kSha) != 0;
 }
 
-// The instructions want the eight words as two registers, ABEF and CDGH, from the highest word down; the state
-// has DCBA and HGFE. sha256rnds2 does two rounds.
+// The instructions want the eight words as two registers, ABEF and CDGH, from the highest word down; the
+// state has DCBA and HGFE. sha256rnds2 does two rounds.
 [[gnu::target("sha,sse4.1,ssse3")]] void addBlockByInstructions(State& state, const std::byte* block) {
   const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
   const __m128i cdab = _mm_shuffle_epi32(load(state.data()), 0xb1);

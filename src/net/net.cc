@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/take_out.h"
+#include "net/patience.h"
 #include "net/topology/gpu_driver.h"
 #include "net/topology/gpu_in_use.h"
 #include "net/topology/strict.h"
@@ -336,11 +337,15 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
     connector = std::move(*made);
     const std::lock_guard lock(mutex_);
     // NCCL has no call to give up an attempt. Attempts that it has abandoned end here, or with the context.
-    const auto given_up = std::partition(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
-      return !attempt.connector->abandoned();
-    });
-    abandoned.assign(std::make_move_iterator(given_up), std::make_move_iterator(attempts_.end()));
-    attempts_.erase(given_up, attempts_.end());
+    // Not at each call: NCCL may begin thousands of attempts at once.
+    if (const auto now = Clock::now(); now - looked_for_abandoned_ >= Patience::kTick) {
+      looked_for_abandoned_ = now;
+      const auto given_up = std::partition(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
+        return !attempt.connector->abandoned();
+      });
+      abandoned.assign(std::make_move_iterator(given_up), std::make_move_iterator(attempts_.end()));
+      attempts_.erase(given_up, attempts_.end());
+    }
     if (++last_attempt_ == 0) ++last_attempt_;  // 0: no attempt
     id = last_attempt_;
   }

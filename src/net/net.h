@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "net/connector.h"
 #include "net/device/device.h"
 #include "net/device/reopener.h"
@@ -150,6 +151,7 @@ class Context {
   uint32_t last_attempt_ = 0;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Attempt> attempts_;
+  Clock::time_point looked_for_abandoned_ = {};
   std::vector<std::unique_ptr<SendConnection>> sends_;
   std::vector<std::unique_ptr<ReceiveConnection>> receives_;
 };

@@ -110,8 +110,7 @@ void setLocalRoute(ibv_ah_attr& path, const PathAddress& remote, bool other_subn
 }  // namespace
 
 Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, const Config& config,
-                                  QueuePairSize size, OutOfOrder out_of_order,
-                                  InlineLimits* limits) {
+                                  QueuePairSize size, OutOfOrder out_of_order, InlineLimits* limits) {
   const char* name = library().get_device_name(pd->context->device);
   ibv_qp_init_attr wanted = {};
   wanted.send_cq = cq;

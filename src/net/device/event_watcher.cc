@@ -283,6 +283,7 @@ void EventWatcher::startTicks(Watched& what) {
   const std::lock_guard lock(mutex_);
   const auto found = watched_.find(&what);
   if (found == watched_.end() || std::exchange(found->second, true)) return;
+  may_tick_ = true;
   if (std::this_thread::get_id() != thread_.get_id()) wake();
 }
 
@@ -325,8 +326,10 @@ void EventWatcher::run() {
   for (;;) {
     const bool ticking = [&] {
       const std::lock_guard lock(mutex_);
+      if (!may_tick_) return false;  // there may be thousands of objects, and no ticks for most of the time
       for (auto& [watched, ticks] : watched_) ticks = ticks && tickSafely(*watched);
-      return std::any_of(watched_.begin(), watched_.end(), [](const auto& each) { return each.second; });
+      return may_tick_ =
+                 std::any_of(watched_.begin(), watched_.end(), [](const auto& each) { return each.second; });
     }();
     const int count = epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()),
                                  ticking ? static_cast<int>(Patience::kTick.count()) : -1);
@@ -348,7 +351,7 @@ void EventWatcher::run() {
       const auto found = watched_.find(watched);
       if (found == watched_.end()) continue;  // unwatched since epoll_wait returned
       if (serveSafely(*watched, (event.events & (EPOLLERR | EPOLLHUP)) != 0)) {
-        found->second = true;
+        found->second = may_tick_ = true;
         continue;
       }
       watched_.erase(found);

@@ -270,10 +270,8 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Source& source) {
   in_progress_.push_back(&range);
   const auto notInProgress = [&] {
     if (!lock.owns_lock()) lock.lock();
-    if (in_progress_.back() == &range)
-      in_progress_.pop_back();
-    else
-      std::erase(in_progress_, &range);
+    if (in_progress_.back() == &range) in_progress_.pop_back();
+    else std::erase(in_progress_, &range);
     const bool waited = waiting_ != 0;
     lock.unlock();
     if (waited) registered_.notify_all();

@@ -61,10 +61,9 @@ bool isEndpoint(std::string_view device_class) {
 }
 
 bool sameAttributes(const std::vector<XmlAttribute>& one, const std::vector<XmlAttribute>& other) {
-  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
-                    [](const XmlAttribute& a, const XmlAttribute& b) {
-                      return a.name == b.name && a.value == b.value;
-                    });
+  return std::equal(
+      one.begin(), one.end(), other.begin(), other.end(),
+      [](const XmlAttribute& a, const XmlAttribute& b) { return a.name == b.name && a.value == b.value; });
 }
 
 }  // namespace
