@@ -8,6 +8,7 @@
 #include "nccl/net_device.h"
 #include "nccl/types.h"
 #include "net/device/device.h"
+#include "net/net.h"
 
 namespace railwise::plugin {
 
@@ -45,6 +46,7 @@ void fillProperties(const net::Device& device, Properties& to) {
   }
   if constexpr (requires { to.maxMultiRequestSize; }) to.maxMultiRequestSize = 1;
   if constexpr (requires { to.railId; }) {
+    if (const net::Net* net = net::Net::current()) (void)net->paths();  // they set the rails
     to.railId = static_cast<decltype(to.railId)>(from.rail);
     to.planeId = static_cast<decltype(to.planeId)>(from.plane);
   }

@@ -166,7 +166,8 @@ std::optional<BenchSetUp> BenchChild::connected() {
   const auto each = answer("connected ");
   if (!each) return std::nullopt;
   BenchSetUp result = {};
-  if (std::sscanf(each->c_str(), "%lf %lf %lf", &result.cpu_ns, &result.wall_ns, &result.bytes) == 3)
+  if (std::sscanf(each->c_str(), "%lf %lf %lf %lf %lf", &result.cpu_ns, &result.wall_ns, &result.bytes,
+                  &result.close_cpu_ns, &result.register_cpu_ns) == 5)
     return result;
   error_ = kOtherLanguage + *each;
   return std::nullopt;

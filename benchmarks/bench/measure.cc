@@ -176,7 +176,9 @@ bool addSetUp(const BenchOptions& options, std::vector<Costs>& all) {
     if (runs[i].empty()) continue;
     all[i].set_up = {.cpu_ns = least(values(&BenchSetUp::cpu_ns)),
                      .wall_ns = least(values(&BenchSetUp::wall_ns)),
-                     .bytes = median(values(&BenchSetUp::bytes))};
+                     .bytes = median(values(&BenchSetUp::bytes)),
+                     .close_cpu_ns = least(values(&BenchSetUp::close_cpu_ns)),
+                     .register_cpu_ns = least(values(&BenchSetUp::register_cpu_ns))};
   }
   return true;
 }

@@ -50,7 +50,9 @@ Named latencies(const BenchRan::Latency& way) {
 Named setUps(const BenchSetUp& each) {
   return {{"set_up_cpu_us", each.cpu_ns / 1000},
           {"set_up_wall_us", each.wall_ns / 1000},
-          {"bytes_per_connection", each.bytes}};
+          {"bytes_per_connection", each.bytes},
+          {"close_cpu_us", each.close_cpu_ns / 1000},
+          {"register_cpu_us", each.register_cpu_ns / 1000}};
 }
 
 std::string apiOf(const Costs& costs) { return costs.api != 0 ? "v" + std::to_string(costs.api) : "-"; }
@@ -120,12 +122,15 @@ void printLatency(const std::vector<Costs>& all) {
 }
 
 void printSetUp(const std::vector<Costs>& all, int connections) {
-  std::printf("# of one connection out of %d, both ends\n%-24s %12s %12s %12s\n", connections, "plugin",
-              "cpu us", "wall us", "KiB");
+  std::printf(
+      "# of one connection out of %d, both ends; regMr: of new memory, and deregMr\n"
+      "%-24s %12s %12s %12s %12s %12s\n",
+      connections, "plugin", "cpu us", "wall us", "KiB", "close us", "regMr us");
   for (const Costs& costs : all) {
     if (!costs.set_up) continue;
-    std::printf("%-24s %12.1f %12.1f %12.1f\n", costs.name.c_str(), costs.set_up->cpu_ns / 1000,
-                costs.set_up->wall_ns / 1000, costs.set_up->bytes / 1024);
+    std::printf("%-24s %12.1f %12.1f %12.1f %12.1f %12.2f\n", costs.name.c_str(), costs.set_up->cpu_ns / 1000,
+                costs.set_up->wall_ns / 1000, costs.set_up->bytes / 1024, costs.set_up->close_cpu_ns / 1000,
+                costs.set_up->register_cpu_ns / 1000);
   }
 }
 

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/sha256_block.h"
+
 namespace railwise {
 
 using Digest = std::array<std::byte, 32>;
@@ -19,11 +21,11 @@ class Sha256 {
   Digest digest() const;
 
  private:
-  static constexpr std::size_t kBlockBytes = 64;
+  static constexpr std::size_t kBlockBytes = sha256::kBlockBytes;
   void addBlock(const std::byte* block);
 
-  std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  sha256::State state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<std::byte, kBlockBytes> rest_ = {};  // the begin of a block that is not full yet
   uint64_t bytes_ = 0;                            // number of bytes that were added
 };

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/take_out.h"
+#include "net/patience.h"
 #include "net/topology/gpu_driver.h"
 #include "net/topology/gpu_in_use.h"
 #include "net/topology/strict.h"
@@ -112,12 +113,11 @@ Status Net::start() {
   startRecord();
   const Status found = findDevices();
   if (!found.ok()) return strict->device ? refuseWithoutDevice(config_) : found;
-  const std::string topology = provideTopology(config_);
-  RAILWISE_TRY(checkStrictly(*strict, config_, topology, list_.devices));
+  topology_ = provideTopology(config_);
+  RAILWISE_TRY(checkStrictly(*strict, config_, topology_, list_.devices));
   Result<std::unique_ptr<EventWatcher>> peers = EventWatcher::start("railwise-peers");
   if (peers.ok()) peers_ = std::move(*peers);
   if (peers_ != nullptr && config_.failover != 0) resumer_ = Resumer::create(*peers_);
-  paths_ = findRails(config_, topology, list_.devices);
   std::string names;
   for (const auto& device : list_.devices) {
     const verbs::Port& port = device->rails().front().port;
@@ -127,6 +127,11 @@ Status Net::start() {
                 names.c_str());
   restoreVirtualDevices();
   return Status::success();
+}
+
+const PathBandwidth& Net::paths() const {
+  std::call_once(paths_found_, [this] { paths_ = findRails(config_, topology_, list_.devices); });
+  return paths_;
 }
 
 const Device* Net::device(int index) const {
@@ -178,6 +183,7 @@ Status Net::addVirtualDevice(std::span<const int> members) {
     }
     devices.push_back(list_.devices[static_cast<std::size_t>(member)].get());
   }
+  (void)paths();  // the rail of the new device is that of its members, if they have one in common
   Result<std::unique_ptr<Device>> fused = fuseDevices(config_, devices);
   if (!fused.ok()) return fused.status();
   RAILWISE_INFO(log::kInit | log::kNet, "made device %s of %zu rails, %d Gb/s", (*fused)->name(),
@@ -213,9 +219,9 @@ std::array<int, kMaxRails> Net::railBandwidths(const Device& device) const {
     ports.push_back({static_cast<std::size_t>(device.members()[i]), now.speed_mbps});
   }
   // A single rail needs no shares.
-  const int gpu = ports.size() > 1 ? gpuInUse(config_, paths_, ports) : -1;
+  const int gpu = ports.size() > 1 ? gpuInUse(config_, paths(), ports) : -1;
   std::array<int, kMaxRails> mbps = {};
-  for (std::size_t i = 0; i < ports.size(); ++i) mbps[i] = railMbps(paths_, gpu, ports[i]);
+  for (std::size_t i = 0; i < ports.size(); ++i) mbps[i] = railMbps(paths(), gpu, ports[i]);
   return mbps;
 }
 
@@ -227,7 +233,8 @@ std::vector<Rail> Net::standbysOf(const Device& device) const {
   std::vector<RailPort> own;
   for (std::size_t i = 0; i < device.rails().size(); ++i)
     own.push_back({static_cast<std::size_t>(device.members()[i]), device.rails()[i].port.speed_mbps});
-  const int gpu = paths_.nearestGpu(own);
+  const PathBandwidth& paths = this->paths();
+  const int gpu = paths.nearestGpu(own);
   const auto count = list_.devices.size();
   const auto first = static_cast<std::size_t>(device.members().front());
   struct Choice {
@@ -246,7 +253,7 @@ std::vector<Rail> Net::standbysOf(const Device& device) const {
                                     [&](const Rail& its) { return its.same(rail); });
     if (member || rail.port.ethernet != port.ethernet || rail.port.iwarp != port.iwarp) continue;
     choices.push_back(
-        {paths_.type(gpu, index), -railMbps(paths_, gpu, {index, rail.port.speed_mbps}), turn, &rail});
+        {paths.type(gpu, index), -railMbps(paths, gpu, {index, rail.port.speed_mbps}), turn, &rail});
   }
   std::sort(choices.begin(), choices.end());
   std::vector<Rail> standbys;
@@ -330,11 +337,15 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
     connector = std::move(*made);
     const std::lock_guard lock(mutex_);
     // NCCL has no call to give up an attempt. Attempts that it has abandoned end here, or with the context.
-    const auto given_up = std::partition(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
-      return !attempt.connector->abandoned();
-    });
-    abandoned.assign(std::make_move_iterator(given_up), std::make_move_iterator(attempts_.end()));
-    attempts_.erase(given_up, attempts_.end());
+    // Not at each call: NCCL may begin thousands of attempts at once.
+    if (const auto now = Clock::now(); now - looked_for_abandoned_ >= Patience::kTick) {
+      looked_for_abandoned_ = now;
+      const auto given_up = std::partition(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
+        return !attempt.connector->abandoned();
+      });
+      abandoned.assign(std::make_move_iterator(given_up), std::make_move_iterator(attempts_.end()));
+      attempts_.erase(given_up, attempts_.end());
+    }
     if (++last_attempt_ == 0) ++last_attempt_;  // 0: no attempt
     id = last_attempt_;
   }

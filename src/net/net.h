@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "net/connector.h"
 #include "net/device/device.h"
 #include "net/device/reopener.h"
@@ -55,6 +56,10 @@ class Net {
   // finalize.
   void reloaded();
 
+  // The paths between GPUs and devices. The first call reads /sys for them, hundreds of files, and sets the
+  // rails of the devices (DeviceProperties::rail): init does without. Any thread.
+  const PathBandwidth& paths() const;
+
   // What each rail of the device can carry for the GPU that is in use on this thread, Mb/s.
   std::array<int, kMaxRails> railBandwidths(const Device& device) const;
 
@@ -88,7 +93,9 @@ class Net {
   DeviceList list_;
   std::unique_ptr<EventWatcher> peers_;
   std::unique_ptr<Resumer> resumer_;
-  PathBandwidth paths_;
+  std::string topology_;  // what provideTopology() has returned
+  mutable std::once_flag paths_found_;
+  mutable PathBandwidth paths_;
   std::mutex mutex_;    // held while virtual devices are made
   bool fused_ = false;  // NCCL has made virtual devices since start()
   std::array<std::unique_ptr<Device>, kMaxDevices> virtual_;
@@ -144,6 +151,7 @@ class Context {
   uint32_t last_attempt_ = 0;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Attempt> attempts_;
+  Clock::time_point looked_for_abandoned_ = {};
   std::vector<std::unique_ptr<SendConnection>> sends_;
   std::vector<std::unique_ptr<ReceiveConnection>> receives_;
 };

@@ -47,7 +47,7 @@ void* PageMemory::allocate(std::size_t bytes) {
   const std::size_t whole = blockBytes(bytes);
   void* const mapped = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
-  std::byte* const memory = static_cast<std::byte*>(mapped) + slotBytes();
+  std::byte* memory = static_cast<std::byte*>(mapped) + slotBytes();
   auto& end = *reinterpret_cast<BlockEnd*>(static_cast<std::byte*>(mapped) + whole - sizeof(BlockEnd));
   end.record = currentRecord();
   end.slot = end.record != nullptr ? end.record->mapSlot(memory) : -1;
@@ -68,9 +68,10 @@ void PageMemory::free(void* memory, std::size_t bytes) {
   if (end.slot >= 0) end.record->giveSlot(end.slot);
 }
 
-ListenerPage::ListenerPage(std::string_view device, uint16_t rail) : memory_(PageMemory::allocate(1)) {
-  if (memory_ == nullptr) return;
-  ConnectionRecord& its = PageMemory::pageOf(memory_).connection;
+ListenerPage::ListenerPage(std::string_view device, uint16_t rail) : record_(currentRecord()) {
+  if (record_ != nullptr) slot_ = record_->mapSlot(end_);
+  if (slot_ < 0) return;
+  ConnectionRecord& its = PageMemory::pageOf(end_).connection;
   openConnection(its, Side::kListener, ConnectionState::kListening);
   beginChange(its);
   setText(its.device, device);
@@ -79,9 +80,10 @@ ListenerPage::ListenerPage(std::string_view device, uint16_t rail) : memory_(Pag
 }
 
 ListenerPage::~ListenerPage() {
-  if (memory_ == nullptr) return;
-  setState(PageMemory::pageOf(memory_).connection, ConnectionState::kClosed);
-  PageMemory::free(memory_, 1);
+  if (slot_ < 0) return;
+  setState(PageMemory::pageOf(end_).connection, ConnectionState::kClosed);
+  (void)munmap(end_ - slotBytes(), slotBytes());
+  record_->giveSlot(slot_);
 }
 
 void beginChange(ConnectionRecord& connection) { increase(connection.sequence); }

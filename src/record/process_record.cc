@@ -257,7 +257,7 @@ bool Record::grow() {
   return true;
 }
 
-int64_t Record::mapSlot(std::byte* end) {
+int64_t Record::mapSlot(std::byte*& end) {
   const std::lock_guard lock(slots_mutex_);
   Header& its = header();
   uint32_t slot = slots_;
@@ -275,12 +275,17 @@ int64_t Record::mapSlot(std::byte* end) {
   }
   const std::size_t bytes = slotBytes();
   const off_t at = static_cast<off_t>(kSlotsAt) + static_cast<off_t>(slot) * static_cast<off_t>(bytes);
-  if (mmap(end - bytes, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_, at) == MAP_FAILED) {
+  void* const wanted = end != nullptr ? end - bytes : nullptr;
+  const int fixed = end != nullptr ? MAP_FIXED : 0;
+  void* const mapped = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, fd_, at);
+  if (mapped == MAP_FAILED) {
     // The old mapping may be gone by now.
-    (void)mmap(end - bytes, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (wanted != nullptr)
+      (void)mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
     ++its.unrecorded;
     return -1;
   }
+  end = static_cast<std::byte*>(mapped) + bytes;
   auto* const page = reinterpret_cast<ConnectionPage*>(end - kPageBytes);
   const uint32_t life = page->connection.life;
   const uint32_t sequence = page->connection.sequence;

@@ -2,8 +2,6 @@
 // has what the rest of Railwise calls. Threads: each function says which lock it takes.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process_id.h"
 #include "record/fence.h"
 #include "record/layout.h"
 #include "record/writer.h"
@@ -39,7 +38,7 @@ class Record {
   static std::unique_ptr<Record> make(const WriterSettings& settings, std::string& problem);
   // Removes a file that was neither finished nor given to anybody.
   ~Record();
-  bool ours() const { return getpid() == static_cast<pid_t>(owner_); }
+  bool ours() const { return processId() == static_cast<pid_t>(owner_); }
   const std::string& path() const { return path_; }
   // The descriptor that holds the lock. Closing another descriptor of the file would end the lock.
   int fd() const { return fd_; }
@@ -58,8 +57,9 @@ class Record {
   // Is there something to look into: has a rail, a connection or an attempt to connect failed, or was
   // something slow?
   bool hasFailures();
-  // Maps a page of a new slot so that it ends at `end`. The slot, or -1.
-  int64_t mapSlot(std::byte* end);
+  // Maps a page of a new slot so that it ends at `end`. `end` null: anywhere; it receives the end. The slot,
+  // or -1.
+  int64_t mapSlot(std::byte*& end);
   void giveSlot(int64_t slot);
   // Ends it: unmaps and closes the file, and removes the file unless `keep`.
   void finish(bool keep);

@@ -11,6 +11,7 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +20,8 @@
 #include "record/layout.h"
 
 namespace railwise::record {
+
+class Record;
 
 struct WriterSettings {
   std::string folder;
@@ -103,7 +106,9 @@ class ListenerPage {
   ListenerPage& operator=(const ListenerPage&) = delete;
 
  private:
-  void* const memory_;  // null: there was no memory
+  Record* const record_;      // null: there is none
+  std::byte* end_ = nullptr;  // of the page
+  int64_t slot_ = -1;         // negative: the page is not recorded
 };
 
 // Opens the record of a connection: a life, an identity, and the time. Its counts are zero.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 
 namespace railwise::sysfs {
@@ -57,18 +58,20 @@ class LiveTree : public FileTree {
   std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override {
     const int fd = ::open((root_ + real_path).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return std::nullopt;
-    std::string content;
-    // For an attribute one read is enough, because it always comes whole. The content is empty if the driver
-    // refuses the read.
-    while (content.size() < most && content.size() % kMaxFileBytes == 0) {
-      const std::size_t size = content.size();
-      content.resize(std::min(size + kMaxFileBytes, most));
-      const ssize_t count = ::read(fd, content.data() + size, content.size() - size);
-      content.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-      if (count <= 0) break;
+    return contentOf(fd, most);
+  }
+
+  bool readInFolder(const std::string& path, std::size_t most,
+                    std::optional<std::string>& content) const override {
+    const int fd = ::open((root_ + path).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return errno == ENOENT;
+    struct stat info;
+    if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+      ::close(fd);
+      return false;
     }
-    ::close(fd);
-    return content;
+    content = contentOf(fd, most);
+    return true;
   }
 
   std::vector<std::string> listAt(const std::string& real_path) const override {
@@ -76,6 +79,21 @@ class LiveTree : public FileTree {
   }
 
  private:
+  // Closes the descriptor.
+  static std::string contentOf(int fd, std::size_t most) {
+    std::string content;
+    // For an attribute one read is enough, because it always comes whole. The content is empty if the driver
+    // refuses the read.
+    while (content.size() < most && content.size() % kMaxFileBytes == 0) {
+      char page[kMaxFileBytes];
+      const ssize_t count = ::read(fd, page, std::min(sizeof page, most - content.size()));
+      if (count <= 0) break;
+      content.append(page, static_cast<std::size_t>(count));
+    }
+    ::close(fd);
+    return content;
+  }
+
   std::string name_;
   std::string root_;
 };
@@ -116,8 +134,9 @@ std::string findTreeRoot(const std::string& folder) {
 // tree.
 Outcome<std::string> FileTree::realPath(std::string_view path) const {
   std::string rest(path);  // the part from `at` on is not walked yet
-  std::size_t at = 0;
-  std::string done;
+  std::size_t at = knownFolder(path);
+  std::string done = rest.substr(0, at);
+  bool folder = true;
   int links = 0;
   while ((at = rest.find_first_not_of('/', at)) != std::string::npos) {
     const std::size_t end = std::min(rest.find('/', at), rest.size());
@@ -127,12 +146,14 @@ Outcome<std::string> FileTree::realPath(std::string_view path) const {
     if (component == ".." && done.empty()) return Error{std::string(path) + " leads out of " + name()};
     const std::size_t parent = component == ".." ? done.rfind('/') : done.size();
     done.resize(parent);
+    folder = true;
     if (component == "..") continue;
     done.append("/").append(component);
     const Entry entry = entryAt(done);
     if (entry.kind == Kind::kNothing) return Error{done + " is not there in " + name()};
     if (entry.kind == Kind::kFile && rest.find_first_not_of('/', at) != std::string::npos)
       return Error{done + " is no folder in " + name()};
+    folder = entry.kind == Kind::kDirectory;
     if (entry.kind != Kind::kLink) continue;
     if (++links > kMaxLinks) return Error{std::string(path) + " goes in circles in " + name()};
     done.resize(entry.target.starts_with('/') ? 0 : parent);
@@ -140,10 +161,23 @@ Outcome<std::string> FileTree::realPath(std::string_view path) const {
     at = 0;
     if (rest.size() > kMaxPathBytes) return Error{std::string(path) + " is too long"};
   }
-  return done.empty() ? "/" : done;
+  if (done.empty()) return std::string("/");
+  if (folder) noteFolder(done);
+  noteFolder(std::string_view(done).substr(0, done.rfind('/')));
+  return done;
+}
+
+std::size_t FileTree::knownFolder(std::string_view path) const {
+  const std::size_t slash = path.rfind('/');
+  if (slash == 0 || slash == std::string_view::npos) return 0;
+  const std::string_view item = path.substr(slash + 1);
+  if (item.empty() || item == "." || item == ".." || !isKnownFolder(path.substr(0, slash))) return 0;
+  return slash;
 }
 
 std::optional<std::string> FileTree::read(std::string_view path, std::size_t most) const {
+  std::optional<std::string> content;
+  if (knownFolder(path) != 0 && readInFolder(std::string(path), most, content)) return content;
   const Outcome<std::string> real = realPath(path);
   if (!real.ok() || entryAt(*real).kind != Kind::kFile) return std::nullopt;
   return readAt(*real, most);
@@ -167,6 +201,19 @@ std::optional<std::string> RememberedTree::readAt(const std::string& real_path, 
   return found != contents_.end()
              ? found->second
              : contents_.emplace(real_path, readOf(tree_, real_path, most)).first->second;
+}
+
+bool RememberedTree::readInFolder(const std::string& path, std::size_t most,
+                                  std::optional<std::string>& content) const {
+  if (most != kMaxFileBytes) return readInFolderOf(tree_, path, most, content);
+  const auto found = contents_.find(path);
+  if (found == contents_.end()) {
+    if (!readInFolderOf(tree_, path, most, content)) return false;
+    contents_.emplace(path, content);
+  } else {
+    content = found->second;
+  }
+  return true;
 }
 
 std::vector<std::string> RememberedTree::listAt(const std::string& real_path) const {

@@ -4,12 +4,14 @@
 // do not change.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/outcome.h"
@@ -52,6 +54,15 @@ class FileTree {
   virtual std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const = 0;
   virtual std::vector<std::string> listAt(const std::string& real_path) const = 0;
 
+  // What is known to be a folder without links in its path: what is in it needs no walk from the root.
+  virtual bool isKnownFolder(std::string_view) const { return false; }
+  virtual void noteFolder(std::string_view) const {}
+  // Reads a file of such a folder in one go, if that is possible. False: walk to it. `content` receives
+  // nothing if there is no such file.
+  virtual bool readInFolder(const std::string&, std::size_t, std::optional<std::string>&) const {
+    return false;
+  }
+
   // Call the protected functions of another tree.
   static Entry entryOf(const FileTree& tree, const std::string& real_path) { return tree.entryAt(real_path); }
   static std::optional<std::string> readOf(const FileTree& tree, const std::string& real_path,
@@ -61,6 +72,14 @@ class FileTree {
   static std::vector<std::string> listOf(const FileTree& tree, const std::string& real_path) {
     return tree.listAt(real_path);
   }
+  static bool readInFolderOf(const FileTree& tree, const std::string& path, std::size_t most,
+                             std::optional<std::string>& content) {
+    return tree.readInFolder(path, most, content);
+  }
+
+ private:
+  // The length of the folder's name in `path`, if it is known and the rest is a plain name; else 0.
+  std::size_t knownFolder(std::string_view path) const;
 };
 
 // A cache of another tree: reads each path once. For readers that visit the same folders many times. One
@@ -77,9 +96,21 @@ class RememberedTree final : public FileTree {
   Entry entryAt(const std::string& real_path) const override;
   std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
   std::vector<std::string> listAt(const std::string& real_path) const override;
+  bool isKnownFolder(std::string_view path) const override { return folders_.contains(path); }
+  void noteFolder(std::string_view path) const override {
+    if (!folders_.contains(path)) folders_.emplace(path);
+  }
+  bool readInFolder(const std::string& path, std::size_t most,
+                    std::optional<std::string>& content) const override;
 
  private:
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
   const FileTree& tree_;
+  mutable std::unordered_set<std::string, TextHash, std::equal_to<>> folders_;
   mutable std::unordered_map<std::string, Entry> entries_;
   mutable std::unordered_map<std::string, std::optional<std::string>> contents_;
   mutable std::unordered_map<std::string, std::vector<std::string>> lists_;

@@ -65,13 +65,21 @@ Status initialise(ibv_qp* qp, const Port& port, const Config& config) {
 // Some devices refuse a request for too many inline bytes, where others grant fewer; so this tries with
 // fewer. Null with the reason in `error`. On success `attributes` has what was granted.
 template <typename Create>
-Qp createWithInline(ibv_qp_init_attr& attributes, int& error, Create&& create) {
+Qp createWithInline(ibv_qp_init_attr& attributes, int& error, InlineLimits* limits, bool out_of_order,
+                    Create&& create) {
   ibv_qp_init_attr wanted = attributes;
+  const InlineLimits::Shape shape = {wanted.cap.max_send_wr, wanted.cap.max_recv_wr, out_of_order};
+  uint32_t& bytes = wanted.cap.max_inline_data;
+  if (limits != nullptr) bytes = limits->askFor(shape, bytes);
+  uint32_t refused = 0;
   for (;;) {
     attributes = wanted;
     Qp qp(makeOrExplain([&] { return create(attributes); }, error));
-    if (qp != nullptr || wanted.cap.max_inline_data == 0) return qp;
-    wanted.cap.max_inline_data /= 2;
+    if (qp != nullptr && refused != 0 && limits != nullptr) limits->note(shape, refused);
+    if (qp != nullptr || bytes == 0) return qp;
+    // Other refusals, for example for want of memory, may pass.
+    refused = error == EINVAL ? bytes : 0;
+    bytes /= 2;
   }
 }
 
@@ -102,7 +110,7 @@ void setLocalRoute(ibv_ah_attr& path, const PathAddress& remote, bool other_subn
 }  // namespace
 
 Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, const Config& config,
-                                  QueuePairSize size, OutOfOrder out_of_order) {
+                                  QueuePairSize size, OutOfOrder out_of_order, InlineLimits* limits) {
   const char* name = library().get_device_name(pd->context->device);
   ibv_qp_init_attr wanted = {};
   wanted.send_cq = cq;
@@ -117,7 +125,7 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
   int error = 0;
   ibv_qp_init_attr granted = wanted;
   if (out_of_order != OutOfOrder::kNo) {
-    made.qp = createWithInline(granted, error,
+    made.qp = createWithInline(granted, error, limits, true,
                                [pd](auto& attributes) { return createOutOfOrderQp(pd, attributes); });
     made.out_of_order = made.qp != nullptr;
     if (!made.out_of_order && out_of_order == OutOfOrder::kIfPossible)
@@ -125,7 +133,7 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
   }
   if (made.qp == nullptr && out_of_order != OutOfOrder::kRequired) {
     granted = wanted;
-    made.qp = createWithInline(granted, error,
+    made.qp = createWithInline(granted, error, limits, false,
                                [pd](auto& attributes) { return library().create_qp(pd, &attributes); });
   }
   if (made.qp == nullptr) {

@@ -9,6 +9,7 @@
 #include "base/settings/config.h"
 #include "verbs/gid.h"
 #include "verbs/handles.h"
+#include "verbs/inline_limits.h"
 #include "verbs/port.h"
 
 namespace railwise::verbs {
@@ -66,9 +67,11 @@ struct QueuePair {
 };
 
 // Creates a queue pair in state INIT, with remote write and read allowed. Fewer inline bytes than requested
-// are no error.
+// are no error. `limits`: what this device has refused before, and receives what it refuses now; null:
+// nothing is known of that.
 Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, const Config& config,
-                                  QueuePairSize size, OutOfOrder out_of_order = OutOfOrder::kNo);
+                                  QueuePairSize size, OutOfOrder out_of_order = OutOfOrder::kNo,
+                                  InlineLimits* limits = nullptr);
 
 // How many receives an out-of-order queue pair of this device can have. 0: the device has no such queue
 // pairs, or NCCL_IB_OOO_RQ is off. Both ends must have room for as many as they post. Used in the handshake.

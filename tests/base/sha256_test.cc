@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <random>
 #include <string>
 
 namespace railwise {
@@ -36,6 +38,34 @@ TEST(Sha256, KnowsTheExamplesOfItsStandard) {
       "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
   EXPECT_EQ(sha256(std::string(1'000'000, 'a')),
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+// Blocks of bytes that a generator draws, each added to the state that the last one has left.
+TEST(Sha256, TheProcessorsInstructionsDoTheSame) {
+  if (!sha256::hasInstructions()) GTEST_SKIP() << "this processor has no instructions for SHA-256";
+  std::minstd_rand draw(1);
+  sha256::State portable = {1, 2, 3, 4, 5, 6, 7, 8};
+  sha256::State other = portable;
+  for (int i = 0; i < 10'000; ++i) {
+    std::array<std::byte, sha256::kBlockBytes> block;
+    for (std::byte& byte : block) byte = static_cast<std::byte>(draw() >> 8);
+    sha256::addBlockPortably(portable, block.data());
+    sha256::addBlockByInstructions(other, block.data());
+    ASSERT_EQ(portable, other) << i;
+  }
+}
+
+// As everything else is computed by one of both.
+TEST(Sha256, ThePortableWayKnowsTheStandardsFirstExample) {
+  std::array<std::byte, sha256::kBlockBytes> block = {std::byte{'a'}, std::byte{'b'}, std::byte{'c'},
+                                                      std::byte{0x80}};
+  block.back() = std::byte{24};
+  sha256::State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  sha256::addBlockPortably(state, block.data());
+  const sha256::State known = {0xba7816bf, 0x8f01cfea, 0x414140de, 0x5dae2223,
+                               0xb00361a3, 0x96177a9c, 0xb410ff61, 0xf20015ad};
+  EXPECT_EQ(state, known);
 }
 
 // The padding has its own cases around the end of a block.

@@ -268,6 +268,8 @@ TEST(BenchCommand, MeasuresConnections) {
   EXPECT_EQ(number(result.out, "set_up_connections"), 32);
   EXPECT_GT(number(result.out, "set_up_cpu_us"), 1) << result.out;
   EXPECT_GE(number(result.out, "set_up_wall_us"), 1) << result.out;
+  EXPECT_GT(number(result.out, "close_cpu_us"), 0) << result.out;
+  EXPECT_GT(number(result.out, "register_cpu_us"), 0) << result.out;
   EXPECT_GT(number(result.out, "bytes_per_connection"), 1024) << result.out;
   EXPECT_EQ(number(result.out, "set_up_connections", 1), -1) << "bare writes have none: " << result.out;
 }

@@ -73,6 +73,29 @@ TEST(FileTree, DiskFollowsLinksInside) {
   expectLinksFollowed(*makeLiveTree(disk.folder() + "/"));
 }
 
+// The second time the folders are known.
+TEST(RememberedTree, KnownFoldersOfADiskAreReadAsOthers) {
+  MemoryTree links = makeTree();
+  links.file("/sys/dev/class", "0x01\n").folder("/sys/dev/sub").link("/sys/dev/alias", "class");
+  links.link("/sys/dev/root", "/sys/dev/class").link("/sys/dev/outside", "/etc/passwd");
+  const OnDisk disk(links);
+  const auto live = makeLiveTree(disk.folder());
+  const RememberedTree tree(*live);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(tree.exists("/sys/dev"));
+    EXPECT_EQ(tree.read("/sys/dev/class"), "0x01\n");
+    EXPECT_EQ(tree.read("/sys/dev/alias"), "0x01\n");
+    EXPECT_EQ(tree.read("/sys/dev/root"), "0x01\n") << "a link from the root of the tree";
+    EXPECT_FALSE(tree.read("/sys/dev/outside"));
+    EXPECT_FALSE(tree.read("/sys/dev/sub")) << "a folder";
+    EXPECT_FALSE(tree.read("/sys/dev/nothing"));
+    EXPECT_FALSE(tree.exists("/sys/dev/class/more"));
+    EXPECT_EQ(*tree.realPath("/sys/dev/alias"), "/sys/dev/class");
+    EXPECT_EQ(*tree.realPath("/sys/bus/gpu"), "/sys/devices/pci0000:00/0000:00:01.0");
+    EXPECT_EQ(tree.read("/sys/bus/gpu/class"), "0x030200\n");
+  }
+}
+
 TEST(FileTree, FilesAreBounded) {
   MemoryTree large;
   large.file("/sys/large", std::string(3 * FileTree::kMaxFileBytes, 'x'));

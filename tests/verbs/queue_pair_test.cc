@@ -66,6 +66,24 @@ TEST(QueuePair, MoreInlineThanTheDeviceHasIsNoError) {
   EXPECT_LE(made->inline_bytes, 32U);
 }
 
+TEST(QueuePair, AnInlineSizeThatWasRefusedIsNotAskedForAgain) {
+  QueuePairBench bench("max_inline=32");
+  InlineLimits limits;
+  const auto make = [&](uint32_t bytes) {
+    return createQueuePair(bench.pd.get(), bench.cq.get(), bench.port, bench.device.config(), {16, 16, bytes},
+                           OutOfOrder::kNo, &limits);
+  };
+  const Result<QueuePair> first = make(256);
+  ASSERT_OK(first);
+  EXPECT_EQ(limits.askFor({16, 16, false}, 256), 32U);
+  EXPECT_EQ(limits.askFor({16, 16, false}, 32), 32U) << "what was granted";
+  EXPECT_EQ(limits.askFor({16, 16, true}, 256), 256U) << "of other queue pairs nothing is known";
+  EXPECT_EQ(limits.askFor({32, 16, false}, 256), 256U);
+  const Result<QueuePair> second = make(256);
+  ASSERT_OK(second);
+  EXPECT_EQ(second->inline_bytes, first->inline_bytes);
+}
+
 TEST(QueuePair, FlowLabelAndTrafficClassArriveAtTheDevice) {
   QueuePairBench bench("link=roce");
   Result<QueuePair> made = bench.make();

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "benchmarks/bench/load/traffic.h"
+#include "perf/measuring/page_memory.h"
 
 namespace railwise::cli {
 namespace {
@@ -34,6 +35,20 @@ uint64_t processCpuNs() {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
+// The CPU time of one regMr and deregMr of memory that has not been registered before.
+Outcome<double> registerNewMemory(BenchSender& sender) {
+  constexpr int kRegistrations = 1000;
+  constexpr std::size_t kBytes = kPage;
+  PageMemory memory = allocatePages(kRegistrations * kBytes);
+  if (memory == nullptr) return Error{"no memory to register"};
+  const uint64_t before = processCpuNs();
+  for (int i = 0; i < kRegistrations; ++i) {
+    if (!sender.registerOnce(memory.get() + static_cast<std::size_t>(i) * kBytes, kBytes))
+      return Error{sender.error()};
+  }
+  return static_cast<double>(processCpuNs() - before) / kRegistrations;
+}
+
 }  // namespace
 
 Outcome<BenchSetUp> setUpConnections(NetApi& api, int device, int connections) {
@@ -49,11 +64,18 @@ Outcome<BenchSetUp> setUpConnections(NetApi& api, int device, int connections) {
   const auto each = [&](uint64_t now, uint64_t before) {
     return static_cast<double>(static_cast<int64_t>(now - before)) / connections;
   };
-  const BenchSetUp result = {each(processCpuNs(), cpu), each(nowNs(), wall), each(residentBytes(), bytes)};
+  BenchSetUp result = {.cpu_ns = each(processCpuNs(), cpu),
+                       .wall_ns = each(nowNs(), wall),
+                       .bytes = each(residentBytes(), bytes)};
+  const auto registered = registerNewMemory(all.front().sender);
+  if (!registered.ok()) return registered.failure();
+  result.register_cpu_ns = *registered;
+  const uint64_t before_close = processCpuNs();
   for (Connection& made : all) {
     if (!made.sender.close() || !made.receiver.close())
       return Error{made.sender.error() + made.receiver.error()};
   }
+  result.close_cpu_ns = each(processCpuNs(), before_close);
   return result;
 }
 

@@ -46,6 +46,12 @@ bool BenchEnd::registerMemory() {
   return check("regMr", api_.regMr(comm_, memory_.get(), bytes_, NCCL_PTR_HOST, &mhandle_));
 }
 
+bool BenchEnd::registerOnce(std::byte* memory, std::size_t bytes) {
+  void* mhandle = nullptr;
+  return check("regMr", api_.regMr(comm_, memory, bytes, NCCL_PTR_HOST, &mhandle)) &&
+         check("deregMr", api_.deregMr(comm_, mhandle));
+}
+
 BenchSender::BenchSender(NetApi& api, BenchShape shape) : BenchEnd(api, shape), post_tag_(kTag) {}
 
 bool BenchSender::connect(int device, void* handle) {

@@ -66,6 +66,8 @@ class BenchEnd {
   bool connected() const { return comm_ != nullptr; }
   // Registers memory for a window of messages; the end must be connected. False: failed.
   bool registerMemory();
+  // Registers memory, and deregisters it. False: failed.
+  bool registerOnce(std::byte* memory, std::size_t bytes);
   // The first error; empty: none.
   const std::string& error() const { return error_; }
   // `on`: from now on, every byte of a message is written at the sender and checked at the receiver.

@@ -52,7 +52,9 @@ void sayReady(const BenchLoad& load, std::FILE* answers) {
 bool connectMore(BenchLoad& load, int connections, std::FILE* answers) {
   sayReady(load, answers);
   const auto each = load.connectMore(connections);
-  if (each) std::fprintf(answers, "connected %f %f %f\n", each->cpu_ns, each->wall_ns, each->bytes);
+  if (each)
+    std::fprintf(answers, "connected %f %f %f %f %f\n", each->cpu_ns, each->wall_ns, each->bytes,
+                 each->close_cpu_ns, each->register_cpu_ns);
   std::fflush(answers);
   return each.has_value();
 }

@@ -107,14 +107,19 @@ constexpr ForeignName kForeignNames[] = {
 };
 
 // The names of all settings that somebody may set today.
-const std::vector<std::string>& settingNames() {
-  static const auto& names = *new std::vector<std::string>([] {
-    std::vector<std::string> all;
-    for (const Setting& row : settings()) all.emplace_back(row.env);
+const std::vector<std::string_view>& settingNames() {
+  static const auto& names = *new std::vector<std::string_view>([] {
+    std::vector<std::string_view> all = {
+#define RAILWISE_INT(field, env, default_value, min, max, text) env,
+#define RAILWISE_STRING(field, env, default_value, form, text) env,
+#define RAILWISE_CHOICE(field, env, default_value, choices, text) env,
+#define RAILWISE_CHECKED(field, env, default_value, form, check, text) env,
+#define RAILWISE_UNUSED(env, text) env,
+#include "base/settings/config.def"
+    };
     for (const NcclVariable& row : ncclVariables()) {
       if (!row.gone) all.emplace_back(row.name);
     }
-    for (const UnusedSetting& row : unusedSettings()) all.emplace_back(row.env);
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;
@@ -137,7 +142,7 @@ std::string_view prefixOf(std::string_view name) {
   return name.substr(0, name.size() - withoutPrefix(name).size());
 }
 
-bool isKnown(const std::string& name) {
+bool isKnown(std::string_view name) {
   return std::binary_search(settingNames().begin(), settingNames().end(), name);
 }
 
@@ -169,7 +174,7 @@ std::optional<std::size_t> slips(std::string_view name, std::string_view known) 
 
 // Names of another family count only with the same rest: RAILWISE_IB_HCA is NCCL_IB_HCA. A rest of one word
 // (NCCL_HOST) is too little for that.
-bool sameInOtherFamily(std::string_view rest, const std::string& known) {
+bool sameInOtherFamily(std::string_view rest, std::string_view known) {
   return withoutPrefix(known) == rest &&
          (!begins(known, kRailwise) || rest.find('_') != std::string_view::npos);
 }
@@ -186,7 +191,7 @@ std::string nearestName(const std::string& upper) {
   std::string best = withIb(rest);
   if (!best.empty()) return best;
   std::size_t best_slips = kMostSlips + 2;
-  for (const std::string& known : settingNames()) {
+  for (const std::string_view known : settingNames()) {
     const bool family = prefixOf(known) == prefixOf(upper);
     if (!family && !sameInOtherFamily(rest, known)) continue;
     const std::optional<std::size_t> count = slips(rest, withoutPrefix(known));

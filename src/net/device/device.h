@@ -24,6 +24,7 @@
 #include "net/limits.h"
 #include "record/writer.h"
 #include "verbs/gid.h"
+#include "verbs/inline_limits.h"
 #include "verbs/port.h"
 
 namespace railwise::net {
@@ -85,6 +86,8 @@ class Hca {
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   const ibv_device_attr& attributes() const { return attributes_; }
+  // What queue pairs on this device cannot have. Any thread.
+  verbs::InlineLimits& inlineLimits() { return inline_limits_; }
   // The GID table of a port that is used; made if there is none yet.
   verbs::GidTable& gidTable(const verbs::Port& port, const Config& config);
   // The GID table of a port, which exists already.
@@ -117,6 +120,7 @@ class Hca {
   verbs::Context context_;
   verbs::Pd pd_;
   ibv_device_attr attributes_ = {};
+  verbs::InlineLimits inline_limits_;
   std::map<uint8_t, std::unique_ptr<verbs::GidTable>> gid_tables_;
   std::unique_ptr<DeviceState> state_;  // has pointers to the GID tables
   int earlier_generations_ = 0;
@@ -165,7 +169,7 @@ class Device {
 
   const DeviceProperties& properties() const { return properties_; }
   const std::vector<Rail>& rails() const { return rails_; }
-  // Called at init: sets the rail of the network that the (physical) device is on.
+  // Called by Net::paths(): sets the rail of the network that the (physical) device is on.
   void setRail(int rail) {
     properties_.rail = rails_.front().rail = rail;
     record::setNetworkRail(rails_.front().record_rail, rail);

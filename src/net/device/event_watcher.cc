@@ -15,6 +15,7 @@
 
 #include "base/background_thread.h"
 #include "base/log.h"
+#include "base/process_id.h"
 #include "net/patience.h"
 #include "record/writer.h"
 
@@ -201,7 +202,7 @@ bool DeviceState::serve(bool hung_up) {
 
 Result<std::unique_ptr<EventWatcher>> EventWatcher::start(const char* thread_name) {
   std::unique_ptr<EventWatcher> watcher(new EventWatcher);
-  watcher->owner_pid_ = getpid();
+  watcher->owner_pid_ = processId();
   watcher->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (watcher->epoll_fd_ < 0) return failed("epoll_create1", errno);
   watcher->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -248,7 +249,7 @@ bool EventWatcher::finish(Clock::duration patience) {
   return ended;
 }
 
-bool EventWatcher::inParent() const { return getpid() == owner_pid_; }
+bool EventWatcher::inParent() const { return processId() == owner_pid_; }
 
 Status EventWatcher::watch(DeviceState& device) {
   // A child shares the parent's epoll set, and its copy of the lock may be held for ever.
@@ -282,6 +283,7 @@ void EventWatcher::startTicks(Watched& what) {
   const std::lock_guard lock(mutex_);
   const auto found = watched_.find(&what);
   if (found == watched_.end() || std::exchange(found->second, true)) return;
+  may_tick_ = true;
   if (std::this_thread::get_id() != thread_.get_id()) wake();
 }
 
@@ -324,8 +326,10 @@ void EventWatcher::run() {
   for (;;) {
     const bool ticking = [&] {
       const std::lock_guard lock(mutex_);
+      if (!may_tick_) return false;  // there may be thousands of objects, and no ticks for most of the time
       for (auto& [watched, ticks] : watched_) ticks = ticks && tickSafely(*watched);
-      return std::any_of(watched_.begin(), watched_.end(), [](const auto& each) { return each.second; });
+      return may_tick_ =
+                 std::any_of(watched_.begin(), watched_.end(), [](const auto& each) { return each.second; });
     }();
     const int count = epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()),
                                  ticking ? static_cast<int>(Patience::kTick.count()) : -1);
@@ -347,7 +351,7 @@ void EventWatcher::run() {
       const auto found = watched_.find(watched);
       if (found == watched_.end()) continue;  // unwatched since epoll_wait returned
       if (serveSafely(*watched, (event.events & (EPOLLERR | EPOLLHUP)) != 0)) {
-        found->second = true;
+        found->second = may_tick_ = true;
         continue;
       }
       watched_.erase(found);

@@ -174,6 +174,7 @@ class EventWatcher {
   // Whether an object ticks. One table, so that the thread allocates nothing. A map, whose places stay valid
   // while other objects come and go.
   std::map<Watched*, bool> watched_;
+  bool may_tick_ = false;  // one of them may want ticks
   std::thread thread_;
 };
 

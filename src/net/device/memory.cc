@@ -7,22 +7,23 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <iterator>
 #include <new>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "base/process_id.h"
 #include "net/device/event_watcher.h"
 #include "net/patience.h"
 
 namespace railwise::net {
 namespace {
 
-uint64_t pageBytes() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
+// Asked once: sysconf() takes longer than the look-up in the cache.
+const uint64_t g_page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 
-uint64_t pageDown(uint64_t address) { return address & ~(pageBytes() - 1); }
-uint64_t pageUp(uint64_t address) { return pageDown(address + pageBytes() - 1); }
+uint64_t pageDown(uint64_t address) { return address & ~(g_page_bytes - 1); }
+uint64_t pageUp(uint64_t address) { return pageDown(address + g_page_bytes - 1); }
 
 // For example a negative size of an old API version.
 Status impossibleRange(uint64_t address, std::size_t bytes) {
@@ -42,11 +43,16 @@ uint8_t placeOf(std::vector<Item>& items, const Item& item) {
 
 bool mayPass(Status refusal) { return refusal.code == Code::kSystem && verbs::mayPass(refusal.sys_errno); }
 
+// Makes room for one more item, so that adding it cannot fail. Throws std::bad_alloc.
+template <typename Item>
+void makeRoom(std::vector<Item>& items) {
+  if (items.size() == items.capacity()) items.reserve(std::max<std::size_t>(2 * items.size(), 8));
+}
+
 // Asks a device again that refuses memory although it has not failed (Patience::kRefusalPauses). The caller
 // holds no lock, because this sleeps.
-template <typename Register>
-Result<verbs::Mr> registerPatiently(const RailDomain& rail, const std::function<bool()>& goOn,
-                                    Register&& registerOnce) {
+template <typename GoOn, typename Register>
+Result<verbs::Mr> registerPatiently(const RailDomain& rail, GoOn&& goOn, Register&& registerOnce) {
   const auto goesOn = [&] { return !rail.failed() && goOn(); };
   for (const Clock::duration pause : Patience::kRefusalPauses) {
     Result<verbs::Mr> made = registerOnce(true);
@@ -77,7 +83,7 @@ MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails) {
 }
 
 MemoryCache::MemoryCache(std::vector<RailDomain> rails, MemoryOptions options)
-    : owner_pid_(getpid()),
+    : owner_pid_(processId()),
       access_(verbs::kDataAccess | (options.relaxed_ordering ? verbs::kRelaxedOrdering : 0)) {
   assert(!rails.empty() && rails.size() <= kMaxRails);
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
@@ -89,17 +95,31 @@ MemoryCache::MemoryCache(std::vector<RailDomain> rails, MemoryOptions options)
 MemoryCache::~MemoryCache() {
   if (!entries_.empty())
     RAILWISE_INFO(log::kReg, "%zu memory registrations were never released", entries_.size());
+  delete spare_.load(std::memory_order_acquire);
 }
 
 MemoryCache::Entry::~Entry() {
   if (fd >= 0) close(fd);
 }
 
-MemoryHandle* MemoryCache::findLocked(const Range& range) {
-  auto& listed = listedAs(range);
-  const auto after = listed.upper_bound(range.start);
-  if (after == listed.begin()) return nullptr;
-  Entry* entry = std::prev(after)->second;
+std::size_t MemoryCache::firstFrom(const std::vector<Listed>& listed, uint64_t start) {
+  std::size_t first = 0;
+  for (std::size_t count = listed.size(); count > 0;) {
+    const std::size_t half = count / 2;
+    const bool before = listed[first + half].start < start;
+    first += before ? half + 1 : 0;
+    count = before ? count - half - 1 : half;
+  }
+  return first;
+}
+
+// `place` receives the place of the first listed entry that begins at the range or behind it.
+MemoryHandle* MemoryCache::findLocked(const Range& range, std::size_t* place) {
+  const auto& listed = listedAs(range);
+  const std::size_t first = *place = firstFrom(listed, range.start);
+  const bool same_start = first < listed.size() && listed[first].start == range.start;
+  if (!same_start && first == 0) return nullptr;
+  Entry* entry = listed[same_start ? first : first - 1].entry;
   if (!entry->range.covers(range)) return nullptr;
   Holders& holders = entry->range == range ? entry->whole : entry->part;
   ++holders.references;
@@ -111,22 +131,50 @@ bool MemoryCache::beingRegisteredLocked(const Range& range) const {
                      [&](const Range* other) { return other->covers(range); });
 }
 
-// Adds the one entry of `fresh`, which no listed entry covers, and removes the smaller entries that it covers
-// from the list. The smaller entries live on for their holders.
-MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
-  Entry& entry = fresh.front();
-  entry.self = fresh.begin();
+// Adds `fresh`, which no listed entry covers, and removes the smaller entries that it covers from the list.
+// The smaller entries live on for their holders. `place`: where the range belongs in the list.
+MemoryHandle* MemoryCache::listLocked(std::unique_ptr<Entry> fresh, std::size_t place) {
+  Entry& entry = *fresh;
   auto& listed = listedAs(entry.range);
-  auto next = listed.lower_bound(entry.range.start);
-  while (next != listed.end() && entry.range.covers(next->second->range)) {
-    next->second->listed = false;
-    next = listed.erase(next);
+  makeRoom(listed);
+  makeRoom(entries_);
+  const auto first = listed.begin() + static_cast<std::ptrdiff_t>(place);
+  auto last = first;
+  for (; last != listed.end() && entry.range.covers(last->entry->range); ++last) last->entry->listed = false;
+  const Listed item = {entry.range.start, &entry};
+  if (first == listed.end()) {
+    listed.push_back(item);
+  } else if (first == last) {
+    listed.insert(first, item);
+  } else {
+    *first = item;
+    listed.erase(first + 1, last);
   }
-  entry.position = listed.emplace_hint(next, entry.range.start, &entry);
-  entries_.splice(entries_.end(), fresh);
+  ++list_changes_;
+  entry.place = entries_.size();
+  entry.place_listed = place;
+  entries_.push_back(std::move(fresh));
   entry.listed = true;
   entry.whole.references = 1;
   return &entry.whole;
+}
+
+void MemoryCache::unlistLocked(Entry& entry) {
+  auto& listed = listedAs(entry.range);
+  std::size_t place = entry.place_listed;
+  if (place >= listed.size() || listed[place].entry != &entry) place = firstFrom(listed, entry.range.start);
+  listed.erase(listed.begin() + static_cast<std::ptrdiff_t>(place));
+  ++list_changes_;
+  entry.listed = false;
+}
+
+std::unique_ptr<MemoryCache::Entry> MemoryCache::takeOutLocked(Entry& entry) {
+  const std::size_t place = entry.place;
+  std::swap(entries_[place], entries_.back());
+  entries_[place]->place = place;
+  std::unique_ptr<Entry> taken = std::move(entries_.back());
+  entries_.pop_back();
+  return taken;
 }
 
 Result<verbs::Mr> MemoryCache::registerWith(const Domain& domain, const Source& source, bool again) const {
@@ -152,69 +200,96 @@ void MemoryCache::setKeysLocked(Entry& entry) const {
 }
 
 // Registers an entry that is not listed yet with all domains. The lock is held before and afterwards, but not
-// while a device registers.
-Status MemoryCache::registerLocked(Entry& entry, const Source& source, std::unique_lock<std::mutex>& lock) {
+// while a device registers. Meanwhile renew() may change the domains; then all are looked at once more.
+Status MemoryCache::registerLocked(Entry& entry, const Source& source, std::unique_lock<LightMutex>& lock) {
   std::vector<RailDomain> refused;
-  const auto next = [&]() -> std::optional<std::size_t> {
-    for (std::size_t i = 0; i < domains_.size(); ++i) {
-      const RailDomain& rail = domains_[i].rail;
-      const bool asked = std::ranges::find(refused, rail) != refused.end();
-      if (!asked && !entry.registrations[i].isOf(rail) && !rail.failed()) return i;
-    }
-    return std::nullopt;
+  const auto isMissing = [&](std::size_t place) {
+    const RailDomain& rail = domains_[place].rail;
+    return !entry.registrations[place].isOf(rail) && !rail.failed() &&
+           (refused.empty() || std::ranges::find(refused, rail) == refused.end());
   };
-  while (const std::optional<std::size_t> place = next()) {
-    const Domain domain = domains_[*place];
+  for (std::size_t place = 0; place < domains_.size();) {
+    if (!isMissing(place)) {
+      ++place;
+      continue;
+    }
+    const Domain domain = domains_[place];
+    const uint64_t renewals = renewals_;
     lock.unlock();
     Result<verbs::Mr> region = registerPatiently(
         domain.rail, always, [&](bool again) { return registerWith(domain, source, again); });
     lock.lock();
     if (region.ok()) {
-      entry.registrations[*place].replace(domain.rail.pd, std::move(*region));
+      entry.registrations[place].replace(domain.rail.pd, std::move(*region), entry.earlier);
     } else if (!domain.rail.failed()) {
       if (!domain.rail.mayLack() || !mayPass(region.status())) return region.status();
       refused.push_back(domain.rail);
     }
+    place = renewals == renewals_ ? place + 1 : 0;
   }
   for (const RailDomain& rail : refused) rail.device->lackKeys();
   return Status::success();
 }
 
-Result<MemoryHandle*> MemoryCache::acquireRange(const Source& source) {
+std::unique_ptr<MemoryCache::Entry> MemoryCache::newEntry(const Range& range) {
+  std::unique_ptr<Entry> entry(spare_.exchange(nullptr, std::memory_order_acquire));
+  if (entry == nullptr) entry = std::make_unique<Entry>();
+  entry->id = ++last_id_;
+  entry->range = range;
+  entry->whole.kind = entry->part.kind = range.kind;
+  return entry;
+}
+
+// Deregisters the memory of an entry that nobody holds. The caller holds no lock; the number of domains never
+// changes.
+void MemoryCache::discard(std::unique_ptr<Entry> entry) {
+  for (Registration& each : std::span(entry->registrations).first(domains_.size())) each = {};
+  if (!entry->earlier.empty()) entry->earlier.clear();
+  entry->further.clear();
+  if (entry->fd >= 0) close(std::exchange(entry->fd, -1));
+  delete spare_.exchange(entry.release(), std::memory_order_acq_rel);
+}
+
+// Flattened, as release(): of the instructions to register new memory a fifth saved registers for functions
+// that are called here alone.
+[[gnu::flatten]] Result<MemoryHandle*> MemoryCache::acquireRange(const Source& source) {
   const Range& range = source.range;
-  std::list<Entry> fresh;  // released after the lock when it is not needed
+  std::unique_ptr<Entry> fresh;  // released after the lock when it is not needed
+  std::size_t place = 0;
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (MemoryHandle* found = findLocked(range)) return found;
-    if (!beingRegisteredLocked(range)) break;
+    if (MemoryHandle* found = findLocked(range, &place)) return found;
+    if (in_progress_.empty() || !beingRegisteredLocked(range)) break;
+    ++waiting_;
     registered_.wait(lock);
+    --waiting_;
   }
-  Entry& entry = fresh.emplace_back();
-  entry.id = ++last_id_;
-  entry.range = range;
-  entry.whole.entry = entry.part.entry = &entry;
-  entry.whole.kind = entry.part.kind = range.kind;
+  fresh = newEntry(range);
   // Without a copy of the descriptor, the memory cannot be registered with further rails later.
-  if (source.fd >= 0) entry.fd = fcntl(source.fd, F_DUPFD_CLOEXEC, 0);
-  entry.fd_offset = source.fd_offset;
+  if (source.fd >= 0) fresh->fd = fcntl(source.fd, F_DUPFD_CLOEXEC, 0);
+  fresh->fd_offset = source.fd_offset;
+  const uint64_t changes = list_changes_;
   in_progress_.push_back(&range);
   const auto notInProgress = [&] {
     if (!lock.owns_lock()) lock.lock();
-    std::erase(in_progress_, &range);
+    if (in_progress_.back() == &range) in_progress_.pop_back();
+    else std::erase(in_progress_, &range);
+    const bool waited = waiting_ != 0;
     lock.unlock();
-    registered_.notify_all();
+    if (waited) registered_.notify_all();
   };
   Status status;
   MemoryHandle* handle = nullptr;
   try {
-    status = registerLocked(entry, source, lock);
+    status = registerLocked(*fresh, source, lock);
     if (status.ok()) {
-      setKeysLocked(entry);
-      handle = findLocked(range);  // a larger one, made meanwhile, serves both
-      if (handle == nullptr) handle = listLocked(fresh);
+      setKeysLocked(*fresh);
+      // A larger one, made meanwhile, serves both.
+      if (changes != list_changes_) handle = findLocked(range, &place);
+      if (handle == nullptr) handle = listLocked(std::move(fresh), place);
     } else {  // what the other rails made goes before anybody who waits tries again
       lock.unlock();
-      fresh.clear();
+      fresh.reset();
     }
   } catch (...) {
     notInProgress();
@@ -248,19 +323,19 @@ Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t b
   return acquireRange({range, fd, offset - head});
 }
 
-void MemoryCache::release(MemoryHandle* handle) {
-  if (getpid() != owner_pid_) return;
+[[gnu::flatten]] void MemoryCache::release(MemoryHandle* handle) {
+  if (processId() != owner_pid_) return;
   auto* holders = static_cast<Holders*>(handle);
   Entry* entry = holders->entry;
-  std::list<Entry> dead;  // deregistered after the lock
-  const std::lock_guard lock(mutex_);
-  assert(holders->references > 0);
-  if (--holders->references > 0 || entry->whole.references > 0) return;
-  if (entry->listed) {
-    listedAs(entry->range).erase(entry->position);
-    entry->listed = false;
+  std::unique_ptr<Entry> dead;
+  {
+    const std::lock_guard lock(mutex_);
+    assert(holders->references > 0);
+    if (--holders->references > 0 || entry->whole.references > 0) return;
+    if (entry->listed) unlistLocked(*entry);
+    if (entry->part.references == 0) dead = takeOutLocked(*entry);
   }
-  if (entry->part.references == 0) dead.splice(dead.end(), entries_, entry->self);
+  if (dead != nullptr) discard(std::move(dead));
 }
 
 Result<MemoryKeys> MemoryCache::keysOn(const MemoryHandle& handle, ibv_pd* pd, bool data_direct) {
@@ -284,14 +359,20 @@ bool MemoryCache::renew(ibv_pd* before, const RailDomain& fresh, const std::func
   for (Domain& domain : domains_) {
     if (domain.rail.pd == before) domain.rail = fresh;
   }
+  ++renewals_;
   bool all = true;
   uint64_t last = 0;  // entries up to this one are not tried again
   for (;;) {
     std::optional<std::size_t> place;
-    const auto entry = std::ranges::find_if(entries_, [&](const Entry& each) {
-      return each.id > last && (place = missingLocked(each, fresh)).has_value();
-    });
-    if (entry == entries_.end()) return all;
+    const Entry* entry = nullptr;
+    for (const auto& each : entries_) {
+      if (each->id <= last || (entry != nullptr && each->id > entry->id)) continue;
+      if (const auto missing = missingLocked(*each, fresh)) {
+        entry = each.get();
+        place = missing;
+      }
+    }
+    if (entry == nullptr) return all;
     const uint64_t id = entry->id;
     const Domain domain = domains_[*place];
     const int fd = entry->fd >= 0 ? fcntl(entry->fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -305,12 +386,12 @@ bool MemoryCache::renew(ibv_pd* before, const RailDomain& fresh, const std::func
         registerPatiently(fresh, goOn, [&](bool again) { return registerWith(domain, source, again); });
     if (fd >= 0) close(fd);
     lock.lock();
-    const auto still = std::ranges::find(entries_, id, &Entry::id);
+    const auto still = std::ranges::find(entries_, id, [](const auto& each) { return each->id; });
     if (still == entries_.end()) {  // it was released, and an error may come from that
       if (made.ok()) unneeded_.push_back(std::move(*made));
     } else if (made.ok()) {
-      still->registrations[*place].replace(fresh.pd, std::move(*made));
-      setKeysLocked(*still);
+      (*still)->registrations[*place].replace(fresh.pd, std::move(*made), (*still)->earlier);
+      setKeysLocked(**still);
     } else {
       all = false;
       last = id;
@@ -344,7 +425,7 @@ Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rail
       if (!rails[rail].failed()) {
         Result<verbs::Mr> region = pages.registerWith(rails[rail], always);
         if (region.ok()) {
-          made.registration.replace(rails[rail].pd, std::move(*region));
+          made.registration.replace(rails[rail].pd, std::move(*region), pages.earlier_);
         } else if (!rails[rail].failed() && !mayPass(region.status())) {
           return region.status();
         }
@@ -376,7 +457,7 @@ bool RegisteredPages::renew(ibv_pd* before, const RailDomain& fresh, const std::
   try {
     Result<verbs::Mr> made = registerWith(fresh, goOn);
     if (!made.ok()) return false;
-    found->registration.replace(fresh.pd, std::move(*made));
+    found->registration.replace(fresh.pd, std::move(*made), earlier_);
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -391,6 +472,7 @@ RegisteredPages::RegisteredPages(RegisteredPages&& other) noexcept
       bytes_(other.bytes_),
       further_(std::move(other.further_)),
       domains_(std::move(other.domains_)),
+      earlier_(std::move(other.earlier_)),
       domain_of_rail_(std::move(other.domain_of_rail_)),
       keys_(other.keys_) {}
 
@@ -399,6 +481,7 @@ RegisteredPages& RegisteredPages::operator=(RegisteredPages&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(further_, other.further_);
   std::swap(domains_, other.domains_);
+  std::swap(earlier_, other.earlier_);
   std::swap(domain_of_rail_, other.domain_of_rail_);
   std::swap(keys_, other.keys_);
   return *this;
@@ -406,6 +489,7 @@ RegisteredPages& RegisteredPages::operator=(RegisteredPages&& other) noexcept {
 
 RegisteredPages::~RegisteredPages() {
   domains_.clear();
+  earlier_.clear();
   further_.reset();
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }

@@ -9,8 +9,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/light_mutex.h"
 #include "net/limits.h"
 #include "verbs/memory_region.h"
 
@@ -85,8 +84,9 @@ struct Registration {
     return region != nullptr ? MemoryKeys{region->lkey, region->rkey} : MemoryKeys{};
   }
   bool isOf(const RailDomain& domain) const { return region != nullptr && pd == domain.pd; }
-  // Throws std::bad_alloc, and has changed nothing then.
-  void replace(ibv_pd* next_pd, verbs::Mr next) {
+  // `earlier` keeps the registration with the last generation. Throws std::bad_alloc, and has changed nothing
+  // then.
+  void replace(ibv_pd* next_pd, verbs::Mr next, std::vector<verbs::Mr>& earlier) {
     if (region != nullptr) earlier.push_back(std::move(region));
     region = std::move(next);
     pd = next_pd;
@@ -94,7 +94,6 @@ struct Registration {
 
   ibv_pd* pd = nullptr;
   verbs::Mr region;
-  std::vector<verbs::Mr> earlier;  // with earlier generations of the device
 };
 
 // Memory that is registered with a device, and with its next generation once the device was opened anew.
@@ -154,6 +153,8 @@ class FurtherRegions {
     const Further& further = regions_.emplace_back(Further{pd, data_direct, std::move(*made)});
     return MemoryKeys{further.region->lkey, further.region->rkey};
   }
+  // Of memory that nobody holds any more.
+  void clear() { regions_.clear(); }
 
  private:
   struct Further {
@@ -224,25 +225,30 @@ class MemoryCache final : public Renewable {
   struct Entry;
   struct Holders : MemoryHandle {
     Entry* entry;
-    uint64_t references;
+    uint64_t references = 0;
+  };
+  struct Listed {
+    uint64_t start;
+    Entry* entry;
   };
   // NCCL gives back the same pointer that it was given, so release() knows whether a holder of the whole
   // entry or of a part goes.
   struct Entry {
     Holders whole;
     Holders part;
-    Range range;
-    bool listed;  // in by_start_
-    std::map<uint64_t, Entry*>::iterator position;
-    std::list<Entry>::iterator self;
+    Range range = {};
     uint64_t id = 0;
+    std::size_t place = 0;         // in entries_
+    std::size_t place_listed = 0;  // in by_start_ when it was listed; entries before it come and go
+    bool listed = false;           // in by_start_
     std::array<Registration, kMaxRails> registrations;  // by domain, not by rail
+    std::vector<verbs::Mr> earlier;                     // with earlier generations of the devices
     // NCCL closes its dma-buf after regMr, so this is a copy of the descriptor; -1: no dma-buf.
     int fd = -1;
     uint64_t fd_offset = 0;
     FurtherRegions further;
 
-    Entry() = default;
+    Entry() : whole{{}, this}, part{{}, this} {}
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
@@ -261,33 +267,44 @@ class MemoryCache final : public Renewable {
   };
 
   // The listed entries of this kind and order.
-  std::map<uint64_t, Entry*>& listedAs(const Range& range) {
+  std::vector<Listed>& listedAs(const Range& range) {
     return by_start_[static_cast<std::size_t>(range.kind)][static_cast<std::size_t>(range.order)];
   }
   // Without relaxed ordering all memory is registered alike.
   MemoryOrder orderOf(MemoryOrder wanted) const {
     return (access_ & verbs::kRelaxedOrdering) != 0 ? wanted : MemoryOrder::kMayRelax;
   }
-  MemoryHandle* findLocked(const Range& range);
+  // The place of the first that begins at `start` or behind it.
+  static std::size_t firstFrom(const std::vector<Listed>& listed, uint64_t start);
+  MemoryHandle* findLocked(const Range& range, std::size_t* place);
   bool beingRegisteredLocked(const Range& range) const;
-  MemoryHandle* listLocked(std::list<Entry>& fresh);
+  MemoryHandle* listLocked(std::unique_ptr<Entry> fresh, std::size_t place);
+  void unlistLocked(Entry& entry);
+  std::unique_ptr<Entry> takeOutLocked(Entry& entry);
   Result<verbs::Mr> registerWith(const Domain& domain, const Source& source, bool again) const;
   // The place of `rail` among the domains, if the entry is not registered with it.
   std::optional<std::size_t> missingLocked(const Entry& entry, const RailDomain& rail) const;
   void setKeysLocked(Entry& entry) const;
-  Status registerLocked(Entry& entry, const Source& source, std::unique_lock<std::mutex>& lock);
+  Status registerLocked(Entry& entry, const Source& source, std::unique_lock<LightMutex>& lock);
+  std::unique_ptr<Entry> newEntry(const Range& range);
+  void discard(std::unique_ptr<Entry> entry);
   Result<MemoryHandle*> acquireRange(const Source& source);
 
   const pid_t owner_pid_;
   std::vector<Domain> domains_;  // guarded by mutex_: renew() changes them
   std::vector<uint8_t> domain_of_rail_;
   const int access_;
-  mutable std::mutex mutex_;
-  std::condition_variable registered_;
+  mutable LightMutex mutex_;
+  std::condition_variable_any registered_;
+  std::size_t waiting_ = 0;  // threads that wait for registered_
   // For each kind and order, by start: only ranges that lie in no other range. The range that begins last at
   // or before an address also ends last, so one look-up shows whether any range covers the wanted one.
-  std::array<std::array<std::map<uint64_t, Entry*>, kMemoryOrders>, kMemoryKinds> by_start_;
-  std::list<Entry> entries_;         // all entries that are alive
+  std::array<std::array<std::vector<Listed>, kMemoryOrders>, kMemoryKinds> by_start_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // all that are alive, in no order
+  // One entry that was discarded, for the next registration: an entry takes longer to make than to list.
+  std::atomic<Entry*> spare_ = nullptr;
+  uint64_t list_changes_ = 0;        // of by_start_
+  uint64_t renewals_ = 0;            // of domains_
   std::vector<verbs::Mr> unneeded_;  // renewed for an entry that was released meanwhile
   uint64_t last_id_ = 0;
   std::vector<const Range*> in_progress_;  // ranges that are just being registered
@@ -334,6 +351,7 @@ class RegisteredPages {
   std::size_t bytes_ = 0;
   std::unique_ptr<FurtherRegions> further_;
   std::vector<Domain> domains_;
+  std::vector<verbs::Mr> earlier_;  // with earlier generations of the devices
   std::vector<uint8_t> domain_of_rail_;
   std::array<RailKeys, kMaxRails> keys_ = {};
 };

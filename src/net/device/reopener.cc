@@ -11,6 +11,7 @@
 
 #include "base/background_thread.h"
 #include "base/log.h"
+#include "base/process_id.h"
 #include "net/patience.h"
 #include "record/writer.h"
 #include "verbs/library.h"
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Hca>> tryToOpen(const HcaIdentity& identity, const Config
 }  // namespace
 
 Reopener::Reopener(const Config& config, EventWatcher& watcher)
-    : watcher_(watcher), owner_pid_(getpid()), work_(new Work{.config = config}) {}
+    : watcher_(watcher), owner_pid_(processId()), work_(new Work{.config = config}) {}
 
 void Reopener::guard(Hca& hca) {
   hca.state().whenFailed([this, &hca] { onFailure(hca); });
@@ -76,7 +77,7 @@ void Reopener::onFailure(Hca& hca) {
 }
 
 void Reopener::stop() {
-  if (getpid() != owner_pid_) {
+  if (processId() != owner_pid_) {
     forgetThread(thread_);  // its shared_ptr keeps the condition variable, which could not be destroyed here
     return;
   }

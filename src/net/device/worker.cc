@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "base/background_thread.h"
+#include "base/process_id.h"
 
 namespace railwise::net {
 
 Worker::Worker(const char* thread_name)
-    : thread_name_(thread_name), owner_pid_(getpid()), work_(std::make_shared<Work>()) {}
+    : thread_name_(thread_name), owner_pid_(processId()), work_(std::make_shared<Work>()) {}
 
-bool Worker::inForkedChild() const { return getpid() != owner_pid_; }
+bool Worker::inForkedChild() const { return processId() != owner_pid_; }
 
 bool Worker::add(Clock::time_point begin, std::function<void()> job) {
   if (inForkedChild()) return false;

@@ -24,7 +24,8 @@ Result<SelfQueuePair> SelfQueuePair::open(const Rail& rail, const Config& config
     return Status{Code::kSystem, error};
   }
   Result<verbs::QueuePair> queue_pair =
-      verbs::createQueuePair(rail.hca->pd(), made.cq.get(), rail.port, config, {depth, 1, inline_bytes});
+      verbs::createQueuePair(rail.hca->pd(), made.cq.get(), rail.port, config, {depth, 1, inline_bytes},
+                             verbs::OutOfOrder::kNo, &rail.hca->inlineLimits());
   if (!queue_pair.ok()) return queue_pair.status();
   const Result<verbs::GidList> gids = rail.gids->get();
   if (!gids.ok()) return gids.status();

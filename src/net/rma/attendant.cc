@@ -1,25 +1,25 @@
 #include "net/rma/attendant.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <new>
 #include <system_error>
 
 #include "base/background_thread.h"
+#include "base/process_id.h"
 #include "net/patience.h"
 
 namespace railwise::net {
 
-Attendant::Attendant() : owner_pid_(getpid()) {}
+Attendant::Attendant() : owner_pid_(processId()) {}
 
 std::shared_ptr<Attendant> Attendant::ofProcess() {
   static std::mutex mutex;
   static auto& current =
       *new std::weak_ptr<Attendant>;  // never destroyed: NCCL's threads may still run at exit
   const std::lock_guard lock(mutex);
-  if (std::shared_ptr<Attendant> its = current.lock(); its != nullptr && its->owner_pid_ == getpid())
+  if (std::shared_ptr<Attendant> its = current.lock(); its != nullptr && its->owner_pid_ == processId())
     return its;
   try {
     std::shared_ptr<Attendant> made(new Attendant);
@@ -49,7 +49,7 @@ void Attendant::attend(Attended& group) {
 
 void Attendant::leave(std::shared_ptr<Attendant> attendant, Attended& group) {
   if (attendant == nullptr) return;
-  if (attendant->owner_pid_ != getpid()) {
+  if (attendant->owner_pid_ != processId()) {
     (void)new std::shared_ptr<Attendant>(std::move(attendant));
     return;
   }

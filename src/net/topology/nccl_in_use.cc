@@ -1,8 +1,12 @@
 #include "net/topology/nccl_in_use.h"
 
 #include <dlfcn.h>
+#include <link.h>
+
+#include <string_view>
 
 #include "base/log.h"
+#include "sysfs/file_tree.h"
 
 namespace railwise::net {
 namespace {
@@ -19,10 +23,20 @@ std::optional<topo::NcclVersion> releaseFrom(void* function) {
   return topo::NcclVersion{code};
 }
 
+// Is a library loaded whose file name has "ccl" in it? Looking for one that is not loaded takes dlopen() some
+// 40 attempts to open files.
+bool mayBeLoaded() {
+  const auto named = [](dl_phdr_info* its, std::size_t, void*) {
+    return sysfs::baseName(its->dlpi_name).find("ccl.so") != std::string_view::npos ? 1 : 0;
+  };
+  return dl_iterate_phdr(named, nullptr) != 0;
+}
+
 }  // namespace
 
 std::optional<topo::NcclVersion> ncclInUse() {
   if (const auto release = releaseFrom(dlsym(RTLD_DEFAULT, kGetVersion))) return release;
+  if (!mayBeLoaded()) return std::nullopt;
   // Python loads libraries so that RTLD_DEFAULT does not see them. A library that is loaded is found by its
   // name, and this never loads it.
   for (const char* name : {"libnccl.so.2", "librccl.so.1"}) {

@@ -1,5 +1,5 @@
 // The bandwidth between each GPU and each port: the bandwidth of their path in the topology model (PIX, PXB,
-// PHB, SYS), so that a rail behind a slow path gets the share that it can carry. Computed once at init, then
+// PHB, SYS), so that a rail behind a slow path gets the share that it can carry. Computed once, then
 // constant; a look-up is an array access. Any thread may read it.
 #pragma once
 

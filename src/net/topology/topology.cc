@@ -145,6 +145,9 @@ Outcome<topo::Machine> readMachine(const Config& config, const std::string& topo
   settings.net_force_merge.clear();
   topo::SysfsOptions options;
   options.nets.emplace();
+  // No path from a GPU to a NIC leads over NVLink, so what a vendor's library has told is not read.
+  options.endpoint_ids = false;
+  options.gpu_answers = std::make_shared<const gpu::GpuTopology>();
   for (const auto& device : devices) {
     const DeviceProperties& its = device->properties();
     const std::string path = its.pci_path != nullptr ? its.pci_path : "";
@@ -157,10 +160,11 @@ Outcome<topo::Machine> readMachine(const Config& config, const std::string& topo
   return topo::loadMachine({.tree = *tree,
                             .settings = settings,
                             .options = std::move(options),
-                            .document = readFile(topology_file)});
+                            .document = readFile(topology_file),
+                            .remarks = false});
 }
 
-void numberRails(const topo::Machine& machine, std::vector<std::unique_ptr<Device>>& devices) {
+void numberRails(const topo::Machine& machine, const std::vector<std::unique_ptr<Device>>& devices) {
   const topo::Graph& graph = *machine.graph;
   int next_rail = 0;
   for (int gpu = 0; gpu < graph.count(topo::NodeType::kGpu); ++gpu) {
@@ -201,7 +205,7 @@ std::string provideTopology(const Config& config) {
 }
 
 PathBandwidth findRails(const Config& config, const std::string& topology_file,
-                        std::vector<std::unique_ptr<Device>>& devices) {
+                        const std::vector<std::unique_ptr<Device>>& devices) {
   const bool in_pci_tree = std::any_of(devices.begin(), devices.end(), [](const auto& device) {
     return device->properties().pci_path != nullptr;
   });

@@ -24,6 +24,6 @@ std::string provideTopology(const Config& config);
 // read. Returns the paths between GPUs and devices (empty if the machine cannot be read). Logs a RAILWISE_GPU
 // that is not among the GPUs. `topology_file`: what provideTopology() returned.
 PathBandwidth findRails(const Config& config, const std::string& topology_file,
-                        std::vector<std::unique_ptr<Device>>& devices);
+                        const std::vector<std::unique_ptr<Device>>& devices);
 
 }  // namespace railwise::net

@@ -63,7 +63,7 @@ std::unique_ptr<Resumer> Resumer::create(EventWatcher& watcher) {
 
 Resumer::~Resumer() {
   watcher_.unwatch(*this);
-  if (getpid() == owner_) {
+  if (processId() == owner_) {
     g_listening = -1;
     socket_.shutdown();
   } else {
@@ -72,7 +72,7 @@ Resumer::~Resumer() {
 }
 
 bool Resumer::enroll(SideChannel& channel) {
-  if (getpid() != owner_) return false;
+  if (processId() != owner_) return false;
   const std::lock_guard lock(mutex_);
   Enrolled& enrolled = enrolled_[{channel.resumption().id, channel.direction()}];
   if (enrolled.channel != nullptr) return false;
@@ -82,28 +82,28 @@ bool Resumer::enroll(SideChannel& channel) {
 }
 
 void Resumer::await(uint64_t id, const FrameKeys& keys) {
-  if (getpid() != owner_) return;
+  if (processId() != owner_) return;
   const std::lock_guard lock(mutex_);
   Enrolled& enrolled = enrolled_[{id, Direction::kReceive}];
   if (enrolled.channel == nullptr) enrolled.keys = keys;
 }
 
 Socket Resumer::takeProven(uint64_t id) {
-  if (getpid() != owner_) return {};
+  if (processId() != owner_) return {};
   const std::lock_guard lock(mutex_);
   const auto found = enrolled_.find({id, Direction::kReceive});
   return found != enrolled_.end() ? std::move(found->second.proven) : Socket();
 }
 
 void Resumer::forget(uint64_t id) {
-  if (getpid() != owner_) return;
+  if (processId() != owner_) return;
   const std::lock_guard lock(mutex_);
   const auto found = enrolled_.find({id, Direction::kReceive});
   if (found != enrolled_.end() && found->second.channel == nullptr) enrolled_.erase(found);
 }
 
 void Resumer::leave(SideChannel& channel) {
-  if (getpid() != owner_) return;
+  if (processId() != owner_) return;
   const std::lock_guard lock(mutex_);
   enrolled_.erase({channel.resumption().id, channel.direction()});
 }

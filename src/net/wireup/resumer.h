@@ -22,7 +22,6 @@
 #pragma once
 
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <deque>
 #include <map>
@@ -32,6 +31,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/process_id.h"
 #include "base/socket.h"
 #include "net/device/event_watcher.h"
 #include "net/wireup/side_channel.h"
@@ -47,7 +47,7 @@ class Resumer final : public Watched {
   Resumer& operator=(const Resumer&) = delete;
 
   // The TCP port at which peers call.
-  uint16_t port() const { return getpid() == owner_ ? port_ : uint16_t{0}; }
+  uint16_t port() const { return processId() == owner_ ? port_ : uint16_t{0}; }
   // A listener has answered the sender of the connection `id`, and waits for the handshake's last message. A
   // sender that proves itself here has had the answer, and goes on over the TCP connection that it has made.
   void await(uint64_t id, const FrameKeys& keys);
@@ -128,7 +128,7 @@ class Resumer final : public Watched {
   static void refused(SideChannel& channel, Call& call);
 
   EventWatcher& watcher_;
-  const pid_t owner_ = getpid();
+  const pid_t owner_ = processId();
   Socket socket_;
   uint16_t port_ = 0;
   std::mutex mutex_;  // guards the members below

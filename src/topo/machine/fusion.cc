@@ -169,6 +169,7 @@ class Importer {
   }
 
   void autoMerge() {
+    if (settings_.net_merge_level == PathType::kLoc) return;  // two devices are never that near
     const std::size_t count = physical_.size();
     std::vector<std::vector<PathType>> distance(count, std::vector<PathType>(count));
     for (std::size_t i = 0; i < count; ++i)

@@ -19,7 +19,8 @@ Outcome<Machine> loadMachine(MachineInputs inputs) {
     inputs.options.gpu_answers = std::move(*recorded);
   }
   std::vector<std::string> remarks;
-  auto xml = readSysfs(inputs.tree, inputs.document, inputs.settings, inputs.options, &remarks);
+  auto xml = readSysfs(inputs.tree, inputs.document, inputs.settings, inputs.options,
+                       inputs.remarks ? &remarks : nullptr);
   if (!xml.ok()) return Error{xml.error(), Code::kNoDevice};
   auto machine = makeMachine(std::move(*xml), inputs.settings, inputs.tree.name());
   if (!machine.ok()) return machine;

@@ -18,6 +18,7 @@ struct MachineInputs {
   SysfsOptions options = {};
   const std::string* topology_file = nullptr;  // the path in NCCL_TOPO_FILE; null: there is no topology file
   std::optional<XmlDocument> document = {};    // the topology file, if the caller has read it
+  bool remarks = true;  // false: the machine has none, and what only they need is not read
 };
 
 // The machine's remarks say what was assumed. An error if NCCL's init would fail. The error's code is

@@ -54,6 +54,18 @@ bool isAbove(const XmlNode* candidate, const XmlNode* node) {
   return node != nullptr;
 }
 
+// Is it the class of a network device, a GPU or an accelerator?
+bool isEndpoint(std::string_view device_class) {
+  return device_class.starts_with("0x02") || device_class.starts_with("0x03") ||
+         device_class.starts_with("0x12");
+}
+
+bool sameAttributes(const std::vector<XmlAttribute>& one, const std::vector<XmlAttribute>& other) {
+  return std::equal(
+      one.begin(), one.end(), other.begin(), other.end(),
+      [](const XmlAttribute& a, const XmlAttribute& b) { return a.name == b.name && a.value == b.value; });
+}
+
 }  // namespace
 
 XmlNode* SysWalk::pciNode(XmlDocument& document, const std::string& busid) {
@@ -93,9 +105,22 @@ std::string SysWalk::classOf(const std::string& busid) {
   return where ? attribute(*where, "class") : std::string();
 }
 
+void SysWalk::fillAttributes(XmlNode& pci, const std::optional<std::string>& path) {
+  const auto [known, fresh] = filled_.try_emplace(pci.get("busid"));
+  Filled& filled = known->second;
+  if (!fresh && sameAttributes(pci.attributes, filled.after)) return;
+  if (!fresh && sameAttributes(pci.attributes, filled.before)) {
+    pci.attributes = filled.after;
+    return;
+  }
+  filled.before = pci.attributes;
+  askForAttributes(pci, path);
+  filled.after = pci.attributes;
+}
+
 // The class always comes from the machine. Other attributes come from it only if the topology file does not
 // have them.
-void SysWalk::fillAttributes(XmlNode& pci, const std::optional<std::string>& path) {
+void SysWalk::askForAttributes(XmlNode& pci, const std::optional<std::string>& path) {
   if (path) {
     if (const std::string& device_class = attribute(*path, "class"); !device_class.empty()) {
       pci.set("class", device_class);
@@ -105,7 +130,7 @@ void SysWalk::fillAttributes(XmlNode& pci, const std::optional<std::string>& pat
   const bool nvml = settings_.nccl.has(NcclRule::kLinkFromNvml) &&
                     (device_class.empty() || device_class.starts_with("0x03")) &&
                     machine_.nvml_gpus.count(pci.get("busid")) != 0;
-  fillIds(pci, path, nvml);
+  if (machine_.endpoint_ids || !isEndpoint(device_class)) fillIds(pci, path, nvml);
   if (nvml) {
     fillLinkFromNvml(pci, path);
   } else if (path) {
@@ -128,10 +153,11 @@ void SysWalk::fillIds(XmlNode& pci, const std::optional<std::string>& path, bool
 // no such files, so its speed counts as infinite and its width as 0.
 void SysWalk::fillLinkFromSys(XmlNode& pci, const std::string& path) {
   const std::string& speed = attribute(path, "max_link_speed");
-  const std::string& port_speed = attribute(path, "../max_link_speed");
+  const std::string port = path.substr(0, path.rfind('/'));
+  const std::string& port_speed = attribute(port, "max_link_speed");
   pci.setIfUnset("link_speed", gigatransfers(port_speed) < gigatransfers(speed) ? port_speed : speed);
   const long width = std::strtol(attribute(path, "max_link_width").c_str(), nullptr, 0);
-  const long port_width = std::strtol(attribute(path, "../max_link_width").c_str(), nullptr, 0);
+  const long port_width = std::strtol(attribute(port, "max_link_width").c_str(), nullptr, 0);
   pci.setIfUnset("link_width", std::to_string(static_cast<int>(std::min(width, port_width))));
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "sysfs/pci_devices.h"
 #include "topo/document/xml.h"
@@ -21,6 +22,7 @@ class SysWalk {
     CpuIdentity cpu;
     std::string host_hash;
     std::set<std::string> nvml_gpus;  // bus ids of the GPUs that NVML would know
+    bool endpoint_ids = true;         // see SysfsOptions
   };
   SysWalk(const sysfs::FileTree& tree, const Settings& settings, Machine machine)
       : tree_(tree), settings_(settings), machine_(std::move(machine)) {}
@@ -48,12 +50,20 @@ class SysWalk {
 
   const std::optional<std::string>& path(const std::string& busid);
   const std::string& attribute(const std::string& folder, const std::string& file);
+  void askForAttributes(XmlNode& pci, const std::optional<std::string>& path);
 
   const sysfs::FileTree& tree_;
   const Settings& settings_;
   Machine machine_;
   std::unordered_map<std::string, std::optional<std::string>> paths_;
   std::unordered_map<std::string, std::string> attributes_;
+  // Of each <pci>, by its address: its attributes before and after they were filled. Every rank fills every
+  // device.
+  struct Filled {
+    std::vector<XmlAttribute> before;
+    std::vector<XmlAttribute> after;
+  };
+  std::unordered_map<std::string, Filled> filled_;
 };
 
 }  // namespace railwise::topo

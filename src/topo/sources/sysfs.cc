@@ -52,7 +52,7 @@ class SysfsReader {
 
   Outcome<XmlDocument> read(const std::optional<XmlDocument>& topology_file) {
     if (const std::string missing = findDevices(); !missing.empty()) return Error{missing};
-    if (topology_file) {
+    if (topology_file && remarks_ != nullptr) {
       remarkUnknownGpus(*topology_file);
       remarkUnknownNets(*topology_file);
     }
@@ -149,6 +149,7 @@ class SysfsReader {
   }
 
   void remarkDevices() {
+    if (remarks_ == nullptr) return;
     if (answers_ != nullptr)
       for (const std::string& text : answers_->remarks) remark(text);
     if (nets_.empty()) {
@@ -252,6 +253,7 @@ class SysfsReader {
   SysWalk::Machine machine() {
     SysWalk::Machine machine;
     machine.host_hash = options_.host_hash;
+    machine.endpoint_ids = options_.endpoint_ids;
     if (options_.cpu) {
       machine.cpu = *options_.cpu;
     } else {

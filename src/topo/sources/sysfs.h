@@ -32,6 +32,9 @@ struct SysfsOptions {
   // A <cpu> in the topology file that has no CPU mask gets the machine's mask, as in NCCL. False: it gets an
   // empty mask.
   bool file_cpus_get_masks = true;
+  // The model has the vendor and device ids of GPUs and NICs. Without them no path and no bandwidth is
+  // another: only those of switches say how NCCL takes them.
+  bool endpoint_ids = true;
 };
 
 // `topology_file`: the file that NCCL_TOPO_FILE names, to which the machine's devices are added. `remarks`
