@@ -80,14 +80,20 @@ class Link final : private LinkState, private Watch::Host {
     for (const verbs::Cq& cq : endpoint.cqs) {
       ibv_wc completions[kPollBatch];
       const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
-      if (count == 0) continue;
-      countCompletions(static_cast<std::size_t>(&cq - endpoint.cqs.data()), count);
-      completed_since_look = completed_since_look || count > 0;
-      for (int i = 0; i < count; ++i) RAILWISE_TRY(handle(completions[i]));
-      if (count < 0) [[unlikely]]
-        RAILWISE_TRY(losePoll(cq.get()));  // what the other queues have still counts
+      if (count != 0)  // after an error, what the other queues have still counts
+        RAILWISE_TRY(take(static_cast<std::size_t>(&cq - endpoint.cqs.data()), completions, count, handle));
     }
     return Status::success();
+  }
+  // Handles what a poll of completion queue `queue` of the endpoint has returned: `count` is as of
+  // ibv_poll_cq(). For users that poll only_cq by themselves.
+  template <typename Handle>
+  [[gnu::always_inline]] Status take(std::size_t queue, const ibv_wc* completions, int count,
+                                     Handle&& handle) {
+    countCompletions(queue, count);
+    completed_since_look = completed_since_look || count > 0;
+    for (int i = 0; i < count; ++i) RAILWISE_TRY(handle(completions[i]));
+    return count < 0 ? losePoll(endpoint.cqs[queue].get()) : Status::success();
   }
   static constexpr int kPollBatch = 16;
   // For users that poll one completion queue at a time (next_cq): goes on to the next one.

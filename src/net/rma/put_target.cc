@@ -193,13 +193,26 @@ Status PutTarget::giveCredits() {
   return Status::success();
 }
 
+Status PutTarget::take(const ibv_wc* completions, int count) {
+  RAILWISE_TRY(link_.take(0, completions, count,
+                          [this](const ibv_wc& completion) { return onCompletion(completion); }));
+  return lookAfter();
+}
+
 Status PutTarget::progressSlowly() {
   if (over_) {
     drain();
     return Status::success();
   }
   RAILWISE_TRY(link_.failure);
-  return link_.step(Waiting::kPeer);
+  if (link_.running()) RAILWISE_TRY(poll());
+  return lookAfter();
+}
+
+Status PutTarget::lookAfter() {
+  if (owes_credit_ && link_.running()) RAILWISE_TRY(giveCredits());
+  // NCCL's progress thread may need seconds for as many polls as idle() lets pass between two looks.
+  return link_.running() ? link_.idle(Waiting::kPeer) : link_.step(Waiting::kPeer);
 }
 
 void PutTarget::onClosed() {

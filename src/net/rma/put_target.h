@@ -49,13 +49,13 @@ class PutTarget final : public LinkMemory, protected LinkUser {
 
   // Takes reports, applies signals, and looks after the link.
   Status progress() {
-    if (!link_.running() || over_) [[unlikely]]
+    if (link_.only_cq == nullptr || over_) [[unlikely]]
       return progressSlowly();
-    RAILWISE_TRY(link_.failure);
-    RAILWISE_TRY(poll());
-    if (owes_credit_ && link_.running()) RAILWISE_TRY(giveCredits());
-    // NCCL's progress thread may need seconds for as many polls as idle() lets pass between two looks.
-    return link_.running() ? link_.idle(Waiting::kPeer) : link_.step(Waiting::kPeer);
+    // Nearly every call finds nothing.
+    ibv_wc completions[Link::kPollBatch];
+    const int count = ibv_poll_cq(link_.only_cq, Link::kPollBatch, completions);
+    if (count == 0 && !owes_credit_ && link_.maySkipIdle()) return Status::success();
+    return take(completions, count);
   }
 
  private:
@@ -95,7 +95,10 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   void apply(uint16_t stream);
   // `home`, `brought`: as of SignalSlots::add().
   Status applyOne(const Report& report, uint32_t home, uint32_t brought);
+  // What progress() does with what it has polled, and where it must not poll by itself.
+  Status take(const ibv_wc* completions, int count);
   Status progressSlowly();
+  Status lookAfter();
   bool mayCredit() const;
   Status giveCredits();
   void drain();

@@ -338,6 +338,25 @@ void PutWriter::openDirect(RmaStream& stream, uint16_t number) {
 
 // ---- what comes back
 
+Status PutWriter::take(const ibv_wc* completions, int count) {
+  RAILWISE_TRY(link_.take(0, completions, count,
+                          [this](const ibv_wc& completion) { return onCompletion(completion); }));
+  return goOn();
+}
+
+Status PutWriter::progressSlowly() {
+  RAILWISE_TRY(link_.failure);
+  if (!link_.running()) return link_.step(waitingFor());
+  RAILWISE_TRY(poll());
+  return goOn();
+}
+
+Status PutWriter::goOn() {
+  if (settles_) settle();
+  if (waits_) RAILWISE_TRY(postWaiting());
+  return link_.running() ? link_.idle(waitingFor()) : link_.step(waitingFor());
+}
+
 Status PutWriter::onErrorCompletion(const ibv_wc& completion) {
   const LaneQueuePair& queue_pair = link_.endpoint.queue_pairs[workQueuePair(completion.wr_id)];
   if (!link_.running() && link_.failure.ok()) return Status::success();  // it is lost already

@@ -101,13 +101,12 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   }
   // Takes completions, posts what waits, and looks after the link.
   Status progress() {
-    RAILWISE_TRY(link_.failure);
-    if (!link_.running()) [[unlikely]]
-      return lookAfter();
-    RAILWISE_TRY(poll());
-    if (settles_) settle();
-    if (waits_) RAILWISE_TRY(postWaiting());
-    return link_.running() ? link_.idle(waitingFor()) : lookAfter();
+    if (link_.only_cq == nullptr) [[unlikely]]
+      return progressSlowly();
+    ibv_wc completions[Link::kPollBatch];
+    const int count = ibv_poll_cq(link_.only_cq, Link::kPollBatch, completions);
+    if (count == 0 && !settles_ && !waits_ && link_.maySkipIdle()) return Status::success();
+    return take(completions, count);
   }
 
  private:
@@ -201,7 +200,11 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   // Posts what waits in any stream.
   Status postWaiting();
   Waiting waitingFor() const { return anyOpen() ? Waiting::kAcknowledgement : Waiting::kPeer; }
-  Status lookAfter() { return link_.step(waitingFor()); }
+  // What progress() does with what it has polled, and where it must not poll by itself.
+  Status take(const ibv_wc* completions, int count);
+  Status progressSlowly();
+  // Goes on with what has completed and with what waits.
+  Status goOn();
   bool isComplete(const RmaRequest& request) const;
   // The lanes' loads take what has completed.
   void measureLanes();

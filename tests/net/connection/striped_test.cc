@@ -1,5 +1,5 @@
-// Messages that are striped over several rails (SendConnection::sendStriped()): faults between their parts, and
-// a peer whose counted immediates are wrong.
+// Messages that are striped over several rails (SendConnection::sendStriped()): faults between their parts,
+// and a peer whose counted immediates are wrong.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,8 @@ TEST_P(StripedFault, LosesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Faults, StripedFault,
                          testing::Values("opcode=write_imm nth=%d status=general_err",
-                                         "opcode=write_imm nth=%d qp_fatal", "device=soft1 opcode=any nth=%d device_fatal",
+                                         "opcode=write_imm nth=%d qp_fatal",
+                                         "device=soft1 opcode=any nth=%d device_fatal",
                                          "verb=post_send nth=%d errno=ENOMEM"));
 
 LaneQueuePair& queuePairOf(Connection& connection) {
@@ -43,8 +44,8 @@ LaneQueuePair& queuePairOf(Connection& connection) {
   return *reinterpret_cast<LaneQueuePair*>(memory);
 }
 
-// What a receive of `group` buffers of 1,000 bytes each makes of these immediates: "completed", "open", or what
-// was logged as it failed.
+// What a receive of `group` buffers of 1,000 bytes each makes of these immediates: "completed", "open", or
+// what was logged as it failed.
 std::string receive(int group, const std::vector<uint32_t>& immediates) {
   LoopConnection loop(2 * kHalf, "count=2", 2);
   loop.usesDevicesItself();
