@@ -139,4 +139,10 @@ class LoopConnection {
   MemoryHandle* memory_ = nullptr;
 };
 
+// Where queue pair `index` of a connection lies, in every epoch.
+inline LaneQueuePair& queuePairOf(Connection& connection, std::size_t index) {
+  auto* const memory = reinterpret_cast<std::byte*>(&connection) - QueuePairs::kBytes;
+  return reinterpret_cast<LaneQueuePair*>(memory)[index];
+}
+
 }  // namespace railwise::net

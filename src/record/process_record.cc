@@ -281,7 +281,7 @@ int64_t Record::mapSlot(std::byte*& end) {
   if (mapped == MAP_FAILED) {
     // The old mapping may be gone by now.
     if (wanted != nullptr)
-      (void)mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+      (void)mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     ++its.unrecorded;
     return -1;
   }

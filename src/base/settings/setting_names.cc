@@ -106,7 +106,7 @@ constexpr ForeignName kForeignNames[] = {
     {"RAILWISE_VERSION", false, kImages},
 };
 
-// The names of all settings that somebody may set today.
+// The names of all settings that somebody may set today. Without their texts, which the plugin does not have.
 const std::vector<std::string_view>& settingNames() {
   static const auto& names = *new std::vector<std::string_view>([] {
     std::vector<std::string_view> all = {

@@ -116,6 +116,7 @@ class Connection : public LinkMemory, protected LinkUser {
   static bool testIfKnownGroup(Request& request, int* sizes) {
     return request.count > 1 && request.connection->testGroup(request, sizes);
   }
+  // Of a receive of several messages; a sender has none.
   virtual bool testGroup(Request& /*receive*/, int* /*sizes*/) { return false; }
   // test() tells NCCL that `request` is complete.
   void free(Request& request) {

@@ -103,14 +103,8 @@ MemoryCache::Entry::~Entry() {
 }
 
 std::size_t MemoryCache::firstFrom(const std::vector<Listed>& listed, uint64_t start) {
-  std::size_t first = 0;
-  for (std::size_t count = listed.size(); count > 0;) {
-    const std::size_t half = count / 2;
-    const bool before = listed[first + half].start < start;
-    first += before ? half + 1 : 0;
-    count = before ? count - half - 1 : half;
-  }
-  return first;
+  return static_cast<std::size_t>(std::ranges::lower_bound(listed, start, {}, &Listed::start) -
+                                  listed.begin());
 }
 
 // `place` receives the place of the first listed entry that begins at the range or behind it.
@@ -240,8 +234,8 @@ std::unique_ptr<MemoryCache::Entry> MemoryCache::newEntry(const Range& range) {
   return entry;
 }
 
-// Deregisters the memory of an entry that nobody holds. The caller holds no lock; the number of domains never
-// changes.
+// Deregisters the memory of an entry. Nobody holds the entry, and the caller holds no lock: only the number
+// of domains is read, which never changes.
 void MemoryCache::discard(std::unique_ptr<Entry> entry) {
   for (Registration& each : std::span(entry->registrations).first(domains_.size())) each = {};
   if (!entry->earlier.empty()) entry->earlier.clear();

@@ -153,7 +153,7 @@ class FurtherRegions {
     const Further& further = regions_.emplace_back(Further{pd, data_direct, std::move(*made)});
     return MemoryKeys{further.region->lkey, further.region->rkey};
   }
-  // Of memory that nobody holds any more.
+  // Deregisters all of them. Nobody holds the memory any more.
   void clear() { regions_.clear(); }
 
  private:

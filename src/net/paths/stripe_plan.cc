@@ -9,7 +9,7 @@ namespace {
 // A few measured messages say little, because lanes are unsteady: they count a quarter, unless some lane's
 // share has changed by more than that.
 constexpr double kShareGain = 0.25;
-// The plan is made anew when a share has moved by so much of itself.
+// A lane's share that has moved by this part of itself since the last plan leads to a new plan.
 constexpr double kShareMoved = 1.0 / 64;
 
 }  // namespace

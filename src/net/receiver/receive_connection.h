@@ -38,12 +38,13 @@ class ReceiveConnection final : public Connection {
   // of that receive. *request null: no flush is needed (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
   Status testSlowPath(Request& request, bool* done, int* sizes) override;
-  bool testGroup(Request& request, int* sizes) override;
 
  private:
   ReceiveConnection(const Device& device, const ConnectionOptions& options, const EndInfo& request);
 
   void handleCompletions(const ibv_wc* completions, int count) noexcept override;
+
+  bool testGroup(Request& receive, int* sizes) override;
 
   // What the link asks (paths/link_user.h): here, receive_connection.cc, and receiver_recovery.cc.
   QueuePairNeeds needs() const override;

@@ -69,7 +69,7 @@ class SegmentPoster {
       events_.stop(static_cast<uint32_t>(workSlot(id)), index);
     ++group.segments_done;
   }
-  // The same of a part of a striped message.
+  // A part of a striped message is complete.
   void onStripePart(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
     if (stripes_.measures()) [[unlikely]]
       measures_ = true;

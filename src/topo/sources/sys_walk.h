@@ -57,8 +57,8 @@ class SysWalk {
   Machine machine_;
   std::unordered_map<std::string, std::optional<std::string>> paths_;
   std::unordered_map<std::string, std::string> attributes_;
-  // Of each <pci>, by its address: its attributes before and after they were filled. Every rank fills every
-  // device.
+  // The attributes of each <pci>, before and after they were filled; by its address. Each rank of the model
+  // fills every device, and /sys is read for the first one only.
   struct Filled {
     std::vector<XmlAttribute> before;
     std::vector<XmlAttribute> after;

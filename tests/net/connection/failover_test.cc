@@ -283,12 +283,6 @@ TEST(Failover, GoesOnWhenTheMemoryOfAMessageCannotBeRegisteredForAStandby) {
   loop.device().memory().release(*memory);
 }
 
-// Where queue pair `index` of a connection lies, in every epoch.
-LaneQueuePair& queuePairOf(Connection& connection, std::size_t index) {
-  auto* const memory = reinterpret_cast<std::byte*>(&connection) - QueuePairs::kBytes;
-  return reinterpret_cast<LaneQueuePair*>(memory)[index];
-}
-
 // A message counts by its queue pair, whose memory belongs to other queue pairs after the epoch.
 TEST(Failover, NoCounterOfALostEpochCompletesAMessage) {
   for (const int count : {1, 4}) {

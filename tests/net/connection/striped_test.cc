@@ -39,11 +39,6 @@ INSTANTIATE_TEST_SUITE_P(Faults, StripedFault,
                                          "device=soft1 opcode=any nth=%d device_fatal",
                                          "verb=post_send nth=%d errno=ENOMEM"));
 
-LaneQueuePair& queuePairOf(Connection& connection) {
-  auto* const memory = reinterpret_cast<std::byte*>(&connection) - QueuePairs::kBytes;
-  return *reinterpret_cast<LaneQueuePair*>(memory);
-}
-
 // What a receive of `group` buffers of 1,000 bytes each makes of these immediates: "completed", "open", or
 // what was logged as it failed.
 std::string receive(int group, const std::vector<uint32_t>& immediates) {
@@ -56,7 +51,7 @@ std::string receive(int group, const std::vector<uint32_t>& immediates) {
     ibv_send_wr* bad = nullptr;
     work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     work.imm_data = htonl(value);
-    EXPECT_EQ(ibv_post_send(queuePairOf(loop.sender()).qp, &work, &bad), 0);
+    EXPECT_EQ(ibv_post_send(queuePairOf(loop.sender(), 0).qp, &work, &bad), 0);
   }
   bool done = false;
   Status status;
