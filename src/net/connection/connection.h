@@ -90,27 +90,64 @@ class Connection : public LinkMemory, protected LinkUser {
     return request.connection->needs_slow_test_ || (request.count != 1 && request.complete()) ||
            request.kind == Request::Kind::kFree || request.kind == Request::Kind::kFlush;
   }
-  // testByOnePoll() where there are several completion queues. They take turns in being the first one: small
-  // messages alternate over the lanes at both ends, so the first poll mostly finds what there is.
+  // testByOnePoll() where there are several completion queues.
   static std::optional<bool> testByMorePolls(Request& request, int* sizes) {
-    Connection& connection = *request.connection;
-    Link& link = connection.link_;
+    const Link& link = request.connection->link_;
     if (link.only_cq != nullptr || link.next_cq == nullptr || needsSlowTest(request))
       return testIfKnownGroup(request, sizes) ? std::optional(true) : std::nullopt;
-    bool found = false;
+    return link.polls_all ? testByAllPolls(request, sizes) : testByTurns(request, sizes);
+  }
+  // The queues take turns in being polled first: small messages alternate over the lanes at both ends, so the
+  // first poll mostly finds what there is.
+  [[gnu::noinline]] static std::optional<bool> testByTurns(Request& request, int* sizes) {
+    Connection& connection = *request.connection;
+    Link& link = connection.link_;
+    uint32_t found = 0;  // queues that had completions
     for (uint32_t left = link.more_cqs;; --left) {
       ibv_wc completions[Link::kPollBatch];
       const int count = ibv_poll_cq(link.next_cq, Link::kPollBatch, completions);
       if (count != 0) {
-        found = true;
+        ++found;
+        link.countNext(count);
         connection.handleCompletions(completions, count);
         if (link.next_cq == nullptr) [[unlikely]]
           return std::nullopt;
       }
       link.takeCqTurn();
-      if (count != 0 && (testIfKnown(request, sizes) || testIfKnownGroup(request, sizes))) return true;
-      if (left == 0) return !found && link.maySkipIdle() ? std::optional(false) : std::nullopt;
+      if (count != 0 && (testIfKnown(request, sizes) || testIfKnownGroup(request, sizes))) {
+        link.polls_all = found > 1;
+        return true;
+      }
+      if (left == 0) return found == 0 && link.maySkipIdle() ? std::optional(false) : std::nullopt;
     }
+  }
+  // After a request that needed several queues, as a large message does: all are polled, and what they have
+  // is handled together.
+  [[gnu::noinline]] static std::optional<bool> testByAllPolls(Request& request, int* sizes) {
+    Connection& connection = *request.connection;
+    Link& link = connection.link_;
+    ibv_wc completions[Link::kPollBatch];
+    int count = 0;
+    uint32_t found = 0;
+    for (std::size_t queue = 0; queue <= link.more_cqs; ++queue) {
+      ibv_cq* const cq = link.endpoint.cqs[queue].get();
+      const int polled = ibv_poll_cq(cq, Link::kPollBatch - count, completions + count);
+      if (polled == 0) continue;
+      if (polled < 0) [[unlikely]] {
+        connection.handleCompletions(completions, count);
+        link.next_cq = cq;
+        connection.handleCompletions(completions, polled);
+        return std::nullopt;
+      }
+      link.countCompletions(queue, polled);
+      count += polled;
+      ++found;
+    }
+    if (found == 0) return link.maySkipIdle() ? std::optional(false) : std::nullopt;
+    connection.handleCompletions(completions, count);
+    const bool known = testIfKnown(request, sizes) || testIfKnownGroup(request, sizes);
+    link.polls_all = found > 1 || !known;
+    return known ? std::optional(true) : std::nullopt;
   }
   // Like testIfKnown(), for a receive of several messages.
   static bool testIfKnownGroup(Request& request, int* sizes) {
@@ -136,9 +173,8 @@ class Connection : public LinkMemory, protected LinkUser {
         (void)link_.losePoll(link_.next_cq);
         return;
       }
-      if (link_.more_cqs == 0) [[likely]]
+      if (link_.more_cqs == 0) [[likely]]  // else whoever polled has counted them
         numbers().completions += static_cast<uint64_t>(count);
-      else link_.countNext(count);
       for (int i = 0; i < count && handle(completions[i]); ++i) {
       }
     } catch (const std::bad_alloc&) {  // there was no memory to put a failure into words

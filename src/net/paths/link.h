@@ -50,6 +50,7 @@ class Link final : private LinkState, private Watch::Host {
   using LinkState::out_of_order;
   using LinkState::peer;
   using LinkState::peer_window;
+  using LinkState::polls_all;
   using LinkState::proof;
   using LinkState::rules;
   using LinkState::running;
@@ -101,7 +102,7 @@ class Link final : private LinkState, private Watch::Host {
     cq_turn = static_cast<uint8_t>(cq_turn < more_cqs ? cq_turn + 1 : 0);
     next_cq = endpoint.cqs[cq_turn].get();
   }
-  // Counts `polled` completions of next_cq.
+  // Counts what a poll of next_cq has returned.
   void countNext(int polled) { countCompletions(cq_turn, polled); }
   Status losePoll(const ibv_cq* cq);
   // A completion is an error: the queue pair is lost, unless it says only that a TCP connection has ended

@@ -88,6 +88,7 @@ struct LinkState {
   bool completed_since_look = false;  // something has completed since the last look at the peer
   uint8_t more_cqs = 0;               // completion queues besides next_cq, which take turns
   uint8_t cq_turn = 0;                // place of next_cq among those of the endpoint
+  bool polls_all = false;             // the latest request had completions in several queues
   uint32_t idle_polls = 0;
   verbs::FatalFlag bell;  // the bell; also raised by an event of one of the queues
   Endpoint endpoint;      // replaced with each epoch

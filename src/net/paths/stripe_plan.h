@@ -44,15 +44,7 @@ class StripePlan {
     if (left_ == 0) return nullptr;
     const Row& row = bytes < kStripeBytes ? rows_->alone[number % kTurns][quickest(bytes, loads)]
                                           : rows_->row[classOf(bytes)][number % kRows];
-    uint64_t least = UINT64_MAX;
-    uint64_t most = 0;
-    for (std::size_t i = 0; i < row.parts; ++i) {
-      const std::size_t lane = row.lane[i];
-      const uint64_t owed = standsFor(lane, loads[lane].queued());
-      least = std::min(least, owed);
-      most = std::max(most, owed);
-    }
-    const bool lags = most > std::max(kMostMessages * bytes, kMostBytes) + kMostLag * least;
+    const bool lags = number % kLagEvery == 0 && lagging(row, bytes, loads);
     if (!lags && --left_ != 0) [[likely]]
       return &row;
     left_ = 0;
@@ -88,6 +80,8 @@ class StripePlan {
   static constexpr uint64_t kMostMessages = 2;
   static constexpr uint64_t kMostBytes = 256 << 10;
   static constexpr uint64_t kMostLag = 4;
+  // One message in so many looks for lanes that lag.
+  static constexpr uint64_t kLagEvery = 4;
   static constexpr int kWeightShift = 8;
   static constexpr uint64_t kMostWeight = uint64_t{1} << 24;
 
@@ -112,6 +106,18 @@ class StripePlan {
       lane = lane + 1 < lanes_ ? lane + 1 : 0;
     }
     return best;
+  }
+  // One lane of a row has fallen behind.
+  bool lagging(const Row& row, uint64_t bytes, std::span<const LaneLoad> loads) const {
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+    for (std::size_t i = 0; i < row.parts; ++i) {
+      const std::size_t lane = row.lane[i];
+      const uint64_t owed = standsFor(lane, loads[lane].queued());
+      least = std::min(least, owed);
+      most = std::max(most, owed);
+    }
+    return most > std::max(kMostMessages * bytes, kMostBytes) + kMostLag * least;
   }
   static std::size_t classOf(uint64_t bytes) {
     const auto doubled = static_cast<std::size_t>(std::bit_width(bytes / kStripeBytes)) - 1;

@@ -23,7 +23,7 @@ Status failTooLong(Link& link, uint32_t bytes, uint32_t room) {
 
 }  // namespace
 
-inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
+[[gnu::always_inline]] inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
   LaneQueuePair& queue_pair = queuePair(index);
   const Record* notice = nullptr;
   uint32_t value = ntohl(completion.imm_data);
@@ -68,21 +68,27 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
   const uint32_t slot = immediateSlot(value);
   Receive& receive = receives_.inSlot(slot);
   const uint32_t bytes = immediatePartBytes(value);
-  if (receive.arrived == 0 && receive.kind == Request::Kind::kReceive && receive.count == 1) {
+  const uint32_t parts = immediateParts(value);
+  const uint64_t arrived = receive.arrived + 1;  // 0: the receive is complete
+  uint32_t sum = bytes;
+  if (arrived == 1 && receive.kind == Request::Kind::kReceive && receive.count == 1) {
     receive.alike = true;
-    receive.segments = static_cast<uint8_t>(immediateParts(value));
-    receive.bytes = 0;
+    receive.segments = static_cast<uint8_t>(parts);
     reply_queue_pair_ = queue_pair.index;
-  } else if (!receive.isOpen() || !receive.alike || receive.segments != immediateParts(value)) [[unlikely]] {
+  } else if (arrived <= 1 || receive.kind != Request::Kind::kReceive || !receive.alike ||
+             receive.segments != parts) [[unlikely]] {
     return failNotOpen(link_, slot);
+  } else {
+    sum += receive.bytes;  // at most kMostCountedParts times kImmediatePartLimit
   }
-  receive.bytes += bytes;  // at most kMostCountedParts times kImmediatePartLimit
+  receive.bytes = sum;
   receive.rails = static_cast<uint16_t>(receive.rails | queue_pair.rail_bit);
   queue_pair.counts().bytes += bytes;
   ++queue_pair.counts().segments;
-  if (++receive.arrived != receive.segments) return Status::success();
-  if (receive.bytes > receive.least_room) [[unlikely]]
-    return failTooLong(link_, receive.bytes, receive.least_room);
+  receive.arrived = arrived;
+  if (arrived != parts) return Status::success();
+  if (sum > receive.least_room) [[unlikely]]
+    return failTooLong(link_, sum, receive.least_room);
   complete(receive);
   return Status::success();
 }

@@ -33,11 +33,13 @@ class ClearToSendWriter {
   // The shortest send queue of the epoch holds so many work requests.
   void setDepth(uint32_t depth) { signal_every_ = std::clamp(depth * 3 / 4, 1U, kSignalEvery); }
 
-  // Stages a clear-to-send of one buffer. `rails`: of the epoch, all of which the entries have keys for.
+  // Stages a clear-to-send of one buffer. `rails`: of the epoch, all of which the entries have keys for;
+  // kMoreKeys: there are several.
+  template <bool kMoreKeys>
   [[gnu::always_inline]] void stageOne(uint64_t number, const ReceiveBuffer& buffer, uint32_t room,
                                        std::size_t rails) {
-    std::byte* place = staging_ + offsetOf(number, rails);
-    if (rails > 1) {
+    std::byte* place = staging_ + offsetOf(number, kMoreKeys ? kMaxRails : 1);
+    if constexpr (kMoreKeys) {
       stageMoreKeys(place, buffer.memory, rails);
       place += sizeof(MoreKeys);
     }

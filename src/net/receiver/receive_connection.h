@@ -143,8 +143,8 @@ inline bool ReceiveConnection::takesFastPath(std::span<const ReceiveBuffer> buff
 template <ReceiveConnection::FastReceive kPath>
 inline Status ReceiveConnection::irecvFast(const ReceiveBuffer& buffer, Receive& made, Request** request) {
   const uint32_t room = buffer.room();
-  clear_to_sends_.stageOne(numbers().next, buffer, room,
-                           kPath == FastReceive::kOneKey ? 1 : link_.endpoint.rails.size());
+  clear_to_sends_.stageOne<kPath == FastReceive::kMoreKeys>(numbers().next, buffer, room,
+                                                            link_.endpoint.rails.size());
   made.open(numbers().next, 1, room);
   made.addresses[0] = buffer.address;
   *request = &made;

@@ -87,6 +87,7 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   needs_slow_test_ = false;
   advance();
   const bool apart = bytes > limits_.then_immediate;
+  const uint64_t works = apart ? 2 : 1;
   ibv_send_wr& first = apart ? fast_.data : fast_.work;
   ibv_send_wr& last = apart ? fast_.tail : fast_.work;
   last.send_flags = IBV_SEND_SIGNALED;
@@ -103,7 +104,7 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
     first.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
     first.wr_id = workRequestId(queue_pair.index);
     if (apart) last.wr.rdma = first.wr.rdma;
-    queue_pair.posted() += apart ? 2 : 1;
+    queue_pair.posted() += works;
     queue_pair.counts().bytes += size;
     ++queue_pair.counts().segments;
     last.imm_data = htonl(countedImmediate(slot, parts, size));

@@ -71,16 +71,14 @@ class SegmentPoster {
   }
   // A part of a striped message is complete.
   void onStripePart(Group& group, uint64_t id, const LaneQueuePair& queue_pair) {
-    if (stripes_.measures()) [[unlikely]]
-      measures_ = true;
     link_.endpoint.loads[queue_pair.lane].completed(stripePartOf(id));
     ++group.segments_done;
   }
-  // Segments have completed, so measureLanes() has something to do.
+  // Segments have completed, or the plan is being measured, so measureLanes() has something to do.
   bool measures() const { return measures_; }
   // All completions of one poll are there: measures the lanes.
   void measureLanes() {
-    measures_ = false;
+    measures_ = stripes_.measures();
     const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
     std::vector<LaneLoad>& loads = link_.endpoint.loads;
     if (std::none_of(loads.begin(), loads.end(), measurable)) return;
@@ -123,7 +121,7 @@ class SegmentPoster {
   uint64_t then_immediate_ = UINT64_MAX;
   const uint32_t record_stride_;  // records of a slot: one; without immediates one for each segment
   const bool even_;               // RAILWISE_SPLIT=even
-  bool measures_ = false;         // segments have completed since measureLanes()
+  bool measures_ = false;         // measureLanes() has something to do
   MessageEvents events_;
   WorkRequestChain chain_;
   StripePlan stripes_;

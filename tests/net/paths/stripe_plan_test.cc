@@ -170,11 +170,12 @@ TEST(StripePlan, AMessageIsCutByTheRatesWhileALaneLagsBehind) {
   Planned planned({100'000, 100'000});
   (void)planned.row(0, kMessage);
   planned.loads[1].posted(kMessage, 0);
-  EXPECT_NE(planned.plan.take(1, kMessage, planned.loads), nullptr);
+  EXPECT_NE(planned.plan.take(4, kMessage, planned.loads), nullptr);
   planned.loads[1].posted(4 * kMessage, 0);
-  EXPECT_EQ(planned.plan.take(2, kMessage, planned.loads), nullptr);
+  EXPECT_NE(planned.plan.take(7, kMessage, planned.loads), nullptr) << "one message in four looks";
+  EXPECT_EQ(planned.plan.take(8, kMessage, planned.loads), nullptr);
   planned.loads[1].completed(5 * kMessage);
-  EXPECT_EQ(planned.plan.take(3, kMessage, planned.loads), nullptr) << "the lanes are measured first";
+  EXPECT_EQ(planned.plan.take(9, kMessage, planned.loads), nullptr) << "the lanes are measured first";
 }
 
 // ---- the same as for messages that are all cut by the rates (stripe_test.cc)

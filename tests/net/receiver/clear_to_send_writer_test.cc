@@ -73,7 +73,7 @@ class ClearToSendWriterTest : public testing::Test {
 };
 
 TEST_F(ClearToSendWriterTest, OfOneBufferIsOneEntry) {
-  writer_.stageOne(kOneReceive, buffer_, 4096, 1);
+  writer_.stageOne<false>(kOneReceive, buffer_, 4096, 1);
   writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 1);
   const std::size_t offset = std::size_t{ringPlace(kOneReceive)} * sizeof(ClearToSend);
   EXPECT_EQ(sge_.length, sizeof(ClearToSend) - kUnwrittenBytes);
@@ -89,7 +89,7 @@ TEST_F(ClearToSendWriterTest, OfOneBufferIsOneEntry) {
 
 // The two ways of a single buffer must tell the sender one thing.
 TEST_F(ClearToSendWriterTest, BothWaysWriteTheSame) {
-  writer_.stageOne(kOneReceive, buffer_, 4096, 1);
+  writer_.stageOne<false>(kOneReceive, buffer_, 4096, 1);
   writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive, 1);
   expectTheSameOf({buffer_}, makeStamp(kOneReceive, 1, 0), 1);
 }
@@ -164,7 +164,7 @@ TEST_F(ClearToSendWriterOfRailsTest, AnEntryHasAKeyForEachRail) {
 }
 
 TEST_F(ClearToSendWriterOfRailsTest, BothWaysWriteTheSame) {
-  writer_.stageOne(kOneReceive, buffer_, 4096, 3);
+  writer_.stageOne<true>(kOneReceive, buffer_, 4096, 3);
   writer_.fillOne(work_, sge_, queue_pair_, kPeerRing, kOneReceive, kMaxRails);
   expectTheSameOf({buffer_}, makeStamp(kOneReceive, 1, 0), 3);
 }
