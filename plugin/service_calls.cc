@@ -40,7 +40,7 @@ static std::atomic<Context*> g_shared_context = nullptr;
 // RAILWISE_STRICT has refused the last init. If init fails, or there are no devices, or the first one cannot
 // be described, NCCL takes its next network, which may be sockets. NCCL's own init fails only later, when it
 // reads the devices for its topology. So init succeeds, and shows NCCL two devices: the first is a name, and
-// asking for the second fails. docs/decisions.md has the evidence.
+// asking for the second fails. docs/develop/decisions.md has the evidence.
 static std::atomic<bool> g_refused = false;
 
 bool refusedByStrictMode() { return g_refused && net::Net::current() == nullptr; }

@@ -5,7 +5,7 @@
 // Each symbol is an indirect function, whose resolver returns null while RAILWISE_TUNER_CONFIG is not set.
 // NCCL then finds no tuner and works exactly as without one. A tuner that is there and changes nothing would
 // not do: NCCL calls it for every collective, looks up the registration of both buffers first, and drops
-// NCCL_CTA_POLICY=EFFICIENCY (docs/decisions.md).
+// NCCL_CTA_POLICY=EFFICIENCY (docs/develop/decisions.md).
 //
 // Threads: any thread may call init and finalize. getCollInfo of one communicator is called by one thread at
 // a time.

@@ -1,4 +1,4 @@
-"""Holds the directions of docs/architecture.md: which folder may include which, and who may read the environment.
+"""Holds the directions of docs/develop/architecture.md: which folder may include which, and who may read the environment.
 
 Usage: includes_test.py REPOSITORY
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The places where threads, processes and NICs share memory, as litmus tests (litmus.py): neither Armv8 nor C++ has an
-execution with the bad outcome, and without any single one of the orders below both have. docs/memory-ordering.md has each
+execution with the bad outcome, and without any single one of the orders below both have. docs/develop/memory-ordering.md has each
 path by name.
 
 A NIC is a thread too. Its stores come in order, as PCIe keeps posted writes whose relaxed ordering bit is clear; with
@@ -17,7 +17,7 @@ from pathlib import Path
 from cpp_model import cpp
 from litmus import armv8, branch, cas, fence, load, reachable, store, swap, update
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "memory-ordering.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "develop" / "memory-ordering.md"
 PATHS = []
 
 
@@ -579,7 +579,7 @@ def main():
         if only not in name:
             continue
         mistakes += len(weaker)
-        if not (PAGE.parents[1] / file).exists():
+        if not (PAGE.parents[2] / file).exists():
             wrong.append(f"{name}: there is no file {file}")
         if not re.search(r"^\|.*\| " + re.escape(name) + r" \|$", page, re.MULTILINE):
             wrong.append(f"{name}: no row of {PAGE.name} ends with this name")

@@ -1,4 +1,4 @@
-/* How a side channel is resumed over a new TCP connection (docs/wireup.md, "A side channel that breaks"; src/net/wireup/resumer.cc,
+/* How a side channel is resumed over a new TCP connection (docs/develop/wireup.md, "A side channel that breaks"; src/net/wireup/resumer.cc,
  * side_channel.cc). Two ends send each other N numbered frames. TCP connections break at any moment, and each end notices when it
  * likes; what is under way then is lost, or part of it still arrives. A (the sender of the connection) calls: hello, answer, proof;
  * frames follow over the same TCP connection. A may also call while it only doubts its TCP connection.

@@ -212,7 +212,7 @@ def main():
     nccl = software_nccl.prepare(build, options.nccl_host) if options.nccl_host else software_nccl.prepared(build)
     since = scenarios.RMA_OURS_SINCE
     if release_code(nccl.release) < since:
-        raise Unavailable(f"NCCL {nccl.release} takes no RMA table of Railwise's; 2.30.7 does (--nccl-host, docs/nccl.md)")
+        raise Unavailable(f"NCCL {nccl.release} takes no RMA table of Railwise's; 2.30.7 does (--nccl-host, docs/develop/nccl.md)")
     wrong = 0
     for kind in options.kinds or KINDS:
         for traffic in options.traffic.split(","):

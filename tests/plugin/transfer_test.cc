@@ -448,7 +448,7 @@ TYPED_TEST(TransferTest, ManyConnectionsAcrossDevices) {
   Session<TypeParam> session("count=3");
   const int devices = deviceCount(3);
   std::vector<std::unique_ptr<Pair<TypeParam>>> pairs;
-  // Of siw a process has no more than some nine at a time (docs/kernel-lab.md).
+  // Of siw a process has no more than some nine at a time (docs/develop/kernel-lab.md).
   const int connections = onIwarp() ? 8 : 60;
   for (int i = 0; i < connections; ++i)
     pairs.push_back(std::make_unique<Pair<TypeParam>>(session, i % devices, (i / devices) % devices));

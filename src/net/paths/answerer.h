@@ -1,6 +1,6 @@
 // The end of a link that was called: it answers. After a failure it takes in what its queue pairs still
 // bring, tells the other end what has arrived and by which rails this end can be reached, and makes the queue
-// pairs that the other end proposes. docs/transport.md has the protocol.
+// pairs that the other end proposes. docs/develop/transport.md has the protocol.
 //
 // Threads: the link's.
 #pragma once

@@ -1,6 +1,7 @@
 // The end of a link that called connect: it chooses the paths. After a failure it hears from the other end by
 // which rails that end can be reached, plans the next epoch, proposes it and connects it. While the link uses
-// other paths than at first, it looks for better ones (failback.h). docs/transport.md has the protocol.
+// other paths than at first, it looks for better ones (failback.h). docs/develop/transport.md has the
+// protocol.
 //
 // Threads: the link's.
 #pragma once

@@ -175,7 +175,7 @@ class Link final : private LinkState, private Watch::Host {
   friend class Chooser;
   static constexpr uint32_t kIdleMask = 0xff;
 
-  // ---- recovery (link_recovery.cc; docs/transport.md)
+  // ---- recovery (link_recovery.cc; docs/develop/transport.md)
 
   // Drives the recovery: leaves the epoch, waits or connects, as far as that is possible now. Success: the
   // link has not failed.

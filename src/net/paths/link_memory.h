@@ -1,6 +1,6 @@
 // The memory of a link: a page of the record and its queue pairs, in front of the object that sends over it.
 // So the data path reaches its counts and its queue pairs at a fixed distance, without a pointer: a pointer
-// costs 6 of 298 instructions of irecv, and 2 of 27 of test (docs/hot-path.md).
+// costs 6 of 298 instructions of irecv, and 2 of 27 of test (docs/develop/decisions.md).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // What both ends of a connection do when a queue pair, a port, a device or a path is lost. They leave the
 // queue pairs of the epoch, agree over the side channel on what has arrived, and make new queue pairs.
-// docs/transport.md has the protocol; sender/send_recovery.cc and receiver/receiver_recovery.cc have what
-// each end does differently. A good message calls nothing of this.
+// docs/develop/transport.md has the protocol; sender/send_recovery.cc and receiver/receiver_recovery.cc have
+// what each end does differently. A good message calls nothing of this.
 #include <algorithm>
 #include <cstring>
 

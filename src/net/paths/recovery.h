@@ -5,7 +5,7 @@
 //                          | a later epoch +--+  |                      |
 //                          +-------refuse()------+---lose(), refuse()---+
 //
-// docs/wireup.md has the table of phases and frames. Plain values; one thread at a time.
+// docs/develop/wireup.md has the table of phases and frames. Plain values; one thread at a time.
 #pragma once
 
 #include <algorithm>

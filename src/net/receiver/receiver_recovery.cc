@@ -1,5 +1,5 @@
 // What a failure means for receives: which have arrived, and which clear-to-sends are written again. The
-// floor of paths says when (paths/link_user.h). docs/transport.md has the protocol.
+// floor of paths says when (paths/link_user.h). docs/develop/transport.md has the protocol.
 #include "net/receiver/receive_connection.h"
 
 namespace railwise::net {

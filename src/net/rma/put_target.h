@@ -1,6 +1,6 @@
 // The end of a connection that is put to: the one that was called. It tells the other end of its windows,
-// takes reports, and applies signals in the order of their numbers, each once. docs/one-sided.md has the
-// protocol. One thread at a time, under the group's lock.
+// takes reports, and applies signals in the order of their numbers, each once. docs/develop/rma-protocol.md
+// has the protocol. One thread at a time, under the group's lock.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // The end of a connection that puts, and that reads from the other end: the one that called connect. It posts
 // the operations of its streams, sees them complete, and posts again what a failure has left in doubt.
-// docs/one-sided.md has the protocol. One thread at a time, under the group's lock.
+// docs/develop/rma-protocol.md has the protocol. One thread at a time, under the group's lock.
 #pragma once
 
 #include <array>

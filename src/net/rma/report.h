@@ -1,5 +1,5 @@
-// What the writer of puts and the target tell each other, besides the data. docs/one-sided.md has the
-// protocol. Everything is little-endian with fixed offsets. All of it comes from outside: PutTarget and
+// What the writer of puts and the target tell each other, besides the data. docs/develop/rma-protocol.md has
+// the protocol. Everything is little-endian with fixed offsets. All of it comes from outside: PutTarget and
 // PutWriter check each field before they use it. Plain values, any thread.
 #pragma once
 

@@ -1,5 +1,5 @@
 // One-sided communication, as NCCL's RMA table asks for it: puts, puts with a signal, gets and flushes
-// between the ranks of a group. docs/one-sided.md has the protocol.
+// between the ranks of a group. docs/develop/rma-protocol.md has the protocol.
 //
 //   RmaNet      what init returns: the groups of one communicator
 //   RmaGroup    NCCL's collComm: ranks that reach each other over one device of each (rma_group.h)

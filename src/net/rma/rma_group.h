@@ -1,6 +1,6 @@
 // A group of ranks that put to each other: NCCL's collComm, and its contexts. A rank that this rank has not
 // put to costs a handle and a pointer. The first put to a rank makes a PutWriter, which calls the rank;
-// whoever puts to this rank gets a PutTarget here. docs/one-sided.md has the protocol.
+// whoever puts to this rank gets a PutTarget here. docs/develop/rma-protocol.md has the protocol.
 //
 // Threads: windows may be registered and deregistered, contexts made and destroyed, by any thread, while
 // another thread puts, tests and drives the group. One lock for all of it: NCCL has one progress thread for a

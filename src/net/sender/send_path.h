@@ -1,5 +1,6 @@
 // The paths that a message can take through the sender, and the limits that decide which. The limits are
-// computed once per epoch; docs/hot-path.md has the paths with their costs. Pure functions, any thread.
+// computed once per epoch; docs/develop/hot-path.md has the paths with their costs. Pure functions, any
+// thread.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // What a failure means for messages, at the sender: which have arrived, and which are sent again. The floor
-// of paths says when (paths/link_user.h). docs/transport.md has the protocol. One thread at a time.
+// of paths says when (paths/link_user.h). docs/develop/transport.md has the protocol. One thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -269,7 +269,7 @@ std::string checkHandle(const ListenHandle& handle, ListenerKind expected);
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes);
 std::string checkEnd(const EndInfo& end);
 // Of a request or a reply: does this end have no queue pairs, because no port works or a device has failed?
-// The connection then begins in the state of one that has lost all its paths (docs/transport.md).
+// The connection then begins in the state of one that has lost all its paths (docs/develop/wireup.md).
 inline bool beginsLost(const EndInfo& end) { return end.queue_pairs == 0; }
 // Like checkEnd(), for the end in a request or a reply, which may have no queue pairs.
 std::string checkFirstEnd(const EndInfo& end);

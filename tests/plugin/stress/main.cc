@@ -47,8 +47,8 @@ struct Settings {
 // On real devices (test_device.h) only those that ask nothing of the software device, on as many devices as
 // there are.
 struct Variant {
-  // Of siw a process has no more than some nine connections at a time (docs/kernel-lab.md), and the context
-  // that versions 6 to 10 share keeps attempts to connect that were left.
+  // Of siw a process has no more than some nine connections at a time (docs/develop/kernel-lab.md), and the
+  // context that versions 6 to 10 share keeps attempts to connect that were left.
   bool possible() const { return !onRealDevices() || (anywhere && !(onIwarp() && version <= 10)); }
 
   const char* name;
