@@ -169,6 +169,11 @@ std::optional<Ece> queryEce(ibv_qp* qp, const Config& config) {
   return Ece{ece.vendor_id, ece.options, ece.comp_mask};
 }
 
+uint8_t readsAtOnce(const ibv_device_attr& device) {
+  const int most = std::min(device.max_qp_rd_atom, device.max_qp_init_rd_atom);
+  return static_cast<uint8_t>(std::clamp<int>(most, 1, kReadDepth));
+}
+
 Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote,
                       const PathSettings& settings) {
   if (settings.ece.has_value()) setEce(qp, *settings.ece);
@@ -177,7 +182,7 @@ Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote,
   attributes.path_mtu = std::min(local.mtu, remote.mtu);
   attributes.dest_qp_num = remote.qp_number;
   attributes.rq_psn = settings.psn;
-  attributes.max_dest_rd_atomic = kReadDepth;
+  attributes.max_dest_rd_atomic = settings.reads;
   attributes.min_rnr_timer = kMinRnrTimer;
   ibv_ah_attr& path = attributes.ah_attr;
   path.port_num = local.number;
@@ -203,14 +208,14 @@ Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote,
   return modifyFailed(qp, local, "RTR", error, route.c_str());
 }
 
-Status readyToSend(ibv_qp* qp, const Port& local, const Config& config, uint32_t psn) {
+Status readyToSend(ibv_qp* qp, const Port& local, const Config& config, uint32_t psn, uint8_t reads) {
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.timeout = static_cast<uint8_t>(config.ib_timeout);
   attributes.retry_cnt = static_cast<uint8_t>(config.ib_retry_count);
   attributes.rnr_retry = kRnrRetry;
   attributes.sq_psn = psn;
-  attributes.max_rd_atomic = kReadDepth;
+  attributes.max_rd_atomic = reads;
   const int mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                    IBV_QP_MAX_QP_RD_ATOMIC;
   const int error = library().modify_qp(qp, &attributes, mask);

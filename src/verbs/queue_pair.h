@@ -14,10 +14,11 @@
 
 namespace railwise::verbs {
 
-// One outstanding read is enough: only flushes read, and one flush at a time decides. On iWARP a read follows
-// each segment of data; a queue pair stands still when more are under way. The device may allow fewer.
-constexpr uint8_t kReadDepth = 1;
-constexpr uint8_t kIwarpReadDepth = 16;
+// So many reads of a queue pair are under way at most: gets, and on iWARP the read behind each segment of
+// data. The device may allow fewer (readsAtOnce()). One is enough for flushes: one at a time decides. So is
+// one where RDMA CM connects InfiniBand or RoCE, which tells no end what the other one can answer.
+constexpr uint8_t kReadDepth = 16;
+constexpr uint8_t kFlushReadDepth = 1;
 // Code 12 of the receiver-not-ready timer is 0.64 ms (InfiniBand specification, table 46); net_ib uses it
 // too.
 constexpr uint8_t kMinRnrTimer = 12;
@@ -81,19 +82,25 @@ struct PathSettings {
   Gid local_gid;
   uint8_t service_level;
   uint8_t traffic_class;
-  uint32_t flow_label = 0;      // RoCE: laneFlowLabel() (path.h); 0: the device chooses
-  std::optional<Ece> ece = {};  // options from the peer; none: the peer has none or our device has none
-  uint32_t psn = 0;             // number of the first packet, 24 bits; equal at both ends
+  uint32_t flow_label = 0;          // RoCE: laneFlowLabel() (path.h); 0: the device chooses
+  std::optional<Ece> ece = {};      // options from the peer; none: the peer has none or our device has none
+  uint32_t psn = 0;                 // number of the first packet, 24 bits; equal at both ends
+  uint8_t reads = kFlushReadDepth;  // of the peer, which are answered at once
 };
+
+// How many reads a queue pair of this device can have under way, and can answer at once: 1 to kReadDepth.
+uint8_t readsAtOnce(const ibv_device_attr& device);
 
 // The traffic class of the queue pairs by which a receiver sends its clear-to-sends: NCCL_IB_FIFO_TC on RoCE,
 // otherwise `senders`, the sender's own class.
 uint8_t clearToSendTrafficClass(const Port& port, const Config& config, uint8_t senders);
 
-// readyToReceive: INIT to RTR towards `remote`, with the smaller MTU of both ends. readyToSend: RTR to RTS.
+// readyToReceive: INIT to RTR towards `remote`, with the smaller MTU of both ends. readyToSend: RTR to RTS,
+// with so many reads under way at most.
 // On InfiniBand the path leaves the subnet by the peer's FLID if the GIDs require that.
 Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote, const PathSettings& settings);
-Status readyToSend(ibv_qp* qp, const Port& local, const Config& config, uint32_t psn = 0);
+Status readyToSend(ibv_qp* qp, const Port& local, const Config& config, uint32_t psn = 0,
+                   uint8_t reads = kFlushReadDepth);
 
 // What the device offers (before RTR) or has agreed to (after RTR). None if the device has no ECE or
 // NCCL_IB_ECE_ENABLE is 0.

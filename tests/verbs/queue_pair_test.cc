@@ -182,6 +182,16 @@ TEST(Ece, IsNotOfferedWhenItIsSwitchedOff) {
   EXPECT_FALSE(queryEce(made->qp.get(), config).has_value());
 }
 
+TEST(QueuePair, ReadsAtOnceAreWhatADeviceSendsAndAnswers) {
+  ibv_device_attr device = {};
+  EXPECT_EQ(readsAtOnce(device), 1);
+  device.max_qp_rd_atom = 8;
+  device.max_qp_init_rd_atom = 4;
+  EXPECT_EQ(readsAtOnce(device), 4);
+  device.max_qp_rd_atom = device.max_qp_init_rd_atom = 128;
+  EXPECT_EQ(readsAtOnce(device), kReadDepth);
+}
+
 TEST(QueuePair, ImpossibleSizesAreAnError) {
   QueuePairBench bench;
   EXPECT_EQ(bench.make({1U << 30, 16, 0}).status().code, Code::kSystem);

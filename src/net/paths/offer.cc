@@ -47,6 +47,7 @@ RailInfo describeRail(const Rail& rail, int mbps) {
   info.nic_vendor = nic.vendor_id;
   info.nic_part = nic.vendor_part_id;
   copyText(info.nic_firmware, fieldText(nic.fw_ver));
+  info.reads = verbs::readsAtOnce(nic);
   return info;
 }
 

@@ -77,6 +77,7 @@ uint8_t PutWriter::homeLane(uint16_t stream) const {
 PutWriter::Ready PutWriter::isReady(const RmaRequest& request, uint32_t window, uint64_t offset,
                                     uint64_t bytes) {
   const Region* const region = regions_.find(window);
+  Clock::time_point& waits_since = streams_[request.stream].waits_since;
   const auto fail = [&](const std::string& what) {
     (void)link_.fail({Code::kInvalidArgument, EINVAL},
                      std::string(request.kind == RmaRequest::Kind::kGet ? "get from " : "put to ") +
@@ -86,16 +87,16 @@ PutWriter::Ready PutWriter::isReady(const RmaRequest& request, uint32_t window, 
   if (region != nullptr && region->gone) return fail("is deregistered there");
   if (region == nullptr || region->epoch != static_cast<uint32_t>(link_.epoch())) {
     const Clock::time_point now = Clock::now();
-    if (region != nullptr || waits_since_ == Clock::time_point()) {
-      waits_since_ = now;
+    if (region != nullptr || waits_since == Clock::time_point()) {
+      waits_since = now;
       return Ready::kWait;
     }
-    if (now - waits_since_ < std::chrono::seconds(link_.config.connect_timeout_s)) return Ready::kWait;
+    if (now - waits_since < std::chrono::seconds(link_.config.connect_timeout_s)) return Ready::kWait;
     return fail("was not registered there in RAILWISE_CONNECT_TIMEOUT=" +
                 std::to_string(link_.config.connect_timeout_s) +
                 " s, or its registration failed: see its log");
   }
-  waits_since_ = {};
+  waits_since = {};
   if (!region->holds(offset, bytes))
     return fail("has " + std::to_string(region->bytes) + " bytes there, and offset " +
                 std::to_string(offset) + " with " + std::to_string(bytes) + " bytes is beyond them");
@@ -297,7 +298,7 @@ Status PutWriter::post(RmaStream& stream) {
       if (!hasRoom(*stream.direct, signals)) return Status::success();
       const Region* region = nullptr;
       if (!reaches(*request, region) && isReady(*request) != Ready::kYes) return link_.failure;
-      waits_since_ = {};
+      stream.waits_since = {};
       RAILWISE_TRY(postDirect(stream, region, request->kind, signals));
       continue;
     }

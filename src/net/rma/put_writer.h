@@ -228,7 +228,6 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     uint64_t bytes;
   };
   std::array<std::deque<Striped>, kMaxLanes> striped_;  // by lane: what the lanes' loads wait for
-  Clock::time_point waits_since_ = {};                  // for a part that the peer has not registered yet
   Link link_;
   Chooser chooser_;
 };

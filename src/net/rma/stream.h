@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "net/limits.h"
 #include "net/rma/mistakes.h"
 #include "net/rma/window.h"
@@ -155,6 +156,8 @@ class RmaStream {
   // Null: nothing does in this epoch, or not yet.
   LaneQueuePair* direct = nullptr;
   uint64_t direct_bytes = 0;
+  // Since when the next operation waits for a part that the peer has not registered yet; {}: it does not.
+  Clock::time_point waits_since = {};
 
  private:
   RmaRequest* first_ = nullptr;

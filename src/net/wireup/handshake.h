@@ -119,7 +119,8 @@ struct RailInfo {
   uint8_t mtu;  // verbs code, 1 (256) to 5 (4096)
   uint8_t port;
   uint8_t gid_count;
-  uint16_t reserved;
+  uint8_t reads;  // reads that a queue pair can have under way and answer at once; 0: one
+  uint8_t reserved;
   int16_t rail;  // rail of the network; -1: not known
   int16_t plane;
   uint32_t speed_mbps;

@@ -137,9 +137,8 @@ rdma_conn_param CmConnection::parameters(std::span<const std::byte> private_data
 
 uint8_t CmConnection::readDepth() const {
   ibv_device_attr device = {};
-  if (!port_.iwarp || library().query_device(qp()->context, &device) != 0) return kReadDepth;
-  const int most = std::min(device.max_qp_rd_atom, device.max_qp_init_rd_atom);
-  return static_cast<uint8_t>(std::clamp<int>(most, 1, kIwarpReadDepth));
+  if (!port_.iwarp || library().query_device(qp()->context, &device) != 0) return kFlushReadDepth;
+  return readsAtOnce(device);
 }
 
 Result<bool> CmConnection::advance() {

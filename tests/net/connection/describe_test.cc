@@ -36,5 +36,21 @@ TEST(Describe, TellsTypeAndFirmwareOfEachNic) {
   EXPECT_TRUE(compareEnds(end, end).empty());
 }
 
+// A get does not wait for the get before it.
+TEST(Describe, TellsHowManyReadsAQueuePairTakesAtOnce) {
+  LoopConnection loop(4096);
+  EXPECT_EQ(loop.receiver().answerer().local().rail[0].reads, verbs::kReadDepth);
+  for (Connection* end :
+       {static_cast<Connection*>(&loop.sender()), static_cast<Connection*>(&loop.receiver())}) {
+    ibv_qp_attr attributes = {};
+    ibv_qp_init_attr made = {};
+    ibv_qp* const qp = end->link().endpoint.queue_pairs[0].qp;
+    const int mask = IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC;
+    ASSERT_EQ(verbs::library().query_qp(qp, &attributes, mask, &made), 0);
+    EXPECT_EQ(attributes.max_rd_atomic, verbs::kReadDepth);
+    EXPECT_EQ(attributes.max_dest_rd_atomic, verbs::kReadDepth);
+  }
+}
+
 }  // namespace
 }  // namespace railwise::net

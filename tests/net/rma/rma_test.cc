@@ -220,6 +220,29 @@ TEST(Rma, EachWaitForAPartHasItsOwnTime) {
   unsetenv("RAILWISE_CONNECT_TIMEOUT");
 }
 
+// Rank 1 never registers its part of a window, and signals of another stream go on meanwhile.
+TEST(Rma, TrafficOfAnotherStreamDoesNotProlongAWaitForAPart) {
+  setenv("RAILWISE_CONNECT_TIMEOUT", "1", 1);
+  TwoRanks pair({.contexts = 2}, 64);
+  (void)pair.signal();
+  ASSERT_TRUE(pair.await(1));
+  uint64_t word = 0;
+  RmaWindow* const window = *pair.ranks().group(0).registerMemory(
+      reinterpret_cast<uint64_t>(&word), sizeof word, MemoryKind::kHost, kRmaStrongOrder);
+  RmaRequest* waits = nullptr;
+  EXPECT_OK(pair.ranks().context(0).putSignal(1, {}, 0, {}, 1, {{window, 0}, 5}, &waits));
+  for (test::Patience patience; !pair.ranks().failed(); patience.again()) {
+    RmaRequest* other = nullptr;
+    if (!pair.putSignal(0, 0, &other).ok()) break;
+    for (int done = 0; done == 0 && !pair.ranks().failed();) {
+      pair.ranks().drive();
+      if (!pair.ranks().group(0).test(*other, &done).ok()) break;
+    }
+  }
+  EXPECT_TRUE(pair.ranks().failed());
+  unsetenv("RAILWISE_CONNECT_TIMEOUT");
+}
+
 // A put is posted in part, because a queue is full. Its source goes before the rest is posted.
 TEST(Rma, AWindowThatGoesBeforeItsPutIsPostedEndsTheGroup) {
   TwoRanks pair({.rails = 2, .contexts = 3}, 64 << 10);
