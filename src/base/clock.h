@@ -15,6 +15,13 @@ inline uint64_t nowNs() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
 }
 
+// Nanoseconds since 1970.
+inline uint64_t unixNs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::system_clock::now().time_since_epoch())
+                                   .count());
+}
+
 class Deadline {
  public:
   static Deadline after(Clock::duration duration) { return Deadline(Clock::now() + duration); }

@@ -3,6 +3,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 
 namespace railwise {
@@ -30,6 +33,36 @@ pid_t askProcessId() {
   page->store(id, std::memory_order_relaxed);
   g_process_id_page.store(page, std::memory_order_release);
   return id;
+}
+
+std::string beginningOf(const std::string& path) {
+  char bytes[1024];
+  std::size_t got = 0;
+  if (FILE* const file = std::fopen(path.c_str(), "re"); file != nullptr) {
+    got = std::fread(bytes, 1, sizeof bytes, file);
+    std::fclose(file);
+  }
+  return {bytes, got};
+}
+
+// qemu-user answers a read of the process's own /proc/PID/stat itself, with another start than the other
+// processes see, but not one of the first thread's file. That file is missing where /proc is of another PID
+// namespace.
+ProcessStat processStat(const std::string& pid) {
+  const std::string own = std::to_string(getpid());
+  std::string stat = beginningOf("/proc/" + pid + "/task/" + (pid == kThisProcess ? own : pid) + "/stat");
+  if (stat.empty()) stat = beginningOf("/proc/" + pid + "/stat");
+  std::size_t at = stat.rfind(')');  // the program's name may have blanks
+  if (at == std::string::npos || at + 2 >= stat.size()) return {};
+  const char state = stat[at + 2];
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  if (at == std::string::npos) return {};
+  return {.state = state, .start = std::strtoull(stat.c_str() + at, nullptr, 10)};
+}
+
+std::string bootId() {
+  const std::string id = beginningOf("/proc/sys/kernel/random/boot_id");
+  return id.substr(0, id.find('\n'));
 }
 
 }  // namespace railwise

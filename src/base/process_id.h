@@ -1,10 +1,12 @@
 // The number of this process, without a system call: what an inherited object compares its owner with, many
-// times for each connection. Thread-safe.
+// times for each connection. Also what the kernel says of a process. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstdint>
+#include <string>
 
 namespace railwise {
 
@@ -23,5 +25,18 @@ inline pid_t processId() {
   }
   return askProcessId();
 }
+
+// Of a stat file below /proc. The start is in clock ticks after boot, and tells a process from an earlier one
+// with its number.
+struct ProcessStat {
+  char state = 0;      // R, S, D, T, Z ...
+  uint64_t start = 0;  // 0: there is no such process
+};
+inline constexpr const char* kThisProcess = "self";
+ProcessStat processStat(const std::string& pid);
+// The first bytes of a file of the kernel; "" without one.
+std::string beginningOf(const std::string& path);
+// The boot of this machine.
+std::string bootId();
 
 }  // namespace railwise

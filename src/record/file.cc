@@ -16,9 +16,14 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
+
+#include "base/process_id.h"
 
 namespace railwise::record {
 namespace {
@@ -34,11 +39,12 @@ uint64_t mostBytesOfTheDead(const std::string& folder) {
   return static_cast<uint64_t>(room.f_blocks) * room.f_frsize / kPartOfTheDead;
 }
 
-// A process may have taken the name since the file was opened.
-bool isStill(const char* name, const File& file, int folder_fd) {
+// Removes the record if its process is gone. Another process may have taken the name since the file was
+// opened.
+bool removeDead(const std::string& path, const File& file) {
   struct stat current = {};
-  return fstatat(folder_fd, name, &current, AT_SYMLINK_NOFOLLOW) == 0 &&
-         current.st_dev == file.status().st_dev && current.st_ino == file.status().st_ino;
+  return !file.held() && lstat(path.c_str(), &current) == 0 && current.st_dev == file.status().st_dev &&
+         current.st_ino == file.status().st_ino && unlink(path.c_str()) == 0;
 }
 
 // Takes a number from the front of `text`. Only the form that a writer uses is accepted: no sign, no zero in
@@ -52,42 +58,26 @@ std::optional<uint64_t> takeNumber(std::string_view& text) {
   return number;
 }
 
-std::optional<RecordName> parseName(std::string_view text) {
-  RecordName name;
+// What the name of a record says; null: it is no such name.
+std::optional<RecordFile> parseName(std::string_view text) {
   constexpr std::string_view kPrefix = "railwise";
+  uint64_t user = 0;
+  uint64_t pid = 0;
+  RecordFile file;
   if (!text.starts_with(kPrefix)) return std::nullopt;
   text.remove_prefix(kPrefix.size());
-  for (uint64_t* const field : {&name.user, &name.pid, &name.start}) {
+  for (uint64_t* const field : {&user, &pid, &file.start}) {
     if (!text.starts_with('-')) return std::nullopt;
     text.remove_prefix(1);
     const auto number = takeNumber(text);
     if (!number) return std::nullopt;
     *field = *number;
   }
-  name.spy = text == "-spy";
-  if (!text.empty() && !name.spy) return std::nullopt;
-  if (name.user > UINT32_MAX || name.pid > INT32_MAX) return std::nullopt;
-  return name;
-}
-
-// Field 22 of this process's stat file: when it began, as the writer of a record reads it; 0: not known.
-uint64_t ownStart() {
-  char text[1024] = {};
-  std::snprintf(text, sizeof text, "/proc/self/task/%d/stat", static_cast<int>(getpid()));
-  int fd = open(text, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  std::memset(text, 0, sizeof text);
-  const ssize_t length = read(fd, text, sizeof text - 1);
-  close(fd);
-  std::string_view rest(text, length > 0 ? static_cast<std::size_t>(length) : 0);
-  rest.remove_prefix(std::min(rest.rfind(')'), rest.size()));  // the program's name may hold spaces
-  for (int field = 2; field < 22; ++field) {
-    const std::size_t space = rest.find(' ');
-    if (space == std::string_view::npos) return 0;
-    rest.remove_prefix(space + 1);
-  }
-  return takeNumber(rest).value_or(0);
+  file.spy = text == "-spy";
+  if ((!text.empty() && !file.spy) || user > UINT32_MAX || pid > INT32_MAX) return std::nullopt;
+  file.user = static_cast<uint32_t>(user);
+  file.pid = static_cast<uint32_t>(pid);
+  return file;
 }
 
 struct CloseFolder {
@@ -95,10 +85,27 @@ struct CloseFolder {
 };
 using Folder = std::unique_ptr<DIR, CloseFolder>;
 
+// The files that are named like records, except those of this process.
+std::vector<RecordFile> namedLikeRecords(const std::string& folder) {
+  std::vector<RecordFile> files;
+  const Folder entries(opendir(folder.c_str()));
+  const auto own_pid = static_cast<uint32_t>(getpid());
+  const uint64_t own_start = processStat(kThisProcess).start;
+  while (const dirent* const entry = entries ? readdir(entries.get()) : nullptr) {
+    auto file = parseName(entry->d_name);
+    if (!file || (file->pid == own_pid && file->start == own_start)) continue;
+    file->path = folder + "/" + entry->d_name;
+    files.push_back(std::move(*file));
+  }
+  std::ranges::sort(files, {},
+                    [](const RecordFile& file) { return std::tuple(file.pid, file.start, file.spy); });
+  return files;
+}
+
 }  // namespace
 
-File::File(int folder, const char* path)
-    : fd_(openat(folder, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)) {
+File::File(const std::string& path)
+    : fd_(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)) {
   if (!fd_.valid() && errno == ELOOP) problem_ = "a link, and records are files";
   else if (!fd_.valid() || fstat(fd(), &status_) != 0)
     problem_ = std::string("cannot be read: ") + strerror(errno);
@@ -125,39 +132,35 @@ bool File::held() const {
   return fcntl(fd(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-void visitRecordNames(const std::string& folder,
-                      const std::function<void(const char*, const RecordName&, int folder_fd)>& visit) {
-  const Folder entries(opendir(folder.c_str()));
-  if (!entries) return;
-  const auto own_pid = static_cast<uint64_t>(getpid());
-  const uint64_t own_start = ownStart();
-  while (const dirent* const entry = readdir(entries.get())) {
-    const auto name = parseName(entry->d_name);
-    if (name && (name->pid != own_pid || name->start != own_start))
-      visit(entry->d_name, *name, dirfd(entries.get()));
+std::vector<RecordFile> listRecords(const std::string& folder, uint32_t user) {
+  std::vector<RecordFile> files;
+  for (RecordFile& each : namedLikeRecords(folder)) {
+    if (each.user != user) continue;
+    const File file(each.path);
+    if (!file.valid() || file.status().st_uid != user) continue;
+    each.alive = file.held();
+    files.push_back(std::move(each));
   }
+  return files;
 }
 
-void visitRecords(
-    const std::string& folder, uint32_t user,
-    const std::function<void(const char*, const RecordName&, const File&, int folder_fd)>& visit) {
-  visitRecordNames(folder, [&](const char* text, const RecordName& name, int folder_fd) {
-    if (name.user != user) return;
-    const File file(folder_fd, text);
-    if (file.valid() && file.status().st_uid == user) visit(text, name, file, folder_fd);
-  });
+std::vector<uint32_t> recordUsers(const std::string& folder) {
+  std::set<uint32_t> users;
+  for (const RecordFile& file : namedLikeRecords(folder)) users.insert(file.user);
+  return {users.begin(), users.end()};
 }
 
 int removeStaleRecords(const std::string& folder, uint32_t user, std::chrono::seconds keep) {
   struct Dead {
-    std::string name;
+    std::string path;
     time_t found;
     uint64_t bytes;
   };
   std::vector<Dead> dead;
   int removed = 0;
-  visitRecords(folder, user, [&](const char* name, const RecordName&, const File& file, int folder_fd) {
-    if (file.held()) return;
+  for (const RecordFile& each : listRecords(folder, user)) {
+    const File file(each.path);
+    if (!file.valid() || file.held()) continue;
     // Nothing in the record tells when the process died. The first process that finds it gone marks the
     // record, and the time counts from then.
     time_t found = file.status().st_mtime;
@@ -167,10 +170,9 @@ int removeStaleRecords(const std::string& folder, uint32_t user, std::chrono::se
       found = std::time(nullptr);
     }
     const bool stale = std::time(nullptr) - found >= keep.count();
-    if (stale && !file.held() && isStill(name, file, folder_fd) && unlinkat(folder_fd, name, 0) == 0)
-      ++removed;
-    else dead.push_back({name, found, static_cast<uint64_t>(file.status().st_blocks) * 512});
-  });
+    if (stale && removeDead(each.path, file)) ++removed;
+    else dead.push_back({each.path, found, static_cast<uint64_t>(file.status().st_blocks) * 512});
+  }
   // The dead must not take the memory that NCCL needs: the oldest go first.
   std::sort(dead.begin(), dead.end(), [](const Dead& a, const Dead& b) { return a.found > b.found; });
   const uint64_t most_bytes = mostBytesOfTheDead(folder);
@@ -178,18 +180,19 @@ int removeStaleRecords(const std::string& folder, uint32_t user, std::chrono::se
   for (std::size_t i = 0; i < dead.size(); ++i) {
     bytes += dead[i].bytes;
     if (i < kMostDead && bytes <= most_bytes) continue;
-    const File file(AT_FDCWD, (folder + "/" + dead[i].name).c_str());
-    if (file.valid() && !file.held() && unlink((folder + "/" + dead[i].name).c_str()) == 0) ++removed;
+    const File file(dead[i].path);
+    if (file.valid() && removeDead(dead[i].path, file)) ++removed;
   }
   return removed;
 }
 
 int removeRecordsOf(const std::string& folder, uint32_t user, std::span<const uint32_t> pids) {
   int removed = 0;
-  visitRecords(folder, user, [&](const char* name, const RecordName& its, const File& file, int folder_fd) {
-    if (std::find(pids.begin(), pids.end(), its.pid) == pids.end() || file.held()) return;
-    if (isStill(name, file, folder_fd) && unlinkat(folder_fd, name, 0) == 0) ++removed;
-  });
+  for (const RecordFile& each : listRecords(folder, user)) {
+    const File file(each.path);
+    if (std::ranges::find(pids, each.pid) != pids.end() && file.valid() && removeDead(each.path, file))
+      ++removed;
+  }
   return removed;
 }
 

@@ -1,7 +1,7 @@
-// The file of a record: its name, and whether a process holds it. Any thread.
+// The files of records: their names, and whether a process holds one. Any thread.
 //
 // The lock on a record is a POSIX lock (fcntl): a process loses it when it closes any descriptor of that
-// file. So a process must not open its own record a second time; visitRecords() leaves it out.
+// file. So a process must not open its own record a second time; listRecords() leaves it out.
 #pragma once
 
 #include <sys/stat.h>
@@ -9,9 +9,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/descriptor.h"
 
@@ -20,9 +20,9 @@ namespace railwise::record {
 // A file that is open for reading.
 class File {
  public:
-  // `path` below the folder that is open as `folder`, or AT_FDCWD. Links are not followed, and a FIFO does
-  // not block. If it cannot be opened, the file is not valid(), and problem() says why.
-  File(int folder, const char* path);
+  // Links are not followed, and a FIFO does not block. If it cannot be opened, the file is not valid(), and
+  // problem() says why.
+  explicit File(const std::string& path);
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
@@ -41,25 +41,22 @@ class File {
   std::string problem_;
 };
 
-// "railwise-UID-PID-START", and "-spy" behind it for the spy's.
-struct RecordName {
-  uint64_t user = 0;
-  uint64_t pid = 0;
+// A record in a folder. Its name is "railwise-UID-PID-START", and "-spy" behind it for the spy's.
+struct RecordFile {
+  std::string path;
+  uint32_t user = 0;
+  uint32_t pid = 0;
   uint64_t start = 0;  // of the process: field 22 of /proc/PID/stat
   bool spy = false;
+  bool alive = false;  // a process holds it (a lock that ends with the process)
 };
 
-// Calls visit(file name, what the name says) for each file in `folder` whose name is that of a record, except
-// those of this process.
-void visitRecordNames(const std::string& folder,
-                      const std::function<void(const char*, const RecordName&, int folder_fd)>& visit);
+// The records of `user` in `folder`, by pid, except those of this process. Files of others, links and folders
+// are left out. No error where the folder does not exist: there are none.
+std::vector<RecordFile> listRecords(const std::string& folder, uint32_t user);
 
-// Opens the records of `user` in `folder` one after the other, except those of this process, and calls
-// visit(file name, what the name says, file, descriptor of the folder). Files of others, links and folders
-// are left out.
-void visitRecords(
-    const std::string& folder, uint32_t user,
-    const std::function<void(const char*, const RecordName&, const File&, int folder_fd)>& visit);
+// The users who have files in `folder` that are named like records, in order.
+std::vector<uint32_t> recordUsers(const std::string& folder);
 
 // Records whose process is gone. Any thread.
 

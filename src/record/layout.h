@@ -14,10 +14,27 @@
 // Times are CLOCK_MONOTONIC, in nanoseconds; 0: never. Text ends with a zero if it does not fill its field.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+
+#include "base/text/words.h"
 
 namespace railwise::record {
+
+// The fence between a sequence number and the fields that it guards, in the writer and in the reader. Neither
+// the compiler nor the CPU moves loads or stores of the record over it.
+inline void fence() {
+#if defined(__SANITIZE_THREAD__)  // gcc's ThreadSanitizer has no fences
+  std::atomic_signal_fence(std::memory_order_acq_rel);
+#else
+  std::atomic_thread_fence(std::memory_order_acq_rel);
+#endif
+}
 
 inline constexpr uint64_t kMagic = 0x44524f4345525752;  // "RWRECORD" in memory
 inline constexpr uint32_t kVersion = 1;
@@ -31,23 +48,55 @@ inline constexpr int kFlushRails = 8;
 inline constexpr std::size_t kPageBytes = 4096;  // of a ConnectionPage
 inline constexpr uint16_t kNoRail = 0xffff;
 
-// What has gone wrong on a rail, by kind.
-enum class ErrorKind : uint8_t {
-  kRetryExceeded,  // the peer's NIC did not acknowledge
-  kReceiverNotReady,
-  kRemoteAccess,  // the peer refused access to its memory
-  kLocal,         // protection or length at this end
-  kFlushed,
-  kPost,     // a work request could not be posted
-  kPoll,     // a completion queue could not be polled
-  kStalled,  // nothing has come back for too long
-  kPortDown,
-  kDeviceFailed,
-  kOther,
-};
-inline constexpr int kErrors = 11;
+// The values of a record, with their words for people and their labels in metrics. Their order is part of the
+// layout: a new one is the last one. A value from outside may have no row.
 
-enum class RailState : uint8_t { kUnknown = 0, kUp = 1, kDown = 2, kFailed = 3 };
+// What has gone wrong on a rail, by kind.
+#define RAILWISE_ERROR_KINDS(X)                                                                             \
+  X(ErrorKind, kRetryExceeded, "retry exceeded", "retry_exceeded") /* the peer's NIC did not acknowledge */ \
+  X(ErrorKind, kReceiverNotReady, "receiver not ready", "receiver_not_ready")                               \
+  X(ErrorKind, kRemoteAccess, "remote access", "remote_access") /* the peer refused access to its memory */ \
+  X(ErrorKind, kLocal, "local", "local")                        /* protection or length at this end */      \
+  X(ErrorKind, kFlushed, "flushed", "flushed")                                                              \
+  X(ErrorKind, kPost, "post", "post")          /* a work request could not be posted */                     \
+  X(ErrorKind, kPoll, "poll", "poll")          /* a completion queue could not be polled */                 \
+  X(ErrorKind, kStalled, "stalled", "stalled") /* nothing has come back for too long */                     \
+  X(ErrorKind, kPortDown, "port down", "port_down")                                                         \
+  X(ErrorKind, kDeviceFailed, "device failed", "device_failed")                                             \
+  X(ErrorKind, kOther, "other", "other")
+enum class ErrorKind : uint8_t { RAILWISE_ERROR_KINDS(RAILWISE_ENUMERATOR) };
+inline constexpr Named<ErrorKind> kErrorKindNames[] = {RAILWISE_ERROR_KINDS(RAILWISE_NAMED)};
+inline constexpr int kErrors = std::size(kErrorKindNames);
+
+#define RAILWISE_RAIL_STATES(X)                \
+  X(RailState, kUnknown, "unknown", "unknown") \
+  X(RailState, kUp, "up", "up")                \
+  X(RailState, kDown, "down", "down")          \
+  X(RailState, kFailed, "failed", "failed")
+enum class RailState : uint8_t { RAILWISE_RAIL_STATES(RAILWISE_ENUMERATOR) };
+inline constexpr Named<RailState> kRailStateNames[] = {RAILWISE_RAIL_STATES(RAILWISE_NAMED)};
+
+// Blocks of counters: structs of nothing but numbers of 64 bits.
+template <typename Counters>
+using Numbers = std::array<uint64_t, sizeof(Counters) / sizeof(uint64_t)>;
+
+template <typename Counters>
+void add(Counters& sum, const Counters& more) {
+  auto sums = std::bit_cast<Numbers<Counters>>(sum);
+  const auto addends = std::bit_cast<Numbers<Counters>>(more);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += addends[i];
+  sum = std::bit_cast<Counters>(sums);
+}
+
+// What was counted between two reads. Counters only grow. One that went back was read of something else, and
+// says nothing.
+template <typename Counters>
+Counters growth(const Counters& before, const Counters& now) {
+  const auto smaller = std::bit_cast<Numbers<Counters>>(before);
+  auto grown = std::bit_cast<Numbers<Counters>>(now);
+  for (std::size_t i = 0; i < grown.size(); ++i) grown[i] -= std::min(grown[i], smaller[i]);
+  return std::bit_cast<Counters>(grown);
+}
 
 // Counts of work that has left a queue pair or a completion queue for good: what was posted by queue pairs
 // that are destroyed, and what trials and flushes have done. What living queue pairs have posted is in their
@@ -64,16 +113,14 @@ struct Totals {
   uint64_t bytes_got;      // of the bytes received: payload of gets posted
 };
 
-inline void add(Totals& sum, const Totals& more) {
-  sum.bytes_sent += more.bytes_sent;
-  sum.bytes_received += more.bytes_received;
-  sum.messages_sent += more.messages_sent;
-  sum.messages_received += more.messages_received;
-  sum.work_requests += more.work_requests;
-  sum.control_bytes += more.control_bytes;
-  sum.completions += more.completions;
-  sum.bytes_got += more.bytes_got;
-}
+// What is counted of a rail.
+struct RailCounters {
+  uint64_t errors[kErrors] = {};
+  uint64_t failovers = 0;     // connections that have left this rail because of a failure
+  uint64_t returns = 0;       // connections that have come back to it
+  uint64_t device_lives = 0;  // times that its device was opened anew
+  Totals totals = {};         // guarded by Header::fold_sequence, not by RailRecord::sequence
+};
 
 // A port that this process uses.
 struct RailRecord {
@@ -88,38 +135,38 @@ struct RailRecord {
   uint32_t claimed_mbps;  // the port's speed, as verbs reports it
   uint32_t state_changes;
   uint64_t state_since_ns;
-  uint64_t errors[kErrors];
-  uint64_t failovers;     // connections that have left this rail because of a failure
-  uint64_t returns;       // connections that have come back to it
-  uint64_t device_lives;  // times that its device was opened anew
-  Totals totals;          // guarded by Header::fold_sequence, not by `sequence`
+  RailCounters counters;
   uint8_t unused[240];
 };
 static_assert(sizeof(RailRecord) == 512);
 
-enum class EventKind : uint16_t {
-  kNone = 0,
-  kProcessStarted = 1,
-  kProcessEnded = 2,
-  kConnecting = 3,  // a connection attempt has begun
-  kConnected = 4,   // numbers: microseconds to the TCP call, the reply, the end of the handshake
-  kConnectFailed = 5,
-  kSlowConnect = 6,
-  kPathLost = 7,   // a connection left its queue pairs; number[0]: epoch
-  kPathFound = 8,  // a connection goes on; numbers: epoch, microseconds without a path
-  kWentBack = 9,   // a connection leaves a path that works for a better one
-  kFailed = 10,    // a connection has failed for good
-  kClosed = 11,
-  kPortDown = 12,
-  kPortUp = 13,
-  kAddressChanged = 14,
-  kDeviceFailed = 15,
-  kDeviceBack = 16,
-  kSlowMessage = 17,       // numbers: receive, milliseconds so far
-  kSlowMessageEnded = 18,  // numbers: receive, milliseconds
-  kOtherEvent = 19,
-  kContract = 20,  // spy: NCCL or the plugin has broken the interface's contract
-};
+#define RAILWISE_EVENT_KINDS(X)                                                                 \
+  X(EventKind, kNone, "none")                                                                   \
+  X(EventKind, kProcessStarted, "started")                                                      \
+  X(EventKind, kProcessEnded, "ended")                                                          \
+  X(EventKind, kConnecting, "connecting") /* a connection attempt has begun */                  \
+  /* Numbers: microseconds to the TCP call, the reply, the end of the handshake. */             \
+  X(EventKind, kConnected, "connected")                                                         \
+  X(EventKind, kConnectFailed, "connect failed")                                                \
+  X(EventKind, kSlowConnect, "slow connect")                                                    \
+  X(EventKind, kPathLost, "path lost")   /* a connection left its queue pairs; number: epoch */ \
+  X(EventKind, kPathFound, "path found") /* numbers: epoch, microseconds without a path */      \
+  X(EventKind, kWentBack, "went back",                                                          \
+    "went_back")                  /* a connection leaves a path that works for a better one */  \
+  X(EventKind, kFailed, "failed") /* a connection has failed for good */                        \
+  X(EventKind, kClosed, "closed")                                                               \
+  X(EventKind, kPortDown, "port down")                                                          \
+  X(EventKind, kPortUp, "port up")                                                              \
+  X(EventKind, kAddressChanged, "address changed")                                              \
+  X(EventKind, kDeviceFailed, "device failed")                                                  \
+  X(EventKind, kDeviceBack, "device back")                                                      \
+  X(EventKind, kSlowMessage, "slow message") /* numbers: receive, milliseconds so far */        \
+  X(EventKind, kSlowMessageEnded, "slow message ended",                                         \
+    "slow_message_ended") /* numbers: receive, milliseconds */                                  \
+  X(EventKind, kOtherEvent, "other")                                                            \
+  X(EventKind, kContract, "contract") /* spy: NCCL or the plugin has broken the contract */
+enum class EventKind : uint16_t { RAILWISE_EVENT_KINDS(RAILWISE_ENUMERATOR) };
+inline constexpr Named<EventKind> kEventKindNames[] = {RAILWISE_EVENT_KINDS(RAILWISE_NAMED)};
 
 // Events are written one after the other, by one thread at a time. Event number n (from 1) is in place n %
 // kEvents.
@@ -135,16 +182,18 @@ struct EventRecord {
 };
 static_assert(sizeof(EventRecord) == 216);
 
-enum class ConnectionState : uint8_t {
-  kFree = 0,
-  kListening = 1,   // a listener: no peer has called yet
-  kConnecting = 2,  // the handshake is under way
-  kRunning = 3,
-  kLost = 4,          // it has no path, and looks for one
-  kReconnecting = 5,  // both ends agree on new queue pairs
-  kFailed = 6,
-  kClosed = 7,
-};
+#define RAILWISE_CONNECTION_STATES(X)                                                                        \
+  X(ConnectionState, kFree, "free", "free")                                                                  \
+  X(ConnectionState, kListening, "listening", "listening")    /* a listener: no peer has called yet */       \
+  X(ConnectionState, kConnecting, "connecting", "connecting") /* the handshake is under way */               \
+  X(ConnectionState, kRunning, "running", "running")                                                         \
+  X(ConnectionState, kLost, "looking for a path", "lost")                                                    \
+  X(ConnectionState, kReconnecting, "reconnecting", "reconnecting") /* both ends agree on new queue pairs */ \
+  X(ConnectionState, kFailed, "failed", "failed")                                                            \
+  X(ConnectionState, kClosed, "closed", "closed")
+enum class ConnectionState : uint8_t { RAILWISE_CONNECTION_STATES(RAILWISE_ENUMERATOR) };
+inline constexpr Named<ConnectionState> kConnectionStateNames[] = {
+    RAILWISE_CONNECTION_STATES(RAILWISE_NAMED)};
 
 enum class Side : uint8_t { kSender = 0, kReceiver = 1, kListener = 2 };
 
@@ -152,18 +201,25 @@ enum class Side : uint8_t { kSender = 0, kReceiver = 1, kListener = 2 };
 enum class ConnectionKind : uint8_t { kMessages = 0, kOneSided = 1 };
 
 // What a connection waited for at its last look.
-enum class WaitsFor : uint8_t {
-  kNothing = 0,      // nothing is open
-  kClearToSend = 1,  // sender: the peer has posted no receive
-  kCompletion = 2,   // sender: the NIC owes the completion of a message
-  kData = 3,         // receiver: the peer has sent nothing into an open receive
-  kPath = 4,         // no rail pair works
-  kPeer = 5,         // the peer's answer, in the handshake or in a recovery
-  kWindow = 6,       // one-sided sender: the peer has not told of a window that an operation names
-  kCredit = 7,       // one-sided sender: the peer has not taken the reports that are under way
-  kSignalParts = 8,  // one-sided receiver: a report or a mark of a signal has come, and another one has not
-  kOwnNic = 9,       // one-sided receiver: a NIC of this rank owes the write of a signal into GPU memory
-};
+#define RAILWISE_WAITS_FOR(X)                                                                            \
+  X(WaitsFor, kNothing, "nothing", "nothing") /* nothing is open */                                      \
+  /* Sender: the peer has posted no receive. */                                                          \
+  X(WaitsFor, kClearToSend, "clear-to-send of the peer", "clear_to_send")                                \
+  X(WaitsFor, kCompletion, "completion of the NIC", "completion") /* sender: the NIC owes a message's */ \
+  X(WaitsFor, kData, "data of the peer",                                                                 \
+    "data") /* receiver: the peer has sent nothing into an open receive */                               \
+  X(WaitsFor, kPath, "a path that works", "path")  /* no rail pair works */                              \
+  X(WaitsFor, kPeer, "answer of the peer", "peer") /* in the handshake or in a recovery */               \
+  /* One-sided sender: the peer has not told of a window that an operation names. */                     \
+  X(WaitsFor, kWindow, "window of the peer", "window")                                                   \
+  /* One-sided sender: the peer has not taken the reports that are under way. */                         \
+  X(WaitsFor, kCredit, "progress of the peer", "credit")                                                 \
+  /* One-sided receiver: a report or a mark of a signal has come, and another one has not. */            \
+  X(WaitsFor, kSignalParts, "rest of a signal", "signal_parts")                                          \
+  /* One-sided receiver: a NIC of this rank owes the write of a signal into GPU memory. */               \
+  X(WaitsFor, kOwnNic, "write of a signal by its own NIC", "own_nic")
+enum class WaitsFor : uint8_t { RAILWISE_WAITS_FOR(RAILWISE_ENUMERATOR) };
+inline constexpr Named<WaitsFor> kWaitsForNames[] = {RAILWISE_WAITS_FOR(RAILWISE_NAMED)};
 
 // The numbers of a connection that every message changes. They lie here and nowhere else: the data path
 // counts in the record itself. Receives are counted from 1, and both ends count alike.
@@ -226,7 +282,8 @@ struct FlushCounts {
 
 // The spy: calls of one function on one connection, and the time spent in them.
 enum class CallKind : uint8_t { kIsend, kIrecv, kIflush, kTest };
-inline constexpr int kCalls = 4;
+inline constexpr const char* kCallNames[] = {"isend", "irecv", "iflush", "test"};
+inline constexpr int kCalls = std::size(kCallNames);
 struct CallCounts {
   uint64_t calls;
   uint64_t idle;  // that returned no request, or "not done"
@@ -248,6 +305,14 @@ struct OneSidedRecord {
   uint32_t reserved;
 };
 static_assert(sizeof(OneSidedRecord) == 72);
+
+// What is counted of a connection by and by.
+struct ConnectionCounters {
+  uint64_t failovers = 0;
+  uint64_t slow_messages = 0;
+  uint64_t lost_ns = 0;      // time without a path, up to ConnectionRecord::state_since_ns
+  uint64_t degraded_ns = 0;  // time with fewer or other rails than at first, finished times only
+};
 
 // `sequence` guards the fields from `state` to `pairs`. Bucket b of a histogram counts values v with
 // 2^b <= v < 2^(b+1), the last one everything larger.
@@ -288,10 +353,7 @@ struct ConnectionRecord {
   uint8_t reserved[5];
   uint64_t waits_since_ns;
 
-  uint64_t failovers;
-  uint64_t slow_messages;
-  uint64_t lost_ns;            // time without a path, up to `state_since_ns`
-  uint64_t degraded_ns;        // time with fewer or other rails than at first, finished times only
+  ConnectionCounters counters;
   uint64_t degraded_since_ns;  // 0: not degraded now
 
   // Completions of the further completion queues (the first queue: numbers.completions), and a rail of the
@@ -330,22 +392,10 @@ struct OneSidedTotals {
   uint64_t signals_applied;
 };
 
-inline void add(OneSidedTotals& sum, const OneSidedTotals& more) {
-  sum.puts += more.puts;
-  sum.put_bytes += more.put_bytes;
-  sum.gets += more.gets;
-  sum.get_bytes += more.get_bytes;
-  sum.signals_sent += more.signals_sent;
-  sum.signals_applied += more.signals_applied;
-}
-
 // Counts of connections that are closed: the slot of a closed connection is given to the next one.
 struct ClosedConnections {
   uint64_t connections;
-  uint64_t failovers;
-  uint64_t slow_messages;
-  uint64_t lost_ns;
-  uint64_t degraded_ns;
+  ConnectionCounters counters;
   uint64_t latency[kBuckets];
   uint64_t size[kBuckets];
   CallCounts calls[kCalls];

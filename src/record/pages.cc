@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "record/one_sided.h"
+#include "record/page_counts.h"
 #include "record/process_record.h"
-#include "record/spread.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define RAILWISE_LEAK_SANITIZER 1
@@ -116,8 +115,8 @@ class Folding {
     increase(its_.header().fold_sequence);
   }
   ~Folding() { increase(its_.header().fold_sequence); }
-  void add(uint16_t rail, const Totals& totals) {
-    if (rail < kMostRails) record::add(its_.rail(rail).totals, totals);
+  void add(uint32_t rail, const Totals& totals) {
+    if (rail < kMostRails) record::add(its_.rail(static_cast<uint16_t>(rail)).counters.totals, totals);
   }
   void add(const OneSidedTotals& totals) { record::add(its_.header().closed.one_sided, totals); }
   // What a connection that is closed has counted for itself.
@@ -125,19 +124,12 @@ class Folding {
     ClosedConnections& closed = its_.header().closed;
     add(oneSidedTotals(pageOf(connection)));
     closed.connections += connection.side != Side::kListener ? 1 : 0;
-    closed.failovers += connection.failovers;
-    closed.slow_messages += connection.slow_messages;
-    closed.lost_ns += connection.lost_ns;
-    closed.degraded_ns += connection.degraded_ns;
+    record::add(closed.counters, connection.counters);
     for (int b = 0; b < kBuckets; ++b) {
       closed.latency[b] += connection.latency[b];
       closed.size[b] += connection.size[b];
     }
-    for (int call = 0; call < kCalls; ++call) {
-      closed.calls[call].calls += connection.calls[call].calls;
-      closed.calls[call].idle += connection.calls[call].idle;
-      closed.calls[call].ns += connection.calls[call].ns;
-    }
+    for (int call = 0; call < kCalls; ++call) record::add(closed.calls[call], connection.calls[call]);
     for (std::size_t i = 0; i < std::size(closed.group_sizes); ++i)
       closed.group_sizes[i] += connection.group_sizes[i];
   }
@@ -147,28 +139,15 @@ class Folding {
   const std::lock_guard<std::mutex> lock_;
 };
 
-Totals totalsOf(const QueuePairRecord& pair, const ConnectionRecord& connection) {
-  Totals totals = {};
-  const bool sends = connection.side == Side::kSender;
-  (sends ? totals.bytes_sent : totals.bytes_received) = pair.bytes;
-  if (connection.lanes > 1) (sends ? totals.messages_sent : totals.messages_received) = pair.segments;
-  totals.work_requests = pair.posted;
-  totals.control_bytes =
-      static_cast<uint64_t>(static_cast<int64_t>(pair.posted * pair.control_each) + pair.control_extra);
-  totals.bytes_received += pair.got;
-  totals.bytes_got = pair.got;
-  return totals;
-}
-
 }  // namespace
 
 void enterState(ConnectionRecord& connection, ConnectionState state) {
   if (connection.state == state) return;
   const uint64_t now = nowNs();
   if (connection.state == ConnectionState::kLost || connection.state == ConnectionState::kReconnecting)
-    connection.lost_ns += now - connection.state_since_ns;
+    connection.counters.lost_ns += now - connection.state_since_ns;
   if (state == ConnectionState::kClosed && connection.degraded != 0)
-    connection.degraded_ns += now - connection.degraded_since_ns;
+    connection.counters.degraded_ns += now - connection.degraded_since_ns;
   connection.state = state;
   connection.state_since_ns = now;
 }
@@ -200,46 +179,28 @@ void foldQueuePairs(ConnectionPage& page) {
   if (its == nullptr) return;
   ConnectionRecord& connection = page.connection;
   Folding folding(*its);
-  uint64_t whole = 0;  // messages that were not cut, in this epoch
-  const bool sends = connection.side == Side::kSender;
-  const uint64_t until = sends ? connection.numbers.posted : connection.numbers.arrived + 1;
-  if (connection.lanes == 1 && until > connection.first_message) whole = until - connection.first_message;
-  connection.first_message = std::max(connection.first_message, until);
-  const std::array<uint64_t, kQueuePairs> spread = spreadShares(page);
-  if (!sends) connection.numbers.spread_bytes = 0;
-  for (std::size_t i = 0; i < spread.size(); ++i) {
-    QueuePairRecord& pair = page.queue_pairs[i];
-    if (pair.used == 0) continue;
-    Totals totals = totalsOf(pair, connection);
-    if (!sends) totals.bytes_received += spread[i];
-    if (sends && connection.kind == ConnectionKind::kOneSided) {
-      connection.one_sided.put_bytes += pair.bytes;
-      connection.one_sided.get_bytes += pair.got;
-    }
-    (sends ? totals.messages_sent : totals.messages_received) += std::exchange(whole, 0);
+  const auto addToRail = [&](uint32_t rail, const Totals& totals) { folding.add(rail, totals); };
+  visitQueuePairs(page, [&](const QueuePairRecord& pair, const Totals& totals) {
     folding.add(pair.rail, totals);
-    pair = {};
-  }
-  const auto foldQueue = [&](uint64_t& completions, std::size_t queue) {
-    Totals totals = {};
-    totals.completions = std::exchange(completions, 0);
-    folding.add(connection.queue_rail[queue], totals);
-  };
-  foldQueue(connection.numbers.completions, 0);
-  for (std::size_t i = 0; i + 1 < kPairs; ++i) foldQueue(connection.more_completions[i], i + 1);
+    if (connection.kind != ConnectionKind::kOneSided) return;
+    connection.one_sided.put_bytes += totals.bytes_sent;
+    connection.one_sided.get_bytes += totals.bytes_got;
+  });
+  visitCompletions(connection, addToRail);
+  for (QueuePairRecord& pair : page.queue_pairs)
+    if (pair.used != 0) pair = {};
+  connection.first_message = std::max(connection.first_message, nextMessage(connection));
+  if (connection.side != Side::kSender) connection.numbers.spread_bytes = 0;
+  connection.numbers.completions = 0;
+  std::fill(std::begin(connection.more_completions), std::end(connection.more_completions), uint64_t{0});
 }
 
 void foldFlushes(ConnectionPage& page) {
   Record* const its = currentRecord();
   if (its == nullptr) return;
   Folding folding(*its);
-  for (FlushCounts& flushes : page.connection.flushes) {
-    Totals totals = {};
-    totals.work_requests = totals.control_bytes = flushes.reads;
-    totals.completions = flushes.completions;
-    if (flushes.in_use != 0) folding.add(static_cast<uint16_t>(flushes.rail), totals);
-    flushes = {};
-  }
+  visitFlushes(page.connection, [&](uint32_t rail, const Totals& totals) { folding.add(rail, totals); });
+  std::fill(std::begin(page.connection.flushes), std::end(page.connection.flushes), FlushCounts());
 }
 
 }  // namespace railwise::record

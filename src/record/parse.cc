@@ -1,8 +1,6 @@
 // Turns the bytes of a record into a Snapshot. Nothing in a record is trusted, and its process may write it
 // meanwhile.
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +8,11 @@
 #include <span>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/process_id.h"
 #include "base/text/printable.h"
-#include "record/fence.h"
-#include "record/one_sided.h"
+#include "record/page_counts.h"
 #include "record/reader.h"
-#include "record/spread.h"
 
 namespace railwise::record {
 namespace {
@@ -28,23 +26,6 @@ constexpr int kMostRounds = 4;
 constexpr uint32_t kLargestSlot = 64 * 1024;  // the largest page of a kernel that NCCL runs on
 constexpr uint32_t kMostSlots = 65536;        // the largest RAILWISE_METRICS_CONNECTIONS
 constexpr std::size_t kMostRanks = 1 << 24;   // more than a group of ranks will have
-
-uint64_t clockNs(clockid_t clock) {
-  timespec now = {};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-std::string bootId() {
-  char text[64] = {};
-  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return "";
-  const ssize_t length = read(fd, text, sizeof text - 1);
-  close(fd);
-  std::string id(text, length > 0 ? static_cast<std::size_t>(length) : 0);
-  while (!id.empty() && id.back() == '\n') id.pop_back();
-  return id;
-}
 
 // Text of a record. It goes to terminals: what is not printable ASCII becomes '?'.
 template <std::size_t size>
@@ -66,14 +47,6 @@ Enum checkedEnum(Enum value, Enum last, Enum otherwise) {
 // A place in a table of `size` entries; -1: none.
 int placeIn(uint32_t place, std::size_t size) { return place < size ? static_cast<int>(place) : -1; }
 
-uint64_t difference(uint64_t larger, uint64_t smaller) { return larger > smaller ? larger - smaller : 0; }
-
-uint64_t controlBytes(const QueuePairRecord& queue_pair) {
-  const auto sum = static_cast<__int128>(queue_pair.control_each) * queue_pair.posted +
-                   static_cast<__int128>(queue_pair.control_extra);
-  return static_cast<uint64_t>(std::clamp<__int128>(sum, 0, UINT64_MAX));
-}
-
 // Calls visit() with each time in a snapshot, which may be const.
 template <typename AnySnapshot, typename Visit>
 void visitTimes(AnySnapshot& snapshot, Visit visit) {
@@ -81,28 +54,17 @@ void visitTimes(AnySnapshot& snapshot, Visit visit) {
   visit(snapshot.process.ended_ns);
   for (auto& rail : snapshot.rails) visit(rail.state_since_ns);
   for (auto& event : snapshot.events) visit(event.at_ns);
-  for (auto& connection : snapshot.connections) {
-    visit(connection.opened_ns);
-    visit(connection.state_since_ns);
-    visit(connection.looked_ns);
-    visit(connection.oldest_since_ns);
-    visit(connection.waits_since_ns);
-    visit(connection.degraded_since_ns);
-    visit(connection.one_sided.last_signal_ns);
-  }
-}
-
-// The last time in a snapshot: when its process last did something.
-uint64_t lastTimeNs(const Snapshot& snapshot) {
-  uint64_t last = 0;
-  visitTimes(snapshot, [&](uint64_t time) { last = std::max(last, time); });
-  return last;
+  for (auto& connection : snapshot.connections)
+    for (auto* const time : {&connection.opened_ns, &connection.state_since_ns, &connection.looked_ns,
+                             &connection.oldest_since_ns, &connection.waits_since_ns,
+                             &connection.degraded_since_ns, &connection.one_sided.last_signal_ns})
+      visit(*time);
 }
 
 class Parser {
  public:
-  Parser(const Source& source, bool alive, const std::string& name)
-      : source_(source), waits_left_(alive ? kMostWaits : 0) {
+  Parser(uint64_t size, const CopyBytes& copy, bool alive, const std::string& name)
+      : size_(size), copy_(copy), waits_left_(alive ? kMostWaits : 0) {
     snapshot_.file = name;
     snapshot_.process.alive = alive;
   }
@@ -112,7 +74,7 @@ class Parser {
       if (auto header = readHeader(); !header.ok()) return header.failure();
       const uint64_t before = number(offsetof(Header, fold_sequence));
       if (!readRails()) return cut(railsEnd());
-      (void)source_.copy(offsetof(Header, closed), &snapshot_.closed, sizeof snapshot_.closed);
+      (void)copy_(offsetof(Header, closed), &snapshot_.closed, sizeof snapshot_.closed);
       readConnections();
       const uint64_t after = number(offsetof(Header, fold_sequence));
       if (before == after && before % 2 == 0) break;
@@ -130,7 +92,7 @@ class Parser {
  private:
   Error error(const std::string& what) const { return Error{snapshot_.file + ": " + what}; }
   Error cut(uint64_t needed) const {
-    return error("cut: it has " + std::to_string(source_.size()) + " bytes, and its tables need " +
+    return error("cut: it has " + std::to_string(size_) + " bytes, and its tables need " +
                  std::to_string(needed));
   }
   uint64_t railsEnd() const {
@@ -152,7 +114,7 @@ class Parser {
   uint64_t number(std::size_t at) const {
     fence();
     uint64_t value = 0;
-    (void)source_.copy(at, &value, sizeof value);
+    (void)copy_(at, &value, sizeof value);
     fence();
     return value;
   }
@@ -166,11 +128,11 @@ class Parser {
     for (;;) {
       Sequence before = 0;
       Sequence after = 0;
-      if (!source_.copy(sequence_at, &before, sizeof before)) return false;
+      if (!copy_(sequence_at, &before, sizeof before)) return false;
       fence();
-      if (!source_.copy(at, block, sizeof *block)) return false;
+      if (!copy_(at, block, sizeof *block)) return false;
       fence();
-      if (!source_.copy(sequence_at, &after, sizeof after)) return false;
+      if (!copy_(sequence_at, &after, sizeof after)) return false;
       if (before == after && before == *sequence && before % 2 == 0) return true;
       if (wait()) continue;
       torn_ = true;
@@ -183,7 +145,7 @@ class Parser {
       uint64_t magic;
       uint32_t version;
     } beginning = {};
-    if (!source_.copy(0, &beginning, sizeof beginning) || beginning.magic == 0)
+    if (!copy_(0, &beginning, sizeof beginning) || beginning.magic == 0)
       return error("not complete: its process has only begun to write it, or died then");
     if (beginning.magic != kMagic) return error("not a record of Railwise");
     fence();  // the writer stores the magic last
@@ -209,7 +171,7 @@ class Parser {
       return damaged("slot_bytes", header.slot_bytes);
     if (header.most_slots > kMostSlots) return damaged("most_slots", header.most_slots);
     if (header.slots > header.most_slots) return damaged("slots", header.slots);
-    if (eventsEnd() > source_.size()) return cut(eventsEnd());
+    if (eventsEnd() > size_) return cut(eventsEnd());
     return {};
   }
 
@@ -229,11 +191,7 @@ class Parser {
       rail.claimed_mbps = record.claimed_mbps;
       rail.state_changes = record.state_changes;
       rail.state_since_ns = record.state_since_ns;
-      std::copy(std::begin(record.errors), std::end(record.errors), rail.errors.begin());
-      rail.failovers = record.failovers;
-      rail.returns = record.returns;
-      rail.device_lives = record.device_lives;
-      rail.totals = record.totals;
+      static_cast<RailCounters&>(rail) = record.counters;
     }
     return true;
   }
@@ -281,20 +239,21 @@ class Parser {
     connection.waits_for = checkedEnum(record.waits_for, WaitsFor::kOwnNic, WaitsFor::kNothing);
     countUnits(connection);
     connection.waits_since_ns = record.waits_since_ns;
-    connection.failovers = record.failovers;
-    connection.slow_messages = record.slow_messages;
-    connection.lost_ns = record.lost_ns;
+    static_cast<ConnectionCounters&>(connection) = record.counters;
     connection.degraded = record.degraded != 0;
-    connection.degraded_ns = record.degraded_ns;
     connection.degraded_since_ns = record.degraded_since_ns;
-    std::copy(std::begin(record.latency), std::end(record.latency), connection.latency.begin());
-    std::copy(std::begin(record.size), std::end(record.size), connection.size.begin());
-    std::copy(std::begin(record.calls), std::end(record.calls), connection.calls.begin());
-    std::copy(std::begin(record.group_sizes), std::end(record.group_sizes), connection.group_sizes.begin());
+    connection.latency = std::to_array(record.latency);
+    connection.size = std::to_array(record.size);
+    connection.calls = std::to_array(record.calls);
+    connection.group_sizes = std::to_array(record.group_sizes);
     if (connection.kind == ConnectionKind::kOneSided) addOneSided(connection);
     addPairs(connection);
     addQueuePairs(connection);
-    addCompletions();
+    const auto addToRail = [this](uint32_t place, const Totals& totals) {
+      if (place < snapshot_.rails.size()) add(snapshot_.rails[place].totals, totals);
+    };
+    visitCompletions(record, addToRail);
+    visitFlushes(record, addToRail);
   }
 
   void countUnits(Connection& connection) const {
@@ -306,7 +265,7 @@ class Parser {
       connection.posted = std::max(connection.completed + (owed ? 1 : 0), page_.connection.one_sided.signals);
       return;
     }
-    connection.posted = difference(numbers.next, 1);
+    connection.posted = growth(uint64_t{1}, numbers.next);
     const uint64_t completed =
         connection.side == Side::kSender ? std::max(numbers.complete, numbers.arrived) : numbers.arrived;
     connection.completed = std::min(completed, connection.posted);
@@ -339,65 +298,27 @@ class Parser {
 
   // Adds what the living queue pairs have done, to the connection and to the totals of its rails.
   void addQueuePairs(Connection& connection) {
-    const ConnectionRecord& record = page_.connection;
-    const bool sender = connection.side == Side::kSender;
-    const std::array<uint64_t, kQueuePairs> spread = spreadShares(page_);
     uint8_t counted[kMostRails] = {};  // 1: the rail knows of this connection
-    uint64_t uncut = messagesOfEpoch(connection, record.first_message);  // count for the first queue pair
-    for (int i = 0; i < std::min<int>(record.queue_pairs, kQueuePairs); ++i) {
-      const QueuePairRecord& queue_pair = page_.queue_pairs[i];
-      if (queue_pair.used == 0) continue;
+    visitQueuePairs(page_, [&](const QueuePairRecord& queue_pair, const Totals& totals) {
       const QueuePair& added = connection.queue_pairs.emplace_back(
           QueuePair{.number = queue_pair.number,
                     .peer_number = queue_pair.peer_number,
                     .rail = placeIn(queue_pair.rail, snapshot_.rails.size()),
                     .pair = placeIn(queue_pair.pair, connection.pairs.size()),
                     .lane = queue_pair.lane,
-                    .work_requests = queue_pair.posted,
-                    .bytes = queue_pair.bytes + (sender ? 0 : spread[static_cast<std::size_t>(i)]),
-                    .got = queue_pair.got,
-                    .control_bytes = controlBytes(queue_pair),
+                    .work_requests = totals.work_requests,
+                    .bytes = totals.bytes_sent + totals.bytes_received - totals.bytes_got,
+                    .got = totals.bytes_got,
+                    .control_bytes = totals.control_bytes,
                     .segments = queue_pair.segments,
                     .measured_mbps = queue_pair.measured_mbps,
                     .share_permille = std::min<uint32_t>(queue_pair.share_permille, 1000)});
-      if (added.rail < 0) continue;
+      if (added.rail < 0) return;
       Rail& rail = snapshot_.rails[static_cast<std::size_t>(added.rail)];
-      uint64_t messages = added.segments;
-      if (record.lanes == 1) messages = std::exchange(uncut, 0);
-      (sender ? rail.totals.bytes_sent : rail.totals.bytes_received) += added.bytes;
-      (sender ? rail.totals.messages_sent : rail.totals.messages_received) += messages;
-      rail.totals.bytes_received += added.got;
-      rail.totals.bytes_got += added.got;
-      rail.totals.work_requests += added.work_requests;
-      rail.totals.control_bytes += added.control_bytes;
+      add(rail.totals, totals);
       rail.measured_mbps = std::max(rail.measured_mbps, added.measured_mbps);
       rail.connections += 1U - std::exchange(counted[added.rail], uint8_t{1});
-    }
-  }
-
-  static uint64_t messagesOfEpoch(const Connection& connection, uint64_t first) {
-    const ConnectionNumbers& numbers = connection.numbers;
-    const uint64_t next = connection.side == Side::kSender ? numbers.posted : numbers.arrived + 1;
-    return difference(next, first);
-  }
-
-  // Adds what the living completion queues have delivered, and the flushes.
-  void addCompletions() {
-    const ConnectionRecord& record = page_.connection;
-    const auto totals = [&](uint32_t place) -> Totals* {
-      return place < snapshot_.rails.size() ? &snapshot_.rails[place].totals : nullptr;
-    };
-    for (int i = 0; i < kPairs; ++i) {
-      const uint64_t completions = i == 0 ? record.numbers.completions : record.more_completions[i - 1];
-      if (Totals* const of = totals(record.queue_rail[i])) of->completions += completions;
-    }
-    for (const FlushCounts& flush : record.flushes) {
-      Totals* const of = totals(flush.rail);
-      if (of == nullptr) continue;
-      of->work_requests += flush.reads;
-      of->control_bytes += flush.reads;  // 1 byte each
-      of->completions += flush.completions;
-    }
+    });
   }
 
   // False: the file has become shorter. An event is taken when two copies of it are alike: its number, which
@@ -409,9 +330,9 @@ class Parser {
     std::vector<EventRecord> first(std::min<uint64_t>(used + 1, places));
     std::vector<EventRecord> second(first.size());
     const std::size_t bytes = first.size() * sizeof(EventRecord);
-    if (!source_.copy(header_.events_at, first.data(), bytes)) return false;
+    if (!copy_(header_.events_at, first.data(), bytes)) return false;
     fence();
-    if (!source_.copy(header_.events_at, second.data(), bytes)) return false;
+    if (!copy_(header_.events_at, second.data(), bytes)) return false;
     const uint64_t last = number(offsetof(Header, events));
     for (std::size_t place = 0; place < first.size(); ++place) {
       const uint64_t at = header_.events_at + place * sizeof(EventRecord);
@@ -422,7 +343,7 @@ class Parser {
           break;
         }
         first[place] = second[place];
-        if (!source_.copy(at, &second[place], sizeof(EventRecord))) return false;
+        if (!copy_(at, &second[place], sizeof(EventRecord))) return false;
       }
       const uint64_t number = second[place].number;
       if (number != 0 && number % places == place && number <= last && last - number < places)
@@ -441,7 +362,7 @@ class Parser {
     event.rail = placeIn(record.rail, snapshot_.rails.size());
     event.slot = placeIn(record.connection - 1, header_.most_slots);
     event.connection_id = record.connection_id;
-    std::copy(std::begin(record.numbers), std::end(record.numbers), event.numbers.begin());
+    event.numbers = std::to_array(record.numbers);
     event.text = textOf(record.text);
   }
 
@@ -467,8 +388,8 @@ class Parser {
   // Sets read_ns and read_unix_ns. No time of the snapshot is later.
   void placeInTime() {
     const Process& process = snapshot_.process;
-    snapshot_.read_ns = clockNs(CLOCK_MONOTONIC);
-    snapshot_.read_unix_ns = clockNs(CLOCK_REALTIME);
+    snapshot_.read_ns = nowNs();
+    snapshot_.read_unix_ns = unixNs();
     if (process.boot_id.empty() || process.boot_id != bootId()) {
       snapshot_.read_ns = lastTimeNs(snapshot_);
       snapshot_.read_unix_ns = process.started_unix_ns + (snapshot_.read_ns - process.started_ns);
@@ -476,7 +397,8 @@ class Parser {
     visitTimes(snapshot_, [&](uint64_t& time) { time = std::min(time, snapshot_.read_ns); });
   }
 
-  const Source& source_;
+  const uint64_t size_;
+  const CopyBytes& copy_;
   int waits_left_;
   bool torn_ = false;
   Header header_ = {};
@@ -484,28 +406,25 @@ class Parser {
   Snapshot snapshot_;
 };
 
-class Memory : public Source {
- public:
-  explicit Memory(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  uint64_t size() const override { return bytes_.size(); }
-  bool copy(uint64_t at, void* to, std::size_t bytes) const override {
-    if (at > bytes_.size() || bytes > bytes_.size() - at) return false;
-    std::memcpy(to, bytes_.data() + at, bytes);
-    return true;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-};
-
 }  // namespace
 
-Outcome<Snapshot> readSource(const Source& source, bool alive, const std::string& name) {
-  return Parser(source, alive, name).parse();
+uint64_t lastTimeNs(const Snapshot& snapshot) {
+  uint64_t last = 0;
+  visitTimes(snapshot, [&](uint64_t time) { last = std::max(last, time); });
+  return last;
+}
+
+Outcome<Snapshot> readBytes(uint64_t size, const CopyBytes& copy, bool alive, const std::string& name) {
+  return Parser(size, copy, alive, name).parse();
 }
 
 Outcome<Snapshot> parseRecord(std::span<const std::byte> bytes, bool alive, const std::string& name) {
-  return readSource(Memory(bytes), alive, name);
+  const auto copy = [bytes](uint64_t at, void* to, std::size_t length) {
+    if (at > bytes.size() || length > bytes.size() - at) return false;
+    std::memcpy(to, bytes.data() + at, length);
+    return true;
+  };
+  return readBytes(bytes.size(), copy, alive, name);
 }
 
 }  // namespace railwise::record

@@ -65,45 +65,17 @@ int openLocked(const std::string& folder, const std::string& name) {
   return -1;
 }
 
-std::string firstLine(const char* path) {
-  char buffer[512];
-  std::size_t got = 0;
-  if (FILE* file = std::fopen(path, "re"); file != nullptr) {
-    got = std::fread(buffer, 1, sizeof buffer, file);
-    std::fclose(file);
-  }
-  const std::string_view text(buffer, got);
-  return std::string(text.substr(0, text.find('\n')));
-}
-
-// Field 22 of the stat file: the moment when this process began, in clock ticks after boot. qemu-user answers
-// a read of /proc/self/stat itself, with another moment than the other processes see, but not one of the
-// first thread's file. That file is missing where /proc is of another PID namespace.
-uint64_t processStart() {
-  std::string stat = firstLine(("/proc/self/task/" + std::to_string(getpid()) + "/stat").c_str());
-  if (stat.empty()) stat = firstLine("/proc/self/stat");
-  std::size_t at = stat.rfind(')');  // the program's name may have spaces
-  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
-  return at == std::string::npos ? 0 : std::strtoull(stat.c_str() + at, nullptr, 10);
-}
-
 std::string baseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // "railwise", "python3 train.py". Further arguments may hold secrets.
 std::string programName() {
-  const std::string line = firstLine("/proc/self/cmdline");
+  const std::string line = beginningOf("/proc/self/cmdline");
   const std::size_t end = line.find('\0');
   std::string name = baseName(line.substr(0, end));
   if (name.rfind("python", 0) == 0 && end != std::string::npos && end + 1 < line.size() &&
       line[end + 1] != '-')
     name += " " + baseName(line.substr(end + 1, line.find('\0', end + 1) - end - 1));
   return name;
-}
-
-uint64_t unixNs() {
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000U + static_cast<uint64_t>(now.tv_nsec);
 }
 
 }  // namespace
@@ -115,7 +87,7 @@ std::size_t slotBytes() { return std::max(kPageBytes, pageSize()); }
 std::unique_ptr<Record> Record::make(const WriterSettings& settings, std::string& problem) {
   std::unique_ptr<Record> made(new Record);
   made->owner_ = static_cast<uint32_t>(getpid());
-  const uint64_t began = processStart();
+  const uint64_t began = processStat(kThisProcess).start;
   const std::string name = "railwise-" + std::to_string(geteuid()) + "-" + std::to_string(made->owner_) +
                            "-" + std::to_string(began) + (settings.spy ? "-spy" : "");
   made->path_ = settings.folder + "/" + name;
@@ -162,7 +134,7 @@ std::unique_ptr<Record> Record::make(const WriterSettings& settings, std::string
   header.started_unix_ns = unixNs();
   header.rank = settings.rank;
   header.ranks = settings.ranks;
-  setText(header.boot_id, firstLine("/proc/sys/kernel/random/boot_id"));
+  setText(header.boot_id, bootId());
   setText(header.host, settings.host);
   setText(header.program, programName());
   setText(header.plugin, settings.plugin);
@@ -235,7 +207,7 @@ bool Record::hasFailures() {
   const std::scoped_lock lock(events_mutex_, rails_mutex_);
   bool failures = failure_noted_;
   for (uint16_t i = 0; i < rails_; ++i) {
-    const auto& errors = rail(i).errors;
+    const auto& errors = rail(i).counters.errors;
     failures = failures || std::any_of(errors, errors + kErrors, [](uint64_t count) { return count != 0; });
   }
   return failures;

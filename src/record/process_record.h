@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/process_id.h"
-#include "record/fence.h"
 #include "record/layout.h"
 #include "record/writer.h"
 
@@ -21,14 +20,10 @@ namespace railwise::record {
 std::size_t pageSize();
 std::size_t slotBytes();
 
-inline void increase(uint32_t& sequence) {
+template <typename Sequence>
+void increase(Sequence& sequence) {
   fence();
-  std::atomic_ref<uint32_t>(sequence).store(sequence + 1, std::memory_order_relaxed);
-  fence();
-}
-inline void increase(uint64_t& sequence) {
-  fence();
-  std::atomic_ref<uint64_t>(sequence).store(sequence + 1, std::memory_order_relaxed);
+  std::atomic_ref<Sequence>(sequence).store(sequence + 1, std::memory_order_relaxed);
   fence();
 }
 

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "base/text/words.h"
 #include "record/layout.h"
 
 namespace railwise::record {
 
-// A port that the process uses. `totals` and the counts below are complete: they include what living queue
-// pairs have posted and what completion queues have delivered so far.
-struct Rail {
+// A port that the process uses. Its totals are complete: they include what living queue pairs have posted and
+// what completion queues have delivered so far.
+struct Rail : RailCounters {
   std::string device;
   int port = 0;
   uint8_t link = 0;  // 1 InfiniBand, 2 RoCE, 3 iWARP
@@ -24,11 +23,6 @@ struct Rail {
   uint32_t measured_mbps = 0;  // what the fastest lane of a connection delivers over it; 0: not measured
   uint32_t state_changes = 0;
   uint64_t state_since_ns = 0;
-  std::array<uint64_t, kErrors> errors = {};
-  uint64_t failovers = 0;
-  uint64_t returns = 0;
-  uint64_t device_lives = 0;
-  Totals totals = {};
   uint32_t connections = 0;  // connections that have a queue pair on it now
 };
 
@@ -66,7 +60,7 @@ struct OneSided {
   int peer_rank = -1;           // in its group; -1: not known
 };
 
-struct Connection {
+struct Connection : ConnectionCounters {
   uint32_t slot = 0;
   uint64_t id = 0;
   uint64_t pair_id = 0;  // both ends have the same; 0: not known
@@ -93,11 +87,7 @@ struct Connection {
   uint64_t oldest_bytes = 0;
   WaitsFor waits_for = WaitsFor::kNothing;
   uint64_t waits_since_ns = 0;
-  uint64_t failovers = 0;
-  uint64_t slow_messages = 0;
-  uint64_t lost_ns = 0;
   bool degraded = false;
-  uint64_t degraded_ns = 0;
   uint64_t degraded_since_ns = 0;
   std::vector<Pair> pairs;
   std::vector<QueuePair> queue_pairs;
@@ -150,52 +140,47 @@ struct Snapshot {
   bool torn = false;  // some block changed whenever it was read, so some numbers may not fit together
 };
 
+// The rail at a place, as a pair or an event names it; null: not known.
+const Rail* railAt(const Snapshot& snapshot, int place);
+// An earlier read of a process, and an earlier state of a connection; null: it was not there.
+const Snapshot* earlierRead(const std::vector<Snapshot>& earlier, const Snapshot& now);
+const Connection* earlierState(const Snapshot* earlier, const Connection& now);
+// The last time in a snapshot: when its process last did something.
+uint64_t lastTimeNs(const Snapshot& snapshot);
+inline bool isDown(RailState state) { return state == RailState::kDown || state == RailState::kFailed; }
+// Of two reads of one process, or two records of it: the plugin's and a spy's.
+inline bool isOneProcess(const Process& a, const Process& b) {
+  return a.pid == b.pid && a.process_start == b.process_start;
+}
+// The message that a connection waits for. A look is written only while NCCL waits: the last one may be of a
+// message that is complete by now.
+inline bool hasOpenMessage(const Connection& connection) {
+  return connection.oldest > connection.completed ||
+         (connection.side == Side::kReceiver && connection.posted > connection.completed);
+}
+// Since when a connection has not run, or has waited; 0: not known.
+inline uint64_t waitsSinceNs(const Connection& connection) {
+  if (connection.state != ConnectionState::kRunning) return connection.state_since_ns;
+  return connection.oldest != 0 ? connection.oldest_since_ns : connection.waits_since_ns;
+}
+
+uint64_t errorSum(const RailCounters& counters);
+// Calls visit(words, number) for each kind of error that has happened.
+template <typename Visit>
+void visitErrors(const RailCounters& counters, Visit visit) {
+  for (const Named<ErrorKind>& kind : kErrorKindNames)
+    if (const uint64_t number = counters.errors[static_cast<std::size_t>(kind.value)]; number != 0)
+      visit(kind.words, number);
+}
+
 // Milliseconds or seconds between two times in words: "3.2 s", "140 ms"; "0 ms" where `until` is before
 // `since`.
 std::string durationText(uint64_t since_ns, uint64_t until_ns);
-// The values of a record in words for people, and as labels of metrics. A value from outside may have no row.
-inline constexpr Named<ConnectionState> kConnectionStateNames[] = {
-    {ConnectionState::kFree, "free", "free"},
-    {ConnectionState::kListening, "listening", "listening"},
-    {ConnectionState::kConnecting, "connecting", "connecting"},
-    {ConnectionState::kRunning, "running", "running"},
-    {ConnectionState::kLost, "looking for a path", "lost"},
-    {ConnectionState::kReconnecting, "reconnecting", "reconnecting"},
-    {ConnectionState::kFailed, "failed", "failed"},
-    {ConnectionState::kClosed, "closed", "closed"},
-};
-inline constexpr Named<WaitsFor> kWaitsForNames[] = {
-    {WaitsFor::kNothing, "nothing", "nothing"},
-    {WaitsFor::kClearToSend, "clear-to-send of the peer", "clear_to_send"},
-    {WaitsFor::kCompletion, "completion of the NIC", "completion"},
-    {WaitsFor::kData, "data of the peer", "data"},
-    {WaitsFor::kPath, "a path that works", "path"},
-    {WaitsFor::kPeer, "answer of the peer", "peer"},
-    {WaitsFor::kWindow, "window of the peer", "window"},
-    {WaitsFor::kCredit, "progress of the peer", "credit"},
-    {WaitsFor::kSignalParts, "rest of a signal", "signal_parts"},
-    {WaitsFor::kOwnNic, "write of a signal by its own NIC", "own_nic"},
-};
-inline constexpr Named<RailState> kRailStateNames[] = {
-    {RailState::kUnknown, "unknown", "unknown"},
-    {RailState::kUp, "up", "up"},
-    {RailState::kDown, "down", "down"},
-    {RailState::kFailed, "failed", "failed"},
-};
-inline constexpr Named<ErrorKind> kErrorKindNames[] = {
-    {ErrorKind::kRetryExceeded, "retry exceeded", "retry_exceeded"},
-    {ErrorKind::kReceiverNotReady, "receiver not ready", "receiver_not_ready"},
-    {ErrorKind::kRemoteAccess, "remote access", "remote_access"},
-    {ErrorKind::kLocal, "local", "local"},
-    {ErrorKind::kFlushed, "flushed", "flushed"},
-    {ErrorKind::kPost, "post", "post"},
-    {ErrorKind::kPoll, "poll", "poll"},
-    {ErrorKind::kStalled, "stalled", "stalled"},
-    {ErrorKind::kPortDown, "port down", "port_down"},
-    {ErrorKind::kDeviceFailed, "device failed", "device_failed"},
-    {ErrorKind::kOther, "other", "other"},
-};
+// Of Rail::link.
+inline constexpr Named<uint8_t> kLinkNames[] = {
+    {0, "unknown", "unknown"}, {1, "InfiniBand", "infiniband"}, {2, "RoCE", "roce"}, {3, "iWARP", "iwarp"}};
 
+const char* sideText(Side side);  // "sender", "receiver", "listener"
 inline const char* stateText(ConnectionState state) { return rowOf(kConnectionStateNames, state).words; }
 inline const char* waitsForText(WaitsFor waits_for) { return rowOf(kWaitsForNames, waits_for).words; }
 // "send", "receive", "listener"; of one-sided connections "put" and "target".
@@ -205,7 +190,7 @@ const char* endText(ConnectionKind kind, Side side);
 const char* unitText(ConnectionKind kind, Side side);
 inline const char* railStateText(RailState state) { return rowOf(kRailStateNames, state).words; }
 inline const char* errorText(ErrorKind error) { return rowOf(kErrorKindNames, error).words; }
-const char* eventText(EventKind kind);  // "port down", "path lost" ...
+inline const char* eventText(EventKind kind) { return rowOf(kEventKindNames, kind).words; }
 // The host of a process, without the process number that the writer puts behind it ("host:pid").
 std::string hostOf(const Process& process);
 // "mlx5_0 port 1"

@@ -1,67 +1,43 @@
-// Names of what a record holds, for people.
+// What a snapshot holds, in words, and searches in it.
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
 #include "record/snapshot.h"
 
 namespace railwise::record {
 
-const char* eventText(EventKind kind) {
-  switch (kind) {
-    case EventKind::kNone:
-      return "none";
-    case EventKind::kProcessStarted:
-      return "started";
-    case EventKind::kProcessEnded:
-      return "ended";
-    case EventKind::kConnecting:
-      return "connecting";
-    case EventKind::kConnected:
-      return "connected";
-    case EventKind::kConnectFailed:
-      return "connect failed";
-    case EventKind::kSlowConnect:
-      return "slow connect";
-    case EventKind::kPathLost:
-      return "path lost";
-    case EventKind::kPathFound:
-      return "path found";
-    case EventKind::kWentBack:
-      return "went back";
-    case EventKind::kFailed:
-      return "failed";
-    case EventKind::kClosed:
-      return "closed";
-    case EventKind::kPortDown:
-      return "port down";
-    case EventKind::kPortUp:
-      return "port up";
-    case EventKind::kAddressChanged:
-      return "address changed";
-    case EventKind::kDeviceFailed:
-      return "device failed";
-    case EventKind::kDeviceBack:
-      return "device back";
-    case EventKind::kSlowMessage:
-      return "slow message";
-    case EventKind::kSlowMessageEnded:
-      return "slow message ended";
-    case EventKind::kOtherEvent:
-      return "other";
-    case EventKind::kContract:
-      return "contract";
-  }
-  return "unknown";
+const Rail* railAt(const Snapshot& snapshot, int place) {
+  const bool known = place >= 0 && static_cast<std::size_t>(place) < snapshot.rails.size();
+  return known ? &snapshot.rails[static_cast<std::size_t>(place)] : nullptr;
+}
+
+const Snapshot* earlierRead(const std::vector<Snapshot>& earlier, const Snapshot& now) {
+  const auto found = std::ranges::find_if(earlier, [&](const Snapshot& other) {
+    return isOneProcess(other.process, now.process) && other.process.spy == now.process.spy;
+  });
+  return found != earlier.end() ? &*found : nullptr;
+}
+
+const Connection* earlierState(const Snapshot* earlier, const Connection& now) {
+  if (earlier == nullptr) return nullptr;
+  const auto& all = earlier->connections;  // by slot
+  const auto at = std::ranges::lower_bound(all, now.slot, {}, &Connection::slot);
+  return at != all.end() && at->slot == now.slot && at->id == now.id ? &*at : nullptr;
+}
+
+uint64_t errorSum(const RailCounters& counters) {
+  return std::accumulate(std::begin(counters.errors), std::end(counters.errors), uint64_t{0});
+}
+
+const char* sideText(Side side) {
+  return side == Side::kSender ? "sender" : side == Side::kReceiver ? "receiver" : "listener";
 }
 
 const char* endText(ConnectionKind kind, Side side) {
-  const bool one_sided = kind == ConnectionKind::kOneSided;
-  switch (side) {
-    case Side::kSender:
-      return one_sided ? "put" : "send";
-    case Side::kReceiver:
-      return one_sided ? "target" : "receive";
-    case Side::kListener:
-      break;
-  }
-  return "listener";
+  if (side == Side::kListener) return "listener";
+  if (kind == ConnectionKind::kOneSided) return side == Side::kSender ? "put" : "target";
+  return side == Side::kSender ? "send" : "receive";
 }
 
 const char* unitText(ConnectionKind kind, Side side) {

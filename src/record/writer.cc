@@ -128,15 +128,15 @@ void setNetworkRail(uint16_t index, int number) {
 }
 
 void countError(uint16_t index, ErrorKind kind) {
-  changeRail(index, [&](RailRecord& rail) { ++rail.errors[static_cast<int>(kind)]; });
+  changeRail(index, [&](RailRecord& rail) { ++rail.counters.errors[static_cast<int>(kind)]; });
 }
 
 void countFailover(uint16_t index) {
-  changeRail(index, [](RailRecord& rail) { ++rail.failovers; });
+  changeRail(index, [](RailRecord& rail) { ++rail.counters.failovers; });
 }
 
 void countReturn(uint16_t index) {
-  changeRail(index, [](RailRecord& rail) { ++rail.returns; });
+  changeRail(index, [](RailRecord& rail) { ++rail.counters.returns; });
 }
 
 void countDeviceLife(std::string_view device) {
@@ -147,7 +147,7 @@ void countDeviceLife(std::string_view device) {
     RailRecord& rail = its->rail(i);
     if (device.substr(0, sizeof rail.device - 1) != rail.device) continue;
     increase(rail.sequence);
-    ++rail.device_lives;
+    ++rail.counters.device_lives;
     increase(rail.sequence);
   }
 }

@@ -129,10 +129,11 @@ void setState(ConnectionRecord& connection, ConnectionState state,
 void foldQueuePairs(ConnectionPage& page);
 void foldFlushes(ConnectionPage& page);
 
-// Counts a value in its bucket.
-inline void count(uint32_t (&histogram)[kBuckets], uint64_t value) {
-  ++histogram[std::min(static_cast<int>(std::bit_width(value | 1)) - 1, kBuckets - 1)];
+// The bucket of a value.
+inline int bucketOf(uint64_t value) {
+  return std::min(static_cast<int>(std::bit_width(value | 1)) - 1, kBuckets - 1);
 }
+inline void count(uint32_t (&histogram)[kBuckets], uint64_t value) { ++histogram[bucketOf(value)]; }
 
 // Copies a text into a field of the record; it is cut if it is too long.
 void setText(char* field, std::size_t bytes, std::string_view text);

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "observe/stuck/diagnosis.h"
-#include "observe/stuck/wire.h"
 
 namespace {
 
@@ -12,10 +11,11 @@ using namespace railwise;
 
 std::string goodLines() {
   observe::ConnectionFacts end;
+  end.state = record::ConnectionState::kRunning;
   end.still = true;
   end.waits_for = record::WaitsFor::kClearToSend;
   end.pair_id = 5;
-  end.next = end.oldest = 8;
+  end.numbers.next = end.oldest = 8;
   end.peer = "b:2";
   end.pairs.push_back({.rail = 0, .gid = "fe80::1", .peer_device = "m", .peer_port = 1});
   end.queue_pairs.push_back({.number = 1, .peer_number = 2, .pair = 0, .bytes = 3});

@@ -55,9 +55,9 @@ TEST(Reopened, AConnectionGoesBackFromAStandby) {
   const Outcome<record::Snapshot> snapshot = test::ownRecord();
   ASSERT_OK(snapshot);
   const record::ConnectionRecord& sender = loop.sender().recorded();
-  EXPECT_EQ(sender.failovers, 1U);
+  EXPECT_EQ(sender.counters.failovers, 1U);
   EXPECT_EQ(sender.degraded, 0);
-  EXPECT_GT(sender.degraded_ns, 0U);
+  EXPECT_GT(sender.counters.degraded_ns, 0U);
   EXPECT_EQ(snapshot->rails.at(0).device, "soft0");
   EXPECT_EQ(snapshot->rails.at(0).returns, 2U);  // of both ends
   EXPECT_NE(said.all().find("soft0: opened anew after its failure"), std::string::npos) << said.all();

@@ -61,8 +61,8 @@ TEST(Metrics, TellOfRails) {
   RecordBuilder record;
   RailRecord& rail = record.rail("mlx5_0", 200000);
   rail.state = RailState::kDown;
-  rail.totals.bytes_sent = 17;
-  rail.errors[static_cast<int>(ErrorKind::kRemoteAccess)] = 4;
+  rail.counters.totals.bytes_sent = 17;
+  rail.counters.errors[static_cast<int>(ErrorKind::kRemoteAccess)] = 4;
   const std::string text = textOf(record);
   EXPECT_TRUE(hasLine(text, "railwise_rail_sent_bytes_total{" + kRail + "} 17")) << text;
   EXPECT_TRUE(hasLine(text, "railwise_rail_speed_bytes_per_second{" + kRail + "} 2.5e+10"));
@@ -82,8 +82,8 @@ TEST(Metrics, TellOfConnectionsTogether) {
     connection.waits_since_ns = record.ago(seconds);
     connection.oldest = 1;
     connection.oldest_since_ns = record.ago(seconds);
-    connection.slow_messages = 2;
-    connection.lost_ns = 1500000000;
+    connection.counters.slow_messages = 2;
+    connection.counters.lost_ns = 1500000000;
   }
   record.connection(Side::kSender, ConnectionState::kFailed).connection.degraded = 1;
   Snapshot snapshot = snapshotOf(record);
@@ -138,11 +138,11 @@ TEST(Metrics, TellOfOneSidedCommunication) {
 TEST(Metrics, CountsOfClosedConnectionsStay) {
   RecordBuilder record;
   ConnectionRecord& connection = record.connection(Side::kSender).connection;
-  connection.slow_messages = 2;
+  connection.counters.slow_messages = 2;
   connection.latency[10] = 5;
   ClosedConnections& closed = record.header().closed;
   closed.connections = 3;
-  closed.slow_messages = 40;
+  closed.counters.slow_messages = 40;
   closed.latency[10] = 700;
   const std::string text = textOf(record);
   EXPECT_TRUE(hasLine(text, "railwise_closed_connections_total{" + kProcess + "} 3")) << text;
@@ -225,7 +225,7 @@ TEST(Metrics, AHostileRecordMakesNoWrongPage) {
 TEST(Metrics, OtlpHasAResourceForEachProcess) {
   RecordBuilder record;
   RecordBuilder::setText(record.header().host, "node1:4242");
-  record.rail("mlx5_0").totals.bytes_sent = 17;
+  record.rail("mlx5_0").counters.totals.bytes_sent = 17;
   record.connection(Side::kSender).connection.latency[10] = 2;
   const std::string line = otlpLine(collectMetrics(std::vector<Snapshot>{snapshotOf(record)}, 0));
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);

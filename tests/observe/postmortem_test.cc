@@ -1,9 +1,9 @@
 // What a process did last, in words: src/observe/stuck/postmortem.
-#include "observe/stuck/postmortem.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+
+#include "observe/stuck/diagnosis.h"
 
 namespace railwise::observe {
 namespace {
@@ -108,7 +108,7 @@ TEST(Postmortem, DescribesTheOpenPut) {
   addEvent(snapshot, EventKind::kSlowMessage, 108);
   snapshot.events.back().connection_id = writer.id;
   snapshot.events.back().numbers = {5127, 2000, 0};
-  std::string text = postmortemText(snapshot, {});
+  std::string text = postmortemText(snapshot, 40);
   for (std::size_t at; (at = text.find("\n    ")) != std::string::npos;) text.replace(at, 5, " ");
   EXPECT_TRUE(
       has(text,
@@ -120,7 +120,7 @@ TEST(Postmortem, DescribesTheOpenPut) {
 }
 
 TEST(Postmortem, DescribesTheOpenMessage) {
-  std::string text = postmortemText(killed(), {});
+  std::string text = postmortemText(killed(), 40);
   for (std::size_t at; (at = text.find("\n    ")) != std::string::npos;) text.replace(at, 5, " ");
   EXPECT_TRUE(
       has(text,
@@ -132,7 +132,7 @@ TEST(Postmortem, DescribesTheOpenMessage) {
 TEST(Postmortem, EventsHaveBothTimes) {
   record::Snapshot snapshot = killed();
   addEvent(snapshot, EventKind::kPortDown, 100);
-  const std::string text = postmortemText(snapshot, {});
+  const std::string text = postmortemText(snapshot, 40);
   EXPECT_TRUE(has(text, "-10.0 s * 12:01:30.000 port down, connection 7 to gpu2:4411")) << text;
 }
 
@@ -140,7 +140,7 @@ TEST(Postmortem, ShowsAsManyEventsAsAskedFor) {
   record::Snapshot snapshot = killed();
   for (int i = 0; i < 10; ++i)
     addEvent(snapshot, EventKind::kOtherEvent, 100 + i, "event" + std::to_string(i));
-  const std::string text = postmortemText(snapshot, {.events = 2});
+  const std::string text = postmortemText(snapshot, 2);
   EXPECT_FALSE(has(text, "event7"));
   EXPECT_TRUE(has(text, "The last 2 events")) << text;
   EXPECT_TRUE(has(text, "event8")) << text;
@@ -161,15 +161,15 @@ TEST(Postmortem, OddRecordsAreDescribedToo) {
   snapshot.connections.emplace_back().pairs.push_back({.rail = 9});
   addEvent(snapshot, EventKind::kPathFound, 0, "a\x1b[2J");
   snapshot.events[0].numbers = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
-  const std::string text = postmortemText(snapshot, {});
+  const std::string text = postmortemText(snapshot, 40);
   EXPECT_FALSE(has(text, "\x1b"));
-  EXPECT_FALSE(postmortemJson(snapshot, {}).empty());
+  EXPECT_FALSE(postmortemJson(snapshot, 40).empty());
 }
 
 TEST(Postmortem, JsonHasTheVerdictAndTheEvents) {
   record::Snapshot snapshot = killed();
   addEvent(snapshot, EventKind::kPortDown, 100);
-  const std::string json = postmortemJson(snapshot, {});
+  const std::string json = postmortemJson(snapshot, 40);
   EXPECT_TRUE(has(json, "\"schema\": \"railwise-postmortem\"")) << json;
   EXPECT_TRUE(has(json, "\"before_end_ms\": 10000")) << json;
 }

@@ -40,7 +40,7 @@ struct TestJob {
     for (ConnectionFacts* const each : {ends.first, ends.second}) {
       each->kind = record::ConnectionKind::kOneSided;
       each->looked_ms = 10;
-      each->signals = each->signals_done = 7;
+      each->one_sided.signals = each->one_sided.signals_done = 7;
     }
     ends.second->last_signal_ms = 100;
     return ends;
@@ -51,14 +51,14 @@ struct TestJob {
     connection.waits_for = waits_for;
     connection.waits_ms = connection.oldest_ms = ms;
     connection.looked_ms = 10;
-    connection.oldest = connection.next;
+    connection.oldest = connection.numbers.next;
     connection.oldest_bytes = 1 << 20;
-    connection.given = connection.next;
+    connection.posted = connection.numbers.next;
   }
   // The receiver has posted a receive; the sender's NCCL has sent nothing into it.
   static void waitsForData(ConnectionFacts& receiver, uint64_t ms = 5000) {
     waits(receiver, record::WaitsFor::kData, ms);
-    receiver.next = receiver.posted = receiver.oldest + 1;
+    receiver.numbers.next = receiver.numbers.posted = receiver.oldest + 1;
   }
   // The sender waits, and the receiver has posted nothing.
   static void waitsForReceive(ConnectionFacts& sender, uint64_t ms = 5000) {
@@ -89,10 +89,11 @@ struct TestJob {
     made.id = 1000 * own.pid + made.slot;
     made.pair_id = 0x1000 + pairs;
     made.side = side;
+    made.state = record::ConnectionState::kRunning;
     made.device = made.peer_device = "mlx5_0";
     made.peer = peer.host + ":" + std::to_string(peer.pid);
-    made.next = made.posted = 8;
-    made.given = made.completed = 7;
+    made.numbers.next = made.numbers.posted = 8;
+    made.posted = made.completed = 7;
     made.looked_ms = 4000;  // nothing is open: NCCL does not look
     made.state_ms = 60000;
     made.pairs.push_back(

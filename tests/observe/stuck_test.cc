@@ -4,7 +4,6 @@
 #include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
 #include "observe/stuck/job.h"
-#include "observe/stuck/wire.h"
 #include "observe/stuck_job.h"
 #include "ok.h"
 
@@ -85,7 +84,7 @@ TEST(Stuck, DataThatIsPostedAndDoesNotArriveIsASilentRail) {
   TestJob job;
   const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
   TestJob::waits(*sender, WaitsFor::kCompletion);
-  sender->next = sender->posted = sender->oldest + 1;
+  sender->numbers.next = sender->numbers.posted = sender->oldest + 1;
   TestJob::waitsForData(*receiver);
   const Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.culprits.size(), 1U);  // both ends blame one rail
@@ -257,7 +256,8 @@ TEST(Stuck, ARankThatDoesNotLookAfterItsOpenMessagesIsNamed) {
   TestJob::waits(*sender, WaitsFor::kClearToSend);
   TestJob::waitsForData(*receiver);
   receiver->looked_ms = 30000;
-  sender->next = sender->oldest = receiver->posted;  // the receiver has posted no further receive
+  sender->numbers.next = sender->oldest =
+      receiver->numbers.posted;  // the receiver has posted no further receive
   const Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.culprits.size(), 1U);
   EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kIdleCaller, "rank 3 (gpu2:103)"));
@@ -363,7 +363,7 @@ TEST(Stuck, ARingBehindASilentRailBlamesTheRailAlone) {
   ProcessFacts& c = job.process(2, 3);
   const auto [a_sends, b_receives] = job.connect(a, b);
   TestJob::waits(*a_sends, WaitsFor::kCompletion);
-  a_sends->next = a_sends->posted = a_sends->oldest + 1;
+  a_sends->numbers.next = a_sends->numbers.posted = a_sends->oldest + 1;
   TestJob::waitsForData(*b_receives);
   TestJob::waitsForData(*job.connect(b, c).second);
   TestJob::waitsForData(*job.connect(c, a).second);
@@ -392,7 +392,7 @@ TEST(Stuck, InARingTheRankThatPassesNothingOnIsPointedAt) {
   for (std::size_t i = 0; i < 3; ++i) {
     const auto [sender, receiver] = job.connect(*ranks[i], *ranks[(i + 1) % 3]);
     TestJob::waitsForData(*receiver);
-    sender->given = i == 2 ? 4 : 7;  // rank 2 has received 7
+    sender->posted = i == 2 ? 4 : 7;  // rank 2 has received 7
   }
   EXPECT_TRUE(says(textOfJob(job), "rank 2 (gpu3:102) has received more than it has passed on"))
       << textOfJob(job);
@@ -718,7 +718,7 @@ TEST(Stuck, NamesRanksThatHaveNotSignalled) {
   job.connectPuts(job.process(2, 3), own);
   const auto [never, of_never] = job.connectPuts(job.process(3, 4), own);
   of_never->last_signal_ms = kNever;
-  never->given = never->completed + 2;
+  never->posted = never->completed + 2;
   const auto [other, stopped] = job.connectPuts(job.process(4, 5), job.process(5, 6));
   stopped->last_signal_ms = stopped->looked_ms = 50000;  // it sees nothing itself
   const Diagnosis diagnosis = diagnosisOf(job);

@@ -28,20 +28,20 @@ TEST(ClosedConnections, CountOnceAtAnyTime) {
   void* const memory = PageMemory::allocate(64);
   ConnectionRecord& connection = PageMemory::pageOf(memory).connection;
   openConnection(connection, Side::kSender, ConnectionState::kRunning);
-  connection.slow_messages = 3;
+  connection.counters.slow_messages = 3;
   connection.latency[12] = 4;
   connection.calls[1].ns = 5;
   EXPECT_EQ(readOwnRecord().connections.at(0).slow_messages, 3U);
-  EXPECT_EQ(readOwnRecord().closed.slow_messages, 0U);
+  EXPECT_EQ(readOwnRecord().closed.counters.slow_messages, 0U);
   setState(connection, ConnectionState::kClosed);
   setState(connection, ConnectionState::kClosed);
   EXPECT_TRUE(readOwnRecord().connections.empty());
   EXPECT_EQ(readOwnRecord().closed.connections, 1U);
-  EXPECT_EQ(readOwnRecord().closed.slow_messages, 3U);
+  EXPECT_EQ(readOwnRecord().closed.counters.slow_messages, 3U);
   EXPECT_EQ(readOwnRecord().closed.latency[12], 4U);
   EXPECT_EQ(readOwnRecord().closed.calls[1].ns, 5U);
   PageMemory::free(memory, 64);
-  EXPECT_EQ(readOwnRecord().closed.slow_messages, 3U);
+  EXPECT_EQ(readOwnRecord().closed.counters.slow_messages, 3U);
   stop();
 }
 

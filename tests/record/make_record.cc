@@ -20,9 +20,9 @@ void fillTrouble(RecordBuilder& record) {
   RailRecord& second = record.rail("mlx5_1", 400000);
   second.state = RailState::kDown;
   second.state_changes = 1;
-  second.errors[static_cast<int>(ErrorKind::kPortDown)] = 1;
-  second.errors[static_cast<int>(ErrorKind::kRetryExceeded)] = 2;
-  second.failovers = 3;
+  second.counters.errors[static_cast<int>(ErrorKind::kPortDown)] = 1;
+  second.counters.errors[static_cast<int>(ErrorKind::kRetryExceeded)] = 2;
+  second.counters.failovers = 3;
   ConnectionPage& running = record.connection(Side::kSender);
   running.connection.lanes = 2;
   running.queue_pairs[0].measured_mbps = 390000;
@@ -32,7 +32,7 @@ void fillTrouble(RecordBuilder& record) {
   lost.connection.waits_since_ns = record.ago(5);
   lost.connection.degraded = 1;
   lost.connection.degraded_since_ns = record.ago(5);
-  lost.connection.failovers = 3;
+  lost.connection.counters.failovers = 3;
   ConnectionPage& waiting = record.connection(Side::kReceiver);
   waiting.connection.waits_for = WaitsFor::kData;
   waiting.connection.waits_since_ns = record.ago(7);
@@ -56,7 +56,7 @@ int main(int count, char** arguments) {
   const std::string_view kind = arguments[2];
   RecordBuilder record;
   RailRecord& first = record.rail("mlx5_0", 400000);
-  first.totals = {.bytes_sent = 1000000, .bytes_received = 2000000};
+  first.counters.totals = {.bytes_sent = 1000000, .bytes_received = 2000000};
   ConnectionPage& page = record.connection(Side::kSender);
   page.queue_pairs[0].bytes = 234567;
   page.connection.latency[14] = 90;  // 16 us to 33 us

@@ -272,10 +272,10 @@ TEST_F(Writer, CountsTheWholeTimeWithoutAPath) {
   setState(connection, ConnectionState::kReconnecting);
   connection.state_since_ns -= 1000;
   setState(connection, ConnectionState::kRunning, "");
-  EXPECT_GE(connection.lost_ns, 2000U);
-  const uint64_t lost = connection.lost_ns;
+  EXPECT_GE(connection.counters.lost_ns, 2000U);
+  const uint64_t lost = connection.counters.lost_ns;
   setState(connection, ConnectionState::kClosed);
-  EXPECT_EQ(read().closed.lost_ns, lost);
+  EXPECT_EQ(read().closed.counters.lost_ns, lost);
 }
 
 TEST_F(Writer, CountsTheDegradedTimeOfAClosedConnection) {
@@ -285,7 +285,7 @@ TEST_F(Writer, CountsTheDegradedTimeOfAClosedConnection) {
   connection.degraded = 1;
   connection.degraded_since_ns = connection.opened_ns - 1000;
   setState(connection, ConnectionState::kClosed);
-  EXPECT_GE(read().closed.degraded_ns, 1000U);
+  EXPECT_GE(read().closed.counters.degraded_ns, 1000U);
 }
 
 TEST_F(Writer, DoesNotCountAListenerAsAConnection) {

@@ -58,6 +58,13 @@ class JsonWriter {
     for (const auto& item : items) value(std::invoke(value_of, item));
     return endArray();
   }
+  // An array of what `write_item` writes of each item.
+  template <typename Items, typename WriteItem>
+  JsonWriter& arrayOf(const Items& items, const WriteItem& write_item) {
+    beginArray();
+    for (const auto& item : items) write_item(item);
+    return endArray();
+  }
 
   const std::string& text() const { return text_; }
 

@@ -44,8 +44,12 @@ template <typename Enum>
 struct Named {
   Enum value;
   const char* words;
-  const char* key;
+  const char* key = nullptr;
 };
+// For lists of rows X(Enum, name, words, key): the enumerator of a row, and its row of a table of names. A
+// list may be without keys.
+#define RAILWISE_ENUMERATOR(Enum, name, ...) name,
+#define RAILWISE_NAMED(Enum, name, ...) {Enum::name, __VA_ARGS__},
 // The row of `value`. Without one, as a value from outside may be, words and key are `otherwise`.
 template <typename Enum, std::size_t n>
 constexpr Named<Enum> rowOf(const Named<Enum> (&rows)[n], Enum value, const char* otherwise = "unknown") {

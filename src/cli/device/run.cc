@@ -12,8 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +20,7 @@
 #include "base/installed_places.h"
 #include "base/outcome.h"
 #include "base/process.h"
+#include "base/process_id.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
 #include "cli/options/command_line.h"
@@ -54,22 +53,10 @@ class DeviceScratch {
 
 namespace fs = std::filesystem;
 
-// The start time of a process, in clock ticks since boot: field 22 of the stat file of its first thread.
-// qemu-user answers a read of the process's own /proc/PID/stat itself, with another time than the other
-// processes see, so they would take this process's folder for a stale one. The fields are counted after the
-// name in parentheses.
-// "": there is no such process.
+// When a process began. "": there is no such process.
 std::string startOf(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/task/" + pid + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name = line.rfind(')');
-  if (name == std::string::npos) return "";
-  std::istringstream fields(line.substr(name + 1));
-  std::string field;
-  constexpr int kStart = 22 - 2;  // the first two fields are the process id and the name
-  for (int i = 0; i < kStart; ++i) fields >> field;
-  return fields ? field : "";
+  const uint64_t start = processStat(pid).start;
+  return start != 0 ? std::to_string(start) : "";
 }
 
 // The beginning of the names of this user's folders in this PID namespace: "railwise-sysfs.0.4026531836.".

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -64,18 +63,10 @@ struct PairOptions {
   pair::MeasureOptions measure;
 };
 
-bool parseSeconds(std::string_view text, double* field) {
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), *field);
-  return read.ec == std::errc() && read.ptr == text.data() + text.size() && *field >= 0.001 && *field <= 60;
-}
-
 // What all ends must agree on.
 void addMeasureOptions(std::vector<Option>& table, PairOptions& options) {
-  Option seconds =
-      textOption('t', "seconds", "S", nullptr, "how long each bandwidth is measured (default 0.25)");
-  seconds.accepted = "a number of seconds from 0.001 to 60";
-  seconds.accept = [&options](std::string_view text) { return parseSeconds(text, &options.measure.seconds); };
-  table.push_back(std::move(seconds));
+  table.push_back(secondsOption('t', "seconds", &options.measure.seconds, 0.001, 60,
+                                "how long each bandwidth is measured (default 0.25)"));
   table.push_back(
       sizeOption('s', "size", &options.measure.bytes, kMostBytes, "bytes of a write (default 256K)"));
   table.push_back(flagOption(0, "full", &options.measure.full,

@@ -141,7 +141,7 @@ class Reading {
   // The error: a process has no record.
   Outcome<observe::Metrics> collect() {
     std::vector<std::string> notes;
-    const auto snapshots = options_.all_users ? readAllUsers(&notes)
+    const auto snapshots = options_.all_users ? readRecordsOfAll(options_.folder, &notes)
                                               : readRecords(options_.folder, options_.pids, false, &notes);
     if (!snapshots.ok()) return snapshots.failure();
     if (notes != said_) sayNotes("metrics", notes);
@@ -150,20 +150,6 @@ class Reading {
   }
 
  private:
-  Outcome<std::vector<record::Snapshot>> readAllUsers(std::vector<std::string>* notes) const {
-    const std::string folder = chosenRecordFolder(options_.folder);
-    std::vector<record::Snapshot> snapshots;
-    for (const uint32_t user : record::recordUsers(folder)) {
-      for (const record::RecordFile& file : record::listRecords(folder, user)) {
-        if (!file.alive) continue;
-        auto snapshot = record::readRecord(file.path, user);
-        if (snapshot.ok()) snapshots.push_back(std::move(*snapshot));
-        else notes->push_back(snapshot.error());
-      }
-    }
-    return snapshots;
-  }
-
   const MetricsOptions& options_;
   std::vector<std::string> said_;
 };

@@ -1,12 +1,11 @@
 // railwise postmortem: the record of a process, in words.
-#include "observe/stuck/postmortem.h"
-
 #include <algorithm>
 
 #include "cli/observe/records.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
+#include "observe/stuck/diagnosis.h"
 
 namespace railwise::cli {
 namespace {
@@ -54,10 +53,10 @@ int postmortemCommand(Args args) {
     return say("%s: which FILE or PID? ls /dev/shm/railwise-* shows the records", kPostmortem), kExitUsage;
   const auto snapshot = snapshotOf(arguments->positional[0], folder);
   if (!snapshot.ok()) return say("%s: %s", kPostmortem, snapshot.error().c_str()), kExitFailed;
-  const observe::PostmortemOptions options = {.events = static_cast<std::size_t>(events)};
+  const auto shown = static_cast<std::size_t>(events);
   return writeOutput(
       kPostmortem, "",
-      json ? observe::postmortemJson(*snapshot, options) : observe::postmortemText(*snapshot, options));
+      json ? observe::postmortemJson(*snapshot, shown) : observe::postmortemText(*snapshot, shown));
 }
 
 }  // namespace railwise::cli

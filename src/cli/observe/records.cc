@@ -23,6 +23,15 @@ std::chrono::seconds keepTime() {
   return std::chrono::seconds(text != nullptr ? parseInt(text, 0, 31536000).value_or(kKeepS) : kKeepS);
 }
 
+void readFiles(const std::vector<record::RecordFile>& files, uint32_t user,
+               std::vector<record::Snapshot>& snapshots, std::vector<std::string>* notes) {
+  for (const record::RecordFile& file : files) {
+    Outcome<record::Snapshot> read = record::readRecord(file.path, user);
+    if (read.ok()) snapshots.push_back(std::move(*read));
+    else notes->push_back(read.error());
+  }
+}
+
 }  // namespace
 
 Option recordFolderOption(std::string* folder) {
@@ -56,10 +65,17 @@ Outcome<std::vector<record::Snapshot>> readRecords(const std::string& chosen,
     return std::find(pids.begin(), pids.end(), std::to_string(file.pid)) == pids.end();
   });
   std::vector<record::Snapshot> snapshots;
-  for (const record::RecordFile& file : files) {
-    Outcome<record::Snapshot> read = record::readRecord(file.path, user);
-    if (read.ok()) snapshots.push_back(std::move(*read));
-    else notes->push_back(read.error());
+  readFiles(files, user, snapshots, notes);
+  return snapshots;
+}
+
+std::vector<record::Snapshot> readRecordsOfAll(const std::string& chosen, std::vector<std::string>* notes) {
+  const std::string folder = chosenRecordFolder(chosen);
+  std::vector<record::Snapshot> snapshots;
+  for (const uint32_t user : record::recordUsers(folder)) {
+    std::vector<record::RecordFile> files = record::listRecords(folder, user);
+    std::erase_if(files, [](const record::RecordFile& file) { return !file.alive; });
+    readFiles(files, user, snapshots, notes);
   }
   return snapshots;
 }

@@ -23,4 +23,7 @@ Outcome<std::vector<record::Snapshot>> readRecords(const std::string& folder,
                                                    const std::vector<std::string>& pids, bool gone,
                                                    std::vector<std::string>* notes);
 
+// The records of the living processes of all users.
+std::vector<record::Snapshot> readRecordsOfAll(const std::string& folder, std::vector<std::string>* notes);
+
 }  // namespace railwise::cli

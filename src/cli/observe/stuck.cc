@@ -1,23 +1,29 @@
 // railwise stuck: asks this host, the hosts of a file or the ranks of a launcher, and says who waits for
 // whom.
-#include <charconv>
+#include <poll.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <memory>
+#include <thread>
 
+#include "base/clock.h"
+#include "base/process_id.h"
+#include "base/socket.h"
 #include "cli/hosts/run_on_hosts.h"
-#include "cli/observe/collect.h"
 #include "cli/observe/records.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
-#include "observe/stuck/wire.h"
 #include "perf/job/rank_environment.h"
+#include "perf/job/wire.h"
 
 namespace railwise::cli {
 namespace {
@@ -57,17 +63,10 @@ struct StuckOptions {
 };
 
 std::vector<Option> stuckTable(StuckOptions& options) {
-  Option seconds = textOption('t', "seconds", "S", nullptr,
-                              "time between the two reads (default 2); 0: read once, and judge by age");
-  seconds.accepted = "a number of seconds from 0 to 600";
-  seconds.accept = [&options](std::string_view text) {
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), options.seconds);
-    return read.ec == std::errc() && read.ptr == text.data() + text.size() && options.seconds >= 0 &&
-           options.seconds <= 600;
-  };
   return {
       textOption(0, "hosts", "FILE", &options.hosts_file, "also ask the hosts of FILE, one per line"),
-      std::move(seconds),
+      secondsOption('t', "seconds", &options.seconds, 0, 600,
+                    "time between the two reads (default 2); 0: read once, and judge by age"),
       flagOption('j', "json", &options.json, "JSON instead of a text"),
       flagOption(0, "dot", &options.dot, "a graph for Graphviz: railwise stuck --dot | dot -Tsvg"),
       recordFolderOption(&options.folder),
@@ -107,9 +106,161 @@ std::string contradiction(const StuckOptions& options) {
   return "";
 }
 
-GatherOptions gatherOptions(const StuckOptions& options) {
-  return {.folder = options.folder, .pids = options.pids, .seconds = options.seconds};
+// ---- the answers of the ranks of mpirun, srun or torchrun, gathered at rank 0 over TCP
+
+// A rank that does not come costs the time limit and no more: it may be on the host that is dead.
+struct RankAnswer {
+  int rank = 0;
+  std::string text;
+};
+
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of one rank's answer
+constexpr std::size_t kMostCallers = 256;                  // that have not said yet who they are
+constexpr int kPollMs = 50;
+constexpr auto kRetryPeriod = std::chrono::milliseconds(100);
+constexpr const char* kPurpose = "railwise stuck";
+
+class Collector {
+ public:
+  Collector(const RankIdentity& identity, Socket listener)
+      : identity_(identity), listener_(std::move(listener)) {}
+
+  std::vector<RankAnswer> run(Deadline deadline) {
+    while (static_cast<int>(answers_.size()) + 1 < identity_.size && !deadline.passed()) {
+      waitForEvent();
+      while (callers_.size() < kMostCallers) {
+        auto socket = listener_.accept(nullptr);
+        if (!socket.ok() || !socket->valid()) break;
+        callers_.push_back(std::make_unique<FrameChannel>(std::move(*socket)));
+      }
+      std::erase_if(callers_, [this](const auto& caller) { return isDone(*caller); });
+    }
+    return std::move(answers_);
+  }
+
+ private:
+  void waitForEvent() {
+    std::vector<pollfd> fds = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+    for (const auto& caller : callers_) fds.push_back({.fd = caller->fd(), .events = POLLIN, .revents = 0});
+    poll(fds.data(), fds.size(), kPollMs);
+  }
+  // Takes the answer of a caller if all of it is there. True: nothing more is expected from the caller.
+  bool isDone(FrameChannel& caller) {
+    Frame frame;
+    const Received received = caller.receive(frame, kMostBytes);
+    if (received == Received::kNothing) return false;
+    if (received != Received::kFrame || frame.type != FrameType::kData) return true;
+    ByteReader reader(frame.payload);
+    const bool ours = reader.text() == identity_.secret && reader.text() == kPurpose;
+    RankAnswer answer;
+    answer.rank = static_cast<int>(reader.u32());
+    answer.text = reader.text();
+    const bool known = std::any_of(answers_.begin(), answers_.end(),
+                                   [&](const RankAnswer& other) { return other.rank == answer.rank; });
+    const bool fits = answer.rank > 0 && answer.rank < identity_.size && !known;
+    if (ours && reader.ok() && fits) answers_.push_back(std::move(answer));
+    return true;
+  }
+
+  const RankIdentity& identity_;
+  Socket listener_;
+  std::vector<std::unique_ptr<FrameChannel>> callers_;
+  std::vector<RankAnswer> answers_;
+};
+
+Outcome<Socket> connectOnce(const SocketAddress& address, Deadline deadline) {
+  auto socket = Socket::connect(address);
+  if (!socket.ok()) return Error{"no connection"};
+  while (!deadline.passed()) {
+    const auto connected = socket->connected();
+    if (!connected.ok()) break;
+    if (*connected == Io::kDone) return std::move(*socket);
+    pollfd writable = {.fd = socket->fd(), .events = POLLOUT, .revents = 0};
+    poll(&writable, 1, kPollMs);
+  }
+  return Error{"no connection"};
 }
+
+// Rank 0: waits for all other ranks, until `limit`. Ranks that have not come are missing in the answer.
+Outcome<std::vector<RankAnswer>> collectFromRanks(const RankIdentity& identity,
+                                                  std::chrono::milliseconds limit) {
+  const auto address = resolveAddress(identity.address);
+  if (!address.ok()) return address.failure();
+  auto listener = Socket::listen(SocketAddress(AF_INET6, SocketAddress::any().bytes(), address->port(), 0),
+                                 identity.size);
+  if (!listener.ok()) listener = Socket::listen(*address, identity.size);
+  if (!listener.ok())
+    return Error{"rank 0 cannot listen on " + address->text() +
+                 ": is another job there? --address HOST:PORT"};
+  return Collector(identity, std::move(*listener)).run(Deadline::after(limit));
+}
+
+// Every other rank.
+Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& text,
+                             std::chrono::milliseconds limit) {
+  const auto address = resolveAddress(identity.address);
+  if (!address.ok()) return address.failure();
+  ByteWriter writer;
+  writer.text(identity.secret).text(kPurpose).u32(static_cast<uint32_t>(identity.rank)).text(text);
+  const Bytes payload = writer.take();
+  const Deadline deadline = Deadline::after(limit);
+  while (!deadline.passed()) {
+    auto socket = connectOnce(*address, deadline);
+    if (!socket.ok()) {
+      std::this_thread::sleep_for(kRetryPeriod);
+      continue;
+    }
+    FrameChannel channel(std::move(*socket));
+    if (!channel.send(FrameType::kData, payload, deadline).ok()) continue;
+    channel.finishSending();
+    Frame frame;  // rank 0 closes once it has everything
+    while (!deadline.passed() && channel.receive(frame, 0) == Received::kNothing) {
+      pollfd readable = {.fd = channel.fd(), .events = POLLIN, .revents = 0};
+      poll(&readable, 1, kPollMs);
+    }
+    return {};
+  }
+  return Error{"rank 0 does not answer at " + identity.address + ": --address HOST:PORT"};
+}
+
+// ---- this host
+
+bool isAskedFor(const std::vector<std::string>& pids, const record::Snapshot& snapshot) {
+  const std::string pid = std::to_string(snapshot.process.pid);
+  return pids.empty() || std::find(pids.begin(), pids.end(), pid) != pids.end();
+}
+
+// The state of a process in the kernel; 0 if the number belongs to another process: the record may be a
+// container's, or older than this process.
+char kernelState(const record::Process& process) {
+  const ProcessStat stat = processStat(std::to_string(process.pid));
+  return stat.start == process.process_start ? stat.state : '\0';
+}
+
+// What this host answers: two reads of the records here. The error: a pid has no record.
+Outcome<observe::HostFacts> gatherHere(const StuckOptions& options) {
+  observe::HostFacts facts;
+  facts.name = observe::plainText(nameOfThisHost());
+  auto first = readRecords(options.folder, options.pids, true, &facts.notes);
+  if (!first.ok()) return first.failure();
+  if (options.seconds <= 0 || first->empty()) {
+    facts.processes = observe::factsOfAll({}, *first);
+  } else {
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.seconds));
+    facts.notes.clear();  // what cannot be read is said once
+    auto second = readRecords(options.folder, {}, true, &facts.notes);
+    if (!second.ok()) return second.failure();
+    std::erase_if(*second,
+                  [&](const record::Snapshot& snapshot) { return !isAskedFor(options.pids, snapshot); });
+    facts.processes = observe::factsOfAll(*first, *second);
+  }
+  for (std::string& note : facts.notes) note = observe::plainText(note);
+  for (observe::ProcessFacts& process : facts.processes)
+    if (process.alive) process.kernel_state = kernelState(process);
+  return facts;
+}
+
+// ---- what all have answered
 
 // Adds what a host or a file has answered. Who cannot be understood has not answered.
 void addAnswers(const std::string& text, const std::string& asked, std::vector<observe::HostFacts>& hosts) {
@@ -195,22 +346,16 @@ int judgeFiles(const StuckOptions& options) {
 }
 
 std::string missingRanks(const std::vector<RankAnswer>& answers, int size) {
-  std::vector<bool> came(static_cast<std::size_t>(size), false);
-  for (const RankAnswer& answer : answers) came[static_cast<std::size_t>(answer.rank)] = true;
-  std::string missing;
-  int count = 0;
-  for (int rank = 1; rank < size; ++rank) {
-    if (came[static_cast<std::size_t>(rank)]) continue;
-    if (++count <= 8) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-  }
-  if (count > 8) missing += " and " + std::to_string(count - 8) + " more";
-  return missing;
+  std::vector<int> missing;
+  for (int rank = 1; rank < size; ++rank)
+    if (std::ranges::find(answers, rank, &RankAnswer::rank) == answers.end()) missing.push_back(rank);
+  return observe::someOf(missing);
 }
 
 // As a rank of mpirun, srun or torchrun.
 int asRank(const StuckOptions& options, const RankIdentity& identity) {
   setMessagePrefix("rank " + std::to_string(identity.rank) + ": ");
-  auto own = gatherHere(gatherOptions(options));
+  auto own = gatherHere(options);
   if (!own.ok()) return say("%s: %s", kStuck, own.error().c_str()), kExitUsage;
   if (identity.rank != 0) {
     const auto sent = sendToRankZero(identity, observe::jsonLines(*own), kForRanks);
@@ -230,7 +375,7 @@ int asRank(const StuckOptions& options, const RankIdentity& identity) {
 }
 
 int askHere(const StuckOptions& options) {
-  auto own = gatherHere(gatherOptions(options));
+  auto own = gatherHere(options);
   if (!own.ok()) return say("%s: %s", kStuck, own.error().c_str()), kExitUsage;
   if (options.gather) return writeOutput(kStuck, "", observe::jsonLines(*own));
   std::vector<observe::HostFacts> hosts;

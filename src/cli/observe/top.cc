@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -55,27 +54,15 @@ struct TopOptions {
 };
 
 std::vector<Option> topTable(TopOptions& options) {
-  Option interval = textOption('i', "interval", "S", nullptr, "seconds between two reads (default 1)");
-  interval.accepted = "a number of seconds from 0.05 to 3600";
-  interval.accept = [&options](std::string_view text) {
-    double& field = options.interval_s;
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), field);
-    return read.ec == std::errc() && read.ptr == text.data() + text.size() && field >= 0.05 && field <= 3600;
-  };
   return {
       flagOption('1', "once", &options.once, "print once, as plain text, from two reads"),
       flagOption('j', "json", &options.json, "print once, as JSON: everything that is known"),
-      std::move(interval),
+      secondsOption('i', "interval", &options.interval_s, 0.05, 3600,
+                    "seconds between two reads (default 1)"),
       flagOption('b', "bits", &options.bits, "Gb/s instead of GB/s"),
       flagOption(0, "gone", &options.gone, "also processes that have ended or died"),
       intOption('w', "width", &options.width, 20, 1000, "columns of --once (default: the terminal's, or 80)"),
       recordFolderOption(&options.folder)};
-}
-
-uint64_t unixNow() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count());
 }
 
 // The reads, and what has happened between them.
@@ -91,7 +78,7 @@ class Watch {
     if (!read.ok()) return read.failure();
     before_ = std::move(now_);
     now_ = std::move(*read);
-    read_unix_ns_ = unixNow();
+    read_unix_ns_ = unixNs();
     notes_ = std::move(notes);
     noteEnded();
     return {};
@@ -101,7 +88,7 @@ class Watch {
   void failed(const std::string& error) {
     before_ = std::move(now_);
     now_.clear();
-    read_unix_ns_ = unixNow();
+    read_unix_ns_ = unixNs();
     notes_ = {error};
     noteEnded();
   }

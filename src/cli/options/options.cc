@@ -217,6 +217,21 @@ Option intOption(char short_name, std::string long_name, int* field, int min, in
           }};
 }
 
+Option secondsOption(char short_name, std::string long_name, double* field, double min, double max,
+                     std::string text) {
+  return {.short_name = short_name,
+          .long_name = std::move(long_name),
+          .value = Option::kRequired,
+          .value_name = "S",
+          .text = std::move(text),
+          .accepted = formatText("a number of seconds from %g to %g", min, max),
+          .accept = [field, min, max](std::string_view value) {
+            const char* const last = value.data() + value.size();
+            const auto [end, failure] = std::from_chars(value.data(), last, *field);
+            return failure == std::errc() && end == last && *field >= min && *field <= max;
+          }};
+}
+
 Option sizeOption(char short_name, std::string long_name, uint64_t* field, uint64_t max, std::string text) {
   return {.short_name = short_name,
           .long_name = std::move(long_name),

@@ -56,6 +56,9 @@ std::string suggestion(std::string_view name, std::span<const std::string> candi
 
 Option flagOption(char short_name, std::string long_name, bool* field, std::string text);
 Option intOption(char short_name, std::string long_name, int* field, int min, int max, std::string text);
+// A time, with a fraction.
+Option secondsOption(char short_name, std::string long_name, double* field, double min, double max,
+                     std::string text);
 Option sizeOption(char short_name, std::string long_name, uint64_t* field, uint64_t max, std::string text);
 Option textOption(char short_name, std::string long_name, std::string value_name, std::string* field,
                   std::string text);

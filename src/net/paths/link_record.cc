@@ -66,7 +66,7 @@ void LinkRecord::noteProblem(std::string_view problem) {
 
 void LinkRecord::lose(const std::string& what, const LaneQueuePair* queue_pair) {
   if (queue_pair != nullptr) record::countFailover(railOf(*queue_pair));
-  ++state_.shown().failovers;
+  ++state_.shown().counters.failovers;
   noteEvent(record::EventKind::kPathLost, what, queue_pair, {state_.epoch()});
 }
 
@@ -140,7 +140,7 @@ void LinkRecord::describeEpoch() {
   }
   its.pair_count = static_cast<uint8_t>(pairs);
   const bool less = state_.degraded();
-  if (!less && its.degraded != 0) its.degraded_ns += now - its.degraded_since_ns;
+  if (!less && its.degraded != 0) its.counters.degraded_ns += now - its.degraded_since_ns;
   if (less && its.degraded == 0) its.degraded_since_ns = now;
   if (!less) its.degraded_since_ns = 0;
   its.degraded = less ? 1 : 0;
@@ -197,7 +197,7 @@ void LinkRecord::noteLook(Clock::time_point now_time, Waiting waiting) {
   const auto limit = static_cast<uint64_t>(state_.config.slow_message_ms) * 1'000'000;
   if (oldest != 0 && its.slow_noted == 0 && limit != 0 && now - its.oldest_since_ns >= limit) {
     its.slow_noted = 1;
-    ++its.slow_messages;
+    ++its.counters.slow_messages;
     const LaneQueuePair* const first = state_.endpoint.onRail(0);
     noteEvent(record::EventKind::kSlowMessage, record::waitsForText(waits), first,
               {oldest, (now - its.oldest_since_ns) / 1'000'000});

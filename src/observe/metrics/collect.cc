@@ -2,28 +2,29 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ctime>
+#include <functional>
 #include <iterator>
 #include <set>
 
+#include "base/clock.h"
 #include "observe/metrics/family.h"
 
 namespace railwise::observe {
 namespace {
 
 using record::Connection;
+using record::ConnectionCounters;
 using record::ConnectionState;
+using record::OneSidedTotals;
 using record::Process;
 using record::Rail;
+using record::RailCounters;
 using record::Snapshot;
+using record::Totals;
 using record::WaitsFor;
 
 constexpr double kNanosecond = 1e-9;
 constexpr double kBytesPerMegabit = 1e6 / 8;
-
-// Values of labels.
-constexpr const char* kLinks[] = {"unknown", "infiniband", "roce", "iwarp"};
-constexpr const char* kFunctions[record::kCalls] = {"isend", "irecv", "iflush", "test"};
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -78,14 +79,38 @@ Histogram histogramOf(const Counts& counts, const Buckets& form) {
   return histogram;
 }
 
-// Sums over connections that are open and connections that are closed.
-template <typename Array>
-Counts sumOverConnections(const Snapshot& snapshot, Array Connection::*counts,
-                          const uint64_t (&closed)[record::kBuckets]) {
-  Counts sum = std::to_array(closed);
+// Sums over connections that are closed and connections that are open.
+template <typename Array, std::size_t n>
+std::array<uint64_t, n> sumOverConnections(const Snapshot& snapshot, const uint64_t (&closed)[n],
+                                           Array Connection::*counts) {
+  std::array<uint64_t, n> sum = std::to_array(closed);
   for (const Connection& connection : snapshot.connections)
-    for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += (connection.*counts)[b];
+    for (std::size_t i = 0; i < n; ++i) sum[i] += (connection.*counts)[i];
   return sum;
+}
+// The same for a counter in a block of counters that belongs to each connection.
+template <typename Counters, typename CountersOf>
+uint64_t sumOverConnections(const Snapshot& snapshot, const Counters& closed, uint64_t Counters::*counter,
+                            CountersOf countersOf) {
+  uint64_t sum = closed.*counter;
+  for (const Connection& connection : snapshot.connections)
+    sum += std::invoke(countersOf, connection).*counter;
+  return sum;
+}
+
+// The longest time since sinceOf(connection); 0 there: none.
+template <typename SinceOf>
+double longest(const Snapshot& snapshot, SinceOf sinceOf) {
+  double longest = 0;
+  for (const Connection& connection : snapshot.connections)
+    if (const uint64_t since = sinceOf(connection); since != 0)
+      longest = std::max(longest, secondsBetween(since, snapshot.read_ns));
+  return longest;
+}
+
+template <typename Holds>
+uint64_t countIf(const Snapshot& snapshot, Holds holds) {
+  return static_cast<uint64_t>(std::ranges::count_if(snapshot.connections, holds));
 }
 
 class Collector {
@@ -136,8 +161,7 @@ class Collector {
   // A spy's record stands beside the plugin's own: what both have would count twice.
   static bool hasOwnRecord(std::span<const Snapshot> snapshots, const Snapshot& spy) {
     return spy.process.spy && std::any_of(snapshots.begin(), snapshots.end(), [&](const Snapshot& other) {
-             return !other.process.spy && other.process.pid == spy.process.pid &&
-                    other.process.process_start == spy.process.process_start;
+             return !other.process.spy && isOneProcess(other.process, spy.process);
            });
   }
 
@@ -160,6 +184,22 @@ class Collector {
       if (source.whole) add(source, source.labels, valueOf(*source.snapshot));
   }
 
+  // A family with one sample of each process for each of `rows` that has a place in metrics:
+  // valueOf(snapshot, row).
+  template <typename Enum, std::size_t n, typename ValueOf>
+  void perName(const char* name, FamilyKind kind, Unit unit, const char* help, const char* label,
+               const Named<Enum> (&rows)[n], ValueOf valueOf) {
+    begin(name, kind, unit, help);
+    for (const Source& source : sources_)
+      for (const Named<Enum>& row : rows)
+        if (source.whole && !isLeftOut(row.value))
+          add(source, with(source.labels, label, row.key), valueOf(*source.snapshot, row.value));
+  }
+  static bool isLeftOut(ConnectionState state) {
+    return state == ConnectionState::kFree || state == ConnectionState::kClosed;
+  }
+  static bool isLeftOut(WaitsFor what) { return what == WaitsFor::kNothing; }
+
   // Calls visit(source, rail, labels of the rail).
   template <typename Visit>
   void eachRail(Visit visit) const {
@@ -178,6 +218,14 @@ class Collector {
     eachRail([&](const Source& source, const Rail& rail, Labels labels) {
       add(source, std::move(labels), valueOf(rail));
     });
+  }
+
+  void perTotal(const char* name, Unit unit, uint64_t Totals::*total, const char* help) {
+    perRail(name, FamilyKind::kCounter, unit, help, [total](const Rail& rail) { return rail.totals.*total; });
+  }
+  void perCounter(const char* name, uint64_t RailCounters::*counter, const char* help) {
+    perRail(name, FamilyKind::kCounter, Unit::kNone, help,
+            [counter](const Rail& rail) { return rail.*counter; });
   }
 
   void processes() {
@@ -212,7 +260,7 @@ class Collector {
     begin("railwise.rail_info", FamilyKind::kGauge, Unit::kNone,
           "A port that a process uses: its link, and its rail and plane of the network; always 1.");
     eachRail([&](const Source& source, const Rail& rail, Labels labels) {
-      labels.emplace_back("link", rail.link < std::size(kLinks) ? kLinks[rail.link] : kLinks[0]);
+      labels.emplace_back("link", rowOf(record::kLinkNames, rail.link).key);
       labels.emplace_back("rail", numberText(rail.rail));
       labels.emplace_back("plane", numberText(rail.plane));
       add(source, std::move(labels), uint64_t{1});
@@ -234,89 +282,67 @@ class Collector {
     eachRail([&](const Source& source, const Rail& rail, Labels labels) {
       if (rail.measured_mbps != 0) add(source, std::move(labels), rail.measured_mbps * kBytesPerMegabit);
     });
-    perRail("railwise.rail_sent", FamilyKind::kCounter, Unit::kBytes,
-            "Payload of messages that was given to a port; a repeated message counts again.",
-            [](const Rail& rail) { return rail.totals.bytes_sent; });
-    perRail("railwise.rail_received", FamilyKind::kCounter, Unit::kBytes,
-            "Payload of messages that has arrived over a port.",
-            [](const Rail& rail) { return rail.totals.bytes_received; });
-    perRail("railwise.rail_control", FamilyKind::kCounter, Unit::kBytes,
-            "Payload that is not a message's: clear-to-sends, completion records, reads of flushes.",
-            [](const Rail& rail) { return rail.totals.control_bytes; });
-    perRail("railwise.rail_messages_sent", FamilyKind::kCounter, Unit::kNone,
-            "Messages that were given to a port, or segments where messages are cut.",
-            [](const Rail& rail) { return rail.totals.messages_sent; });
-    perRail("railwise.rail_messages_received", FamilyKind::kCounter, Unit::kNone,
-            "Messages that have arrived over a port, or segments where messages are cut.",
-            [](const Rail& rail) { return rail.totals.messages_received; });
-    perRail("railwise.rail_work_requests", FamilyKind::kCounter, Unit::kNone,
-            "Work requests that a port has accepted.",
-            [](const Rail& rail) { return rail.totals.work_requests; });
-    perRail("railwise.rail_completions", FamilyKind::kCounter, Unit::kNone,
-            "Completions that were polled from a port's device.",
-            [](const Rail& rail) { return rail.totals.completions; });
+    perTotal("railwise.rail_sent", Unit::kBytes, &Totals::bytes_sent,
+             "Payload of messages that was given to a port; a repeated message counts again.");
+    perTotal("railwise.rail_received", Unit::kBytes, &Totals::bytes_received,
+             "Payload of messages that has arrived over a port.");
+    perTotal("railwise.rail_control", Unit::kBytes, &Totals::control_bytes,
+             "Payload that is not a message's: clear-to-sends, completion records, reads of flushes.");
+    perTotal("railwise.rail_messages_sent", Unit::kNone, &Totals::messages_sent,
+             "Messages that were given to a port, or segments where messages are cut.");
+    perTotal("railwise.rail_messages_received", Unit::kNone, &Totals::messages_received,
+             "Messages that have arrived over a port, or segments where messages are cut.");
+    perTotal("railwise.rail_work_requests", Unit::kNone, &Totals::work_requests,
+             "Work requests that a port has accepted.");
+    perTotal("railwise.rail_completions", Unit::kNone, &Totals::completions,
+             "Completions that were polled from a port's device.");
     begin("railwise.rail_errors", FamilyKind::kCounter, Unit::kNone,
           "What has gone wrong on a port, by kind.");
     eachRail([&](const Source& source, const Rail& rail, const Labels& labels) {
       for (const auto& kind : record::kErrorKindNames)
         add(source, with(labels, "kind", kind.key), rail.errors[static_cast<std::size_t>(kind.value)]);
     });
-    perRail("railwise.rail_failovers", FamilyKind::kCounter, Unit::kNone,
-            "Connections that have left a port because of a failure.",
-            [](const Rail& rail) { return rail.failovers; });
-    perRail("railwise.rail_returns", FamilyKind::kCounter, Unit::kNone,
-            "Connections that have come back to a port.", [](const Rail& rail) { return rail.returns; });
-    perRail("railwise.rail_device_reopens", FamilyKind::kCounter, Unit::kNone,
-            "Times that a port's device was opened again after it had failed.",
-            [](const Rail& rail) { return rail.device_lives; });
+    perCounter("railwise.rail_failovers", &RailCounters::failovers,
+               "Connections that have left a port because of a failure.");
+    perCounter("railwise.rail_returns", &RailCounters::returns, "Connections that have come back to a port.");
+    perCounter("railwise.rail_device_reopens", &RailCounters::device_lives,
+               "Times that a port's device was opened again after it had failed.");
     perRail("railwise.rail_connections", FamilyKind::kGauge, Unit::kNone,
             "Connections that have a queue pair on a port now.",
             [](const Rail& rail) { return uint64_t{rail.connections}; });
   }
 
   void connections() {
-    begin("railwise.connections", FamilyKind::kGauge, Unit::kNone,
-          "Connections by state; lost: without a path, and looking for one.");
-    for (const Source& source : sources_) {
-      for (const auto& state : record::kConnectionStateNames)
-        if (source.whole && state.value != ConnectionState::kFree && state.value != ConnectionState::kClosed)
-          add(source, with(source.labels, "state", state.key),
-              countIf(source, [&](const Connection& each) { return each.state == state.value; }));
-    }
-    begin(
+    perName("railwise.connections", FamilyKind::kGauge, Unit::kNone,
+            "Connections by state; lost: without a path, and looking for one.", "state",
+            record::kConnectionStateNames, [](const Snapshot& snapshot, ConnectionState state) {
+              return countIf(snapshot, [&](const Connection& each) { return each.state == state; });
+            });
+    perName(
         "railwise.connections_waiting", FamilyKind::kGauge, Unit::kNone,
         "Connections by what they waited for at their last look: the peer's clear-to-send (sender: the peer "
         "has posted no receive), a completion of the NIC, data (receiver: the peer has sent nothing), a "
         "path, the peer's answer; one-sided: a window of the peer, credit of the peer (it takes no signals), "
-        "the rest of a signal, or its own NIC.");
-    for (const Source& source : sources_) {
-      for (const auto& what : record::kWaitsForNames)
-        if (source.whole && what.value != WaitsFor::kNothing)
-          add(source, with(source.labels, "waits_for", what.key),
-              countIf(source, [&](const Connection& each) { return each.waits_for == what.value; }));
-    }
-    begin("railwise.connection_longest_wait", FamilyKind::kGauge, Unit::kSeconds,
-          "For how long the connection has waited that waits longest, by what it waits for; 0: none waits.");
-    for (const Source& source : sources_) {
-      for (const auto& what : record::kWaitsForNames)
-        if (source.whole && what.value != WaitsFor::kNothing)
-          add(source, with(source.labels, "waits_for", what.key),
-              longest(*source.snapshot, [&](const Connection& each) {
-                return each.waits_for == what.value ? each.waits_since_ns : 0;
-              }));
-    }
+        "the rest of a signal, or its own NIC.",
+        "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
+          return countIf(snapshot, [&](const Connection& each) { return each.waits_for == what; });
+        });
+    perName("railwise.connection_longest_wait", FamilyKind::kGauge, Unit::kSeconds,
+            "For how long the connection has waited that waits longest, by what it waits for; 0: none waits.",
+            "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
+              return longest(snapshot, [&](const Connection& each) {
+                return each.waits_for == what ? each.waits_since_ns : 0;
+              });
+            });
     perProcess(
         "railwise.oldest_message_age", FamilyKind::kGauge, Unit::kSeconds,
         "Age of the oldest open message of all connections; 0: none is open.", [](const Snapshot& snapshot) {
           return longest(snapshot,
                          [](const Connection& each) { return each.oldest != 0 ? each.oldest_since_ns : 0; });
         });
-    perProcess(
-        "railwise.connections_degraded", FamilyKind::kGauge, Unit::kNone,
-        "Connections that use fewer or other ports than at first.", [](const Snapshot& snapshot) {
-          return static_cast<uint64_t>(std::count_if(snapshot.connections.begin(), snapshot.connections.end(),
-                                                     [](const Connection& each) { return each.degraded; }));
-        });
+    perProcess("railwise.connections_degraded", FamilyKind::kGauge, Unit::kNone,
+               "Connections that use fewer or other ports than at first.",
+               [](const Snapshot& snapshot) { return countIf(snapshot, &Connection::degraded); });
     perProcess("railwise.connection_longest_degraded", FamilyKind::kGauge, Unit::kSeconds,
                "For how long the connection has been degraded that is degraded longest; 0: none is.",
                [](const Snapshot& snapshot) {
@@ -330,67 +356,60 @@ class Collector {
     perProcess("railwise.closed_connections", FamilyKind::kCounter, Unit::kNone,
                "Connections that the process has closed.",
                [](const Snapshot& snapshot) { return snapshot.closed.connections; });
-    perProcess("railwise.connection_failovers", FamilyKind::kCounter, Unit::kNone,
-               "Times that connections went on over other queue pairs after a failure.",
-               [](const Snapshot& snapshot) {
-                 return sum(snapshot, &Connection::failovers, snapshot.closed.failovers);
-               });
-    perProcess("railwise.slow_messages", FamilyKind::kCounter, Unit::kNone,
-               "Messages that were not complete after RAILWISE_SLOW_MESSAGE milliseconds.",
-               [](const Snapshot& snapshot) {
-                 return sum(snapshot, &Connection::slow_messages, snapshot.closed.slow_messages);
-               });
-    perProcess("railwise.connection_lost", FamilyKind::kCounter, Unit::kSeconds,
-               "Time that connections were without a path.", [](const Snapshot& snapshot) {
-                 return seconds(sum(snapshot, &Connection::lost_ns, snapshot.closed.lost_ns));
-               });
-    perProcess("railwise.connection_degraded", FamilyKind::kCounter, Unit::kSeconds,
-               "Time that connections used fewer or other ports than at first; a time that lasts counts "
-               "when it ends.",
-               [](const Snapshot& snapshot) {
-                 return seconds(sum(snapshot, &Connection::degraded_ns, snapshot.closed.degraded_ns));
-               });
-    perProcess("railwise.message_latency", FamilyKind::kHistogram, Unit::kSeconds,
-               "Time from isend to the completion, of one message in 256. The sum is estimated from the "
-               "buckets.",
-               [](const Snapshot& snapshot) {
-                 return histogramOf(
-                     sumOverConnections(snapshot, &Connection::latency, snapshot.closed.latency), kLatency);
-               });
+    const auto perCounter = [&](const char* name, Unit unit, uint64_t ConnectionCounters::*counter,
+                                const char* help) {
+      using Value = std::variant<uint64_t, double, Histogram>;
+      perProcess(name, FamilyKind::kCounter, unit, help, [=](const Snapshot& snapshot) {
+        const uint64_t sum = sumOverConnections(snapshot, snapshot.closed.counters, counter, std::identity());
+        return unit == Unit::kSeconds ? Value(seconds(sum)) : Value(sum);
+      });
+    };
+    perCounter("railwise.connection_failovers", Unit::kNone, &ConnectionCounters::failovers,
+               "Times that connections went on over other queue pairs after a failure.");
+    perCounter("railwise.slow_messages", Unit::kNone, &ConnectionCounters::slow_messages,
+               "Messages that were not complete after RAILWISE_SLOW_MESSAGE milliseconds.");
+    perCounter("railwise.connection_lost", Unit::kSeconds, &ConnectionCounters::lost_ns,
+               "Time that connections were without a path.");
+    perCounter(
+        "railwise.connection_degraded", Unit::kSeconds, &ConnectionCounters::degraded_ns,
+        "Time that connections used fewer or other ports than at first; a time that lasts counts when it "
+        "ends.");
+    perProcess(
+        "railwise.message_latency", FamilyKind::kHistogram, Unit::kSeconds,
+        "Time from isend to the completion, of one message in 256. The sum is estimated from the buckets.",
+        [](const Snapshot& snapshot) {
+          return histogramOf(sumOverConnections(snapshot, snapshot.closed.latency, &Connection::latency),
+                             kLatency);
+        });
     perProcess("railwise.message_size", FamilyKind::kHistogram, Unit::kBytes,
                "Size of messages, of one message in 256. The sum is estimated from the buckets.",
                [](const Snapshot& snapshot) {
-                 return histogramOf(sumOverConnections(snapshot, &Connection::size, snapshot.closed.size),
+                 return histogramOf(sumOverConnections(snapshot, snapshot.closed.size, &Connection::size),
                                     kSize);
                });
   }
 
   void oneSided() {
-    const auto perTotal = [&](const char* name, Unit unit, const char* help,
-                              uint64_t record::OneSidedTotals::*total) {
+    const auto perTotal = [&](const char* name, Unit unit, uint64_t OneSidedTotals::*total,
+                              const char* help) {
       perProcess(name, FamilyKind::kCounter, unit, help, [total](const Snapshot& snapshot) {
-        uint64_t sum = snapshot.closed.one_sided.*total;
-        for (const Connection& connection : snapshot.connections) sum += connection.one_sided.totals.*total;
-        return sum;
+        return sumOverConnections(snapshot, snapshot.closed.one_sided, total,
+                                  [](const Connection& each) { return each.one_sided.totals; });
       });
     };
-    perTotal("railwise.puts", Unit::kNone,
+    perTotal("railwise.puts", Unit::kNone, &OneSidedTotals::puts,
              "One-sided communication: puts that NCCL has given, also those without data, which are signals "
-             "alone. Puts to the own rank do not count.",
-             &record::OneSidedTotals::puts);
-    perTotal("railwise.put", Unit::kBytes,
-             "Payload of puts that was given to NICs; a repeated put counts again.",
-             &record::OneSidedTotals::put_bytes);
-    perTotal("railwise.gets", Unit::kNone, "One-sided communication: gets that NCCL has given.",
-             &record::OneSidedTotals::gets);
-    perTotal("railwise.get", Unit::kBytes, "Payload of gets that NICs were asked for.",
-             &record::OneSidedTotals::get_bytes);
-    perTotal("railwise.signals_sent", Unit::kNone,
-             "Signals that puts to other ranks have; counted at looks, about every 20 ms.",
-             &record::OneSidedTotals::signals_sent);
-    perTotal("railwise.signals_applied", Unit::kNone,
-             "Signals of other ranks that were applied, in their order and each once.",
-             &record::OneSidedTotals::signals_applied);
+             "alone. Puts to the own rank do not count.");
+    perTotal("railwise.put", Unit::kBytes, &OneSidedTotals::put_bytes,
+             "Payload of puts that was given to NICs; a repeated put counts again.");
+    perTotal("railwise.gets", Unit::kNone, &OneSidedTotals::gets,
+             "One-sided communication: gets that NCCL has given.");
+    perTotal("railwise.get", Unit::kBytes, &OneSidedTotals::get_bytes,
+             "Payload of gets that NICs were asked for.");
+    perTotal("railwise.signals_sent", Unit::kNone, &OneSidedTotals::signals_sent,
+             "Signals that puts to other ranks have; counted at looks, about every 20 ms.");
+    perTotal("railwise.signals_applied", Unit::kNone, &OneSidedTotals::signals_applied,
+             "Signals of other ranks that were applied, in their order and each once.");
     const auto worst = [](const Snapshot& snapshot, bool quietest) {
       double result = 0;
       bool any = false;
@@ -417,12 +436,9 @@ class Collector {
         for (std::size_t function = 0; source.snapshot->process.spy && function < record::kCalls;
              ++function) {
           record::CallCounts counts = source.snapshot->closed.calls[function];
-          for (const Connection& connection : source.snapshot->connections) {
-            counts.calls += connection.calls[function].calls;
-            counts.idle += connection.calls[function].idle;
-            counts.ns += connection.calls[function].ns;
-          }
-          add(source, with(source.labels, "function", kFunctions[function]), valueOf(counts));
+          for (const Connection& connection : source.snapshot->connections)
+            record::add(counts, connection.calls[function]);
+          add(source, with(source.labels, "function", record::kCallNames[function]), valueOf(counts));
         }
       }
     };
@@ -438,35 +454,11 @@ class Collector {
           "Calls of irecv that a spy has seen, by their number of buffers.");
     for (const Source& source : sources_) {
       if (!source.snapshot->process.spy) continue;
-      for (std::size_t i = 0; i < 8; ++i) {
-        uint64_t calls = source.snapshot->closed.group_sizes[i];
-        for (const Connection& connection : source.snapshot->connections) calls += connection.group_sizes[i];
-        add(source, with(source.labels, "buffers", std::to_string(i + 1)), calls);
-      }
+      int buffers = 0;
+      for (const uint64_t calls : sumOverConnections(*source.snapshot, source.snapshot->closed.group_sizes,
+                                                     &Connection::group_sizes))
+        add(source, with(source.labels, "buffers", std::to_string(++buffers)), calls);
     }
-  }
-
-  template <typename Holds>
-  static uint64_t countIf(const Source& source, Holds holds) {
-    const auto& all = source.snapshot->connections;
-    return static_cast<uint64_t>(std::count_if(all.begin(), all.end(), holds));
-  }
-
-  // The longest time since sinceOf(connection); 0 there: none.
-  template <typename SinceOf>
-  static double longest(const Snapshot& snapshot, SinceOf sinceOf) {
-    double longest = 0;
-    for (const Connection& connection : snapshot.connections)
-      if (const uint64_t since = sinceOf(connection); since != 0)
-        longest = std::max(longest, secondsBetween(since, snapshot.read_ns));
-    return longest;
-  }
-
-  // Sums over connections that are open and connections that are closed.
-  static uint64_t sum(const Snapshot& snapshot, uint64_t Connection::*field, uint64_t closed) {
-    uint64_t sum = closed;
-    for (const Connection& connection : snapshot.connections) sum += connection.*field;
-    return sum;
   }
 
   Metrics& metrics_;
@@ -478,9 +470,7 @@ class Collector {
 
 Metrics collectMetrics(std::span<const Snapshot> snapshots, std::size_t unreadable) {
   Metrics metrics;
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
-  metrics.at_unix_ns = static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+  metrics.at_unix_ns = unixNs();
   Collector(snapshots, metrics).collect(unreadable);
   return metrics;
 }

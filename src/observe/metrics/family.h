@@ -19,7 +19,15 @@ namespace railwise::observe {
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
 enum class FamilyKind : uint8_t { kCounter, kGauge, kHistogram };
-enum class Unit : uint8_t { kNone, kBytes, kSeconds, kBytesPerSecond };
+
+// With the unit's name in OTLP (UCUM), and the end of a family's name in Prometheus.
+#define RAILWISE_METRIC_UNITS(X)     \
+  X(Unit, kNone, "", "")             \
+  X(Unit, kBytes, "By", "_bytes")    \
+  X(Unit, kSeconds, "s", "_seconds") \
+  X(Unit, kBytesPerSecond, "By/s", "_bytes_per_second")
+enum class Unit : uint8_t { RAILWISE_METRIC_UNITS(RAILWISE_ENUMERATOR) };
+inline constexpr Named<Unit> kUnits[] = {RAILWISE_METRIC_UNITS(RAILWISE_NAMED)};
 
 // Values that are at most `at_most`, and larger than those of the bucket before it.
 struct Bucket {

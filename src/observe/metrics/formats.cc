@@ -13,21 +13,6 @@ namespace {
 
 constexpr int kCumulative = 2;  // AGGREGATION_TEMPORALITY_CUMULATIVE
 
-// UCUM, as OpenTelemetry wants it.
-const char* unitText(Unit unit) {
-  switch (unit) {
-    case Unit::kBytes:
-      return "By";
-    case Unit::kSeconds:
-      return "s";
-    case Unit::kBytesPerSecond:
-      return "By/s";
-    case Unit::kNone:
-      break;
-  }
-  return "";
-}
-
 void writeAttribute(JsonWriter& json, const std::string& name, const std::string& value) {
   json.beginInlineObject().key("key").value(name);
   json.key("value").beginInlineObject().key("stringValue").value(value).endInlineObject();
@@ -60,7 +45,7 @@ void writeFamily(JsonWriter& json, const Metrics& metrics, const Family& family,
   const auto belongs = [&](const Sample& sample) { return sample.process == process; };
   if (std::none_of(family.samples.begin(), family.samples.end(), belongs)) return;
   json.beginInlineObject().key("name").value(family.name).key("description").value(family.help);
-  json.key("unit").value(unitText(family.unit));
+  json.key("unit").value(rowOf(kUnits, family.unit).words);
   const bool sum = family.kind == FamilyKind::kCounter;
   const bool gauge = family.kind == FamilyKind::kGauge;
   json.key(sum ? "sum" : gauge ? "gauge" : "histogram").beginInlineObject();
@@ -98,20 +83,6 @@ void writeResource(JsonWriter& json, const Metrics& metrics, const std::optional
   json.endRow().endInlineObject().endRow().endInlineObject();
 }
 
-const char* unitSuffix(Unit unit) {
-  switch (unit) {
-    case Unit::kBytes:
-      return "_bytes";
-    case Unit::kSeconds:
-      return "_seconds";
-    case Unit::kBytesPerSecond:
-      return "_bytes_per_second";
-    case Unit::kNone:
-      break;
-  }
-  return "";
-}
-
 const char* kindText(FamilyKind kind) {
   if (kind == FamilyKind::kHistogram) return "histogram";
   return kind == FamilyKind::kCounter ? "counter" : "gauge";
@@ -121,7 +92,7 @@ std::string nameOf(const Family& family) {
   std::string name = family.name;
   for (char& c : name)
     if (c == '.') c = '_';
-  return name + unitSuffix(family.unit) + (family.kind == FamilyKind::kCounter ? "_total" : "");
+  return name + rowOf(kUnits, family.unit).key + (family.kind == FamilyKind::kCounter ? "_total" : "");
 }
 
 std::string escaped(std::string_view text, bool quotes) {

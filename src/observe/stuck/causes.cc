@@ -1,7 +1,7 @@
-#include "observe/stuck/causes.h"
-
+// Why one connection waits.
 #include <algorithm>
 
+#include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
 
 namespace railwise::observe {
@@ -33,16 +33,11 @@ uint64_t sinceMs(const ConnectionFacts& connection) {
   return connection.oldest != 0 ? connection.oldest_ms : connection.waits_ms;
 }
 
-const RailFacts* railOf(const ProcessFacts& process, const PairFacts& pair) {
+const RailFacts* railOf(const ProcessFacts& process, const record::Pair& pair) {
   return pair.rail >= 0 ? &process.rails[static_cast<std::size_t>(pair.rail)] : nullptr;
 }
 
-bool isBad(const RailFacts* rail) {
-  return rail != nullptr &&
-         (rail->state == record::RailState::kDown || rail->state == record::RailState::kFailed);
-}
-
-std::string hostOfPeer(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+bool isBad(const RailFacts* rail) { return rail != nullptr && record::isDown(rail->state); }
 
 std::string portName(const std::string& host, const std::string& device, int port) {
   std::string name = host + " " + (device.empty() ? "?" : device);
@@ -168,7 +163,8 @@ class Examiner {
 
   Finding waitsForClearToSend(const ConnectionFacts* receiver) {
     // Receives of the spy's connections are counted, and their clear-to-sends are not seen.
-    if (receiver != nullptr && receiver->posted > connection_.next && !peer()->spy && !own_.spy)
+    if (receiver != nullptr && receiver->numbers.posted > connection_.numbers.next && !peer()->spy &&
+        !own_.spy)
       return silentPath(false);
     if (receiver != nullptr && isLeftAlone(*receiver)) return peerDoesNotCall();
     return set(Why::kNoReceive);
@@ -178,9 +174,9 @@ class Examiner {
     if (sender == nullptr) return set(Why::kNoSend);
     if (isLeftAlone(*sender) && !isComplete(*sender, &connection_)) return peerDoesNotCall();
     if (own_.spy || peer()->spy)
-      return sender->given >= connection_.oldest ? silentPath(false) : set(Why::kNoSend);
+      return sender->posted >= connection_.oldest ? silentPath(false) : set(Why::kNoSend);
     const uint64_t oldest = connection_.oldest != 0 ? connection_.oldest : connection_.completed + 1;
-    if (sender->next > oldest) return silentPath(false);  // it is posted, in part or as a whole
+    if (sender->numbers.next > oldest) return silentPath(false);  // it is posted, in part or as a whole
     const bool tries = sender->still && sender->waits_for == WaitsFor::kClearToSend;
     if (tries) return silentPath(true);  // the clear-to-send does not arrive
     return set(Why::kNoSend);
@@ -195,11 +191,7 @@ class Examiner {
   }
   Culprit idleCaller(int process, const ConnectionFacts& connection) const {
     const ProcessFacts& caller = job_.process(process);
-    Culprit culprit;
-    culprit.kind = CulpritKind::kIdleCaller;
-    culprit.process = process;
-    culprit.key = "idle " + std::to_string(process);
-    culprit.name = processName(caller);
+    Culprit culprit = processCulprit(job_, process, CulpritKind::kIdleCaller, "idle ");
     culprit.what = isOneSided(connection) ? "does not drive its one-sided communication"
                                           : "has open messages and does not call its network plugin";
     const bool never = connection.looked_ms == kNever;
@@ -273,21 +265,21 @@ class Examiner {
 
   // The rail pairs of the connection, one line each. `only_bad`: those with a rail that is down.
   void addRails(Culprit& culprit, bool only_bad) const {
-    for (const PairFacts& pair : connection_.pairs) {
+    for (const record::Pair& pair : connection_.pairs) {
       const RailFacts* const rail = railOf(own_, pair);
       if (only_bad && !isBad(rail)) continue;
       culprit.details.push_back(pairText(pair));
     }
   }
-  std::string ownPort(const PairFacts& pair) const {
+  std::string ownPort(const record::Pair& pair) const {
     const RailFacts* const rail = railOf(own_, pair);
     return rail != nullptr ? railName(own_, *rail) : portName(own_.host, connection_.device, 0);
   }
-  std::string peerPort(const PairFacts& pair) const {
+  std::string peerPort(const record::Pair& pair) const {
     return portName(peer() != nullptr ? peer()->host : hostOfPeer(connection_.peer), pair.peer_device,
                     pair.peer_port);
   }
-  std::string pairText(const PairFacts& pair) const {
+  std::string pairText(const record::Pair& pair) const {
     std::string text = ownPort(pair);
     if (!pair.gid.empty()) text += " (" + pair.gid + ")";
     text += " - " + peerPort(pair);
@@ -325,7 +317,7 @@ class Examiner {
   }
 
   // A rail of this end, or of the other one, that is down.
-  std::optional<Culprit> badRail(const PairFacts& pair) const {
+  std::optional<Culprit> badRail(const record::Pair& pair) const {
     const ProcessFacts* host = &own_;
     const RailFacts* rail = railOf(own_, pair);
     if (!isBad(rail)) {
@@ -343,7 +335,7 @@ class Examiner {
     culprit.advice = "on " + host->host + ": railwise doctor; cable and switch port of " + rail->device;
     return culprit;
   }
-  static const RailFacts* peerRail(const ProcessFacts& process, const PairFacts& pair) {
+  static const RailFacts* peerRail(const ProcessFacts& process, const record::Pair& pair) {
     for (const RailFacts& rail : process.rails)
       if (rail.device == pair.peer_device && rail.port == pair.peer_port) return &rail;
     return nullptr;
@@ -351,11 +343,11 @@ class Examiner {
 
   Finding railsFailed(Why why) {
     finding_.wait.why = why;
-    for (const PairFacts& pair : connection_.pairs) {
+    for (const record::Pair& pair : connection_.pairs) {
       if (auto culprit = badRail(pair)) addCulprit(std::move(*culprit));
     }
     if (!finding_.culprits.empty()) return std::move(finding_);
-    for (const PairFacts& pair : connection_.pairs) addCulprit(brokenPair(pair));
+    for (const record::Pair& pair : connection_.pairs) addCulprit(brokenPair(pair));
     if (finding_.culprits.empty()) addCulprit(brokenPair({.peer_device = connection_.peer_device}));
     return std::move(finding_);
   }
@@ -364,54 +356,54 @@ class Examiner {
       if (known.key == culprit.key) return;
     finding_.culprits.push_back(std::move(culprit));
   }
-  // Both ports are up, and no data crosses. The two ends of a pair make one culprit.
-  Culprit brokenPair(const PairFacts& pair) const {
-    const std::string from = ownPort(pair);
-    const std::string to = peerPort(pair);
+  // A pair that carries nothing although its ports are up. Says what both ends know; the rest is to be
+  // filled.
+  Culprit emptyPair(CulpritKind kind, const record::Pair& pair) const {
     Culprit culprit;
-    culprit.kind = CulpritKind::kFailedRail;
-    culprit.name = std::min(from, to) + " - " + std::max(from, to);
-    culprit.key = "pair " + culprit.name;
-    culprit.what = "does not carry data";
+    culprit.kind = kind;
     culprit.details.push_back(pairText(pair));
     if (peer() != nullptr) culprit.details.push_back(endsText());
     if (const RailFacts* const rail = railOf(own_, pair))
-      culprit.details.push_back(from + " " + stateText(*rail));
-    if (!connection_.reason.empty()) culprit.details.push_back(reason());
+      culprit.details.push_back(ownPort(pair) + " " + stateText(*rail));
     culprit.advice = "railwise doctor --pair " + hostOfPeer(connection_.peer) + " on " + own_.host +
                      " measures the rail pairs";
+    return culprit;
+  }
+  // The two ends of a pair make one culprit.
+  Culprit brokenPair(const record::Pair& pair) const {
+    const std::string from = ownPort(pair);
+    const std::string to = peerPort(pair);
+    Culprit culprit = emptyPair(CulpritKind::kFailedRail, pair);
+    culprit.name = std::min(from, to) + " - " + std::max(from, to);
+    culprit.key = "pair " + culprit.name;
+    culprit.what = "does not carry data";
+    if (!connection_.reason.empty()) culprit.details.push_back(reason());
     return culprit;
   }
 
   // Nothing arrives, and no one has noticed a failure. `outward`: what this end sends does not arrive.
   Finding silentPath(bool outward) {
     finding_.wait.why = Why::kSilentPath;
-    for (const PairFacts* const pair : silentPairs()) addCulprit(silentRail(*pair, outward));
+    for (const record::Pair* const pair : silentPairs()) addCulprit(silentRail(*pair, outward));
     if (finding_.culprits.empty()) addCulprit(silentRail({.peer_device = connection_.peer_device}, outward));
     return std::move(finding_);
   }
-  Culprit silentRail(const PairFacts& pair, bool outward) const {
+  Culprit silentRail(const record::Pair& pair, bool outward) const {
     if (auto culprit = badRail(pair)) return std::move(*culprit);
     const std::string own = ownPort(pair);
     const std::string other = peerPort(pair);
-    Culprit culprit;
-    culprit.kind = CulpritKind::kSilentRail;
+    Culprit culprit = emptyPair(CulpritKind::kSilentRail, pair);
     culprit.name = outward ? own + " -> " + other : other + " -> " + own;
     culprit.key = "silent " + culprit.name;
     culprit.what = "is silent: what is sent does not arrive (a black hole)";
-    culprit.details.push_back(pairText(pair));
-    if (peer() != nullptr) culprit.details.push_back(endsText());
-    if (const RailFacts* const rail = railOf(own_, pair))
-      culprit.details.push_back(own + " " + stateText(*rail));
-    culprit.advice = "railwise doctor --pair " + hostOfPeer(connection_.peer) + " on " + own_.host +
-                     " measures the rail pairs; then the switch between them";
+    culprit.advice += "; then the switch between them";
     return culprit;
   }
   // The pairs over which data is owed: more bytes are posted than have arrived. Where the counts do not tell,
   // all of them.
-  std::vector<const PairFacts*> silentPairs() const {
-    std::vector<const PairFacts*> all;
-    std::vector<const PairFacts*> owing;
+  std::vector<const record::Pair*> silentPairs() const {
+    std::vector<const record::Pair*> all;
+    std::vector<const record::Pair*> owing;
     for (std::size_t i = 0; i < connection_.pairs.size(); ++i) {
       all.push_back(&connection_.pairs[i]);
       if (owes(static_cast<int>(i))) owing.push_back(&connection_.pairs[i]);
@@ -421,9 +413,9 @@ class Examiner {
   bool owes(int pair) const {
     const ConnectionFacts* const other = otherEnd();
     if (other == nullptr || isOneSided(connection_)) return false;  // a target does not count bytes
-    for (const QueuePairFacts& own : connection_.queue_pairs) {
+    for (const record::QueuePair& own : connection_.queue_pairs) {
       if (own.pair != pair || own.number == 0) continue;
-      for (const QueuePairFacts& theirs : other->queue_pairs) {
+      for (const record::QueuePair& theirs : other->queue_pairs) {
         if (theirs.peer_number != own.number || own.peer_number != theirs.number) continue;
         const bool sends = connection_.side == Side::kSender;
         if ((sends ? own.bytes : theirs.bytes) > (sends ? theirs.bytes : own.bytes)) return true;
@@ -444,32 +436,31 @@ bool isStopped(const ProcessFacts& process) {
   return process.kernel_state == 'T' || process.kernel_state == 't';
 }
 
+Culprit processCulprit(const Job& job, int place, CulpritKind kind, const char* key) {
+  return {.kind = kind,
+          .key = key + std::to_string(place),
+          .name = processName(job.process(place)),
+          .process = place};
+}
+
 std::string railName(const ProcessFacts& process, const RailFacts& rail) {
   return portName(process.host, rail.device, rail.port);
 }
 
 Culprit stoppedProcess(const Job& job, int place) {
   const ProcessFacts& process = job.process(place);
-  Culprit culprit;
-  culprit.kind = CulpritKind::kStoppedProcess;
-  culprit.process = place;
-  culprit.key = "stopped " + std::to_string(place);
-  culprit.name = processName(process);
-  culprit.what = process.kernel_state == 't' ? "is held by a debugger" : "is stopped (SIGSTOP)";
-  culprit.advice =
-      process.kernel_state == 't'
-          ? "on " + process.host + ": leave the debugger that holds " + std::to_string(process.pid)
-          : "on " + process.host + ": kill -CONT " + std::to_string(process.pid);
+  const bool debugged = process.kernel_state == 't';
+  Culprit culprit = processCulprit(job, place, CulpritKind::kStoppedProcess, "stopped ");
+  culprit.what = debugged ? "is held by a debugger" : "is stopped (SIGSTOP)";
+  culprit.advice = "on " + process.host + (debugged ? ": leave the debugger that holds " : ": kill -CONT ") +
+                   std::to_string(process.pid);
   return culprit;
 }
 
 Culprit deadProcess(const Job& job, int place) {
   const ProcessFacts& process = job.process(place);
-  Culprit culprit;
-  culprit.kind = process.ended ? CulpritKind::kEndedProcess : CulpritKind::kDeadProcess;
-  culprit.process = place;
-  culprit.key = "dead " + std::to_string(place);
-  culprit.name = processName(process);
+  Culprit culprit = processCulprit(
+      job, place, process.ended ? CulpritKind::kEndedProcess : CulpritKind::kDeadProcess, "dead ");
   culprit.what = process.ended ? "has ended in order" : "is dead: killed, crashed, or it left after an error";
   if (process.gone_ms != kNever)
     culprit.details.push_back((process.ended ? "it closed the network " : "its last sign of life was ") +
@@ -480,26 +471,21 @@ Culprit deadProcess(const Job& job, int place) {
 }
 
 Culprit silentHost(const HostFacts& host) {
-  Culprit culprit;
-  culprit.kind = CulpritKind::kSilentHost;
   const std::string& asked = host.asked.empty() ? host.name : host.asked;
-  culprit.name = asked.substr(asked.find('@') + 1);  // without the user; npos + 1 is 0
-  culprit.key = "host " + culprit.name;
-  culprit.what = "does not answer";
-  culprit.details.push_back(host.error);
-  culprit.advice = "is the host up? ping " + culprit.name + "; its console; the scheduler's view of the node";
-  return culprit;
+  const std::string name = asked.substr(asked.find('@') + 1);  // without the user; npos + 1 is 0
+  return {.kind = CulpritKind::kSilentHost,
+          .key = "host " + name,
+          .name = name,
+          .what = "does not answer",
+          .details = {host.error},
+          .advice = "is the host up? ping " + name + "; its console; the scheduler's view of the node"};
 }
 
 Culprit slowSetup(const Job& job, int place, const std::string& why) {
-  const ProcessFacts& process = job.process(place);
-  Culprit culprit;
-  culprit.kind = CulpritKind::kHandshake;
-  culprit.process = place;
-  culprit.key = "handshake " + std::to_string(place);
-  culprit.name = processName(process);
+  const std::string& slow_setup = job.process(place).slow_setup;
+  Culprit culprit = processCulprit(job, place, CulpritKind::kHandshake, "handshake ");
   culprit.what = why;
-  if (!process.slow_setup.empty()) culprit.details.push_back(process.slow_setup);
+  if (!slow_setup.empty()) culprit.details.push_back(slow_setup);
   culprit.advice =
       "which rank is missing? Each rank must have started, and must reach this host over TCP "
       "(NCCL_SOCKET_IFNAME, firewall)";

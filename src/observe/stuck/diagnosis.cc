@@ -6,7 +6,6 @@
 #include <string_view>
 #include <tuple>
 
-#include "observe/stuck/causes.h"
 #include "observe/stuck/facts.h"
 #include "observe/stuck/job.h"
 
@@ -21,29 +20,20 @@ constexpr std::size_t kShownRanks = 8;
 // A rank that has signalled nothing for so long is worth a line.
 constexpr uint64_t kQuietMs = 2000;
 
-// What is seen comes before what is concluded, and what is not known comes last.
 int certainty(const Culprit& culprit) {
-  switch (culprit.kind) {
-    case CulpritKind::kSilentHost:
-      return culprit.processes.empty() ? 2 : 0;  // perhaps no rank is there
-    case CulpritKind::kDeadProcess:
-    case CulpritKind::kStoppedProcess:
-    case CulpritKind::kFailedRail:
-    case CulpritKind::kSilentRail:
-    case CulpritKind::kIdleCaller:
-      return 0;
-    case CulpritKind::kLateProcess:
-    case CulpritKind::kCircle:
-    case CulpritKind::kEndedProcess:
-      return 1;
-    case CulpritKind::kFailedConnection:
-    case CulpritKind::kHandshake:
-      return 2;
-    case CulpritKind::kNoRecord:
-    case CulpritKind::kUnaskedHost:
-      return 3;
-  }
-  return 3;
+  // A host that does not answer: perhaps no rank is there.
+  if (culprit.kind == CulpritKind::kSilentHost && culprit.processes.empty()) return 2;
+#define RAILWISE_CERTAINTY(kind, certainty, ...) certainty,
+  constexpr int kCertainties[] = {RAILWISE_CULPRITS(RAILWISE_CERTAINTY)};
+#undef RAILWISE_CERTAINTY
+  return kCertainties[static_cast<std::size_t>(culprit.kind)];
+}
+
+// What waits the longest comes first.
+template <typename Waits>
+void sortByAge(std::vector<Waits>& all) {
+  std::ranges::stable_sort(all, std::greater(),
+                           [](const Waits& wait) { return wait.since_ms == kNever ? 0 : wait.since_ms; });
 }
 
 // An unknown age counts as none.
@@ -182,11 +172,7 @@ class Diagnoser {
 
   Culprit lateProcess(int place) const {
     const ProcessFacts& own = process(place);
-    Culprit culprit;
-    culprit.kind = CulpritKind::kLateProcess;
-    culprit.process = place;
-    culprit.key = "late " + std::to_string(place);
-    culprit.name = processName(own);
+    Culprit culprit = processCulprit(job_, place, CulpritKind::kLateProcess, "late ");
     const bool no_window = std::any_of(result_.waits.begin(), result_.waits.end(), [&](const Wait& wait) {
       return wait.other.process == place && wait.why == Why::kNoWindow;
     });
@@ -253,7 +239,7 @@ class Diagnoser {
       int64_t kept = 0;
       for (const ConnectionFacts& connection : process(member).connections) {
         if (connection.side == record::Side::kReceiver) kept += static_cast<int64_t>(connection.completed);
-        if (connection.side == record::Side::kSender) kept -= static_cast<int64_t>(connection.given);
+        if (connection.side == record::Side::kSender) kept -= static_cast<int64_t>(connection.posted);
       }
       if (kept < most_kept || kept <= 0) continue;
       alone = kept > most_kept;
@@ -327,20 +313,13 @@ class Diagnoser {
     result_.culprits = std::move(sorted);
     for (Wait& wait : result_.waits)
       if (wait.culprit >= 0) wait.culprit = new_place[static_cast<std::size_t>(wait.culprit)];
-    std::stable_sort(result_.waits.begin(), result_.waits.end(), [](const Wait& a, const Wait& b) {
-      return (a.since_ms == kNever ? 0 : a.since_ms) > (b.since_ms == kNever ? 0 : b.since_ms);
-    });
+    sortByAge(result_.waits);
   }
 
   // Which connections of living processes are up, and where the peers of the others are.
   void takeCensus() {
-    struct Group {
-      int connections = 0;
-      std::set<std::string> peers;
-      uint64_t since_ms = kNever;
-      std::string reason;
-    };
-    std::map<std::string, Group> groups;
+    std::map<std::string, Census::Missing> groups;
+    std::map<std::string, std::set<std::string>> peers;  // of each group
     for (const ProcessFacts& own : job_.processes()) {
       if (!own.alive) continue;
       for (const ConnectionFacts& connection : own.connections) {
@@ -349,48 +328,42 @@ class Diagnoser {
         ++result_.census.all;
         if (!waits && connection.state != ConnectionState::kFailed) ++result_.census.up;
         if (!waits) continue;
-        Group& group = groups[missingName(own, connection)];
+        const std::string name = missingName(own, connection);
+        Census::Missing& group = groups[name];
         ++group.connections;
-        if (!connection.peer.empty()) group.peers.insert(connection.peer);
+        if (!connection.peer.empty()) peers[name].insert(connection.peer);
         if (group.reason.empty()) group.reason = connection.reason;
         group.since_ms = longer(group.since_ms, connection.state_ms);
       }
     }
     for (auto& [name, group] : groups) {
-      std::string what = name;
-      if (!group.peers.empty()) what += " (" + counted(group.peers.size(), "process", "processes") + ")";
-      result_.census.missing.push_back({what, group.connections, group.since_ms, group.reason});
+      group.what = name;
+      if (peers.contains(name))
+        group.what += " (" + counted(peers[name].size(), "process", "processes") + ")";
+      result_.census.missing.push_back(group);
     }
-    std::stable_sort(
-        result_.census.missing.begin(), result_.census.missing.end(), [](const auto& a, const auto& b) {
-          return (a.since_ms == kNever ? 0 : a.since_ms) > (b.since_ms == kNever ? 0 : b.since_ms);
-        });
+    sortByAge(result_.census.missing);
   }
   std::string missingName(const ProcessFacts& own, const ConnectionFacts& connection) const {
     if (connection.state == ConnectionState::kListening)
       return "a call to " + processName(own) + ": no peer has called";
     if (connection.peer.empty()) return "a peer of " + processName(own) + " that has not answered";
     const HostFacts* const host = job_.hostOf(connection.peer);
-    const std::string name = connection.peer.substr(0, connection.peer.rfind(':'));
+    const std::string name = hostOfPeer(connection.peer);
     if (host == nullptr) return name + ", which was not asked";
     return host->error.empty() ? name : name + ", which does not answer";
   }
 
   // Rails that are down, or that connections have left. The processes of a host share its rails.
   void lookAtRails() {
-    struct Trouble {
-      record::RailState state = record::RailState::kUnknown;
-      uint64_t state_ms = kNever;
-      uint64_t errors = 0;
-      std::string error;
-      uint64_t failovers = 0;
+    struct Trouble : RailFacts {
       uint64_t processes = 0;
     };
     std::map<std::string, Trouble> troubles;
     for (const ProcessFacts& own : job_.processes()) {
       if (!own.alive) continue;
       for (const RailFacts& rail : own.rails) {
-        const bool bad = rail.state == record::RailState::kDown || rail.state == record::RailState::kFailed;
+        const bool bad = record::isDown(rail.state);
         if (!bad && rail.failovers == 0) continue;
         Trouble& trouble = troubles[railName(own, rail)];
         trouble.state = std::max(trouble.state, rail.state);
@@ -447,8 +420,7 @@ class Diagnoser {
         result_.quiet.push_back(writer);
       }
     }
-    std::stable_sort(result_.quiet.begin(), result_.quiet.end(),
-                     [](const QuietWriter& a, const QuietWriter& b) { return a.since_ms > b.since_ms; });
+    sortByAge(result_.quiet);
   }
 
   void addNotes() {
@@ -473,16 +445,13 @@ class Diagnoser {
       ranks = own.ranks;
       present.insert(own.rank);
     }
-    std::string missing;
-    std::size_t count = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (present.contains(rank)) continue;
-      if (++count <= kShownRanks) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-    }
-    if (count == 0) return;
-    if (count > kShownRanks) missing += " and " + std::to_string(count - kShownRanks) + " more";
-    result_.notes.push_back((count == 1 ? "rank " : "ranks ") + missing + " of " + std::to_string(ranks) +
-                            (count == 1 ? " has" : " have") + " no record on the hosts that were asked");
+    std::vector<int> missing;
+    for (int rank = 0; rank < ranks; ++rank)
+      if (!present.contains(rank)) missing.push_back(rank);
+    if (missing.empty()) return;
+    const bool one = missing.size() == 1;
+    result_.notes.push_back((one ? "rank " : "ranks ") + someOf(missing) + " of " + std::to_string(ranks) +
+                            (one ? " has" : " have") + " no record on the hosts that were asked");
   }
 
   std::string stuckVerdict() const {

@@ -2,7 +2,9 @@
 // thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,24 +14,26 @@
 namespace railwise::observe {
 
 // Why a connection waits, as both ends together tell.
-enum class Why : uint8_t {
-  kNoReceive,      // the receiver's NCCL has posted no receive
-  kNoSend,         // the sender's NCCL has posted no send
-  kSilentPath,     // everything is posted, and nothing arrives: the network between the ends
-  kNoPath,         // no rail pair works
-  kReconnects,     // the ends agree on new queue pairs
-  kFailed,         // the connection has failed for good
-  kDoesNotCall,    // the waiting process itself does not call its network plugin
-  kHandshake,      // the handshake does not end
-  kListens,        // no peer has called
-  kPeerIsGone,     // the peer's process has died or ended
-  kPeerIsStopped,  // the kernel does not let the peer's process run
-  kPeerUnknown,    // there is no record of the peer
-  kNoWindow,       // one-sided: the peer has not registered its part of a window
-  kNoCredit,       // one-sided: the peer does not take the signals that have come
-  kSignalParts,    // one-sided: a part of a signal has come, and the rest has not
-  kOwnNic,         // one-sided: a NIC of the waiting process does not write a signal into its GPU's memory
-};
+#define RAILWISE_WHYS(X)                                                                \
+  X(Why, kNoReceive, "no receive is posted there", "no_receive")                        \
+  X(Why, kNoSend, "no send is posted there", "no_send")                                 \
+  X(Why, kSilentPath, "all is posted, and nothing arrives", "silent_path")              \
+  X(Why, kNoPath, "no rail pair works", "no_path")                                      \
+  X(Why, kReconnects, "the ends agree on new queue pairs", "reconnects")                \
+  X(Why, kFailed, "the connection has failed for good", "failed")                       \
+  X(Why, kDoesNotCall, "NCCL does not call for its open messages", "does_not_call")     \
+  X(Why, kHandshake, "the handshake does not end", "handshake")                         \
+  X(Why, kListens, "no peer has called", "listens")                                     \
+  X(Why, kPeerIsGone, "the peer's process is gone", "peer_is_gone")                     \
+  X(Why, kPeerIsStopped, "the peer's process is stopped", "peer_is_stopped")            \
+  X(Why, kPeerUnknown, "the peer has no record here", "peer_unknown")                   \
+  X(Why, kNoWindow, "its part of a window is not registered there",                     \
+    "no_window") /* one-sided, as all below */                                          \
+  X(Why, kNoCredit, "the signals that have come are not taken there", "no_credit")      \
+  X(Why, kSignalParts, "a part of a signal has come, and not the rest", "signal_parts") \
+  X(Why, kOwnNic, "its own NIC does not write a signal into GPU memory", "own_nic")
+enum class Why : uint8_t { RAILWISE_WHYS(RAILWISE_ENUMERATOR) };
+inline constexpr Named<Why> kWhys[] = {RAILWISE_WHYS(RAILWISE_NAMED)};
 
 // A connection that stands still.
 struct Wait {
@@ -40,21 +44,25 @@ struct Wait {
   int culprit = -1;  // place in Diagnosis::culprits; -1: the peer's process, and whom that waits for
 };
 
-enum class CulpritKind : uint8_t {
-  kDeadProcess,
-  kSilentHost,      // does not answer
-  kStoppedProcess,  // SIGSTOP, a debugger
-  kFailedRail,
-  kSilentRail,   // a black hole
-  kIdleCaller,   // has open messages, and does not call
-  kLateProcess,  // is waited for, and waits for nothing
-  kCircle,       // processes that wait for each other
-  kFailedConnection,
-  kHandshake,
-  kEndedProcess,  // has ended in order while others wait for it
-  kNoRecord,      // of a process on a host that has answered
-  kUnaskedHost,
-};
+// With the key in JSON, and a place in the order of culprits: what is seen comes before what is concluded,
+// and what is not known comes last.
+#define RAILWISE_CULPRITS(X)                                                     \
+  X(kDeadProcess, 0, "dead_process")                                             \
+  X(kSilentHost, 0, "silent_host")         /* does not answer */                 \
+  X(kStoppedProcess, 0, "stopped_process") /* SIGSTOP, a debugger */             \
+  X(kFailedRail, 0, "failed_rail")                                               \
+  X(kSilentRail, 0, "silent_rail")   /* a black hole */                          \
+  X(kIdleCaller, 0, "idle_caller")   /* has open messages, and does not call */  \
+  X(kLateProcess, 1, "late_process") /* is waited for, and waits for nothing */  \
+  X(kCircle, 1, "circle")            /* processes that wait for each other */    \
+  X(kFailedConnection, 2, "failed_connection")                                   \
+  X(kHandshake, 2, "handshake")                                                  \
+  X(kEndedProcess, 1, "ended_process") /* in order, while others wait for it */  \
+  X(kNoRecord, 3, "no_record")         /* of a process on a host that answers */ \
+  X(kUnaskedHost, 3, "unasked_host")
+#define RAILWISE_CULPRIT_KIND(kind, ...) kind,
+enum class CulpritKind : uint8_t { RAILWISE_CULPRITS(RAILWISE_CULPRIT_KIND) };
+#undef RAILWISE_CULPRIT_KIND
 
 // What holds up the job: the end of a chain of waits.
 struct Culprit {
@@ -113,11 +121,44 @@ struct DiagnosisOptions {
 
 Diagnosis diagnose(const Job& job, const DiagnosisOptions& options);
 
+// Why a connection waits: what both ends together tell. Pure; thread-safe.
+
+// The wait of a connection, and what holds it up if that is no process that may wait in turn.
+struct Finding {
+  Wait wait;
+  std::vector<Culprit> culprits;  // none: the peer's process
+};
+
+// Null: the connection does not wait, or it moves.
+std::optional<Finding> whyItWaits(const Job& job, End end);
+
+// The kernel does not let the process run (SIGSTOP, a debugger).
+bool isStopped(const ProcessFacts& process);
+// A process as a culprit, without what it does. `key`: its number is put behind it.
+Culprit processCulprit(const Job& job, int process, CulpritKind kind, const char* key);
+Culprit stoppedProcess(const Job& job, int process);
+Culprit deadProcess(const Job& job, int process);
+Culprit silentHost(const HostFacts& host);
+// A process that waits for peers while its connections come up; `why`: what it waits for.
+Culprit slowSetup(const Job& job, int process, const std::string& why);
+
+// "gpu1 mlx5_1 port 1"
+std::string railName(const ProcessFacts& process, const RailFacts& rail);
+
 // A diagnosis as a text of 80 columns, as JSON, and as a graph for Graphviz. Pure; thread-safe.
 
 std::string stuckText(const Job& job, const Diagnosis& diagnosis);
 std::string stuckJson(const Job& job, const Diagnosis& diagnosis);
 // For `dot -Tsvg`: processes and culprits, and who waits for whom.
 std::string stuckDot(const Job& job, const Diagnosis& diagnosis);
+
+// The record of a process in words, after its end: what it was, what went wrong first, what was open, and the
+// last `events` events. Pure; thread-safe.
+
+// One sentence: how the process ended, what it did, and what went wrong first.
+std::string postmortemVerdict(const record::Snapshot& snapshot);
+// The verdict, then everything, in 80 columns.
+std::string postmortemText(const record::Snapshot& snapshot, std::size_t events);
+std::string postmortemJson(const record::Snapshot& snapshot, std::size_t events);
 
 }  // namespace railwise::observe

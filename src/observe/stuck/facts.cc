@@ -1,8 +1,7 @@
 #include "observe/stuck/facts.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <unordered_map>
+#include <iterator>
 
 #include "base/text/printable.h"
 #include "base/text/text_layout.h"
@@ -20,6 +19,16 @@ uint64_t ageMs(uint64_t at_ns, uint64_t now_ns) {
   return now_ns > at_ns ? (now_ns - at_ns) / 1000000 : 0;
 }
 
+// "1.0 MiB", "40 bytes"
+std::string bytesText(uint64_t bytes) {
+  if (bytes < 1024) return counted(bytes, "byte");
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  double number = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; number >= 1024 && unit + 1 < std::size(kUnits); ++unit) number /= 1024;
+  return formatText("%.1f %s", number, kUnits[unit]);
+}
+
 RailFacts railFactsOf(const record::Rail& rail, uint64_t now_ns) {
   RailFacts facts;
   facts.device = plainText(rail.device);
@@ -27,22 +36,13 @@ RailFacts railFactsOf(const record::Rail& rail, uint64_t now_ns) {
   facts.state = rail.state;
   facts.state_ms = ageMs(rail.state_since_ns, now_ns);
   facts.failovers = rail.failovers;
-  std::size_t most = 0;
-  for (std::size_t kind = 0; kind < rail.errors.size(); ++kind) {
-    facts.errors += rail.errors[kind];
-    if (rail.errors[kind] > rail.errors[most]) most = kind;
-  }
-  if (facts.errors > 0) facts.error = record::errorText(static_cast<record::ErrorKind>(most));
+  facts.errors = record::errorSum(rail);
+  uint64_t most = 0;
+  record::visitErrors(rail, [&](const char* words, uint64_t number) {
+    if (number > most) facts.error = words;
+    most = std::max(most, number);
+  });
   return facts;
-}
-
-// The last time in a record: of a process that was killed no other moment is known.
-uint64_t lastSignNs(const record::Snapshot& snapshot) {
-  uint64_t last = snapshot.process.started_ns;
-  for (const record::Event& event : snapshot.events) last = std::max(last, event.at_ns);
-  for (const record::Connection& connection : snapshot.connections)
-    last = std::max({last, connection.looked_ns, connection.state_since_ns});
-  return last;
 }
 
 // The warning of a process whose connections come up slowly, as long as it is the last word about connections
@@ -55,26 +55,13 @@ std::string slowSetup(const record::Snapshot& snapshot) {
   return "";
 }
 
-// Does a connection that runs wait for something? A look is written only while NCCL waits: the last one may
-// be of a message that is complete by now.
-bool waitsNow(const record::Connection& connection, uint64_t now_ns) {
-  const uint64_t looked = ageMs(connection.looked_ns, now_ns);
-  if (connection.oldest > connection.completed) return true;
-  if (connection.side == record::Side::kReceiver && connection.posted > connection.completed) return true;
-  return connection.oldest == 0 && connection.waits_for != record::WaitsFor::kNothing &&
-         looked < kCallsWithinMs;
-}
-
 // Has the connection stood still between the two reads? A connection with nothing open has not: nothing was
 // to be done. New queue pairs are no progress: over a black hole they come and go.
 bool stoodStill(const record::Connection* first, const record::Connection& second, uint64_t now_ns) {
   const bool up = second.state == record::ConnectionState::kRunning;
   if (up && !waitsNow(second, now_ns)) return false;
   if (first == nullptr) {
-    const uint64_t since = !up                  ? second.state_since_ns
-                           : second.oldest != 0 ? second.oldest_since_ns
-                                                : second.waits_since_ns;
-    const uint64_t age = ageMs(since, now_ns);
+    const uint64_t age = ageMs(record::waitsSinceNs(second), now_ns);
     return age != kNever && age >= kStillMs;
   }
   if (first->completed != second.completed || first->oldest != second.oldest) return false;
@@ -84,25 +71,9 @@ bool stoodStill(const record::Connection* first, const record::Connection& secon
 
 ConnectionFacts connectionFactsOf(const record::Connection* first, const record::Connection& second,
                                   uint64_t now_ns, std::size_t rails) {
-  ConnectionFacts facts;
-  facts.slot = second.slot;
-  facts.id = second.id;
-  facts.pair_id = second.pair_id;
-  facts.communicator = second.communicator;
-  facts.side = second.side;
-  facts.kind = second.kind;
-  facts.state = second.state;
-  facts.waits_for = second.waits_for;
-  facts.device = plainText(second.device);
-  facts.peer = plainText(second.peer);
-  facts.peer_device = plainText(second.peer_device);
-  facts.reason = plainText(second.reason);
-  facts.next = second.numbers.next;
-  facts.posted = second.numbers.posted;
-  facts.given = second.posted;
-  facts.completed = second.completed;
-  facts.oldest = second.oldest;
-  facts.oldest_bytes = second.oldest_bytes;
+  ConnectionFacts facts{second};
+  for (std::string* const text : {&facts.device, &facts.peer, &facts.peer_device, &facts.reason})
+    *text = plainText(*text);
   facts.oldest_ms = ageMs(second.oldest_since_ns, now_ns);
   facts.waits_ms = ageMs(second.waits_since_ns, now_ns);
   facts.looked_ms = ageMs(second.looked_ns, now_ns);
@@ -111,103 +82,76 @@ ConnectionFacts connectionFactsOf(const record::Connection* first, const record:
     facts.moved = second.completed - first->completed;
   if (first != nullptr && second.epoch > first->epoch) facts.new_epochs = second.epoch - first->epoch;
   facts.still = stoodStill(first, second, now_ns);
-  facts.degraded = second.degraded;
-  facts.gets_open = second.one_sided.gets_open;
-  facts.signals = second.one_sided.signals;
-  facts.signals_done = second.one_sided.signals_done;
   facts.last_signal_ms = ageMs(second.one_sided.last_signal_ns, now_ns);
-  facts.peer_rank = second.one_sided.peer_rank;
-  for (const record::Pair& pair : second.pairs) {
-    const bool known = pair.rail >= 0 && static_cast<std::size_t>(pair.rail) < rails;
-    facts.pairs.push_back({.rail = known ? pair.rail : -1,
-                           .gid = plainText(pair.gid),
-                           .peer_gid = plainText(pair.peer_gid),
-                           .peer_device = plainText(pair.peer_device),
-                           .peer_port = pair.peer_port});
+  for (record::Pair& pair : facts.pairs) {
+    if (pair.rail >= static_cast<int>(rails)) pair.rail = -1;
+    for (std::string* const text : {&pair.gid, &pair.peer_gid, &pair.peer_device}) *text = plainText(*text);
   }
-  for (const record::QueuePair& queue_pair : second.queue_pairs) {
-    const bool known = queue_pair.pair >= 0 && static_cast<std::size_t>(queue_pair.pair) < facts.pairs.size();
-    facts.queue_pairs.push_back({.number = queue_pair.number,
-                                 .peer_number = queue_pair.peer_number,
-                                 .pair = known ? queue_pair.pair : -1,
-                                 .bytes = queue_pair.bytes});
-  }
+  for (record::QueuePair& queue_pair : facts.queue_pairs)
+    if (queue_pair.pair >= static_cast<int>(facts.pairs.size())) queue_pair.pair = -1;
   return facts;
 }
 
 }  // namespace
 
+bool waitsNow(const record::Connection& connection, uint64_t now_ns) {
+  if (record::hasOpenMessage(connection)) return true;
+  return connection.oldest == 0 && connection.waits_for != record::WaitsFor::kNothing &&
+         ageMs(connection.looked_ns, now_ns) < kCallsWithinMs;
+}
+
 ProcessFacts factsOf(const record::Snapshot* first, const record::Snapshot& second) {
-  ProcessFacts facts;
   const record::Process& process = second.process;
-  facts.host = hostName(process);
+  ProcessFacts facts{process};
+  facts.host = plainText(hostOf(process));
   facts.boot_id = plainText(process.boot_id);
-  facts.pid = process.pid;
-  facts.process_start = process.process_start;
-  facts.alive = process.alive;
-  facts.ended = process.ended_ns != 0;
-  facts.spy = process.spy;
-  facts.rank = process.rank;
-  facts.ranks = process.ranks;
   facts.program = plainText(process.program);
+  facts.ended = process.ended_ns != 0;
   facts.unrecorded = second.unrecorded;
   facts.slow_setup = slowSetup(second);
   if (!facts.alive)
-    facts.gone_ms = ageMs(facts.ended ? process.ended_ns : lastSignNs(second), second.read_ns);
+    facts.gone_ms = ageMs(facts.ended ? process.ended_ns : record::lastTimeNs(second), second.read_ns);
   if (first != nullptr && second.read_ns > first->read_ns)
     facts.between_ms = (second.read_ns - first->read_ns) / 1000000;
   for (const record::Rail& rail : second.rails) facts.rails.push_back(railFactsOf(rail, second.read_ns));
-  std::unordered_map<uint64_t, const record::Connection*> before;
-  if (first != nullptr)
-    for (const record::Connection& connection : first->connections) before[connection.id] = &connection;
-  for (const record::Connection& connection : second.connections) {
-    const auto found = before.find(connection.id);
-    facts.connections.push_back(connectionFactsOf(found != before.end() ? found->second : nullptr, connection,
+  for (const record::Connection& connection : second.connections)
+    facts.connections.push_back(connectionFactsOf(record::earlierState(first, connection), connection,
                                                   second.read_ns, facts.rails.size()));
-  }
   return facts;
 }
 
-std::vector<ProcessFacts> factsOfAll(std::span<const record::Snapshot> first,
-                                     std::span<const record::Snapshot> second) {
+std::vector<ProcessFacts> factsOfAll(const std::vector<record::Snapshot>& first,
+                                     const std::vector<record::Snapshot>& second) {
   std::vector<ProcessFacts> all;
-  for (const record::Snapshot& snapshot : second) {
-    const auto before = std::find_if(first.begin(), first.end(), [&](const record::Snapshot& other) {
-      return other.process.pid == snapshot.process.pid &&
-             other.process.process_start == snapshot.process.process_start &&
-             other.process.spy == snapshot.process.spy;
-    });
-    all.push_back(factsOf(before != first.end() ? &*before : nullptr, snapshot));
-  }
+  for (const record::Snapshot& snapshot : second)
+    all.push_back(factsOf(record::earlierRead(first, snapshot), snapshot));
   return all;
 }
 
 std::string plainText(std::string_view text) { return printableAscii(text.substr(0, kLongest)); }
 
-std::string processKey(const ProcessFacts& process) {
-  return process.host + ":" + std::to_string(process.pid);
+std::string processKey(const record::Process& process) {
+  return plainText(hostOf(process)) + ":" + std::to_string(process.pid);
 }
 
-std::string hostName(const record::Process& process) {
-  std::string host = plainText(process.host);
-  const std::string suffix = ":" + std::to_string(process.pid);
-  if (host.ends_with(suffix)) host.resize(host.size() - suffix.size());
-  return host;
-}
-
-std::string processName(const ProcessFacts& process) {
+std::string processName(const record::Process& process) {
   if (process.rank < 0) return processKey(process);
   return "rank " + std::to_string(process.rank) + " (" + processKey(process) + ")";
 }
 
-std::string bytesText(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return counted(bytes, "byte", "bytes");
-  double number = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (number /= 1024; number >= 1024 && unit + 1 < std::size(kUnits); ++unit) number /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %s", number, kUnits[unit]);
+std::string hostOfPeer(std::string_view peer) { return std::string(peer.substr(0, peer.rfind(':'))); }
+
+std::string someOf(const std::vector<int>& numbers) {
+  constexpr std::size_t kShown = 8;
+  const std::span shown = std::span(numbers).first(std::min(numbers.size(), kShown));
+  const std::string text = joined(shown, ", ", [](int number) { return std::to_string(number); });
+  return numbers.size() > kShown ? text + " and " + std::to_string(numbers.size() - kShown) + " more" : text;
+}
+
+std::string oldestText(const record::Connection& connection) {
+  std::string text =
+      record::unitText(connection.kind, connection.side) + (" " + std::to_string(connection.oldest));
+  if (connection.oldest_bytes > 0) text += " (" + bytesText(connection.oldest_bytes) + ")";
   return text;
 }
 

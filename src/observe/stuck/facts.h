@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/outcome.h"
 #include "base/text/words.h"
 #include "record/snapshot.h"
 
@@ -29,77 +30,28 @@ struct RailFacts {
   uint64_t failovers = 0;
 };
 
-// A rail pair of a connection, as this end sees it.
-struct PairFacts {
-  int rail = -1;  // place in ProcessFacts::rails; -1: not known
-  std::string gid;
-  std::string peer_gid;
-  std::string peer_device;
-  int peer_port = 0;
-};
-
-struct QueuePairFacts {
-  uint32_t number = 0;
-  uint32_t peer_number = 0;
-  int pair = -1;       // place in ConnectionFacts::pairs
-  uint64_t bytes = 0;  // sender: payload posted; receiver: payload arrived
-};
-
-struct ConnectionFacts {
-  uint32_t slot = 0;
-  uint64_t id = 0;
-  uint64_t pair_id = 0;
-  uint64_t communicator = 0;
-  record::Side side = record::Side::kSender;
-  record::ConnectionKind kind = record::ConnectionKind::kMessages;
-  record::ConnectionState state = record::ConnectionState::kRunning;
-  record::WaitsFor waits_for = record::WaitsFor::kNothing;
-  std::string device;
-  std::string peer;  // "host:pid"; "" while not known
-  std::string peer_device;
-  std::string reason;
-  uint64_t next = 0;  // record::ConnectionNumbers
-  uint64_t posted = 0;
-  uint64_t given = 0;  // receives that NCCL has given to isend or irecv, and those that are complete
-  uint64_t completed = 0;
-  uint64_t oldest = 0;  // the oldest open message; 0: none
-  uint64_t oldest_bytes = 0;
+// A connection as it was at the second read. Its times of the record are replaced by ages.
+struct ConnectionFacts : record::Connection {
   uint64_t oldest_ms = kNever;
   uint64_t waits_ms = kNever;
   uint64_t looked_ms = kNever;
   uint64_t state_ms = kNever;
+  uint64_t last_signal_ms = kNever;
   uint64_t moved = 0;       // messages completed between the two reads
   uint64_t new_epochs = 0;  // how often it got new queue pairs between the two reads
   bool still = false;       // it waits, and nothing has completed between the two reads
-  bool degraded = false;
-  // One-sided connections (record::OneSided).
-  uint64_t gets_open = 0;
-  uint64_t signals = 0;
-  uint64_t signals_done = 0;
-  uint64_t last_signal_ms = kNever;
-  int peer_rank = -1;
-  std::vector<PairFacts> pairs;
-  std::vector<QueuePairFacts> queue_pairs;
 };
 
 inline bool isOneSided(const ConnectionFacts& connection) {
   return connection.kind == record::ConnectionKind::kOneSided;
 }
 
-struct ProcessFacts {
-  std::string host;
-  std::string boot_id;
-  uint32_t pid = 0;
-  uint64_t process_start = 0;
-  bool alive = false;
-  bool ended = false;  // in order
-  bool spy = false;
+// `host` is without the process number.
+struct ProcessFacts : record::Process {
+  bool ended = false;         // in order
   char kernel_state = 0;      // of /proc/PID/stat: R, S, D, T, Z ...; 0: not known
   uint64_t gone_ms = kNever;  // dead: age of its end, or of the last sign of life
   uint64_t between_ms = 0;    // between the two reads; 0: read once
-  int rank = -1;
-  int ranks = -1;
-  std::string program;
   uint64_t unrecorded = 0;
   std::string slow_setup;  // for whom its connections that come up slowly wait; "" if none does
   std::vector<RailFacts> rails;
@@ -115,13 +67,26 @@ struct HostFacts {
   std::vector<ProcessFacts> processes;
 };
 
+// Does a connection wait for something at the time of its read?
+bool waitsNow(const record::Connection& connection, uint64_t now_ns);
+
 // Makes the facts of two reads of one process. `first` null: the process was read once, and only ages show
 // what stands still.
 ProcessFacts factsOf(const record::Snapshot* first, const record::Snapshot& second);
 
 // Makes the facts of all processes of a host. Snapshots of `first` that have no second one are left out.
-std::vector<ProcessFacts> factsOfAll(std::span<const record::Snapshot> first,
-                                     std::span<const record::Snapshot> second);
+std::vector<ProcessFacts> factsOfAll(const std::vector<record::Snapshot>& first,
+                                     const std::vector<record::Snapshot>& second);
+
+// HostFacts as lines of JSON, which travel from host to host: first a line of the host, then a line for each
+// process. What is read comes from other hosts and is checked: everything that is accepted can be used. Pure;
+// thread-safe.
+
+std::string jsonLines(const HostFacts& host);
+
+// The answers in `text`, of one host or of several one after the other. Lines that do not begin with '{' are
+// left out: a shell may have greeted. The error names `source`, the line and what is wrong there.
+Outcome<std::vector<HostFacts>> parseJsonLines(std::string_view text, const std::string& source);
 
 // Words that stuck and postmortem share: names, ages, sizes, and lines of 80 columns. Pure; thread-safe.
 
@@ -129,13 +94,15 @@ std::vector<ProcessFacts> factsOfAll(std::span<const record::Snapshot> first,
 std::string plainText(std::string_view text);
 
 // "rank 3 (gpu2:4411)", or "gpu2:4411" where the rank is not known.
-std::string processName(const ProcessFacts& process);
+std::string processName(const record::Process& process);
 // "gpu2:4411", as a peer names the process.
-std::string processKey(const ProcessFacts& process);
-// The host of a record. A record may call it "gpu2:4411", as peers are called.
-std::string hostName(const record::Process& process);
-// "1.0 MiB", "40 bytes"
-std::string bytesText(uint64_t bytes);
+std::string processKey(const record::Process& process);
+// "gpu2" of "gpu2:4411".
+std::string hostOfPeer(std::string_view peer);
+// "0, 1, 2, 3, 4, 5, 6, 7 and 3 more"
+std::string someOf(const std::vector<int>& numbers);
+// "receive 5127 (1.0 MiB)": the oldest message that a connection has open.
+std::string oldestText(const record::Connection& connection);
 // "3.2 s"; "an unknown time" for kNever.
 std::string ageText(uint64_t ms);
 

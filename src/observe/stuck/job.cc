@@ -75,15 +75,9 @@ std::string_view withoutDomain(std::string_view host) {
   return address ? host : host.substr(0, host.find('.'));
 }
 
-std::string_view hostOfPeer(std::string_view peer) { return peer.substr(0, peer.rfind(':')); }
-
 // "gpu2.example.org:4411" as "gpu2:4411": a host may be called by either name.
 std::string nameOf(std::string_view host, std::string_view pid) {
   return std::string(withoutDomain(host)) + ":" + std::string(pid);
-}
-
-bool isOneProcess(const ProcessFacts& a, const ProcessFacts& b) {
-  return a.pid == b.pid && a.process_start == b.process_start && a.boot_id == b.boot_id && a.host == b.host;
 }
 
 }  // namespace
@@ -107,8 +101,9 @@ Job::Job(std::vector<HostFacts> hosts) : hosts_(std::move(hosts)) {
 
 // A process may have a record of the plugin and another one of the spy. The plugin knows more.
 void Job::addProcess(ProcessFacts process) {
-  const auto known = std::find_if(processes_.begin(), processes_.end(),
-                                  [&](const ProcessFacts& other) { return isOneProcess(other, process); });
+  const auto known = std::find_if(processes_.begin(), processes_.end(), [&](const ProcessFacts& other) {
+    return isOneProcess(other, process) && other.boot_id == process.boot_id && other.host == process.host;
+  });
   if (known == processes_.end()) processes_.push_back(std::move(process));
   else if (known->spy && !process.spy) *known = std::move(process);
 }
@@ -154,7 +149,7 @@ End Job::otherEnd(End end) const {
 }
 
 const HostFacts* Job::hostOf(std::string_view peer) const {
-  const std::string_view name = withoutDomain(hostOfPeer(peer));
+  const std::string_view name = withoutDomain(peer.substr(0, peer.rfind(':')));
   for (const HostFacts& host : hosts_) {
     std::string_view asked = host.asked;
     if (const std::size_t at = asked.find('@'); at != std::string_view::npos) asked.remove_prefix(at + 1);

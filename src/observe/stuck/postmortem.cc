@@ -1,11 +1,11 @@
-#include "observe/stuck/postmortem.h"
-
+// The record of a process in words (diagnosis.h).
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <vector>
 
 #include "base/text/json.h"
+#include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
 
 namespace railwise::observe {
@@ -20,43 +20,35 @@ using record::WaitsFor;
 constexpr std::size_t kShownConnections = 32;
 constexpr uint64_t kNsPerS = 1000000000;
 
-// What has gone wrong, in contrast to what has happened.
+// What has gone wrong, in contrast to what has happened, and the event that tells its end.
+struct Trouble {
+  EventKind trouble;
+  EventKind end;  // kNone: it has no end
+};
+constexpr Trouble kTroubles[] = {{EventKind::kConnectFailed, EventKind::kConnected},
+                                 {EventKind::kPathLost, EventKind::kPathFound},
+                                 {EventKind::kFailed, EventKind::kNone},
+                                 {EventKind::kPortDown, EventKind::kPortUp},
+                                 {EventKind::kDeviceFailed, EventKind::kDeviceBack},
+                                 {EventKind::kSlowMessage, EventKind::kSlowMessageEnded},
+                                 {EventKind::kContract, EventKind::kNone}};
+
 bool isTrouble(EventKind kind) {
-  switch (kind) {
-    case EventKind::kConnectFailed:
-    case EventKind::kPathLost:
-    case EventKind::kFailed:
-    case EventKind::kPortDown:
-    case EventKind::kDeviceFailed:
-    case EventKind::kSlowMessage:
-    case EventKind::kContract:
-      return true;
-    default:
-      return false;
-  }
+  return std::ranges::find(kTroubles, kind, &Trouble::trouble) != std::end(kTroubles);
 }
 
-// Has the trouble an end that the event tells? "path lost" ends with "path found".
 bool endsTrouble(EventKind trouble, EventKind later) {
-  switch (trouble) {
-    case EventKind::kPathLost:
-      return later == EventKind::kPathFound;
-    case EventKind::kPortDown:
-      return later == EventKind::kPortUp;
-    case EventKind::kDeviceFailed:
-      return later == EventKind::kDeviceBack;
-    case EventKind::kSlowMessage:
-      return later == EventKind::kSlowMessageEnded;
-    case EventKind::kConnectFailed:
-      return later == EventKind::kConnected;
-    default:
-      return false;
-  }
+  const Trouble* const known = std::ranges::find(kTroubles, trouble, &Trouble::trouble);
+  return known != std::end(kTroubles) && known->end != EventKind::kNone && known->end == later;
 }
 
 class Postmortem {
  public:
-  explicit Postmortem(const record::Snapshot& snapshot) : snapshot_(snapshot), end_ns_(endOf(snapshot)) {
+  explicit Postmortem(const record::Snapshot& snapshot)
+      : snapshot_(snapshot),
+        end_ns_(snapshot.process.alive           ? snapshot.read_ns
+                : snapshot.process.ended_ns != 0 ? snapshot.process.ended_ns
+                                                 : lastTimeNs(snapshot)) {
     for (const record::Connection& connection : snapshot_.connections)
       if (isOpen(connection)) open_.push_back(&connection);
     std::stable_sort(open_.begin(), open_.end(),
@@ -64,7 +56,7 @@ class Postmortem {
   }
 
   std::string verdict() const {
-    std::string text = name() + " " + howItEnded();
+    std::string text = processName(snapshot_.process) + " " + howItEnded();
     if (!open_.empty()) text += " while " + openVerdict();
     const record::Event* const first = firstTrouble();
     if (first == nullptr) return text + "; its record shows no failure before";
@@ -72,31 +64,12 @@ class Postmortem {
            beforeEnd(first->at_ns);
   }
 
-  std::string text(const PostmortemOptions& options) const {
-    return wrapped(verdict()) + "\n" + processText() + railsText() + connectionsText() + eventsText(options);
+  std::string text(std::size_t events) const {
+    return wrapped(verdict()) + "\n" + processText() + railsText() + connectionsText() + eventsText(events);
   }
-  std::string json(const PostmortemOptions& options) const;
+  std::string json(std::size_t events) const;
 
  private:
-  // The record of a killed process does not say when: takes the last time in the record.
-  static uint64_t endOf(const record::Snapshot& snapshot) {
-    if (snapshot.process.alive) return snapshot.read_ns;
-    if (snapshot.process.ended_ns != 0) return snapshot.process.ended_ns;
-    uint64_t last = snapshot.process.started_ns;
-    for (const record::Event& event : snapshot.events) last = std::max(last, event.at_ns);
-    for (const record::Rail& rail : snapshot.rails) last = std::max(last, rail.state_since_ns);
-    for (const record::Connection& connection : snapshot.connections)
-      for (const uint64_t at : {connection.looked_ns, connection.state_since_ns, connection.opened_ns,
-                                connection.waits_since_ns, connection.oldest_since_ns})
-        last = std::max(last, at);
-    return last;
-  }
-
-  std::string name() const {
-    const record::Process& process = snapshot_.process;
-    const std::string key = hostName(process) + ":" + std::to_string(process.pid);
-    return process.rank < 0 ? key : "rank " + std::to_string(process.rank) + " (" + key + ")";
-  }
   const char* howItEnded() const {
     if (snapshot_.process.alive) return "lives";
     return snapshot_.process.ended_ns != 0 ? "ended in order"
@@ -123,22 +96,12 @@ class Postmortem {
   }
 
   static bool isUp(ConnectionState state) { return state == ConnectionState::kRunning; }
-  // A look is written only while NCCL waits: the last one may be of a message that was complete at the end.
-  bool hasOpenMessage(const record::Connection& connection) const {
-    return connection.oldest > connection.completed ||
-           (connection.side == Side::kReceiver && connection.posted > connection.completed);
-  }
-  bool waitsForPeer(const record::Connection& connection) const {
-    return connection.oldest == 0 && connection.waits_for != WaitsFor::kNothing &&
-           connection.looked_ns + kCallsWithinMs * 1000000 >= end_ns_;
-  }
   bool isOpen(const record::Connection& connection) const {
-    return !isUp(connection.state) || hasOpenMessage(connection) || waitsForPeer(connection);
+    return !isUp(connection.state) || waitsNow(connection, end_ns_);
   }
   uint64_t sinceNs(const record::Connection& connection) const {
-    if (!isUp(connection.state)) return connection.state_since_ns;
-    const uint64_t since = connection.oldest != 0 ? connection.oldest_since_ns : connection.waits_since_ns;
-    return since != 0 ? since : end_ns_;
+    const uint64_t since = record::waitsSinceNs(connection);
+    return since != 0 || !isUp(connection.state) ? since : end_ns_;
   }
   std::string openVerdict() const {
     const record::Connection& worst = *open_.front();
@@ -179,10 +142,6 @@ class Postmortem {
     return false;
   }
 
-  const record::Rail* railAt(int place) const {
-    const bool known = place >= 0 && static_cast<std::size_t>(place) < snapshot_.rails.size();
-    return known ? &snapshot_.rails[static_cast<std::size_t>(place)] : nullptr;
-  }
   const record::Connection* connectionOf(const record::Event& event) const {
     for (const record::Connection& connection : snapshot_.connections)
       if (event.connection_id != 0 && connection.id == event.connection_id) return &connection;
@@ -192,7 +151,7 @@ class Postmortem {
   // What an event says, with its numbers in words.
   std::string eventSentence(const record::Event& event) const {
     std::string text = record::eventText(event.kind);
-    if (const record::Rail* const rail = railAt(event.rail))
+    if (const record::Rail* const rail = railAt(snapshot_, event.rail))
       text += " on " + plainText(record::railText(*rail));
     if (event.slot >= 0) text += ", connection " + std::to_string(event.slot);
     const record::Connection* const connection = connectionOf(event);
@@ -207,9 +166,10 @@ class Postmortem {
   }
   // "receive 5127": what a slow message's event is about.
   std::string unitOf(const record::Event& event) const {
-    const char* unit = record::unitText(record::ConnectionKind::kMessages, Side::kReceiver);
-    for (const record::Connection& each : snapshot_.connections)
-      if (each.id == event.connection_id) unit = record::unitText(each.kind, each.side);
+    const record::Connection* const its = connectionOf(event);
+    const char* const unit = its != nullptr
+                                 ? record::unitText(its->kind, its->side)
+                                 : record::unitText(record::ConnectionKind::kMessages, Side::kReceiver);
     return unit + (" " + std::to_string(event.numbers[0]));
   }
   std::string numbersText(const record::Event& event) const {
@@ -252,13 +212,11 @@ class Postmortem {
   }
 
   static std::string errorsText(const record::Rail& rail) {
-    std::string text;
-    for (std::size_t kind = 0; kind < rail.errors.size(); ++kind) {
-      if (rail.errors[kind] == 0) continue;
-      text += (text.empty() ? "" : ", ") + std::to_string(rail.errors[kind]) + " " +
-              record::errorText(static_cast<record::ErrorKind>(kind));
-    }
-    return text.empty() ? "no errors" : "errors: " + text;
+    std::vector<std::string> errors;
+    record::visitErrors(rail, [&](const char* words, uint64_t number) {
+      errors.push_back(std::to_string(number) + " " + words);
+    });
+    return errors.empty() ? "no errors" : "errors: " + joined(errors);
   }
   static const char* railStateText(RailState state) {
     return state == RailState::kUnknown ? "in an unknown state" : record::railStateText(state);
@@ -283,7 +241,7 @@ class Postmortem {
   std::string pathText(const record::Connection& connection) const {
     std::string text;
     for (const record::Pair& pair : connection.pairs) {
-      const record::Rail* const rail = railAt(pair.rail);
+      const record::Rail* const rail = railAt(snapshot_, pair.rail);
       const std::string own = rail != nullptr ? plainText(record::railText(*rail)) : "an unknown rail";
       const char* const arrow = connection.side == Side::kReceiver ? " <- " : " -> ";
       text += (text.empty() ? " over " : ", ") + own + arrow + plainText(pair.peer_device);
@@ -314,8 +272,7 @@ class Postmortem {
       text += std::string(record::stateText(connection.state)) + " for " + agoText(connection.state_since_ns);
     if (connection.oldest != 0 && hasOpenMessage(connection)) {
       if (!isUp(connection.state)) text += "; ";
-      text += record::unitText(connection.kind, connection.side) + (" " + std::to_string(connection.oldest));
-      if (connection.oldest_bytes > 0) text += " (" + bytesText(connection.oldest_bytes) + ")";
+      text += oldestText(connection);
       if (connection.oldest_since_ns != 0)
         text += std::string(" open for ") + agoText(connection.oldest_since_ns);
       text += snapshot_.process.alive ? "" : " when the process ended";
@@ -354,12 +311,12 @@ class Postmortem {
     for (std::size_t i = all - std::min(all, most); i < all; ++i) events.push_back(&snapshot_.events[i]);
     return events;
   }
-  std::string eventsText(const PostmortemOptions& options) const {
-    const auto events = lastEvents(options.events);
-    if (events.empty()) return "";
-    std::string text = "\nThe last " + counted(events.size(), "event", "events") +
-                       " (times are before the end; * has gone wrong)\n";
-    for (const record::Event* const event : events) {
+  std::string eventsText(std::size_t events) const {
+    const auto last = lastEvents(events);
+    if (last.empty()) return "";
+    std::string text =
+        "\nThe last " + counted(last.size(), "event") + " (times are before the end; * has gone wrong)\n";
+    for (const record::Event* const event : last) {
       char before[48];
       std::snprintf(before, sizeof before, "%10s %s ", ("-" + agoText(event->at_ns)).c_str(),
                     isTrouble(event->kind) ? "*" : " ");
@@ -376,35 +333,30 @@ class Postmortem {
   std::vector<const record::Connection*> open_;  // not idle, the oldest first
 };
 
-std::string Postmortem::json(const PostmortemOptions& options) const {
+std::string Postmortem::json(std::size_t events) const {
   const record::Process& process = snapshot_.process;
-  const auto age = [this](uint64_t at_ns) { return end_ns_ > at_ns ? (end_ns_ - at_ns) / 1000000 : 0; };
+  const auto age = [this](uint64_t at_ns) { return record::growth(at_ns, end_ns_) / 1000000; };
   JsonWriter json;
   json.beginObject();
   json.key("schema").value("railwise-postmortem");
   json.key("schema_version").value(1);
   json.key("verdict").value(verdict());
-  json.key("host").value(hostName(process)).key("pid").value(uint64_t{process.pid});
+  json.key("host").value(plainText(hostOf(process))).key("pid").value(uint64_t{process.pid});
   json.key("rank").value(process.rank).key("ranks").value(process.ranks);
   json.key("program").value(plainText(process.program)).key("plugin").value(plainText(process.plugin));
   json.key("alive").value(process.alive).key("ended_in_order").value(process.ended_ns != 0);
   json.key("started").value(clockText(process.started_ns)).key("ended").value(clockText(end_ns_));
-  json.key("rails").beginArray();
-  for (const record::Rail& rail : snapshot_.rails) {
+  json.key("rails").arrayOf(snapshot_.rails, [&](const record::Rail& rail) {
     json.beginInlineObject();
     json.key("device").value(plainText(rail.device)).key("port").value(rail.port);
     json.key("state").value(railStateText(rail.state)).key("state_ms").value(age(rail.state_since_ns));
     json.key("failovers").value(rail.failovers).key("returns").value(rail.returns);
     json.key("errors").beginInlineObject();
-    for (std::size_t kind = 0; kind < rail.errors.size(); ++kind)
-      if (rail.errors[kind] > 0)
-        json.key(record::errorText(static_cast<record::ErrorKind>(kind))).value(rail.errors[kind]);
+    record::visitErrors(rail, [&](const char* words, uint64_t number) { json.key(words).value(number); });
     json.endInlineObject().endInlineObject();
-  }
-  json.endArray();
+  });
   json.key("connections").value(uint64_t{snapshot_.connections.size()});
-  json.key("open").beginArray();
-  for (const record::Connection* const connection : open_) {
+  json.key("open").arrayOf(open_, [&](const record::Connection* connection) {
     json.beginInlineObject();
     json.key("connection").value(uint64_t{connection->slot}).key("peer").value(plainText(connection->peer));
     json.key("state").value(record::stateText(connection->state));
@@ -413,17 +365,14 @@ std::string Postmortem::json(const PostmortemOptions& options) const {
     json.key("since_ms").value(age(sinceNs(*connection)));
     json.key("text").value(connectionText(*connection));
     json.endInlineObject();
-  }
-  json.endArray();
-  json.key("events").beginArray();
-  for (const record::Event* const event : lastEvents(options.events)) {
+  });
+  json.key("events").arrayOf(lastEvents(events), [&](const record::Event* event) {
     json.beginInlineObject();
     json.key("number").value(event->number).key("before_end_ms").value(age(event->at_ns));
     json.key("at").value(clockText(event->at_ns)).key("kind").value(record::eventText(event->kind));
     json.key("wrong").value(isTrouble(event->kind)).key("text").value(eventSentence(*event));
     json.endInlineObject();
-  }
-  json.endArray();
+  });
   json.endObject();
   return json.text() + "\n";
 }
@@ -432,12 +381,12 @@ std::string Postmortem::json(const PostmortemOptions& options) const {
 
 std::string postmortemVerdict(const record::Snapshot& snapshot) { return Postmortem(snapshot).verdict(); }
 
-std::string postmortemText(const record::Snapshot& snapshot, const PostmortemOptions& options) {
-  return Postmortem(snapshot).text(options);
+std::string postmortemText(const record::Snapshot& snapshot, std::size_t events) {
+  return Postmortem(snapshot).text(events);
 }
 
-std::string postmortemJson(const record::Snapshot& snapshot, const PostmortemOptions& options) {
-  return Postmortem(snapshot).json(options);
+std::string postmortemJson(const record::Snapshot& snapshot, std::size_t events) {
+  return Postmortem(snapshot).json(events);
 }
 
 }  // namespace railwise::observe

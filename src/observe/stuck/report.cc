@@ -17,30 +17,10 @@ constexpr std::size_t kShownMissing = 12;
 constexpr std::size_t kShownRails = 12;
 constexpr std::size_t kShownQuiet = 12;
 
-constexpr Named<Why> kWhys[] = {
-    {Why::kNoReceive, "no receive is posted there", "no_receive"},
-    {Why::kNoSend, "no send is posted there", "no_send"},
-    {Why::kSilentPath, "all is posted, and nothing arrives", "silent_path"},
-    {Why::kNoPath, "no rail pair works", "no_path"},
-    {Why::kReconnects, "the ends agree on new queue pairs", "reconnects"},
-    {Why::kFailed, "the connection has failed for good", "failed"},
-    {Why::kDoesNotCall, "NCCL does not call for its open messages", "does_not_call"},
-    {Why::kHandshake, "the handshake does not end", "handshake"},
-    {Why::kListens, "no peer has called", "listens"},
-    {Why::kPeerIsGone, "the peer's process is gone", "peer_is_gone"},
-    {Why::kPeerIsStopped, "the peer's process is stopped", "peer_is_stopped"},
-    {Why::kPeerUnknown, "the peer has no record here", "peer_unknown"},
-    {Why::kNoWindow, "its part of a window is not registered there", "no_window"},
-    {Why::kNoCredit, "the signals that have come are not taken there", "no_credit"},
-    {Why::kSignalParts, "a part of a signal has come, and not the rest", "signal_parts"},
-    {Why::kOwnNic, "its own NIC does not write a signal into GPU memory", "own_nic"},
-};
-
 const char* kindKey(CulpritKind kind) {
-  constexpr const char* kKeys[] = {"dead_process",      "silent_host", "stopped_process", "failed_rail",
-                                   "silent_rail",       "idle_caller", "late_process",    "circle",
-                                   "failed_connection", "handshake",   "ended_process",   "no_record",
-                                   "unasked_host"};
+#define RAILWISE_CULPRIT_KEY(kind, certainty, key) key,
+  constexpr const char* kKeys[] = {RAILWISE_CULPRITS(RAILWISE_CULPRIT_KEY)};
+#undef RAILWISE_CULPRIT_KEY
   return kKeys[static_cast<std::size_t>(kind)];
 }
 
@@ -56,27 +36,30 @@ std::string peerName(const Job& job, const Wait& wait) {
 std::string openText(const ConnectionFacts& connection) {
   const bool puts = isOneSided(connection) && connection.side == record::Side::kSender;
   std::string text;
-  if (connection.oldest != 0) {
-    text = record::unitText(connection.kind, connection.side) + (" " + std::to_string(connection.oldest));
-    if (connection.oldest_bytes > 0) text += " (" + bytesText(connection.oldest_bytes) + ")";
-  }
+  if (connection.oldest != 0) text = oldestText(connection);
   if (!puts) return text;
-  if (connection.given > connection.completed) {
+  if (connection.posted > connection.completed) {
     if (!text.empty()) text += ", ";
-    text += std::to_string(connection.completed) + " of " + counted(connection.given, "operation") + " done";
+    text += std::to_string(connection.completed) + " of " + counted(connection.posted, "operation") + " done";
   }
-  if (connection.signals > connection.signals_done)
-    text += ", " + std::to_string(connection.signals_done) + " of " + counted(connection.signals, "signal") +
-            " acknowledged";
-  if (connection.gets_open > 0) text += ", " + counted(connection.gets_open, "get") + " under way";
+  if (connection.one_sided.signals > connection.one_sided.signals_done)
+    text += ", " + std::to_string(connection.one_sided.signals_done) + " of " +
+            counted(connection.one_sided.signals, "signal") + " acknowledged";
+  if (connection.one_sided.gets_open > 0)
+    text += ", " + counted(connection.one_sided.gets_open, "get") + " under way";
   return text;
+}
+
+// What is given and not complete.
+uint64_t openOf(const ConnectionFacts& connection) {
+  return record::growth(connection.completed, connection.posted);
 }
 
 // "rank 0 (gpu1:4410)", or "rank 3 of its group (gpu7:4410)" for a process without a record.
 std::string writerName(const Job& job, const QuietWriter& quiet) {
   if (quiet.writer.process >= 0) return processName(job.process(quiet.writer.process));
   const ConnectionFacts& target = job.connection(quiet.end);
-  return "rank " + std::to_string(target.peer_rank) + " of its group (" + target.peer + ")";
+  return "rank " + std::to_string(target.one_sided.peer_rank) + " of its group (" + target.peer + ")";
 }
 
 // "rank 0 (gpu1:4410) has had no signal of rank 3 (gpu2:4411) for 34.0 s (5127 before); the latest one of
@@ -86,16 +69,15 @@ std::string quietText(const Job& job, const QuietWriter& quiet) {
   const bool none = target.last_signal_ms == kNever;
   std::string text = processName(job.process(quiet.end.process)) + " has had no signal of " +
                      writerName(job, quiet) + " for " + ageText(quiet.since_ms) + " (" +
-                     (none ? "none" : std::to_string(target.signals_done)) + " before)";
+                     (none ? "none" : std::to_string(target.one_sided.signals_done)) + " before)";
   if (quiet.newest_ms < quiet.since_ms)
     text += "; the latest one of another rank came " + ageText(quiet.since_ms - quiet.newest_ms) +
             (none ? " later" : " after that");
   if (quiet.writer.connection < 0) return text;
   const ConnectionFacts& writer = job.connection(quiet.writer);
-  return text + (writer.given > writer.completed
-                     ? "; " + counted(writer.given - writer.completed, "operation is", "operations are") +
-                           " under way to it there"
-                     : "; nothing is under way to it there: that rank has put nothing since");
+  return text + (openOf(writer) > 0 ? "; " + counted(openOf(writer), "operation is", "operations are") +
+                                          " under way to it there"
+                                    : "; nothing is under way to it there: that rank has put nothing since");
 }
 
 std::string devicesText(const ConnectionFacts& connection) {
@@ -173,17 +155,17 @@ std::string censusText(const Census& census) {
   return text;
 }
 
+void writeAge(JsonWriter& json, const char* key, uint64_t ms) {
+  json.key(key).known(ms == kNever ? std::nullopt : std::optional(ms));
+}
+
 void writeCulprit(JsonWriter& json, const Job& job, const Culprit& culprit) {
   json.beginObject();
   json.key("kind").value(kindKey(culprit.kind));
   json.key("name").value(culprit.name);
   json.key("what").value(culprit.what);
-  json.key("process");
-  if (culprit.process >= 0) json.value(processKey(job.process(culprit.process)));
-  else json.null();
-  json.key("since_ms");
-  if (culprit.since_ms != kNever) json.value(culprit.since_ms);
-  else json.null();
+  json.key("process").known(culprit.process >= 0 ? processKey(job.process(culprit.process)) : "");
+  writeAge(json, "since_ms", culprit.since_ms);
   json.key("connections").value(culprit.connections);
   json.key("waiting").row(culprit.processes,
                           [&](const int process) { return processKey(job.process(process)); });
@@ -193,12 +175,6 @@ void writeCulprit(JsonWriter& json, const Job& job, const Culprit& culprit) {
   json.endObject();
 }
 
-void writeAge(JsonWriter& json, const char* key, uint64_t ms) {
-  json.key(key);
-  if (ms != kNever) json.value(ms);
-  else json.null();
-}
-
 void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
   const ConnectionFacts& connection = connectionOf(job, wait);
   const ProcessFacts& process = job.process(wait.end.process);
@@ -206,9 +182,7 @@ void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
   json.key("process").value(processKey(process));
   json.key("rank").value(process.rank);
   json.key("connection").value(uint64_t{connection.slot});
-  json.key("side").value(connection.side == record::Side::kSender     ? "sender"
-                         : connection.side == record::Side::kReceiver ? "receiver"
-                                                                      : "listener");
+  json.key("side").value(record::sideText(connection.side));
   json.key("kind").value(record::endText(connection.kind, connection.side));
   json.key("state").value(record::stateText(connection.state));
   json.key("waits_for").value(record::waitsForText(connection.waits_for));
@@ -219,16 +193,17 @@ void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
   json.key("peer_device").value(connection.peer_device);
   json.key("oldest").value(connection.oldest);
   json.key("oldest_bytes").value(connection.oldest_bytes);
-  json.key("open").value(connection.given > connection.completed ? connection.given - connection.completed
-                                                                 : uint64_t{0});
+  json.key("open").value(openOf(connection));
   json.key("completed").value(connection.completed);
-  json.key("signals").value(connection.signals).key("signals_done").value(connection.signals_done);
-  json.key("gets_open").value(connection.gets_open);
+  json.key("signals")
+      .value(connection.one_sided.signals)
+      .key("signals_done")
+      .value(connection.one_sided.signals_done);
+  json.key("gets_open").value(connection.one_sided.gets_open);
   writeAge(json, "since_ms", wait.since_ms);
   writeAge(json, "looked_ms", connection.looked_ms);
   json.key("reason").value(connection.reason);
-  json.key("rails").beginArray();
-  for (const PairFacts& pair : connection.pairs) {
+  json.key("rails").arrayOf(connection.pairs, [&](const record::Pair& pair) {
     json.beginInlineObject();
     const bool known = pair.rail >= 0;
     const RailFacts none;
@@ -237,11 +212,8 @@ void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
     json.key("peer_device").value(pair.peer_device).key("peer_port").value(pair.peer_port);
     json.key("peer_gid").value(pair.peer_gid);
     json.endInlineObject();
-  }
-  json.endArray();
-  json.key("culprit");
-  if (wait.culprit >= 0) json.value(wait.culprit);
-  else json.null();
+  });
+  json.key("culprit").known(wait.culprit);
   json.endInlineObject();
 }
 
@@ -252,17 +224,14 @@ void writeQuiet(JsonWriter& json, const Job& job, const QuietWriter& quiet) {
   json.key("rank").value(job.process(quiet.end.process).rank);
   json.key("writer").value(quiet.writer.process >= 0 ? processKey(job.process(quiet.writer.process))
                                                      : target.peer);
-  json.key("writer_rank_in_group").value(target.peer_rank);
-  json.key("signals").value(target.signals_done);
+  json.key("writer_rank_in_group").value(target.one_sided.peer_rank);
+  json.key("signals").value(target.one_sided.signals_done);
   writeAge(json, "last_signal_ms", target.last_signal_ms);
   writeAge(json, "quiet_ms", quiet.since_ms);
   writeAge(json, "latest_of_any_ms", quiet.newest_ms);
   json.key("open_at_writer");
   if (quiet.writer.connection < 0) json.null();
-  else {
-    const ConnectionFacts& writer = job.connection(quiet.writer);
-    json.value(writer.given > writer.completed ? writer.given - writer.completed : uint64_t{0});
-  }
+  else json.value(openOf(job.connection(quiet.writer)));
   json.endInlineObject();
 }
 
@@ -307,26 +276,21 @@ std::string stuckJson(const Job& job, const Diagnosis& diagnosis) {
   json.key("verdict").value(diagnosis.verdict);
   json.key("processes").value(diagnosis.processes);
   json.key("messages_per_s").value(diagnosis.messages_per_s);
-  json.key("culprits").beginArray();
-  for (const Culprit& culprit : diagnosis.culprits) writeCulprit(json, job, culprit);
-  json.endArray();
-  json.key("waits").beginArray();
-  for (const Wait& wait : diagnosis.waits) writeWait(json, job, wait);
-  json.endArray();
-  json.key("quiet").beginArray();
-  for (const QuietWriter& quiet : diagnosis.quiet) writeQuiet(json, job, quiet);
-  json.endArray();
+  json.key("culprits").arrayOf(diagnosis.culprits, [&](const Culprit& culprit) {
+    writeCulprit(json, job, culprit);
+  });
+  json.key("waits").arrayOf(diagnosis.waits, [&](const Wait& wait) { writeWait(json, job, wait); });
+  json.key("quiet").arrayOf(diagnosis.quiet, [&](const QuietWriter& quiet) { writeQuiet(json, job, quiet); });
   json.key("census").beginObject();
   json.key("up").value(diagnosis.census.up).key("all").value(diagnosis.census.all);
-  json.key("missing").beginArray();
-  for (const Census::Missing& missing : diagnosis.census.missing) {
+  json.key("missing").arrayOf(diagnosis.census.missing, [&](const Census::Missing& missing) {
     json.beginInlineObject();
     json.key("what").value(missing.what).key("connections").value(missing.connections);
     writeAge(json, "since_ms", missing.since_ms);
     json.key("reason").value(missing.reason);
     json.endInlineObject();
-  }
-  json.endArray().endObject();
+  });
+  json.endObject();
   json.key("rails").array(diagnosis.rails);
   json.key("notes").array(diagnosis.notes);
   json.endObject();

@@ -1,5 +1,4 @@
-#include "observe/stuck/wire.h"
-
+// The facts of hosts as JSON (facts.h).
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
@@ -38,7 +37,7 @@ void fields(auto& io, Rail& rail) {
   io("failovers", rail.failovers);
 }
 
-template <Either<PairFacts> Pair>
+template <Either<record::Pair> Pair>
 void fields(auto& io, Pair& pair) {
   io("rail", pair.rail, -1, record::kMostRails - 1);
   io("gid", pair.gid);
@@ -47,7 +46,7 @@ void fields(auto& io, Pair& pair) {
   io("peer_port", pair.peer_port, 0, 255);
 }
 
-template <Either<QueuePairFacts> QueuePair>
+template <Either<record::QueuePair> QueuePair>
 void fields(auto& io, QueuePair& queue_pair) {
   io("number", queue_pair.number);
   io("peer_number", queue_pair.peer_number);
@@ -69,9 +68,9 @@ void fields(auto& io, Connection& connection) {
   io("peer", connection.peer);
   io("peer_device", connection.peer_device);
   io("reason", connection.reason);
-  io("next", connection.next);
-  io("posted", connection.posted);
-  io("given", connection.given);
+  io("next", connection.numbers.next);
+  io("posted", connection.numbers.posted);
+  io("given", connection.posted);
   io("completed", connection.completed);
   io("oldest", connection.oldest);
   io("oldest_bytes", connection.oldest_bytes);
@@ -83,11 +82,11 @@ void fields(auto& io, Connection& connection) {
   io("new_epochs", connection.new_epochs);
   io("still", connection.still);
   io("degraded", connection.degraded);
-  io("gets_open", connection.gets_open);
-  io("signals", connection.signals);
-  io("signals_done", connection.signals_done);
+  io("gets_open", connection.one_sided.gets_open);
+  io("signals", connection.one_sided.signals);
+  io("signals_done", connection.one_sided.signals_done);
   io("last_signal_ms", connection.last_signal_ms);
-  io("peer_rank", connection.peer_rank, -1, kMostRank);
+  io("peer_rank", connection.one_sided.peer_rank, -1, kMostRank);
   io("pairs", connection.pairs, record::kPairs);
   io("queue_pairs", connection.queue_pairs, record::kQueuePairs);
 }
@@ -141,46 +140,21 @@ class ObjectReader {
   ObjectReader(const Json& object, std::string& error) : object_(object), error_(error) {}
 
   std::string text(const char* key) {
-    const Json* const value = find(key);
-    if (value == nullptr) return "";
-    if (!value->is_string()) return fail(key, "a text"), "";
-    return plainText(value->get_ref<const std::string&>());
+    std::string value;
+    (*this)(key, value);
+    return value;
   }
   uint64_t number(const char* key) {
-    const Json* const value = find(key);
-    if (value == nullptr) return 0;
-    if (!value->is_number_unsigned()) return fail(key, "a number from 0"), 0;
-    return value->get<uint64_t>();
-  }
-  uint32_t smallNumber(const char* key) {
-    const uint64_t all = number(key);
-    if (all > UINT32_MAX) return fail(key, "a number of 32 bits"), 0;
-    return static_cast<uint32_t>(all);
-  }
-  int between(const char* key, int least, int most) {
-    const Json* const value = find(key);
-    if (value == nullptr) return least;
-    if (value->is_number_unsigned()) {
-      const auto all = value->get<uint64_t>();
-      if (all <= static_cast<uint64_t>(most) && static_cast<int>(all) >= least) return static_cast<int>(all);
-    } else if (value->is_number_integer() && value->get<int64_t>() == least) {
-      return least;  // -1: not known
-    }
-    return fail(key, "a number from " + std::to_string(least) + " to " + std::to_string(most)), least;
-  }
-  bool truth(const char* key) {
-    const Json* const value = find(key);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) return fail(key, "true or false"), false;
-    return value->get<bool>();
+    uint64_t value = 0;
+    (*this)(key, value);
+    return value;
   }
   template <typename Element>
   std::vector<Element> list(const char* key, std::size_t most,
                             Element (*readElement)(const Json&, std::string&)) {
     std::vector<Element> elements;
-    const Json* const value = find(key);
+    const Json* const value = find(key, &Json::is_array, "a list");
     if (value == nullptr) return elements;
-    if (!value->is_array()) return fail(key, "a list"), elements;
     if (value->size() > most) return fail(key, "a list of at most " + std::to_string(most)), elements;
     for (const Json& element : *value) {
       elements.push_back(readElement(element, error_));
@@ -196,14 +170,37 @@ class ObjectReader {
     return facts;
   }
 
-  void operator()(const char* key, std::string& value) { value = text(key); }
-  void operator()(const char* key, uint64_t& value) { value = number(key); }
-  void operator()(const char* key, uint32_t& value) { value = smallNumber(key); }
-  void operator()(const char* key, bool& value) { value = truth(key); }
-  void operator()(const char* key, int& value, int least, int most) { value = between(key, least, most); }
+  // The fields of the facts. A value that is missing or wrong stays as it is.
+  void operator()(const char* key, std::string& value) {
+    if (const Json* const its = find(key, &Json::is_string, "a text"))
+      value = plainText(its->get_ref<const std::string&>());
+  }
+  void operator()(const char* key, uint64_t& value) {
+    if (const Json* const its = find(key, &Json::is_number_unsigned, "a number from 0"))
+      value = its->get<uint64_t>();
+  }
+  void operator()(const char* key, uint32_t& value) {
+    const uint64_t all = number(key);
+    if (all > UINT32_MAX) fail(key, "a number of 32 bits");
+    else value = static_cast<uint32_t>(all);
+  }
+  void operator()(const char* key, bool& value) {
+    if (const Json* const its = find(key, &Json::is_boolean, "true or false")) value = its->get<bool>();
+  }
+  void operator()(const char* key, int& value, int least, int most) {
+    const std::string range = "a number from " + std::to_string(least) + " to " + std::to_string(most);
+    const Json* const its = find(key, &Json::is_number_integer, range);
+    if (its == nullptr) return;
+    const bool large = its->is_number_unsigned() && its->get<uint64_t>() > INT32_MAX;
+    const auto number = large ? INT64_MAX : its->get<int64_t>();
+    if (number < least || number > most) fail(key, range);
+    else value = static_cast<int>(number);
+  }
   template <typename Enum>
   void operator()(const char* key, Enum& value, Enum last) {
-    value = static_cast<Enum>(between(key, 0, static_cast<int>(last)));
+    int number = 0;
+    (*this)(key, number, 0, static_cast<int>(last));
+    value = static_cast<Enum>(number);
   }
   // A letter, or 0 where the text is empty or unknown.
   void operator()(const char* key, char& value) {
@@ -219,15 +216,14 @@ class ObjectReader {
   }
 
  private:
-  const Json* find(const char* key) {
-    if (!object_.is_object()) {
-      if (error_.empty()) error_ = std::string("no object where '") + key + "' belongs";
-      return nullptr;
-    }
-    const auto found = object_.find(key);
-    if (found != object_.end()) return &*found;
-    if (error_.empty()) error_ = std::string("'") + key + "' is missing";
-    return nullptr;
+  // The value, if it is of the type that is meant.
+  const Json* find(const char* key, bool (Json::*isMeant)() const noexcept, const std::string& what) {
+    const auto found = object_.is_object() ? object_.find(key) : object_.end();
+    if (!error_.empty()) return nullptr;
+    if (!object_.is_object()) error_ = std::string("no object where '") + key + "' belongs";
+    else if (found == object_.end()) error_ = std::string("'") + key + "' is missing";
+    else if (!((*found).*isMeant)()) fail(key, what);
+    return error_.empty() ? &*found : nullptr;
   }
 
   const Json& object_;
@@ -243,9 +239,9 @@ std::string readText(const Json& json, std::string& error) {
 ProcessFacts readProcess(const Json& json, std::string& error) {
   auto process = ObjectReader::read<ProcessFacts>(json, error);
   for (ConnectionFacts& connection : process.connections) {
-    for (PairFacts& pair : connection.pairs)
+    for (record::Pair& pair : connection.pairs)
       if (pair.rail >= static_cast<int>(process.rails.size())) pair.rail = -1;
-    for (QueuePairFacts& queue_pair : connection.queue_pairs)
+    for (record::QueuePair& queue_pair : connection.queue_pairs)
       if (queue_pair.pair >= static_cast<int>(connection.pairs.size())) queue_pair.pair = -1;
   }
   return process;

@@ -1,9 +1,10 @@
+// The model of railwise top as JSON.
 #include "base/text/json.h"
 
-#include <array>
 #include <cmath>
 #include <string>
 
+#include "base/text/text_layout.h"
 #include "observe/top/screen.h"
 
 namespace railwise::observe::top {
@@ -12,41 +13,8 @@ namespace {
 // The newest of each process. railwise postmortem has all.
 constexpr std::size_t kEventsShown = 100;
 
-const char* stageName(Stage stage) {
-  switch (stage) {
-    case Stage::kFailed:
-      return "failed";
-    case Stage::kNoPath:
-      return "no path";
-    case Stage::kWaiting:
-      return "waiting";
-    case Stage::kComingUp:
-      return "coming up";
-    case Stage::kWorking:
-      return "working";
-    case Stage::kIdle:
-      return "idle";
-    case Stage::kGone:
-      break;
-  }
-  return "gone";
-}
-
-const char* sideName(record::Side side) {
-  return side == record::Side::kSender ? "sender" : side == record::Side::kReceiver ? "receiver" : "listener";
-}
-
-const char* severityName(Severity severity) {
-  return severity == Severity::kBad ? "bad" : severity == Severity::kWarning ? "warning" : "good";
-}
-
 // A number of 64 bits without an order: programs that read JSON keep 53 bits.
-std::string hex(uint64_t number) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[number >> shift & 15];
-  return text;
-}
+std::string hex(uint64_t number) { return formatText("%016llx", static_cast<unsigned long long>(number)); }
 
 // To the millisecond.
 double secondsOf(uint64_t ns) { return std::floor(static_cast<double>(ns) / 1e6) / 1000; }
@@ -69,18 +37,15 @@ void writeTraffic(JsonWriter& json, const Traffic& traffic) {
 
 void writeTotals(JsonWriter& json, const record::Totals& totals) {
   json.key("bytes_received").value(totals.bytes_received).key("bytes_sent").value(totals.bytes_sent);
-  json.key("messages_received")
-      .value(totals.messages_received)
-      .key("messages_sent")
-      .value(totals.messages_sent);
+  json.key("messages_received").value(totals.messages_received);
+  json.key("messages_sent").value(totals.messages_sent);
   json.key("work_requests").value(totals.work_requests).key("control_bytes").value(totals.control_bytes);
   json.key("completions").value(totals.completions);
 }
 
-void writeErrors(JsonWriter& json, const char* key, const std::array<uint64_t, record::kErrors>& errors) {
+void writeErrors(JsonWriter& json, const char* key, const record::RailCounters& counters) {
   json.key(key).beginInlineObject();
-  for (std::size_t i = 0; i < errors.size(); ++i)
-    if (errors[i] != 0) json.key(record::errorText(static_cast<record::ErrorKind>(i))).value(errors[i]);
+  record::visitErrors(counters, [&](const char* words, uint64_t number) { json.key(words).value(number); });
   json.endInlineObject();
 }
 
@@ -100,17 +65,9 @@ void writeSums(JsonWriter& json, const Model& model) {
 }
 
 void writeRail(JsonWriter& json, const RailRow& rail) {
-  json.beginObject()
-      .key("host")
-      .value(rail.host)
-      .key("device")
-      .value(rail.device)
-      .key("port")
-      .value(rail.port);
-  json.key("link").value(rail.link == 1   ? "InfiniBand"
-                         : rail.link == 2 ? "RoCE"
-                         : rail.link == 3 ? "iWARP"
-                                          : "unknown");
+  json.beginObject();
+  json.key("host").value(rail.host).key("device").value(rail.device).key("port").value(rail.port);
+  json.key("link").value(rowOf(record::kLinkNames, rail.link).words);
   json.key("state").value(record::railStateText(rail.state));
   writeSeconds(json, "state_since_s", rail.state_age_ns);
   json.key("rail").known(rail.rail);
@@ -122,9 +79,9 @@ void writeRail(JsonWriter& json, const RailRow& rail) {
   json.key("processes").value(rail.processes).key("connections").value(rail.connections);
   writeTotals(json, rail.totals);
   writeTraffic(json, rail.traffic);
-  writeErrors(json, "errors", rail.errors);
-  writeErrors(json, "new_errors", rail.new_errors);
-  json.key("failovers").value(rail.failovers).key("new_failovers").value(rail.new_failovers);
+  writeErrors(json, "errors", rail);
+  writeErrors(json, "new_errors", rail.grown);
+  json.key("failovers").value(rail.failovers).key("new_failovers").value(rail.grown.failovers);
   json.key("returns").value(rail.returns).key("device_lives").value(rail.device_lives);
   json.endObject();
 }
@@ -134,17 +91,12 @@ void writeEvents(JsonWriter& json, const record::Snapshot& snapshot) {
   const std::size_t from = snapshot.events.size() > kEventsShown ? snapshot.events.size() - kEventsShown : 0;
   for (std::size_t i = from; i < snapshot.events.size(); ++i) {
     const record::Event& event = snapshot.events[i];
-    json.beginInlineObject()
-        .key("number")
-        .value(event.number)
-        .key("kind")
-        .value(record::eventText(event.kind));
+    json.beginInlineObject();
+    json.key("number").value(event.number).key("kind").value(record::eventText(event.kind));
     json.key("ago_s").value(snapshot.read_ns > event.at_ns ? secondsOf(snapshot.read_ns - event.at_ns) : 0.0);
-    json.key("rail");
-    const bool known = event.rail >= 0 && static_cast<std::size_t>(event.rail) < snapshot.rails.size();
-    known ? json.value(record::railText(snapshot.rails[static_cast<std::size_t>(event.rail)])) : json.null();
-    json.key("connection");
-    event.slot >= 0 ? json.value(hex(event.connection_id)) : json.null();
+    const record::Rail* const rail = railAt(snapshot, event.rail);
+    json.key("rail").known(rail != nullptr ? record::railText(*rail) : "");
+    json.key("connection").known(event.slot >= 0 ? hex(event.connection_id) : "");
     json.key("numbers").row(event.numbers);
     json.key("text").value(event.text).endInlineObject();
   }
@@ -195,9 +147,15 @@ void writeConnection(JsonWriter& json, const ConnectionRow& row) {
   };
   json.beginObject().key("pid").value(uint64_t{row.snapshot->process.pid});
   json.key("id").value(hex(connection.id)).key("pair_id").value(hex(connection.pair_id));
-  json.key("communicator").value(hex(connection.communicator)).key("side").value(sideName(connection.side));
+  json.key("communicator")
+      .value(hex(connection.communicator))
+      .key("side")
+      .value(record::sideText(connection.side));
   json.key("kind").value(record::endText(connection.kind, connection.side));
-  json.key("state").value(record::stateText(connection.state)).key("stage").value(stageName(row.stage));
+  json.key("state")
+      .value(record::stateText(connection.state))
+      .key("stage")
+      .value(rowOf(kStageNames, row.stage).words);
   writeSeconds(json, "state_since_s", age(connection.state_since_ns));
   json.key("device").value(connection.device).key("peer").value(connection.peer);
   json.key("peer_device").value(connection.peer_device).key("reason").value(connection.reason);
@@ -225,23 +183,18 @@ std::string modelJson(const Model& model) {
   json.beginObject().key("schema").value("railwise-top").key("schema_version").value(1);
   json.key("host").value(model.host()).key("read_unix_ns").value(model.unix_ns);
   json.key("interval_s").value(model.interval_s);
-  json.key("news").beginArray();
-  for (const News& news : model.news)
-    json.beginInlineObject()
-        .key("severity")
-        .value(severityName(news.severity))
-        .key("text")
-        .value(news.text)
-        .endInlineObject();
-  json.endArray().key("notes").array(model.notes);
+  json.key("news").arrayOf(model.news, [&](const News& news) {
+    json.beginInlineObject().key("severity").value(rowOf(kSeverityNames, news.severity).words);
+    json.key("text").value(news.text).endInlineObject();
+  });
+  json.key("notes").array(model.notes);
   writeSums(json, model);
-  json.key("rails").beginArray();
-  for (const RailRow& rail : model.rails) writeRail(json, rail);
-  json.endArray().key("processes").beginArray();
-  for (const ProcessRow& process : model.processes) writeProcess(json, process);
-  json.endArray().key("connections").beginArray();
-  for (const ConnectionRow& row : model.connections) writeConnection(json, row);
-  json.endArray().endObject();
+  json.key("rails").arrayOf(model.rails, [&](const RailRow& rail) { writeRail(json, rail); });
+  json.key("processes").arrayOf(model.processes, [&](const ProcessRow& row) { writeProcess(json, row); });
+  json.key("connections").arrayOf(model.connections, [&](const ConnectionRow& row) {
+    writeConnection(json, row);
+  });
+  json.endObject();
   return json.text() + "\n";
 }
 

@@ -1,7 +1,7 @@
 #include "observe/top/model.h"
 
 #include <algorithm>
-#include <numeric>
+#include <iterator>
 #include <tuple>
 
 #include "observe/top/text.h"
@@ -11,13 +11,13 @@ namespace {
 
 using record::Connection;
 using record::ConnectionState;
+using record::growth;
+using record::RailCounters;
 using record::RailState;
 using record::Snapshot;
 using record::Totals;
 using record::WaitsFor;
 
-// Counters only grow. One that went back was read of something else, and says nothing.
-uint64_t growth(uint64_t before, uint64_t now) { return now > before ? now - before : 0; }
 uint64_t age(uint64_t since_ns, uint64_t now_ns) { return since_ns == 0 ? 0 : growth(since_ns, now_ns); }
 
 void add(Traffic& sum, const Traffic& more) {
@@ -28,22 +28,16 @@ void add(Traffic& sum, const Traffic& more) {
   sum.messages_out += more.messages_out;
 }
 
-Traffic trafficOf(const Totals& before, const Totals& now, double seconds) {
-  const auto rate = [&](uint64_t Totals::*count) {
-    return static_cast<double>(growth(before.*count, now.*count)) / seconds;
-  };
-  return {true, rate(&Totals::bytes_received), rate(&Totals::bytes_sent), rate(&Totals::messages_received),
-          rate(&Totals::messages_sent)};
+Traffic trafficOf(const Totals& grown, double seconds) {
+  const auto rate = [&](uint64_t count) { return static_cast<double>(count) / seconds; };
+  return {true, rate(grown.bytes_received), rate(grown.bytes_sent), rate(grown.messages_received),
+          rate(grown.messages_sent)};
 }
 
 Totals totalsOf(const Snapshot& snapshot) {
   Totals sum = {};
   for (const record::Rail& rail : snapshot.rails) add(sum, rail.totals);
   return sum;
-}
-
-bool sameProcess(const record::Process& a, const record::Process& b) {
-  return a.pid == b.pid && a.process_start == b.process_start && a.spy == b.spy;
 }
 
 // A process in both reads. `before` is null where the earlier read has no such process, or no time lies
@@ -59,10 +53,10 @@ std::vector<Reads> pairReads(const std::vector<Snapshot>& before, const std::vec
   std::vector<Reads> pairs;
   for (const Snapshot& snapshot : now) {
     Reads reads{.now = &snapshot};
-    for (const Snapshot& earlier : before) {
-      if (!sameProcess(earlier.process, snapshot.process) || earlier.read_ns >= snapshot.read_ns) continue;
-      reads.before = &earlier;
-      reads.seconds = static_cast<double>(snapshot.read_ns - earlier.read_ns) / 1e9;
+    const Snapshot* const earlier = earlierRead(before, snapshot);
+    if (earlier != nullptr && earlier->read_ns < snapshot.read_ns) {
+      reads.before = earlier;
+      reads.seconds = static_cast<double>(snapshot.read_ns - earlier->read_ns) / 1e9;
     }
     // The spy in front of Railwise sees what Railwise counts itself.
     reads.counts_rails =
@@ -84,17 +78,8 @@ const record::Rail* railBefore(const Reads& reads, const record::Rail& rail) {
 
 // Down is worse than failed: a device that has failed is opened anew by Railwise.
 int badness(RailState state) {
-  switch (state) {
-    case RailState::kDown:
-      return 3;
-    case RailState::kFailed:
-      return 2;
-    case RailState::kUp:
-      return 1;
-    case RailState::kUnknown:
-      break;
-  }
-  return 0;
+  constexpr int kBadness[] = {0, 1, 3, 2};
+  return kBadness[static_cast<std::size_t>(state)];
 }
 
 void addRail(RailRow& row, const record::Rail& rail, const Reads& reads) {
@@ -111,18 +96,12 @@ void addRail(RailRow& row, const record::Rail& rail, const Reads& reads) {
   row.measured_mbps = std::max(row.measured_mbps, rail.measured_mbps);
   ++row.processes;
   row.connections += rail.connections;
-  row.failovers += rail.failovers;
-  row.returns += rail.returns;
-  row.device_lives += rail.device_lives;
-  add(row.totals, rail.totals);
+  add<RailCounters>(row, rail);
   const record::Rail* const before = railBefore(reads, rail);
-  for (std::size_t i = 0; i < row.errors.size(); ++i) {
-    row.errors[i] += rail.errors[i];
-    if (before != nullptr) row.new_errors[i] += growth(before->errors[i], rail.errors[i]);
-  }
   if (before == nullptr) return;
-  row.new_failovers += growth(before->failovers, rail.failovers);
-  add(row.traffic, trafficOf(before->totals, rail.totals, reads.seconds));
+  const auto grown = growth<RailCounters>(*before, rail);
+  add(row.grown, grown);
+  add(row.traffic, trafficOf(grown.totals, reads.seconds));
 }
 
 std::vector<RailRow> railRows(const std::vector<Reads>& pairs) {
@@ -148,14 +127,6 @@ std::vector<RailRow> railRows(const std::vector<Reads>& pairs) {
   return rows;
 }
 
-const Connection* connectionBefore(const Reads& reads, const Connection& connection) {
-  if (reads.before == nullptr) return nullptr;
-  const auto& all = reads.before->connections;  // by slot
-  const auto at = std::lower_bound(all.begin(), all.end(), connection.slot,
-                                   [](const Connection& a, uint32_t slot) { return a.slot < slot; });
-  return at != all.end() && at->slot == connection.slot && at->id == connection.id ? &*at : nullptr;
-}
-
 // A queue pair that is not in the earlier read is new and has counted from 0.
 uint64_t newBytes(const Connection& before, const Connection& now) {
   uint64_t bytes = 0;
@@ -171,13 +142,11 @@ uint64_t newBytes(const Connection& before, const Connection& now) {
 }
 
 Traffic trafficOf(const Connection& before, const Connection& now, double seconds) {
-  Traffic traffic{.known = true};
-  const double bytes = static_cast<double>(newBytes(before, now)) / seconds;
-  const double messages = static_cast<double>(growth(before.completed, now.completed)) / seconds;
+  Totals grown = {};
   const bool sends = now.side == record::Side::kSender;
-  (sends ? traffic.bytes_out : traffic.bytes_in) = bytes;
-  (sends ? traffic.messages_out : traffic.messages_in) = messages;
-  return traffic;
+  (sends ? grown.bytes_sent : grown.bytes_received) = newBytes(before, now);
+  (sends ? grown.messages_sent : grown.messages_received) = growth(before.completed, now.completed);
+  return trafficOf(grown, seconds);
 }
 
 // The age of the oldest open message. The oldest message is noted at looks: where it is complete by now, a
@@ -192,7 +161,7 @@ ConnectionRow connectionRow(const Reads& reads, const Connection& connection) {
   ConnectionRow row{.snapshot = reads.now, .connection = &connection};
   row.open = growth(connection.completed, connection.posted);
   row.age_ns = age(connection.state_since_ns, now_ns);
-  if (const Connection* before = connectionBefore(reads, connection))
+  if (const Connection* before = earlierState(reads.before, connection))
     row.traffic = trafficOf(*before, connection, reads.seconds);
   if (!reads.now->process.alive) {
     row.stage = Stage::kGone;
@@ -239,7 +208,7 @@ uint64_t notCalled(const Reads& reads) {
   for (const Connection& connection : reads.now->connections) {
     if (!isUp(connection) || connection.posted <= connection.completed) continue;
     // Whoever posts or completes is called. A single read does not tell.
-    const Connection* const before = connectionBefore(reads, connection);
+    const Connection* const before = earlierState(reads.before, connection);
     if (before == nullptr || before->posted != connection.posted || before->completed != connection.completed)
       return 0;
     const uint64_t look = std::max(connection.looked_ns, connection.state_since_ns);
@@ -264,7 +233,7 @@ ProcessRow processRow(const Reads& reads) {
   row.traffic.known = true;
   for (const record::Rail& rail : reads.now->rails)
     if (const record::Rail* before = railBefore(reads, rail))
-      add(row.traffic, trafficOf(before->totals, rail.totals, reads.seconds));
+      add(row.traffic, trafficOf(growth(before->totals, rail.totals), reads.seconds));
   return row;
 }
 
@@ -289,7 +258,7 @@ Sums sumsOf(const Model& model) {
   Sums sums;
   for (const RailRow& rail : model.rails) {
     sums.rails_down += rail.down() ? 1 : 0;
-    sums.errors += rail.errorSum();
+    sums.errors += errorSum(rail);
     sums.failovers += rail.failovers;
     add(sums.totals, rail.totals);
     add(sums.traffic, rail.traffic);
@@ -313,12 +282,6 @@ Sums sumsOf(const Model& model) {
 }
 
 }  // namespace
-
-uint64_t RailRow::errorSum() const { return std::accumulate(errors.begin(), errors.end(), uint64_t{0}); }
-
-uint64_t RailRow::newErrorSum() const {
-  return std::accumulate(new_errors.begin(), new_errors.end(), uint64_t{0});
-}
 
 double RailRow::load() const {
   if (claimed_mbps == 0) return -1;
@@ -361,28 +324,19 @@ std::string waitsText(const ConnectionRow& row) {
     default:
       break;
   }
-  switch (row.connection->waits_for) {
-    case WaitsFor::kNothing:
-      break;
-    case WaitsFor::kClearToSend:
-      return "clear-to-send";
-    case WaitsFor::kCompletion:
-      return "completion";
-    case WaitsFor::kData:
-      return "data";
-    case WaitsFor::kPath:
-      return "path";
-    case WaitsFor::kPeer:
-      return "peer's answer";
-    case WaitsFor::kWindow:
-      return "peer's window";
-    case WaitsFor::kCredit:
-      return "peer's credit";
-    case WaitsFor::kSignalParts:
-      return "signal's rest";
-    case WaitsFor::kOwnNic:
-      return "own NIC";
-  }
+  constexpr const char* kShort[] = {"",
+                                    "clear-to-send",
+                                    "completion",
+                                    "data",
+                                    "path",
+                                    "peer's answer",
+                                    "peer's window",
+                                    "peer's credit",
+                                    "signal's rest",
+                                    "own NIC"};
+  static_assert(std::size(kShort) == std::size(record::kWaitsForNames));
+  if (row.connection->waits_for != WaitsFor::kNothing)
+    return kShort[static_cast<std::size_t>(row.connection->waits_for)];
   return row.stage == Stage::kNoPath ? "path" : "";
 }
 

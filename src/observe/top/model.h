@@ -3,7 +3,6 @@
 // outlive it. Pure functions of the two reads, any thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,7 +29,7 @@ struct Traffic {
 };
 
 // A port of this machine, over all processes that live.
-struct RailRow {
+struct RailRow : record::RailCounters {
   std::string host;
   std::string device;
   int port = 0;
@@ -43,32 +42,25 @@ struct RailRow {
   uint32_t measured_mbps = 0;
   uint64_t processes = 0;
   uint64_t connections = 0;
-  std::array<uint64_t, record::kErrors> errors = {};
-  std::array<uint64_t, record::kErrors> new_errors = {};  // between both reads
-  uint64_t failovers = 0;
-  uint64_t new_failovers = 0;
-  uint64_t returns = 0;
-  uint64_t device_lives = 0;
-  record::Totals totals = {};
+  record::RailCounters grown;  // between both reads
   Traffic traffic;
 
-  uint64_t errorSum() const;
-  uint64_t newErrorSum() const;
   // The busier direction against the claimed speed; negative where the speed is not known.
   double load() const;
-  bool down() const { return state == record::RailState::kDown || state == record::RailState::kFailed; }
+  bool down() const { return record::isDown(state); }
 };
 
 // How a connection stands, the worst first.
-enum class Stage : uint8_t {
-  kFailed,
-  kNoPath,    // it looks for a path, or both ends agree on new queue pairs
-  kWaiting,   // an open message is older than kWaitNs
-  kComingUp,  // a listener, or a connection in its handshake
-  kWorking,   // messages are open
-  kIdle,
-  kGone,  // its process is gone
-};
+#define RAILWISE_STAGES(X)                                                                       \
+  X(Stage, kFailed, "failed")                                                                    \
+  X(Stage, kNoPath, "no path")     /* it looks for one, or both ends agree on new queue pairs */ \
+  X(Stage, kWaiting, "waiting")    /* an open message is older than kWaitNs */                   \
+  X(Stage, kComingUp, "coming up") /* a listener, or a connection in its handshake */            \
+  X(Stage, kWorking, "working")    /* messages are open */                                       \
+  X(Stage, kIdle, "idle")                                                                        \
+  X(Stage, kGone, "gone") /* its process is gone */
+enum class Stage : uint8_t { RAILWISE_STAGES(RAILWISE_ENUMERATOR) };
+inline constexpr Named<Stage> kStageNames[] = {RAILWISE_STAGES(RAILWISE_NAMED)};
 
 struct ConnectionRow {
   const record::Snapshot* snapshot = nullptr;
@@ -91,7 +83,12 @@ struct ProcessRow {
   std::optional<ConnectionRow> worst;  // the connection in the worst stage for the longest time
 };
 
-enum class Severity : uint8_t { kBad, kWarning, kGood };
+#define RAILWISE_SEVERITIES(X)     \
+  X(Severity, kBad, "bad")         \
+  X(Severity, kWarning, "warning") \
+  X(Severity, kGood, "good")
+enum class Severity : uint8_t { RAILWISE_SEVERITIES(RAILWISE_ENUMERATOR) };
+inline constexpr Named<Severity> kSeverityNames[] = {RAILWISE_SEVERITIES(RAILWISE_NAMED)};
 struct News {
   Severity severity = Severity::kGood;
   std::string text;  // not cleaned

@@ -120,16 +120,13 @@ void appendComingUp(const Model& model, Writer& news) {
 
 void appendErrors(const Model& model, Writer& news) {
   for (const RailRow& rail : model.rails) {
-    if (rail.newErrorSum() == 0 && rail.new_failovers == 0) continue;
-    std::string text;
-    for (std::size_t i = 0; i < rail.new_errors.size(); ++i) {
-      if (rail.new_errors[i] == 0) continue;
-      text += (text.empty() ? "" : ", ") + std::to_string(rail.new_errors[i]) + " x " +
-              record::errorText(static_cast<record::ErrorKind>(i));
-    }
-    if (rail.new_failovers > 0)
-      text += (text.empty() ? "" : ", ") + counted(rail.new_failovers, "failover", "failovers");
-    append(news, Severity::kWarning, "now on " + shortRailText(rail) + ": " + text);
+    std::vector<std::string> parts;
+    record::visitErrors(rail.grown, [&](const char* words, uint64_t number) {
+      parts.push_back(std::to_string(number) + " x " + words);
+    });
+    if (rail.grown.failovers > 0) parts.push_back(counted(rail.grown.failovers, "failover"));
+    if (parts.empty()) continue;
+    append(news, Severity::kWarning, "now on " + shortRailText(rail) + ": " + joined(parts));
   }
 }
 

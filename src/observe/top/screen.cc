@@ -1,8 +1,9 @@
 #include "observe/top/screen.h"
 
 #include <algorithm>
-#include <array>
 #include <tuple>
+
+#include "base/text/text_layout.h"
 
 namespace railwise::observe::top {
 namespace {
@@ -30,22 +31,16 @@ const char* unit(const Style& style) { return style.bits ? "Gb/s" : "GB/s"; }
 std::string clockText(uint64_t unix_ns, const Style& style) {
   const int64_t seconds = static_cast<int64_t>(unix_ns / 1000000000) + style.utc_offset_s;
   const int64_t of_day = (seconds % 86400 + 86400) % 86400;
-  return formatted("%02d:%02d:%02d", static_cast<int>(of_day / 3600), static_cast<int>(of_day / 60 % 60),
-                   static_cast<int>(of_day % 60));
+  return formatText("%02d:%02d:%02d", static_cast<int>(of_day / 3600), static_cast<int>(of_day / 60 % 60),
+                    static_cast<int>(of_day % 60));
 }
 
 // ---- headline and sums
 
 Look newsLook(Severity severity) {
-  switch (severity) {
-    case Severity::kBad:
-      return Look::kBadNews;
-    case Severity::kWarning:
-      return Look::kWarningNews;
-    case Severity::kGood:
-      break;
-  }
-  return Look::kGoodNews;
+  return severity == Severity::kBad       ? Look::kBadNews
+         : severity == Severity::kWarning ? Look::kWarningNews
+                                          : Look::kGoodNews;
 }
 
 // The news, the worst first, on as few lines as they need.
@@ -108,46 +103,42 @@ Cell stateCell(const RailRow& rail) {
   return {"?", Look::kDim};
 }
 
-std::string linkText(uint8_t link) {
-  constexpr std::array<const char*, 4> kNames = {"", "InfiniBand", "RoCE", "iWARP"};
-  return link < kNames.size() ? kNames[link] : "";
+// The rows in the order of their keys.
+template <typename Row, typename KeyOf>
+std::vector<const Row*> ordered(const std::vector<Row>& rows, KeyOf keyOf) {
+  std::vector<const Row*> all;
+  for (const Row& row : rows) all.push_back(&row);
+  std::ranges::stable_sort(all, {}, [&](const Row* row) { return keyOf(*row); });
+  return all;
 }
+
+double bothWays(const Traffic& traffic) { return traffic.bytes_in + traffic.bytes_out; }
 
 // What a table has no column for.
 std::string railDetails(const RailRow& rail, const Style& style) {
-  std::string text;
-  const auto append = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (rail.link != 0) append(linkText(rail.link));
-  if (rail.state_age_ns != 0) append("so since " + ageText(rail.state_age_ns));
-  if (rail.rail >= 0) append("rail " + std::to_string(rail.rail));
-  if (rail.plane > 0) append("plane " + std::to_string(rail.plane));
+  std::vector<std::string> parts;
+  if (rail.link != 0) parts.push_back(rowOf(record::kLinkNames, rail.link, "").words);
+  if (rail.state_age_ns != 0) parts.push_back("so since " + ageText(rail.state_age_ns));
+  if (rail.rail >= 0) parts.push_back("rail " + std::to_string(rail.rail));
+  if (rail.plane > 0) parts.push_back("plane " + std::to_string(rail.plane));
   if (rail.measured_mbps != 0)
-    append("measured " + rateText(rail.measured_mbps * 1e6 / 8, style.bits) + " " + unit(style));
-  append(counted(rail.connections, "connection", "connections"));
-  append(counted(rail.processes, "process", "processes"));
-  if (rail.returns != 0) append(counted(rail.returns, "return", "returns"));
-  if (rail.device_lives != 0) append("opened anew " + counted(rail.device_lives, "time", "times"));
-  for (std::size_t i = 0; i < rail.errors.size(); ++i)
-    if (rail.errors[i] != 0)
-      append(std::to_string(rail.errors[i]) + " x " + record::errorText(static_cast<record::ErrorKind>(i)));
-  return text;
+    parts.push_back("measured " + rateText(rail.measured_mbps * 1e6 / 8, style.bits) + " " + unit(style));
+  parts.push_back(counted(rail.connections, "connection"));
+  parts.push_back(counted(rail.processes, "process", "processes"));
+  if (rail.returns != 0) parts.push_back(counted(rail.returns, "return"));
+  if (rail.device_lives != 0) parts.push_back("opened anew " + counted(rail.device_lives, "time"));
+  record::visitErrors(rail, [&](const char* words, uint64_t number) {
+    parts.push_back(std::to_string(number) + " x " + words);
+  });
+  return joined(parts);
 }
 
 std::vector<const RailRow*> orderedRails(const Model& model, Order order) {
-  std::vector<const RailRow*> rails;
-  for (const RailRow& rail : model.rails) rails.push_back(&rail);
-  const auto key = [order](const RailRow& rail) {
-    const double traffic = -(rail.traffic.bytes_in + rail.traffic.bytes_out);
-    return order == Order::kTraffic   ? std::tuple(0, traffic)
-           : order == Order::kTrouble ? std::tuple(rail.down()                                   ? 0
-                                                   : rail.newErrorSum() + rail.new_failovers > 0 ? 1
-                                                                                                 : 2,
-                                                   0.0)
-                                      : std::tuple(0, 0.0);
-  };
-  std::stable_sort(rails.begin(), rails.end(),
-                   [&](const RailRow* a, const RailRow* b) { return key(*a) < key(*b); });
-  return rails;
+  return ordered(model.rails, [order](const RailRow& rail) {
+    if (order == Order::kTraffic) return -bothWays(rail.traffic);
+    if (order == Order::kName || rail.down()) return 0.0;
+    return errorSum(rail.grown) + rail.grown.failovers > 0 ? 1.0 : 2.0;
+  });
 }
 
 std::vector<Line> railLines(const Model& model, const Style& style, bool details) {
@@ -167,7 +158,6 @@ std::vector<Line> railLines(const Model& model, const Style& style, bool details
     const RailRow& rail = *row;
     const double load = rail.load();
     const bool known = load >= 0 && rail.traffic.known;
-    const uint64_t errors = rail.errorSum();
     const auto counter = [](uint64_t all, uint64_t fresh) {
       return Cell{countText(static_cast<double>(all)), fresh > 0 ? Look::kBad
                                                        : all > 0 ? Look::kWarning
@@ -177,12 +167,12 @@ std::vector<Line> railLines(const Model& model, const Style& style, bool details
         {{(hosts ? rail.host + " " : "") + shortRailText(rail), rail.down() ? Look::kBad : Look::kPlain},
          stateCell(rail),
          known ? Cell{"", Look::kGood, load} : Cell{"-", Look::kDim},
-         {known ? formatted("%.0f%%", std::min(load * 100, 999.0)) : ""},
+         {known ? formatText("%.0f%%", std::min(load * 100, 999.0)) : ""},
          {rateCell(rail.traffic, rail.traffic.bytes_in, style.bits)},
          {rateCell(rail.traffic, rail.traffic.bytes_out, style.bits)},
          {rail.claimed_mbps == 0 ? "-" : rateText(rail.claimed_mbps * 1e6 / 8, style.bits)},
-         counter(errors, rail.newErrorSum()),
-         counter(rail.failovers, rail.new_failovers)},
+         counter(errorSum(rail), errorSum(rail.grown)),
+         counter(rail.failovers, rail.grown.failovers)},
         details ? railDetails(rail, style) : "");
   }
   return table.lines(style.width);
@@ -195,10 +185,8 @@ std::string programText(const record::Process& process) {
 }
 
 std::vector<const ProcessRow*> orderedProcesses(const Model& model, Order order) {
-  std::vector<const ProcessRow*> processes;
-  for (const ProcessRow& process : model.processes) processes.push_back(&process);
-  const auto key = [order](const ProcessRow& row) {
-    if (order == Order::kTraffic) return std::tuple(0, -(row.traffic.bytes_in + row.traffic.bytes_out));
+  return ordered(model.processes, [order](const ProcessRow& row) {
+    if (order == Order::kTraffic) return std::tuple(0, -bothWays(row.traffic));
     if (order == Order::kName || !row.worst) return std::tuple(9, 0.0);
     // Several processes wait: the one that NCCL does not call holds up the others.
     const int stage = row.worst->stage <= Stage::kNoPath     ? static_cast<int>(row.worst->stage)
@@ -206,10 +194,7 @@ std::vector<const ProcessRow*> orderedProcesses(const Model& model, Order order)
                       : row.worst->stage <= Stage::kComingUp ? 1 + static_cast<int>(row.worst->stage)
                                                              : 9;
     return std::tuple(stage, stage == 9 ? 0.0 : -static_cast<double>(row.worst->age_ns));
-  };
-  std::stable_sort(processes.begin(), processes.end(),
-                   [&](const ProcessRow* a, const ProcessRow* b) { return key(*a) < key(*b); });
-  return processes;
+  });
 }
 
 Look waitsLook(const ProcessRow& row) {
@@ -249,26 +234,16 @@ std::vector<Line> processLines(const Model& model, const Style& style) {
 // ---- connections
 
 std::vector<const ConnectionRow*> orderedConnections(const Model& model, Order order) {
-  std::vector<const ConnectionRow*> rows;
-  for (const ConnectionRow& row : model.connections) rows.push_back(&row);
-  if (order == Order::kTrouble)  // what has failed, then the longest wait
-    std::stable_sort(rows.begin(), rows.end(), [](const ConnectionRow* a, const ConnectionRow* b) {
-      const auto key = [](const ConnectionRow& row) {
-        const bool waits = row.stage > Stage::kFailed && row.stage <= Stage::kComingUp;
-        return std::tuple(waits ? 1 : 2 * static_cast<int>(row.stage), waits ? UINT64_MAX - row.age_ns : 0);
-      };
-      return key(*a) < key(*b);
-    });
   if (order == Order::kTraffic)
-    std::stable_sort(rows.begin(), rows.end(), [](const ConnectionRow* a, const ConnectionRow* b) {
-      return a->traffic.bytes_in + a->traffic.bytes_out > b->traffic.bytes_in + b->traffic.bytes_out;
-    });
+    return ordered(model.connections, [](const ConnectionRow& row) { return -bothWays(row.traffic); });
   if (order == Order::kName)
-    std::stable_sort(rows.begin(), rows.end(), [](const ConnectionRow* a, const ConnectionRow* b) {
-      return std::tuple(a->snapshot->process.pid, a->connection->slot) <
-             std::tuple(b->snapshot->process.pid, b->connection->slot);
+    return ordered(model.connections, [](const ConnectionRow& row) {
+      return std::tuple(row.snapshot->process.pid, row.connection->slot);
     });
-  return rows;
+  return ordered(model.connections, [](const ConnectionRow& row) {  // what has failed, then the longest wait
+    const bool waits = row.stage > Stage::kFailed && row.stage <= Stage::kComingUp;
+    return std::tuple(waits ? 1 : 2 * static_cast<int>(row.stage), waits ? UINT64_MAX - row.age_ns : 0);
+  });
 }
 
 const char* arrow(const Connection& connection, bool utf8) {
@@ -334,9 +309,8 @@ std::vector<Line> connectionLines(const Model& model, const Style& style, bool a
                                {connection.peer_device.empty() ? "-" : connection.peer_device}};
     if (all) cells.insert(cells.begin() + 5, {record::endText(connection.kind, connection.side)});
     if (all)
-      cells.insert(cells.end(),
-                   {{rateCell(row->traffic, row->traffic.bytes_in + row->traffic.bytes_out, style.bits)},
-                    {messagesCell(row->traffic)}});
+      cells.insert(cells.end(), {{rateCell(row->traffic, bothWays(row->traffic), style.bits)},
+                                 {messagesCell(row->traffic)}});
     cells.push_back({countText(static_cast<double>(row->open))});
     if (all) cells.push_back({waitsText(*row)});
     table.add(std::move(cells), connection.reason, look);
@@ -369,9 +343,7 @@ std::vector<Line> eventLines(const Model& model, const Style& style) {
               style.utf8);
   for (const At& at : all) {
     const record::Event& event = *at.event;
-    const bool has_rail = event.rail >= 0 && static_cast<std::size_t>(event.rail) < at.snapshot->rails.size();
-    const record::Rail* const rail =
-        has_rail ? &at.snapshot->rails[static_cast<std::size_t>(event.rail)] : nullptr;
+    const record::Rail* const rail = railAt(*at.snapshot, event.rail);
     table.add({{clockText(at.unix_ns, style)},
                {std::to_string(at.snapshot->process.pid)},
                {record::eventText(event.kind)},

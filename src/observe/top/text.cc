@@ -1,10 +1,9 @@
 #include "observe/top/text.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
+
+#include "base/text/text_layout.h"
 
 namespace railwise::observe::top {
 namespace {
@@ -17,27 +16,21 @@ bool fillsTheLine(Look look) {
 }
 
 const char* escapeOf(Look look, bool color) {
-  switch (look) {
-    case Look::kPlain:
-      return "";
-    case Look::kDim:
-      return color ? "\x1b[2m" : "";
-    case Look::kGood:
-      return color ? "\x1b[32m" : "";
-    case Look::kWarning:
-      return color ? "\x1b[33m" : "\x1b[1m";
-    case Look::kBad:
-      return color ? "\x1b[1;31m" : "\x1b[1m";
-    case Look::kTitle:
-      return "\x1b[7m";
-    case Look::kGoodNews:
-      return color ? "\x1b[30;42m" : "\x1b[1m";
-    case Look::kWarningNews:
-      return color ? "\x1b[30;43m" : "\x1b[1m";
-    case Look::kBadNews:
-      return color ? "\x1b[1;37;41m" : "\x1b[1;7m";
-  }
-  return "";
+  struct Escapes {
+    const char* in_color;
+    const char* without;
+  };
+  constexpr Escapes kEscapes[] = {{"", ""},                         // kPlain
+                                  {"\x1b[2m", ""},                  // kDim
+                                  {"\x1b[32m", ""},                 // kGood
+                                  {"\x1b[33m", "\x1b[1m"},          // kWarning
+                                  {"\x1b[1;31m", "\x1b[1m"},        // kBad
+                                  {"\x1b[7m", "\x1b[7m"},           // kTitle
+                                  {"\x1b[30;42m", "\x1b[1m"},       // kGoodNews
+                                  {"\x1b[30;43m", "\x1b[1m"},       // kWarningNews
+                                  {"\x1b[1;37;41m", "\x1b[1;7m"}};  // kBadNews
+  const Escapes& its = kEscapes[static_cast<std::size_t>(look)];
+  return color ? its.in_color : its.without;
 }
 
 std::string padded(std::string text, int width, bool right) {
@@ -110,15 +103,6 @@ std::string_view takeNumber(std::string_view& text) {
 
 }  // namespace
 
-std::string formatted(const char* format, ...) {
-  std::array<char, 96> text = {};
-  va_list values;
-  va_start(values, format);
-  (void)std::vsnprintf(text.data(), text.size(), format, values);
-  va_end(values);
-  return text.data();
-}
-
 std::string cleanText(std::string_view text, bool utf8) {
   std::string clean;
   while (!text.empty()) {
@@ -190,33 +174,33 @@ std::string rateText(double bytes_per_s, bool bits) {
   const double rate = bytes_per_s * (bits ? 8 : 1) / 1e9;
   if (!(rate > 0)) return "0";
   if (rate < 0.001) return "<.001";
-  if (rate < 0.1) return formatted("%.3f", rate);
-  if (rate < 9.995) return formatted("%.2f", rate);
-  if (rate < 99.95) return formatted("%.1f", rate);
-  return formatted("%.0f", std::min(rate, 99999.0));
+  if (rate < 0.1) return formatText("%.3f", rate);
+  if (rate < 9.995) return formatText("%.2f", rate);
+  if (rate < 99.95) return formatText("%.1f", rate);
+  return formatText("%.0f", std::min(rate, 99999.0));
 }
 
 std::string countText(double count) {
   if (!(count > 0)) return "0";
-  if (count < 9.95 && count != std::floor(count)) return formatted("%.1f", count);
-  if (count < 999.5) return formatted("%.0f", count);
+  if (count < 9.95 && count != std::floor(count)) return formatText("%.1f", count);
+  if (count < 999.5) return formatText("%.0f", count);
   constexpr const char* kUnits[] = {"k", "M", "G", "T"};
   for (const char* unit : kUnits) {
     count /= 1000;
-    if (count < 9.95) return formatted("%.1f%s", count, unit);
-    if (count < 999.5) return formatted("%.0f%s", count, unit);
+    if (count < 9.95) return formatText("%.1f%s", count, unit);
+    if (count < 999.5) return formatText("%.0f%s", count, unit);
   }
   return ">1P";
 }
 
 std::string ageText(uint64_t ns) {
-  if (ns < kSecond) return formatted("%.0f ms", std::floor(static_cast<double>(ns) / 1e6));
+  if (ns < kSecond) return formatText("%.0f ms", std::floor(static_cast<double>(ns) / 1e6));
   const uint64_t seconds = ns / kSecond;
-  if (seconds < 10) return formatted("%.1f s", std::floor(static_cast<double>(ns) / 1e8) / 10);
+  if (seconds < 10) return formatText("%.1f s", std::floor(static_cast<double>(ns) / 1e8) / 10);
   if (seconds < 120) return std::to_string(seconds) + " s";
   if (seconds < 6000) return std::to_string(seconds / 60) + " min";
   if (seconds < 36000)
-    return formatted("%dh%02dm", static_cast<int>(seconds / 3600), static_cast<int>(seconds / 60 % 60));
+    return formatText("%dh%02dm", static_cast<int>(seconds / 3600), static_cast<int>(seconds / 60 % 60));
   if (seconds < 172800) return std::to_string(seconds / 3600) + " h";
   const uint64_t days = seconds / 86400;
   return days > 9999 ? ">9999d" : std::to_string(days) + (days > 999 ? "d" : " d");

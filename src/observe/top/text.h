@@ -36,8 +36,6 @@ std::string countText(double count);
 // A time in at most 6 columns: "140 ms", "3.2 s", "45 s", "7 min", "3h20m", "12 d".
 std::string ageText(uint64_t ns);
 
-// A few numbers and short words, as printf.
-[[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...);
 // Orders names as people do: mlx5_2 before mlx5_10.
 bool nameBefore(std::string_view a, std::string_view b);
 
@@ -45,18 +43,7 @@ bool nameBefore(std::string_view a, std::string_view b);
 // room. Pure, any thread.
 
 // How a text looks on a terminal.
-enum class Look : uint8_t {
-  kPlain,
-  kDim,
-
-  kGood,
-  kWarning,
-  kBad,
-  kTitle,
-  kGoodNews,
-  kWarningNews,
-  kBadNews
-};
+enum class Look : uint8_t { kPlain, kDim, kGood, kWarning, kBad, kTitle, kGoodNews, kWarningNews, kBadNews };
 
 struct Span {
   std::string text;  // clean

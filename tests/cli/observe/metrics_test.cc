@@ -50,7 +50,7 @@ class Folder {
  private:
   static RecordBuilder record() {
     RecordBuilder record;
-    record.rail("mlx5_0").totals.bytes_sent = 17;
+    record.rail("mlx5_0").counters.totals.bytes_sent = 17;
     return record;
   }
   Scratch scratch_;
