@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <new>
 #include <utility>
 
@@ -22,24 +21,7 @@ constexpr std::size_t kRememberedRequests = 1024;
 
 std::atomic<uint64_t> g_number = 0;
 
-std::size_t bucketOf(uint64_t value) {
-  const auto bit = static_cast<int>(std::bit_width(value | 1)) - 1;
-  return static_cast<std::size_t>(std::min(bit, record::kBuckets - 1));
-}
-
-const char* functionName(CallKind kind) {
-  switch (kind) {
-    case CallKind::kIsend:
-      return "isend";
-    case CallKind::kIrecv:
-      return "irecv";
-    case CallKind::kIflush:
-      return "iflush";
-    case CallKind::kTest:
-      return "test";
-  }
-  return "call";
-}
+const char* functionName(CallKind kind) { return record::kCallNames[static_cast<std::size_t>(kind)]; }
 
 }  // namespace
 
@@ -270,8 +252,9 @@ void Connection::afterTest(Request& request, int done, const int* sizes, const C
                      name().c_str());
     }
     if (request.call != CallKind::kIflush) {
-      const std::size_t latency = bucketOf(call.end_ns - request.posted_ns);
-      const std::size_t size = bucketOf(request.call == CallKind::kIsend ? request.bytes : arrived);
+      const auto latency = static_cast<std::size_t>(record::bucketOf(call.end_ns - request.posted_ns));
+      const auto size = static_cast<std::size_t>(
+          record::bucketOf(request.call == CallKind::kIsend ? request.bytes : arrived));
       ++figures_.latency[latency];
       ++figures_.size[size];
       if (page_ != nullptr) {

@@ -54,7 +54,6 @@ struct Listener {
   bool closed = false;
   Context* context = nullptr;
   Device device;
-  uint64_t opened_ns = 0;
 };
 
 class Connection;

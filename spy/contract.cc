@@ -15,8 +15,7 @@ constexpr uint64_t kNoted = 100;  // of a kind: the record has room for events o
 
 struct Kept {
   std::mutex mutex;
-  std::array<uint64_t, kBreaches> counts = {};
-  std::array<std::string, kBreaches> first;
+  std::array<Breaches, std::size(kBreachNames)> breaches;
 };
 Kept& kept() {
   static Kept& it = *new Kept;
@@ -24,44 +23,6 @@ Kept& kept() {
 }
 
 }  // namespace
-
-const char* breachName(Breach breach) {
-  switch (breach) {
-    case Breach::kTestedAfterDone:
-      return "tested-after-done";
-    case Breach::kNoSuchRequest:
-      return "no-such-request";
-    case Breach::kClosedBefore:
-      return "closed-before";
-    case Breach::kWrongObject:
-      return "wrong-object";
-    case Breach::kTooManyRequests:
-      return "too-many-requests";
-    case Breach::kGroupTooLarge:
-      return "group-too-large";
-    case Breach::kNegativeSize:
-      return "negative-size";
-    case Breach::kFlushOfNothing:
-      return "flush-of-nothing";
-    case Breach::kUnknownMemory:
-      return "unknown-memory";
-    case Breach::kNothingMade:
-      return "nothing-made";
-    case Breach::kNotWritten:
-      return "not-written";
-    case Breach::kRequestTwice:
-      return "request-twice";
-    case Breach::kTooMuch:
-      return "too-much";
-    case Breach::kImpossibleSize:
-      return "impossible-size";
-    case Breach::kSlowCall:
-      return "slow-call";
-    case Breach::kBadProperties:
-      return "bad-properties";
-  }
-  return "unknown";
-}
 
 void reportBreach(Breach breach, const record::ConnectionRecord* connection, const char* format, ...) {
   char text[512];
@@ -73,8 +34,9 @@ void reportBreach(Breach breach, const record::ConnectionRecord* connection, con
   uint64_t count = 0;
   {
     const std::lock_guard lock(kept().mutex);
-    count = ++kept().counts[kind];
-    if (count == 1) kept().first[kind] = text;
+    Breaches& its = kept().breaches[kind];
+    count = ++its.count;
+    if (count == 1) its.first = text;
   }
   const char* const who = byNccl(breach) ? "NCCL" : "the plugin";
   if (count <= kLogged)
@@ -85,14 +47,9 @@ void reportBreach(Breach breach, const record::ConnectionRecord* connection, con
                       {.connection = connection, .numbers = {kind, count, 0}});
 }
 
-std::array<uint64_t, kBreaches> breachCounts() {
+std::array<Breaches, std::size(kBreachNames)> breaches() {
   const std::lock_guard lock(kept().mutex);
-  return kept().counts;
-}
-
-std::string firstBreach(Breach breach) {
-  const std::lock_guard lock(kept().mutex);
-  return kept().first[static_cast<std::size_t>(breach)];
+  return kept().breaches;
 }
 
 }  // namespace railwise::spy

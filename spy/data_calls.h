@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <tuple>
 #include <type_traits>
 
 #include "spy/border.h"
@@ -41,16 +42,13 @@ ncclResult_t isend(void* object, void* data, Size bytes, int tag, void* handle, 
   return guarded("isend", [&] {
     Connection* const connection = connectionOf("isend", object, Side::kSender);
     const Posted posted = {.call = CallKind::kIsend, .bytes = checkedSize("isend", bytes)};
-    const auto through = [&](void** request, auto... profiler) {
-      return postThrough(connection, "isend", posted, request, [&](void* comm, void** made) {
-        return inside<V>().isend(comm, data, bytes, tag, handle, profiler..., made);
-      });
-    };
-    if constexpr (sizeof...(Rest) == 1) {
-      return through(rest...);
-    } else {
-      return [&](void* profiler, void** request) { return through(request, profiler); }(rest...);
-    }
+    std::tuple its(rest...);
+    void**& request = std::get<sizeof...(Rest) - 1>(its);
+    return postThrough(connection, "isend", posted, request, [&](void* comm, void** made) {
+      request = made;
+      return std::apply(
+          [&](auto... all) { return inside<V>().isend(comm, data, bytes, tag, handle, all...); }, its);
+    });
   });
 }
 
@@ -70,18 +68,15 @@ ncclResult_t irecv(void* object, int n, void** data, Size* sizes, int* tags, voi
   return guarded("irecv", [&] {
     Connection* const connection = connectionOf("irecv", object, Side::kReceiver);
     Posted posted = postedOf("irecv", CallKind::kIrecv, n, sizes);
-    const auto through = [&](void** request, auto... profilers) {
-      posted.optional = V >= 9 && request != nullptr &&
-                        *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
-      return postThrough(connection, "irecv", posted, request, [&](void* comm, void** made) {
-        return inside<V>().irecv(comm, n, data, sizes, tags, handles, profilers..., made);
-      });
-    };
-    if constexpr (sizeof...(Rest) == 1) {
-      return through(rest...);
-    } else {
-      return [&](void** profilers, void** request) { return through(request, profilers); }(rest...);
-    }
+    std::tuple its(rest...);
+    void**& request = std::get<sizeof...(Rest) - 1>(its);
+    posted.optional = V >= 9 && request != nullptr &&
+                      *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
+    return postThrough(connection, "irecv", posted, request, [&](void* comm, void** made) {
+      request = made;
+      return std::apply(
+          [&](auto... all) { return inside<V>().irecv(comm, n, data, sizes, tags, handles, all...); }, its);
+    });
   });
 }
 

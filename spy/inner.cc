@@ -26,17 +26,16 @@ void* tableOf(const DynamicLibrary& library, const char* prefix, int version) {
   return library.symbol((prefix + std::to_string(version)).c_str());
 }
 
-// The folder of the file that holds `address`, with a slash at its end.
-std::string folderOf(const void* address) {
-  Dl_info info = {};
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
-  const std::string file = info.dli_fname;
-  return file.substr(0, file.rfind('/') + 1);
-}
-
-std::string fileOf(const void* address, const std::string& fallback) {
+// The file that holds `address`.
+std::string fileOf(const void* address, const std::string& fallback = "") {
   Dl_info info = {};
   return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : fallback;
+}
+
+// The spy's own folder, with a slash at its end; "": not known.
+std::string ownFolder() {
+  const std::string file = fileOf(reinterpret_cast<const void*>(&inner));
+  return file.substr(0, file.rfind('/') + 1);
 }
 
 void ignoreLog(int, unsigned long, const char*, int, const char*, ...) {}
@@ -56,9 +55,9 @@ std::optional<DynamicLibrary> openPlugin(const std::string& name, std::string* e
       name.find('/') != std::string::npos || (name.starts_with("lib") && name.ends_with(".so"));
   if (!is_file) {
     names[1] = "libnccl-net-" + name + ".so";
-    names[2] = folderOf(reinterpret_cast<const void*>(&inner)) + names[1];
+    names[2] = ownFolder() + names[1];
   } else if (name.find('/') == std::string::npos) {
-    names[1] = folderOf(reinterpret_cast<const void*>(&inner)) + name;
+    names[1] = ownFolder() + name;
   }
   for (const std::string& each : names) {
     if (each.empty()) continue;

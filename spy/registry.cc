@@ -26,52 +26,6 @@ bool mustNotBlock(Function function) {
 
 }  // namespace
 
-const char* functionName(Function function) {
-  switch (function) {
-    case Function::kInit:
-      return "init";
-    case Function::kDevices:
-      return "devices";
-    case Function::kGetProperties:
-      return "getProperties";
-    case Function::kMakeVDevice:
-      return "makeVDevice";
-    case Function::kListen:
-      return "listen";
-    case Function::kConnect:
-      return "connect";
-    case Function::kAccept:
-      return "accept";
-    case Function::kRegMr:
-      return "regMr";
-    case Function::kRegMrDmaBuf:
-      return "regMrDmaBuf";
-    case Function::kDeregMr:
-      return "deregMr";
-    case Function::kCloseSend:
-      return "closeSend";
-    case Function::kCloseRecv:
-      return "closeRecv";
-    case Function::kCloseListen:
-      return "closeListen";
-    case Function::kGetDeviceMr:
-      return "getDeviceMr";
-    case Function::kIrecvConsumed:
-      return "irecvConsumed";
-    case Function::kFinalize:
-      return "finalize";
-    case Function::kSetNetAttr:
-      return "setNetAttr";
-    case Function::kIput:
-      return "iput";
-    case Function::kIputSignal:
-      return "iputSignal";
-    case Function::kIget:
-      return "iget";
-  }
-  return "call";
-}
-
 // Never destroyed: NCCL's threads may still call while the process ends.
 Registry& Registry::get() {
   static Registry& it = *new Registry;
@@ -94,12 +48,7 @@ void Registry::count(Function function, const Call& call) {
 
 void Registry::addOneSided(const record::OneSidedTotals& more) {
   const std::lock_guard lock(mutex_);
-  record::add(one_sided_, more);
-}
-
-record::OneSidedTotals Registry::oneSided() {
-  const std::lock_guard lock(mutex_);
-  return one_sided_;
+  record::add(ended_.one_sided, more);
 }
 
 void Registry::keep(const Device& device) {
@@ -135,22 +84,18 @@ void Registry::end(Context& context) {
   context.ended = true;
   --communicators_;
   for (auto each = open_.begin(); each != open_.end();) {
-    if (each->first->context() != &context) {
-      ++each;
-      continue;
-    }
-    bury(std::move(each->second), false);
-    each = open_.erase(each);
+    const bool ends = each->first->context() == &context;
+    if (ends) bury(std::move(each->second), false);
+    each = ends ? open_.erase(each) : std::next(each);
   }
   for (auto each = listeners_.begin(); each != listeners_.end();) {
-    if (each->first->context != &context) {
-      ++each;
-      continue;
+    const bool ends = each->first->context == &context;
+    if (ends) {
+      ++ended_.listeners;
+      each->first->closed = true;
+      closed_listeners_.push_back(std::move(each->second));
     }
-    ++listeners_left_;
-    each->first->closed = true;
-    closed_listeners_.push_back(std::move(each->second));
-    each = listeners_.erase(each);
+    each = ends ? listeners_.erase(each) : std::next(each);
   }
 }
 
@@ -159,7 +104,6 @@ Listener* Registry::addListener(void* inner, Device device, Context* context) {
   made->inner = inner;
   made->context = context;
   made->device = std::move(device);
-  made->opened_ns = nowNs();
   Listener* const listener = made.get();
   const std::lock_guard lock(mutex_);
   listeners_.emplace(listener, std::move(made));
@@ -221,44 +165,25 @@ ConnectionReport Registry::reportOf(Connection& connection, bool closed) {
 }
 
 void Registry::bury(std::unique_ptr<Connection> connection, bool closed) {
-  if (reports_.size() < kReports) reports_.push_back(reportOf(*connection, closed));
-  else ++forgotten_;
+  if (ended_.connections.size() < kReports) ended_.connections.push_back(reportOf(*connection, closed));
+  else ++ended_.forgotten;
   connection->close();
   closed_.push_back(std::move(connection));
   if (closed_.size() > kRememberedObjects) closed_.pop_front();
 }
 
-std::size_t Registry::communicators() {
+bool Registry::idle() {
   const std::lock_guard lock(mutex_);
-  return communicators_;
+  return communicators_ == 0 && open_.empty();
 }
 
-std::size_t Registry::openConnections() {
+Registry::Report Registry::report() {
   const std::lock_guard lock(mutex_);
-  return open_.size();
-}
-
-std::vector<ConnectionReport> Registry::connections() {
-  const std::lock_guard lock(mutex_);
-  std::vector<ConnectionReport> all = reports_;
-  for (const auto& [connection, owned] : open_) all.push_back(reportOf(*connection, false));
-  std::ranges::sort(all, {}, &ConnectionReport::number);
+  Report all = ended_;
+  all.listeners += listeners_.size();
+  for (const auto& [connection, owned] : open_) all.connections.push_back(reportOf(*connection, false));
+  std::ranges::sort(all.connections, {}, &ConnectionReport::number);
   return all;
-}
-
-uint64_t Registry::forgotten() {
-  const std::lock_guard lock(mutex_);
-  return forgotten_;
-}
-
-std::size_t Registry::openListeners() {
-  const std::lock_guard lock(mutex_);
-  return listeners_.size();
-}
-
-std::size_t Registry::listenersLeft() {
-  const std::lock_guard lock(mutex_);
-  return listeners_left_;
 }
 
 }  // namespace railwise::spy

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,30 +19,30 @@
 namespace railwise::spy {
 
 // The functions that are counted for the whole process. Those of a connection's requests are counted there.
-enum class Function : uint8_t {
-  kInit,
-  kDevices,
-  kGetProperties,
-  kMakeVDevice,
-  kListen,
-  kConnect,
-  kAccept,
-  kRegMr,
-  kRegMrDmaBuf,
-  kDeregMr,
-  kCloseSend,
-  kCloseRecv,
-  kCloseListen,
-  kGetDeviceMr,
-  kIrecvConsumed,
-  kFinalize,
-  kSetNetAttr,
-  kIput,
-  kIputSignal,
-  kIget,
-};
-inline constexpr int kFunctions = 20;
-const char* functionName(Function function);
+#define RAILWISE_SPY_FUNCTIONS(X)              \
+  X(Function, kInit, "init")                   \
+  X(Function, kDevices, "devices")             \
+  X(Function, kGetProperties, "getProperties") \
+  X(Function, kMakeVDevice, "makeVDevice")     \
+  X(Function, kListen, "listen")               \
+  X(Function, kConnect, "connect")             \
+  X(Function, kAccept, "accept")               \
+  X(Function, kRegMr, "regMr")                 \
+  X(Function, kRegMrDmaBuf, "regMrDmaBuf")     \
+  X(Function, kDeregMr, "deregMr")             \
+  X(Function, kCloseSend, "closeSend")         \
+  X(Function, kCloseRecv, "closeRecv")         \
+  X(Function, kCloseListen, "closeListen")     \
+  X(Function, kGetDeviceMr, "getDeviceMr")     \
+  X(Function, kIrecvConsumed, "irecvConsumed") \
+  X(Function, kFinalize, "finalize")           \
+  X(Function, kSetNetAttr, "setNetAttr")       \
+  X(Function, kIput, "iput")                   \
+  X(Function, kIputSignal, "iputSignal")       \
+  X(Function, kIget, "iget")
+enum class Function : uint8_t { RAILWISE_SPY_FUNCTIONS(RAILWISE_ENUMERATOR) };
+inline constexpr Named<Function> kFunctionNames[] = {RAILWISE_SPY_FUNCTIONS(RAILWISE_NAMED)};
+inline const char* functionName(Function function) { return rowOf(kFunctionNames, function).words; }
 
 struct FunctionCounts {
   std::atomic<uint64_t> calls = 0;
@@ -76,7 +77,6 @@ class Registry {
   // ---- one-sided communication
 
   void addOneSided(const record::OneSidedTotals& more);
-  record::OneSidedTotals oneSided();
 
   // ---- devices
 
@@ -96,24 +96,25 @@ class Registry {
   Connection* addConnection(record::Side side, void* inner, const Device& device, Context* context,
                             const void* key);
   void close(Connection& connection);
-  // Communicators and connections that are open.
-  std::size_t communicators();
-  std::size_t openConnections();
+  // No communicator and no connection is open.
+  bool idle();
 
   // ---- the report
 
-  std::vector<ConnectionReport> connections();
-  uint64_t forgotten();  // closed connections that are in no report
-  std::size_t openListeners();
-  std::size_t listenersLeft();  // open when their communicator ended
+  struct Report {
+    std::vector<ConnectionReport> connections;
+    uint64_t forgotten = 0;     // closed connections that are not in `connections`
+    std::size_t listeners = 0;  // open, or left open when their communicator ended
+    record::OneSidedTotals one_sided = {};
+  };
+  Report report();
 
  private:
   ConnectionReport reportOf(Connection& connection, bool closed);
   void bury(std::unique_ptr<Connection> connection, bool closed);
 
-  std::array<FunctionCounts, kFunctions> counts_;
+  std::array<FunctionCounts, std::size(kFunctionNames)> counts_;
   std::mutex mutex_;
-  record::OneSidedTotals one_sided_ = {};
   std::unordered_map<int, Device> devices_;
   std::deque<Context> contexts_;  // never freed: NCCL may call with one that has ended
   std::unordered_map<const void*, uint64_t> attempts_;
@@ -121,9 +122,7 @@ class Registry {
   std::unordered_map<Connection*, std::unique_ptr<Connection>> open_;
   std::deque<std::unique_ptr<Listener>> closed_listeners_;
   std::deque<std::unique_ptr<Connection>> closed_;
-  std::vector<ConnectionReport> reports_;
-  uint64_t forgotten_ = 0;
-  std::size_t listeners_left_ = 0;
+  Report ended_;  // of connections that are closed, and listeners that were left open
   std::size_t communicators_ = 0;
 };
 

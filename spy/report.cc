@@ -1,17 +1,17 @@
-#include "spy/report.h"
-
+// What the spy says at the end (spy.h).
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 
 #include "base/log.h"
 #include "base/text/json.h"
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "spy/contract.h"
 #include "spy/inner.h"
 #include "spy/registry.h"
@@ -22,18 +22,7 @@ namespace {
 
 using record::Side;
 
-constexpr std::array kDataFunctions = {"isend", "irecv", "iflush", "test"};
 constexpr std::array<std::string_view, kWaits> kWaitNames = {"nccl_s", "peer_s", "network_s", "plugin_s"};
-
-std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
-std::string text(const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  return line;
-}
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -42,7 +31,7 @@ std::string bytesText(uint64_t bytes) {
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1000 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
-  return text(unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return formatText(unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
 }
 
 // What the connections of one side have done, together.
@@ -65,11 +54,13 @@ struct Sums {
   Sum receivers;
   uint64_t memory_left = 0;
   uint64_t not_closed = 0;
+
+  uint64_t requestsLeft() const { return senders.left_open + receivers.left_open; }
 };
 
-Sums sumUp(const std::vector<ConnectionReport>& connections) {
+Sums sumUp(const Registry::Report& report) {
   Sums sums;
-  for (const ConnectionReport& each : connections) {
+  for (const ConnectionReport& each : report.connections) {
     Sum& sum = each.side == Side::kSender ? sums.senders : sums.receivers;
     ++sum.connections;
     sum.messages += each.figures.messages;
@@ -82,31 +73,31 @@ Sums sumUp(const std::vector<ConnectionReport>& connections) {
   return sums;
 }
 
-std::string breachesText() {
-  const auto counts = breachCounts();
-  std::string found;
-  for (int i = 0; i < kBreaches; ++i) {
-    if (counts[static_cast<std::size_t>(i)] == 0) continue;
-    const auto breach = static_cast<Breach>(i);
-    found += text("%s%s %llu x %s", found.empty() ? "" : ", ", byNccl(breach) ? "NCCL" : "the plugin",
-                  static_cast<unsigned long long>(counts[static_cast<std::size_t>(i)]), breachName(breach));
-  }
-  return found.empty() ? "no breach of the contract" : "breaches of the contract: " + found;
+// Calls visit(breaches, kind, whose) for each kind of breach that there was.
+template <typename Visit>
+void visitBreaches(Visit visit) {
+  const auto all = breaches();
+  for (const Named<Breach>& kind : kBreachNames)
+    if (const Breaches& its = all[static_cast<std::size_t>(kind.value)]; its.count != 0)
+      visit(its, kind.words, byNccl(kind.value));
 }
 
-void writeHistogram(JsonWriter& json, const char* name, const auto& buckets) {
-  json.key(name).beginRow();
-  for (const uint32_t count : buckets) json.value(uint64_t{count});
-  json.endRow();
+std::string breachesText() {
+  std::vector<std::string> found;
+  visitBreaches([&](const Breaches& its, const char* kind, bool by_nccl) {
+    found.push_back((by_nccl ? "NCCL " : "the plugin ") + std::to_string(its.count) + " x " + kind);
+  });
+  return found.empty() ? "no breach of the contract" : "breaches of the contract: " + joined(found);
 }
 
 void writeConnection(JsonWriter& json, const ConnectionReport& each) {
+  constexpr auto kWide = [](uint32_t count) { return uint64_t{count}; };
   const Figures& figures = each.figures;
   json.beginObject();
   json.key("number").value(each.number);
   json.key("side").value(each.side == Side::kSender ? "sender" : "receiver");
   json.key("device").value(each.device);
-  json.key("communicator").value(text("0x%llx", static_cast<unsigned long long>(each.communicator)));
+  json.key("communicator").value(formatText("0x%llx", static_cast<unsigned long long>(each.communicator)));
   json.key("setup_s").value(seconds(each.setup_ns));
   json.key("closed").value(each.closed);
   json.key("messages").value(figures.messages);
@@ -122,7 +113,7 @@ void writeConnection(JsonWriter& json, const ConnectionReport& each) {
   json.key("calls").beginObject();
   for (std::size_t i = 0; i < record::kCalls; ++i) {
     if (figures.calls[i].calls == 0) continue;
-    json.key(kDataFunctions[i]).beginInlineObject();
+    json.key(record::kCallNames[i]).beginInlineObject();
     json.key("calls").value(uint64_t{figures.calls[i].calls});
     json.key("idle").value(uint64_t{figures.calls[i].idle});
     json.key("errors").value(figures.errors[i]);
@@ -131,52 +122,46 @@ void writeConnection(JsonWriter& json, const ConnectionReport& each) {
     json.endInlineObject();
   }
   json.endObject();
-  writeHistogram(json, "latency_ns_log2", figures.latency);
-  writeHistogram(json, "bytes_log2", figures.size);
-  if (each.side == Side::kReceiver) writeHistogram(json, "buffers_of_irecv", figures.groups);
+  json.key("latency_ns_log2").row(figures.latency, kWide);
+  json.key("bytes_log2").row(figures.size, kWide);
+  if (each.side == Side::kReceiver) json.key("buffers_of_irecv").row(figures.groups, kWide);
   json.endObject();
 }
 
-}  // namespace
-
 std::string summaryText() {
-  Registry& registry = Registry::get();
-  const std::vector<ConnectionReport> connections = registry.connections();
-  const Sums sums = sumUp(connections);
+  const Registry::Report report = Registry::get().report();
+  const Sums sums = sumUp(report);
   const auto count = [](uint64_t value) { return static_cast<unsigned long long>(value); };
   std::string lines =
-      text("%s: %llu connections, %llu sends of %s, %llu receives of %s; %s", inner().file.c_str(),
-           count(sums.senders.connections + sums.receivers.connections), count(sums.senders.messages),
-           bytesText(sums.senders.bytes).c_str(), count(sums.receivers.messages),
-           bytesText(sums.receivers.bytes).c_str(), breachesText().c_str());
+      formatText("%s: %llu connections, %llu sends of %s, %llu receives of %s; %s", inner().file.c_str(),
+                 count(sums.senders.connections + sums.receivers.connections), count(sums.senders.messages),
+                 bytesText(sums.senders.bytes).c_str(), count(sums.receivers.messages),
+                 bytesText(sums.receivers.bytes).c_str(), breachesText().c_str());
   if (sums.senders.allNs() != 0)
-    lines += text(
+    lines += formatText(
         "\nsenders: %d %% of the time nothing from NCCL, %d %% no receive of the peer, %d %% under way, %d "
         "%% in the plugin",
         sums.senders.percent(Wait::kNccl), sums.senders.percent(Wait::kPeer),
         sums.senders.percent(Wait::kNetwork), sums.senders.percent(Wait::kPlugin));
   if (sums.receivers.allNs() != 0)
-    lines +=
-        text("\nreceivers: %d %% of the time nothing from NCCL, %d %% waiting for data, %d %% in the plugin",
-             sums.receivers.percent(Wait::kNccl), sums.receivers.percent(Wait::kNetwork),
-             sums.receivers.percent(Wait::kPlugin));
-  if (const record::OneSidedTotals its = registry.oneSided(); its.puts + its.gets != 0)
-    lines += text("\none-sided: %llu puts of %s, %llu signals, %llu gets of %s", count(its.puts),
-                  bytesText(its.put_bytes).c_str(), count(its.signals_sent), count(its.gets),
-                  bytesText(its.get_bytes).c_str());
-  const uint64_t requests = sums.senders.left_open + sums.receivers.left_open;
-  const uint64_t listeners = registry.openListeners() + registry.listenersLeft();
-  if (requests + sums.memory_left + sums.not_closed + listeners != 0)
-    lines +=
-        text("\nleft open: %llu connections, %llu listeners, %llu requests, %llu registrations of memory",
-             count(sums.not_closed), count(listeners), count(requests), count(sums.memory_left));
+    lines += formatText(
+        "\nreceivers: %d %% of the time nothing from NCCL, %d %% waiting for data, %d %% in the plugin",
+        sums.receivers.percent(Wait::kNccl), sums.receivers.percent(Wait::kNetwork),
+        sums.receivers.percent(Wait::kPlugin));
+  if (const record::OneSidedTotals& its = report.one_sided; its.puts + its.gets != 0)
+    lines += formatText("\none-sided: %llu puts of %s, %llu signals, %llu gets of %s", count(its.puts),
+                        bytesText(its.put_bytes).c_str(), count(its.signals_sent), count(its.gets),
+                        bytesText(its.get_bytes).c_str());
+  if (sums.requestsLeft() + sums.memory_left + sums.not_closed + report.listeners != 0)
+    lines += formatText(
+        "\nleft open: %llu connections, %llu listeners, %llu requests, %llu registrations of memory",
+        count(sums.not_closed), count(report.listeners), count(sums.requestsLeft()), count(sums.memory_left));
   return lines;
 }
 
 std::string reportJson() {
-  Registry& registry = Registry::get();
-  const std::vector<ConnectionReport> connections = registry.connections();
-  const Sums sums = sumUp(connections);
+  const Registry::Report report = Registry::get().report();
+  const Sums sums = sumUp(report);
   JsonWriter json;
   json.beginObject();
   json.key("plugin").value(pluginName());
@@ -184,30 +169,26 @@ std::string reportJson() {
   json.key("api").value(apiInUse());
   json.key("pid").value(static_cast<int>(getpid()));
   json.key("breaches").beginArray();
-  const auto counts = breachCounts();
-  for (int i = 0; i < kBreaches; ++i) {
-    if (counts[static_cast<std::size_t>(i)] == 0) continue;
-    const auto breach = static_cast<Breach>(i);
+  visitBreaches([&](const Breaches& its, const char* kind, bool by_nccl) {
     json.beginObject();
-    json.key("by").value(byNccl(breach) ? "nccl" : "plugin");
-    json.key("kind").value(breachName(breach));
-    json.key("count").value(counts[static_cast<std::size_t>(i)]);
-    json.key("first").value(firstBreach(breach));
+    json.key("by").value(by_nccl ? "nccl" : "plugin");
+    json.key("kind").value(kind);
+    json.key("count").value(its.count);
+    json.key("first").value(its.first);
     json.endObject();
-  }
+  });
   json.endArray();
   json.key("left_open").beginInlineObject();
   json.key("connections").value(sums.not_closed);
-  json.key("listeners").value(uint64_t{registry.openListeners() + registry.listenersLeft()});
-  json.key("requests").value(sums.senders.left_open + sums.receivers.left_open);
+  json.key("listeners").value(uint64_t{report.listeners});
+  json.key("requests").value(sums.requestsLeft());
   json.key("memory").value(sums.memory_left);
   json.endInlineObject();
   json.key("calls").beginObject();
-  for (int i = 0; i < kFunctions; ++i) {
-    const auto function = static_cast<Function>(i);
-    const FunctionCounts& its = registry.counts(function);
+  for (const Named<Function>& function : kFunctionNames) {
+    const FunctionCounts& its = Registry::get().counts(function.value);
     if (its.calls == 0) continue;
-    json.key(functionName(function)).beginInlineObject();
+    json.key(function.words).beginInlineObject();
     json.key("calls").value(its.calls.load());
     json.key("errors").value(its.errors.load());
     json.key("s").value(seconds(its.ns));
@@ -215,20 +196,21 @@ std::string reportJson() {
     json.endInlineObject();
   }
   json.endObject();
-  const record::OneSidedTotals one_sided = registry.oneSided();
+  const record::OneSidedTotals& one_sided = report.one_sided;
   json.key("one_sided").beginInlineObject();
   json.key("puts").value(one_sided.puts).key("put_bytes").value(one_sided.put_bytes);
   json.key("gets").value(one_sided.gets).key("get_bytes").value(one_sided.get_bytes);
   json.key("signals").value(one_sided.signals_sent);
   json.endInlineObject();
-  json.key("connections").beginArray();
-  for (const ConnectionReport& each : connections) writeConnection(json, each);
-  json.endArray();
-  json.key("connections_not_listed").value(registry.forgotten());
+  json.key("connections").arrayOf(report.connections, [&](const ConnectionReport& each) {
+    writeConnection(json, each);
+  });
+  json.key("connections_not_listed").value(report.forgotten);
   json.endObject();
   return json.text() + "\n";
 }
 
+// `name` with %p, the process, and %h, the host, as in NCCL_DEBUG_FILE.
 std::string reportFile(const std::string& name, const std::string& host, int process) {
   std::string file;
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -244,12 +226,12 @@ std::string reportFile(const std::string& name, const std::string& host, int pro
   return file;
 }
 
+}  // namespace
+
 void writeReport() {
   const std::string& name = inner().config.spy_report;
   if (name.empty()) return;
-  char host[256] = {};
-  (void)gethostname(host, sizeof host - 1);
-  const std::string file = reportFile(name, host, getpid());
+  const std::string file = reportFile(name, hostName(), getpid());
   FILE* const stream = std::fopen(file.c_str(), "we");
   const std::string json = stream != nullptr ? reportJson() : "";
   const bool written = stream != nullptr && std::fwrite(json.data(), 1, json.size(), stream) == json.size();

@@ -57,9 +57,6 @@ Device deviceOf(int index) {
   return {.index = index, .name = "device" + std::to_string(index)};
 }
 
-template <int V>
-using Members = std::remove_cvref_t<decltype(typename Abi<V>::Properties{}.vProps)>;
-
 template <int V, typename Props>
 ncclResult_t makeVDevice(int* index, Props* members) {
   return guarded("makeVDevice", [&] {
@@ -159,6 +156,12 @@ ncclResult_t registerThrough(Function function, void* object, void** handle, Ins
     if (result == ncclSuccess && handle != nullptr) connection->registered(*handle);
     return result;
   });
+}
+
+template <int V, typename Size>
+ncclResult_t regMr(void* object, void* data, Size bytes, int type, void** handle) {
+  return registerThrough(Function::kRegMr, object, handle,
+                         [&](void* comm) { return inside<V>().regMr(comm, data, bytes, type, handle); });
 }
 
 template <int V>

@@ -11,7 +11,6 @@
 #include "record/writer.h"
 #include "spy/inner.h"
 #include "spy/registry.h"
-#include "spy/report.h"
 
 namespace railwise::spy {
 namespace {
@@ -27,12 +26,6 @@ struct State {
 State& state() {
   static State& it = *new State;
   return it;
-}
-
-std::string hostName() {
-  char host[256] = {};
-  (void)gethostname(host, sizeof host - 1);
-  return host;
 }
 
 void startRecord(const std::string& name) {
@@ -84,9 +77,15 @@ void begin(ncclDebugLogger_t logger, const char* name, int version) {
 }
 
 void end(bool told) {
-  if (Registry::get().communicators() != 0 || Registry::get().openConnections() != 0) return;
+  if (!Registry::get().idle()) return;
   reportNow();
   if (told) record::stop();
+}
+
+std::string hostName() {
+  char host[256] = {};
+  (void)gethostname(host, sizeof host - 1);
+  return host;
 }
 
 std::string pluginName() {

@@ -3,7 +3,7 @@
 // not be found here either. Each symbol is therefore an indirect function: dlsym calls its resolver and
 // returns what the resolver returns, which is null for a version that the plugin lacks. NCCL then treats the
 // plugin through the spy exactly as it does without the spy. docs/spy.md has more.
-#include <type_traits>
+#include <tuple>
 
 #include "spy/data_calls.h"
 #include "spy/service_calls.h"
@@ -24,8 +24,10 @@ void takeOptionalFunctions() {
     table.getDeviceMr = its.getDeviceMr != nullptr ? getDeviceMr<V> : nullptr;
     table.irecvConsumed = its.irecvConsumed != nullptr ? irecvConsumed<V> : nullptr;
   }
-  if constexpr (requires { its.makeVDevice; })
-    table.makeVDevice = its.makeVDevice != nullptr ? makeVDevice<V, Members<V>> : nullptr;
+  if constexpr (requires { its.makeVDevice; }) {
+    table.makeVDevice = makeVDevice<V>;
+    if (its.makeVDevice == nullptr) table.makeVDevice = nullptr;
+  }
   if constexpr (requires { its.setNetAttr; })
     table.setNetAttr = its.setNetAttr != nullptr ? setNetAttr<V, ncclNetAttr_v11_t> : nullptr;
 }
@@ -38,124 +40,69 @@ void fillInit() {
   if constexpr (V >= 11) {
     table.init = initContext<V>;
     table.finalize = finalize<V>;
-  } else if constexpr (V == 10) {
-    table.init = [](ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
-      return guarded(
-          "init", [&] { return initThrough<V>(logger, [&] { return inside<V>().init(logger, profiler); }); });
-    };
   } else {
-    table.init = [](ncclDebugLogger_t logger) {
-      return guarded("init",
-                     [&] { return initThrough<V>(logger, [&] { return inside<V>().init(logger); }); });
-    };
-  }
-}
-
-template <int V>
-void fillListen() {
-  auto& table = g_table<V>;
-  if constexpr (V >= 11) {
-    table.listen = [](void* object, int index, void* handle, void** listener) {
-      return guarded("listen", [&] {
-        Context* const context = contextOf("listen", object);
-        if (context == nullptr) return ncclInvalidUsage;
-        return listenThrough<V>(context, index, listener, [&](void** made) {
-          return inside<V>().listen(context->inner, index, handle, made);
-        });
-      });
-    };
-  } else {
-    table.listen = [](int index, void* handle, void** listener) {
-      return guarded("listen", [&] {
-        return listenThrough<V>(nullptr, index, listener,
-                                [&](void** made) { return inside<V>().listen(index, handle, made); });
+    table.init = [](ncclDebugLogger_t logger, auto... profiler) {
+      return guarded("init", [&] {
+        return initThrough<V>(logger, [&] { return inside<V>().init(logger, profiler...); });
       });
     };
   }
 }
 
-template <int V>
-void fillConnect() {
-  auto& table = g_table<V>;
-  if constexpr (V >= 11) {
-    table.connect = [](void* object, int index, void* handle, void** comm, DeviceHandle** device_handle) {
-      return guarded("connect", [&] {
-        Context* const context = contextOf("connect", object);
-        if (context == nullptr) return ncclInvalidUsage;
-        return connectThrough<V>(context, index, handle, comm, [&](void** made) {
-          return inside<V>().connect(context->inner, index, handle, made, device_handle);
-        });
-      });
-    };
-  } else if constexpr (V == 10) {
-    table.connect = [](int index, ncclNetCommConfig_v10_t* config, void* handle, void** comm,
-                       DeviceHandle** device_handle) {
-      return guarded("connect", [&] {
-        return connectThrough<V>(nullptr, index, handle, comm, [&](void** made) {
-          return inside<V>().connect(index, config, handle, made, device_handle);
-        });
-      });
-    };
-  } else if constexpr (V >= 7) {
-    table.connect = [](int index, void* handle, void** comm, DeviceHandle** device_handle) {
-      return guarded("connect", [&] {
-        return connectThrough<V>(nullptr, index, handle, comm, [&](void** made) {
-          return inside<V>().connect(index, handle, made, device_handle);
-        });
-      });
-    };
-  } else {
-    table.connect = [](int index, void* handle, void** comm) {
-      return guarded("connect", [&] {
-        return connectThrough<V>(nullptr, index, handle, comm,
-                                 [&](void** made) { return inside<V>().connect(index, handle, made); });
-      });
-    };
-  }
+// From v11 on, a context stands before the other arguments of listen and connect. Calls through(context,
+// inside, the other arguments...): `inside` calls the plugin's function with the plugin's context and with
+// such arguments.
+template <int V, auto kFunction, typename Through, typename First, typename... Rest>
+ncclResult_t withContext(const char* name, Through through, First first, Rest... rest) {
+  return guarded(name, [&] {
+    if constexpr (V >= 11) {
+      Context* const context = contextOf(name, first);
+      if (context == nullptr) return ncclInvalidUsage;
+      const auto inside_context = [context](auto... its) {
+        return (inside<V>().*kFunction)(context->inner, its...);
+      };
+      return through(context, inside_context, rest...);
+    } else {
+      const auto inside_none = [](auto... its) { return (inside<V>().*kFunction)(its...); };
+      return through(nullptr, inside_none, first, rest...);
+    }
+  });
+}
+
+// `rest`: in v10 the configuration, then the handle, the place of the communicator and, from v7 on, the
+// device handle.
+template <int V, typename Inside, typename... Rest>
+ncclResult_t connect(Context* context, const Inside& inside_connect, int index, Rest... rest) {
+  std::tuple its(rest...);
+  return connectThrough<V>(context, index, std::get<void*>(its), std::get<void**>(its), [&](void** made) {
+    std::get<void**>(its) = made;
+    return std::apply([&](auto... all) { return inside_connect(index, all...); }, its);
+  });
 }
 
 template <int V>
-void fillAccept() {
+void fillConnections() {
+  using Net = typename Abi<V>::Net;
   auto& table = g_table<V>;
-  if constexpr (V >= 7) {
-    table.accept = [](void* listener, void** comm, DeviceHandle** device_handle) {
-      return acceptThrough(listener, comm, [&](void* its, void** made) {
-        return inside<V>().accept(its, made, device_handle);
-      });
+  table.listen = [](auto... arguments) {
+    const auto through = [](Context* context, auto inside_listen, int index, void* handle, void** listener) {
+      return listenThrough<V>(context, index, listener,
+                              [&](void** made) { return inside_listen(index, handle, made); });
     };
-  } else {
-    table.accept = [](void* listener, void** comm) {
-      return acceptThrough(listener, comm,
-                           [&](void* its, void** made) { return inside<V>().accept(its, made); });
-    };
-  }
-}
-
-template <int V>
-void fillMessages() {
-  auto& table = g_table<V>;
-  if constexpr (V >= 10) {
-    table.isend = isend<V, size_t, void*, void**>;
-    table.irecv = irecv<V, size_t, void**, void**>;
-  } else if constexpr (V == 9) {
-    table.isend = isend<V, size_t, void**>;
-    table.irecv = irecv<V, size_t, void**>;
-  } else {
-    table.isend = isend<V, int, void**>;
-    table.irecv = irecv<V, int, void**>;
-  }
-  table.test = test<V>;
-}
-
-template <int V>
-void fillMemory() {
-  using Size = std::conditional_t<(V >= 8), size_t, int>;
-  auto& table = g_table<V>;
-  table.regMr = [](void* object, void* data, Size bytes, int type, void** handle) {
-    return registerThrough(Function::kRegMr, object, handle,
-                           [&](void* comm) { return inside<V>().regMr(comm, data, bytes, type, handle); });
+    return withContext<V, &Net::listen>("listen", through, arguments...);
   };
-  table.deregMr = deregMr<V>;
+  table.connect = [](auto... arguments) {
+    const auto through = [](auto... its) { return connect<V>(its...); };
+    return withContext<V, &Net::connect>("connect", through, arguments...);
+  };
+  table.accept = [](void* listener, void** comm, auto... device_handle) {  // v6 has no device handle
+    return acceptThrough(listener, comm, [&](void* its, void** made) {
+      return inside<V>().accept(its, made, device_handle...);
+    });
+  };
+  table.closeSend = closeConnection<V, Side::kSender>;
+  table.closeRecv = closeConnection<V, Side::kReceiver>;
+  table.closeListen = closeListen<V>;
 }
 
 // What the symbols of version V lead to: a table, or null where the plugin lacks the version. Where there is
@@ -172,14 +119,12 @@ void* tableOf() {
     return counted(Function::kDevices, [&] { return inside<V>().devices(count); });
   };
   table.getProperties = getProperties<V>;
-  table.closeSend = closeConnection<V, Side::kSender>;
-  table.closeRecv = closeConnection<V, Side::kReceiver>;
-  table.closeListen = closeListen<V>;
-  fillListen<V>();
-  fillConnect<V>();
-  fillAccept<V>();
-  fillMemory<V>();
-  fillMessages<V>();
+  table.regMr = regMr<V>;
+  table.deregMr = deregMr<V>;
+  table.isend = isend<V>;
+  table.irecv = irecv<V>;
+  table.test = test<V>;
+  fillConnections<V>();
   if (!none) takeOptionalFunctions<V>();
   fillInit<V>();
   return &table;

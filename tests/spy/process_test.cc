@@ -131,7 +131,7 @@ TEST_F(SpyProcess, AJobThatFailsLeavesItsRecords) {
     const auto& header = *reinterpret_cast<const record::Header*>(bytes.data());
     const auto* rails = reinterpret_cast<const record::RailRecord*>(bytes.data() + header.rails_at);
     for (uint32_t i = 0; i < header.rails; ++i)
-      errors += rails[i].errors[static_cast<std::size_t>(record::ErrorKind::kOther)];
+      errors += rails[i].counters.errors[static_cast<std::size_t>(record::ErrorKind::kOther)];
   }
   EXPECT_EQ(records, 2);
   EXPECT_EQ(errors, 1U) << "of the isend that failed";
