@@ -102,4 +102,19 @@ inline OneSidedTotals oneSidedTotals(const ConnectionPage& page) {
   return totals;
 }
 
+// Adds what a connection has counted for itself: a ConnectionRecord, or a Connection of a snapshot.
+template <typename AnyConnection>
+void addConnection(ClosedConnections& sum, const AnyConnection& connection,
+                   const ConnectionCounters& counters, const OneSidedTotals& one_sided) {
+  add(sum.counters, counters);
+  add(sum.one_sided, one_sided);
+  for (std::size_t b = 0; b < kBuckets; ++b) {
+    sum.latency[b] += connection.latency[b];
+    sum.size[b] += connection.size[b];
+  }
+  for (std::size_t call = 0; call < kCalls; ++call) add(sum.calls[call], connection.calls[call]);
+  for (std::size_t i = 0; i < std::size(sum.group_sizes); ++i)
+    sum.group_sizes[i] += connection.group_sizes[i];
+}
+
 }  // namespace railwise::record

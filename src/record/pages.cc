@@ -122,16 +122,8 @@ class Folding {
   // What a connection that is closed has counted for itself.
   void add(const ConnectionRecord& connection) {
     ClosedConnections& closed = its_.header().closed;
-    add(oneSidedTotals(pageOf(connection)));
     closed.connections += connection.side != Side::kListener ? 1 : 0;
-    record::add(closed.counters, connection.counters);
-    for (int b = 0; b < kBuckets; ++b) {
-      closed.latency[b] += connection.latency[b];
-      closed.size[b] += connection.size[b];
-    }
-    for (int call = 0; call < kCalls; ++call) record::add(closed.calls[call], connection.calls[call]);
-    for (std::size_t i = 0; i < std::size(closed.group_sizes); ++i)
-      closed.group_sizes[i] += connection.group_sizes[i];
+    addConnection(closed, connection, connection.counters, oneSidedTotals(pageOf(connection)));
   }
 
  private:

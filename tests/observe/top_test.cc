@@ -208,7 +208,7 @@ TEST(TopNews, ListenersAndHandshakesComeUp) {
   const Model model =
       modelOf({makeSnapshot(1, 0, {makeRail("mlx5_0")}, {listener, connecting, makeConnection(2)})});
   EXPECT_EQ(newsText(model), "2 connections coming up since 15 s");
-  EXPECT_EQ(model.sums.coming_up, 2U);
+  EXPECT_EQ(model.sums.in(Stage::kComingUp), 2U);
   EXPECT_EQ(model.processes[0].up, 1U);
   EXPECT_EQ(waitsText(model.processes[0]), "coming up");
 }

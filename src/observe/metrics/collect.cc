@@ -1,36 +1,31 @@
 // Turns snapshots of processes into families of samples.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <set>
+#include <span>
+#include <type_traits>
 
 #include "base/clock.h"
 #include "observe/metrics/family.h"
+#include "record/page_counts.h"
 
 namespace railwise::observe {
 namespace {
 
+using record::ClosedConnections;
 using record::Connection;
 using record::ConnectionCounters;
 using record::ConnectionState;
 using record::OneSidedTotals;
 using record::Process;
 using record::Rail;
-using record::RailCounters;
 using record::Snapshot;
 using record::Totals;
 using record::WaitsFor;
 
 constexpr double kNanosecond = 1e-9;
 constexpr double kBytesPerMegabit = 1e6 / 8;
-
-double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
-
-double secondsBetween(uint64_t since_ns, uint64_t until_ns) {
-  return until_ns > since_ns ? seconds(until_ns - since_ns) : 0;
-}
 
 std::string numberText(int64_t number) { return number < 0 ? "" : std::to_string(number); }
 
@@ -44,8 +39,10 @@ struct Source {
   const Snapshot* snapshot = nullptr;
   std::size_t process = 0;
   Labels labels;
-  bool whole =
-      true;  // false: only the calls that a spy has seen, as the process has a record of its own, too
+  // False: only the calls that a spy has seen, as the process has a record of its own, too.
+  bool whole = true;
+  ClosedConnections all =
+      {};  // what connections have counted, those that are open with those that are closed
 };
 
 // Buckets `first` to `last` of a record's histogram, each `step` as one; the smaller values are in the first
@@ -62,9 +59,7 @@ constexpr Buckets kLatency = {.first = 9, .last = 30, .step = 1, .scale = kNanos
 // 64 bytes to 1 GiB.
 constexpr Buckets kSize = {.first = 5, .last = 29, .step = 2, .scale = 1};
 
-using Counts = std::array<uint64_t, record::kBuckets>;
-
-Histogram histogramOf(const Counts& counts, const Buckets& form) {
+Histogram histogramOf(std::span<const uint64_t> counts, const Buckets& form) {
   Histogram histogram;
   uint64_t in_bucket = 0;
   for (int b = 0; b < record::kBuckets; ++b) {
@@ -79,32 +74,20 @@ Histogram histogramOf(const Counts& counts, const Buckets& form) {
   return histogram;
 }
 
-// Sums over connections that are closed and connections that are open.
-template <typename Array, std::size_t n>
-std::array<uint64_t, n> sumOverConnections(const Snapshot& snapshot, const uint64_t (&closed)[n],
-                                           Array Connection::*counts) {
-  std::array<uint64_t, n> sum = std::to_array(closed);
-  for (const Connection& connection : snapshot.connections)
-    for (std::size_t i = 0; i < n; ++i) sum[i] += (connection.*counts)[i];
-  return sum;
-}
-// The same for a counter in a block of counters that belongs to each connection.
-template <typename Counters, typename CountersOf>
-uint64_t sumOverConnections(const Snapshot& snapshot, const Counters& closed, uint64_t Counters::*counter,
-                            CountersOf countersOf) {
-  uint64_t sum = closed.*counter;
-  for (const Connection& connection : snapshot.connections)
-    sum += std::invoke(countersOf, connection).*counter;
-  return sum;
+ClosedConnections allConnections(const Snapshot& snapshot) {
+  ClosedConnections all = snapshot.closed;
+  for (const Connection& each : snapshot.connections)
+    record::addConnection(all, each, each, each.one_sided.totals);
+  return all;
 }
 
-// The longest time since sinceOf(connection); 0 there: none.
+// The longest nanoseconds since sinceOf(connection); 0 there: none.
 template <typename SinceOf>
-double longest(const Snapshot& snapshot, SinceOf sinceOf) {
-  double longest = 0;
+uint64_t longest(const Snapshot& snapshot, SinceOf sinceOf) {
+  uint64_t longest = 0;
   for (const Connection& connection : snapshot.connections)
     if (const uint64_t since = sinceOf(connection); since != 0)
-      longest = std::max(longest, secondsBetween(since, snapshot.read_ns));
+      longest = std::max(longest, record::growth(since, snapshot.read_ns));
   return longest;
 }
 
@@ -120,7 +103,8 @@ class Collector {
       sources_.push_back({.snapshot = &snapshot,
                           .process = metrics.processes.size(),
                           .labels = labelsOf(snapshot.process),
-                          .whole = !hasOwnRecord(snapshots, snapshot)});
+                          .whole = !hasOwnRecord(snapshots, snapshot),
+                          .all = allConnections(snapshot)});
       metrics.processes.push_back(snapshot.process);
       metrics.processes.back().host = hostOf(snapshot.process);
     }
@@ -171,9 +155,16 @@ class Collector {
   }
   Family& family() { return metrics_.families.back(); }
 
-  void add(const Source& source, Labels labels, std::variant<uint64_t, double, Histogram> value) {
-    family().samples.push_back(
-        {.labels = std::move(labels), .value = std::move(value), .process = source.process});
+  // A whole number of a family of seconds is in nanoseconds, and one of bytes per second in Mb/s.
+  template <typename Value>
+  void add(const Source& source, Labels labels, Value value) {
+    Sample sample = {.labels = std::move(labels), .value = {}, .process = source.process};
+    if constexpr (!std::is_integral_v<Value>) sample.value = std::move(value);
+    else if (family().unit == Unit::kSeconds) sample.value = static_cast<double>(value) / 1e9;
+    else if (family().unit == Unit::kBytesPerSecond)
+      sample.value = static_cast<double>(value) * kBytesPerMegabit;
+    else sample.value = uint64_t{value};
+    family().samples.push_back(std::move(sample));
   }
 
   // A family with one sample for each process: valueOf(snapshot).
@@ -181,7 +172,23 @@ class Collector {
   void perProcess(const char* name, FamilyKind kind, Unit unit, const char* help, ValueOf valueOf) {
     begin(name, kind, unit, help);
     for (const Source& source : sources_)
-      if (source.whole) add(source, source.labels, valueOf(*source.snapshot));
+      if (source.whole) add(source, source.labels, std::invoke(valueOf, *source.snapshot));
+  }
+
+  // The same for a counter of all connections.
+  template <typename Counters>
+  void perCounter(const char* name, Unit unit, Counters ClosedConnections::*counters,
+                  uint64_t Counters::*counter, const char* help) {
+    begin(name, FamilyKind::kCounter, unit, help);
+    for (const Source& source : sources_)
+      if (source.whole) add(source, source.labels, source.all.*counters.*counter);
+  }
+
+  void perHistogram(const char* name, Unit unit, uint64_t (ClosedConnections::*counts)[record::kBuckets],
+                    const Buckets& form, const char* help) {
+    begin(name, FamilyKind::kHistogram, unit, help);
+    for (const Source& source : sources_)
+      if (source.whole) add(source, source.labels, histogramOf(source.all.*counts, form));
   }
 
   // A family with one sample of each process for each of `rows` that has a place in metrics:
@@ -216,18 +223,13 @@ class Collector {
   void perRail(const char* name, FamilyKind kind, Unit unit, const char* help, ValueOf valueOf) {
     begin(name, kind, unit, help);
     eachRail([&](const Source& source, const Rail& rail, Labels labels) {
-      add(source, std::move(labels), valueOf(rail));
+      add(source, std::move(labels), std::invoke(valueOf, rail));
     });
   }
 
   void perTotal(const char* name, Unit unit, uint64_t Totals::*total, const char* help) {
     perRail(name, FamilyKind::kCounter, unit, help, [total](const Rail& rail) { return rail.totals.*total; });
   }
-  void perCounter(const char* name, uint64_t RailCounters::*counter, const char* help) {
-    perRail(name, FamilyKind::kCounter, Unit::kNone, help,
-            [counter](const Rail& rail) { return rail.*counter; });
-  }
-
   void processes() {
     begin("railwise.process_info", FamilyKind::kGauge, Unit::kNone,
           "A process with a record: its host, plugin, and what writes the record; always 1.");
@@ -240,20 +242,20 @@ class Collector {
     }
     perProcess("railwise.process_up", FamilyKind::kGauge, Unit::kNone,
                "1: the process lives. 0: it is gone, and its record is what it has left.",
-               [](const Snapshot& snapshot) { return uint64_t{snapshot.process.alive}; });
+               [](const Snapshot& snapshot) { return snapshot.process.alive; });
     perProcess("railwise.process_ended", FamilyKind::kGauge, Unit::kNone,
                "1: the plugin of the process has ended in order.",
-               [](const Snapshot& snapshot) { return uint64_t{snapshot.process.ended_ns != 0}; });
+               [](const Snapshot& snapshot) { return snapshot.process.ended_ns != 0; });
     perProcess("railwise.process_start_time", FamilyKind::kGauge, Unit::kSeconds,
                "When the plugin of the process began, in seconds after 1970.",
-               [](const Snapshot& snapshot) { return seconds(snapshot.process.started_unix_ns); });
+               [](const Snapshot& snapshot) { return snapshot.process.started_unix_ns; });
     perProcess("railwise.process_record_torn", FamilyKind::kGauge, Unit::kNone,
                "1: the record changed while it was read, or is cut: numbers may not fit together.",
-               [](const Snapshot& snapshot) { return uint64_t{snapshot.torn}; });
+               &Snapshot::torn);
     perProcess(
         "railwise.unrecorded_connections", FamilyKind::kCounter, Unit::kNone,
         "Connections that are not in the record, which holds RAILWISE_METRICS_CONNECTIONS connections.",
-        [](const Snapshot& snapshot) { return snapshot.unrecorded; });
+        &Snapshot::unrecorded);
   }
 
   void rails() {
@@ -269,18 +271,16 @@ class Collector {
           "State of a port: 1 for the state that it has, 0 for the others.");
     eachRail([&](const Source& source, const Rail& rail, const Labels& labels) {
       for (const auto& state : record::kRailStateNames)
-        add(source, with(labels, "state", state.key), uint64_t{rail.state == state.value});
+        add(source, with(labels, "state", state.key), rail.state == state.value);
     });
     perRail("railwise.rail_state_changes", FamilyKind::kCounter, Unit::kNone,
-            "Times that a port went up, down or failed.",
-            [](const Rail& rail) { return uint64_t{rail.state_changes}; });
+            "Times that a port went up, down or failed.", &Rail::state_changes);
     perRail("railwise.rail_speed", FamilyKind::kGauge, Unit::kBytesPerSecond,
-            "Speed of a port, as its driver reports it.",
-            [](const Rail& rail) { return rail.claimed_mbps * kBytesPerMegabit; });
+            "Speed of a port, as its driver reports it.", &Rail::claimed_mbps);
     begin("railwise.rail_measured_speed", FamilyKind::kGauge, Unit::kBytesPerSecond,
           "What the fastest lane of a connection delivers over a port, where lanes share messages.");
     eachRail([&](const Source& source, const Rail& rail, Labels labels) {
-      if (rail.measured_mbps != 0) add(source, std::move(labels), rail.measured_mbps * kBytesPerMegabit);
+      if (rail.measured_mbps != 0) add(source, std::move(labels), rail.measured_mbps);
     });
     perTotal("railwise.rail_sent", Unit::kBytes, &Totals::bytes_sent,
              "Payload of messages that was given to a port; a repeated message counts again.");
@@ -302,14 +302,14 @@ class Collector {
       for (const auto& kind : record::kErrorKindNames)
         add(source, with(labels, "kind", kind.key), rail.errors[static_cast<std::size_t>(kind.value)]);
     });
-    perCounter("railwise.rail_failovers", &RailCounters::failovers,
-               "Connections that have left a port because of a failure.");
-    perCounter("railwise.rail_returns", &RailCounters::returns, "Connections that have come back to a port.");
-    perCounter("railwise.rail_device_reopens", &RailCounters::device_lives,
-               "Times that a port's device was opened again after it had failed.");
+    perRail("railwise.rail_failovers", FamilyKind::kCounter, Unit::kNone,
+            "Connections that have left a port because of a failure.", &Rail::failovers);
+    perRail("railwise.rail_returns", FamilyKind::kCounter, Unit::kNone,
+            "Connections that have come back to a port.", &Rail::returns);
+    perRail("railwise.rail_device_reopens", FamilyKind::kCounter, Unit::kNone,
+            "Times that a port's device was opened again after it had failed.", &Rail::device_lives);
     perRail("railwise.rail_connections", FamilyKind::kGauge, Unit::kNone,
-            "Connections that have a queue pair on a port now.",
-            [](const Rail& rail) { return uint64_t{rail.connections}; });
+            "Connections that have a queue pair on a port now.", &Rail::connections);
   }
 
   void connections() {
@@ -356,107 +356,75 @@ class Collector {
     perProcess("railwise.closed_connections", FamilyKind::kCounter, Unit::kNone,
                "Connections that the process has closed.",
                [](const Snapshot& snapshot) { return snapshot.closed.connections; });
-    const auto perCounter = [&](const char* name, Unit unit, uint64_t ConnectionCounters::*counter,
-                                const char* help) {
-      using Value = std::variant<uint64_t, double, Histogram>;
-      perProcess(name, FamilyKind::kCounter, unit, help, [=](const Snapshot& snapshot) {
-        const uint64_t sum = sumOverConnections(snapshot, snapshot.closed.counters, counter, std::identity());
-        return unit == Unit::kSeconds ? Value(seconds(sum)) : Value(sum);
-      });
-    };
-    perCounter("railwise.connection_failovers", Unit::kNone, &ConnectionCounters::failovers,
+    constexpr auto kCounters = &ClosedConnections::counters;
+    perCounter("railwise.connection_failovers", Unit::kNone, kCounters, &ConnectionCounters::failovers,
                "Times that connections went on over other queue pairs after a failure.");
-    perCounter("railwise.slow_messages", Unit::kNone, &ConnectionCounters::slow_messages,
+    perCounter("railwise.slow_messages", Unit::kNone, kCounters, &ConnectionCounters::slow_messages,
                "Messages that were not complete after RAILWISE_SLOW_MESSAGE milliseconds.");
-    perCounter("railwise.connection_lost", Unit::kSeconds, &ConnectionCounters::lost_ns,
+    perCounter("railwise.connection_lost", Unit::kSeconds, kCounters, &ConnectionCounters::lost_ns,
                "Time that connections were without a path.");
     perCounter(
-        "railwise.connection_degraded", Unit::kSeconds, &ConnectionCounters::degraded_ns,
+        "railwise.connection_degraded", Unit::kSeconds, kCounters, &ConnectionCounters::degraded_ns,
         "Time that connections used fewer or other ports than at first; a time that lasts counts when it "
         "ends.");
-    perProcess(
-        "railwise.message_latency", FamilyKind::kHistogram, Unit::kSeconds,
-        "Time from isend to the completion, of one message in 256. The sum is estimated from the buckets.",
-        [](const Snapshot& snapshot) {
-          return histogramOf(sumOverConnections(snapshot, snapshot.closed.latency, &Connection::latency),
-                             kLatency);
-        });
-    perProcess("railwise.message_size", FamilyKind::kHistogram, Unit::kBytes,
-               "Size of messages, of one message in 256. The sum is estimated from the buckets.",
-               [](const Snapshot& snapshot) {
-                 return histogramOf(sumOverConnections(snapshot, snapshot.closed.size, &Connection::size),
-                                    kSize);
-               });
+    perHistogram(
+        "railwise.message_latency", Unit::kSeconds, &ClosedConnections::latency, kLatency,
+        "Time from isend to the completion, of one message in 256. The sum is estimated from the buckets.");
+    perHistogram("railwise.message_size", Unit::kBytes, &ClosedConnections::size, kSize,
+                 "Size of messages, of one message in 256. The sum is estimated from the buckets.");
   }
 
   void oneSided() {
-    const auto perTotal = [&](const char* name, Unit unit, uint64_t OneSidedTotals::*total,
-                              const char* help) {
-      perProcess(name, FamilyKind::kCounter, unit, help, [total](const Snapshot& snapshot) {
-        return sumOverConnections(snapshot, snapshot.closed.one_sided, total,
-                                  [](const Connection& each) { return each.one_sided.totals; });
-      });
-    };
-    perTotal("railwise.puts", Unit::kNone, &OneSidedTotals::puts,
-             "One-sided communication: puts that NCCL has given, also those without data, which are signals "
-             "alone. Puts to the own rank do not count.");
-    perTotal("railwise.put", Unit::kBytes, &OneSidedTotals::put_bytes,
-             "Payload of puts that was given to NICs; a repeated put counts again.");
-    perTotal("railwise.gets", Unit::kNone, &OneSidedTotals::gets,
-             "One-sided communication: gets that NCCL has given.");
-    perTotal("railwise.get", Unit::kBytes, &OneSidedTotals::get_bytes,
-             "Payload of gets that NICs were asked for.");
-    perTotal("railwise.signals_sent", Unit::kNone, &OneSidedTotals::signals_sent,
-             "Signals that puts to other ranks have; counted at looks, about every 20 ms.");
-    perTotal("railwise.signals_applied", Unit::kNone, &OneSidedTotals::signals_applied,
-             "Signals of other ranks that were applied, in their order and each once.");
-    const auto worst = [](const Snapshot& snapshot, bool quietest) {
-      double result = 0;
-      bool any = false;
-      for (const Connection& each : snapshot.connections) {
-        if (each.one_sided.last_signal_ns == 0) continue;
-        const double age = secondsBetween(each.one_sided.last_signal_ns, snapshot.read_ns);
-        result = !any ? age : quietest ? std::max(result, age) : std::min(result, age);
-        any = true;
-      }
-      return result;
-    };
+    constexpr auto kTotals = &ClosedConnections::one_sided;
+    perCounter("railwise.puts", Unit::kNone, kTotals, &OneSidedTotals::puts,
+               "One-sided communication: puts that NCCL has given, also those without data, which are "
+               "signals alone. Puts to the own rank do not count.");
+    perCounter("railwise.put", Unit::kBytes, kTotals, &OneSidedTotals::put_bytes,
+               "Payload of puts that was given to NICs; a repeated put counts again.");
+    perCounter("railwise.gets", Unit::kNone, kTotals, &OneSidedTotals::gets,
+               "One-sided communication: gets that NCCL has given.");
+    perCounter("railwise.get", Unit::kBytes, kTotals, &OneSidedTotals::get_bytes,
+               "Payload of gets that NICs were asked for.");
+    perCounter("railwise.signals_sent", Unit::kNone, kTotals, &OneSidedTotals::signals_sent,
+               "Signals that puts to other ranks have; counted at looks, about every 20 ms.");
+    perCounter("railwise.signals_applied", Unit::kNone, kTotals, &OneSidedTotals::signals_applied,
+               "Signals of other ranks that were applied, in their order and each once.");
     perProcess("railwise.signal_age_newest", FamilyKind::kGauge, Unit::kSeconds,
                "Age of the latest signal of the rank that has signalled last; 0: none has.",
-               [worst](const Snapshot& snapshot) { return worst(snapshot, false); });
+               [](const Snapshot& snapshot) {
+                 uint64_t latest = 0;
+                 for (const Connection& each : snapshot.connections)
+                   latest = std::max(latest, each.one_sided.last_signal_ns);
+                 return latest == 0 ? 0 : record::growth(latest, snapshot.read_ns);
+               });
     perProcess("railwise.signal_age_oldest", FamilyKind::kGauge, Unit::kSeconds,
                "Age of the latest signal of the rank that has not signalled for longest; 0: none has.",
-               [worst](const Snapshot& snapshot) { return worst(snapshot, true); });
+               [](const Snapshot& snapshot) {
+                 return longest(snapshot,
+                                [](const Connection& each) { return each.one_sided.last_signal_ns; });
+               });
   }
 
   void calls() {
-    const auto perFunction = [&](const char* name, Unit unit, const char* help, auto valueOf) {
+    const auto perFunction = [&](const char* name, Unit unit, uint64_t record::CallCounts::*counter,
+                                 const char* help) {
       begin(name, FamilyKind::kCounter, unit, help);
-      for (const Source& source : sources_) {
-        for (std::size_t function = 0; source.snapshot->process.spy && function < record::kCalls;
-             ++function) {
-          record::CallCounts counts = source.snapshot->closed.calls[function];
-          for (const Connection& connection : source.snapshot->connections)
-            record::add(counts, connection.calls[function]);
-          add(source, with(source.labels, "function", record::kCallNames[function]), valueOf(counts));
-        }
-      }
+      for (const Source& source : sources_)
+        for (std::size_t i = 0; source.snapshot->process.spy && i < record::kCalls; ++i)
+          add(source, with(source.labels, "function", record::kCallNames[i]), source.all.calls[i].*counter);
     };
-    perFunction("railwise.spy_calls", Unit::kNone, "Calls of NCCL's that a spy has seen, by function.",
-                [](const record::CallCounts& counts) { return counts.calls; });
-    perFunction("railwise.spy_idle_calls", Unit::kNone,
-                "Calls that a spy has seen and that gave no request, or found it not done.",
-                [](const record::CallCounts& counts) { return counts.idle; });
-    perFunction("railwise.spy_call", Unit::kSeconds,
-                "Time that NCCL has spent in the plugin's functions, as a spy has seen it.",
-                [](const record::CallCounts& counts) { return seconds(counts.ns); });
+    perFunction("railwise.spy_calls", Unit::kNone, &record::CallCounts::calls,
+                "Calls of NCCL's that a spy has seen, by function.");
+    perFunction("railwise.spy_idle_calls", Unit::kNone, &record::CallCounts::idle,
+                "Calls that a spy has seen and that gave no request, or found it not done.");
+    perFunction("railwise.spy_call", Unit::kSeconds, &record::CallCounts::ns,
+                "Time that NCCL has spent in the plugin's functions, as a spy has seen it.");
     begin("railwise.spy_grouped_receives", FamilyKind::kCounter, Unit::kNone,
           "Calls of irecv that a spy has seen, by their number of buffers.");
     for (const Source& source : sources_) {
       if (!source.snapshot->process.spy) continue;
       int buffers = 0;
-      for (const uint64_t calls : sumOverConnections(*source.snapshot, source.snapshot->closed.group_sizes,
-                                                     &Connection::group_sizes))
+      for (const uint64_t calls : source.all.group_sizes)
         add(source, with(source.labels, "buffers", std::to_string(++buffers)), calls);
     }
   }

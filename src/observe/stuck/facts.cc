@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 
 #include "base/text/printable.h"
 #include "base/text/text_layout.h"

@@ -2,8 +2,8 @@
 // milliseconds before the second read, because the clocks of hosts differ. Plain values, any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -109,5 +109,13 @@ std::string ageText(uint64_t ms);
 // `text`, broken between words so that no line is wider than 80 columns. `first` stands before the first line
 // and `indent` blanks before the others. Ends with a line feed.
 std::string wrapped(std::string_view text, std::string_view first = "", std::size_t indent = 0);
+
+// Appends what print() makes of the first `most` elements, and says how many more there are.
+template <typename Element, typename Print>
+void appendSome(std::string& text, const std::vector<Element>& elements, std::size_t most, Print print) {
+  for (std::size_t i = 0; i < std::min(elements.size(), most); ++i) text += print(elements[i]);
+  if (elements.size() > most)
+    text += "  and " + std::to_string(elements.size() - most) + " more; --json has all\n";
+}
 
 }  // namespace railwise::observe

@@ -298,10 +298,9 @@ class Postmortem {
     std::string text = "\n" + counted(all, "connection", "connections") + ", " +
                        (open_.empty() ? "nothing was open" : std::to_string(open_.size()) + " not idle") +
                        "\n";
-    for (std::size_t i = 0; i < std::min(open_.size(), kShownConnections); ++i)
-      text += wrapped(connectionText(*open_[i]), "  ", 4);
-    if (open_.size() > kShownConnections)
-      text += "  and " + std::to_string(open_.size() - kShownConnections) + " more; --json has all\n";
+    appendSome(text, open_, kShownConnections, [this](const record::Connection* connection) {
+      return wrapped(connectionText(*connection), "  ", 4);
+    });
     return text;
   }
 

@@ -118,13 +118,6 @@ std::string groupText(const Job& job, const WaitGroup& group) {
   return wrapped(text, "  ", 4) + wrapped(details, "      ", 8);
 }
 
-template <typename Element, typename Print>
-void appendSome(std::string& text, const std::vector<Element>& elements, std::size_t most, Print print) {
-  for (std::size_t i = 0; i < std::min(elements.size(), most); ++i) text += print(elements[i]);
-  if (elements.size() > most)
-    text += "  and " + std::to_string(elements.size() - most) + " more; --json has all\n";
-}
-
 std::string culpritText(const Culprit& culprit, std::size_t number) {
   std::string text = wrapped(culprit.name + " " + culprit.what, std::to_string(number) + ". ", 3);
   std::string waits;

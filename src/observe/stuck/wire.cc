@@ -283,8 +283,11 @@ bool tooDeep(std::string_view line) {
   return false;
 }
 
-class LineReader {
- public:
+// The answers so far.
+struct Answers {
+  std::vector<HostFacts> hosts;
+  uint64_t announced = 0;  // processes of the last host
+
   // Adds what a line says. Returns what is wrong with it, or "".
   std::string take(std::string_view line) {
     if (line.size() > kMostLine) return "the line is too long";
@@ -294,29 +297,22 @@ class LineReader {
     std::string error;
     if (json.contains("schema")) {
       if (const std::string cut = missing(); !cut.empty()) return cut;
-      HostFacts host = readHost(json, announced_, error);
-      if (error.empty()) hosts_.push_back(std::move(host));
+      HostFacts host = readHost(json, announced, error);
+      if (error.empty()) hosts.push_back(std::move(host));
       return error;
     }
-    if (hosts_.empty()) return "no line of a host stands before it";
-    if (hosts_.back().processes.size() >= announced_)
-      return "one more process than the line of the host says";
+    if (hosts.empty()) return "no line of a host stands before it";
+    if (hosts.back().processes.size() >= announced) return "one more process than the line of the host says";
     ProcessFacts process = readProcess(json, error);
-    if (error.empty()) hosts_.back().processes.push_back(std::move(process));
+    if (error.empty()) hosts.back().processes.push_back(std::move(process));
     return error;
   }
   // "" if all processes of the last host are there.
   std::string missing() const {
-    if (hosts_.empty() || hosts_.back().processes.size() == announced_) return "";
-    return "cut: " + std::to_string(hosts_.back().processes.size()) + " of " + std::to_string(announced_) +
+    if (hosts.empty() || hosts.back().processes.size() == announced) return "";
+    return "cut: " + std::to_string(hosts.back().processes.size()) + " of " + std::to_string(announced) +
            " processes of the host before it are there";
   }
-  std::vector<HostFacts> takeHosts() { return std::move(hosts_); }
-  bool empty() const { return hosts_.empty(); }
-
- private:
-  std::vector<HostFacts> hosts_;
-  uint64_t announced_ = 0;  // processes of the last host
 };
 
 }  // namespace
@@ -337,7 +333,7 @@ std::string jsonLines(const HostFacts& host) {
 }
 
 Outcome<std::vector<HostFacts>> parseJsonLines(std::string_view text, const std::string& source) {
-  LineReader reader;
+  Answers answers;
   std::size_t number = 0;
   const auto error = [&](const std::string& wrong) {
     return Error{source + ":" + std::to_string(number) + ": " + wrong};
@@ -348,12 +344,12 @@ Outcome<std::vector<HostFacts>> parseJsonLines(std::string_view text, const std:
     text.remove_prefix(std::min(end + 1, text.size()));
     ++number;
     if (line.empty() || line[0] != '{') continue;
-    if (const std::string wrong = reader.take(line); !wrong.empty()) return error(wrong);
+    if (const std::string wrong = answers.take(line); !wrong.empty()) return error(wrong);
   }
-  if (reader.empty())
+  if (answers.hosts.empty())
     return Error{source + ": no line of railwise stuck --gather in it: is railwise of this version there?"};
-  if (const std::string cut = reader.missing(); !cut.empty()) return error(cut);
-  return reader.takeHosts();
+  if (const std::string cut = answers.missing(); !cut.empty()) return error(cut);
+  return std::move(answers.hosts);
 }
 
 }  // namespace railwise::observe

@@ -54,12 +54,14 @@ void writeSums(JsonWriter& json, const Model& model) {
   json.key("totals").beginObject();
   json.key("processes").value(sums.processes).key("rails").value(static_cast<uint64_t>(model.rails.size()));
   json.key("rails_down").value(sums.rails_down).key("connections").value(sums.connections);
-  json.key("connections_up").value(sums.up).key("connections_failed").value(sums.failed);
-  json.key("connections_without_path").value(sums.no_path).key("connections_waiting").value(sums.waiting);
-  json.key("connections_coming_up").value(sums.coming_up).key("connections_degraded").value(sums.degraded);
+  json.key("connections_up").value(sums.up).key("connections_failed").value(sums.in(Stage::kFailed));
+  json.key("connections_without_path").value(sums.in(Stage::kNoPath));
+  json.key("connections_waiting").value(sums.in(Stage::kWaiting));
+  json.key("connections_coming_up").value(sums.in(Stage::kComingUp));
+  json.key("connections_degraded").value(sums.degraded);
   json.key("connections_unrecorded").value(sums.unrecorded).key("open_messages").value(sums.open);
-  json.key("errors").value(sums.errors).key("failovers").value(sums.failovers);
-  writeTotals(json, sums.totals);
+  json.key("errors").value(errorSum(sums.rails)).key("failovers").value(sums.rails.failovers);
+  writeTotals(json, sums.rails.totals);
   writeTraffic(json, sums.traffic);
   json.endObject();
 }

@@ -258,9 +258,7 @@ Sums sumsOf(const Model& model) {
   Sums sums;
   for (const RailRow& rail : model.rails) {
     sums.rails_down += rail.down() ? 1 : 0;
-    sums.errors += errorSum(rail);
-    sums.failovers += rail.failovers;
-    add(sums.totals, rail.totals);
+    add<RailCounters>(sums.rails, rail);
     add(sums.traffic, rail.traffic);
   }
   for (const ProcessRow& process : model.processes) {
@@ -270,12 +268,9 @@ Sums sumsOf(const Model& model) {
   for (const ConnectionRow& row : model.connections) {
     if (row.stage == Stage::kGone) continue;
     ++sums.connections;
+    ++sums.in_stage[static_cast<std::size_t>(row.stage)];
     sums.open += row.open;
     sums.up += isUp(*row.connection) ? 1 : 0;
-    sums.failed += row.stage == Stage::kFailed ? 1 : 0;
-    sums.no_path += row.stage == Stage::kNoPath ? 1 : 0;
-    sums.waiting += row.stage == Stage::kWaiting ? 1 : 0;
-    sums.coming_up += row.stage == Stage::kComingUp ? 1 : 0;
     sums.degraded += row.connection->degraded ? 1 : 0;
   }
   return sums;

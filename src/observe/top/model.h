@@ -3,7 +3,9 @@
 // outlive it. Pure functions of the two reads, any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -96,20 +98,17 @@ struct News {
 
 struct Sums {
   uint64_t rails_down = 0;
+  record::RailCounters rails;
+  Traffic traffic;
   uint64_t connections = 0;  // of processes that live
   uint64_t up = 0;
-  uint64_t failed = 0;
-  uint64_t no_path = 0;
-  uint64_t waiting = 0;
-  uint64_t coming_up = 0;
+  std::array<uint64_t, std::size(kStageNames)> in_stage = {};
   uint64_t degraded = 0;
   uint64_t open = 0;
-  uint64_t errors = 0;
-  uint64_t failovers = 0;
   uint64_t unrecorded = 0;
   uint64_t processes = 0;  // that live
-  record::Totals totals = {};
-  Traffic traffic;
+
+  uint64_t in(Stage stage) const { return in_stage[static_cast<std::size_t>(stage)]; }
 };
 
 struct Model {
