@@ -3,8 +3,8 @@
 // data_calls.h.
 #pragma once
 
+#include <cstddef>
 #include <exception>
-#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -59,7 +59,7 @@ inline bool is(const void* object, Kind kind) {
   return object != nullptr && *static_cast<const Kind*>(object) == kind;
 }
 
-inline Connection* refuse(Breach breach, const char* function, const char* what) {
+inline std::nullptr_t refuse(Breach breach, const char* function, const char* what) {
   reportBreach(breach, nullptr, "%s: %s", function, what);
   return nullptr;
 }
@@ -81,25 +81,19 @@ inline Connection* connectionOf(const char* function, void* object, Side side) {
 }
 
 inline Listener* listenerOf(const char* function, void* object) {
-  if (!is(object, Kind::kListener)) {
-    refuse(Breach::kWrongObject, function, "this is no listen communicator");
-    return nullptr;
-  }
+  if (!is(object, Kind::kListener))
+    return refuse(Breach::kWrongObject, function, "this is no listen communicator");
   auto* const listener = static_cast<Listener*>(object);
   if (!listener->closed) return listener;
-  refuse(Breach::kClosedBefore, function, "the listen communicator is closed");
-  return nullptr;
+  return refuse(Breach::kClosedBefore, function, "the listen communicator is closed");
 }
 
 inline Context* contextOf(const char* function, void* object) {
   auto* const context = static_cast<Context*>(object);
-  if (context == nullptr || context->kind != Kind::kContext) {
-    refuse(Breach::kWrongObject, function, "this is no context of init");
-    return nullptr;
-  }
+  if (context == nullptr || context->kind != Kind::kContext)
+    return refuse(Breach::kWrongObject, function, "this is no context of init");
   if (!context->ended) return context;
-  refuse(Breach::kClosedBefore, function, "finalize has ended the context");
-  return nullptr;
+  return refuse(Breach::kClosedBefore, function, "finalize has ended the context");
 }
 
 }  // namespace railwise::spy

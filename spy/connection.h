@@ -10,7 +10,6 @@
 #include <deque>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "nccl/context_room.h"

@@ -93,20 +93,15 @@ ncclResult_t iflush(void* object, int n, void** data, int* sizes, void** handles
 
 // The request that NCCL means, if it is open; null after a report.
 inline Request* openRequest(void* object) {
-  const auto bad = [](Breach breach, const char* what) {
-    refuse(breach, "test", what);
-    return nullptr;
-  };
-  if (object == nullptr) return bad(Breach::kNoSuchRequest, "the request is null");
+  if (object == nullptr) return refuse(Breach::kNoSuchRequest, "test", "the request is null");
   if (!is(object, Kind::kRequest))
-    return bad(Breach::kNoSuchRequest, "the plugin has not given this request");
+    return refuse(Breach::kNoSuchRequest, "test", "the plugin has not given this request");
   auto* const request = static_cast<Request*>(object);
-  const auto bad_of = [&](Breach breach, const char* what) {
-    return bad(breach, ("of a request of " + request->connection->name() + what).c_str());
-  };
-  if (request->connection->closed()) return bad_of(Breach::kClosedBefore, ", which is closed");
+  const auto said = [&](const char* what) { return "of a request of " + request->connection->name() + what; };
+  if (request->connection->closed())
+    return refuse(Breach::kClosedBefore, "test", said(", which is closed").c_str());
   if (request->state != Request::State::kOpen)
-    return bad_of(Breach::kTestedAfterDone, " that was done before");
+    return refuse(Breach::kTestedAfterDone, "test", said(" that was done before").c_str());
   return request;
 }
 

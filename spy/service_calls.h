@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <type_traits>
 
 #include "spy/border.h"
 #include "spy/spy.h"

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <iterator>
 #include <optional>
-#include <utility>
 
 #include "base/clock.h"
 #include "record/page_counts.h"

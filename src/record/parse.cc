@@ -246,7 +246,7 @@ class Parser {
     connection.size = std::to_array(record.size);
     connection.calls = std::to_array(record.calls);
     connection.group_sizes = std::to_array(record.group_sizes);
-    if (connection.kind == ConnectionKind::kOneSided) addOneSided(connection);
+    if (isOneSided(connection)) addOneSided(connection);
     addPairs(connection);
     addQueuePairs(connection);
     const auto addToRail = [this](uint32_t place, const Totals& totals) {
@@ -258,7 +258,7 @@ class Parser {
 
   void countUnits(Connection& connection) const {
     const ConnectionNumbers& numbers = connection.numbers;
-    if (connection.kind == ConnectionKind::kOneSided && connection.side == Side::kReceiver) {
+    if (isOneSided(connection) && connection.side == Side::kReceiver) {
       // A NIC that owes the write of a signal owes at least that of the latest one.
       const bool owed = connection.waits_for == WaitsFor::kOwnNic && connection.oldest != 0;
       connection.completed = owed ? std::min(connection.oldest - 1, numbers.arrived) : numbers.arrived;

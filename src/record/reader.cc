@@ -8,8 +8,6 @@ constexpr off_t kMostBytes = kSlotsAt + off_t{65536} * 65536;
 
 }  // namespace
 
-std::string recordFolder(const std::string& chosen) { return chosen.empty() ? "/dev/shm" : chosen; }
-
 Outcome<Snapshot> readRecord(const std::string& path, std::optional<uint32_t> owner) {
   const File file(path);
   if (!file.valid()) return Error{path + ": " + file.problem()};

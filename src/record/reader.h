@@ -11,16 +11,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/outcome.h"
 #include "record/file.h"
 #include "record/snapshot.h"
 
 namespace railwise::record {
-
-// The folder of the records: `chosen`, or /dev/shm where that is empty.
-std::string recordFolder(const std::string& chosen);
 
 // Reads and checks one record, of `owner` only where that is given. The error names the file and says what is
 // wrong with it.

@@ -152,6 +152,7 @@ inline bool isDown(RailState state) { return state == RailState::kDown || state 
 inline bool isOneProcess(const Process& a, const Process& b) {
   return a.pid == b.pid && a.process_start == b.process_start;
 }
+inline bool isOneSided(const Connection& connection) { return connection.kind == ConnectionKind::kOneSided; }
 // The message that a connection waits for. A look is written only while NCCL waits: the last one may be of a
 // message that is complete by now.
 inline bool hasOpenMessage(const Connection& connection) {
@@ -189,7 +190,6 @@ const char* endText(ConnectionKind kind, Side side);
 // "signal".
 const char* unitText(ConnectionKind kind, Side side);
 inline const char* railStateText(RailState state) { return rowOf(kRailStateNames, state).words; }
-inline const char* errorText(ErrorKind error) { return rowOf(kErrorKindNames, error).words; }
 inline const char* eventText(EventKind kind) { return rowOf(kEventKindNames, kind).words; }
 // The host of a process, without the process number that the writer puts behind it ("host:pid").
 std::string hostOf(const Process& process);

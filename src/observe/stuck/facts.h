@@ -42,10 +42,6 @@ struct ConnectionFacts : record::Connection {
   bool still = false;       // it waits, and nothing has completed between the two reads
 };
 
-inline bool isOneSided(const ConnectionFacts& connection) {
-  return connection.kind == record::ConnectionKind::kOneSided;
-}
-
 // `host` is without the process number.
 struct ProcessFacts : record::Process {
   bool ended = false;         // in order

@@ -277,18 +277,18 @@ class Postmortem {
         text += std::string(" open for ") + agoText(connection.oldest_since_ns);
       text += snapshot_.process.alive ? "" : " when the process ended";
     } else if (isUp(connection.state)) {
-      text += connection.kind == record::ConnectionKind::kOneSided ? "nothing is open" : "no message is open";
+      text += isOneSided(connection) ? "nothing is open" : "no message is open";
     }
     if (connection.waits_for != WaitsFor::kNothing && isOpen(connection))
       text += std::string(", waiting for the ") + record::waitsForText(connection.waits_for) +
               pathText(connection);
     // A sender does not always count its messages as complete.
     if (connection.side == Side::kReceiver && connection.posted > connection.completed) {
-      const char* const unit = connection.kind == record::ConnectionKind::kOneSided ? "signal" : "message";
+      const char* const unit = isOneSided(connection) ? "signal" : "message";
       text += "; " + counted(connection.posted - connection.completed, unit) + " open, " +
               std::to_string(connection.completed) + " complete";
     }
-    if (connection.kind == record::ConnectionKind::kOneSided) text += oneSidedText(connection);
+    if (isOneSided(connection)) text += oneSidedText(connection);
     if (!connection.reason.empty()) text += "; " + plainText(connection.reason);
     return text;
   }

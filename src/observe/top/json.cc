@@ -172,7 +172,7 @@ void writeConnection(JsonWriter& json, const ConnectionRow& row) {
   writeSeconds(json, "looked_s", age(connection.looked_ns));
   writeTraffic(json, row.traffic);
   json.key("one_sided");
-  if (connection.kind == record::ConnectionKind::kOneSided) writeOneSided(json, connection, now_ns);
+  if (isOneSided(connection)) writeOneSided(json, connection, now_ns);
   else json.null();
   json.key("queue_pairs").value(static_cast<uint64_t>(connection.queue_pairs.size()));
   json.endObject();

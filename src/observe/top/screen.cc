@@ -90,17 +90,8 @@ Line sumLine(const Model& model, const Style& style) {
 // ---- rails
 
 Cell stateCell(const RailRow& rail) {
-  switch (rail.state) {
-    case RailState::kUp:
-      return {"up", Look::kGood};
-    case RailState::kDown:
-      return {"DOWN", Look::kBad};
-    case RailState::kFailed:
-      return {"FAILED", Look::kBad};
-    case RailState::kUnknown:
-      break;
-  }
-  return {"?", Look::kDim};
+  if (rail.down()) return {rail.state == RailState::kDown ? "DOWN" : "FAILED", Look::kBad};
+  return rail.state == RailState::kUp ? Cell{"up", Look::kGood} : Cell{"?", Look::kDim};
 }
 
 // The rows in the order of their keys.
@@ -247,16 +238,10 @@ std::vector<const ConnectionRow*> orderedConnections(const Model& model, Order o
 }
 
 const char* arrow(const Connection& connection, bool utf8) {
-  const bool one_sided = connection.kind == record::ConnectionKind::kOneSided;
-  switch (connection.side) {
-    case record::Side::kSender:
-      return one_sided ? utf8 ? "⇒" : "=>" : utf8 ? "→" : "->";
-    case record::Side::kReceiver:
-      return one_sided ? utf8 ? "⇐" : "<=" : utf8 ? "←" : "<-";
-    case record::Side::kListener:
-      break;
-  }
-  return "..";
+  if (connection.side == record::Side::kListener) return "..";
+  const bool sends = connection.side == record::Side::kSender;
+  if (isOneSided(connection)) return sends ? utf8 ? "⇒" : "=>" : utf8 ? "⇐" : "<=";
+  return sends ? utf8 ? "→" : "->" : utf8 ? "←" : "<-";
 }
 
 Look stageLook(const ConnectionRow& row) {
