@@ -134,10 +134,8 @@ int benchCommand(Args args) {
   const auto arguments = parseOrLeave("bench", table, args, kHelp, 0, &status);
   if (!arguments) return status;
   options.settlePattern();
-  if (const std::string conflict = options.conflict(); !conflict.empty()) {
-    say("bench: %s", conflict.c_str());
-    return kExitUsage;
-  }
+  if (const std::string conflict = options.conflict(); !conflict.empty())
+    return leave(kExitUsage, "bench: %s", conflict.c_str());
   if (options.all || options.one_sided) return benchTable(options);
   std::vector<std::vector<Costs>> by_size;
   for (const std::size_t size : sizesOf(options)) {

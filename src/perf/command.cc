@@ -75,10 +75,9 @@ class TimelineRun {
 
   int run() {
     auto record = RunRecord::create(options_.ranks);
-    if (!record.ok()) {
-      say("cannot share memory with the ranks: %s", std::strerror(record.status().sys_errno));
-      return kExitFailed;
-    }
+    if (!record.ok())
+      return leave(kExitFailed, "cannot share memory with the ranks: %s",
+                   std::strerror(record.status().sys_errno));
     record_ = std::move(*record);
     launch_.record_fd = record_->fd();
     launch_.tick_period = kTickPeriod;

@@ -52,17 +52,13 @@ int deviceSysfsCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("device sysfs", table, args, kSysfsHelp, 1, &status);
   if (!arguments) return status;
-  if (arguments->positional.empty()) {
-    say("device sysfs: into which folder? (railwise device sysfs --help)");
-    return kExitUsage;
-  }
+  if (arguments->positional.empty())
+    return leave(kExitUsage, "device sysfs: into which folder? (railwise device sysfs --help)");
   const auto machine = openDeviceMachine("device sysfs", options);
   if (!machine) return kExitUsage;
   const auto tree = deviceTree(machine->config.host());
-  if (const auto written = writeTree(tree, arguments->positional[0]); !written.ok()) {
-    say("device sysfs: %s", written.error().c_str());
-    return kExitFailed;
-  }
+  if (const auto written = writeTree(tree, arguments->positional[0]); !written.ok())
+    return leave(kExitFailed, "device sysfs: %s", written.error().c_str());
   say("device sysfs: host %s, %zu entries in %s", machine->config.host().name.c_str(), tree.items().size(),
       arguments->positional[0].c_str());
   return kExitOk;

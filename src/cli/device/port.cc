@@ -90,11 +90,11 @@ int devicePortCommand(Args args) {
   const auto arguments = parseOrLeave("device port", table, args, kDevicePortHelp, 64, &status);
   if (!arguments) return status;
   const auto& words = arguments->positional;
-  if (words.size() == 1) {
-    say("device port: what shall happen to %s? up, down, speed=MBPS, gid=INDEX=ADDRESS, fatal or event=NAME",
+  if (words.size() == 1)
+    return leave(
+        kExitUsage,
+        "device port: what shall happen to %s? up, down, speed=MBPS, gid=INDEX=ADDRESS, fatal or event=NAME",
         words[0].c_str());
-    return kExitUsage;
-  }
   const DeviceFabric fabric("device port", options);
   if (!fabric) return kExitFailed;
   if (words.empty()) {
@@ -109,10 +109,7 @@ int devicePortCommand(Args args) {
       if (done = softdev::changePort(*fabric, port, words[i]); !done.ok()) break;
     }
   }
-  if (!done.ok()) {
-    say("device port: %s", done.error().c_str());
-    return kExitUsage;
-  }
+  if (!done.ok()) return leave(kExitUsage, "device port: %s", done.error().c_str());
   std::fputs(changedText(*ports).c_str(), stdout);
   return kExitOk;
 }

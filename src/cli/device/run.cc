@@ -168,10 +168,7 @@ bool takesNext(const std::vector<Option>& table, std::string_view arg) {
 int executeCommand(char* const* command) {
   execvp(command[0], command);
   const int error = errno;
-  if (error == ENOENT) {
-    say("device run: %s: no such command", command[0]);
-    return kExitNotFound;
-  }
+  if (error == ENOENT) return leave(kExitNotFound, "device run: %s: no such command", command[0]);
   say("device run: cannot run %s: %s", command[0], std::strerror(error));
   return kExitCannotRun;
 }
@@ -192,10 +189,8 @@ int ChildRunner::run(char* const* command) {
     return executeCommand(command);
   };
   auto child = Process::start(plan);
-  if (!child.ok()) {
-    say("device run: cannot start a process: %s", child.error().c_str());
-    return kExitRunFailed;
-  }
+  if (!child.ok())
+    return leave(kExitRunFailed, "device run: cannot start a process: %s", child.error().c_str());
   while (true) {
     siginfo_t info = {};
     const int signal = sigwaitinfo(&waited_, &info);
@@ -290,20 +285,17 @@ bool setUpVerbs(const DeviceMachine& machine, const std::string& host) {
 int runWithTree(const DeviceMachine& machine, char* const* command) {
   constexpr const char* kFile = "librailwise-sysfs.so";
   const std::string folder = findFolder(kFile);
-  if (folder.empty()) {
-    say("device run: no railwise-verbs/%s beside this program: install the package railwise-device, or use "
+  if (folder.empty())
+    return leave(
+        kExitRunFailed,
+        "device run: no railwise-verbs/%s beside this program: install the package railwise-device, or use "
         "--sysfs off",
         kFile);
-    return kExitRunFailed;
-  }
   ChildRunner runner;  // from here on, no signal ends this process before the folder is removed
   const auto scratch = DeviceScratch::create();
   const auto written = scratch.ok() ? writeTree(deviceTree(machine.config.host()), scratch->path())
                                     : Outcome<void>(scratch.failure());
-  if (!written.ok()) {
-    say("device run: %s", written.error().c_str());
-    return kExitRunFailed;
-  }
+  if (!written.ok()) return leave(kExitRunFailed, "device run: %s", written.error().c_str());
   setenv("RAILWISE_SYSFS_ROOT", scratch->path().c_str(), 1);
   prepend("LD_PRELOAD", folder + "/" + kFile, ':');
   return runner.run(command);
@@ -326,10 +318,7 @@ int deviceRunCommand(Args args) {
   if (!arguments) return status;
   Args command = args.subspan(own.size());
   if (!command.empty() && std::string_view(command[0]) == "--") command = command.subspan(1);
-  if (command.empty()) {
-    say("device run: which command? (railwise device run --help)");
-    return kExitUsage;
-  }
+  if (command.empty()) return leave(kExitUsage, "device run: which command? (railwise device run --help)");
   const auto machine = openDeviceMachine("device run", options);
   if (!machine) return kExitUsage;
   if (!setUpVerbs(*machine, options.host)) return kExitRunFailed;

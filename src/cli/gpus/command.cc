@@ -185,8 +185,8 @@ int gpusCommand(Args args) {
   }
   const std::string meant = suggestion(word, words);
   if (!meant.empty() && !std::filesystem::exists(word))
-    return say("gpus: '%s' is neither a file nor a subcommand%s", std::string(word).c_str(), meant.c_str()),
-           kExitUsage;
+    return leave(kExitUsage, "gpus: '%s' is neither a file nor a subcommand%s", std::string(word).c_str(),
+                 meant.c_str());
   return listCommand(args);
 }
 

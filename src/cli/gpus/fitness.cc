@@ -49,7 +49,7 @@ int addIntra(Fitness& fitness, int count, const std::string& file, MachineOption
   const topo::GpuTable table = topo::gpuTable(*machine);
   const gpu::ChoiceQuestion question = table.question({});
   const auto answer = gpu::chooseGpus(question, count);
-  if (!answer.ok()) return say("%s: --gpus: %s", kFitness, answer.error().c_str()), kExitUsage;
+  if (!answer.ok()) return leave(kExitUsage, "%s: --gpus: %s", kFitness, answer.error().c_str());
   fitness.has_gpus = true;
   fitness.intra = gpu::intraFitness(question.pair_gb_per_s, question.gpus, answer->best.gpus);
   for (const int row : answer->best.gpus)
@@ -124,22 +124,21 @@ int gpusFitnessCommand(Args args) {
   const auto arguments = parseOrLeave(kFitness, table, args, kFitnessHelp, 1, &status);
   if (!arguments) return status;
   if (hosts.empty() || nodes.empty())
-    return say("%s: --hosts FILE and --nodes LIST are needed (railwise gpus fitness --help)", kFitness),
-           kExitUsage;
+    return leave(kExitUsage, "%s: --hosts FILE and --nodes LIST are needed (railwise gpus fitness --help)",
+                 kFitness);
   const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
   if (gpus == 0 && (!file.empty() || machine.elsewhere()))
-    return say("%s: a machine says nothing without --gpus K", kFitness), kExitUsage;
+    return leave(kExitUsage, "%s: a machine says nothing without --gpus K", kFitness);
   const auto names = gpu::expandHosts(nodes);
-  if (!names.ok()) return say("%s: --nodes: %s", kFitness, names.error().c_str()), kExitUsage;
+  if (!names.ok()) return leave(kExitUsage, "%s: --nodes: %s", kFitness, names.error().c_str());
   if (const std::string twice = namedTwice(*names); !twice.empty())
-    return say("%s: --nodes: %s is named twice", kFitness, twice.c_str()), kExitUsage;
+    return leave(kExitUsage, "%s: --nodes: %s is named twice", kFitness, twice.c_str());
   const auto groups = gpu::readHostGroups(hosts);
-  if (!groups.ok()) return say("%s: --hosts: %s", kFitness, groups.error().c_str()), kExitFailed;
+  if (!groups.ok()) return leave(kExitFailed, "%s: --hosts: %s", kFitness, groups.error().c_str());
   const auto needed = groups->groupsOf(*names);
   if (!needed.ok())
-    return say("%s: --nodes: %s of %s; correct the name, or add the host there", kFitness,
-               needed.error().c_str(), hosts.c_str()),
-           kExitUsage;
+    return leave(kExitUsage, "%s: --nodes: %s of %s; correct the name, or add the host there", kFitness,
+                 needed.error().c_str(), hosts.c_str());
   Fitness fitness{.nodes = *names, .groups_needed = *needed, .groups_available = groups->groups()};
   if (gpus > 0 && (status = addIntra(fitness, gpus, file, machine)) != kExitOk) return status;
   fitness.inter = gpu::interFitness(fitness.groups_needed, fitness.groups_available);

@@ -69,7 +69,8 @@ int helpCommand(Args args, std::span<const Subcommand> commands, int (*top)()) {
   if (page == nullptr) {
     std::vector<std::string> paths;
     for (const CommandPage& one : pages) paths.push_back(one.path);
-    return say("help: there is no command '%s'%s", path.c_str(), suggestion(path, paths).c_str()), kExitUsage;
+    return leave(kExitUsage, "help: there is no command '%s'%s", path.c_str(),
+                 suggestion(path, paths).c_str());
   }
   return writeOutput("help", "", man ? manText(pages, *page) : page->page.text());
 }

@@ -218,10 +218,7 @@ int configCommand(Args args) {
     printValues(values, shown, options.brief);
   }
   if (!shown.empty()) return kExitOk;
-  if (asked.empty()) {
-    say("config: every setting has its default");
-    return kExitOk;
-  }
+  if (asked.empty()) return leave(kExitOk, "config: every setting has its default");
   say("config: no setting%s has '%s' in its name or description",
       options.changed ? " without its default" : "", asked.c_str());
   return kExitFailed;

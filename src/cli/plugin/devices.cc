@@ -148,19 +148,15 @@ int list(const DevicesOptions& options, Args args) {
   if (fallback) say("%s", kSoftwareFallbackText);
   applyDevice(options.plugin, fallback);
   auto plugin = loadPlugin(options.plugin);
-  if (!plugin.ok()) {
-    say("%s", plugin.error().c_str());
-    return plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
-  }
+  if (!plugin.ok())
+    return leave(plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed, "%s",
+                 plugin.error().c_str());
   NetApi& api = *plugin->api;
   if (!fallback && needsDropIn(options.plugin, api.name()))
     return runBehindDropIn("devices", options.plugin, args);
   keepPluginLines(kGpuDirectMark);
   const auto count = startPlugin(api, 1);
-  if (!count.ok()) {
-    say("%s", count.error().c_str());
-    return kExitFailed;
-  }
+  if (!count.ok()) return leave(kExitFailed, "%s", count.error().c_str());
   std::vector<NetProperties> devices(static_cast<std::size_t>(*count));
   for (int i = 0; i < *count; ++i) {
     const ncclResult_t result = api.getProperties(i, &devices[static_cast<std::size_t>(i)]);

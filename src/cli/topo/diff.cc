@@ -51,10 +51,9 @@ int topoDiffCommand(Args args) {
   const auto arguments = parseOrLeave("topo diff", table, args, kTopoDiffHelp, 2, &status);
   if (!arguments) return status;
   const auto& operands = arguments->positional;
-  if (operands.size() != (against ? 1U : 2U)) {
-    say("topo diff: give two machines, or one and --against-nccl (railwise topo diff --help)");
-    return kExitUsage;
-  }
+  if (operands.size() != (against ? 1U : 2U))
+    return leave(kExitUsage,
+                 "topo diff: give two machines, or one and --against-nccl (railwise topo diff --help)");
   const auto left = open(operands[0], options);
   MachineOptions other = options;
   if (against) other.nccl = against;

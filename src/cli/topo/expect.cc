@@ -83,9 +83,8 @@ int topoExpectCommand(Args args) {
       collective == kAllToAllChoice ? std::nullopt : std::optional(static_cast<Collective>(collective));
   const auto expectations = topo::tuning::expectOn(*opened, question, sizes);
   if (!expectations.ok())
-    return say("topo expect: %s%s", expectations.error().c_str(),
-               expectations.failure().code == Code::kNoDevice ? ": leave --nodes out" : ""),
-           kExitFailed;
+    return leave(kExitFailed, "topo expect: %s%s", expectations.error().c_str(),
+                 expectations.failure().code == Code::kNoDevice ? ": leave --nodes out" : "");
   return writeOutput("topo expect", "",
                      format == ExpectFormat::kText ? topo::expectationText(*opened, *expectations)
                                                    : topo::expectationJson(*opened, *expectations));

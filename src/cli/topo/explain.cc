@@ -92,10 +92,7 @@ int explainCommand(Args args) {
   style.columns = outputColumns();
   const auto text =
       json ? topo::explainJson(*opened, all, gpu, channel) : topo::explainText(*opened, all, style);
-  if (!text.ok()) {
-    say("explain: %s", text.error().c_str());
-    return kExitUsage;
-  }
+  if (!text.ok()) return leave(kExitUsage, "explain: %s", text.error().c_str());
   return writeOutput("explain", "", !json && outputHasColor(color) ? colored(*text) : *text);
 }
 

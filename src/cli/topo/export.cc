@@ -70,7 +70,7 @@ int topoExportCommand(Args args) {
   const auto arguments = parseOrLeave(kExport, table, args, kExportHelp, 1, &status);
   if (!arguments) return status;
   if (writer == nullptr)
-    return say("%s: for which program? --for slurm, ucx, nixl, env or hwloc-xml", kExport), kExitUsage;
+    return leave(kExitUsage, "%s: for which program? --for slurm, ucx, nixl, env or hwloc-xml", kExport);
   takeRecording(machine);
   const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
   const auto opened = openMachine(kExport, file, machine);
@@ -87,8 +87,8 @@ int topoExportCommand(Args args) {
   }
   const topo::Exported exported = writer(*opened, options);
   if (!exported.ok())
-    return say("%s: %s", kExport, exported.error().c_str()),
-           exported.failure().code == Code::kInvalidArgument ? kExitUsage : kExitFailed;
+    return leave(exported.failure().code == Code::kInvalidArgument ? kExitUsage : kExitFailed, "%s: %s",
+                 kExport, exported.error().c_str());
   if (!machine.quiet) sayNotes(kExport, exported->notes);
   return writeOutput(kExport, output, exported->text);
 }

@@ -97,10 +97,7 @@ int topoGenerateCommand(Args args) {
   fields.options.exclude = fields.exclude;
   if (!fields.cpu.empty()) {
     auto cpu = topo::parseCpuIdentity(fields.cpu);
-    if (!cpu.ok()) {
-      say("topo generate: --cpu: %s", cpu.error().c_str());
-      return kExitUsage;
-    }
+    if (!cpu.ok()) return leave(kExitUsage, "topo generate: --cpu: %s", cpu.error().c_str());
     fields.options.cpu = *cpu;
   }
   const auto tree = openRoot("topo generate", fields.root);
@@ -108,10 +105,7 @@ int topoGenerateCommand(Args args) {
   std::vector<std::string> remarks;
   const auto text = topo::generateTopology(*tree, fields.options, &remarks);
   if (!fields.quiet) sayNotes("topo generate", remarks);
-  if (!text.ok()) {
-    say("topo generate: %s", text.error().c_str());
-    return kExitFailed;
-  }
+  if (!text.ok()) return leave(kExitFailed, "topo generate: %s", text.error().c_str());
   return writeOutput("topo generate", "", *text);
 }
 

@@ -70,13 +70,13 @@ int topoGraphsCommand(Args args) {
                                                     .two_hosts = nodes != 1,
                                                     .file = file.has_value() ? &*file : nullptr,
                                                     .traces = why});
-  if (!graphs.ok()) return say("topo graphs: %s", graphs.error().c_str()), kExitFailed;
+  if (!graphs.ok()) return leave(kExitFailed, "topo graphs: %s", graphs.error().c_str());
   const bool any = std::any_of(graphs->begin(), graphs->end(),
                                [](const topo::DomainGraphs& of) { return of.one_host || of.two_hosts; });
   if (!any && format != GraphsFormat::kJson)
-    return say("topo graphs: no GPU reaches a NIC, so two machines have no communicator: leave --nodes=2 "
-               "out"),
-           kExitFailed;
+    return leave(kExitFailed,
+                 "topo graphs: no GPU reaches a NIC, so two machines have no communicator: leave --nodes=2 "
+                 "out");
   if (format == GraphsFormat::kText)
     return writeOutput("topo graphs", output, topo::graphsText(*opened, *graphs, why));
   if (format == GraphsFormat::kJson)
@@ -85,7 +85,7 @@ int topoGraphsCommand(Args args) {
     say("topo graphs: note: NCCL splits this machine into %zu parts; the graphs of the first one are written",
         graphs->size());
   const auto xml = xmlOf(*opened, *graphs, nodes);
-  if (!xml.ok()) return say("topo graphs: %s", xml.error().c_str()), kExitFailed;
+  if (!xml.ok()) return leave(kExitFailed, "topo graphs: %s", xml.error().c_str());
   return writeOutput("topo graphs", output, *xml);
 }
 

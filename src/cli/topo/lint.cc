@@ -75,10 +75,8 @@ int topoLintCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
   if (!arguments) return status;
-  if (arguments->positional.empty()) {
-    say("topo lint: which FILE? (railwise topo lint --help)");
-    return kExitUsage;
-  }
+  if (arguments->positional.empty())
+    return leave(kExitUsage, "topo lint: which FILE? (railwise topo lint --help)");
   Counts counts;
   JsonWriter json;
   json.beginArray();

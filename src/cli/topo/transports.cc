@@ -63,10 +63,10 @@ int topoTransportsCommand(Args args) {
   job.one_process = one_process;
   const topo::Transports transports(*opened, job);
   if (!hasRank(transports, "--from", shown.from) || !hasRank(transports, "--to", shown.to)) return kExitUsage;
-  if (shown.from >= 0 && shown.from == shown.to && shown.nodes == 1) {
-    say("topo transports: a GPU needs no transport to itself; --nodes=2 shows the pair of two hosts");
-    return kExitUsage;
-  }
+  if (shown.from >= 0 && shown.from == shown.to && shown.nodes == 1)
+    return leave(
+        kExitUsage,
+        "topo transports: a GPU needs no transport to itself; --nodes=2 shows the pair of two hosts");
   return writeOutput("topo transports", "",
                      format == TransportsFormat::kJson ? topo::transportsJson(transports, shown)
                                                        : topo::transportsText(transports, shown));

@@ -65,10 +65,8 @@ class Launcher {
     if (launch_.adopt_orphans) prctl(PR_SET_CHILD_SUBREAPER, 1);
     const uint8_t loopback[] = {127, 0, 0, 1};
     auto listener = Socket::listen(SocketAddress(AF_INET, loopback, 0, 0), launch_.ranks + 64);
-    if (!listener.ok()) {
-      say("cannot listen on 127.0.0.1: %s", std::strerror(listener.status().sys_errno));
-      return kExitFailed;
-    }
+    if (!listener.ok())
+      return leave(kExitFailed, "cannot listen on 127.0.0.1: %s", std::strerror(listener.status().sys_errno));
     secret_ = randomHex();
     blockSignals();
     for (int rank = 0; rank < launch_.ranks; ++rank) {
