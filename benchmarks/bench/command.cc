@@ -16,18 +16,15 @@ namespace {
 constexpr const char* kHelp =
     "usage: railwise bench [options]\n\n"
     "Measures what a message costs: CPU time of the thread that has both ends of the connections, and the "
-    "work "
-    "requests,\ncompletions and calls that the software device has counted. With --vs other plugins do the "
-    "same in turn, on the same\nlibibverbs.so.1 and a software device of their own.\n\n"
+    "work requests, completions and calls that the software device has counted. With --vs other plugins do "
+    "the same in turn, on the same libibverbs.so.1 and a software device of their own.\n\n"
     "  railwise bench --connections 64 --vs /path/to/libnccl-net-other.so\n"
     "  railwise bench --all --instructions --vs /path/to/libnccl-net-other.so\n"
     "  railwise bench --instructions --latency --raw\n"
     "  railwise bench --vs /path/to/libnccl-net-other.so --all-sizes --json\n\n"
     "Columns, per message: cpu min and median: CPU time; bench/it: the first plugin's over this one's; "
-    "Gbit/s at "
-    "that\nCPU time; send WR and recv WR: work requests; CQE: completions; sends and recvs, or posts: calls "
-    "of "
-    "ibv_post_send\nand ibv_post_recv; instr.: instructions; ratio: to the last --vs.\n\n"
+    "Gbit/s at that CPU time; send WR and recv WR: work requests; CQE: completions; sends and recvs, or "
+    "posts: calls of ibv_post_send and ibv_post_recv; instr.: instructions; ratio: to the last --vs.\n\n"
     "Exit status: 0 all right, 1 a plugin failed, 2 a mistake on the command line.\n\n";
 
 // Powers of four, and 8 bytes, the size of a flag.

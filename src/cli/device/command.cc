@@ -31,8 +31,7 @@ constexpr const char* kListHelp =
 constexpr const char* kSysfsHelp =
     "usage: railwise device sysfs [options] DIR\n\n"
     "Writes the /sys of a host of a software machine into DIR, for `railwise topo --root DIR` and for "
-    "programs\n"
-    "that take another root.\n"
+    "programs that take another root.\n"
     "Exit status: 0 all right, 1 nothing or not all was written, 2 a mistake on the command line.\n\n";
 
 }  // namespace

@@ -40,7 +40,7 @@ struct Request {
   int after = 0;
   std::vector<std::string> words;  // the words after the subcommand
   softdev::FaultRule rule{};       // the rule of `add`
-  bool json() const { return options.format == DeviceFormat::kJson; }
+  bool json() const { return options.json; }
 };
 
 const char* stateName(const FaultStatus& rule) {

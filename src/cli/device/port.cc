@@ -18,8 +18,7 @@ constexpr const char* kDevicePortHelp =
     "usage: railwise device port [options]\n"
     "       railwise device port [HOST/]DEVICE[:PORT] CHANGE...\n\n"
     "Lists the ports that processes on a fabric have open, or changes one (all of the device without :PORT), "
-    "while\n"
-    "they use it. HOST and DEVICE may end with *, as in fault rules: 'A/*:1'. A change is one of\n"
+    "while they use it. HOST and DEVICE may end with *, as in fault rules: 'A/*:1'. A change is one of\n"
     "  down, up                  the link; connections over it retry, and go on when it is up in time\n"
     "  speed=MBPS                what the port says, and keeps to with pacing\n"
     "  gid=INDEX=ADDRESS[/TYPE]  an entry of the GID table; :: empties it\n"
@@ -99,7 +98,7 @@ int devicePortCommand(Args args) {
   if (!fabric) return kExitFailed;
   if (words.empty()) {
     const auto ports = softdev::listPorts(*fabric);
-    std::fputs((options.format == DeviceFormat::kJson ? jsonText(ports) : textTable(ports)).c_str(), stdout);
+    std::fputs((options.json ? jsonText(ports) : textTable(ports)).c_str(), stdout);
     return kExitOk;
   }
   const auto ports = softdev::findPorts(*fabric, words[0]);

@@ -238,13 +238,11 @@ constexpr std::array<Choice<Sysfs>, 3> kSysfs = {
 constexpr const char* kDeviceRunHelp =
     "usage: railwise device run [options] [--] COMMAND [ARGUMENT...]\n\n"
     "Runs COMMAND with Railwise's libibverbs.so.1 in front of the system's: its RDMA devices are software "
-    "devices.\n"
-    "All calls of one user are on one fabric, so two of them reach each other:\n\n"
+    "devices. All calls of one user are on one fabric, so two of them reach each other:\n\n"
     "  railwise device run ibv_rc_pingpong &\n"
     "  railwise device run ibv_rc_pingpong localhost\n\n"
     "Exit status: the command's; 127 it is not found, 126 it cannot be run, 125 run itself failed, 2 a "
-    "mistake "
-    "on\nthe command line or in the configuration.\n\n";
+    "mistake on the command line or in the configuration.\n\n";
 
 // The folder of a library that is built with this executable. "": the library was not found.
 std::string findFolder(const char* file) {
@@ -286,11 +284,10 @@ int runWithTree(const DeviceMachine& machine, char* const* command) {
   constexpr const char* kFile = "librailwise-sysfs.so";
   const std::string folder = findFolder(kFile);
   if (folder.empty())
-    return leave(
-        kExitRunFailed,
-        "device run: no railwise-verbs/%s beside this program: install the package railwise-device, or use "
-        "--sysfs off",
-        kFile);
+    return leave(kExitRunFailed,
+                 "device run: no railwise-verbs/%s beside this program: install the package railwise-device, "
+                 "or use --sysfs off",
+                 kFile);
   ChildRunner runner;  // from here on, no signal ends this process before the folder is removed
   const auto scratch = DeviceScratch::create();
   const auto written = scratch.ok() ? writeTree(deviceTree(machine.config.host()), scratch->path())
@@ -309,8 +306,8 @@ int deviceRunCommand(Args args) {
   std::vector<Option> table;
   addDeviceMachineOptions(table, options);
   table.push_back(choiceOption<Sysfs>(0, "sysfs", kSysfs, &sysfs,
-                                      "show the command the machine's /sys: on, off, or auto, when\n"
-                                      "the machine describes hosts with a PCI tree (default: auto)"));
+                                      "show the command the machine's /sys: on, off, or auto, when the "
+                                      "machine describes hosts with a PCI tree (default: auto)"));
   // The options end where the command begins, with or without "--".
   const std::vector<const char*> own = ownArguments(table, args);
   int status = kExitOk;

@@ -20,9 +20,7 @@ constexpr std::array<Choice<ShowFormat>, 2> kShowFormats = {
 constexpr const char* kDeviceShowHelp =
     "usage: railwise device show [options]\n\n"
     "Shows the hosts of a software machine with their devices, all that follows from the configuration "
-    "filled "
-    "in.\n"
-    "The host that a process would play is marked with *. --format json has every field.\n"
+    "filled in. The host that a process would play is marked with *. --format json has every field.\n"
     "Exit status: 0 all right, 1 it cannot be written, 2 a mistake on the command line or in the "
     "configuration.\n\n";
 

@@ -19,14 +19,11 @@ constexpr const char* kFitness = "gpus fitness";
 constexpr const char* kFitnessHelp =
     "usage: railwise gpus fitness --hosts FILE --nodes LIST [--gpus K [FILE] [options]]\n\n"
     "Says from 0 to 1 how well the hosts of a job fit together: 0.7 x inter + 0.3 x intra. inter is 1 - "
-    "(switch groups\n"
-    "that the job touches / switch groups that there are). intra is the slowest pair of the K GPUs that "
-    "railwise gpus\n"
-    "pick takes / the fastest pair of the machine; 1 without --gpus. On one host the fitness is intra "
-    "alone.\n"
+    "(switch groups that the job touches / switch groups that there are). intra is the slowest pair of the K "
+    "GPUs that railwise gpus pick takes / the fastest pair of the machine; 1 without --gpus. On one host the "
+    "fitness is intra alone.\n"
     "Exit status: 0 all right, 1 a file or the machine cannot be read, 2 a mistake on the command line (also "
-    "a host that\n"
-    "is in no group).\n\n";
+    "a host that is in no group).\n\n";
 
 struct Fitness {
   std::vector<std::string> nodes;
@@ -126,7 +123,7 @@ int gpusFitnessCommand(Args args) {
   if (hosts.empty() || nodes.empty())
     return leave(kExitUsage, "%s: --hosts FILE and --nodes LIST are needed (railwise gpus fitness --help)",
                  kFitness);
-  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+  const std::string file = arguments->first();
   if (gpus == 0 && (!file.empty() || machine.elsewhere()))
     return leave(kExitUsage, "%s: a machine says nothing without --gpus K", kFitness);
   const auto names = gpu::expandHosts(nodes);

@@ -87,17 +87,12 @@ constexpr const char* kPickHelp =
     "       railwise gpus pick K --machine A.tar.gz --machine B.tar.gz ... [--nodes N] [--hosts FILE] "
     "[--json]\n\n"
     "Says which K GPUs a job should take: the set whose slowest pair of GPUs has the most bandwidth; then "
-    "the most\n"
-    "bandwidth over all pairs; then the most GPUs with a near NIC of their own; then the lowest numbers. "
-    "GPUs on "
-    "which a process\n"
-    "has memory are left out. Of several machines (recorded by railwise topo record) it says which N to "
-    "take. "
-    "FILE is an NCCL\n"
-    "(or RCCL) topology file; without one, this machine. docs/gpus-pick.md has the rule in full.\n"
+    "the most bandwidth over all pairs; then the most GPUs with a near NIC of their own; then the lowest "
+    "numbers. GPUs on which a process has memory are left out. Of several machines (recorded by railwise "
+    "topo record) it says which N to take. FILE is an NCCL (or RCCL) topology file; without one, this "
+    "machine. docs/gpus-pick.md has the rule in full.\n"
     "Exit status: 0 all right, 1 the machine cannot be read or has no GPU, 2 a mistake on the command line "
-    "(also a GPU\n"
-    "or a NIC that is not there).\n\n";
+    "(also a GPU or a NIC that is not there).\n\n";
 
 struct Picked {
   const topo::Machine& machine;

@@ -119,11 +119,10 @@ int addGroups(std::vector<Node>& nodes, const std::string& file, std::vector<std
   for (Node& node : nodes) {
     const auto group = groups->group_of.find(node.name);
     if (group == groups->group_of.end())
-      return leave(
-          kExitUsage,
-          "%s: --hosts: %s does not name the host %s; add it there, or call the recording as the host "
-          "is called",
-          kPick, file.c_str(), node.name.c_str());
+      return leave(kExitUsage,
+                   "%s: --hosts: %s does not name the host %s; add it there, or call the recording as the "
+                   "host is called",
+                   kPick, file.c_str(), node.name.c_str());
     const auto [at, is_new] = numbers.try_emplace(group->second, static_cast<int>(names.size()));
     if (is_new) names.push_back(group->second);
     node.candidate.group = at->second;

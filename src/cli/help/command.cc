@@ -81,7 +81,7 @@ int completionCommand(Args args, std::span<const Subcommand> commands) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("completion", {}, args, kCompletionHelp, 1, &status);
   if (!arguments) return status;
-  const std::string name = arguments->positional.empty() ? "" : arguments->positional[0];
+  const std::string name = arguments->first();
   for (const auto& shell : kShells) {
     if (name != shell.name) continue;
     const std::vector<CommandPage> pages = completionPages(commands);

@@ -210,7 +210,7 @@ int configCommand(Args args) {
   }
   const Values values;
   warnOfMisspeltSettings();
-  const std::string asked = arguments->positional.empty() ? "" : arguments->positional[0];
+  const std::string asked = arguments->first();
   const Shown shown(values, options, asked);
   if (options.json) {
     printJson(values, shown);

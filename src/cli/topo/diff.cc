@@ -17,12 +17,10 @@ constexpr const char* kTopoDiffHelp =
     "usage: railwise topo diff A B [options]\n"
     "       railwise topo diff A [--nccl=2.30] --against-nccl=2.31 [options]\n\n"
     "What differs in devices, links, paths and choices; with --against-nccl what an upgrade of NCCL changes "
-    "on A. A and B are topology files, /sys trees (a folder or "
-    "a .tar.gz\n"
-    "of railwise topo record), or - for this machine.\nExit status: 0 nothing differs, 1 something does (or "
-    "a "
-    "machine\n"
-    "cannot be read), 2 a mistake on the command line.\n\n";
+    "on A. A and B are topology files, /sys trees (a folder or a .tar.gz of railwise topo record), or - for "
+    "this machine.\n"
+    "Exit status: 0 nothing differs, 1 something does (or a machine cannot be read), 2 a mistake on the "
+    "command line.\n\n";
 
 bool isTree(const std::string& path) {
   struct stat info = {};

@@ -20,16 +20,12 @@ constexpr std::array<Choice<GraphsFormat>, 3> kGraphsFormats = {
 constexpr const char* kGraphsHelp =
     "usage: railwise topo graphs [FILE] [--root DIR|TAR] [options]\n\n"
     "Shows the channels that NCCL's search finds on the machine: the order of the GPUs and the NICs of each "
-    "ring, tree,\n"
-    "CollNet and NVLS graph, their bandwidth and their path types; for the machine alone, and with a second, "
-    "equal one.\n"
-    "--why tells what the search tried. The form xml is that of NCCL_GRAPH_DUMP_FILE; with NCCL_GRAPH_FILE "
-    "set, "
-    "or with\n"
-    "--graph-file, the graphs of that file are taken, as NCCL takes them.\n"
+    "ring, tree, CollNet and NVLS graph, their bandwidth and their path types; for the machine alone, and "
+    "with a second, equal one. --why tells what the search tried. The form xml is that of "
+    "NCCL_GRAPH_DUMP_FILE; with NCCL_GRAPH_FILE set, or with --graph-file, the graphs of that file are "
+    "taken, as NCCL takes them.\n"
     "Exit status: 0 all right, 1 the machine or the graph file cannot be read, or NCCL's init would fail; 2 "
-    "a "
-    "mistake\non the command line.\n\n";
+    "a mistake on the command line.\n\n";
 
 // A graph file has one communicator: that of rank 0, as NCCL_GRAPH_DUMP_FILE does.
 Outcome<std::string> xmlOf(const topo::Machine& machine, const std::vector<topo::DomainGraphs>& graphs,
@@ -62,8 +58,7 @@ int topoGraphsCommand(Args args) {
   if (!arguments) return status;
   std::optional<topo::GraphFile> file;
   if (!readGraphFile("topo graphs", graph_file, machine.quiet, file)) return kExitFailed;
-  const auto opened =
-      openMachine("topo graphs", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  const auto opened = openMachine("topo graphs", arguments->first(), machine);
   if (!opened) return kExitFailed;
   if (format == GraphsFormat::kXml && nodes == 0) nodes = 1;
   const auto graphs = topo::searchMachine(*opened, {.one_host = nodes != 2,
@@ -74,9 +69,9 @@ int topoGraphsCommand(Args args) {
   const bool any = std::any_of(graphs->begin(), graphs->end(),
                                [](const topo::DomainGraphs& of) { return of.one_host || of.two_hosts; });
   if (!any && format != GraphsFormat::kJson)
-    return leave(kExitFailed,
-                 "topo graphs: no GPU reaches a NIC, so two machines have no communicator: leave --nodes=2 "
-                 "out");
+    return leave(
+        kExitFailed,
+        "topo graphs: no GPU reaches a NIC, so two machines have no communicator: leave --nodes=2 out");
   if (format == GraphsFormat::kText)
     return writeOutput("topo graphs", output, topo::graphsText(*opened, *graphs, why));
   if (format == GraphsFormat::kJson)

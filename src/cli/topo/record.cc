@@ -14,12 +14,9 @@ namespace {
 constexpr const char* kTopoRecordHelp =
     "usage: railwise topo record OUT.tar.gz [options]\n\n"
     "Packs what `railwise topo` and `railwise explain` need of this machine, so that they can answer for it "
-    "elsewhere\n"
-    "(--root OUT.tar.gz): the PCI tree, RDMA devices, NUMA nodes, the CPU's identity, what the libraries of "
-    "NVIDIA and AMD\n"
-    "say of the GPUs, versions for `railwise fingerprint`. No serial numbers, addresses or host name; only "
-    "GUIDs and\n"
-    "the UUID of an NVLink domain, and --anonymise replaces those.\n"
+    "elsewhere (--root OUT.tar.gz): the PCI tree, RDMA devices, NUMA nodes, the CPU's identity, what the "
+    "libraries of NVIDIA and AMD say of the GPUs, versions for `railwise fingerprint`. No serial numbers, "
+    "addresses or host name; only GUIDs and the UUID of an NVLink domain, and --anonymise replaces those.\n"
     "Exit status: 0 all right, 1 nothing recorded, 2 a mistake on the command line.\n\n";
 
 // The name of the folder in the archive.

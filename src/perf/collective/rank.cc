@@ -123,8 +123,7 @@ class Rank {
   bool join() {
     if (identity_.anonymous && identity_.rank == 0)
       say("nothing that has started the ranks tells this job from others: whoever reaches rank 0's port can "
-          "join "
-          "or end it. Give all ranks a secret (%s=TEXT)",
+          "join or end it. Give all ranks a secret (%s=TEXT)",
           kSecretVariable);
     BootstrapOptions bootstrap;
     bootstrap.rank = identity_.rank;

@@ -103,8 +103,7 @@ class SlurmWriter {
     if (uverbs_assumed_)
       notes_.emplace_back(
           "the numbers of /dev/infiniband/uverbs* are assumed; ls "
-          "/sys/class/infiniband/*/device/infiniband_verbs "
-          "says them");
+          "/sys/class/infiniband/*/device/infiniband_verbs says them");
     if (cores_.nodes.size() < 2) {
       notes_.emplace_back("Cores is left out: the machine has one NUMA node");
     } else {

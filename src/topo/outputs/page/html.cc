@@ -53,11 +53,9 @@ std::string nicTableHtml(const Machine& machine, const MachineExplanation& all) 
   const Graph& graph = *machine.graph;
   std::string html =
       "<section><h2>The NIC of each GPU</h2><div class=\"scroll\"><table id=\"nics\" aria-label=\"The NIC of "
-      "each GPU\"><thead><tr><th "
-      "scope=\"col\">GPU</th>"
-      "<th scope=\"col\">address</th><th scope=\"col\">near</th><th scope=\"col\">NIC</th><th "
-      "scope=\"col\">path</th>"
-      "<th scope=\"col\">GB/s</th><th scope=\"col\">GPUDirect</th></tr></thead><tbody>\n";
+      "each GPU\"><thead><tr><th scope=\"col\">GPU</th><th scope=\"col\">address</th><th "
+      "scope=\"col\">near</th><th scope=\"col\">NIC</th><th scope=\"col\">path</th><th "
+      "scope=\"col\">GB/s</th><th scope=\"col\">GPUDirect</th></tr></thead><tbody>\n";
   for (const GpuExplanation& gpu : all.gpus) {
     std::vector<std::string> names;
     for (const ChosenNic& nic : gpu.chosen) names.push_back(netName(graph, nic.view.net));
@@ -123,16 +121,14 @@ std::string htmlText(const Machine& machine) {
   html += headerHtml(machine);
   const Drawing drawing = drawMachine(machine, all);
   html +=
-      "<main>\n<div class=\"bar\"><div id=\"way\" role=\"status\">Select a GPU or a NIC (mouse, or Tab, "
-      "arrow keys and "
-      "Enter): its paths light up, and what NCCL chose is shown below.</div><input id=\"find\" "
-      "type=\"search\" aria-label=\"Find a GPU or NIC; Enter opens "
-      "it\" placeholder=\"Find: GPU 3, mlx5_0, bus id\" hidden><button id=\"fit\" "
-      "type=\"button\" "
-      "hidden "
-      "aria-pressed=\"true\">Full size</button></div>\n<div class=\"picker\" id=\"picker\" "
-      "hidden></div>\n<div "
-      "class=\"drawing fit\" id=\"drawing\">\n";
+      "<main>\n"
+      "<div class=\"bar\"><div id=\"way\" role=\"status\">Select a GPU or a NIC (mouse, or Tab, arrow keys "
+      "and Enter): its paths light up, and what NCCL chose is shown below.</div><input id=\"find\" "
+      "type=\"search\" aria-label=\"Find a GPU or NIC; Enter opens it\" placeholder=\"Find: GPU 3, mlx5_0, "
+      "bus id\" hidden><button id=\"fit\" type=\"button\" hidden aria-pressed=\"true\">Full "
+      "size</button></div>\n"
+      "<div class=\"picker\" id=\"picker\" hidden></div>\n"
+      "<div class=\"drawing fit\" id=\"drawing\">\n";
   html += svgElement(drawing, *machine.graph, {.interactive = true});
   html +=
       "</div>\n<div class=\"panel\" id=\"panel\" aria-live=\"polite\" hidden></div>\n<section "
