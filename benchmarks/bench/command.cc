@@ -1,6 +1,4 @@
 // railwise bench measures what a message costs, with one plugin or with several plugins compared.
-#include "benchmarks/bench/command.h"
-
 #include <array>
 #include <utility>
 
@@ -8,6 +6,7 @@
 #include "benchmarks/bench/measure.h"
 #include "benchmarks/bench/report.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {

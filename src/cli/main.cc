@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "benchmarks/bench/command.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"

@@ -1,6 +1,4 @@
 // railwise topo diff: compares two machines, or one machine as two versions of NCCL see it.
-#include "topo/outputs/diff.h"
-
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -9,6 +7,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
+#include "topo/outputs/outputs.h"
 
 namespace railwise::cli {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "topo/explain/describe.h"
-#include "topo/explain/problems.h"
 
 namespace railwise::topo {
 namespace {

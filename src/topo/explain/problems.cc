@@ -1,7 +1,6 @@
-#include "topo/explain/problems.h"
-
 #include <algorithm>
 
+#include "topo/explain/explain.h"
 #include "topo/graph/constants.h"
 
 namespace railwise::topo {

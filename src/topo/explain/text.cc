@@ -2,7 +2,6 @@
 #include <map>
 #include <set>
 
-#include "topo/explain/channel_text.h"
 #include "topo/explain/explain.h"
 
 namespace railwise::topo {

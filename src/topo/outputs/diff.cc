@@ -1,5 +1,3 @@
-#include "topo/outputs/diff.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -8,6 +6,7 @@
 #include "base/text/json.h"
 #include "topo/explain/describe.h"
 #include "topo/graph/graph.h"
+#include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"
 
 namespace railwise::topo {

@@ -4,8 +4,8 @@
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "topo/explain/describe.h"
-#include "topo/outputs/graphs_why.h"
 #include "topo/outputs/outputs.h"
+#include "topo/outputs/parts.h"
 #include "topo/search/channel_graph.h"
 
 namespace railwise::topo {

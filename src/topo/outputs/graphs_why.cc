@@ -1,8 +1,7 @@
-#include "topo/outputs/graphs_why.h"
-
 #include <algorithm>
 
 #include "topo/explain/describe.h"
+#include "topo/outputs/parts.h"
 #include "topo/search/channel_graph.h"
 
 namespace railwise::topo {

@@ -1,6 +1,6 @@
-#include "topo/outputs/json_rows.h"
-
 #include <map>
+
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {

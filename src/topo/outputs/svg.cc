@@ -4,11 +4,9 @@
 
 #include "base/text/words.h"
 #include "topo/explain/describe.h"
-#include "topo/outputs/drawing/boxes.h"
-#include "topo/outputs/drawing/draw_machine.h"
 #include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/outputs.h"
-#include "topo/outputs/svg_parts.h"
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {

@@ -2,8 +2,8 @@
 #include "base/text/bus_id.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
-#include "topo/outputs/json_rows.h"
 #include "topo/outputs/outputs.h"
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {

@@ -1,5 +1,5 @@
-#include "topo/outputs/json_rows.h"
 #include "topo/outputs/outputs.h"
+#include "topo/outputs/parts.h"
 #include "topo/transports/table.h"
 
 namespace railwise::topo {

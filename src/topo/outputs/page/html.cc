@@ -2,10 +2,9 @@
 #include <set>
 
 #include "topo/explain/describe.h"
-#include "topo/outputs/drawing/draw_machine.h"
+#include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/outputs.h"
-#include "topo/outputs/page/html_parts.h"
-#include "topo/outputs/svg_parts.h"
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {

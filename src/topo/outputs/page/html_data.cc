@@ -5,7 +5,7 @@
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
 #include "topo/outputs/drawing/drawing.h"
-#include "topo/outputs/page/html_parts.h"
+#include "topo/outputs/parts.h"
 #include "topo/search/channel_graph.h"
 #include "topo/transports/table.h"
 
@@ -94,6 +94,39 @@ void writeGraphs(JsonWriter& json, const Machine& machine, int nodes, const Grap
   json.key("shape").value(shapeOf(*graphs[0].second)).key("facts").value(factsOf(*graphs[0].second, network));
   json.key("channels");
   writeChannels(json, machine, graphs);
+  json.endObject();
+}
+
+// "graphs": the channels that NCCL's search finds.
+void writeChannelData(JsonWriter& json, const Machine& machine) {
+  json.key("graphs").beginArray();
+  const auto found = searchMachine(machine, {});
+  for (const int nodes : {1, 2}) {
+    for (const Algorithm algorithm : kShown) {
+      Graphs graphs;
+      for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
+        const auto& of_domain = nodes == 1 ? (*found)[i].one_host : (*found)[i].two_hosts;
+        if (of_domain && !of_domain->of(algorithm).channels.empty())
+          graphs.emplace_back(&machine.domains[i], &of_domain->of(algorithm));
+      }
+      if (!graphs.empty()) writeGraphs(json, machine, nodes, graphs);
+    }
+  }
+  json.endArray();
+}
+
+// "transports": of each pair of GPUs.
+void writeTransportData(JsonWriter& json, const Machine& machine) {
+  const Transports transports(machine, jobOn(machine));
+  const TransportTable here = tabulate(transports, {});
+  const TransportTable other_host = tabulate(transports, {.other_host = true});
+  json.key("transports").beginObject().key("classes").beginArray();
+  for (const TransportTable* table : {&here, &other_host})
+    for (const TransportClass& each : table->classes)
+      json.beginArray().value(each.name).value(each.reason).endArray();
+  json.endArray();
+  writeRows(json, "here", *machine.graph, here, 0);
+  writeRows(json, "other_host", *machine.graph, other_host, here.classes.size());
   json.endObject();
 }
 
@@ -282,37 +315,6 @@ class DataWriter {
 
 std::string htmlData(const Machine& machine, const MachineExplanation& all) {
   return DataWriter(machine, all).whole();
-}
-
-void writeChannelData(JsonWriter& json, const Machine& machine) {
-  json.key("graphs").beginArray();
-  const auto found = searchMachine(machine, {});
-  for (const int nodes : {1, 2}) {
-    for (const Algorithm algorithm : kShown) {
-      Graphs graphs;
-      for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
-        const auto& of_domain = nodes == 1 ? (*found)[i].one_host : (*found)[i].two_hosts;
-        if (of_domain && !of_domain->of(algorithm).channels.empty())
-          graphs.emplace_back(&machine.domains[i], &of_domain->of(algorithm));
-      }
-      if (!graphs.empty()) writeGraphs(json, machine, nodes, graphs);
-    }
-  }
-  json.endArray();
-}
-
-void writeTransportData(JsonWriter& json, const Machine& machine) {
-  const Transports transports(machine, jobOn(machine));
-  const TransportTable here = tabulate(transports, {});
-  const TransportTable other_host = tabulate(transports, {.other_host = true});
-  json.key("transports").beginObject().key("classes").beginArray();
-  for (const TransportTable* table : {&here, &other_host})
-    for (const TransportClass& each : table->classes)
-      json.beginArray().value(each.name).value(each.reason).endArray();
-  json.endArray();
-  writeRows(json, "here", *machine.graph, here, 0);
-  writeRows(json, "other_host", *machine.graph, other_host, here.classes.size());
-  json.endObject();
 }
 
 }  // namespace railwise::topo
