@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree_parts.h"
 #include "cli/options/command_line.h"
@@ -50,9 +51,7 @@ std::string modes(const softdev::DeviceConfig& device) {
 std::string numberOr(int number) { return number < 0 ? "-" : std::to_string(number); }
 std::string textOr(const std::string& text) { return text.empty() ? "-" : text; }
 
-using Rows = std::vector<std::vector<std::string>>;
-
-void addRows(Rows& rows, const softdev::HostConfig& host, bool chosen) {
+void addRows(std::vector<TextRow>& rows, const softdev::HostConfig& host, bool chosen) {
   for (const softdev::DeviceConfig& device : host.devices) {
     const std::string pcie = device.pcie_mbps == 0 ? "-" : textOf("%g", device.pcie_mbps / 1000.0);
     for (uint32_t number = 1; number <= device.portCount(); ++number) {
@@ -78,17 +77,10 @@ std::string nvlinksText(const softdev::GpuConfig& gpu) {
 }
 
 std::string machineTable(const softdev::MachineConfig& machine) {
-  Rows rows = {{"host", "device", "port", "link", "Gb/s", "state", "rail", "guid", "pci", "numa", "PCIe Gb/s",
-                "PCIe link", "modes"}};
+  std::vector<TextRow> rows = {{"host", "device", "port", "link", "Gb/s", "state", "rail", "guid", "pci",
+                                "numa", "PCIe Gb/s", "PCIe link", "modes"}};
   for (size_t i = 0; i < machine.hosts.size(); ++i) addRows(rows, machine.hosts[i], i == machine.chosen);
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += row[i] + (i + 1 < row.size() ? std::string(widths[i] - row[i].size() + 2, ' ') : "\n");
-  }
+  std::string text = tableText(rows);
   text += "fabric " + machine.fabric + ", seed " + std::to_string(machine.seed);
   for (const softdev::HostConfig& host : machine.hosts) {
     if (!host.described) continue;

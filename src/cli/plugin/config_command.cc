@@ -9,6 +9,7 @@
 #include "base/settings/config.h"
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -105,13 +106,6 @@ struct Values {
     return "default: " + setter(env) + " has a value that is not accepted";
   }
 };
-
-std::string lowerCase(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
-  return lower;
-}
 
 // The settings that were asked for.
 struct Shown {

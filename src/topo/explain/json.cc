@@ -67,17 +67,9 @@ bool asked(const std::vector<int>& channels, int channel, std::size_t period) {
   return channel < 0 || std::count(channels.begin(), channels.end(), channel % static_cast<int>(period)) != 0;
 }
 
-const char* useName(EndUse use) {
-  switch (use) {
-    case EndUse::kRingEnters:
-      return "ring-enters";
-    case EndUse::kRingLeaves:
-      return "ring-leaves";
-    case EndUse::kTree:
-      break;
-  }
-  return "tree";
-}
+constexpr std::pair<EndUse, const char*> kUseNames[] = {{EndUse::kRingEnters, "ring-enters"},
+                                                        {EndUse::kRingLeaves, "ring-leaves"}};
+const char* useName(EndUse use) { return nameIn(kUseNames, use, "tree"); }
 
 void writeEnds(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu,
                const DomainChannels& channels, int channel) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text/bus_id.h"
+#include "base/text/printable.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
@@ -206,7 +207,7 @@ class HwlocWriter {
 
   bool hasAddress(const XmlNode& pci) {
     if (isBusId(pci.get("busid"))) return true;
-    notes_.push_back("'" + commentText(pci.get("busid")) +
+    notes_.push_back("'" + withoutControls(pci.get("busid")) +
                      "' is no PCI address: the device and what is below it are left out");
     return false;
   }

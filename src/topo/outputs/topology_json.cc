@@ -11,59 +11,24 @@ namespace {
 // The version in docs/topology-json.md. It is raised when a field changes its meaning or is removed.
 constexpr int kSchemaVersion = 1;
 
-const char* archName(CpuArch arch) {
-  switch (arch) {
-    case CpuArch::kX86:
-      return "x86_64";
-    case CpuArch::kPower:
-      return "ppc64";
-    case CpuArch::kArm:
-      return "arm64";
-    case CpuArch::kUnknown:
-    case CpuArch::kUndefined:
-      break;
-  }
-  return "unknown";
-}
+constexpr std::pair<CpuArch, const char*> kArchNames[] = {
+    {CpuArch::kX86, "x86_64"}, {CpuArch::kPower, "ppc64"}, {CpuArch::kArm, "arm64"}};
+const char* archName(CpuArch arch) { return nameIn(kArchNames, arch); }
 
-const char* vendorName(CpuVendor vendor) {
-  switch (vendor) {
-    case CpuVendor::kIntel:
-      return "GenuineIntel";
-    case CpuVendor::kAmd:
-      return "AuthenticAMD";
-    case CpuVendor::kZhaoxin:
-      return "Zhaoxin";
-    case CpuVendor::kUnknown:
-    case CpuVendor::kUndefined:
-      break;
-  }
-  return "unknown";
-}
+constexpr std::pair<CpuVendor, const char*> kVendorNames[] = {
+    {CpuVendor::kIntel, "GenuineIntel"}, {CpuVendor::kAmd, "AuthenticAMD"}, {CpuVendor::kZhaoxin, "Zhaoxin"}};
+const char* vendorName(CpuVendor vendor) { return nameIn(kVendorNames, vendor); }
 
-const char* modelName(CpuModel model) {
-  switch (model) {
-    case CpuModel::kBroadwell:
-      return "Broadwell or older";
-    case CpuModel::kSkylake:
-      return "Skylake";
-    case CpuModel::kSapphireRapids:
-      return "Sapphire Rapids";
-    case CpuModel::kEmeraldRapids:
-      return "Emerald Rapids or newer";
-    case CpuModel::kYongfeng:
-      return "YongFeng";
-    case CpuModel::kZen12:
-      return "Zen 1 or 2";
-    case CpuModel::kZen34:
-      return "Zen 3 or 4";
-    case CpuModel::kZen5:
-      return "Zen 5";
-    case CpuModel::kUndefined:
-      break;
-  }
-  return "unknown";
-}
+constexpr std::pair<CpuModel, const char*> kModelNames[] = {
+    {CpuModel::kBroadwell, "Broadwell or older"},
+    {CpuModel::kSkylake, "Skylake"},
+    {CpuModel::kSapphireRapids, "Sapphire Rapids"},
+    {CpuModel::kEmeraldRapids, "Emerald Rapids or newer"},
+    {CpuModel::kYongfeng, "YongFeng"},
+    {CpuModel::kZen12, "Zen 1 or 2"},
+    {CpuModel::kZen34, "Zen 3 or 4"},
+    {CpuModel::kZen5, "Zen 5"}};
+const char* modelName(CpuModel model) { return nameIn(kModelNames, model); }
 
 struct Number {
   const char* name;
