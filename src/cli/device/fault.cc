@@ -85,18 +85,14 @@ int list(softdev::Fabric& fabric, const Request& request) {
   const auto rules = softdev::listFaults(fabric);
   if (request.json()) {
     JsonWriter json;
-    json.beginArray();
-    for (const FaultStatus& rule : rules) {
-      json.beginObject();
+    json.objects(rules, [&](const FaultStatus& rule) {
       json.key("id").value(uint64_t{rule.id});
       json.key("state").value(stateName(rule));
       json.key("configured").value(rule.configured);
       json.key("matches").value(rule.matches);
       json.key("hits").value(rule.hits);
       json.key("rule").value(softdev::faultRuleText(rule.rule));
-      json.endObject();
-    }
-    json.endArray();
+    });
     std::printf("%s\n", json.text().c_str());
     return kExitOk;
   }

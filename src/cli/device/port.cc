@@ -48,9 +48,7 @@ std::string textTable(const std::vector<PortInfo>& ports) {
 
 std::string jsonText(const std::vector<PortInfo>& ports) {
   JsonWriter json;
-  json.beginArray();
-  for (const PortInfo& port : ports) {
-    json.beginObject();
+  json.objects(ports, [&](const PortInfo& port) {
     json.key("host").value(port.host);
     json.key("device").value(port.device);
     json.key("port").value(uint64_t{port.number});
@@ -62,9 +60,7 @@ std::string jsonText(const std::vector<PortInfo>& ports) {
     json.key("gids").beginRow();
     for (const std::string& gid : port.gids) gid.empty() ? json.null() : json.value(gid);
     json.endRow();
-    json.endObject();
-  }
-  json.endArray();
+  });
   return json.text();
 }
 

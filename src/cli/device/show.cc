@@ -158,14 +158,11 @@ void writeGpu(JsonWriter& json, const softdev::GpuConfig& gpu) {
   json.beginObject();
   writePci(json, gpu);
   json.key("sm").value(uint64_t{gpu.sm});
-  json.key("nvlinks").beginArray();
-  for (const softdev::NvlinkConfig& link : gpu.nvlinks) {
-    json.beginInlineObject();
+  json.key("nvlinks").inlineObjects(gpu.nvlinks, [&](const softdev::NvlinkConfig& link) {
     json.key("target").value(link.target);
     json.key("count").value(uint64_t{link.count});
-    json.endInlineObject();
-  }
-  json.endArray().endObject();
+  });
+  json.endObject();
 }
 
 std::string jsonText(const DeviceMachine& machine) {
@@ -176,9 +173,7 @@ std::string jsonText(const DeviceMachine& machine) {
   json.key("seed").value(machine.config.seed);
   json.key("faults").array(machine.config.faults);
   json.key("played").value(machine.config.host().name);
-  json.key("hosts").beginArray();
-  for (const softdev::HostConfig& host : machine.config.hosts) {
-    json.beginObject();
+  json.key("hosts").objects(machine.config.hosts, [&](const softdev::HostConfig& host) {
     json.key("name").value(host.name);
     json.key("cpu").known(host.cpu);
     json.key("numa_nodes").value(uint64_t{host.numa_nodes});
@@ -189,15 +184,11 @@ std::string jsonText(const DeviceMachine& machine) {
     json.key("gpus").beginArray();
     for (const softdev::GpuConfig& gpu : host.gpus) writeGpu(json, gpu);
     json.endArray();
-    json.key("nvswitches").beginArray();
-    for (const softdev::PciConfig& nvswitch : host.nvswitches) {
-      json.beginObject();
+    json.key("nvswitches").objects(host.nvswitches, [&](const softdev::PciConfig& nvswitch) {
       writePci(json, nvswitch);
-      json.endObject();
-    }
-    json.endArray().endObject();
-  }
-  json.endArray().endObject();
+    });
+  });
+  json.endObject();
   return json.text();
 }
 

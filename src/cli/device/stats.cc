@@ -91,9 +91,7 @@ std::string textTable(const std::vector<CountsRow>& rows, CountsBy by) {
 
 std::string jsonText(const std::vector<CountsRow>& rows, CountsBy by) {
   JsonWriter json;
-  json.beginArray();
-  for (const CountsRow& row : rows) {
-    json.beginObject();
+  json.objects(rows, [&](const CountsRow& row) {
     json.key("host").value(row.host);
     if (by != CountsBy::kProcess) json.key("device").value(row.device);
     if (row.port != 0) json.key("port").value(uint64_t{row.port});
@@ -111,9 +109,7 @@ std::string jsonText(const std::vector<CountsRow>& rows, CountsBy by) {
     for (const auto& count : softdev::kNamedCounts) {
       if (!isPoll(count) || hasPolls(by)) json.key(count.name).value(row.counts.*count.field);
     }
-    json.endObject();
-  }
-  json.endArray();
+  });
   return json.text();
 }
 

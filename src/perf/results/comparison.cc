@@ -192,18 +192,14 @@ void addComparison(JsonWriter& json, const Comparison& comparison) {
   if (!comparison.differs.empty()) json.key("differs").value(comparison.differs);
   if (!comparison.busy.empty()) json.key("busy").value(comparison.busy);
   for (const Named<Verdict>& its : kVerdicts) json.key(its.key).value(comparison.count(its.value));
-  json.key("changes").beginArray();
-  for (const Change& change : comparison.changes) {
-    json.beginInlineObject();
+  json.key("changes").inlineObjects(comparison.changes, [&](const Change& change) {
     json.key("size").value(change.row->bytes);
     json.key("in_place").value(change.in_place);
     json.key("before_us").value(change.before.median);
     json.key("now_us").value(change.now.median);
     json.key("percent").value(changeOf(change));
     json.key("verdict").value(rowOf(kVerdicts, change.verdict).words);
-    json.endInlineObject();
-  }
-  json.endArray();
+  });
   json.endObject();
 }
 

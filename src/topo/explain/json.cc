@@ -17,12 +17,10 @@ void writeView(JsonWriter& json, const Graph& graph, const NicView& view) {
   json.key("type").value(pathTypeName(view.type));
   json.key("bandwidth").value(view.bandwidth);
   json.key("hops").value(view.hops);
-  json.key("steps").beginArray();
-  for (const Step& step : view.steps) {
-    json.beginInlineObject().key("link").value(step.link).key("bandwidth").value(step.bandwidth);
-    json.key("to").value(step.to_name).endInlineObject();
-  }
-  json.endArray();
+  json.key("steps").inlineObjects(view.steps, [&](const Step& step) {
+    json.key("link").value(step.link).key("bandwidth").value(step.bandwidth);
+    json.key("to").value(step.to_name);
+  });
 }
 
 void writeGdrAnswer(JsonWriter& json, const char* key, const GdrAnswer& answer) {
@@ -54,13 +52,9 @@ void writeRejected(JsonWriter& json, const Graph& graph, const NicView& view, co
 }
 
 void writeProblems(JsonWriter& json, const std::vector<Problem>& problems) {
-  json.key("problems").beginArray();
-  for (const Problem& problem : problems) {
-    json.beginObject();
+  json.key("problems").objects(problems, [&](const Problem& problem) {
     json.key("kind").value(problem.kind).key("text").value(problem.text).key("what_to_do").value(problem.fix);
-    json.endObject();
-  }
-  json.endArray();
+  });
 }
 
 bool asked(const std::vector<int>& channels, int channel, std::size_t period) {
@@ -87,21 +81,16 @@ void writeEnds(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu,
 
 void writeSearches(JsonWriter& json, const Graph& graph, const std::vector<DomainChannels>& domains) {
   const auto net = [&](int index) { return index < 0 ? std::string() : netLabel(graph, index); };
-  json.key("rings_and_trees").beginArray();
-  for (const DomainChannels& domain : domains) {
-    json.beginObject().key("ranks").row(domain.ranks);
+  json.key("rings_and_trees").objects(domains, [&](const DomainChannels& domain) {
+    json.key("ranks").row(domain.ranks);
     json.key("channels").value(domain.channels).key("rings").value(domain.rings);
     json.key("trees").value(domain.trees).key("missing").value(domain.missing);
-    json.key("swapped_rings").beginArray();
-    for (const SwappedRing& ring : domain.swapped) {
-      json.beginRow().value(ring.channel).value(ring.enter_rank).value(net(ring.enter_net));
-      json.value(ring.leave_rank).value(net(ring.leave_net)).endRow();
-    }
-    json.endArray();
+    json.key("swapped_rings").rows(domain.swapped, [&](const SwappedRing& ring) {
+      json.value(ring.channel).value(ring.enter_rank).value(net(ring.enter_net));
+      json.value(ring.leave_rank).value(net(ring.leave_net));
+    });
     json.key("simple_rings").value(domain.simple_rings).key("simple_trees").value(domain.simple_trees);
-    json.endObject();
-  }
-  json.endArray();
+  });
 }
 
 void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, const DomainChannels* channels,

@@ -357,18 +357,16 @@ std::string diffJson(const Machine& left, const Machine& right, const std::vecto
   json.key("schema").value("railwise-topology-diff").key("schema_version").value(1);
   json.key("left").value(left.name).key("right").value(right.name);
   json.key("equal").value(differences.empty());
-  json.key("differences").beginArray();
-  for (const Difference& difference : differences) {
-    json.beginInlineObject().key("kind").value(difference.kind).key("what").value(difference.what);
-    json.key("left").value(difference.left).key("right").value(difference.right).endInlineObject();
-  }
-  json.endArray();
-  json.key("rules").beginArray();
-  for (const RuleChange& change : ruleChanges(left.settings->nccl, right.settings->nccl)) {
-    json.beginInlineObject().key(change.begins ? "since" : "until").value(ncclVersionName(change.release));
-    json.key("rule").value(change.text).endInlineObject();
-  }
-  json.endArray().endObject();
+  json.key("differences").inlineObjects(differences, [&](const Difference& difference) {
+    json.key("kind").value(difference.kind).key("what").value(difference.what);
+    json.key("left").value(difference.left).key("right").value(difference.right);
+  });
+  json.key("rules").inlineObjects(
+      ruleChanges(left.settings->nccl, right.settings->nccl), [&](const RuleChange& change) {
+        json.key(change.begins ? "since" : "until").value(ncclVersionName(change.release));
+        json.key("rule").value(change.text);
+      });
+  json.endObject();
   return json.text();
 }
 

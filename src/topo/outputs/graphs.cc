@@ -35,15 +35,12 @@ void writeGraph(JsonWriter& json, const Graph& graph, const ChannelGraph& channe
   json.key("type_inter").value(pathTypeName(channels.type_inter));
   json.key("same").value(channels.same_channels ? 1 : 0);
   json.key("hops").value(channels.hops);
-  json.key("order").beginArray();
-  for (const Channel& channel : channels.channels) {
-    json.beginRow();
+  json.key("order").rows(channels.channels, [&](const Channel& channel) {
     writeNet(json, graph, channel.net_in);
     json.row(channel.ranks);
     writeNet(json, graph, channel.net_out);
-    json.endRow();
-  }
-  json.endArray().endObject();
+  });
+  json.endObject();
 }
 
 void writeWhy(JsonWriter& json, const Graph& graph, const CommunicatorGraphs& graphs,

@@ -120,17 +120,13 @@ void writeGdr(JsonWriter& json, const Paths& paths) {
 }
 
 void writeDomains(JsonWriter& json, const Machine& machine) {
-  json.key("domains").beginArray();
-  for (const Domain& domain : machine.domains) {
-    json.beginObject();
+  json.key("domains").objects(machine.domains, [&](const Domain& domain) {
     json.key("ranks").row(domain.ranks);
     json.key("max_bw").value(domain.max_bandwidth);
     json.key("total_bw").value(domain.total_bandwidth);
     writeLocalNets(json, domain);
     writePeerNets(json, machine, domain);
-    json.endObject();
-  }
-  json.endArray();
+  });
 }
 
 }  // namespace railwise::topo
