@@ -85,11 +85,7 @@ std::string fitnessJson(const Fitness& fitness) {
       .value(fitness.groups_available);
   json.key("nodes").row(fitness.nodes);
   json.key("gpus");
-  if (fitness.has_gpus) {
-    json.row(fitness.gpus);
-  } else {
-    json.null();
-  }
+  fitness.has_gpus ? json.row(fitness.gpus) : json.null();
   json.endObject();
   return json.text();
 }

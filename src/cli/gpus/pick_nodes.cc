@@ -95,9 +95,7 @@ std::string nodesJson(const PickedNodes& picked) {
   for (const int index : picked.answer.nodes) {
     const Node& node = picked.at(index);
     json.beginObject().key("node").value(node.name).key("gpus").row(node.ranks);
-    json.key("group");
-    const std::string group = picked.groupOf(node);
-    group.empty() ? json.null() : json.value(group);
+    json.key("group").known(picked.groupOf(node));
     json.key("slowest_pair_gb_per_s")
         .value(static_cast<double>(node.candidate.score.slowest_pair_mbps) / 1000);
     json.key("all_pairs_gb_per_s").value(static_cast<double>(node.candidate.score.all_pairs_mbps) / 1000);

@@ -30,12 +30,7 @@ void addMeasurement(JsonWriter& json, const Report& report, const char* key, con
   json.key("time_us").value(measured.seconds * 1e6);
   json.key("alg_bw").value(report.algorithmBandwidth(row, measured));
   json.key("bus_bw").value(report.busBandwidth(row, measured));
-  json.key("wrong");
-  if (report.options.check != 0) {
-    json.value(measured.wrong);
-  } else {
-    json.null();
-  }
+  json.key("wrong").known(report.options.check != 0 ? std::optional(measured.wrong) : std::nullopt);
   addIterations(json, measured);
   json.endObject();
 }
@@ -81,8 +76,7 @@ void addReached(JsonWriter& json, const Report& report, const Reached& its) {
     json.key("model_limit").value(its.model->limit);
     json.key("model_ring_network_gb_per_s").value(its.model->ring_network);
     json.key("model_share");
-    if (isLikeTheRings(report, *its.model)) json.value(its.gbytes / its.model->ring_network);
-    else json.null();
+    isLikeTheRings(report, *its.model) ? json.value(its.gbytes / its.model->ring_network) : json.null();
   }
   json.endObject();
 }

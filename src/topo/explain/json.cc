@@ -7,9 +7,7 @@
 namespace railwise::topo {
 namespace {
 
-std::string netLabel(const Graph& graph, int net) {
-  return graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
-}
+std::string netLabel(const Graph& graph, int net) { return graph.label(NodeType::kNet, net); }
 
 void writeView(JsonWriter& json, const Graph& graph, const NicView& view) {
   json.key("net").value(netLabel(graph, view.net));
@@ -97,7 +95,7 @@ void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, c
               int channel) {
   const Node& node = graph.of(NodeType::kGpu, gpu.gpu);
   json.beginObject();
-  json.key("gpu").value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]));
+  json.key("gpu").value(graph.label(NodeType::kGpu, gpu.gpu));
   json.key("rank").value(gpu.rank).key("dev").value(node.dev).key("busid").value(node.busid);
   json.key("local_cpu").value(gpu.local_cpu);
   if (!gpu.error.empty()) json.key("error").value(gpu.error);

@@ -27,7 +27,7 @@ NodeIndex nicOf(const Graph& graph, int net) {
 }
 
 std::string farFix(const Graph& graph, int gpu, int net) {
-  const NodeIndex device = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
+  const NodeIndex device = deviceOf(graph, graph.at(NodeType::kGpu, gpu));
   const NodeIndex nic = nicOf(graph, net);
   if (nic != kNoNode && hangsOnCpu(graph, device) && hangsOnCpu(graph, nic)) {
     return std::string("in a VM or container the PCIe switches are often hidden: give ") +
@@ -87,7 +87,7 @@ void addSpeedReason(const Graph& graph, NodeIndex from, NodeIndex to, Problem& p
 NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {
   const Node& wanted = from.node(node);
   const int index = to.indexOf(wanted.type, wanted.id);
-  return index < 0 ? kNoNode : to.of(wanted.type)[static_cast<std::size_t>(index)];
+  return index < 0 ? kNoNode : to.at(wanted.type, index);
 }
 
 // Adds the links that make a path slower than the port of its NIC, unless the explanation already has them.
@@ -97,7 +97,7 @@ void addSlowLinks(const Machine& machine, const Paths& paths, int gpu, const Nic
   if (machine.assumed.nic_speed) return;  // a remark says so; a link is not slow by an assumption
   const float port = graph.of(NodeType::kNet, view.net).bandwidth;
   if (view.bandwidth >= kWasted * port) return;
-  NodeIndex from = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
+  NodeIndex from = deviceOf(graph, graph.at(NodeType::kGpu, gpu));
   for (const Step& step : view.steps) {
     NodeIndex to = step.to;
     if (graph.node(to).type == NodeType::kNet) to = nicOf(graph, view.net);

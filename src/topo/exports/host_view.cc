@@ -198,7 +198,7 @@ class HostReader {
   }
 
   NodeIndex deviceNode(std::size_t i) const {
-    return deviceOf(graph_, graph_.of(NodeType::kGpu)[static_cast<std::size_t>(host_.gpus[i].gpu)]);
+    return deviceOf(graph_, graph_.at(NodeType::kGpu, host_.gpus[i].gpu));
   }
 
   void noteOtherHosts() {

@@ -305,8 +305,7 @@ class HwlocWriter {
     for (const auto& [from, gp_index] : gpu_indices_) {
       indices += std::to_string(gp_index) + " ";
       const Node& device = machine_.graph->node(
-          deviceOf(*machine_.graph,
-                   machine_.graph->of(NodeType::kGpu)[static_cast<std::size_t>(host_.gpus[from].gpu)]));
+          deviceOf(*machine_.graph, machine_.graph->at(NodeType::kGpu, host_.gpus[from].gpu)));
       for (const auto& other : gpu_indices_) {
         const int links = host_.links[from][other.first];
         linked = linked || links > 0;

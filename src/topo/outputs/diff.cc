@@ -94,7 +94,7 @@ void DeviceMatch::match(NodeType type, std::string (*key)(const Graph&, const No
 }
 
 int DeviceMatch::rightIndex(NodeType type, int left) const {
-  const NodeIndex twin = rightOf(left_.of(type)[static_cast<std::size_t>(left)]);
+  const NodeIndex twin = rightOf(left_.at(type, left));
   return twin == kNoNode ? -1 : right_.node(twin).index;
 }
 
@@ -123,7 +123,7 @@ std::vector<LinkText> linksOf(const Graph& graph) {
   // NCCL 2.28 has no node for the physical GPU, so a device is compared as its first rank.
   const auto end = [&](NodeIndex i) {
     const int gpu = graph.node(i).type == NodeType::kDev ? gpuOn(graph, i) : -1;
-    return gpu < 0 ? i : graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)];
+    return gpu < 0 ? i : graph.at(NodeType::kGpu, gpu);
   };
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     for (const Link& link : graph.nodes()[i].links) {
@@ -203,8 +203,7 @@ class Differ {
   }
 
   std::string pairName(NodeType from, int i, NodeType to, int j) const {
-    return left_.graph->label(left_.graph->of(from)[static_cast<std::size_t>(i)]) + " -> " +
-           left_.graph->label(left_.graph->of(to)[static_cast<std::size_t>(j)]);
+    return left_.graph->label(from, i) + " -> " + left_.graph->label(to, j);
   }
 
   void compareDevices(NodeType type) {
@@ -219,33 +218,19 @@ class Differ {
     }
   }
 
-  // Compares the NUMA nodes of GPUs and NICs.
   void compareNuma() {
-    for (int gpu = 0; gpu < left_.graph->count(NodeType::kGpu); ++gpu) {
-      const int twin = match_.rightIndex(NodeType::kGpu, gpu);
-      if (twin < 0) continue;
-      add("numa", left_.graph->label(left_.graph->of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]),
-          numaOf(left_, NodeType::kGpu, gpu), numaOf(right_, NodeType::kGpu, twin));
-    }
-    for (int net = 0; net < left_.graph->count(NodeType::kNet); ++net) {
-      const int twin = match_.rightIndex(NodeType::kNet, net);
-      if (twin < 0) continue;
-      add("numa", left_.graph->label(left_.graph->of(NodeType::kNet)[static_cast<std::size_t>(net)]),
-          numaOf(left_, NodeType::kNet, net), numaOf(right_, NodeType::kNet, twin));
+    for (const NodeType type : {NodeType::kGpu, NodeType::kNet}) {
+      for (int i = 0; i < left_.graph->count(type); ++i) {
+        const int twin = match_.rightIndex(type, i);
+        if (twin >= 0)
+          add("numa", left_.graph->label(type, i), numaOf(left_, type, i), numaOf(right_, type, twin));
+      }
     }
   }
 
   static std::string numaOf(const Machine& machine, NodeType type, int index) {
-    int cpu = -1;
-    if (type == NodeType::kGpu) {
-      cpu = machine.paths->localCpu(index);
-    } else {
-      const auto nearest = localNodes(*machine.paths, type, index, NodeType::kCpu);
-      if (!nearest.empty()) cpu = nearest[0];
-    }
-    return cpu < 0
-               ? "no NUMA node"
-               : nodeName(*machine.graph, machine.graph->of(NodeType::kCpu)[static_cast<std::size_t>(cpu)]);
+    const int cpu = nextCpu(*machine.paths, type, index);
+    return cpu < 0 ? "no NUMA node" : nodeName(*machine.graph, machine.graph->at(NodeType::kCpu, cpu));
   }
 
   // Compares only links between matched nodes. If one side lacks a device, the device's own difference covers
@@ -326,8 +311,7 @@ class Differ {
     for (int gpu = 0; gpu < left_.graph->count(NodeType::kGpu); ++gpu) {
       const int twin = match_.rightIndex(NodeType::kGpu, gpu);
       if (twin < 0) continue;
-      add("nic", left_.graph->label(left_.graph->of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]),
-          nicsOf(left_, gpu), nicsOf(right_, twin));
+      add("nic", left_.graph->label(NodeType::kGpu, gpu), nicsOf(left_, gpu), nicsOf(right_, twin));
     }
   }
 

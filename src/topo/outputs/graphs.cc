@@ -16,7 +16,7 @@ void writeNet(JsonWriter& json, const Graph& graph, int net) {
   if (net < 0) {
     json.value(-1);
   } else if (graph.hosts() > 1) {
-    json.value(graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]));
+    json.value(graph.label(NodeType::kNet, net));
   } else {
     json.value(graph.of(NodeType::kNet, net).dev);
   }

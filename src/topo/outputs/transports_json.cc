@@ -11,9 +11,7 @@ class ClassWriter {
 
   // Writes the rows of a table, and keeps its classes for writeClasses().
   void writeRows(const char* key, const TransportTable& table, const Graph& graph) {
-    const auto netId = [&](int net) {
-      return graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
-    };
+    const auto netId = [&](int net) { return graph.label(NodeType::kNet, net); };
     json_.key(key).rows(table.rows, [&](const TransportRow& row) {
       json_.value(row.pair.from).value(row.pair.to).value(static_cast<int>(classes_.size() + row.index));
       if (row.intermediate_rank >= 0) json_.value(row.intermediate_rank);

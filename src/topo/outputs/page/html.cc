@@ -89,9 +89,7 @@ std::string typesHtml(const Machine& machine) {
 
 std::string headerHtml(const Machine& machine) {
   const Graph& graph = *machine.graph;
-  std::string facts = counted(graph.count(NodeType::kGpu), "GPU") + ", " +
-                      counted(graph.count(NodeType::kNet), "NIC") + ", " +
-                      counted(graph.count(NodeType::kCpu), "NUMA node");
+  std::string facts = countsText(graph);
   if (graph.hosts() > 1) facts += ", " + counted(graph.hosts(), "host");
   facts += std::string(", as ") + rulesText(machine) + " sees them. Numbers are GB/s in one direction.";
   std::string html =

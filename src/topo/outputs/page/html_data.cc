@@ -190,14 +190,13 @@ class DataWriter {
   void writeGpu(const GpuExplanation& gpu) {
     const Node& node = graph_.of(NodeType::kGpu, gpu.gpu);
     json_.beginObject();
-    json_.key("node").value(graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]);
+    json_.key("node").value(graph_.at(NodeType::kGpu, gpu.gpu));
     json_.key("name").value(gpuName(graph_, gpu.gpu));
     const gpu::Device* device = physicalGpu(gpus_, graph_, gpu.gpu);
     const bool known = device != nullptr && !device->model.empty();
     json_.key("facts").value(
-        (known ? gpuModelText(*device) + ", " + memoryText(device->memory_bytes) + ", " : "") + node.busid +
-        (isAmd(graph_) ? ", GPU number " : ", NVML index ") + std::to_string(node.dev) + ", " +
-        (node.gcn.empty() ? "sm " + std::to_string(node.sm) : node.gcn) + ", " + gpu.local_cpu);
+        (known ? gpuModelText(*device) + ", " + memoryText(device->memory_bytes) + ", " : "") +
+        gpuFacts(graph_, node) + ", " + gpu.local_cpu);
     json_.key("details").beginArray();
     if (known) writeDetails(*device);
     json_.endArray().key("chosen").beginArray();
@@ -259,7 +258,7 @@ class DataWriter {
   void writeNet(int net) {
     const Node& node = graph_.of(NodeType::kNet, net);
     json_.beginObject();
-    json_.key("node").value(graph_.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
+    json_.key("node").value(graph_.at(NodeType::kNet, net));
     json_.key("name").value(netName(graph_, net));
     std::string facts = "device " + std::to_string(node.dev) + ", " + gbText(node.bandwidth * 8) + " Gb/s";
     if (!node.links.empty() && !graph_.node(node.links[0].to).busid.empty()) {
