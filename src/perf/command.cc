@@ -133,7 +133,7 @@ int usageError(const std::string& error) {
 // Reports an error in --plugin or --api once, before there are ranks that would all report it.
 int checkPlugin(const PerfOptions& options, std::string* name) {
   const auto table = openTable(options);
-  if (table.ok()) *name = (*table)->name();
+  if (table.ok()) *name = (*table)->api().name();
   if (table.ok()) return kExitOk;
   say("%s", table.error().c_str());
   return table.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;

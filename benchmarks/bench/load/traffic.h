@@ -64,8 +64,6 @@ struct BenchShape {
 
 const char* nameOf(BenchPattern pattern);
 
-// Detects that nothing moves any more. After many idle rounds it yields the core, because the other end may
-// need it.
 // Byte `i` of a message that is checked.
 inline std::byte checkedByte(uint64_t message, std::size_t i) {
   return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
@@ -77,6 +75,8 @@ inline void advanceSlot(uint64_t& slot, uint64_t by, uint64_t slots) {
   if (slot == slots) slot = 0;
 }
 
+// Detects that nothing moves any more. After many idle rounds it yields the core, because the other end may
+// need it.
 class Patience {
  public:
   static constexpr auto kLimit = std::chrono::seconds(30);

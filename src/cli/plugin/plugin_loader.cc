@@ -211,15 +211,13 @@ Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) { return load<Net
 
 Outcome<LoadedRma> loadRma(const PluginOptions& options) { return load<RmaApi>(options, kRmaTables); }
 
-template <typename Api>
-static Error failedCall(const Api& api, const char* call, ncclResult_t result) {
+static Error failedCall(const PluginApi& api, const char* call, ncclResult_t result) {
   return Error{
       textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call, resultText(result).c_str())};
 }
 
 // After init.
-template <typename Api>
-static Outcome<int> devicesOf(Api& api, const TableKind& kind) {
+static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
   if (const char* const missing = api.missingFunction())
     return Error{
         textOf("plugin %s: %s has no %s", api.name(), symbolName(kind, api.version()).c_str(), missing)};
@@ -247,8 +245,8 @@ Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
   return count;
 }
 
-Outcome<int> startRma(RmaApi& api, uint64_t comm_id, void** plugin) {
-  if (const ncclResult_t result = api.init(plugin, comm_id, pluginLogger); result != ncclSuccess)
+Outcome<int> startRma(RmaApi& api, uint64_t comm_id) {
+  if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
     return Error{failedCall(api, "init", result).text + "; --verbose shows what it logs at INFO"};
   return devicesOf(api, kRmaTables);
 }
