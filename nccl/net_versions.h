@@ -13,19 +13,15 @@ namespace railwise {
 
 template <int kVersion>
 struct Abi;
+#define RAILWISE_NET_VERSIONS(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+
 #define RAILWISE_ABI(version)                            \
   template <>                                            \
   struct Abi<version> {                                  \
     using Net = ncclNet_v##version##_t;                  \
     using Properties = ncclNetProperties_v##version##_t; \
   };
-RAILWISE_ABI(6)
-RAILWISE_ABI(7)
-RAILWISE_ABI(8)
-RAILWISE_ABI(9)
-RAILWISE_ABI(10)
-RAILWISE_ABI(11)
-RAILWISE_ABI(12)
+RAILWISE_NET_VERSIONS(RAILWISE_ABI)
 #undef RAILWISE_ABI
 
 }  // namespace railwise

@@ -1,14 +1,11 @@
 #include "benchmarks/bench/child.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -29,12 +26,6 @@ std::string uniqueFabric() {
   return "bench" + std::to_string(getpid()) + "-" + std::to_string(count++);
 }
 
-void closePair(const int (&pair)[2]) {
-  for (const int fd : pair) {
-    if (fd >= 0) close(fd);
-  }
-}
-
 }  // namespace
 
 BenchChild::BenchChild(BenchTask task, BenchPlace place)
@@ -47,12 +38,8 @@ void BenchChild::end() {
     if (*stream != nullptr) std::fclose(*stream);
     *stream = nullptr;
   }
-  if (child_ > 0) {
-    int status = 0;
-    while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  child_ = -1;
+  if (process_) process_->wait();
+  process_.reset();
 }
 
 const char* BenchChild::sysfs() const {
@@ -82,33 +69,33 @@ std::vector<std::string> BenchChild::command() const {
 }
 
 bool BenchChild::start() {
-  int orders[2] = {-1, -1};
-  int answers[2] = {-1, -1};
-  if (pipe2(orders, O_CLOEXEC) != 0 || pipe2(answers, O_CLOEXEC) != 0 || (child_ = fork()) < 0) {
-    error_ = std::string("cannot start a process: ") + std::strerror(errno);
-    closePair(orders);
-    closePair(answers);
+  int orders[2];
+  int answers[2];
+  if (pipe2(orders, O_CLOEXEC) != 0 || pipe2(answers, O_CLOEXEC) != 0) {
+    error_ = std::string("no pipe: ") + std::strerror(errno);
     return false;
   }
-  if (child_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    dup2(orders[0], STDIN_FILENO);
-    dup2(answers[1], STDOUT_FILENO);
-    if (!place_.real) setenv("NCCL_SOCKET_IFNAME", "lo", 0);      // there may be no other interface
-    if (!place_.real) setenv("RAILWISE_FUSE_PLACELESS", "1", 0);  // software devices need no /sys
-    if (place_.queue_pairs > 0)
-      setenv("NCCL_IB_QPS_PER_CONNECTION", std::to_string(place_.queue_pairs).c_str(), 1);
-    const std::vector<std::string> words = command();
-    std::vector<char*> argv;
-    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  close(orders[0]);
-  close(answers[1]);
   orders_ = fdopen(orders[1], "w");
   answers_ = fdopen(answers[0], "r");
+  ProcessPlan plan;
+  plan.words = command();
+  plan.input = orders[0];
+  plan.output = answers[1];
+  const auto unless_set = [&](const char* name, const char* value) {
+    if (std::getenv(name) == nullptr) plan.variables.emplace_back(name, value);
+  };
+  if (!place_.real) unless_set("NCCL_SOCKET_IFNAME", "lo");      // there may be no other interface
+  if (!place_.real) unless_set("RAILWISE_FUSE_PLACELESS", "1");  // software devices need no /sys
+  if (place_.queue_pairs > 0)
+    plan.variables.emplace_back("NCCL_IB_QPS_PER_CONNECTION", std::to_string(place_.queue_pairs));
+  auto started = Process::start(plan);
+  close(orders[0]);
+  close(answers[1]);
+  if (!started.ok()) {
+    error_ = "cannot start a process: " + started.error();
+    return false;
+  }
+  process_.emplace(std::move(*started));
   const auto ready = answer("ready ");
   if (!ready) return false;
   int at = 0;

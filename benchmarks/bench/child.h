@@ -2,14 +2,13 @@
 // with a fabric of its own, or on real devices. One thread.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/process.h"
 #include "benchmarks/bench/load/load.h"
 #include "softdev/softdev.h"
 
@@ -60,7 +59,7 @@ class BenchChild {
   const BenchTask task_;
   const BenchPlace place_;
   const std::string fabric_;
-  pid_t child_ = -1;
+  std::optional<Process> process_;
   std::FILE* orders_ = nullptr;
   std::FILE* answers_ = nullptr;
   int api_ = 0;

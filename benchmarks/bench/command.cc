@@ -1,6 +1,4 @@
 // railwise bench measures what a message costs, with one plugin or with several plugins compared.
-#include "benchmarks/bench/command.h"
-
 #include <array>
 #include <utility>
 
@@ -8,6 +6,7 @@
 #include "benchmarks/bench/measure.h"
 #include "benchmarks/bench/report.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -16,18 +15,15 @@ namespace {
 constexpr const char* kHelp =
     "usage: railwise bench [options]\n\n"
     "Measures what a message costs: CPU time of the thread that has both ends of the connections, and the "
-    "work "
-    "requests,\ncompletions and calls that the software device has counted. With --vs other plugins do the "
-    "same in turn, on the same\nlibibverbs.so.1 and a software device of their own.\n\n"
+    "work requests, completions and calls that the software device has counted. With --vs other plugins do "
+    "the same in turn, on the same libibverbs.so.1 and a software device of their own.\n\n"
     "  railwise bench --connections 64 --vs /path/to/libnccl-net-other.so\n"
     "  railwise bench --all --instructions --vs /path/to/libnccl-net-other.so\n"
     "  railwise bench --instructions --latency --raw\n"
     "  railwise bench --vs /path/to/libnccl-net-other.so --all-sizes --json\n\n"
     "Columns, per message: cpu min and median: CPU time; bench/it: the first plugin's over this one's; "
-    "Gbit/s at "
-    "that\nCPU time; send WR and recv WR: work requests; CQE: completions; sends and recvs, or posts: calls "
-    "of "
-    "ibv_post_send\nand ibv_post_recv; instr.: instructions; ratio: to the last --vs.\n\n"
+    "Gbit/s at that CPU time; send WR and recv WR: work requests; CQE: completions; sends and recvs, or "
+    "posts: calls of ibv_post_send and ibv_post_recv; instr.: instructions; ratio: to the last --vs.\n\n"
     "Exit status: 0 all right, 1 a plugin failed, 2 a mistake on the command line.\n\n";
 
 // Powers of four, and 8 bytes, the size of a flag.
@@ -134,10 +130,8 @@ int benchCommand(Args args) {
   const auto arguments = parseOrLeave("bench", table, args, kHelp, 0, &status);
   if (!arguments) return status;
   options.settlePattern();
-  if (const std::string conflict = options.conflict(); !conflict.empty()) {
-    say("bench: %s", conflict.c_str());
-    return kExitUsage;
-  }
+  if (const std::string conflict = options.conflict(); !conflict.empty())
+    return leave(kExitUsage, "bench: %s", conflict.c_str());
   if (options.all || options.one_sided) return benchTable(options);
   std::vector<std::vector<Costs>> by_size;
   for (const std::size_t size : sizesOf(options)) {

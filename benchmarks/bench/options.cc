@@ -50,16 +50,9 @@ bool acceptDevice(std::string_view value, BenchPlace* place) {
 
 }  // namespace
 
-const char* nameOf(BenchPattern pattern) {
-  return std::find_if(kPatterns.begin(), kPatterns.end(),
-                      [&](const auto& choice) { return choice.value == pattern; })
-      ->name;
-}
+const char* nameOf(BenchPattern pattern) { return nameOf(kPatterns, pattern); }
 
-const char* nameOf(BenchEnds ends) {
-  return std::find_if(kEnds.begin(), kEnds.end(), [&](const auto& choice) { return choice.value == ends; })
-      ->name;
-}
+const char* nameOf(BenchEnds ends) { return nameOf(kEnds, ends); }
 
 uint64_t BenchOptions::messagesOfRepeat() const {
   const uint64_t wanted = messages > 0 ? static_cast<uint64_t>(messages)
@@ -102,87 +95,72 @@ std::string BenchOptions::conflict() const {
 }
 
 std::vector<Option> benchOptionTable(BenchOptions& fields) {
-  std::vector<Option> options = {
+  return {
       choiceOption<BenchPattern>(
           'p', "pattern", kPatterns, &fields.task.shape.pattern,
-          "the order of the calls (default: proxy, as NCCL's proxy thread makes\nthem)"),
+          "the order of the calls (default: proxy, as NCCL's proxy thread makes them)"),
       intOption('c', "connections", &fields.task.shape.connections, 1, 4096,
                 "connections that have traffic, or peers of a one-sided pattern (default: 1)"),
       intOption(0, "steps", &fields.task.shape.steps, 1, 1'000'000,
                 "of an operation of the patterns ops (default: 1), group and gin (8)"),
       intOption(0, "gpu-delay", &fields.task.shape.gpu_delay, 0, 1'000'000,
-                "passes of the thread until the GPU has consumed, or refilled, a slot\n(default: 0)"),
+                "passes of the thread until the GPU has consumed, or refilled, a slot (default: 0)"),
       choiceOption<bool>(0, "hint", kHints, &fields.task.shape.optional_completion,
-                         "ll: receives say NCCL_NET_OPTIONAL_RECV_COMPLETION, as those of LL and\nLL128 do"),
+                         "ll: receives say NCCL_NET_OPTIONAL_RECV_COMPLETION, as those of LL and LL128 do"),
       flagOption('a', "all", &fields.all,
-                 "measure the table of patterns: a line each with ratios to the last --vs,\nworst last"),
+                 "measure the table of patterns: a line each with ratios to the last --vs, worst last"),
       flagOption(0, "one-sided", &fields.one_sided, "measure the table of the one-sided patterns"),
       sizeOption('s', "size", &fields.task.shape.size, kLargestSize, "bytes of a message (default: 8)"),
       intOption('w', "window", &fields.task.shape.window, 1, 256,
-                "receives under way at most (default: 8), or one-sided operations of a peer\n(256)"),
+                "receives under way at most (default: 8), or one-sided operations of a peer (256)"),
       intOption('g', "grouped", &fields.task.shape.grouped, 1, static_cast<int>(kMaxGroup),
                 "buffers of a receive (default: 1)"),
       intOption('n', "messages", &fields.messages, 1, 1'000'000'000,
                 "messages of a repeat (default: 20000, fewer of large ones)"),
       intOption('r', "repeats", &fields.repeats, 1, 1000, "repeats, the plugins in turn (default: 11)"),
       textOption(0, "plugin", "NAME", &fields.task.plugin.plugin,
-                 "the first plugin, as NCCL_NET_PLUGIN=NAME finds it (default: railwise's\nown)")};
-  options.push_back({.long_name = "vs",
-                     .value = Option::kRequired,
-                     .value_name = "NAME",
-                     .text = "another plugin to measure side by side, behind Railwise's libibverbs.so.1;\n"
-                             "railwise is our own; may be given several times",
-                     .accepted = "a plugin",
-                     .accept = [&fields](std::string_view value) {
-                       fields.others.push_back({std::string(value)});
-                       return !value.empty();
-                     }});
-  options.push_back(
-      apiOption("v6 to v12: the API version of the first plugin; v13 to v16 for one-sided\n"
-                "patterns (default: its newest)",
-                &fields.task.plugin.api, kNewestRmaApi));
-  options.push_back(
-      {.long_name = "device",
-       .value = Option::kRequired,
-       .value_name = "KIND",
-       .text = "software[:CONFIG], or verbs for the machine's own RDMA devices\n(default: software)",
-       .accepted = "software, software:CONFIG or verbs",
-       .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.place); }});
-  options.push_back(intOption(0, "index", &fields.task.device, 0, 1023, "device of the plugin (default: 0)"));
-  options.push_back(intOption(0, "rails", &fields.task.rails, 1, kMostRails,
-                              "devices from --index on that the plugins make one of; bare writes take the\n"
-                              "first (default: 1)"));
-  options.push_back(intOption(0, "queue-pairs", &fields.place.queue_pairs, 1, 128,
-                              "sets NCCL_IB_QPS_PER_CONNECTION for the plugins"));
-  options.push_back(
+                 "the first plugin, as NCCL_NET_PLUGIN=NAME finds it (default: railwise's own)"),
+      valueOption(0, "vs", "NAME",
+                  "another plugin to measure side by side, behind Railwise's libibverbs.so.1; "
+                  "railwise is our own; may be given several times",
+                  "a plugin",
+                  [&fields](std::string_view value) {
+                    fields.others.push_back({std::string(value)});
+                    return !value.empty();
+                  }),
+      apiOption("v6 to v12: the API version of the first plugin; v13 to v16 for one-sided patterns (default: "
+                "its newest)",
+                &fields.task.plugin.api, kNewestRmaApi),
+      valueOption(0, "device", "KIND",
+                  "software[:CONFIG], or verbs for the machine's own RDMA devices (default: software)",
+                  "software, software:CONFIG or verbs",
+                  [&fields](std::string_view value) { return acceptDevice(value, &fields.place); }),
+      intOption(0, "index", &fields.task.device, 0, 1023, "device of the plugin (default: 0)"),
+      intOption(
+          0, "rails", &fields.task.rails, 1, kMostRails,
+          "devices from --index on that the plugins make one of; bare writes take the first (default: 1)"),
+      intOption(0, "queue-pairs", &fields.place.queue_pairs, 1, 128,
+                "sets NCCL_IB_QPS_PER_CONNECTION for the plugins"),
       flagOption(0, "sysfs", &fields.place.sysfs,
-                 "show all plugins a /sys of the software machine (default: plugins of others,\n"
-                 "where the devices are not InfiniBand)"));
-  options.push_back(choiceOption<BenchEnds>(
-      0, "ends", kEnds, &fields.task.ends,
-      "what drives the two ends of a connection; with two of them CPU time is\nthe sum (default: "
-      "one-thread)"));
-  options.push_back(flagOption(0, "raw", &fields.raw,
-                               "measure bare RDMA writes side by side, as perftest's ib_write_bw and\n"
-                               "ib_write_lat do"));
-  options.push_back(flagOption(0, "instructions", &fields.instructions,
-                               "also count instructions per message (needs valgrind)"));
-  options.push_back(textOption(0, "profile", "FILE", &fields.profile,
-                               "with --instructions: keep the first plugin's profile, for\n"
-                               "callgrind_annotate FILE"));
-  options.push_back(flagOption(0, "latency", &fields.latency,
-                               "also measure the latency of a ping-pong, between two processes or, with\n"
-                               "--ends two-threads, two threads"));
-  options.push_back(intOption(0, "set-up", &fields.set_ups, 1, 4096,
-                              "also measure the time to set up a connection and the memory it takes, over\n"
-                              "that many"));
-  options.push_back(
-      flagOption(0, "all-sizes", &fields.all_sizes, "measure sizes from 8 bytes to 1 MiB instead of --size"));
-  options.push_back(
-      flagOption(0, "json", &fields.json, "print JSON: an object, or an array when there are several"));
-  options.push_back(
-      flagOption('v', "verbose", &fields.task.verbose, "also show what the plugins log at INFO"));
-  return options;
+                 "show all plugins a /sys of the software machine (default: plugins of others, "
+                 "where the devices are not InfiniBand)"),
+      choiceOption<BenchEnds>(0, "ends", kEnds, &fields.task.ends,
+                              "what drives the two ends of a connection; with two of them CPU "
+                              "time is the sum (default: one-thread)"),
+      flagOption(0, "raw", &fields.raw,
+                 "measure bare RDMA writes side by side, as perftest's ib_write_bw and ib_write_lat do"),
+      flagOption(0, "instructions", &fields.instructions,
+                 "also count instructions per message (needs valgrind)"),
+      textOption(0, "profile", "FILE", &fields.profile,
+                 "with --instructions: keep the first plugin's profile, for callgrind_annotate FILE"),
+      flagOption(0, "latency", &fields.latency,
+                 "also measure the latency of a ping-pong, between two processes or, with "
+                 "--ends two-threads, two threads"),
+      intOption(0, "set-up", &fields.set_ups, 1, 4096,
+                "also measure the time to set up a connection and the memory it takes, over that many"),
+      flagOption(0, "all-sizes", &fields.all_sizes, "measure sizes from 8 bytes to 1 MiB instead of --size"),
+      flagOption(0, "json", &fields.json, "print JSON: an object, or an array when there are several"),
+      flagOption('v', "verbose", &fields.task.verbose, "also show what the plugins log at INFO")};
 }
 
 }  // namespace railwise::cli

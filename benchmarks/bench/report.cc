@@ -189,8 +189,7 @@ void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
   const BenchShape& shape = options.task.shape;
   std::printf(
       "# railwise bench: %s, %d connection(s), %zu bytes, window %d, %d buffer(s) in a receive, %d repeats "
-      "of "
-      "%llu messages\n"
+      "of %llu messages\n"
       "# per message; ends: %s; posts: calls of ibv_post_send and ibv_post_recv\n",
       nameOf(shape.pattern), shape.connections, all[0].size, shape.window, shape.grouped, options.repeats,
       static_cast<unsigned long long>(all[0].messages) / static_cast<unsigned>(options.repeats),

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "benchmarks/bench/command.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"
@@ -69,10 +68,7 @@ std::string commandNames() {
 
 // Runs the whole command line, without the executable's name. Returns the exit status.
 int runCommand(Args args) {
-  if (args.empty()) {
-    say("which command? %s", commandNames().c_str());
-    return kExitUsage;
-  }
+  if (args.empty()) return leave(kExitUsage, "which command? %s", commandNames().c_str());
   const std::string_view name = args[0];
   if (name == "--help" || name == "-h") return printHelp();
   std::vector<std::string> names;

@@ -75,10 +75,9 @@ class TimelineRun {
 
   int run() {
     auto record = RunRecord::create(options_.ranks);
-    if (!record.ok()) {
-      say("cannot share memory with the ranks: %s", std::strerror(record.status().sys_errno));
-      return kExitFailed;
-    }
+    if (!record.ok())
+      return leave(kExitFailed, "cannot share memory with the ranks: %s",
+                   std::strerror(record.status().sys_errno));
     record_ = std::move(*record);
     launch_.record_fd = record_->fd();
     launch_.tick_period = kTickPeriod;
@@ -134,7 +133,7 @@ int usageError(const std::string& error) {
 // Reports an error in --plugin or --api once, before there are ranks that would all report it.
 int checkPlugin(const PerfOptions& options, std::string* name) {
   const auto table = openTable(options);
-  if (table.ok()) *name = (*table)->name();
+  if (table.ok()) *name = (*table)->api().name();
   if (table.ok()) return kExitOk;
   say("%s", table.error().c_str());
   return table.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;

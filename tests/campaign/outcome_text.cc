@@ -33,23 +33,15 @@ void addRecordReport(JsonWriter& json, const RecordReport& report) {
   json.key("records_compared").value(report.ranks);
   if (!report.problem.empty()) json.key("record_not_compared").value(report.problem);
   if (report.disagreements.empty()) return;
-  json.key("record_disagreements").beginArray();
-  for (const RecordDisagreement& each : report.disagreements) {
-    json.beginObject();
+  json.key("record_disagreements").objects(report.disagreements, [&](const RecordDisagreement& each) {
     json.key("rank").value(each.rank);
     json.key("time").value(each.time);
-    json.key("devices").beginArray();
-    for (const CountsDiffer& its : each.devices) {
-      json.beginObject();
+    json.key("devices").objects(each.devices, [&](const CountsDiffer& its) {
       json.key("device").value(its.device);
       addCounted(json, "record_counts", its.record);
       addCounted(json, "device_counts", its.device_says);
-      json.endObject();
-    }
-    json.endArray();
-    json.endObject();
-  }
-  json.endArray();
+    });
+  });
 }
 
 void addTexts(JsonWriter& json, const char* name, const std::vector<std::string>& texts) {
@@ -59,18 +51,14 @@ void addTexts(JsonWriter& json, const char* name, const std::vector<std::string>
 }
 
 void addStalls(JsonWriter& json, const std::vector<Stall>& stalls) {
-  json.key("stalls").beginArray();
-  for (const Stall& stall : stalls) {
-    json.beginObject();
+  json.key("stalls").objects(stalls, [&](const Stall& stall) {
     json.key("at_ms").value(stall.at_ms);
     json.key("lasted_ms").value(stall.lasted_ms);
     json.key("verdict").value(stall.verdict);
     addTexts(json, "named", stall.named);
     addTexts(json, "broken", stall.broken);
     json.key("right").value(stall.right);
-    json.endObject();
-  }
-  json.endArray();
+  });
 }
 
 }  // namespace

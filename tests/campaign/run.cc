@@ -136,7 +136,7 @@ class FaultRun {
 
   RankEnd endOf(int rank) const {
     const RankRecord& its = record_->rank(rank);
-    const ProcessEnd& process = launched_.ends[static_cast<std::size_t>(rank)];
+    const EndOfRank& process = launched_.ends[static_cast<std::size_t>(rank)];
     RankEnd end;
     end.ending = its.ending.load(std::memory_order_acquire);
     end.result = its.result;

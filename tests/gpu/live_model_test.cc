@@ -7,7 +7,6 @@
 #include "tests/gpu/machines.h"
 #include "topo/explain/gpu_topology.h"
 #include "topo/machine/load.h"
-#include "topo/outputs/diff.h"
 #include "topo/outputs/outputs.h"
 #include "topo/sources/gpu_answers.h"
 #include "topo/sources/load_machine.h"

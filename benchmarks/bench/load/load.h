@@ -2,17 +2,56 @@
 // threads or in two processes, or bare RDMA writes. One thread.
 #pragma once
 
+#include <cstdint>
 #include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "benchmarks/bench/load/set_up.h"
-#include "benchmarks/bench/load/task.h"
+#include "base/outcome.h"
+#include "benchmarks/bench/load/traffic.h"
+#include "cli/options/options.h"
+#include "cli/plugin/net_api.h"
 #include "cli/plugin/plugin_loader.h"
 
 namespace railwise::cli {
+
+struct BenchPlugin {
+  std::string plugin;  // as in --plugin; empty: Railwise's own
+  int api = 0;         // API version; 0: the newest that the plugin has
+  bool raw = false;    // no plugin: bare RDMA writes
+};
+
+enum class BenchEnds : uint8_t { kOneThread, kTwoThreads, kTwoProcesses };
+
+struct BenchTask {
+  BenchPlugin plugin;
+  BenchShape shape;
+  BenchEnds ends = BenchEnds::kOneThread;
+  // One message at a time, back and forth. Not possible in one thread.
+  bool ping_pong = false;
+  // How many connections to set up and measure, instead of messages. Both ends are in one thread.
+  int set_ups = 0;
+  int device = 0;
+  // Number of devices, from `device` on, that the plugin merges into one.
+  int rails = 1;
+  bool verbose = false;
+};
+
+std::vector<std::string> wordsOf(const BenchTask& task);
+// Null: the words do not describe a task.
+std::optional<BenchTask> readTask(Args words);
+
+// The cost of one connection, both ends together.
+struct BenchSetUp {
+  double cpu_ns;   // CPU time of all threads of the process
+  double wall_ns;  // elapsed time; the connections are set up one after the other
+  // By how much the process has grown: proportional set size, including the device's memory.
+  double bytes;
+  double close_cpu_ns;     // CPU time to close it, of all threads of the process
+  double register_cpu_ns;  // CPU time of a regMr of new memory and its deregMr
+};
 
 struct BenchRan {
   uint64_t cpu_ns = 0;  // CPU time of both ends

@@ -31,10 +31,10 @@ constexpr std::size_t kMostMemory = 64 << 20;  // of the first rank; large puts 
 class OneSidedRank {
  public:
   OneSidedRank(RmaApi& api, int number, int device)
-      : api_(api), number_(number), device_(device), member_(api) {}
+      : api_(api.another()), number_(number), device_(device), member_(*api_) {}
 
   bool listen(void* handle) {
-    return check("init", api_.init(&plugin_, 1, pluginLogger)) && member_.listen(plugin_, device_, handle);
+    return check("init", api_->init(1, pluginLogger)) && member_.listen(device_, handle);
   }
   // Blocks until all ranks of the group call it.
   bool join(std::vector<void*> handles, std::size_t bytes) {
@@ -47,7 +47,7 @@ class OneSidedRank {
     return data_window_ != nullptr && signal_window_ != nullptr;
   }
   // In NCCL's order.
-  bool close() { return member_.close() && check("finalize", api_.finalize(plugin_)); }
+  bool close() { return member_.close() && check("finalize", api_->finalize()); }
 
   bool progress() { return member_.progress(); }
   void* post(RmaKind kind, std::size_t bytes, uint64_t from, uint64_t to, uint32_t rank) {
@@ -73,10 +73,9 @@ class OneSidedRank {
     return false;
   }
 
-  RmaApi& api_;
+  const std::unique_ptr<RmaApi> api_;
   const int number_;
   const int device_;
-  void* plugin_ = nullptr;
   RmaMember member_;
   void* data_window_ = nullptr;
   void* signal_window_ = nullptr;

@@ -3,6 +3,7 @@
 // decides when. Each end belongs to one thread at a time.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -12,14 +13,57 @@
 
 #include "base/clock.h"
 #include "base/outcome.h"
-#include "benchmarks/bench/load/pattern.h"
 #include "cli/plugin/net_api.h"
 #include "perf/measuring/page_memory.h"
 
 namespace railwise::cli {
 
-// Detects that nothing moves any more. After many idle rounds it yields the core, because the other end may
-// need it.
+// The order in which `railwise bench` calls a plugin. NCCL uses every pattern except batch.
+
+enum class BenchPattern : uint8_t {
+  kProxy,  // one operation of many steps: each pass of the proxy thread makes one call on a receiver and two
+           // on a sender
+  kOps,  // like kProxy, in operations of a few steps; the next operation begins when the last one is complete
+  kLone,      // one receive and one send; then waits for both
+  kRing,      // two processes; a step is sent when the previous step has been received
+  kAlltoall,  // operations of one step on all connections; then waits for all
+  kBatch,     // windows of receives, then windows of sends, then tests; NCCL never does this
+  kGrouped,   // like kProxy, with eight buffers in a receive
+  kIdle,      // calls that find nothing to do: test of a receive, and isend without a clear-to-send
+  // One-sided communication. The first rank puts to all others, or gets from them. Every rank calls
+  // rmaProgress() in each pass of its thread.
+  kPutSignal,  // host RMA: each put has a signal; the oldest is tested, and the window is filled again
+  kGroup,      // collectives without a CTA: groups of puts with signals; all of a group are tested
+  kGin,        // kernels behind the GIN proxy: puts, the last one of an operation with a signal
+  kGet,        // kernels that get
+};
+
+constexpr bool isOneSided(BenchPattern pattern) { return pattern >= BenchPattern::kPutSignal; }
+
+struct BenchShape {
+  std::size_t size = 8;  // bytes of a message
+  int window = 8;        // largest number of receives, or of one-sided operations of a peer, under way
+  int grouped = 1;       // number of buffers of a receive
+  BenchPattern pattern = BenchPattern::kProxy;
+  int connections = 1;  // one-sided: number of peers
+  int steps = 1;        // number of steps of an operation of kOps, kGroup and kGin
+  int gpu_delay = 0;    // passes until the GPU has seen received data, or has refilled a sent slot
+  // Receives have the hint NCCL_NET_OPTIONAL_RECV_COMPLETION, as in the protocols LL and LL128.
+  bool optional_completion = false;
+
+  // As NCCL has it: 8 steps of a proxy's operation, or 32 x maxRecvs operations of a context and peer.
+  int usualWindow() const { return isOneSided(pattern) ? 256 : 8; }
+  // The number of messages of one operation on all connections. A run moves a multiple of it.
+  uint64_t unit() const {
+    const bool ops =
+        pattern == BenchPattern::kOps || pattern == BenchPattern::kGroup || pattern == BenchPattern::kGin;
+    return static_cast<uint64_t>(grouped) * static_cast<uint64_t>(connections) *
+           static_cast<uint64_t>(ops ? steps : 1);
+  }
+};
+
+const char* nameOf(BenchPattern pattern);
+
 // Byte `i` of a message that is checked.
 inline std::byte checkedByte(uint64_t message, std::size_t i) {
   return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
@@ -31,6 +75,8 @@ inline void advanceSlot(uint64_t& slot, uint64_t by, uint64_t slots) {
   if (slot == slots) slot = 0;
 }
 
+// Detects that nothing moves any more. After many idle rounds it yields the core, because the other end may
+// need it.
 class Patience {
  public:
   static constexpr auto kLimit = std::chrono::seconds(30);

@@ -1,12 +1,9 @@
 #include "benchmarks/bench/load/two_ends.h"
 
-#include <sys/prctl.h>
-#include <sys/wait.h>
-
-#include <cerrno>
-#include <csignal>
+#include <optional>
 #include <thread>
 
+#include "base/process.h"
 #include "benchmarks/bench/load/ping_pong.h"
 
 namespace railwise::cli {
@@ -44,9 +41,7 @@ class TwoEnds : public BenchLoad {
   ~TwoEnds() override {
     channel_.close();
     if (thread_.joinable()) thread_.join();
-    int status = 0;
-    while (process_ > 0 && waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-    }
+    if (process_) process_->wait();
   }
 
   bool start() override {
@@ -98,14 +93,14 @@ class TwoEnds : public BenchLoad {
   TwoEnds(const BenchTask& task, MakeBenchEnd make, std::pair<BenchChannel, BenchChannel> channels)
       : task_(task), make_(make), channel_(std::move(channels.first)), far_(std::move(channels.second)) {
     if (task_.ends != BenchEnds::kTwoProcesses) return;
-    process_ = fork();
-    if (process_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ProcessPlan plan;
+    plan.input = kStreamNothing;
+    plan.body = [this](std::string&) {
       channel_.close();
-      ::close(STDIN_FILENO);
       farEnd(task_, make_, std::move(far_));
-      _exit(0);
-    }
+      return 0;
+    };
+    if (auto started = Process::start(plan); started.ok()) process_.emplace(std::move(*started));
     far_.close();
   }
 
@@ -116,7 +111,7 @@ class TwoEnds : public BenchLoad {
   BenchChannel channel_;
   BenchChannel far_;
   const std::unique_ptr<BenchOneEnd> end_ = make_(task_, channel_);
-  pid_t process_ = -1;
+  std::optional<Process> process_;
   std::thread thread_;
 };
 

@@ -66,9 +66,35 @@ class JsonWriter {
     return endArray();
   }
 
+  // An array of objects, or of objects or rows on one line each: `write` writes the contents of an item's.
+  template <typename Items, typename Write>
+  JsonWriter& objects(const Items& items, const Write& write) {
+    return each(items, write, &JsonWriter::beginObject, &JsonWriter::endObject);
+  }
+  template <typename Items, typename Write>
+  JsonWriter& inlineObjects(const Items& items, const Write& write) {
+    return each(items, write, &JsonWriter::beginInlineObject, &JsonWriter::endInlineObject);
+  }
+  template <typename Items, typename Write>
+  JsonWriter& rows(const Items& items, const Write& write) {
+    return each(items, write, &JsonWriter::beginRow, &JsonWriter::endRow);
+  }
+
   const std::string& text() const { return text_; }
 
  private:
+  using Bracket = JsonWriter& (JsonWriter::*)();
+  template <typename Items, typename Write>
+  JsonWriter& each(const Items& items, const Write& write, Bracket begin, Bracket end) {
+    beginArray();
+    for (const auto& item : items) {
+      (this->*begin)();
+      write(item);
+      (this->*end)();
+    }
+    return endArray();
+  }
+
   JsonWriter& open(char bracket);
   JsonWriter& openInline(char bracket);
   JsonWriter& close(char bracket);

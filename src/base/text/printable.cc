@@ -84,6 +84,8 @@ std::string escapeXml(std::string_view text) {
       default:
         escaped += static_cast<unsigned char>(c) < 0x20 ? std::string("\xef\xbf\xbd") : std::string(1, c);
     }
+    // U+FFFE and U+FFFF are UTF-8, and no characters of XML.
+    if (escaped.ends_with("\xef\xbf\xbe") || escaped.ends_with("\xef\xbf\xbf")) escaped.back() = '\xbd';
   }
   return escaped;
 }

@@ -1,7 +1,6 @@
 #include "base/text/text_layout.h"
 
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 
 namespace railwise {
@@ -68,17 +67,22 @@ std::string tableText(const std::vector<TextRow>& rows, std::size_t right_from) 
   return text;
 }
 
-std::string formatText(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
+std::string vformatText(const char* format, va_list arguments) {
   va_list again;
   va_copy(again, arguments);
   const int length = std::vsnprintf(nullptr, 0, format, again);
   va_end(again);
   std::string text(static_cast<std::size_t>(std::max(length, 0)) + 1, '\0');
   std::vsnprintf(text.data(), text.size(), format, arguments);
-  va_end(arguments);
   text.pop_back();
+  return text;
+}
+
+std::string formatText(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::string text = vformatText(format, arguments);
+  va_end(arguments);
   return text;
 }
 

@@ -1,6 +1,7 @@
 // Words and tables in lines that fit a terminal. Pure; thread-safe.
 #pragma once
 
+#include <cstdarg>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -33,5 +34,6 @@ std::string tableText(const std::vector<TextRow>& rows, std::size_t right_from =
 
 // Formats into a string, like printf.
 [[gnu::format(printf, 1, 2)]] std::string formatText(const char* format, ...);
+[[gnu::format(printf, 1, 0)]] std::string vformatText(const char* format, va_list arguments);
 
 }  // namespace railwise

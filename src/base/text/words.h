@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace railwise {
@@ -38,6 +39,18 @@ std::string listText(const std::vector<std::string>& items);
 
 // "8 GiB", "1000 B": exact, in the largest unit that needs no fraction.
 std::string sizeText(uint64_t bytes);
+
+// Of ASCII.
+std::string lowerCase(std::string_view text);
+
+// The name of `value` in a table of names, or `otherwise`.
+template <typename Enum, std::size_t n>
+constexpr const char* nameIn(const std::pair<Enum, const char*> (&names)[n], Enum value,
+                             const char* otherwise = "unknown") {
+  for (const auto& [each, name] : names)
+    if (each == value) return name;
+  return otherwise;
+}
 
 // A row of a table of names: a value, its words for people, and its key in JSON or in queries.
 template <typename Enum>

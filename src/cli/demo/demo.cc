@@ -20,11 +20,9 @@ namespace {
 
 constexpr const char* kHelp =
     "usage: railwise demo [options]\n\n"
-    "Shows in less than a minute what Railwise does: the devices that a job would use, which NIC a GPU "
-    "gets,\n"
-    "an all_reduce between four processes, and a port that fails in the middle of a job, with the "
-    "throughput\n"
-    "drawn. Each step names the command that does it by hand. A machine without RDMA devices and GPUs will\n"
+    "Shows in less than a minute what Railwise does: the devices that a job would use, which NIC a GPU gets, "
+    "an all_reduce between four processes, and a port that fails in the middle of a job, with the throughput "
+    "drawn. Each step names the command that does it by hand. A machine without RDMA devices and GPUs will "
     "do: the software device and a machine that Railwise brings take their places.\n\n"
     "  railwise demo --plugin /path/to/libnccl-net-other.so    # the failing port with another plugin too\n\n"
     "Exit status: 0 every step of Railwise's own was right, 1 one was not, 2 a mistake on the command "
@@ -188,8 +186,8 @@ int demoCommand(Args args) {
       textOption(0, "plugin", "NAME", &options.plugin,
                  "show the failing port with this net plugin too, e.g. NCCL's own as a plugin"),
       textOption('m', "machine", "NAME|FILE", &options.machine,
-                 "the software machine whose GPU 3 is explained (default: this machine, or\n"
-                 "dgx where it has no GPU)"),
+                 "the software machine whose GPU 3 is explained (default: this machine, or dgx where it has "
+                 "no GPU)"),
       intOption('s', "seconds", &options.seconds, 3, 60,
                 "seconds of traffic around the failing port (default: 6)")};
   int status = kExitOk;

@@ -31,8 +31,7 @@ constexpr const char* kListHelp =
 constexpr const char* kSysfsHelp =
     "usage: railwise device sysfs [options] DIR\n\n"
     "Writes the /sys of a host of a software machine into DIR, for `railwise topo --root DIR` and for "
-    "programs\n"
-    "that take another root.\n"
+    "programs that take another root.\n"
     "Exit status: 0 all right, 1 nothing or not all was written, 2 a mistake on the command line.\n\n";
 
 }  // namespace
@@ -52,17 +51,13 @@ int deviceSysfsCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("device sysfs", table, args, kSysfsHelp, 1, &status);
   if (!arguments) return status;
-  if (arguments->positional.empty()) {
-    say("device sysfs: into which folder? (railwise device sysfs --help)");
-    return kExitUsage;
-  }
+  if (arguments->positional.empty())
+    return leave(kExitUsage, "device sysfs: into which folder? (railwise device sysfs --help)");
   const auto machine = openDeviceMachine("device sysfs", options);
   if (!machine) return kExitUsage;
   const auto tree = deviceTree(machine->config.host());
-  if (const auto written = writeTree(tree, arguments->positional[0]); !written.ok()) {
-    say("device sysfs: %s", written.error().c_str());
-    return kExitFailed;
-  }
+  if (const auto written = writeTree(tree, arguments->positional[0]); !written.ok())
+    return leave(kExitFailed, "device sysfs: %s", written.error().c_str());
   say("device sysfs: host %s, %zu entries in %s", machine->config.host().name.c_str(), tree.items().size(),
       arguments->positional[0].c_str());
   return kExitOk;

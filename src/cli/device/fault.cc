@@ -40,7 +40,7 @@ struct Request {
   int after = 0;
   std::vector<std::string> words;  // the words after the subcommand
   softdev::FaultRule rule{};       // the rule of `add`
-  bool json() const { return options.format == DeviceFormat::kJson; }
+  bool json() const { return options.json; }
 };
 
 const char* stateName(const FaultStatus& rule) {
@@ -63,10 +63,9 @@ bool parseRule(Request& request) {
 int add(softdev::Fabric& fabric, const Request& request) {
   const softdev::FaultRule& rule = request.rule;
   auto id = softdev::addFault(fabric, rule);
-  if (!id.ok()) {
-    say("device fault: no room for another rule (at most %u): remove one", softdev::kMaxFaultRules);
-    return kExitFailed;
-  }
+  if (!id.ok())
+    return leave(kExitFailed, "device fault: no room for another rule (at most %u): remove one",
+                 softdev::kMaxFaultRules);
   if (request.json()) {
     JsonWriter json;
     json.beginObject()
@@ -86,18 +85,14 @@ int list(softdev::Fabric& fabric, const Request& request) {
   const auto rules = softdev::listFaults(fabric);
   if (request.json()) {
     JsonWriter json;
-    json.beginArray();
-    for (const FaultStatus& rule : rules) {
-      json.beginObject();
+    json.objects(rules, [&](const FaultStatus& rule) {
       json.key("id").value(uint64_t{rule.id});
       json.key("state").value(stateName(rule));
       json.key("configured").value(rule.configured);
       json.key("matches").value(rule.matches);
       json.key("hits").value(rule.hits);
       json.key("rule").value(softdev::faultRuleText(rule.rule));
-      json.endObject();
-    }
-    json.endArray();
+    });
     std::printf("%s\n", json.text().c_str());
     return kExitOk;
   }
@@ -112,14 +107,12 @@ int list(softdev::Fabric& fabric, const Request& request) {
 int remove(softdev::Fabric& fabric, const Request& request) {
   for (const std::string& word : request.words) {
     const auto id = parseInt(word, 1, INT32_MAX);
-    if (!id) {
-      say("device fault remove: '%s' is not the number of a rule (railwise device fault list)", word.c_str());
-      return kExitUsage;
-    }
-    if (!softdev::removeFault(fabric, static_cast<uint32_t>(*id))) {
-      say("device fault remove: there is no rule %d (railwise device fault list)", *id);
-      return kExitFailed;
-    }
+    if (!id)
+      return leave(kExitUsage,
+                   "device fault remove: '%s' is not the number of a rule (railwise device fault list)",
+                   word.c_str());
+    if (!softdev::removeFault(fabric, static_cast<uint32_t>(*id)))
+      return leave(kExitFailed, "device fault remove: there is no rule %d (railwise device fault list)", *id);
   }
   return kExitOk;
 }
@@ -214,19 +207,16 @@ int deviceFaultCommand(Args args) {
   const auto arguments = parseOrLeave("device fault", table, args, kDeviceFaultHelp, 65, &status);
   if (!arguments) return status;
   request.words = arguments->positional;
-  if (request.words.empty()) {
-    say("device fault: which? add, list, remove, clear or log (railwise device fault --help)");
-    return kExitUsage;
-  }
+  if (request.words.empty())
+    return leave(kExitUsage,
+                 "device fault: which? add, list, remove, clear or log (railwise device fault --help)");
   const std::string name = request.words[0];
   request.words.erase(request.words.begin());
   for (const FaultSubcommand& sub : kSubcommands) {
     if (name != sub.name) continue;
-    if (request.words.size() < sub.min_words || request.words.size() > sub.max_words) {
-      say("device fault %s: %s (railwise device fault --help)", sub.name,
-          sub.min_words > 0 ? "it needs an argument" : "it takes no arguments");
-      return kExitUsage;
-    }
+    if (request.words.size() < sub.min_words || request.words.size() > sub.max_words)
+      return leave(kExitUsage, "device fault %s: %s (railwise device fault --help)", sub.name,
+                   sub.min_words > 0 ? "it needs an argument" : "it takes no arguments");
     if (sub.run == add && !parseRule(request)) return kExitUsage;
     const DeviceFabric fabric("device fault", request.options);
     return fabric ? sub.run(*fabric, request) : kExitFailed;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -17,9 +16,6 @@
 
 namespace railwise::cli {
 namespace {
-
-constexpr std::array<Choice<DeviceFormat>, 2> kFormats = {
-    {{"text", DeviceFormat::kText}, {"json", DeviceFormat::kJson}}};
 
 // The fabric of a configuration that names none.
 constexpr const char* kUnnamed = "default";
@@ -133,7 +129,7 @@ void addDeviceFabricOptions(std::vector<Option>& table, DeviceFabricOptions& fie
   table.push_back(textOption(0, "fabric", "NAME", &fields.fabric,
                              "fabric (default: the one that RAILWISE_DEVICE or RAILWISE_FABRIC names,\n"
                              "else default, else the only one in use)"));
-  table.push_back(choiceOption<DeviceFormat>('f', "format", kFormats, &fields.format, "text or json"));
+  table.push_back(formatOption(&fields.json, "text or json"));
 }
 
 DeviceFabric::DeviceFabric(const char* command, const DeviceFabricOptions& options) {

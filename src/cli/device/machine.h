@@ -32,11 +32,9 @@ std::optional<DeviceMachine> openDeviceMachine(const char* command, const Device
 // The fabric that `railwise device fault`, `port` and `stats` work on: the one in --fabric, otherwise the one
 // of RAILWISE_DEVICE.
 
-enum class DeviceFormat { kText, kJson };
-
 struct DeviceFabricOptions {
   std::string fabric;
-  DeviceFormat format = DeviceFormat::kText;
+  bool json = false;
 };
 
 // Adds the options --fabric and --format to `table`.

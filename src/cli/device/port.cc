@@ -18,8 +18,7 @@ constexpr const char* kDevicePortHelp =
     "usage: railwise device port [options]\n"
     "       railwise device port [HOST/]DEVICE[:PORT] CHANGE...\n\n"
     "Lists the ports that processes on a fabric have open, or changes one (all of the device without :PORT), "
-    "while\n"
-    "they use it. HOST and DEVICE may end with *, as in fault rules: 'A/*:1'. A change is one of\n"
+    "while they use it. HOST and DEVICE may end with *, as in fault rules: 'A/*:1'. A change is one of\n"
     "  down, up                  the link; connections over it retry, and go on when it is up in time\n"
     "  speed=MBPS                what the port says, and keeps to with pacing\n"
     "  gid=INDEX=ADDRESS[/TYPE]  an entry of the GID table; :: empties it\n"
@@ -49,9 +48,7 @@ std::string textTable(const std::vector<PortInfo>& ports) {
 
 std::string jsonText(const std::vector<PortInfo>& ports) {
   JsonWriter json;
-  json.beginArray();
-  for (const PortInfo& port : ports) {
-    json.beginObject();
+  json.objects(ports, [&](const PortInfo& port) {
     json.key("host").value(port.host);
     json.key("device").value(port.device);
     json.key("port").value(uint64_t{port.number});
@@ -63,9 +60,7 @@ std::string jsonText(const std::vector<PortInfo>& ports) {
     json.key("gids").beginRow();
     for (const std::string& gid : port.gids) gid.empty() ? json.null() : json.value(gid);
     json.endRow();
-    json.endObject();
-  }
-  json.endArray();
+  });
   return json.text();
 }
 
@@ -90,16 +85,16 @@ int devicePortCommand(Args args) {
   const auto arguments = parseOrLeave("device port", table, args, kDevicePortHelp, 64, &status);
   if (!arguments) return status;
   const auto& words = arguments->positional;
-  if (words.size() == 1) {
-    say("device port: what shall happen to %s? up, down, speed=MBPS, gid=INDEX=ADDRESS, fatal or event=NAME",
+  if (words.size() == 1)
+    return leave(
+        kExitUsage,
+        "device port: what shall happen to %s? up, down, speed=MBPS, gid=INDEX=ADDRESS, fatal or event=NAME",
         words[0].c_str());
-    return kExitUsage;
-  }
   const DeviceFabric fabric("device port", options);
   if (!fabric) return kExitFailed;
   if (words.empty()) {
     const auto ports = softdev::listPorts(*fabric);
-    std::fputs((options.format == DeviceFormat::kJson ? jsonText(ports) : textTable(ports)).c_str(), stdout);
+    std::fputs((options.json ? jsonText(ports) : textTable(ports)).c_str(), stdout);
     return kExitOk;
   }
   const auto ports = softdev::findPorts(*fabric, words[0]);
@@ -109,10 +104,7 @@ int devicePortCommand(Args args) {
       if (done = softdev::changePort(*fabric, port, words[i]); !done.ok()) break;
     }
   }
-  if (!done.ok()) {
-    say("device port: %s", done.error().c_str());
-    return kExitUsage;
-  }
+  if (!done.ok()) return leave(kExitUsage, "device port: %s", done.error().c_str());
   std::fputs(changedText(*ports).c_str(), stdout);
   return kExitOk;
 }

@@ -155,10 +155,7 @@ bool takesNext(const std::vector<Option>& table, std::string_view arg) {
 int executeCommand(char* const* command) {
   execvp(command[0], command);
   const int error = errno;
-  if (error == ENOENT) {
-    say("device run: %s: no such command", command[0]);
-    return kExitNotFound;
-  }
+  if (error == ENOENT) return leave(kExitNotFound, "device run: %s: no such command", command[0]);
   say("device run: cannot run %s: %s", command[0], std::strerror(error));
   return kExitCannotRun;
 }
@@ -179,10 +176,8 @@ int ChildRunner::run(char* const* command) {
     return executeCommand(command);
   };
   auto child = Process::start(plan);
-  if (!child.ok()) {
-    say("device run: cannot start a process: %s", child.error().c_str());
-    return kExitRunFailed;
-  }
+  if (!child.ok())
+    return leave(kExitRunFailed, "device run: cannot start a process: %s", child.error().c_str());
   while (true) {
     siginfo_t info = {};
     const int signal = sigwaitinfo(&waited_, &info);
@@ -230,13 +225,11 @@ constexpr std::array<Choice<Sysfs>, 3> kSysfs = {
 constexpr const char* kDeviceRunHelp =
     "usage: railwise device run [options] [--] COMMAND [ARGUMENT...]\n\n"
     "Runs COMMAND with Railwise's libibverbs.so.1 in front of the system's: its RDMA devices are software "
-    "devices.\n"
-    "All calls of one user are on one fabric, so two of them reach each other:\n\n"
+    "devices. All calls of one user are on one fabric, so two of them reach each other:\n\n"
     "  railwise device run ibv_rc_pingpong &\n"
     "  railwise device run ibv_rc_pingpong localhost\n\n"
     "Exit status: the command's; 127 it is not found, 126 it cannot be run, 125 run itself failed, 2 a "
-    "mistake "
-    "on\nthe command line or in the configuration.\n\n";
+    "mistake on the command line or in the configuration.\n\n";
 
 // The folder of a library that is built with this executable. "": the library was not found.
 std::string findFolder(const char* file) {
@@ -277,20 +270,16 @@ bool setUpVerbs(const DeviceMachine& machine, const std::string& host) {
 int runWithTree(const DeviceMachine& machine, char* const* command) {
   constexpr const char* kFile = "librailwise-sysfs.so";
   const std::string folder = findFolder(kFile);
-  if (folder.empty()) {
-    say("device run: no railwise-verbs/%s beside this program: install the package railwise-device, or use "
-        "--sysfs off",
-        kFile);
-    return kExitRunFailed;
-  }
+  if (folder.empty())
+    return leave(kExitRunFailed,
+                 "device run: no railwise-verbs/%s beside this program: install the package railwise-device, "
+                 "or use --sysfs off",
+                 kFile);
   ChildRunner runner;  // from here on, no signal ends this process before the folder is removed
   const auto scratch = DeviceScratch::create();
   const auto written = scratch.ok() ? writeTree(deviceTree(machine.config.host()), scratch->path())
                                     : Outcome<void>(scratch.failure());
-  if (!written.ok()) {
-    say("device run: %s", written.error().c_str());
-    return kExitRunFailed;
-  }
+  if (!written.ok()) return leave(kExitRunFailed, "device run: %s", written.error().c_str());
   setenv("RAILWISE_SYSFS_ROOT", scratch->path().c_str(), 1);
   prepend("LD_PRELOAD", folder + "/" + kFile, ':');
   return runner.run(command);
@@ -304,8 +293,8 @@ int deviceRunCommand(Args args) {
   std::vector<Option> table;
   addDeviceMachineOptions(table, options);
   table.push_back(choiceOption<Sysfs>(0, "sysfs", kSysfs, &sysfs,
-                                      "show the command the machine's /sys: on, off, or auto, when\n"
-                                      "the machine describes hosts with a PCI tree (default: auto)"));
+                                      "show the command the machine's /sys: on, off, or auto, when the "
+                                      "machine describes hosts with a PCI tree (default: auto)"));
   // The options end where the command begins, with or without "--".
   const std::vector<const char*> own = ownArguments(table, args);
   int status = kExitOk;
@@ -313,10 +302,7 @@ int deviceRunCommand(Args args) {
   if (!arguments) return status;
   Args command = args.subspan(own.size());
   if (!command.empty() && std::string_view(command[0]) == "--") command = command.subspan(1);
-  if (command.empty()) {
-    say("device run: which command? (railwise device run --help)");
-    return kExitUsage;
-  }
+  if (command.empty()) return leave(kExitUsage, "device run: which command? (railwise device run --help)");
   const auto machine = openDeviceMachine("device run", options);
   if (!machine) return kExitUsage;
   if (!setUpVerbs(*machine, options.host)) return kExitRunFailed;

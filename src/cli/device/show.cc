@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree_parts.h"
 #include "cli/options/command_line.h"
@@ -20,9 +21,7 @@ constexpr std::array<Choice<ShowFormat>, 2> kShowFormats = {
 constexpr const char* kDeviceShowHelp =
     "usage: railwise device show [options]\n\n"
     "Shows the hosts of a software machine with their devices, all that follows from the configuration "
-    "filled "
-    "in.\n"
-    "The host that a process would play is marked with *. --format json has every field.\n"
+    "filled in. The host that a process would play is marked with *. --format json has every field.\n"
     "Exit status: 0 all right, 1 it cannot be written, 2 a mistake on the command line or in the "
     "configuration.\n\n";
 
@@ -52,9 +51,7 @@ std::string modes(const softdev::DeviceConfig& device) {
 std::string numberOr(int number) { return number < 0 ? "-" : std::to_string(number); }
 std::string textOr(const std::string& text) { return text.empty() ? "-" : text; }
 
-using Rows = std::vector<std::vector<std::string>>;
-
-void addRows(Rows& rows, const softdev::HostConfig& host, bool chosen) {
+void addRows(std::vector<TextRow>& rows, const softdev::HostConfig& host, bool chosen) {
   for (const softdev::DeviceConfig& device : host.devices) {
     const std::string pcie = device.pcie_mbps == 0 ? "-" : textOf("%g", device.pcie_mbps / 1000.0);
     for (uint32_t number = 1; number <= device.portCount(); ++number) {
@@ -80,17 +77,10 @@ std::string nvlinksText(const softdev::GpuConfig& gpu) {
 }
 
 std::string machineTable(const softdev::MachineConfig& machine) {
-  Rows rows = {{"host", "device", "port", "link", "Gb/s", "state", "rail", "guid", "pci", "numa", "PCIe Gb/s",
-                "PCIe link", "modes"}};
+  std::vector<TextRow> rows = {{"host", "device", "port", "link", "Gb/s", "state", "rail", "guid", "pci",
+                                "numa", "PCIe Gb/s", "PCIe link", "modes"}};
   for (size_t i = 0; i < machine.hosts.size(); ++i) addRows(rows, machine.hosts[i], i == machine.chosen);
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += row[i] + (i + 1 < row.size() ? std::string(widths[i] - row[i].size() + 2, ' ') : "\n");
-  }
+  std::string text = tableText(rows);
   text += "fabric " + machine.fabric + ", seed " + std::to_string(machine.seed);
   for (const softdev::HostConfig& host : machine.hosts) {
     if (!host.described) continue;
@@ -168,14 +158,11 @@ void writeGpu(JsonWriter& json, const softdev::GpuConfig& gpu) {
   json.beginObject();
   writePci(json, gpu);
   json.key("sm").value(uint64_t{gpu.sm});
-  json.key("nvlinks").beginArray();
-  for (const softdev::NvlinkConfig& link : gpu.nvlinks) {
-    json.beginInlineObject();
+  json.key("nvlinks").inlineObjects(gpu.nvlinks, [&](const softdev::NvlinkConfig& link) {
     json.key("target").value(link.target);
     json.key("count").value(uint64_t{link.count});
-    json.endInlineObject();
-  }
-  json.endArray().endObject();
+  });
+  json.endObject();
 }
 
 std::string jsonText(const DeviceMachine& machine) {
@@ -186,9 +173,7 @@ std::string jsonText(const DeviceMachine& machine) {
   json.key("seed").value(machine.config.seed);
   json.key("faults").array(machine.config.faults);
   json.key("played").value(machine.config.host().name);
-  json.key("hosts").beginArray();
-  for (const softdev::HostConfig& host : machine.config.hosts) {
-    json.beginObject();
+  json.key("hosts").objects(machine.config.hosts, [&](const softdev::HostConfig& host) {
     json.key("name").value(host.name);
     json.key("cpu").known(host.cpu);
     json.key("numa_nodes").value(uint64_t{host.numa_nodes});
@@ -199,15 +184,11 @@ std::string jsonText(const DeviceMachine& machine) {
     json.key("gpus").beginArray();
     for (const softdev::GpuConfig& gpu : host.gpus) writeGpu(json, gpu);
     json.endArray();
-    json.key("nvswitches").beginArray();
-    for (const softdev::PciConfig& nvswitch : host.nvswitches) {
-      json.beginObject();
+    json.key("nvswitches").objects(host.nvswitches, [&](const softdev::PciConfig& nvswitch) {
       writePci(json, nvswitch);
-      json.endObject();
-    }
-    json.endArray().endObject();
-  }
-  json.endArray().endObject();
+    });
+  });
+  json.endObject();
   return json.text();
 }
 

@@ -20,8 +20,7 @@ using softdev::CountsRow;
 constexpr const char* kDeviceStatsHelp =
     "usage: railwise device stats [options]\n\n"
     "Exact counts of what the processes on a fabric have done with their software devices since they opened "
-    "them.\n"
-    "Completions and polls belong to completion queues: by port and by qp they are left out.\n"
+    "them. Completions and polls belong to completion queues: by port and by qp they are left out.\n"
     "Exit status: 0 all right, 1 no process is there, 2 a mistake on the command line.\n\n";
 
 constexpr std::array<Choice<CountsBy>, 4> kBy = {{{"process", CountsBy::kProcess},
@@ -92,9 +91,7 @@ std::string textTable(const std::vector<CountsRow>& rows, CountsBy by) {
 
 std::string jsonText(const std::vector<CountsRow>& rows, CountsBy by) {
   JsonWriter json;
-  json.beginArray();
-  for (const CountsRow& row : rows) {
-    json.beginObject();
+  json.objects(rows, [&](const CountsRow& row) {
     json.key("host").value(row.host);
     if (by != CountsBy::kProcess) json.key("device").value(row.device);
     if (row.port != 0) json.key("port").value(uint64_t{row.port});
@@ -112,9 +109,7 @@ std::string jsonText(const std::vector<CountsRow>& rows, CountsBy by) {
     for (const auto& count : softdev::kNamedCounts) {
       if (!isPoll(count) || hasPolls(by)) json.key(count.name).value(row.counts.*count.field);
     }
-    json.endObject();
-  }
-  json.endArray();
+  });
   return json.text();
 }
 
@@ -132,7 +127,7 @@ int deviceStatsCommand(Args args) {
   const DeviceFabric fabric("device stats", options);
   if (!fabric) return kExitFailed;
   const auto rows = softdev::listCounts(*fabric, by);
-  const bool json = options.format == DeviceFormat::kJson;
+  const bool json = options.json;
   if (rows.empty() && !json) say("device stats: nothing is open on the fabric that has counts by that");
   std::fputs((json ? jsonText(rows, by) : textTable(rows, by)).c_str(), stdout);
   return kExitOk;

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/pcie.h"
+#include "base/text/words.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -67,32 +68,9 @@ std::string sysGuidText(uint64_t guid) {
 
 // "400 Gb/sec (4X NDR)", in the format of the kernel's ib_port_sysfs.
 std::string rateText(const softdev::PortConfig& port) {
-  const char* speed = "";
-  switch (port.active_speed) {
-    case 2:
-      speed = " DDR";
-      break;
-    case 4:
-      speed = " QDR";
-      break;
-    case 16:
-      speed = " FDR";
-      break;
-    case 32:
-      speed = " EDR";
-      break;
-    case 64:
-      speed = " HDR";
-      break;
-    case 128:
-      speed = " NDR";
-      break;
-    case 256:
-      speed = " XDR";
-      break;
-    default:
-      break;
-  }
+  static constexpr std::pair<int, const char*> kSpeeds[] = {
+      {2, " DDR"}, {4, " QDR"}, {16, " FDR"}, {32, " EDR"}, {64, " HDR"}, {128, " NDR"}, {256, " XDR"}};
+  const char* const speed = nameIn(kSpeeds, int{port.active_speed}, "");
   unsigned lanes = 1;
   for (const auto& [code, count] : {std::pair{2U, 4U}, {4U, 8U}, {8U, 12U}, {16U, 2U}})
     if (port.active_width == code) lanes = count;

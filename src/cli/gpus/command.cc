@@ -31,9 +31,7 @@ constexpr const char* kGpusHelp =
     "       railwise gpus pick K     which K GPUs a job should take, and why\n"
     "       railwise gpus fitness    how well the hosts of a job fit together\n\n"
     "Lists the GPUs of the machine: PCI address, model, memory, NUMA node, the best path to other GPUs, the "
-    "nearest "
-    "NICs, and\n"
-    "what is wrong with it. On this machine NVIDIA's and AMD's own libraries are asked.\n"
+    "nearest NICs, and what is wrong with it. On this machine NVIDIA's and AMD's own libraries are asked. "
     "FILE is an NCCL (or RCCL) topology file; without one, this machine.\n"
     "Exit status: 0 all right (also without a GPU), 1 the machine cannot be read, 2 a mistake on the command "
     "line.\n\n";
@@ -165,8 +163,7 @@ int listCommand(Args args) {
   options.without_gpus = &without_gpus;
   topo::GpuAnswers answers;
   options.gpu_answers = &answers;
-  const auto machine =
-      openMachine("gpus", arguments->positional.empty() ? "" : arguments->positional[0], options);
+  const auto machine = openMachine("gpus", arguments->first(), options);
   if (without_gpus) return writeWithoutGpus(answers, options.quiet, json);
   if (!machine) return kExitFailed;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
@@ -185,8 +182,8 @@ int gpusCommand(Args args) {
   }
   const std::string meant = suggestion(word, words);
   if (!meant.empty() && !std::filesystem::exists(word))
-    return say("gpus: '%s' is neither a file nor a subcommand%s", std::string(word).c_str(), meant.c_str()),
-           kExitUsage;
+    return leave(kExitUsage, "gpus: '%s' is neither a file nor a subcommand%s", std::string(word).c_str(),
+                 meant.c_str());
   return listCommand(args);
 }
 

@@ -19,14 +19,11 @@ constexpr const char* kFitness = "gpus fitness";
 constexpr const char* kFitnessHelp =
     "usage: railwise gpus fitness --hosts FILE --nodes LIST [--gpus K [FILE] [options]]\n\n"
     "Says from 0 to 1 how well the hosts of a job fit together: 0.7 x inter + 0.3 x intra. inter is 1 - "
-    "(switch groups\n"
-    "that the job touches / switch groups that there are). intra is the slowest pair of the K GPUs that "
-    "railwise gpus\n"
-    "pick takes / the fastest pair of the machine; 1 without --gpus. On one host the fitness is intra "
-    "alone.\n"
+    "(switch groups that the job touches / switch groups that there are). intra is the slowest pair of the K "
+    "GPUs that railwise gpus pick takes / the fastest pair of the machine; 1 without --gpus. On one host the "
+    "fitness is intra alone.\n"
     "Exit status: 0 all right, 1 a file or the machine cannot be read, 2 a mistake on the command line (also "
-    "a host that\n"
-    "is in no group).\n\n";
+    "a host that is in no group).\n\n";
 
 struct Fitness {
   std::vector<std::string> nodes;
@@ -49,7 +46,7 @@ int addIntra(Fitness& fitness, int count, const std::string& file, MachineOption
   const topo::GpuTable table = topo::gpuTable(*machine);
   const gpu::ChoiceQuestion question = table.question({});
   const auto answer = gpu::chooseGpus(question, count);
-  if (!answer.ok()) return say("%s: --gpus: %s", kFitness, answer.error().c_str()), kExitUsage;
+  if (!answer.ok()) return leave(kExitUsage, "%s: --gpus: %s", kFitness, answer.error().c_str());
   fitness.has_gpus = true;
   fitness.intra = gpu::intraFitness(question.pair_gb_per_s, question.gpus, answer->best.gpus);
   for (const int row : answer->best.gpus)
@@ -88,11 +85,7 @@ std::string fitnessJson(const Fitness& fitness) {
       .value(fitness.groups_available);
   json.key("nodes").row(fitness.nodes);
   json.key("gpus");
-  if (fitness.has_gpus) {
-    json.row(fitness.gpus);
-  } else {
-    json.null();
-  }
+  fitness.has_gpus ? json.row(fitness.gpus) : json.null();
   json.endObject();
   return json.text();
 }
@@ -124,22 +117,21 @@ int gpusFitnessCommand(Args args) {
   const auto arguments = parseOrLeave(kFitness, table, args, kFitnessHelp, 1, &status);
   if (!arguments) return status;
   if (hosts.empty() || nodes.empty())
-    return say("%s: --hosts FILE and --nodes LIST are needed (railwise gpus fitness --help)", kFitness),
-           kExitUsage;
-  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+    return leave(kExitUsage, "%s: --hosts FILE and --nodes LIST are needed (railwise gpus fitness --help)",
+                 kFitness);
+  const std::string file = arguments->first();
   if (gpus == 0 && (!file.empty() || machine.elsewhere()))
-    return say("%s: a machine says nothing without --gpus K", kFitness), kExitUsage;
+    return leave(kExitUsage, "%s: a machine says nothing without --gpus K", kFitness);
   const auto names = gpu::expandHosts(nodes);
-  if (!names.ok()) return say("%s: --nodes: %s", kFitness, names.error().c_str()), kExitUsage;
+  if (!names.ok()) return leave(kExitUsage, "%s: --nodes: %s", kFitness, names.error().c_str());
   if (const std::string twice = namedTwice(*names); !twice.empty())
-    return say("%s: --nodes: %s is named twice", kFitness, twice.c_str()), kExitUsage;
+    return leave(kExitUsage, "%s: --nodes: %s is named twice", kFitness, twice.c_str());
   const auto groups = gpu::readHostGroups(hosts);
-  if (!groups.ok()) return say("%s: --hosts: %s", kFitness, groups.error().c_str()), kExitFailed;
+  if (!groups.ok()) return leave(kExitFailed, "%s: --hosts: %s", kFitness, groups.error().c_str());
   const auto needed = groups->groupsOf(*names);
   if (!needed.ok())
-    return say("%s: --nodes: %s of %s; correct the name, or add the host there", kFitness,
-               needed.error().c_str(), hosts.c_str()),
-           kExitUsage;
+    return leave(kExitUsage, "%s: --nodes: %s of %s; correct the name, or add the host there", kFitness,
+                 needed.error().c_str(), hosts.c_str());
   Fitness fitness{.nodes = *names, .groups_needed = *needed, .groups_available = groups->groups()};
   if (gpus > 0 && (status = addIntra(fitness, gpus, file, machine)) != kExitOk) return status;
   fitness.inter = gpu::interFitness(fitness.groups_needed, fitness.groups_available);

@@ -87,17 +87,12 @@ constexpr const char* kPickHelp =
     "       railwise gpus pick K --machine A.tar.gz --machine B.tar.gz ... [--nodes N] [--hosts FILE] "
     "[--json]\n\n"
     "Says which K GPUs a job should take: the set whose slowest pair of GPUs has the most bandwidth; then "
-    "the most\n"
-    "bandwidth over all pairs; then the most GPUs with a near NIC of their own; then the lowest numbers. "
-    "GPUs on "
-    "which a process\n"
-    "has memory are left out. Of several machines (recorded by railwise topo record) it says which N to "
-    "take. "
-    "FILE is an NCCL\n"
-    "(or RCCL) topology file; without one, this machine. docs/gpus-pick.md has the rule in full.\n"
+    "the most bandwidth over all pairs; then the most GPUs with a near NIC of their own; then the lowest "
+    "numbers. GPUs on which a process has memory are left out. Of several machines (recorded by railwise "
+    "topo record) it says which N to take. FILE is an NCCL (or RCCL) topology file; without one, this "
+    "machine. docs/gpus-pick.md has the rule in full.\n"
     "Exit status: 0 all right, 1 the machine cannot be read or has no GPU, 2 a mistake on the command line "
-    "(also a GPU\n"
-    "or a NIC that is not there).\n\n";
+    "(also a GPU or a NIC that is not there).\n\n";
 
 struct Picked {
   const topo::Machine& machine;
@@ -176,7 +171,7 @@ int writeForProcess(const Picked& picked, const PickOptions& options, const std:
   const auto text = options.env ? environmentText(picked.machine, picked.table, picked.pick.ring)
                                 : deviceNodesText(picked.machine, picked.table, picked.pick.answer.best.gpus,
                                                   tree.get(), &notes);
-  if (!text.ok()) return say("%s: %s", kPick, text.error().c_str()), kExitUsage;
+  if (!text.ok()) return leave(kExitUsage, "%s: %s", kPick, text.error().c_str());
   if (!options.machine.quiet) sayNotes(kPick, notes);
   return writeOutput(kPick, "", *text);
 }
@@ -184,13 +179,12 @@ int writeForProcess(const Picked& picked, const PickOptions& options, const std:
 int pick(int count, const topo::Machine& machine, const PickOptions& options, const std::string& file) {
   const topo::GpuTable table = topo::gpuTable(machine);
   const auto question = topo::makePickQuestion(machine, table, options.wishes);
-  if (!question.ok()) return say("%s: --%s", kPick, question.error().c_str()), kExitUsage;
+  if (!question.ok()) return leave(kExitUsage, "%s: --%s", kPick, question.error().c_str());
   auto answer = topo::pickGpus(*question, count);
   if (!answer.ok())
-    return say("%s: %s: %s; ask for fewer, or change --of and --exclude%s", kPick, machine.name.c_str(),
-               answer.error().c_str(),
-               question->left_out.empty() ? "" : "; --occupied takes those in use too"),
-           kExitUsage;
+    return leave(kExitUsage, "%s: %s: %s; ask for fewer, or change --of and --exclude%s", kPick,
+                 machine.name.c_str(), answer.error().c_str(),
+                 question->left_out.empty() ? "" : "; --occupied takes those in use too");
   const Picked picked{.machine = machine, .table = table, .pick = std::move(*answer)};
   if (options.env || options.cgroup) return writeForProcess(picked, options, file);
   return writeOutput(kPick, "",
@@ -232,24 +226,25 @@ int gpusPickCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave(kPick, table, args, kPickHelp, 2, &status);
   if (!arguments) return status;
-  if (arguments->positional.empty()) return say("%s: how many GPUs? railwise gpus pick K", kPick), kExitUsage;
+  if (arguments->positional.empty())
+    return leave(kExitUsage, "%s: how many GPUs? railwise gpus pick K", kPick);
   const auto count = parseInt(arguments->positional[0], 1, kMostGpus);
   if (!count)
-    return say("%s: '%s' is no number of GPUs, such as 4", kPick, arguments->positional[0].c_str()),
-           kExitUsage;
+    return leave(kExitUsage, "%s: '%s' is no number of GPUs, such as 4", kPick,
+                 arguments->positional[0].c_str());
   if (int{options.json} + int{options.env} + int{options.cgroup} > 1)
-    return say("%s: --json, --env and --cgroup are three outputs: name one", kPick), kExitUsage;
+    return leave(kExitUsage, "%s: --json, --env and --cgroup are three outputs: name one", kPick);
   if (options.machines.size() > 1) {
     if (arguments->positional.size() > 1 || !options.machine.root.empty() || options.env || options.cgroup)
-      return say("%s: with several --machine there is no FILE, --root, --env or --cgroup: name one machine "
-                 "for these",
-                 kPick),
-             kExitUsage;
+      return leave(kExitUsage,
+                   "%s: with several --machine there is no FILE, --root, --env or --cgroup: name one machine "
+                   "for these",
+                   kPick);
     return pickOfNodes(*count, options);
   }
   if (options.nodes > 0 || !options.hosts.empty())
-    return say("%s: --nodes and --hosts are for several machines: give --machine more than once", kPick),
-           kExitUsage;
+    return leave(kExitUsage,
+                 "%s: --nodes and --hosts are for several machines: give --machine more than once", kPick);
   const std::string file = arguments->positional.size() > 1 ? arguments->positional[1] : "";
   bool without_gpus = false;
   options.machine.without_gpus = &without_gpus;

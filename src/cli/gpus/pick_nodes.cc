@@ -95,9 +95,7 @@ std::string nodesJson(const PickedNodes& picked) {
   for (const int index : picked.answer.nodes) {
     const Node& node = picked.at(index);
     json.beginObject().key("node").value(node.name).key("gpus").row(node.ranks);
-    json.key("group");
-    const std::string group = picked.groupOf(node);
-    group.empty() ? json.null() : json.value(group);
+    json.key("group").known(picked.groupOf(node));
     json.key("slowest_pair_gb_per_s")
         .value(static_cast<double>(node.candidate.score.slowest_pair_mbps) / 1000);
     json.key("all_pairs_gb_per_s").value(static_cast<double>(node.candidate.score.all_pairs_mbps) / 1000);
@@ -113,16 +111,16 @@ std::string nodesJson(const PickedNodes& picked) {
 int addGroups(std::vector<Node>& nodes, const std::string& file, std::vector<std::string>& names,
               int& available) {
   const auto groups = gpu::readHostGroups(file);
-  if (!groups.ok()) return say("%s: --hosts: %s", kPick, groups.error().c_str()), kExitFailed;
+  if (!groups.ok()) return leave(kExitFailed, "%s: --hosts: %s", kPick, groups.error().c_str());
   available = groups->groups();
   std::map<std::string, int> numbers;
   for (Node& node : nodes) {
     const auto group = groups->group_of.find(node.name);
     if (group == groups->group_of.end())
-      return say("%s: --hosts: %s does not name the host %s; add it there, or call the recording as the host "
-                 "is called",
-                 kPick, file.c_str(), node.name.c_str()),
-             kExitUsage;
+      return leave(kExitUsage,
+                   "%s: --hosts: %s does not name the host %s; add it there, or call the recording as the "
+                   "host is called",
+                   kPick, file.c_str(), node.name.c_str());
     const auto [at, is_new] = numbers.try_emplace(group->second, static_cast<int>(names.size()));
     if (is_new) names.push_back(group->second);
     node.candidate.group = at->second;
@@ -140,7 +138,7 @@ int pickOfNodes(int count, const PickOptions& options) {
     Node node{.name = nodeName(name), .ranks = {}, .candidate = {}};
     const bool twice =
         std::any_of(nodes.begin(), nodes.end(), [&](const Node& other) { return other.name == node.name; });
-    if (twice) return say("%s: --machine: %s is named twice", kPick, node.name.c_str()), kExitUsage;
+    if (twice) return leave(kExitUsage, "%s: --machine: %s is named twice", kPick, node.name.c_str());
     const std::string without = fillNode(node, count, name, options, failed);
     if (failed) return kExitFailed;
     if (without.empty()) nodes.push_back(std::move(node));
@@ -157,10 +155,9 @@ int pickOfNodes(int count, const PickOptions& options) {
   const auto answer = gpu::chooseNodes(candidates, wanted, available);
   if (!answer) {
     for (const std::string& line : left_out) say("%s: left out: %s", kPick, line.c_str());
-    return say("%s: %s wanted that can give %s, and there are %zu; ask for fewer", kPick,
-               (counted(wanted, "machine") + (wanted == 1 ? " is" : " are")).c_str(),
-               counted(count, "GPU").c_str(), nodes.size()),
-           kExitUsage;
+    return leave(kExitUsage, "%s: %s wanted that can give %s, and there are %zu; ask for fewer", kPick,
+                 (counted(wanted, "machine") + (wanted == 1 ? " is" : " are")).c_str(),
+                 counted(count, "GPU").c_str(), nodes.size());
   }
   const PickedNodes picked{
       .nodes = nodes, .answer = *answer, .group_names = group_names, .left_out = left_out};

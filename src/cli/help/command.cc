@@ -69,7 +69,8 @@ int helpCommand(Args args, std::span<const Subcommand> commands, int (*top)()) {
   if (page == nullptr) {
     std::vector<std::string> paths;
     for (const CommandPage& one : pages) paths.push_back(one.path);
-    return say("help: there is no command '%s'%s", path.c_str(), suggestion(path, paths).c_str()), kExitUsage;
+    return leave(kExitUsage, "help: there is no command '%s'%s", path.c_str(),
+                 suggestion(path, paths).c_str());
   }
   return writeOutput("help", "", man ? manText(pages, *page) : page->page.text());
 }
@@ -80,7 +81,7 @@ int completionCommand(Args args, std::span<const Subcommand> commands) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("completion", {}, args, kCompletionHelp, 1, &status);
   if (!arguments) return status;
-  const std::string name = arguments->positional.empty() ? "" : arguments->positional[0];
+  const std::string name = arguments->first();
   for (const auto& shell : kShells) {
     if (name != shell.name) continue;
     const std::vector<CommandPage> pages = completionPages(commands);

@@ -59,10 +59,7 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
 
 int writeOutput(const char* command, const std::string& path, const std::string& text) {
   FILE* out = path.empty() ? stdout : std::fopen(path.c_str(), "wb");
-  if (out == nullptr) {
-    say("%s: cannot write %s: %m", command, path.c_str());
-    return kExitFailed;
-  }
+  if (out == nullptr) return leave(kExitFailed, "%s: cannot write %s: %m", command, path.c_str());
   bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
   written = (path.empty() ? std::fflush(out) : std::fclose(out)) == 0 && written;
   if (written) return kExitOk;
@@ -87,10 +84,7 @@ void sayNotes(const char* command, const std::vector<std::string>& notes) {
 }
 
 int runSubcommand(const char* group, std::span<const Subcommand> subcommands, const char* last, Args args) {
-  if (args.empty()) {
-    say("%s: which subcommand? %s", group, names(subcommands).c_str());
-    return kExitUsage;
-  }
+  if (args.empty()) return leave(kExitUsage, "%s: which subcommand? %s", group, names(subcommands).c_str());
   const std::string_view name = args[0];
   if (name == "--help" || name == "-h") {
     showHelp({.intro = textOf("usage: railwise %s SUBCOMMAND [options]\n\n", group),

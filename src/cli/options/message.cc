@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <cstdarg>
-#include <cstdio>
 #include <mutex>
 #include <utility>
 
 #include "base/log.h"
 #include "base/text/printable.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::cli {
 namespace {
@@ -28,18 +28,6 @@ KeptLines g_kept;
 void keepLine(const std::string& text) {
   const std::lock_guard lock(g_kept.mutex);
   if (text.find(g_kept.part) != std::string::npos) g_kept.lines.push_back(text);
-}
-
-[[gnu::format(printf, 1, 0)]] std::string vtextOf(const char* format, va_list arguments) {
-  va_list again;
-  va_copy(again, arguments);
-  const int length = std::vsnprintf(nullptr, 0, format, again);
-  va_end(again);
-  if (length < 0) return format;
-  std::string text(static_cast<std::size_t>(length) + 1, '\0');
-  std::vsnprintf(text.data(), text.size(), format, arguments);
-  text.pop_back();
-  return text;
 }
 
 void writeStderr(const std::string& line) {
@@ -62,7 +50,7 @@ void sayLine(const std::string& text) {
 std::string textOf(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  std::string text = vtextOf(format, arguments);
+  std::string text = vformatText(format, arguments);
   va_end(arguments);
   return text;
 }
@@ -70,8 +58,16 @@ std::string textOf(const char* format, ...) {
 void say(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  sayLine(vtextOf(format, arguments));
+  sayLine(vformatText(format, arguments));
   va_end(arguments);
+}
+
+int leave(int status, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  sayLine(vformatText(format, arguments));
+  va_end(arguments);
+  return status;
 }
 
 void setMessagePrefix(std::string prefix) { g_prefix = std::move(prefix); }
@@ -90,7 +86,7 @@ void pluginLogger(ncclDebugLogLevel level, unsigned long, const char*, int, cons
   va_start(arguments, format);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-  const std::string text = vtextOf(format, arguments);
+  const std::string text = vformatText(format, arguments);
 #pragma GCC diagnostic pop
   va_end(arguments);
   if (keeps) keepLine(text);

@@ -12,6 +12,8 @@
 namespace railwise::cli {
 
 [[gnu::format(printf, 1, 2)]] void say(const char* format, ...);
+// Says why a command ends, and returns the exit status `status`.
+[[gnu::format(printf, 2, 3)]] int leave(int status, const char* format, ...);
 // Formats into a string, like printf.
 [[gnu::format(printf, 1, 2)]] std::string textOf(const char* format, ...);
 

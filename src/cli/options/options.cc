@@ -203,18 +203,31 @@ Option flagOption(char short_name, std::string long_name, bool* field, std::stri
           .accept = [field](std::string_view) { return *field = true; }};
 }
 
-Option intOption(char short_name, std::string long_name, int* field, int min, int max, std::string text) {
+Option valueOption(char short_name, std::string long_name, std::string value_name, std::string text,
+                   std::string accepted, std::function<bool(std::string_view)> accept) {
   return {.short_name = short_name,
           .long_name = std::move(long_name),
           .value = Option::kRequired,
-          .value_name = "N",
+          .value_name = std::move(value_name),
           .text = std::move(text),
-          .accepted = "a number from " + std::to_string(min) + " to " + std::to_string(max),
-          .accept = [=](std::string_view value) {
-            const auto parsed = parseInt(value, min, max);
-            if (parsed) *field = *parsed;
-            return parsed.has_value();
-          }};
+          .accepted = std::move(accepted),
+          .accept = std::move(accept)};
+}
+
+Option intOption(char short_name, std::string long_name, int* field, int min, int max, std::string text) {
+  return intOption(short_name, std::move(long_name), min, max, std::move(text),
+                   [field](int value) { *field = value; });
+}
+
+Option intOption(char short_name, std::string long_name, int min, int max, std::string text,
+                 std::function<void(int)> take) {
+  return valueOption(short_name, std::move(long_name), "N", std::move(text),
+                     "a number from " + std::to_string(min) + " to " + std::to_string(max),
+                     [min, max, take = std::move(take)](std::string_view value) {
+                       const auto parsed = parseInt(value, min, max);
+                       if (parsed) take(*parsed);
+                       return parsed.has_value();
+                     });
 }
 
 Option secondsOption(char short_name, std::string long_name, double* field, double min, double max,
@@ -233,33 +246,29 @@ Option secondsOption(char short_name, std::string long_name, double* field, doub
 }
 
 Option sizeOption(char short_name, std::string long_name, uint64_t* field, uint64_t max, std::string text) {
-  return {.short_name = short_name,
-          .long_name = std::move(long_name),
-          .value = Option::kRequired,
-          .value_name = "SIZE",
-          .text = std::move(text),
-          .accepted = "a size such as 8, 64K, 32M or 1G (at most " + std::to_string(max >> 30) + "G)",
-          .accept = [=](std::string_view value) {
-            const auto parsed = parseSize(value);
-            if (!parsed || *parsed > max) return false;
-            *field = *parsed;
-            return true;
-          }};
+  return valueOption(short_name, std::move(long_name), "SIZE", std::move(text),
+                     "a size such as 8, 64K, 32M or 1G (at most " + std::to_string(max >> 30) + "G)",
+                     [=](std::string_view value) {
+                       const auto parsed = parseSize(value);
+                       if (!parsed || *parsed > max) return false;
+                       *field = *parsed;
+                       return true;
+                     });
 }
 
 Option textOption(char short_name, std::string long_name, std::string value_name, std::string* field,
                   std::string text) {
-  return {.short_name = short_name,
-          .long_name = std::move(long_name),
-          .value = Option::kRequired,
-          .value_name = value_name,
-          .text = std::move(text),
-          .accepted = "a " + value_name,
-          .accept = [=](std::string_view value) {
-            if (value.empty()) return false;
-            *field = value;
-            return true;
-          }};
+  return valueOption(short_name, std::move(long_name), value_name, std::move(text), "a " + value_name,
+                     [=](std::string_view value) {
+                       if (value.empty()) return false;
+                       *field = value;
+                       return true;
+                     });
+}
+
+Option formatOption(bool* json, std::string text) {
+  static constexpr Choice<bool> kFormats[] = {{"text", false}, {"json", true}};
+  return choiceOption<bool>('f', "format", kFormats, json, std::move(text));
 }
 
 }  // namespace railwise::cli

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/outcome.h"
+#include "base/text/words.h"
 
 namespace railwise::cli {
 
@@ -40,6 +41,8 @@ struct Option {
 struct Arguments {
   std::vector<std::string> positional;
   bool help = false;  // --help or -h was given; the parser did not read further
+
+  std::string first() const { return positional.empty() ? "" : positional[0]; }
 };
 
 // Reads `args`, which do not include the command's name. The error is a usage error in one sentence.
@@ -55,44 +58,56 @@ std::optional<int> parseInt(std::string_view text, int min, int max);
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
 
 Option flagOption(char short_name, std::string long_name, bool* field, std::string text);
+// An option with a value, which `accept` takes or refuses. `accepted` says what it takes.
+Option valueOption(char short_name, std::string long_name, std::string value_name, std::string text,
+                   std::string accepted, std::function<bool(std::string_view)> accept);
 Option intOption(char short_name, std::string long_name, int* field, int min, int max, std::string text);
 // A time, with a fraction.
 Option secondsOption(char short_name, std::string long_name, double* field, double min, double max,
                      std::string text);
+// `take` gets the number.
+Option intOption(char short_name, std::string long_name, int min, int max, std::string text,
+                 std::function<void(int)> take);
 Option sizeOption(char short_name, std::string long_name, uint64_t* field, uint64_t max, std::string text);
 Option textOption(char short_name, std::string long_name, std::string value_name, std::string* field,
                   std::string text);
+// --format text|json. `text`: for the help.
+Option formatOption(bool* json, std::string text = "text (default) or json");
 
 template <typename Enum>
 struct Choice {
   const char* name;
   Enum value;
 };
+// The name of `value`; "?" if no choice has it.
+template <typename Choices, typename Enum>
+const char* nameOf(const Choices& choices, Enum value) {
+  for (const auto& choice : choices)
+    if (choice.value == value) return choice.name;
+  return "?";
+}
+template <typename Enum>
+std::vector<std::string> namesOf(std::span<const Choice<Enum>> choices) {
+  std::vector<std::string> names;
+  for (const auto& choice : choices) names.emplace_back(choice.name);
+  return names;
+}
+// Gives `field` the value that has this name. False: no choice has it.
+template <typename Enum>
+bool choose(std::span<const Choice<Enum>> choices, std::string_view name, Enum* field) {
+  for (const auto& choice : choices)
+    if (name == choice.name) return *field = choice.value, true;
+  return false;
+}
 
 template <typename Enum>
 Option choiceOption(char short_name, std::string long_name, std::span<const Choice<Enum>> choices,
                     Enum* field, std::string text) {
-  std::string names;
-  std::vector<std::string> known;
-  for (const auto& choice : choices) {
-    names += (names.empty() ? "" : ", ") + std::string(choice.name);
-    known.emplace_back(choice.name);
-  }
-  return {.short_name = short_name,
-          .long_name = std::move(long_name),
-          .value = Option::kRequired,
-          .value_name = "NAME",
-          .text = std::move(text),
-          .accepted = "one of " + names,
-          .choices = std::move(known),
-          .accept = [choices, field](std::string_view value) {
-            for (const auto& choice : choices) {
-              if (value != choice.name) continue;
-              *field = choice.value;
-              return true;
-            }
-            return false;
-          }};
+  Option option = valueOption(
+      short_name, std::move(long_name), "NAME", std::move(text), "one of " + joined(namesOf(choices)),
+      [choices, field](std::string_view value) { return choose(choices, value, field); });
+  option.choices = namesOf(choices);
+  return option;
 }
 
 }  // namespace railwise::cli

@@ -9,6 +9,7 @@
 #include "base/settings/config.h"
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -105,13 +106,6 @@ struct Values {
     return "default: " + setter(env) + " has a value that is not accepted";
   }
 };
-
-std::string lowerCase(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
-  return lower;
-}
 
 // The settings that were asked for.
 struct Shown {
@@ -210,7 +204,7 @@ int configCommand(Args args) {
   }
   const Values values;
   warnOfMisspeltSettings();
-  const std::string asked = arguments->positional.empty() ? "" : arguments->positional[0];
+  const std::string asked = arguments->first();
   const Shown shown(values, options, asked);
   if (options.json) {
     printJson(values, shown);
@@ -218,10 +212,7 @@ int configCommand(Args args) {
     printValues(values, shown, options.brief);
   }
   if (!shown.empty()) return kExitOk;
-  if (asked.empty()) {
-    say("config: every setting has its default");
-    return kExitOk;
-  }
+  if (asked.empty()) return leave(kExitOk, "config: every setting has its default");
   say("config: no setting%s has '%s' in its name or description",
       options.changed ? " without its default" : "", asked.c_str());
   return kExitFailed;

@@ -114,7 +114,6 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
   json.key("plugin_name").value(plugin.api->name());
   json.key("api").value("v" + std::to_string(plugin.api->version()));
   json.key("devices").beginArray();
-  const auto id_or_null = [&](int id) { return id == NCCL_NET_ID_UNDEF ? json.null() : json.value(id); };
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const NetProperties& device = devices[i];
     json.beginObject();
@@ -128,14 +127,11 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
     json.key("host_memory").value((device.ptr_support & NCCL_PTR_HOST) != 0);
     json.key("cuda_memory").value((device.ptr_support & NCCL_PTR_CUDA) != 0);
     json.key("dmabuf_memory").value((device.ptr_support & NCCL_PTR_DMABUF) != 0);
-    const std::string gpu_direct = gpuDirectOf(device.name);
-    json.key("gpu_direct").known(gpu_direct);
+    json.key("gpu_direct").known(gpuDirectOf(device.name));
     json.key("max_recvs").value(device.max_recvs);
     json.key("max_comms").value(device.max_comms);
-    json.key("rail");
-    id_or_null(device.rail);
-    json.key("plane");
-    id_or_null(device.plane);
+    json.key("rail").known(device.rail);
+    json.key("plane").known(device.plane);
     json.endObject();
   }
   json.endArray().endObject();
@@ -148,19 +144,15 @@ int list(const DevicesOptions& options, Args args) {
   if (fallback) say("%s", kSoftwareFallbackText);
   applyDevice(options.plugin, fallback);
   auto plugin = loadPlugin(options.plugin);
-  if (!plugin.ok()) {
-    say("%s", plugin.error().c_str());
-    return plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
-  }
+  if (!plugin.ok())
+    return leave(plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed, "%s",
+                 plugin.error().c_str());
   NetApi& api = *plugin->api;
   if (!fallback && needsDropIn(options.plugin, api.name()))
     return runBehindDropIn("devices", options.plugin, args);
   keepPluginLines(kGpuDirectMark);
   const auto count = startPlugin(api, 1);
-  if (!count.ok()) {
-    say("%s", count.error().c_str());
-    return kExitFailed;
-  }
+  if (!count.ok()) return leave(kExitFailed, "%s", count.error().c_str());
   std::vector<NetProperties> devices(static_cast<std::size_t>(*count));
   for (int i = 0; i < *count; ++i) {
     const ncclResult_t result = api.getProperties(i, &devices[static_cast<std::size_t>(i)]);

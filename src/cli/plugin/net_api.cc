@@ -6,6 +6,7 @@
 #include <iterator>
 #include <type_traits>
 
+#include "base/text/words.h"
 #include "nccl/net_versions.h"
 
 namespace railwise::cli {
@@ -202,20 +203,11 @@ Outcome<std::unique_ptr<NetApi>> make(void* table) {
 
 Outcome<std::unique_ptr<NetApi>> NetApi::create(int version, void* table) {
   switch (version) {
-    case 6:
-      return make<6>(table);
-    case 7:
-      return make<7>(table);
-    case 8:
-      return make<8>(table);
-    case 9:
-      return make<9>(table);
-    case 10:
-      return make<10>(table);
-    case 11:
-      return make<11>(table);
-    case 12:
-      return make<12>(table);
+#define RAILWISE_CASE(v) \
+  case v:                \
+    return make<v>(table);
+    RAILWISE_NET_VERSIONS(RAILWISE_CASE)
+#undef RAILWISE_CASE
     default:
       return Error{"no net plugin API v" + std::to_string(version)};
   }
@@ -224,25 +216,17 @@ Outcome<std::unique_ptr<NetApi>> NetApi::create(int version, void* table) {
 NetProperties uniformProperties(const ncclNetProperties_v12_t& from) { return uniform(from); }
 
 std::string resultText(ncclResult_t result) {
-  switch (result) {
-    case ncclSuccess:
-      return "ncclSuccess";
-    case ncclUnhandledCudaError:
-      return "ncclUnhandledCudaError (a CUDA call failed)";
-    case ncclSystemError:
-      return "ncclSystemError (a call of the operating system or of a library failed)";
-    case ncclInternalError:
-      return "ncclInternalError (a broken invariant of the plugin)";
-    case ncclInvalidArgument:
-      return "ncclInvalidArgument (a value that the plugin cannot take)";
-    case ncclInvalidUsage:
-      return "ncclInvalidUsage (a call at a wrong time, or a wrong setting)";
-    case ncclRemoteError:
-      return "ncclRemoteError (the peer failed or left, or no path to it works)";
-    case ncclInProgress:
-      return "ncclInProgress";
-  }
-  return "result " + std::to_string(static_cast<int>(result)) + " (unknown)";
+  static constexpr std::pair<ncclResult_t, const char*> kTexts[] = {
+      {ncclSuccess, "ncclSuccess"},
+      {ncclUnhandledCudaError, "ncclUnhandledCudaError (a CUDA call failed)"},
+      {ncclSystemError, "ncclSystemError (a call of the operating system or of a library failed)"},
+      {ncclInternalError, "ncclInternalError (a broken invariant of the plugin)"},
+      {ncclInvalidArgument, "ncclInvalidArgument (a value that the plugin cannot take)"},
+      {ncclInvalidUsage, "ncclInvalidUsage (a call at a wrong time, or a wrong setting)"},
+      {ncclRemoteError, "ncclRemoteError (the peer failed or left, or no path to it works)"},
+      {ncclInProgress, "ncclInProgress"}};
+  const char* const text = nameIn(kTexts, result, nullptr);
+  return text != nullptr ? text : "result " + std::to_string(static_cast<int>(result)) + " (unknown)";
 }
 
 }  // namespace railwise::cli

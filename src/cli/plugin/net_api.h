@@ -38,13 +38,12 @@ struct NetProperties {
 // For a table that is not of the net plugin API and has its properties.
 NetProperties uniformProperties(const ncclNetProperties_v12_t& from);
 
-class NetApi {
+// What all tables have in common. init() makes the context of the other calls.
+class PluginApi {
  public:
-  // `table` is the symbol ncclNetPlugin_v<version>. It is an error if the table has no init.
-  static Outcome<std::unique_ptr<NetApi>> create(int version, void* table);
-  virtual ~NetApi() = default;
-  NetApi(const NetApi&) = delete;
-  NetApi& operator=(const NetApi&) = delete;
+  virtual ~PluginApi() = default;
+  PluginApi(const PluginApi&) = delete;
+  PluginApi& operator=(const PluginApi&) = delete;
 
   int version() const { return version_; }
   virtual const char* name() const = 0;
@@ -54,11 +53,25 @@ class NetApi {
   virtual const char* missingFunction() const { return nullptr; }
   virtual ncclResult_t devices(int* count) = 0;
   virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
-  // Makes one device of several. ncclInvalidUsage: the API is older than v9, which introduced makeVDevice, or
-  // the plugin does not have it.
+  // Makes one device of several. ncclInvalidUsage: the table does not have makeVDevice, which v9 of the net
+  // plugin API introduced.
   virtual ncclResult_t makeVDevice(std::span<const int> /*physical*/, int* /*device*/) {
     return ncclInvalidUsage;
   }
+  // Does nothing before v11, which introduced finalize.
+  virtual ncclResult_t finalize() = 0;
+
+ protected:
+  explicit PluginApi(int version) : version_(version) {}
+
+ private:
+  const int version_;
+};
+
+class NetApi : public PluginApi {
+ public:
+  // `table` is the symbol ncclNetPlugin_v<version>. It is an error if the table has no init.
+  static Outcome<std::unique_ptr<NetApi>> create(int version, void* table);
   virtual ncclResult_t listen(int device, void* handle, void** listen_comm) = 0;
   virtual ncclResult_t connect(int device, void* handle, void** send_comm) = 0;
   virtual ncclResult_t accept(void* listen_comm, void** recv_comm) = 0;
@@ -84,14 +97,9 @@ class NetApi {
   virtual ncclResult_t closeSend(void* comm) = 0;
   virtual ncclResult_t closeRecv(void* comm) = 0;
   virtual ncclResult_t closeListen(void* comm) = 0;
-  // Does nothing before v11, which introduced finalize.
-  virtual ncclResult_t finalize() = 0;
 
  protected:
-  explicit NetApi(int version) : version_(version) {}
-
- private:
-  const int version_;
+  explicit NetApi(int version) : PluginApi(version) {}
 };
 
 // For example "ncclRemoteError (the peer failed or left, or no path to it works)".

@@ -119,48 +119,43 @@ std::string executablePath() {
 }
 
 Option apiOption(std::string text, int* version, int newest) {
-  return {.long_name = "api",
-          .value = Option::kRequired,
-          .value_name = "VERSION",
-          .text = std::move(text),
-          .accepted = textOf("an API version from v%d to v%d", kOldestApi, newest),
-          .accept = [version, newest](std::string_view value) {
-            if (!value.starts_with('v')) return false;
-            const auto parsed = parseInt(value.substr(1), kOldestApi, newest);
-            if (parsed) *version = *parsed;
-            return parsed.has_value();
-          }};
+  return valueOption(0, "api", "VERSION", std::move(text),
+                     textOf("an API version from v%d to v%d", kOldestApi, newest),
+                     [version, newest](std::string_view value) {
+                       if (!value.starts_with('v')) return false;
+                       const auto parsed = parseInt(value.substr(1), kOldestApi, newest);
+                       if (parsed) *version = *parsed;
+                       return parsed.has_value();
+                     });
 }
 
 static void addOptions(std::vector<Option>& options, PluginOptions& fields, Option api) {
-  options.push_back(textOption(0, "plugin", "NAME", &fields.plugin,
-                               "net plugin to load, found as NCCL_NET_PLUGIN=NAME finds it: a file, or\n"
-                               "NAME for libnccl-net-NAME.so (default: our own, which is beside this\n"
-                               "command)"));
-  options.push_back(std::move(api));
-  options.push_back(
-      {.long_name = "device",
-       .value = Option::kRequired,
-       .value_name = "KIND",
-       .text = "verbs (libibverbs), software[:CONFIG] (the software device) or\n"
-               "auto: RAILWISE_DEVICE if set, else verbs if there is an RDMA device, else\n"
-               "software (default: auto)",
-       .accepted = "auto, verbs, software or software:CONFIG",
-       .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.device); }});
-  options.push_back(flagOption('v', "verbose", &fields.verbose, "also show what the plugin logs at INFO"));
+  options.insert(
+      options.end(),
+      {textOption(0, "plugin", "NAME", &fields.plugin,
+                  "net plugin to load, found as NCCL_NET_PLUGIN=NAME finds it: a file, or NAME "
+                  "for libnccl-net-NAME.so (default: our own, which is beside this command)"),
+       std::move(api),
+       valueOption(
+           0, "device", "KIND",
+           "verbs (libibverbs), software[:CONFIG] (the software device) or auto: RAILWISE_DEVICE if set, "
+           "else verbs if there is an RDMA device, else software (default: auto)",
+           "auto, verbs, software or software:CONFIG",
+           [&fields](std::string_view value) { return acceptDevice(value, &fields.device); }),
+       flagOption('v', "verbose", &fields.verbose, "also show what the plugin logs at INFO")});
 }
 
 void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
   addOptions(options, fields,
-             apiOption("v6 to v12: the plugin API version to use (default: the newest that the\n"
-                       "plugin exports, as NCCL does)",
+             apiOption("v6 to v12: the plugin API version to use (default: the newest that the plugin "
+                       "exports, as NCCL does)",
                        &fields.api));
 }
 
 void addPluginAndRmaOptions(std::vector<Option>& options, PluginOptions& fields) {
   addOptions(options, fields,
-             apiOption("v6 to v12, or v13 to v16 for puts and gets: the plugin API version to\n"
-                       "use (default: the newest that the plugin exports, as NCCL does)",
+             apiOption("v6 to v12, or v13 to v16 for puts and gets: the plugin API version to use (default: "
+                       "the newest that the plugin exports, as NCCL does)",
                        &fields.api, kNewestRmaApi));
 }
 
@@ -216,15 +211,13 @@ Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) { return load<Net
 
 Outcome<LoadedRma> loadRma(const PluginOptions& options) { return load<RmaApi>(options, kRmaTables); }
 
-template <typename Api>
-static Error failedCall(const Api& api, const char* call, ncclResult_t result) {
+static Error failedCall(const PluginApi& api, const char* call, ncclResult_t result) {
   return Error{
       textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call, resultText(result).c_str())};
 }
 
 // After init.
-template <typename Api>
-static Outcome<int> devicesOf(Api& api, const TableKind& kind) {
+static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
   if (const char* const missing = api.missingFunction())
     return Error{
         textOf("plugin %s: %s has no %s", api.name(), symbolName(kind, api.version()).c_str(), missing)};
@@ -252,8 +245,8 @@ Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
   return count;
 }
 
-Outcome<int> startRma(RmaApi& api, uint64_t comm_id, void** plugin) {
-  if (const ncclResult_t result = api.init(plugin, comm_id, pluginLogger); result != ncclSuccess)
+Outcome<int> startRma(RmaApi& api, uint64_t comm_id) {
+  if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
     return Error{failedCall(api, "init", result).text + "; --verbose shows what it logs at INFO"};
   return devicesOf(api, kRmaTables);
 }

@@ -51,8 +51,8 @@ Outcome<LoadedRma> loadRma(const PluginOptions& options);
 
 // Calls init, devices and getProperties(0) in NCCL's order. Returns the number of devices, at least 1.
 Outcome<int> startPlugin(NetApi& api, uint64_t comm_id);
-// Calls init and devices. `plugin` gets what init has made. Returns the number of devices, at least 1.
-Outcome<int> startRma(RmaApi& api, uint64_t comm_id, void** plugin);
+// Calls init and devices. Returns the number of devices, at least 1.
+Outcome<int> startRma(RmaApi& api, uint64_t comm_id);
 
 // The option --device: chooses the kind of device that the plugin uses, by setting RAILWISE_DEVICE before the
 // plugin is loaded; and the fabric of software devices. "auto" tries the plugin's init in a short-lived child

@@ -16,8 +16,9 @@ class RmaTable final : public RmaApi {
   explicit RmaTable(const Table& table) : RmaApi(kVersion), table_(table) {}
 
   const char* name() const override { return table_.name != nullptr ? table_.name : "(no name)"; }
-  ncclResult_t init(void** plugin, uint64_t comm_id, ncclDebugLogger_t logger) override {
-    return table_.init(plugin, comm_id, logger);
+  std::unique_ptr<RmaApi> another() const override { return std::make_unique<RmaTable>(table_); }
+  ncclResult_t init(uint64_t comm_id, ncclDebugLogger_t logger) override {
+    return table_.init(&plugin_, comm_id, logger);
   }
   const char* missingFunction() const override {
 #define RAILWISE_NEED(function) \
@@ -47,12 +48,11 @@ class RmaTable final : public RmaApi {
     if (result == ncclSuccess) *properties = uniformProperties(raw);
     return result;
   }
-  ncclResult_t listen(void* plugin, int device, void* handle, void** listener) override {
-    return table_.listen(plugin, device, handle, listener);
+  ncclResult_t listen(int device, void* handle, void** listener) override {
+    return table_.listen(plugin_, device, handle, listener);
   }
-  ncclResult_t connect(void* plugin, std::span<void*> handles, int rank, void* listener,
-                       void** group) override {
-    return table_.connect(plugin, handles.data(), static_cast<int>(handles.size()), rank, listener, group);
+  ncclResult_t connect(std::span<void*> handles, int rank, void* listener, void** group) override {
+    return table_.connect(plugin_, handles.data(), static_cast<int>(handles.size()), rank, listener, group);
   }
 
   ncclResult_t createContext(void* group, void** context) override {
@@ -118,10 +118,11 @@ class RmaTable final : public RmaApi {
   ncclResult_t destroyContext(void* context) override { return table_.destroyContext(context); }
   ncclResult_t closeGroup(void* group) override { return table_.closeColl(group); }
   ncclResult_t closeListen(void* listener) override { return table_.closeListen(listener); }
-  ncclResult_t finalize(void* plugin) override { return table_.finalize(plugin); }
+  ncclResult_t finalize() override { return table_.finalize(plugin_); }
 
  private:
   const Table& table_;
+  void* plugin_ = nullptr;
 };
 
 template <int kVersion, typename Table>

@@ -34,26 +34,17 @@ struct RmaSignal {
 // How NCCL registers the signals of host RMA.
 inline constexpr uint64_t kRmaSignalFlags = NCCL_NET_MR_FLAG_FORCE_SO | NCCL_NET_MR_FLAG_SIGNAL_NEVER_RESET;
 
-class RmaApi {
+class RmaApi : public PluginApi {
  public:
   // `table` is the symbol ncclRmaPlugin_v<version>. It is an error if the table has no init.
   static Outcome<std::unique_ptr<RmaApi>> create(int version, void* table);
-  virtual ~RmaApi() = default;
-  RmaApi(const RmaApi&) = delete;
-  RmaApi& operator=(const RmaApi&) = delete;
-
-  int version() const { return version_; }
-  virtual const char* name() const = 0;
-  virtual ncclResult_t init(void** plugin, uint64_t comm_id, ncclDebugLogger_t logger) = 0;
-  virtual const char* missingFunction() const = 0;  // as in NetApi
-  // NCCL lets a table have no iget. Ask after init, too.
+  // The same table for another rank of this process, with a context of its own.
+  virtual std::unique_ptr<RmaApi> another() const = 0;
+  // NCCL lets a table have no iget. Ask after init.
   virtual bool canGet() const = 0;
-  virtual ncclResult_t devices(int* count) = 0;
   // NCCL has at most 32 times max_recvs operations under way for each context and peer.
-  virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
-  virtual ncclResult_t listen(void* plugin, int device, void* handle, void** listener) = 0;
-  virtual ncclResult_t connect(void* plugin, std::span<void*> handles, int rank, void* listener,
-                               void** group) = 0;
+  virtual ncclResult_t listen(int device, void* handle, void** listener) = 0;
+  virtual ncclResult_t connect(std::span<void*> handles, int rank, void* listener, void** group) = 0;
   virtual ncclResult_t createContext(void* group, void** context) = 0;
   virtual ncclResult_t regMr(void* group, void* data, std::size_t bytes, int type, uint64_t flags,
                              void** window) = 0;
@@ -70,13 +61,9 @@ class RmaApi {
   virtual ncclResult_t destroyContext(void* context) = 0;
   virtual ncclResult_t closeGroup(void* group) = 0;
   virtual ncclResult_t closeListen(void* listener) = 0;
-  virtual ncclResult_t finalize(void* plugin) = 0;
 
  protected:
-  explicit RmaApi(int version) : version_(version) {}
-
- private:
-  const int version_;
+  explicit RmaApi(int version) : PluginApi(version) {}
 };
 
 }  // namespace railwise::cli

@@ -5,13 +5,12 @@
 
 namespace railwise::cli {
 
-bool RmaMember::listen(void* plugin, int device, void* handle) {
-  plugin_ = plugin;
-  return check("listen", api_.listen(plugin, device, handle, &listener_));
+bool RmaMember::listen(int device, void* handle) {
+  return check("listen", api_.listen(device, handle, &listener_));
 }
 
 bool RmaMember::join(std::span<void*> handles, int rank) {
-  return check("connect", api_.connect(plugin_, handles, rank, listener_, &group_)) &&
+  return check("connect", api_.connect(handles, rank, listener_, &group_)) &&
          check("closeListen", api_.closeListen(std::exchange(listener_, nullptr))) &&
          check("createContext", api_.createContext(group_, &context_));
 }

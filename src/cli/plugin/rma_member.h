@@ -25,8 +25,8 @@ class RmaMember {
   RmaMember(const RmaMember&) = delete;
   RmaMember& operator=(const RmaMember&) = delete;
 
-  // `plugin`: what init has made. `handle`: NCCL_NET_HANDLE_MAXSIZE bytes.
-  bool listen(void* plugin, int device, void* handle);
+  // After init. `handle`: NCCL_NET_HANDLE_MAXSIZE bytes.
+  bool listen(int device, void* handle);
   // `handles`: of all ranks. Blocks until all ranks of the group call it.
   bool join(std::span<void*> handles, int rank);
   // Registers host memory. All ranks register in one order. Null: it failed.
@@ -52,7 +52,6 @@ class RmaMember {
   bool fail(const char* call, ncclResult_t result);
 
   RmaApi& api_;
-  void* plugin_ = nullptr;
   void* listener_ = nullptr;
   void* group_ = nullptr;
   void* context_ = nullptr;

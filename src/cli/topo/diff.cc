@@ -1,6 +1,4 @@
 // railwise topo diff: compares two machines, or one machine as two versions of NCCL see it.
-#include "topo/outputs/diff.h"
-
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -9,6 +7,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
+#include "topo/outputs/outputs.h"
 
 namespace railwise::cli {
 namespace {
@@ -17,12 +16,10 @@ constexpr const char* kTopoDiffHelp =
     "usage: railwise topo diff A B [options]\n"
     "       railwise topo diff A [--nccl=2.30] --against-nccl=2.31 [options]\n\n"
     "What differs in devices, links, paths and choices; with --against-nccl what an upgrade of NCCL changes "
-    "on A. A and B are topology files, /sys trees (a folder or "
-    "a .tar.gz\n"
-    "of railwise topo record), or - for this machine.\nExit status: 0 nothing differs, 1 something does (or "
-    "a "
-    "machine\n"
-    "cannot be read), 2 a mistake on the command line.\n\n";
+    "on A. A and B are topology files, /sys trees (a folder or a .tar.gz of railwise topo record), or - for "
+    "this machine.\n"
+    "Exit status: 0 nothing differs, 1 something does (or a machine cannot be read), 2 a mistake on the "
+    "command line.\n\n";
 
 bool isTree(const std::string& path) {
   struct stat info = {};
@@ -51,10 +48,9 @@ int topoDiffCommand(Args args) {
   const auto arguments = parseOrLeave("topo diff", table, args, kTopoDiffHelp, 2, &status);
   if (!arguments) return status;
   const auto& operands = arguments->positional;
-  if (operands.size() != (against ? 1U : 2U)) {
-    say("topo diff: give two machines, or one and --against-nccl (railwise topo diff --help)");
-    return kExitUsage;
-  }
+  if (operands.size() != (against ? 1U : 2U))
+    return leave(kExitUsage,
+                 "topo diff: give two machines, or one and --against-nccl (railwise topo diff --help)");
   const auto left = open(operands[0], options);
   MachineOptions other = options;
   if (against) other.nccl = against;

@@ -15,10 +15,6 @@ namespace {
 
 using topo::tuning::Collective;
 
-enum class ExpectFormat { kText, kJson };
-constexpr std::array<Choice<ExpectFormat>, 2> kExpectFormats = {
-    {{"text", ExpectFormat::kText}, {"json", ExpectFormat::kJson}}};
-
 constexpr int kAllToAllChoice = -1;
 constexpr std::array<Choice<int>, 6> kExpectCollectives = {
     {{"all_reduce", static_cast<int>(Collective::kAllReduce)},
@@ -31,12 +27,9 @@ constexpr std::array<Choice<int>, 6> kExpectCollectives = {
 constexpr const char* kExpectHelp =
     "usage: railwise topo expect [FILE] [--root DIR|TAR] [options]\n\n"
     "Shows what NCCL expects of a collective on the machine: the algorithm and the protocol that it takes "
-    "for each\n"
-    "size, the time and the bus bandwidth (as nccl-tests counts), the peak, and what limits it. The numbers "
-    "are those\n"
-    "of NCCL's own model, without NCCL_ALGO, NCCL_PROTO and a tuner. alltoall: an estimate of Railwise, "
-    "since NCCL has\n"
-    "no model of it.\n"
+    "for each size, the time and the bus bandwidth (as nccl-tests counts), the peak, and what limits it. The "
+    "numbers are those of NCCL's own model, without NCCL_ALGO, NCCL_PROTO and a tuner. alltoall: an estimate "
+    "of Railwise, since NCCL has no model of it.\n"
     "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
 
 // From 1 KiB to 8 GiB, in steps of 8.
@@ -56,7 +49,7 @@ int topoExpectCommand(Args args) {
   uint64_t size = 0;
   bool no_nvls = false;
   std::string graph_file;
-  auto format = ExpectFormat::kText;
+  bool json = false;
   constexpr int kMostNodes = 1 << 20;
   constexpr uint64_t kMostBytes = uint64_t{1} << 50;
   std::vector<Option> table = {
@@ -66,15 +59,14 @@ int topoExpectCommand(Args args) {
       sizeOption('s', "size", &size, kMostBytes, "this size only, such as 64M (default: 1K to 8G)"),
       flagOption(0, "no-nvls", &no_nvls, "without NVLS: NCCL_NVLS_ENABLE=0, or a driver without multicast"),
       graphFileOption(&graph_file),
-      choiceOption<ExpectFormat>('f', "format", kExpectFormats, &format, "text (default) or json")};
+      formatOption(&json)};
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo expect", table, args, kExpectHelp, 1, &status);
   if (!arguments) return status;
   std::optional<topo::GraphFile> file;
   if (!readGraphFile("topo expect", graph_file, machine.quiet, file)) return kExitFailed;
-  const auto opened =
-      openMachine("topo expect", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  const auto opened = openMachine("topo expect", arguments->first(), machine);
   if (!opened) return kExitFailed;
   const std::vector<std::size_t> sizes = size > 0 ? std::vector<std::size_t>{size} : usualSizes();
   topo::tuning::Question question{
@@ -83,12 +75,11 @@ int topoExpectCommand(Args args) {
       collective == kAllToAllChoice ? std::nullopt : std::optional(static_cast<Collective>(collective));
   const auto expectations = topo::tuning::expectOn(*opened, question, sizes);
   if (!expectations.ok())
-    return say("topo expect: %s%s", expectations.error().c_str(),
-               expectations.failure().code == Code::kNoDevice ? ": leave --nodes out" : ""),
-           kExitFailed;
-  return writeOutput("topo expect", "",
-                     format == ExpectFormat::kText ? topo::expectationText(*opened, *expectations)
-                                                   : topo::expectationJson(*opened, *expectations));
+    return leave(kExitFailed, "topo expect: %s%s", expectations.error().c_str(),
+                 expectations.failure().code == Code::kNoDevice ? ": leave --nodes out" : "");
+  return writeOutput(
+      "topo expect", "",
+      json ? topo::expectationJson(*opened, *expectations) : topo::expectationText(*opened, *expectations));
 }
 
 }  // namespace railwise::cli

@@ -1,7 +1,6 @@
 // railwise explain: says which NIC serves which GPU, and why.
 #include "topo/explain/explain.h"
 
-#include <array>
 #include <optional>
 
 #include "cli/options/command_line.h"
@@ -13,20 +12,14 @@
 namespace railwise::cli {
 namespace {
 
-enum class ExplainFormat { kText, kJson };
-constexpr std::array<Choice<ExplainFormat>, 2> kExplainFormats = {
-    {{"text", ExplainFormat::kText}, {"json", ExplainFormat::kJson}}};
-
 constexpr const char* kExplainHelp =
     "usage: railwise explain [FILE] [--root DIR|TAR] [options]\n\n"
     "For each GPU: the NICs that NCCL gives it, the path to them, whether GPUDirect is on and by which rule, "
     "and why each other NIC was not taken; of GPUs that are alike, the first. Also the NICs by which the "
-    "rings and trees of each channel enter and "
-    "leave the host, for a communicator of this machine and an equal one. FILE is an NCCL (or RCCL) topology "
-    "file, - standard input; without one, this machine.\n"
+    "rings and trees of each channel enter and leave the host, for a communicator of this machine and an "
+    "equal one. FILE is an NCCL (or RCCL) topology file, - standard input; without one, this machine.\n"
     "Exit status: 0 all right, 1 the machine cannot be read or has no GPU, 2 a mistake on the command line "
-    "(also a GPU "
-    "that is not there).\n\n";
+    "(also a GPU that is not there).\n\n";
 
 // Problems in yellow; lines behind a blank one, which begin a part, in bold.
 std::string colored(std::string_view text) {
@@ -55,7 +48,7 @@ int explainCommand(Args args) {
   machine.known_gpus = true;
   int gpu = -1;
   int channel = -1;
-  ExplainFormat format = ExplainFormat::kText;
+  bool json = false;
   topo::ExplainStyle style;
   ColorChoice color = ColorChoice::kAuto;
   std::vector<Option> table = {
@@ -63,19 +56,18 @@ int explainCommand(Args args) {
       flagOption('b', "brief", &style.brief, "only the NIC of each GPU, the problems and what to do"),
       flagOption(0, "each", &style.each, "every GPU, also those that are like another but for names"),
       intOption('c', "channel", &channel, 0, 63, "only this channel"),
-      choiceOption<ExplainFormat>('f', "format", kExplainFormats, &format,
-                                  "text (default) or json, which is complete")};
+      formatOption(&json, "text (default) or json, which is complete")};
   addColorOption(table, color);
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 1, &status);
   if (!arguments) return status;
-  machine.say_remarks = format != ExplainFormat::kText;  // the text itself contains the notes
+  machine.say_remarks = json;  // the text itself contains the notes
   std::optional<topo::GraphFile> graphs;
   if (!readGraphFile("explain", "", machine.quiet, graphs)) return kExitFailed;
   bool without_gpus = false;
-  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
-  if (file.empty() && format == ExplainFormat::kText) machine.without_gpus = &without_gpus;
+  const std::string file = arguments->first();
+  if (file.empty() && !json) machine.without_gpus = &without_gpus;
   const auto opened = openMachine("explain", file, machine);
   if (without_gpus) {
     const int shown = showWithoutGpus("explain", machine);
@@ -86,16 +78,12 @@ int explainCommand(Args args) {
   topo::MachineExplanation all = topo::explain(*opened);
   topo::addChannels(*opened, graphs ? &*graphs : nullptr, all);
   topo::addOneSided(*opened, all);
-  const bool json = format == ExplainFormat::kJson;
   style.rank = gpu;
   style.channel = channel;
   style.columns = outputColumns();
   const auto text =
       json ? topo::explainJson(*opened, all, gpu, channel) : topo::explainText(*opened, all, style);
-  if (!text.ok()) {
-    say("explain: %s", text.error().c_str());
-    return kExitUsage;
-  }
+  if (!text.ok()) return leave(kExitUsage, "explain: %s", text.error().c_str());
   return writeOutput("explain", "", !json && outputHasColor(color) ? colored(*text) : *text);
 }
 

@@ -61,18 +61,17 @@ int topoExportCommand(Args args) {
       textOption('o', "output", "FILE", &output, "write to FILE instead of stdout"),
       textOption(0, "node", "NAME", &options.node,
                  "slurm: the host's name in the cluster (default: this host's, or that of the file)"),
-      textOption(
-          0, "topo-file", "PATH", &options.topo_file,
-          "env: sets NCCL_TOPO_FILE to PATH, where the topology file lies on the host (default for this "
-          "machine: as it is set here)")};
+      textOption(0, "topo-file", "PATH", &options.topo_file,
+                 "env: sets NCCL_TOPO_FILE to PATH, where the topology file lies on the host (default for "
+                 "this machine: as it is set here)")};
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave(kExport, table, args, kExportHelp, 1, &status);
   if (!arguments) return status;
   if (writer == nullptr)
-    return say("%s: for which program? --for slurm, ucx, nixl, env or hwloc-xml", kExport), kExitUsage;
+    return leave(kExitUsage, "%s: for which program? --for slurm, ucx, nixl, env or hwloc-xml", kExport);
   takeRecording(machine);
-  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+  const std::string file = arguments->first();
   const auto opened = openMachine(kExport, file, machine);
   if (!opened) return kExitFailed;
   // The machine itself is read as NCCL reads it, with the file that this variable names.
@@ -87,8 +86,8 @@ int topoExportCommand(Args args) {
   }
   const topo::Exported exported = writer(*opened, options);
   if (!exported.ok())
-    return say("%s: %s", kExport, exported.error().c_str()),
-           exported.failure().code == Code::kInvalidArgument ? kExitUsage : kExitFailed;
+    return leave(exported.failure().code == Code::kInvalidArgument ? kExitUsage : kExitFailed, "%s: %s",
+                 kExport, exported.error().c_str());
   if (!machine.quiet) sayNotes(kExport, exported->notes);
   return writeOutput(kExport, output, exported->text);
 }

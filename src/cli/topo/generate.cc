@@ -16,10 +16,8 @@ namespace {
 constexpr const char* kTopoGenerateHelp =
     "usage: railwise topo generate [--root DIR|TAR] [options] > topology.xml\n\n"
     "On a VM every GPU and NIC seems to hang on the CPU, so that NCCL takes all NICs for equally far and "
-    "GPUDirect for\n"
-    "too far. This prints the file that says what the host has, for NCCL_TOPO_FILE: one bridge for each "
-    "group of GPUs\n"
-    "and NICs under each NUMA node. What was decided, and why, is said on stderr.\n"
+    "GPUDirect for too far. This prints the file that says what the host has, for NCCL_TOPO_FILE: one bridge "
+    "for each group of GPUs and NICs under each NUMA node. What was decided, and why, is said on stderr.\n"
     "Exit status: 0 all right, 1 no file can be made, 2 a mistake on the command line.\n\n";
 
 struct GenerateFields {
@@ -32,10 +30,9 @@ struct GenerateFields {
 };
 
 std::vector<Option> optionTable(GenerateFields& fields) {
-  Option exclude =
-      textOption('x', "exclude", "DEVICE", nullptr,
-                 "leave out a PCI address, a device id (0x101a) or vendor:device (0x15b3:0x101a); "
-                 "may be given again");
+  Option exclude = textOption(
+      'x', "exclude", "DEVICE", nullptr,
+      "leave out a PCI address, a device id (0x101a) or vendor:device (0x15b3:0x101a); may be given again");
   exclude.accept = [&fields](std::string_view value) {
     fields.exclude.emplace_back(value);
     return !value.empty();
@@ -43,10 +40,9 @@ std::vector<Option> optionTable(GenerateFields& fields) {
   exclude.accepted = "a PCI address or a device id";
   return {
       textOption(0, "root", "DIR|TAR", &fields.root, "another machine's /sys"),
-      textOption(
-          0, "pair", "order|bus|table=FILE", &fields.pair,
-          "how GPUs and NICs are grouped: by the order of their addresses on each NUMA node (default), by "
-          "PCI bus, or as FILE says (one bridge per line)"),
+      textOption(0, "pair", "order|bus|table=FILE", &fields.pair,
+                 "how GPUs and NICs are grouped: by the order of their addresses on each NUMA node "
+                 "(default), by PCI bus, or as FILE says (one bridge per line)"),
       intOption(0, "gpus-per-bridge", &fields.options.gpus_per_bridge, 0, 64,
                 "GPUs on one bridge when pairing by order (default 0: by the generation of their links)"),
       textOption(0, "nic-class", "CLASS", &fields.options.nic_class,
@@ -97,10 +93,7 @@ int topoGenerateCommand(Args args) {
   fields.options.exclude = fields.exclude;
   if (!fields.cpu.empty()) {
     auto cpu = topo::parseCpuIdentity(fields.cpu);
-    if (!cpu.ok()) {
-      say("topo generate: --cpu: %s", cpu.error().c_str());
-      return kExitUsage;
-    }
+    if (!cpu.ok()) return leave(kExitUsage, "topo generate: --cpu: %s", cpu.error().c_str());
     fields.options.cpu = *cpu;
   }
   const auto tree = openRoot("topo generate", fields.root);
@@ -108,10 +101,7 @@ int topoGenerateCommand(Args args) {
   std::vector<std::string> remarks;
   const auto text = topo::generateTopology(*tree, fields.options, &remarks);
   if (!fields.quiet) sayNotes("topo generate", remarks);
-  if (!text.ok()) {
-    say("topo generate: %s", text.error().c_str());
-    return kExitFailed;
-  }
+  if (!text.ok()) return leave(kExitFailed, "topo generate: %s", text.error().c_str());
   return writeOutput("topo generate", "", *text);
 }
 

@@ -20,16 +20,12 @@ constexpr std::array<Choice<GraphsFormat>, 3> kGraphsFormats = {
 constexpr const char* kGraphsHelp =
     "usage: railwise topo graphs [FILE] [--root DIR|TAR] [options]\n\n"
     "Shows the channels that NCCL's search finds on the machine: the order of the GPUs and the NICs of each "
-    "ring, tree,\n"
-    "CollNet and NVLS graph, their bandwidth and their path types; for the machine alone, and with a second, "
-    "equal one.\n"
-    "--why tells what the search tried. The form xml is that of NCCL_GRAPH_DUMP_FILE; with NCCL_GRAPH_FILE "
-    "set, "
-    "or with\n"
-    "--graph-file, the graphs of that file are taken, as NCCL takes them.\n"
+    "ring, tree, CollNet and NVLS graph, their bandwidth and their path types; for the machine alone, and "
+    "with a second, equal one. --why tells what the search tried. The form xml is that of "
+    "NCCL_GRAPH_DUMP_FILE; with NCCL_GRAPH_FILE set, or with --graph-file, the graphs of that file are "
+    "taken, as NCCL takes them.\n"
     "Exit status: 0 all right, 1 the machine or the graph file cannot be read, or NCCL's init would fail; 2 "
-    "a "
-    "mistake\non the command line.\n\n";
+    "a mistake on the command line.\n\n";
 
 // A graph file has one communicator: that of rank 0, as NCCL_GRAPH_DUMP_FILE does.
 Outcome<std::string> xmlOf(const topo::Machine& machine, const std::vector<topo::DomainGraphs>& graphs,
@@ -62,21 +58,20 @@ int topoGraphsCommand(Args args) {
   if (!arguments) return status;
   std::optional<topo::GraphFile> file;
   if (!readGraphFile("topo graphs", graph_file, machine.quiet, file)) return kExitFailed;
-  const auto opened =
-      openMachine("topo graphs", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  const auto opened = openMachine("topo graphs", arguments->first(), machine);
   if (!opened) return kExitFailed;
   if (format == GraphsFormat::kXml && nodes == 0) nodes = 1;
   const auto graphs = topo::searchMachine(*opened, {.one_host = nodes != 2,
                                                     .two_hosts = nodes != 1,
                                                     .file = file.has_value() ? &*file : nullptr,
                                                     .traces = why});
-  if (!graphs.ok()) return say("topo graphs: %s", graphs.error().c_str()), kExitFailed;
+  if (!graphs.ok()) return leave(kExitFailed, "topo graphs: %s", graphs.error().c_str());
   const bool any = std::any_of(graphs->begin(), graphs->end(),
                                [](const topo::DomainGraphs& of) { return of.one_host || of.two_hosts; });
   if (!any && format != GraphsFormat::kJson)
-    return say("topo graphs: no GPU reaches a NIC, so two machines have no communicator: leave --nodes=2 "
-               "out"),
-           kExitFailed;
+    return leave(
+        kExitFailed,
+        "topo graphs: no GPU reaches a NIC, so two machines have no communicator: leave --nodes=2 out");
   if (format == GraphsFormat::kText)
     return writeOutput("topo graphs", output, topo::graphsText(*opened, *graphs, why));
   if (format == GraphsFormat::kJson)
@@ -85,7 +80,7 @@ int topoGraphsCommand(Args args) {
     say("topo graphs: note: NCCL splits this machine into %zu parts; the graphs of the first one are written",
         graphs->size());
   const auto xml = xmlOf(*opened, *graphs, nodes);
-  if (!xml.ok()) return say("topo graphs: %s", xml.error().c_str()), kExitFailed;
+  if (!xml.ok()) return leave(kExitFailed, "topo graphs: %s", xml.error().c_str());
   return writeOutput("topo graphs", output, *xml);
 }
 

@@ -19,10 +19,8 @@ namespace {
 constexpr const char* kTopoLintHelp =
     "usage: railwise topo lint FILE... [options]\n\n"
     "Checks NCCL topology files (- is standard input): what NCCL refuses, and what it reads otherwise than "
-    "it was meant, each with "
-    "line and\n"
-    "fix. docs/lint.md lists the rules.\nExit status: 0 no error, 1 an error (or, with --strict, a "
-    "warning).\n\n";
+    "it was meant, each with line and fix. docs/lint.md lists the rules.\n"
+    "Exit status: 0 no error, 1 an error (or, with --strict, a warning).\n\n";
 
 std::string locationOf(const std::string& file, const topo::Finding& finding) {
   if (finding.position.line == 0) return file;
@@ -75,10 +73,8 @@ int topoLintCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
   if (!arguments) return status;
-  if (arguments->positional.empty()) {
-    say("topo lint: which FILE? (railwise topo lint --help)");
-    return kExitUsage;
-  }
+  if (arguments->positional.empty())
+    return leave(kExitUsage, "topo lint: which FILE? (railwise topo lint --help)");
   Counts counts;
   JsonWriter json;
   json.beginArray();

@@ -333,16 +333,13 @@ int showWithoutGpus(const char* command, const MachineOptions& options) {
 }
 
 Option ncclOption(std::string name, std::optional<topo::NcclChoice>* field, std::string text) {
-  return {.long_name = std::move(name),
-          .value = Option::kRequired,
-          .value_name = "RELEASE",
-          .text = std::move(text),
-          .accepted = "a release of NCCL from 2.13 to 2.32, such as 2.30 or 2.30.7",
-          .accept = [field](std::string_view value) {
-            const auto choice = topo::rulesFor(value);
-            if (choice) *field = choice;
-            return choice.has_value();
-          }};
+  return valueOption(0, std::move(name), "RELEASE", std::move(text),
+                     "a release of NCCL from 2.13 to 2.32, such as 2.30 or 2.30.7",
+                     [field](std::string_view value) {
+                       const auto choice = topo::rulesFor(value);
+                       if (choice) *field = choice;
+                       return choice.has_value();
+                     });
 }
 
 RulesInUse rulesInUse(const std::optional<topo::NcclChoice>& asked, bool live) {

@@ -36,10 +36,8 @@ std::string text(const topo::Machine& machine, Format format) {
 constexpr const char* kShowHelp =
     "usage: railwise topo show [FILE] [--root DIR|TAR] [options]\n\n"
     "Shows the machine as NCCL sees it: FILE is an NCCL (or RCCL) topology file, - standard input; --root "
-    "the /sys of a "
-    "machine; both\n"
-    "together the machine with NCCL_TOPO_FILE=FILE; neither this machine. NCCL's variables (NCCL_P2P_LEVEL,\n"
-    "NCCL_NET_MERGE_LEVEL, ...) change the answers as they change NCCL's.\n"
+    "the /sys of a machine; both together the machine with NCCL_TOPO_FILE=FILE; neither this machine. NCCL's "
+    "variables (NCCL_P2P_LEVEL, NCCL_NET_MERGE_LEVEL, ...) change the answers as they change NCCL's.\n"
     "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
 
 }  // namespace
@@ -57,7 +55,7 @@ int topoShowCommand(Args args) {
   if (!arguments) return status;
   machine.known_gpus = format != Format::kXml && format != Format::kJson;  // these two: the file as it is
   bool without_gpus = false;
-  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+  const std::string file = arguments->first();
   if (file.empty() && format == Format::kMatrix && output.empty()) machine.without_gpus = &without_gpus;
   const auto opened = openMachine("topo show", file, machine);
   if (without_gpus) return showWithoutGpus("topo show", machine);

@@ -2,7 +2,6 @@
 #include "topo/transports/transports.h"
 
 #include <algorithm>
-#include <array>
 
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
@@ -13,18 +12,13 @@
 namespace railwise::cli {
 namespace {
 
-enum class TransportsFormat { kText, kJson };
-constexpr std::array<Choice<TransportsFormat>, 2> kTransportsFormats = {
-    {{"text", TransportsFormat::kText}, {"json", TransportsFormat::kJson}}};
-
 constexpr const char* kTransportsHelp =
     "usage: railwise topo transports [FILE] [--root DIR|TAR] [options]\n\n"
-    "How NCCL connects each pair of GPUs, and why: P2P (by a pointer, CUDA IPC, cuMem or over an NVLink\n"
+    "How NCCL connects each pair of GPUs, and why: P2P (by a pointer, CUDA IPC, cuMem or over an NVLink "
     "domain; directly or via a third GPU; the sender writes or the receiver reads), SHM, or NET with the "
-    "NICs\n"
-    "of both ends. NCCL's variables (NCCL_P2P_LEVEL, NCCL_SHM_DISABLE, NCCL_CUMEM_ENABLE, ...) count.\n"
+    "NICs of both ends. NCCL's variables (NCCL_P2P_LEVEL, NCCL_SHM_DISABLE, NCCL_CUMEM_ENABLE, ...) count. "
     "With --from and --to: every step of the choice, and the line of NCCL's log that shows it.\n"
-    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line (also a GPU\n"
+    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line (also a GPU "
     "that is not there).\n\n";
 
 bool hasRank(const topo::Transports& transports, const char* option, int rank) {
@@ -42,7 +36,7 @@ int topoTransportsCommand(Args args) {
   machine.known_gpus = true;
   topo::TransportsShown shown;
   bool one_process = false;
-  TransportsFormat format = TransportsFormat::kText;
+  bool json = false;
   std::vector<Option> table = {
       intOption(0, "from", &shown.from, 0, 1 << 20, "only the pairs that this rank sends in"),
       intOption(0, "to", &shown.to, 0, 1 << 20, "only the pairs that this rank receives in"),
@@ -50,26 +44,25 @@ int topoTransportsCommand(Args args) {
       intOption('c', "channel", &shown.channel, 0, 63, "the NICs of this channel (default 0)"),
       flagOption(0, "one-process", &one_process,
                  "the GPUs of a host belong to one process (default: a process for each)"),
-      choiceOption<TransportsFormat>('f', "format", kTransportsFormats, &format, "text (default) or json")};
+      formatOption(&json)};
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo transports", table, args, kTransportsHelp, 1, &status);
   if (!arguments) return status;
-  machine.say_remarks = format != TransportsFormat::kText;  // the text itself contains the notes
-  const auto opened =
-      openMachine("topo transports", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  machine.say_remarks = json;  // the text itself contains the notes
+  const auto opened = openMachine("topo transports", arguments->first(), machine);
   if (!opened) return kExitFailed;
   topo::Job job = topo::jobOn(*opened);
   job.one_process = one_process;
   const topo::Transports transports(*opened, job);
   if (!hasRank(transports, "--from", shown.from) || !hasRank(transports, "--to", shown.to)) return kExitUsage;
-  if (shown.from >= 0 && shown.from == shown.to && shown.nodes == 1) {
-    say("topo transports: a GPU needs no transport to itself; --nodes=2 shows the pair of two hosts");
-    return kExitUsage;
-  }
-  return writeOutput("topo transports", "",
-                     format == TransportsFormat::kJson ? topo::transportsJson(transports, shown)
-                                                       : topo::transportsText(transports, shown));
+  if (shown.from >= 0 && shown.from == shown.to && shown.nodes == 1)
+    return leave(
+        kExitUsage,
+        "topo transports: a GPU needs no transport to itself; --nodes=2 shows the pair of two hosts");
+  return writeOutput(
+      "topo transports", "",
+      json ? topo::transportsJson(transports, shown) : topo::transportsText(transports, shown));
 }
 
 }  // namespace railwise::cli

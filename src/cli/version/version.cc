@@ -18,9 +18,8 @@ namespace {
 constexpr const char* kHelp =
     "usage: railwise version [--json]\n\n"
     "The version, those of NCCL's network and RMA (one-sided) plugin APIs, that of the protocol between two "
-    "ends of a connection\n(jobs need one protocol on all nodes), and the commit, if it was built from git. "
-    "--json adds the kind of build, NCCL's\nGIN and tuner APIs and the releases of NCCL that topo and "
-    "explain "
+    "ends of a connection (jobs need one protocol on all nodes), and the commit, if it was built from git. "
+    "--json adds the kind of build, NCCL's GIN and tuner APIs and the releases of NCCL that topo and explain "
     "know.\n\n";
 
 constexpr int kOldestTuner = 2;

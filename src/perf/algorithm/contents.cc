@@ -45,12 +45,7 @@ const CollectiveTraits& traitsOf(Collective collective) {
   return kTraits[0];
 }
 
-const char* collectiveName(Collective collective) {
-  for (const auto& choice : kCollectives) {
-    if (choice.value == collective) return choice.name;
-  }
-  return "?";
-}
+const char* collectiveName(Collective collective) { return nameOf(kCollectives, collective); }
 
 bool isOneSided(Collective collective) { return traitsOf(collective).manner != Manner::kMessages; }
 

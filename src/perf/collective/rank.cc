@@ -62,13 +62,6 @@ void watchLauncher(const RankIdentity& identity) {
   if (getppid() != identity.launcher) onTerminate(SIGTERM);
 }
 
-// FNV-1a: all ranks compute the same communicator id.
-uint64_t communicatorId(const std::string& secret) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : secret) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 class Rank {
  public:
   Rank(const PerfOptions& options, const RankIdentity& identity, const MachineKnowledge& machine,
@@ -123,8 +116,7 @@ class Rank {
   bool join() {
     if (identity_.anonymous && identity_.rank == 0)
       say("nothing that has started the ranks tells this job from others: whoever reaches rank 0's port can "
-          "join "
-          "or end it. Give all ranks a secret (%s=TEXT)",
+          "join or end it. Give all ranks a secret (%s=TEXT)",
           kSecretVariable);
     BootstrapOptions bootstrap;
     bootstrap.rank = identity_.rank;
@@ -210,7 +202,7 @@ class Rank {
     activity_.setPhase("in finalize");
     const CallGate::Pass pass(gate_);
     if (!pass.ok()) return {Code::kRemote};
-    if (const ncclResult_t result = table_->finalize(); result != ncclSuccess)
+    if (const ncclResult_t result = table_->api().finalize(); result != ncclSuccess)
       return fail("finalize failed: " + resultText(result), result);
     table_.reset();
     return Status::success();
@@ -238,7 +230,7 @@ class Rank {
     auto table = openTable(options_);
     if (!table.ok()) return fail(table.error());
     table_ = std::move(*table);
-    auto devices = table_->start(communicatorId(identity_.secret));
+    auto devices = table_->start(hashOf(identity_.secret));
     if (!devices.ok()) return fail(devices.error());
     devices_.resize(static_cast<std::size_t>(*devices));
     std::iota(devices_.begin(), devices_.end(), 0);
@@ -247,7 +239,7 @@ class Rank {
 
   Status fuseDevices() {
     int fused = 0;
-    const ncclResult_t result = table_->fuse(devices_, &fused);
+    const ncclResult_t result = table_->api().makeVDevice(devices_, &fused);
     if (result != ncclSuccess)
       return fail(textOf("makeVDevice of %zu devices (--fuse) failed: ", devices_.size()) +
                   resultText(result) +
@@ -276,7 +268,7 @@ class Rank {
     for (int channel = 0; channel < std::min(options_.channels, count); ++channel) {
       const int device = devices_[static_cast<std::size_t>((rank_on_host_ + channel) % count)];
       NetProperties properties;
-      const ncclResult_t result = table_->getProperties(device, &properties);
+      const ncclResult_t result = table_->api().getProperties(device, &properties);
       if (result != ncclSuccess)
         return fail(textOf("getProperties(%d) failed: ", device) + resultText(result));
       if ((properties.ptr_support & NCCL_PTR_HOST) == 0)
@@ -315,7 +307,7 @@ class Rank {
       rank_on_host_ += bootstrap_->peer(i).host == bootstrap_->peer(rank).host ? 1 : 0;
     auto ports = ownPorts();
     if (!ports.ok()) return ports.status();
-    const std::string plugin = textOf("%s v%d", table_->name(), table_->version());
+    const std::string plugin = textOf("%s v%d", table_->api().name(), table_->api().version());
     ByteWriter mine;
     mine.text(plugin);
     putPorts(mine, *ports);
@@ -331,8 +323,8 @@ class Rank {
     report_.options = options_;
     report_.ranks = bootstrap_->size();
     report_.plugin_path = table_->path();
-    report_.plugin_name = table_->name();
-    report_.api = table_->version();
+    report_.plugin_name = table_->api().name();
+    report_.api = table_->api().version();
     report_.software_fallback = fallback_;
     report_.software_device = onSoftwareDevice();
     if (const char* fabric = std::getenv("RAILWISE_FABRIC"); fabric != nullptr && report_.software_device)

@@ -1,5 +1,5 @@
-// How a rank's data travel: as messages of the net table (links.h), or as puts and gets of the RMA table
-// (windows.h). The main thread starts and ends a table, the service thread makes and closes connections, the
+// How a rank's data travel: as messages of the net table (links.cc), or as puts and gets of the RMA table
+// (windows.cc). The main thread starts and ends a table, the service thread makes and closes connections, the
 // progress thread runs tasks and calls progress(). Any thread may call describe().
 #pragma once
 
@@ -8,11 +8,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/outcome.h"
 #include "base/status.h"
-#include "cli/plugin/net_api.h"
+#include "cli/plugin/plugin_loader.h"
 #include "perf/algorithm/data.h"
 #include "perf/algorithm/plan.h"
 #include "perf/job/activity.h"
@@ -140,19 +141,32 @@ class PluginTable {
  public:
   virtual ~PluginTable() = default;
   virtual const std::string& path() const = 0;
-  virtual const char* name() const = 0;
-  virtual int version() const = 0;
+  virtual PluginApi& api() const = 0;
   // Calls init. Returns the number of devices.
   virtual Outcome<int> start(uint64_t comm_id) = 0;
-  virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
-  // Makes one device of several.
-  virtual ncclResult_t fuse(std::span<const int> devices, int* fused) = 0;
   virtual std::unique_ptr<Traffic> makeTraffic(const RankContext& context, Activity& activity,
                                                const LinkPlan& plan, int ranks) = 0;
-  virtual ncclResult_t finalize() = 0;
 };
 
-// Loads the plugin, and takes the table that the collective needs. Errors are those of loadPlugin().
-Outcome<std::unique_ptr<PluginTable>> openTable(const PerfOptions& options);
+template <typename Api>
+class LoadedTable : public PluginTable {
+ public:
+  explicit LoadedTable(Loaded<Api> loaded) : loaded_(std::move(loaded)) {}
+  const std::string& path() const override { return loaded_.path; }
+  Api& api() const override { return *loaded_.api; }
+
+ private:
+  const Loaded<Api> loaded_;
+};
+
+// The net table, whose traffic is messages (links.cc). Errors are those of loadPlugin().
+Outcome<std::unique_ptr<PluginTable>> openNetTable(const PluginOptions& options);
+// The RMA table, whose traffic is puts and gets (windows.cc).
+Outcome<std::unique_ptr<PluginTable>> openRmaTable(const PluginOptions& options, Collective collective);
+// The table that the collective needs.
+inline Outcome<std::unique_ptr<PluginTable>> openTable(const PerfOptions& options) {
+  return isOneSided(options.collective) ? openRmaTable(options.plugin, options.collective)
+                                        : openNetTable(options.plugin);
+}
 
 }  // namespace railwise::cli

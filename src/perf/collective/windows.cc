@@ -1,13 +1,79 @@
-#include "perf/collective/windows.h"
-
+// One-sided traffic of a rank. Each channel is a group of all ranks on a device, as NCCL has one for each of
+// its connections: it has the buffers of all ranks as windows, and a signal for each rank that puts.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "cli/options/message.h"
+#include "cli/plugin/plugin_loader.h"
+#include "cli/plugin/rma_member.h"
 #include "perf/collective/task.h"
+#include "perf/collective/traffic.h"
+#include "perf/measuring/page_memory.h"
 
 namespace railwise::cli {
 namespace {
+
+// What a channel does with another rank. Any thread reads it.
+struct WindowPeer {
+  std::atomic<uint64_t> posted = 0;
+  std::atomic<uint64_t> done = 0;
+  std::atomic<uint64_t> expected = 0;  // the value that this rank's signal of the peer will have
+};
+
+struct WindowChannel {
+  explicit WindowChannel(RmaApi& api) : member(api) {}
+
+  // The signal that `rank` adds to here.
+  uint64_t signal(int rank) const {
+    return std::atomic_ref(reinterpret_cast<uint64_t*>(signals.get())[rank]).load(std::memory_order_acquire);
+  }
+
+  RmaMember member;
+  alignas(8) std::array<std::byte, NCCL_NET_HANDLE_MAXSIZE> handle = {};
+  PageMemory signals;
+  void* send_window = nullptr;
+  void* receive_window = nullptr;
+  void* signal_window = nullptr;
+  uint64_t most_under_way = 0;  // operations with each peer
+  std::vector<WindowPeer> peers;
+};
+
+class Windows final : public Traffic {
+ public:
+  Windows(RmaApi& api, const RankContext& context, const LinkPlan& plan, Collective collective, int ranks);
+
+  Status listen() override;
+  std::vector<Bytes> handles() const override;
+  // Blocks until all ranks call it.
+  Status connect(const std::vector<Bytes>& handles) override;
+  Status addBuffers(std::span<std::byte> send, std::span<std::byte> receive) override;
+  Status close() override;
+
+  std::unique_ptr<Task> makeTask(const TaskPlan& plan, int channel, bool waits) override;
+  Status progress() override;
+  void checkSignals(Wrong& wrong) override;
+  std::string describe() const override;
+
+ private:
+  std::size_t signalBytes() const;
+  Status failed(const WindowChannel& channel);
+
+  RmaApi& api_;
+  const RankContext context_;
+  const LinkPlan plan_;
+  const CollectiveTraits& traits_;
+  const int ranks_;
+  std::span<std::byte> send_;
+  std::span<std::byte> receive_;
+  std::deque<WindowChannel> channels_;
+};
 
 // NCCL cuts the data of its collectives without a CTA into puts of so many bytes.
 constexpr std::size_t kMostOfOnePut = std::size_t{64} << 20;
@@ -144,16 +210,9 @@ class SignalTask final : public Task {
 
 uint64_t signalOffset(int rank) { return static_cast<uint64_t>(rank) * sizeof(uint64_t); }
 
-}  // namespace
-
-Windows::Windows(RmaApi& api, void* plugin, const RankContext& context, const LinkPlan& plan,
-                 Collective collective, int ranks)
-    : api_(api),
-      plugin_(plugin),
-      context_(context),
-      plan_(plan),
-      traits_(traitsOf(collective)),
-      ranks_(ranks) {
+Windows::Windows(RmaApi& api, const RankContext& context, const LinkPlan& plan, Collective collective,
+                 int ranks)
+    : api_(api), context_(context), plan_(plan), traits_(traitsOf(collective)), ranks_(ranks) {
   for (int channel = 0; channel < plan_.channels; ++channel) {
     channels_.emplace_back(api);
     channels_.back().peers = std::vector<WindowPeer>(static_cast<std::size_t>(ranks));
@@ -180,7 +239,7 @@ Status Windows::listen() {
     if (const ncclResult_t result = api_.getProperties(device, &properties); result != ncclSuccess)
       return context_.failed(textOf("getProperties(%d)", device), result);
     channel.most_under_way = static_cast<uint64_t>(std::max(properties.max_recvs, 1)) * NCCL_NET_MAX_REQUESTS;
-    if (!channel.member.listen(plugin_, device, channel.handle.data())) return failed(channel);
+    if (!channel.member.listen(device, channel.handle.data())) return failed(channel);
   }
   return Status::success();
 }
@@ -313,6 +372,34 @@ std::string Windows::describe() const {
     if (signals > 0) waited_for.add(textOf("%llu signal(s) of rank %d", number(signals), rank));
   }
   return waited_for.text();
+}
+
+class RmaTableInUse final : public LoadedTable<RmaApi> {
+ public:
+  RmaTableInUse(LoadedRma loaded, Collective collective)
+      : LoadedTable(std::move(loaded)), collective_(collective) {}
+  Outcome<int> start(uint64_t comm_id) override {
+    auto devices = startRma(api(), comm_id);
+    if (devices.ok() && traitsOf(collective_).manner == Manner::kGets && !api().canGet())
+      return Error{textOf("plugin %s: ncclRmaPlugin_v%d has no iget, which perf %s needs", api().name(),
+                          api().version(), collectiveName(collective_))};
+    return devices;
+  }
+  std::unique_ptr<Traffic> makeTraffic(const RankContext& context, Activity& /*activity*/,
+                                       const LinkPlan& plan, int ranks) override {
+    return std::make_unique<Windows>(api(), context, plan, collective_, ranks);
+  }
+
+ private:
+  const Collective collective_;
+};
+
+}  // namespace
+
+Outcome<std::unique_ptr<PluginTable>> openRmaTable(const PluginOptions& options, Collective collective) {
+  auto loaded = loadRma(options);
+  if (!loaded.ok()) return loaded.failure();
+  return std::unique_ptr<PluginTable>(std::make_unique<RmaTableInUse>(std::move(*loaded), collective));
 }
 
 }  // namespace railwise::cli

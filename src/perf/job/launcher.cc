@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/socket.h"
 #include "cli/options/message.h"
@@ -36,15 +37,9 @@ std::vector<pid_t> childrenOfThis() {
   return children;
 }
 
-struct Child {
-  pid_t pid = -1;
-  bool running = false;
-  ProcessEnd end = {};
-};
-
 class Launcher {
  public:
-  explicit Launcher(const Launch& launch) : launch_(launch) {}
+  explicit Launcher(const Launch& launch) : launch_(launch), ends_(static_cast<std::size_t>(launch.ranks)) {}
 
   Launched run() {
     before_ = childrenOfThis();
@@ -52,11 +47,8 @@ class Launcher {
     launched.exit_status = runAll();
     launched.signal = signal_;
     launched.orphans = endOrphans();
-    for (const Child& child : children_) {
-      launched.ends.push_back(child.end);
-      launched.pids.push_back(child.pid);
-    }
-    launched.ends.resize(static_cast<std::size_t>(launch_.ranks));
+    launched.ends = ends_;
+    for (const Process& rank : ranks_) launched.pids.push_back(rank.pid());
     return launched;
   }
 
@@ -65,19 +57,20 @@ class Launcher {
     if (launch_.adopt_orphans) prctl(PR_SET_CHILD_SUBREAPER, 1);
     const uint8_t loopback[] = {127, 0, 0, 1};
     auto listener = Socket::listen(SocketAddress(AF_INET, loopback, 0, 0), launch_.ranks + 64);
-    if (!listener.ok()) {
-      say("cannot listen on 127.0.0.1: %s", std::strerror(listener.status().sys_errno));
-      return kExitFailed;
-    }
+    if (!listener.ok())
+      return leave(kExitFailed, "cannot listen on 127.0.0.1: %s", std::strerror(listener.status().sys_errno));
     secret_ = randomHex();
     blockSignals();
     for (int rank = 0; rank < launch_.ranks; ++rank) {
-      if (!start(rank, *listener)) {
-        say("cannot start rank %d: %s", rank, std::strerror(errno));
-        failed_ = true;
-        killAll(SIGKILL);
-        break;
+      auto started = start(rank, *listener);
+      if (started.ok()) {
+        ranks_.push_back(std::move(*started));
+        continue;
       }
+      say("cannot start rank %d: %s", rank, started.error().c_str());
+      failed_ = true;
+      killAll(SIGKILL);
+      break;
     }
     listener->close();
     watch();
@@ -106,18 +99,16 @@ class Launcher {
     sigprocmask(SIG_BLOCK, &watched_, &original_mask_);
   }
 
-  bool start(int rank, const Socket& listener) {
-    const pid_t launcher = getpid();
-    const pid_t pid = fork();
-    if (pid < 0) return false;
-    if (pid == 0) becomeRank(rank, listener, launcher);
-    children_.push_back({pid, true, {}});
-    return true;
+  Outcome<Process> start(int rank, const Socket& listener) const {
+    ProcessPlan plan;
+    plan.input = kStreamNothing;
+    plan.body = [&, launcher = getpid()](std::string&) { return becomeRank(rank, listener, launcher); };
+    return Process::start(plan);
   }
 
-  [[noreturn]] void becomeRank(int rank, const Socket& listener, pid_t launcher) const {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != launcher) _exit(kExitFailed);
+  // Returns only if that fails.
+  int becomeRank(int rank, const Socket& listener, pid_t launcher) const {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // the rank says then that the launcher is gone
     const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
     set(kRankVariable, std::to_string(rank));
     set(kSizeVariable, std::to_string(launch_.ranks));
@@ -136,23 +127,19 @@ class Launcher {
       fcntl(listener.fd(), F_SETFD, 0);
       set(kListenFdVariable, std::to_string(listener.fd()));
     }
-    if (const int null = open("/dev/null", O_RDONLY | O_CLOEXEC); null >= 0) dup2(null, STDIN_FILENO);
-    std::vector<char*> argv = {const_cast<char*>("railwise")};
-    for (const char* arg : launch_.args) argv.push_back(const_cast<char*>(arg));
-    argv.push_back(nullptr);
+    std::vector<std::string> words = {"railwise"};
+    words.insert(words.end(), launch_.args.begin(), launch_.args.end());
     sigprocmask(SIG_SETMASK, &original_mask_, nullptr);
-    execv("/proc/self/exe", argv.data());
-    _exit(kExitFailed);
+    execv("/proc/self/exe", argvOf(words).data());
+    return kExitFailed;
   }
 
-  bool anyRunning() const {
-    return std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.running; });
+  bool anyRunning() {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](Process& rank) { return rank.running(); });
   }
 
   void killAll(int number) {
-    for (const Child& child : children_) {
-      if (child.running) kill(child.pid, number);
-    }
+    for (Process& rank : ranks_) rank.kill(number);
   }
 
   void watch() {
@@ -164,14 +151,15 @@ class Launcher {
       reap();
       if (deadline_ && deadline_->passed() && !killed_) {
         killed_ = true;
-        for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-          if (!children_[rank].running) continue;
-          children_[rank].end.killed = true;
-          say("rank %zu (pid %d) did not end: killing it", rank, static_cast<int>(children_[rank].pid));
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+          if (!ranks_[rank].running()) continue;
+          ends_[rank].killed = true;
+          say("rank %zu (pid %d) did not end: killing it", rank, static_cast<int>(ranks_[rank].pid()));
         }
         killAll(SIGKILL);
       }
     }
+    reap();
   }
 
   void interrupted(int number) {
@@ -191,28 +179,27 @@ class Launcher {
   }
 
   void reap() {
-    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-      Child& child = children_[rank];
-      int status = 0;
-      if (!child.running || waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
-      child.running = false;
-      child.end.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-      if (WIFEXITED(status) && WEXITSTATUS(status) == kExitOk) continue;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const auto& end = ranks_[rank].ended();
+      if (!end || ends_[rank].exit_status >= 0) continue;
+      ends_[rank].exit_status = end->shellStatus();
+      if (end->good()) continue;
       failed_ = true;
       beginGrace();
       if (signal_ != 0 || killed_) continue;
-      if (WIFSIGNALED(status))
-        say("rank %zu (pid %d) was killed by signal %d (%s)", rank, static_cast<int>(child.pid),
-            WTERMSIG(status), strsignal(WTERMSIG(status)));
-      else if (WEXITSTATUS(status) != kExitFailed)  // a rank that fails reports the reason itself
-        say("rank %zu (pid %d) ended with status %d", rank, static_cast<int>(child.pid), WEXITSTATUS(status));
+      const int pid = static_cast<int>(ranks_[rank].pid());
+      if (end->signalled)
+        say("rank %zu (pid %d) was killed by signal %d (%s)", rank, pid, end->code, strsignal(end->code));
+      else if (end->code != kExitFailed)  // a rank that fails reports the reason itself
+        say("rank %zu (pid %d) ended with status %d", rank, pid, end->code);
     }
   }
 
   const Launch& launch_;
   std::vector<pid_t> before_;  // child processes that this launcher did not start
   std::string secret_;
-  std::vector<Child> children_;
+  std::vector<Process> ranks_;   // those that were started
+  std::vector<EndOfRank> ends_;  // of all ranks
   sigset_t watched_;
   sigset_t original_mask_;
   std::optional<Deadline> deadline_;

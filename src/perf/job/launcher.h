@@ -16,7 +16,7 @@
 namespace railwise::cli {
 
 // How a rank's process ended.
-struct ProcessEnd {
+struct EndOfRank {
   int exit_status = -1;  // 128 + signal if a signal ended it; -1: it was never started
   bool killed = false;   // it did not end when the others had ended, and was killed
 };
@@ -37,7 +37,7 @@ struct Launch {
 struct Launched {
   int exit_status = 1;  // exit status of the command
   int signal = 0;       // the signal that the launcher received; 0: none. SIGPIPE: nobody reads the output
-  std::vector<ProcessEnd> ends;
+  std::vector<EndOfRank> ends;
   std::vector<pid_t> pids;
   bool orphans = false;  // with adopt_orphans: a rank left a process behind, and it was killed
 };

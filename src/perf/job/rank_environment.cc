@@ -47,13 +47,6 @@ const Starter* findStarter(const Environment& environment) {
   return nullptr;
 }
 
-// FNV-1a. The value must only differ between jobs.
-uint64_t hashOf(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 // A text that only the ranks of this job have in common. The first two variables are secrets: the user's own,
 // and a random number that Open MPI gives to all ranks. The others are numbers that other users may know.
 std::string jobName(const Environment& environment, bool all_local) {
@@ -124,6 +117,12 @@ Outcome<RankIdentity> readNumbers(const Environment& environment, const Starter&
 }
 
 }  // namespace
+
+uint64_t hashOf(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
 
 std::string firstHost(const std::string& node_list) {
   const auto end = node_list.find_first_of(",[");

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/text/words.h"
 #include "cli/options/message.h"
 #include "perf/measuring/spread.h"
 
@@ -19,22 +20,11 @@ using Json = nlohmann::json;
 constexpr int kFewestSamples = 8;
 constexpr double kLeastChange = 0.05;
 
-struct VerdictWord {
-  Verdict verdict;
-  const char* word;
-  const char* key;  // in JSON
-};
-constexpr VerdictWord kVerdicts[] = {{Verdict::kEqual, "equal", "equal"},
-                                     {Verdict::kFaster, "faster", "faster"},
-                                     {Verdict::kSlower, "slower", "slower"},
-                                     {Verdict::kNoise, "no verdict", "no_verdict"},
-                                     {Verdict::kTooFew, "too few iterations", "too_few_iterations"}};
-const char* wordOf(Verdict verdict) {
-  for (const VerdictWord& its : kVerdicts) {
-    if (its.verdict == verdict) return its.word;
-  }
-  return "?";
-}
+constexpr Named<Verdict> kVerdicts[] = {{Verdict::kEqual, "equal", "equal"},
+                                        {Verdict::kFaster, "faster", "faster"},
+                                        {Verdict::kSlower, "slower", "slower"},
+                                        {Verdict::kNoise, "no verdict", "no_verdict"},
+                                        {Verdict::kTooFew, "too few iterations", "too_few_iterations"}};
 
 Quartiles quartilesOf(const Measurement& measured) {
   const Spread its = spreadOf(measured.samples);
@@ -103,7 +93,7 @@ std::string changeText(const Change& change) {
   return textOf("#  %12llu  %-12s %10.2f us %10.2f us  %+6.1f %%  %s\n",
                 static_cast<unsigned long long>(change.row->bytes),
                 change.in_place ? "in-place" : "out-of-place", change.before.median, change.now.median,
-                changeOf(change), wordOf(change.verdict));
+                changeOf(change), rowOf(kVerdicts, change.verdict).words);
 }
 
 }  // namespace
@@ -201,19 +191,15 @@ void addComparison(JsonWriter& json, const Comparison& comparison) {
   json.key("file").value(comparison.file);
   if (!comparison.differs.empty()) json.key("differs").value(comparison.differs);
   if (!comparison.busy.empty()) json.key("busy").value(comparison.busy);
-  for (const VerdictWord& its : kVerdicts) json.key(its.key).value(comparison.count(its.verdict));
-  json.key("changes").beginArray();
-  for (const Change& change : comparison.changes) {
-    json.beginInlineObject();
+  for (const Named<Verdict>& its : kVerdicts) json.key(its.key).value(comparison.count(its.value));
+  json.key("changes").inlineObjects(comparison.changes, [&](const Change& change) {
     json.key("size").value(change.row->bytes);
     json.key("in_place").value(change.in_place);
     json.key("before_us").value(change.before.median);
     json.key("now_us").value(change.now.median);
     json.key("percent").value(changeOf(change));
-    json.key("verdict").value(wordOf(change.verdict));
-    json.endInlineObject();
-  }
-  json.endArray();
+    json.key("verdict").value(rowOf(kVerdicts, change.verdict).words);
+  });
   json.endObject();
 }
 

@@ -30,12 +30,7 @@ void addMeasurement(JsonWriter& json, const Report& report, const char* key, con
   json.key("time_us").value(measured.seconds * 1e6);
   json.key("alg_bw").value(report.algorithmBandwidth(row, measured));
   json.key("bus_bw").value(report.busBandwidth(row, measured));
-  json.key("wrong");
-  if (report.options.check != 0) {
-    json.value(measured.wrong);
-  } else {
-    json.null();
-  }
+  json.key("wrong").known(report.options.check != 0 ? std::optional(measured.wrong) : std::nullopt);
   addIterations(json, measured);
   json.endObject();
 }
@@ -59,16 +54,12 @@ void addSetup(JsonWriter& json, const Report& report) {
   json.key("checked_iterations").value(options.check);
   json.key("fused").value(options.fuse);
   json.endObject();
-  json.key("ranks").beginArray();
-  for (const RankLine& line : report.rank_lines) {
-    json.beginObject();
+  json.key("ranks").objects(report.rank_lines, [&](const RankLine& line) {
     json.key("rank").value(line.rank);
     json.key("pid").value(line.pid);
     json.key("host").value(line.host);
     json.key("devices").value(line.devices);
-    json.endObject();
-  }
-  json.endArray();
+  });
 }
 
 void addReached(JsonWriter& json, const Report& report, const Reached& its) {
@@ -85,8 +76,7 @@ void addReached(JsonWriter& json, const Report& report, const Reached& its) {
     json.key("model_limit").value(its.model->limit);
     json.key("model_ring_network_gb_per_s").value(its.model->ring_network);
     json.key("model_share");
-    if (isLikeTheRings(report, *its.model)) json.value(its.gbytes / its.model->ring_network);
-    else json.null();
+    isLikeTheRings(report, *its.model) ? json.value(its.gbytes / its.model->ring_network) : json.null();
   }
   json.endObject();
 }
@@ -104,9 +94,7 @@ std::string jsonText(const Report& report, const std::function<void(JsonWriter&)
   json.key("software_device_fallback").value(report.software_fallback);
   json.key("software_device").value(report.software_device);
   addSetup(json, report);
-  json.key("results").beginArray();
-  for (const Row& row : report.rows) {
-    json.beginObject();
+  json.key("results").objects(report.rows, [&](const Row& row) {
     json.key("size").value(row.bytes);
     json.key("count").value(row.count);
     json.key("type").value(dataTypeName(row.variant.type));
@@ -116,9 +104,7 @@ std::string jsonText(const Report& report, const std::function<void(JsonWriter&)
     addMeasurement(json, report, "out_of_place", row, row.out_of_place);
     if (placesOf(report.options.collective).size() > 1)
       addMeasurement(json, report, "in_place", row, row.in_place);
-    json.endObject();
-  }
-  json.endArray();
+  });
   json.key("out_of_bounds").value(report.wrong());
   json.key("average_bus_bandwidth").value(report.averageBusBandwidth());
   if (report.surroundings) {

@@ -5,17 +5,6 @@
 #include "cli/options/message.h"
 
 namespace railwise::cli {
-namespace {
-
-template <typename Enum, std::size_t N>
-const char* nameOf(const Choice<Enum> (&choices)[N], Enum value) {
-  for (const auto& choice : choices) {
-    if (choice.value == value) return choice.name;
-  }
-  return "?";
-}
-
-}  // namespace
 
 const char* dataTypeName(DataType type) { return nameOf(kDataTypes, type); }
 const char* reduceOpName(ReduceOp op) { return nameOf(kReduceOps, op); }

@@ -12,8 +12,7 @@ namespace {
 
 constexpr const char* kNames =
     "collective,ranks,size_b,count,type,redop,root,place,time_us,algbw_gbps,busbw_gbps,wrong,warmup_us,"
-    "samples,"
-    "min_us,p25_us,median_us,p75_us,p99_us,max_us";
+    "samples,min_us,p25_us,median_us,p75_us,p99_us,max_us";
 
 std::string lineOf(const Report& report, const Row& row, const char* place, const Measurement& measured) {
   const PerfOptions& options = report.options;
@@ -126,8 +125,8 @@ std::string headerText(const Report& report) {
         textOf("# fabric %s: to take a port down meanwhile: railwise device port soft0:1 down --fabric %s\n",
                report.fabric.c_str(), report.fabric.c_str());
   text += textOf(
-      "# ranks %d channels %d minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %d iters: %d "
-      "agg iters: %d validation: %d\n",
+      "# ranks %d channels %d minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %d iters: %d agg "
+      "iters: %d validation: %d\n",
       report.ranks, options.channels, static_cast<unsigned long long>(options.min_bytes),
       static_cast<unsigned long long>(options.max_bytes), static_cast<unsigned long long>(step),
       by_factor ? "factor" : "bytes", options.warmup_iters, options.iters, options.aggregated, options.check);

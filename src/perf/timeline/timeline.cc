@@ -7,7 +7,7 @@
 #include "cli/options/message.h"
 #include "perf/results/record.h"
 #include "softdev/engine/attachment.h"
-#include "topo/outputs/svg_parts.h"
+#include "topo/outputs/parts.h"
 
 namespace railwise::cli {
 namespace {

@@ -5,7 +5,6 @@
 #include "topo/explain/channels/channel_ends.h"
 #include "topo/explain/explain.h"
 #include "topo/lint/lint.h"
-#include "topo/outputs/diff.h"
 #include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"
 

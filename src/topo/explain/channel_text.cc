@@ -1,8 +1,7 @@
-#include "topo/explain/channel_text.h"
-
 #include <algorithm>
 
 #include "base/text/text_layout.h"
+#include "topo/explain/explain.h"
 
 namespace railwise::topo {
 namespace {

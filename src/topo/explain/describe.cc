@@ -6,6 +6,7 @@
 
 #include "base/text/printable.h"
 #include "topo/graph/constants.h"
+#include "topo/paths/decisions.h"
 
 namespace railwise::topo {
 namespace {
@@ -182,6 +183,22 @@ std::string stepsText(const std::vector<Step>& steps) {
     text += (text.empty() ? "--" : " --") + step.link + " " + gbText(step.bandwidth) + "--> " + step.to_name;
   }
   return text;
+}
+
+std::string countsText(const Graph& graph) {
+  return counted(graph.count(NodeType::kGpu), "GPU") + ", " + counted(graph.count(NodeType::kNet), "NIC") +
+         ", " + counted(graph.count(NodeType::kCpu), "NUMA node");
+}
+
+std::string gpuFacts(const Graph& graph, const Node& gpu) {
+  return gpu.busid + (isAmd(graph) ? ", GPU number " : ", NVML index ") + std::to_string(gpu.dev) + ", " +
+         (gpu.gcn.empty() ? "sm " + std::to_string(gpu.sm) : gpu.gcn);
+}
+
+int nextCpu(const Paths& paths, NodeType type, int index) {
+  if (type == NodeType::kGpu) return paths.localCpu(index);
+  const auto nearest = localNodes(paths, type, index, NodeType::kCpu);
+  return nearest.empty() ? -1 : nearest[0];
 }
 
 std::string rangesText(const std::vector<int>& numbers) {

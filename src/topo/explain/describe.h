@@ -53,6 +53,13 @@ std::vector<Step> stepsOf(const Paths& paths, const Path& path);
 // Writes "--PCIe 48--> PCIe switch 0000:45:00.0 --PCIe 48--> mlx5_0".
 std::string stepsText(const std::vector<Step>& steps);
 
+// "8 GPUs, 4 NICs, 2 NUMA nodes"
+std::string countsText(const Graph& graph);
+// "0000:06:00.0, NVML index 0, sm 90"; "..., GPU number 0, gfx942"
+std::string gpuFacts(const Graph& graph, const Node& gpu);
+// The index of the CPU next to a GPU or NET. -1: there is none.
+int nextCpu(const Paths& paths, NodeType type, int index);
+
 // "0-3, 7" for sorted numbers.
 std::string rangesText(const std::vector<int>& numbers);
 

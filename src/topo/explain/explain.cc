@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "topo/explain/describe.h"
-#include "topo/explain/problems.h"
 
 namespace railwise::topo {
 namespace {
@@ -53,8 +52,7 @@ class Explainer {
     explanation.nets = taken_[static_cast<std::size_t>(gpu)];
     explanation.error = errors_[static_cast<std::size_t>(gpu)];
     const int cpu = paths_.localCpu(gpu);
-    if (cpu >= 0)
-      explanation.local_cpu = nodeName(graph_, graph_.of(NodeType::kCpu)[static_cast<std::size_t>(cpu)]);
+    if (cpu >= 0) explanation.local_cpu = nodeName(graph_, graph_.at(NodeType::kCpu, cpu));
     for (std::size_t channel = 0; channel < explanation.nets.size(); ++channel) {
       addChannel(explanation, gpu, static_cast<int>(channel));
     }

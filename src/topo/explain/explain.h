@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text/text_layout.h"
@@ -171,5 +172,19 @@ std::string nicTable(const Machine& machine, const MachineExplanation& all, int 
 // whose <net> have neither gin nor rma (NCCL 2.29.7 and newer dump them), or a fused NIC before 2.30.7.
 // From 2.30.7 on the members of a fused NIC serve it, each for itself.
 void addOneSided(const Machine& machine, MachineExplanation& all);
+
+// What explain() and the text are made of. Internal to explain.
+
+// `gpu` is the GPU's index in the graph of `paths`, which may be the graph of a domain.
+void addGpuProblems(const Machine& machine, const Paths& paths, int gpu, GpuExplanation& explanation);
+void addMachineProblems(const Machine& machine, MachineExplanation& all);
+
+// One table for each domain, with what must be known to read it; after a blank line. `channel` -1: all.
+std::string channelTables(const Machine& machine, const MachineExplanation& all, int channel);
+
+// Paragraphs about the rings and trees at one GPU: a label, which may be empty, and the text.
+std::vector<std::pair<std::string, std::string>> channelParagraphs(const Machine& machine,
+                                                                   const MachineExplanation& all,
+                                                                   const GpuExplanation& gpu, int channel);
 
 }  // namespace railwise::topo

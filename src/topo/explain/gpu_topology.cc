@@ -71,15 +71,14 @@ class Completer {
     const int cpu = machine_.paths->localCpu(gpu);
     if (device->numa < 0 && cpu >= 0) device->numa = graph_.of(NodeType::kCpu, cpu).numa;
     in_model_.emplace_back(device->index, gpu);
-    index_of_device_[deviceOf(graph_, graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)])] =
-        device->index;
+    index_of_device_[deviceOf(graph_, graph_.at(NodeType::kGpu, gpu))] = device->index;
   }
 
   void addLinks(int index, int gpu) {
     const bool told = std::any_of(topology_.links.begin(), topology_.links.end(),
                                   [index = index](const gpu::Link& link) { return link.from == index; });
     if (told) return;
-    const NodeIndex device = deviceOf(graph_, graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
+    const NodeIndex device = deviceOf(graph_, graph_.at(NodeType::kGpu, gpu));
     for (const Link& edge : graph_.node(device).links) {
       if (edge.type != LinkType::kNvl && edge.type != LinkType::kC2c) continue;
       const Node& other = graph_.node(edge.to);

@@ -7,9 +7,7 @@
 namespace railwise::topo {
 namespace {
 
-std::string netLabel(const Graph& graph, int net) {
-  return graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
-}
+std::string netLabel(const Graph& graph, int net) { return graph.label(NodeType::kNet, net); }
 
 void writeView(JsonWriter& json, const Graph& graph, const NicView& view) {
   json.key("net").value(netLabel(graph, view.net));
@@ -17,12 +15,10 @@ void writeView(JsonWriter& json, const Graph& graph, const NicView& view) {
   json.key("type").value(pathTypeName(view.type));
   json.key("bandwidth").value(view.bandwidth);
   json.key("hops").value(view.hops);
-  json.key("steps").beginArray();
-  for (const Step& step : view.steps) {
-    json.beginInlineObject().key("link").value(step.link).key("bandwidth").value(step.bandwidth);
-    json.key("to").value(step.to_name).endInlineObject();
-  }
-  json.endArray();
+  json.key("steps").inlineObjects(view.steps, [&](const Step& step) {
+    json.key("link").value(step.link).key("bandwidth").value(step.bandwidth);
+    json.key("to").value(step.to_name);
+  });
 }
 
 void writeGdrAnswer(JsonWriter& json, const char* key, const GdrAnswer& answer) {
@@ -54,30 +50,18 @@ void writeRejected(JsonWriter& json, const Graph& graph, const NicView& view, co
 }
 
 void writeProblems(JsonWriter& json, const std::vector<Problem>& problems) {
-  json.key("problems").beginArray();
-  for (const Problem& problem : problems) {
-    json.beginObject();
+  json.key("problems").objects(problems, [&](const Problem& problem) {
     json.key("kind").value(problem.kind).key("text").value(problem.text).key("what_to_do").value(problem.fix);
-    json.endObject();
-  }
-  json.endArray();
+  });
 }
 
 bool asked(const std::vector<int>& channels, int channel, std::size_t period) {
   return channel < 0 || std::count(channels.begin(), channels.end(), channel % static_cast<int>(period)) != 0;
 }
 
-const char* useName(EndUse use) {
-  switch (use) {
-    case EndUse::kRingEnters:
-      return "ring-enters";
-    case EndUse::kRingLeaves:
-      return "ring-leaves";
-    case EndUse::kTree:
-      break;
-  }
-  return "tree";
-}
+constexpr std::pair<EndUse, const char*> kUseNames[] = {{EndUse::kRingEnters, "ring-enters"},
+                                                        {EndUse::kRingLeaves, "ring-leaves"}};
+const char* useName(EndUse use) { return nameIn(kUseNames, use, "tree"); }
 
 void writeEnds(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu,
                const DomainChannels& channels, int channel) {
@@ -95,28 +79,23 @@ void writeEnds(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu,
 
 void writeSearches(JsonWriter& json, const Graph& graph, const std::vector<DomainChannels>& domains) {
   const auto net = [&](int index) { return index < 0 ? std::string() : netLabel(graph, index); };
-  json.key("rings_and_trees").beginArray();
-  for (const DomainChannels& domain : domains) {
-    json.beginObject().key("ranks").row(domain.ranks);
+  json.key("rings_and_trees").objects(domains, [&](const DomainChannels& domain) {
+    json.key("ranks").row(domain.ranks);
     json.key("channels").value(domain.channels).key("rings").value(domain.rings);
     json.key("trees").value(domain.trees).key("missing").value(domain.missing);
-    json.key("swapped_rings").beginArray();
-    for (const SwappedRing& ring : domain.swapped) {
-      json.beginRow().value(ring.channel).value(ring.enter_rank).value(net(ring.enter_net));
-      json.value(ring.leave_rank).value(net(ring.leave_net)).endRow();
-    }
-    json.endArray();
+    json.key("swapped_rings").rows(domain.swapped, [&](const SwappedRing& ring) {
+      json.value(ring.channel).value(ring.enter_rank).value(net(ring.enter_net));
+      json.value(ring.leave_rank).value(net(ring.leave_net));
+    });
     json.key("simple_rings").value(domain.simple_rings).key("simple_trees").value(domain.simple_trees);
-    json.endObject();
-  }
-  json.endArray();
+  });
 }
 
 void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, const DomainChannels* channels,
               int channel) {
   const Node& node = graph.of(NodeType::kGpu, gpu.gpu);
   json.beginObject();
-  json.key("gpu").value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]));
+  json.key("gpu").value(graph.label(NodeType::kGpu, gpu.gpu));
   json.key("rank").value(gpu.rank).key("dev").value(node.dev).key("busid").value(node.busid);
   json.key("local_cpu").value(gpu.local_cpu);
   if (!gpu.error.empty()) json.key("error").value(gpu.error);

@@ -1,7 +1,6 @@
-#include "topo/explain/problems.h"
-
 #include <algorithm>
 
+#include "topo/explain/explain.h"
 #include "topo/graph/constants.h"
 
 namespace railwise::topo {
@@ -28,15 +27,13 @@ NodeIndex nicOf(const Graph& graph, int net) {
 }
 
 std::string farFix(const Graph& graph, int gpu, int net) {
-  const NodeIndex device = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
+  const NodeIndex device = deviceOf(graph, graph.at(NodeType::kGpu, gpu));
   const NodeIndex nic = nicOf(graph, net);
   if (nic != kNoNode && hangsOnCpu(graph, device) && hangsOnCpu(graph, nic)) {
     return std::string("in a VM or container the PCIe switches are often hidden: give ") +
            libraryName(graph) +
-           " a topology file in "
-           "NCCL_TOPO_FILE; "
-           "`railwise topo generate`, run there or with --root RECORDING, writes one. On bare metal this is "
-           "how the slots are wired";
+           " a topology file in NCCL_TOPO_FILE; `railwise topo generate`, run there or with --root "
+           "RECORDING, writes one. On bare metal this is how the slots are wired";
   }
   return "put a NIC below the same PCIe switch as the GPU if the board has such a slot";
 }
@@ -90,7 +87,7 @@ void addSpeedReason(const Graph& graph, NodeIndex from, NodeIndex to, Problem& p
 NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {
   const Node& wanted = from.node(node);
   const int index = to.indexOf(wanted.type, wanted.id);
-  return index < 0 ? kNoNode : to.of(wanted.type)[static_cast<std::size_t>(index)];
+  return index < 0 ? kNoNode : to.at(wanted.type, index);
 }
 
 // Adds the links that make a path slower than the port of its NIC, unless the explanation already has them.
@@ -100,7 +97,7 @@ void addSlowLinks(const Machine& machine, const Paths& paths, int gpu, const Nic
   if (machine.assumed.nic_speed) return;  // a remark says so; a link is not slow by an assumption
   const float port = graph.of(NodeType::kNet, view.net).bandwidth;
   if (view.bandwidth >= kWasted * port) return;
-  NodeIndex from = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
+  NodeIndex from = deviceOf(graph, graph.at(NodeType::kGpu, gpu));
   for (const Step& step : view.steps) {
     NodeIndex to = step.to;
     if (graph.node(to).type == NodeType::kNet) to = nicOf(graph, view.net);
@@ -174,9 +171,9 @@ void addSplit(const Machine& machine, MachineExplanation& all) {
       " separate nodes (" + listText(groups) +
       "): between them the network is faster than PCIe and the CPUs, so they talk through their NICs";
   problem.fix = std::string("this is right when there really is no ") +
-                (isAmd(*machine.graph) ? "xGMI; if there is, it is missing in the file (xgmi tags"
-                                       : "NVLink; if there is, it is missing in the file (nvlink tags, or "
-                                         "--nvswitch-links") +
+                (isAmd(*machine.graph)
+                     ? "xGMI; if there is, it is missing in the file (xgmi tags"
+                     : "NVLink; if there is, it is missing in the file (nvlink tags, or --nvswitch-links") +
                 "). NCCL_NET_DISABLE_INTRA=1 keeps the machine together";
   all.problems.push_back(std::move(problem));
 }
@@ -251,8 +248,7 @@ void addVirtualNics(const Machine& machine, MachineExplanation& all) {
                     (one ? " it" : " such a NIC") + " before the NICs that have a place";
   problem.text +=
       ". E.g. Soft-RoCE runs on an interface that is no PCI device, or NCCL's own plugin (net_ib) moves a VF "
-      "at a "
-      "device number other than 0 to an address that does not exist (NCCL_IB_MERGE_VFS=1, the default)";
+      "at a device number other than 0 to an address that does not exist (NCCL_IB_MERGE_VFS=1, the default)";
   problem.fix = std::string("leave ") + (one ? "it" : "them") +
                 " out with NCCL_IB_HCA, or set NCCL_IB_MERGE_VFS=0, or give the place in a topology file "
                 "(NCCL_TOPO_FILE)";
@@ -277,8 +273,8 @@ void addIdleNics(const Machine& machine, MachineExplanation& all) {
   all.problems.push_back(
       {.kind = "idle-nic",
        .text = listText(idle) + verb + " not the NIC of any GPU",
-       .fix = "all right for management and storage; leave such a NIC out with NCCL_IB_HCA. A "
-              "NIC meant for the GPUs wants the same speed and distance as the others"});
+       .fix = "all right for management and storage; leave such a NIC out with NCCL_IB_HCA. A NIC meant for "
+              "the GPUs wants the same speed and distance as the others"});
 }
 
 }  // namespace
@@ -296,12 +292,11 @@ void addGpuProblems(const Machine& machine, const Paths& paths, int gpu, GpuExpl
 
 void addMachineProblems(const Machine& machine, MachineExplanation& all) {
   if (machine.graph->count(NodeType::kNet) == 0) {
-    all.problems.push_back(
-        {.kind = "no-nic",
-         .text = std::string("no NIC is described: ") + libraryName(*machine.graph) +
-                 " has those that its network plugin finds on the machine, and without any "
-                 "it uses sockets or fails",
-         .fix = "`railwise devices` on the machine lists what the plugin finds"});
+    all.problems.push_back({.kind = "no-nic",
+                            .text = std::string("no NIC is described: ") + libraryName(*machine.graph) +
+                                    " has those that its network plugin finds on the machine, and without "
+                                    "any it uses sockets or fails",
+                            .fix = "`railwise devices` on the machine lists what the plugin finds"});
   }
   addSplit(machine, all);
   addP2pOff(machine, all);

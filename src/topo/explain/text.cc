@@ -2,7 +2,6 @@
 #include <map>
 #include <set>
 
-#include "topo/explain/channel_text.h"
 #include "topo/explain/explain.h"
 
 namespace railwise::topo {
@@ -120,8 +119,7 @@ class TextWriter {
     if (alike.size() < 2) return;
     addParagraph("Alike", titleOf(Group(alike.begin() + 1, alike.end())) +
                               (alike.size() == 2 ? " is" : " are") +
-                              " like this but for names (--gpu N and --each "
-                              "show them)");
+                              " like this but for names (--gpu N and --each show them)");
   }
 
   // Returns for example "8 GPUs", "2 GPUs with 2 ranks each" or "2 GPUs, 3 ranks".
@@ -258,8 +256,8 @@ class TextWriter {
     if (by_number && ways.size() > 2) {
       addParagraph("Remote", std::string("to GPU k of another host like this: over ") +
                                  (isAmd(graph_) ? "xGMI" : "NVLink") +
-                                 " to this host's GPU k, and out through the NIC of "
-                                 "that one (PXN), so that both ends are on one rail");
+                                 " to this host's GPU k, and out through the NIC of that one (PXN), so that "
+                                 "both ends are on one rail");
       return;
     }
     std::map<std::string, std::vector<int>> groups;
@@ -339,8 +337,7 @@ class TextWriter {
                     [](const auto& gpu) { return !gpu.one_sided.empty(); }))
       addParagraph("One-sided",
                    "communication (windows, host RMA, GIN) gets NICs by 1 to 3 too, but never by PXN. Where "
-                   "the net plugin "
-                   "has no tables for it, NCCL's own IB network serves it beside the plugin");
+                   "the net plugin has no tables for it, NCCL's own IB network serves it beside the plugin");
     for (const PathType type : types_) addParagraph(pathTypeName(type), meaningText(graph_, type));
   }
 

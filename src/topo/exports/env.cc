@@ -22,11 +22,10 @@ std::vector<std::string> namesOf(const HostView& host, const std::vector<int>& n
 std::vector<int> slowUnusedNics(const HostView& host) {
   int64_t slowest_used = std::numeric_limits<int64_t>::max();
   for (const HostNic& nic : host.nics)
-    if (nic.use_order >= 0) slowest_used = std::min(slowest_used, nic.mbps);
+    if (nic.used) slowest_used = std::min(slowest_used, nic.mbps);
   std::vector<int> found;
   for (std::size_t nic = 0; nic < host.nics.size(); ++nic)
-    if (host.nics[nic].use_order < 0 && host.nics[nic].mbps < slowest_used)
-      found.push_back(static_cast<int>(nic));
+    if (!host.nics[nic].used && host.nics[nic].mbps < slowest_used) found.push_back(static_cast<int>(nic));
   return found;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/text/printable.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/explain.h"
 #include "topo/explain/gpu_topology.h"
@@ -76,7 +77,6 @@ class HostReader {
     readGpus();
     if (std::string wrong = wrongGpu(); !wrong.empty()) return Error{machine_.name + ": " + wrong};
     countLocalRanks();
-    orderNics();
     readLinks();
     noteOtherHosts();
     return std::move(host_);
@@ -91,11 +91,11 @@ class HostReader {
       HostNic nic{.net = net, .name = node.name, .ports = portsOf(node)};
       for (const NicPort& port : nic.ports)
         if (!isDeviceName(port.device))
-          return "the NIC '" + commentText(node.name) +
+          return "the NIC '" + withoutControls(node.name) +
                  "' has a name that no device can have; names have letters, digits, '_', '.' and '-': "
                  "correct its <net name> in the file";
       if (node.port < 0)
-        return "the NIC '" + commentText(node.name) + "' has port " + std::to_string(node.port) +
+        return "the NIC '" + withoutControls(node.name) + "' has port " + std::to_string(node.port) +
                "; ports begin with 1: correct its <net port> in the file";
       const Node* const card = cardOf(graph_, node);
       if (card != nullptr) nic.busid = lowerCase(card->busid);
@@ -169,19 +169,11 @@ class HostReader {
     }
   }
 
-  void orderNics() {
-    int next = 0;
-    for (const HostGpu& gpu : host_.gpus)
-      for (const GivenNic& given : gpu.nics) {
-        int& order = host_.nics[static_cast<std::size_t>(given.nic)].use_order;
-        if (order < 0) order = next++;
-      }
-  }
-
-  void addNic(HostGpu& gpu, const ChosenNic& chosen) const {
+  void addNic(HostGpu& gpu, const ChosenNic& chosen) {
     const auto at = std::find_if(host_.nics.begin(), host_.nics.end(),
                                  [&](const HostNic& nic) { return nic.net == chosen.view.net; });
     if (at == host_.nics.end()) return;
+    at->used = true;
     gpu.nics.push_back({.nic = static_cast<int>(at - host_.nics.begin()), .type = chosen.view.type});
   }
 
@@ -206,7 +198,7 @@ class HostReader {
   }
 
   NodeIndex deviceNode(std::size_t i) const {
-    return deviceOf(graph_, graph_.of(NodeType::kGpu)[static_cast<std::size_t>(host_.gpus[i].gpu)]);
+    return deviceOf(graph_, graph_.at(NodeType::kGpu, host_.gpus[i].gpu));
   }
 
   void noteOtherHosts() {
@@ -224,14 +216,10 @@ class HostReader {
 
 Outcome<HostView> hostView(const Machine& machine) { return HostReader(machine).read(); }
 
-std::string countsText(const HostView& host) {
-  return counted(static_cast<int>(host.gpus.size()), "GPU") + ", " +
-         counted(static_cast<int>(host.nics.size()), "NIC");
-}
-
 std::string originText(const Machine& machine, const HostView& host, const char* form) {
-  return std::string("railwise topo export --for ") + form + ": " + commentText(machine.name) + ", " +
-         countsText(host) + ", by the rules of " + rulesText(machine);
+  return std::string("railwise topo export --for ") + form + ": " + withoutControls(machine.name) + ", " +
+         counted(host.gpus.size(), "GPU") + ", " + counted(host.nics.size(), "NIC") + ", by the rules of " +
+         rulesText(machine);
 }
 
 std::vector<NicPort> portsOfGpu(const HostView& host, const HostGpu& gpu) {

@@ -28,7 +28,7 @@ struct HostNic {
   std::string busid;  // in lower case, as /sys has it; "": NCCL knows no PCI address
   int numa = -1;      // -1: not known
   int64_t mbps = 0;
-  int use_order = -1;  // 0, 1 ... in the order in which the GPUs use the NICs; -1: no GPU uses it
+  bool used = false;  // by a GPU
 };
 
 // A NIC that NCCL gives a GPU.
@@ -62,8 +62,6 @@ struct HostView {
 // The first host of the machine. An error: a NIC has a name that no device can have.
 Outcome<HostView> hostView(const Machine& machine);
 
-// "8 GPUs, 4 NICs".
-std::string countsText(const HostView& host);
 // The first line of an export: what made it, and from what.
 std::string originText(const Machine& machine, const HostView& host, const char* form);
 

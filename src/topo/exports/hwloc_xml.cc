@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text/bus_id.h"
+#include "base/text/printable.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
@@ -206,7 +207,7 @@ class HwlocWriter {
 
   bool hasAddress(const XmlNode& pci) {
     if (isBusId(pci.get("busid"))) return true;
-    notes_.push_back("'" + commentText(pci.get("busid")) +
+    notes_.push_back("'" + withoutControls(pci.get("busid")) +
                      "' is no PCI address: the device and what is below it are left out");
     return false;
   }
@@ -304,8 +305,7 @@ class HwlocWriter {
     for (const auto& [from, gp_index] : gpu_indices_) {
       indices += std::to_string(gp_index) + " ";
       const Node& device = machine_.graph->node(
-          deviceOf(*machine_.graph,
-                   machine_.graph->of(NodeType::kGpu)[static_cast<std::size_t>(host_.gpus[from].gpu)]));
+          deviceOf(*machine_.graph, machine_.graph->at(NodeType::kGpu, host_.gpus[from].gpu)));
       for (const auto& other : gpu_indices_) {
         const int links = host_.links[from][other.first];
         linked = linked || links > 0;

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 
-#include "base/text/json.h"
-#include "base/text/text_layout.h"
+#include "base/text/printable.h"
+#include "base/text/words.h"
 
 namespace railwise::topo {
 namespace {
 
-bool isLower(char c) { return c >= 'a' && c <= 'z'; }
-bool isDigit(char c) { return c >= '0' && c <= '9'; }
-bool isAlphanumeric(char c) { return isLower(c) || isDigit(c) || (c >= 'A' && c <= 'Z'); }
-
-char lowerLetter(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+bool isAlphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+}
 bool isPlain(char c) { return isAlphanumeric(c) || c == '_' || c == '.' || c == '-'; }
 
 // Cuts `text` to the length of a label of DNS, and removes what is neither a letter nor a digit from both
@@ -24,18 +22,7 @@ std::string trimmed(std::string text) {
   return {first, text.end()};
 }
 
-bool isDnsLabel(std::string_view label) {
-  return !label.empty() && label.size() <= 63 && label.front() != '-' && label.back() != '-' &&
-         std::all_of(label.begin(), label.end(), [](char c) { return isLower(c) || isDigit(c) || c == '-'; });
-}
-
 }  // namespace
-
-std::string lowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = lowerLetter(c);
-  return lower;
-}
 
 bool isDeviceName(std::string_view name) {
   return !name.empty() && name.front() != '-' && name.size() <= 63 &&
@@ -43,24 +30,16 @@ bool isDeviceName(std::string_view name) {
 }
 
 std::string dnsLabel(std::string_view text) {
-  std::string label;
-  for (const char c : text) label += isAlphanumeric(c) ? lowerLetter(c) : '-';
+  std::string label = lowerCase(text);
+  for (char& c : label)
+    if (!isAlphanumeric(c)) c = '-';
   return trimmed(std::move(label));
 }
 
-bool isDnsName(std::string_view name) {
-  if (name.size() > 253) return false;
-  for (;;) {
-    const std::size_t dot = name.find('.');
-    if (!isDnsLabel(name.substr(0, dot))) return false;
-    if (dot == std::string_view::npos) return true;
-    name.remove_prefix(dot + 1);
-  }
-}
-
 std::string slurmWord(std::string_view text) {
-  std::string word;
-  for (const char c : text) word += isAlphanumeric(c) || c == '.' || c == '-' ? lowerLetter(c) : '_';
+  std::string word = lowerCase(text);
+  for (char& c : word)
+    if (!isAlphanumeric(c) && c != '.' && c != '-') c = '_';
   return word;
 }
 
@@ -72,31 +51,6 @@ std::string shellWord(const std::string& text) {
   return word + "'";
 }
 
-std::string xmlText(std::string_view text) {
-  std::string xml;
-  for (const char c : commentText(cleanUtf8(text))) {
-    switch (c) {
-      case '&':
-        xml += "&amp;";
-        break;
-      case '<':
-        xml += "&lt;";
-        break;
-      case '>':
-        xml += "&gt;";
-        break;
-      case '"':
-        xml += "&quot;";
-        break;
-      default:
-        xml += c;
-    }
-    // U+FFFE and U+FFFF are UTF-8, and no characters of XML.
-    if (xml.ends_with("\xef\xbf\xbe") || xml.ends_with("\xef\xbf\xbf")) xml.back() = '\xbd';
-  }
-  return xml;
-}
-
-std::string commentText(std::string_view text) { return withoutControls(text); }
+std::string xmlText(std::string_view text) { return escapeXml(withoutControls(cleanUtf8(text))); }
 
 }  // namespace railwise::topo

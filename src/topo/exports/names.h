@@ -10,13 +10,9 @@ namespace railwise::topo {
 // needs no quotes in a shell, a list, JSON or a configuration file.
 bool isDeviceName(std::string_view name);
 
-std::string lowerCase(std::string_view text);  // of ASCII
-
 // A label of DNS (RFC 1123) from a text: "mlx5_0" becomes "mlx5-0". At most 63 characters. "": the text
 // has no letter and no digit.
 std::string dnsLabel(std::string_view text);
-// Lower-case labels of DNS joined by dots, at most 253 characters.
-bool isDnsName(std::string_view name);
 
 // A word for Slurm: lower case, and characters other than letters, digits, '.' and '-' become '_'.
 std::string slurmWord(std::string_view text);
@@ -27,8 +23,5 @@ std::string shellWord(const std::string& text);
 // A text that XML and its attributes can hold: bytes that are not UTF-8, and characters that XML forbids,
 // become U+FFFD or '?'.
 std::string xmlText(std::string_view text);
-
-// A text that a comment line of any format can hold: control characters become '?'.
-std::string commentText(std::string_view text);
 
 }  // namespace railwise::topo

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/text/bus_id.h"
+#include "base/text/printable.h"
 #include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
@@ -103,8 +104,7 @@ class SlurmWriter {
     if (uverbs_assumed_)
       notes_.emplace_back(
           "the numbers of /dev/infiniband/uverbs* are assumed; ls "
-          "/sys/class/infiniband/*/device/infiniband_verbs "
-          "says them");
+          "/sys/class/infiniband/*/device/infiniband_verbs says them");
     if (cores_.nodes.size() < 2) {
       notes_.emplace_back("Cores is left out: the machine has one NUMA node");
     } else {
@@ -132,8 +132,8 @@ class SlurmWriter {
 }  // namespace
 
 Exported exportSlurm(const Machine& machine, const ExportOptions& options) {
-  if (!isDnsName(dnsLabel(options.node)) || !isDeviceName(options.node))
-    return Error{"'" + commentText(options.node) + "' is no name of a node; --node=NAME says it",
+  if (dnsLabel(options.node).empty() || !isDeviceName(options.node))
+    return Error{"'" + withoutControls(options.node) + "' is no name of a node; --node=NAME says it",
                  Code::kInvalidArgument};
   const auto host = hostView(machine);
   if (!host.ok()) return host.failure();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/text/json.h"
+#include "base/text/printable.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
@@ -30,7 +31,7 @@ Outcome<HostView> viewWithoutPxn(const Machine& machine) {
 }
 
 std::string nicsComment(const HostView& host, const HostGpu& gpu) {
-  std::string text = "GPU " + std::to_string(gpu.dev) + " at " + commentText(gpu.busid);
+  std::string text = "GPU " + std::to_string(gpu.dev) + " at " + withoutControls(gpu.busid);
   for (const GivenNic& given : gpu.nics)
     text += std::string(&given == &gpu.nics.front() ? ": " : ", ") +
             host.nics[static_cast<std::size_t>(given.nic)].name + " " + pathTypeName(given.type);

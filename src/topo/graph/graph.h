@@ -109,7 +109,8 @@ class Graph {
   const Node& node(NodeIndex i) const { return nodes_[static_cast<std::size_t>(i)]; }
   // The nodes of one type, in NCCL's order.
   const std::vector<NodeIndex>& of(NodeType type) const { return by_type_[static_cast<std::size_t>(type)]; }
-  const Node& of(NodeType type, int index) const { return node(of(type)[static_cast<std::size_t>(index)]); }
+  NodeIndex at(NodeType type, int index) const { return of(type)[static_cast<std::size_t>(index)]; }
+  const Node& of(NodeType type, int index) const { return node(at(type, index)); }
   int count(NodeType type) const { return static_cast<int>(of(type).size()); }
 
   int hosts() const { return hosts_; }
@@ -128,6 +129,7 @@ class Graph {
   // A short name: "GPU/3", "NET/0", "CPU/1", "PCI/0000:45:00.0", "NVS/0". On a second host "GPU/9",
   // "NET/1-0", "CPU/1-0".
   std::string label(NodeIndex i) const;
+  std::string label(NodeType type, int index) const { return label(at(type, index)); }
 
   // A copy of the graph without the GPU nodes for which keep[gpu index] is false. Their kDev nodes stay, as
   // in NCCL.

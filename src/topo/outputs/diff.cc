@@ -1,5 +1,3 @@
-#include "topo/outputs/diff.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -8,6 +6,7 @@
 #include "base/text/json.h"
 #include "topo/explain/describe.h"
 #include "topo/graph/graph.h"
+#include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"
 
 namespace railwise::topo {
@@ -95,7 +94,7 @@ void DeviceMatch::match(NodeType type, std::string (*key)(const Graph&, const No
 }
 
 int DeviceMatch::rightIndex(NodeType type, int left) const {
-  const NodeIndex twin = rightOf(left_.of(type)[static_cast<std::size_t>(left)]);
+  const NodeIndex twin = rightOf(left_.at(type, left));
   return twin == kNoNode ? -1 : right_.node(twin).index;
 }
 
@@ -124,7 +123,7 @@ std::vector<LinkText> linksOf(const Graph& graph) {
   // NCCL 2.28 has no node for the physical GPU, so a device is compared as its first rank.
   const auto end = [&](NodeIndex i) {
     const int gpu = graph.node(i).type == NodeType::kDev ? gpuOn(graph, i) : -1;
-    return gpu < 0 ? i : graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)];
+    return gpu < 0 ? i : graph.at(NodeType::kGpu, gpu);
   };
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     for (const Link& link : graph.nodes()[i].links) {
@@ -204,8 +203,7 @@ class Differ {
   }
 
   std::string pairName(NodeType from, int i, NodeType to, int j) const {
-    return left_.graph->label(left_.graph->of(from)[static_cast<std::size_t>(i)]) + " -> " +
-           left_.graph->label(left_.graph->of(to)[static_cast<std::size_t>(j)]);
+    return left_.graph->label(from, i) + " -> " + left_.graph->label(to, j);
   }
 
   void compareDevices(NodeType type) {
@@ -220,33 +218,19 @@ class Differ {
     }
   }
 
-  // Compares the NUMA nodes of GPUs and NICs.
   void compareNuma() {
-    for (int gpu = 0; gpu < left_.graph->count(NodeType::kGpu); ++gpu) {
-      const int twin = match_.rightIndex(NodeType::kGpu, gpu);
-      if (twin < 0) continue;
-      add("numa", left_.graph->label(left_.graph->of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]),
-          numaOf(left_, NodeType::kGpu, gpu), numaOf(right_, NodeType::kGpu, twin));
-    }
-    for (int net = 0; net < left_.graph->count(NodeType::kNet); ++net) {
-      const int twin = match_.rightIndex(NodeType::kNet, net);
-      if (twin < 0) continue;
-      add("numa", left_.graph->label(left_.graph->of(NodeType::kNet)[static_cast<std::size_t>(net)]),
-          numaOf(left_, NodeType::kNet, net), numaOf(right_, NodeType::kNet, twin));
+    for (const NodeType type : {NodeType::kGpu, NodeType::kNet}) {
+      for (int i = 0; i < left_.graph->count(type); ++i) {
+        const int twin = match_.rightIndex(type, i);
+        if (twin >= 0)
+          add("numa", left_.graph->label(type, i), numaOf(left_, type, i), numaOf(right_, type, twin));
+      }
     }
   }
 
   static std::string numaOf(const Machine& machine, NodeType type, int index) {
-    int cpu = -1;
-    if (type == NodeType::kGpu) {
-      cpu = machine.paths->localCpu(index);
-    } else {
-      const auto nearest = localNodes(*machine.paths, type, index, NodeType::kCpu);
-      if (!nearest.empty()) cpu = nearest[0];
-    }
-    return cpu < 0
-               ? "no NUMA node"
-               : nodeName(*machine.graph, machine.graph->of(NodeType::kCpu)[static_cast<std::size_t>(cpu)]);
+    const int cpu = nextCpu(*machine.paths, type, index);
+    return cpu < 0 ? "no NUMA node" : nodeName(*machine.graph, machine.graph->at(NodeType::kCpu, cpu));
   }
 
   // Compares only links between matched nodes. If one side lacks a device, the device's own difference covers
@@ -327,8 +311,7 @@ class Differ {
     for (int gpu = 0; gpu < left_.graph->count(NodeType::kGpu); ++gpu) {
       const int twin = match_.rightIndex(NodeType::kGpu, gpu);
       if (twin < 0) continue;
-      add("nic", left_.graph->label(left_.graph->of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]),
-          nicsOf(left_, gpu), nicsOf(right_, twin));
+      add("nic", left_.graph->label(NodeType::kGpu, gpu), nicsOf(left_, gpu), nicsOf(right_, twin));
     }
   }
 
@@ -358,18 +341,16 @@ std::string diffJson(const Machine& left, const Machine& right, const std::vecto
   json.key("schema").value("railwise-topology-diff").key("schema_version").value(1);
   json.key("left").value(left.name).key("right").value(right.name);
   json.key("equal").value(differences.empty());
-  json.key("differences").beginArray();
-  for (const Difference& difference : differences) {
-    json.beginInlineObject().key("kind").value(difference.kind).key("what").value(difference.what);
-    json.key("left").value(difference.left).key("right").value(difference.right).endInlineObject();
-  }
-  json.endArray();
-  json.key("rules").beginArray();
-  for (const RuleChange& change : ruleChanges(left.settings->nccl, right.settings->nccl)) {
-    json.beginInlineObject().key(change.begins ? "since" : "until").value(ncclVersionName(change.release));
-    json.key("rule").value(change.text).endInlineObject();
-  }
-  json.endArray().endObject();
+  json.key("differences").inlineObjects(differences, [&](const Difference& difference) {
+    json.key("kind").value(difference.kind).key("what").value(difference.what);
+    json.key("left").value(difference.left).key("right").value(difference.right);
+  });
+  json.key("rules").inlineObjects(
+      ruleChanges(left.settings->nccl, right.settings->nccl), [&](const RuleChange& change) {
+        json.key(change.begins ? "since" : "until").value(ncclVersionName(change.release));
+        json.key("rule").value(change.text);
+      });
+  json.endObject();
   return json.text();
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/text/words.h"
 #include "topo/explain/describe.h"
-#include "topo/outputs/diff.h"
+#include "topo/outputs/outputs.h"
 
 namespace railwise::topo {
 namespace {

@@ -68,16 +68,12 @@ std::string expectationJson(const Machine& machine, const std::vector<Expectatio
   json.key("machine").value(machine.name);
   json.key("nccl").value(ncclVersionName(machine.settings->nccl).c_str());
   json.key("model").value(tuning::modelRelease(machine.settings->nccl));
-  json.key("expectations").beginArray();
-  for (const Expectation& its : expectations) {
-    json.beginObject();
+  json.key("expectations").objects(expectations, [&](const Expectation& its) {
     json.key("collective").value(collectiveName(its));
     json.key("source").value(its.collective ? "nccl" : "railwise");
     json.key("nodes").value(its.nodes);
     json.key("ranks").row(its.ranks);
-    json.key("sizes").beginArray();
-    for (const tuning::ExpectedSize& size : its.sizes) {
-      json.beginInlineObject();
+    json.key("sizes").inlineObjects(its.sizes, [&](const tuning::ExpectedSize& size) {
       json.key("bytes").value(static_cast<uint64_t>(size.bytes));
       if (size.choice) {
         json.key("algorithm").value(nameOf(size.choice->algorithm));
@@ -85,17 +81,11 @@ std::string expectationJson(const Machine& machine, const std::vector<Expectatio
       }
       json.key("time_us").value(size.time_us);
       json.key("bus_gb_per_s").value(size.bus_bandwidth);
-      json.endInlineObject();
-    }
-    json.endArray();
-    json.key("costs").beginArray();
-    for (const tuning::CostRow& row : its.costs) {
-      json.beginInlineObject();
+    });
+    json.key("costs").inlineObjects(its.costs, [&](const tuning::CostRow& row) {
       json.key("algorithm").value(nameOf(row.algorithm)).key("protocol").value(nameOf(row.protocol));
       json.key("latency_us").value(row.cost.latency_us).key("gb_per_s").value(row.cost.bandwidth);
-      json.endInlineObject();
-    }
-    json.endArray();
+    });
     json.key("peak_bus_gb_per_s").value(its.peak);
     if (its.peak_choice) {
       json.key("peak_algorithm").value(nameOf(its.peak_choice->algorithm));
@@ -103,9 +93,8 @@ std::string expectationJson(const Machine& machine, const std::vector<Expectatio
       json.key("channels").value(its.channels);
     }
     json.key("limit").value(its.limit);
-    json.endObject();
-  }
-  json.endArray().endObject();
+  });
+  json.endObject();
   return json.text();
 }
 

@@ -4,8 +4,8 @@
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "topo/explain/describe.h"
-#include "topo/outputs/graphs_why.h"
 #include "topo/outputs/outputs.h"
+#include "topo/outputs/parts.h"
 #include "topo/search/channel_graph.h"
 
 namespace railwise::topo {
@@ -16,7 +16,7 @@ void writeNet(JsonWriter& json, const Graph& graph, int net) {
   if (net < 0) {
     json.value(-1);
   } else if (graph.hosts() > 1) {
-    json.value(graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]));
+    json.value(graph.label(NodeType::kNet, net));
   } else {
     json.value(graph.of(NodeType::kNet, net).dev);
   }
@@ -35,15 +35,12 @@ void writeGraph(JsonWriter& json, const Graph& graph, const ChannelGraph& channe
   json.key("type_inter").value(pathTypeName(channels.type_inter));
   json.key("same").value(channels.same_channels ? 1 : 0);
   json.key("hops").value(channels.hops);
-  json.key("order").beginArray();
-  for (const Channel& channel : channels.channels) {
-    json.beginRow();
+  json.key("order").rows(channels.channels, [&](const Channel& channel) {
     writeNet(json, graph, channel.net_in);
     json.row(channel.ranks);
     writeNet(json, graph, channel.net_out);
-    json.endRow();
-  }
-  json.endArray().endObject();
+  });
+  json.endObject();
 }
 
 void writeWhy(JsonWriter& json, const Graph& graph, const CommunicatorGraphs& graphs,

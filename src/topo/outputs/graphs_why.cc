@@ -1,8 +1,7 @@
-#include "topo/outputs/graphs_why.h"
-
 #include <algorithm>
 
 #include "topo/explain/describe.h"
+#include "topo/outputs/parts.h"
 #include "topo/search/channel_graph.h"
 
 namespace railwise::topo {
@@ -168,31 +167,18 @@ std::string blockedText(const GraphTrace& trace, const Graph& graph) {
 
 }  // namespace
 
-const char* moveText(SearchMove move) {
-  switch (move) {
-    case SearchMove::kBegin:
-      return "begin";
-    case SearchMove::kDifferentChannels:
-      return "another order for each channel";
-    case SearchMove::kSimplerTree:
-      return "a simpler tree";
-    case SearchMove::kWiderIntra:
-      return "longer paths between GPUs";
-    case SearchMove::kWiderInter:
-      return "longer paths to NICs";
-    case SearchMove::kCrossNic:
-      return "out by another NIC than in";
-    case SearchMove::kLowerSpeed:
-      return "less bandwidth";
-    case SearchMove::kFasterRing:
-      return "more bandwidth";
-    case SearchMove::kFasterNetwork:
-      return "more bandwidth between hosts";
-    case SearchMove::kFasterInside:
-      return "more bandwidth inside the host";
-  }
-  return "";
-}
+constexpr std::pair<SearchMove, const char*> kMoveTexts[] = {
+    {SearchMove::kBegin, "begin"},
+    {SearchMove::kDifferentChannels, "another order for each channel"},
+    {SearchMove::kSimplerTree, "a simpler tree"},
+    {SearchMove::kWiderIntra, "longer paths between GPUs"},
+    {SearchMove::kWiderInter, "longer paths to NICs"},
+    {SearchMove::kCrossNic, "out by another NIC than in"},
+    {SearchMove::kLowerSpeed, "less bandwidth"},
+    {SearchMove::kFasterRing, "more bandwidth"},
+    {SearchMove::kFasterNetwork, "more bandwidth between hosts"},
+    {SearchMove::kFasterInside, "more bandwidth inside the host"}};
+const char* moveText(SearchMove move) { return nameIn(kMoveTexts, move, ""); }
 
 std::vector<std::string> whySentences(const GraphTrace& trace, const CommunicatorGraphs& graphs,
                                       const Graph& graph) {

@@ -1,6 +1,6 @@
-#include "topo/outputs/json_rows.h"
-
 #include <map>
+
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {
@@ -12,8 +12,8 @@ void writePaths(JsonWriter& json, const char* key, const Paths& paths, NodeType 
     for (int j = 0; j < graph.count(to); ++j) {
       if (from == to && i == j) continue;
       const Path& path = paths.get(from, i, to, j);
-      json.beginRow().value(graph.label(graph.of(from)[static_cast<std::size_t>(i)]));
-      json.value(graph.label(graph.of(to)[static_cast<std::size_t>(j)])).value(pathTypeName(path.type));
+      json.beginRow().value(graph.label(from, i));
+      json.value(graph.label(to, j)).value(pathTypeName(path.type));
       json.value(path.bandwidth).value(path.hops).array(paths.via(path), [&](const NodeIndex node) {
         return graph.label(node);
       });
@@ -85,8 +85,8 @@ void writeP2p(JsonWriter& json, const Paths& paths) {
       if (from == to) continue;
       const auto outcome = checkP2p(paths, from, to);
       const P2pAnswer answer = outcome.ok() ? *outcome : P2pAnswer{.reason = outcome.error()};
-      json.beginRow().value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(from)]));
-      json.value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(to)]));
+      json.beginRow().value(graph.label(NodeType::kGpu, from));
+      json.value(graph.label(NodeType::kGpu, to));
       json.value(answer.allowed ? 1 : 0).value(answer.read ? 1 : 0).value(answer.intermediate_rank);
       json.value(answer.reason).endRow();
     }
@@ -106,8 +106,8 @@ void writeGdr(JsonWriter& json, const Paths& paths) {
       const GdrAnswer send = answerOf(checkGdr(paths, gpu, net, true));
       const FlushAnswer flush = needFlush(paths, gpu, net);
       const auto proxy = proxyRank(paths, gpu, net);
-      json.beginRow().value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]));
-      json.value(graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]));
+      json.beginRow().value(graph.label(NodeType::kGpu, gpu));
+      json.value(graph.label(NodeType::kNet, net));
       json.value(static_cast<int>(receive.mode)).value(static_cast<int>(send.mode));
       json.value(static_cast<int>(flush.flush));
       json.value(proxy.ok() ? *proxy : graph.of(NodeType::kGpu, gpu).rank);
@@ -120,17 +120,13 @@ void writeGdr(JsonWriter& json, const Paths& paths) {
 }
 
 void writeDomains(JsonWriter& json, const Machine& machine) {
-  json.key("domains").beginArray();
-  for (const Domain& domain : machine.domains) {
-    json.beginObject();
+  json.key("domains").objects(machine.domains, [&](const Domain& domain) {
     json.key("ranks").row(domain.ranks);
     json.key("max_bw").value(domain.max_bandwidth);
     json.key("total_bw").value(domain.total_bandwidth);
     writeLocalNets(json, domain);
     writePeerNets(json, machine, domain);
-    json.endObject();
-  }
-  json.endArray();
+  });
 }
 
 }  // namespace railwise::topo

@@ -76,7 +76,7 @@ class Matrix {
       for (const Device& to : devices_) row.push_back(cell(from, to));
       cells_.push_back(std::move(row));
       name_width_ = std::max(name_width_, from.name.size());
-      const int cpu = localCpu(from);
+      const int cpu = nextCpu(*machine_.paths, from.type, from.index);
       affinities_.push_back(cpu < 0 ? "-" : cpuList(graph_.of(NodeType::kCpu, cpu).affinity));
       if (affinities_.back().empty()) affinities_.back() = "-";
       affinity_width_ = std::max(affinity_width_, affinities_.back().size());
@@ -101,12 +101,6 @@ class Matrix {
              "  NUMA Affinity\n";
   }
 
-  int localCpu(const Device& device) const {
-    if (device.type == NodeType::kGpu) return machine_.paths->localCpu(device.index);
-    const auto nearest = localNodes(*machine_.paths, NodeType::kNet, device.index, NodeType::kCpu);
-    return nearest.empty() ? -1 : nearest[0];
-  }
-
   void addRow(std::size_t row) {
     const Device& device = devices_[row];
     text_ += device.name + std::string(name_width_ - device.name.size(), ' ');
@@ -114,7 +108,7 @@ class Matrix {
       used_.insert(cells_[row][i]);
       addCell(cells_[row][i], widths_[i]);
     }
-    const int cpu = localCpu(device);
+    const int cpu = nextCpu(*machine_.paths, device.type, device.index);
     text_ += "   " + affinities_[row] +
              std::string(std::max<std::size_t>(affinity_width_, 12) - affinities_[row].size(), ' ');
     text_ += "  " + (cpu < 0 ? std::string("-") : std::to_string(graph_.of(NodeType::kCpu, cpu).numa));
@@ -151,9 +145,7 @@ class Matrix {
     for (const Device& device : devices_) {
       if (device.type != NodeType::kGpu) continue;
       const Node& gpu = graph_.of(NodeType::kGpu, device.index);
-      text_ += "  " + device.name + ": " + gpu.busid + (isAmd(graph_) ? ", GPU number " : ", NVML index ") +
-               std::to_string(gpu.dev) +
-               (gpu.gcn.empty() ? ", sm " + std::to_string(gpu.sm) : ", " + gpu.gcn) + "\n";
+      text_ += "  " + device.name + ": " + gpuFacts(graph_, gpu) + "\n";
     }
     if (graph_.count(NodeType::kNet) > 0) text_ += "\nNIC Legend\n\n";
     for (const Device& device : devices_) {

@@ -4,11 +4,9 @@
 
 #include "base/text/words.h"
 #include "topo/explain/describe.h"
-#include "topo/outputs/drawing/boxes.h"
-#include "topo/outputs/drawing/draw_machine.h"
 #include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/outputs.h"
-#include "topo/outputs/svg_parts.h"
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {
@@ -67,11 +65,8 @@ class SvgWriter {
 
  private:
   void addHead() {
-    const std::string counts = counted(graph_.count(NodeType::kGpu), "GPU") + ", " +
-                               counted(graph_.count(NodeType::kNet), "NIC") + ", " +
-                               counted(graph_.count(NodeType::kCpu), "NUMA node");
     head_text_ = textAt("head", 16, 26, options_.title) + "\n" +
-                 textAt("sub", 16, 44, counts + "; numbers are GB/s in one direction") + "\n";
+                 textAt("sub", 16, 44, countsText(graph_) + "; numbers are GB/s in one direction") + "\n";
   }
 
   void addFrame(const Frame& frame) {

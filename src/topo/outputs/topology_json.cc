@@ -2,8 +2,8 @@
 #include "base/text/bus_id.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
-#include "topo/outputs/json_rows.h"
 #include "topo/outputs/outputs.h"
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {
@@ -11,59 +11,24 @@ namespace {
 // The version in docs/topology-json.md. It is raised when a field changes its meaning or is removed.
 constexpr int kSchemaVersion = 1;
 
-const char* archName(CpuArch arch) {
-  switch (arch) {
-    case CpuArch::kX86:
-      return "x86_64";
-    case CpuArch::kPower:
-      return "ppc64";
-    case CpuArch::kArm:
-      return "arm64";
-    case CpuArch::kUnknown:
-    case CpuArch::kUndefined:
-      break;
-  }
-  return "unknown";
-}
+constexpr std::pair<CpuArch, const char*> kArchNames[] = {
+    {CpuArch::kX86, "x86_64"}, {CpuArch::kPower, "ppc64"}, {CpuArch::kArm, "arm64"}};
+const char* archName(CpuArch arch) { return nameIn(kArchNames, arch); }
 
-const char* vendorName(CpuVendor vendor) {
-  switch (vendor) {
-    case CpuVendor::kIntel:
-      return "GenuineIntel";
-    case CpuVendor::kAmd:
-      return "AuthenticAMD";
-    case CpuVendor::kZhaoxin:
-      return "Zhaoxin";
-    case CpuVendor::kUnknown:
-    case CpuVendor::kUndefined:
-      break;
-  }
-  return "unknown";
-}
+constexpr std::pair<CpuVendor, const char*> kVendorNames[] = {
+    {CpuVendor::kIntel, "GenuineIntel"}, {CpuVendor::kAmd, "AuthenticAMD"}, {CpuVendor::kZhaoxin, "Zhaoxin"}};
+const char* vendorName(CpuVendor vendor) { return nameIn(kVendorNames, vendor); }
 
-const char* modelName(CpuModel model) {
-  switch (model) {
-    case CpuModel::kBroadwell:
-      return "Broadwell or older";
-    case CpuModel::kSkylake:
-      return "Skylake";
-    case CpuModel::kSapphireRapids:
-      return "Sapphire Rapids";
-    case CpuModel::kEmeraldRapids:
-      return "Emerald Rapids or newer";
-    case CpuModel::kYongfeng:
-      return "YongFeng";
-    case CpuModel::kZen12:
-      return "Zen 1 or 2";
-    case CpuModel::kZen34:
-      return "Zen 3 or 4";
-    case CpuModel::kZen5:
-      return "Zen 5";
-    case CpuModel::kUndefined:
-      break;
-  }
-  return "unknown";
-}
+constexpr std::pair<CpuModel, const char*> kModelNames[] = {
+    {CpuModel::kBroadwell, "Broadwell or older"},
+    {CpuModel::kSkylake, "Skylake"},
+    {CpuModel::kSapphireRapids, "Sapphire Rapids"},
+    {CpuModel::kEmeraldRapids, "Emerald Rapids or newer"},
+    {CpuModel::kYongfeng, "YongFeng"},
+    {CpuModel::kZen12, "Zen 1 or 2"},
+    {CpuModel::kZen34, "Zen 3 or 4"},
+    {CpuModel::kZen5, "Zen 5"}};
+const char* modelName(CpuModel model) { return nameIn(kModelNames, model); }
 
 struct Number {
   const char* name;
@@ -134,10 +99,6 @@ class TopologyWriter {
   }
 
  private:
-  std::string labelOf(NodeType type, int index) const {
-    return graph_.label(graph_.of(type)[static_cast<std::size_t>(index)]);
-  }
-
   void writeSettings() {
     const Settings& settings = *machine_.settings;
     const Settings otherwise;
@@ -173,8 +134,15 @@ class TopologyWriter {
     json_.endArray();
   }
 
-  void beginNode(NodeIndex i) {
-    json_.beginObject().key("id").value(graph_.label(i)).key("host").value(graph_.node(i).host);
+  void writeId(NodeIndex i) { json_.key("id").value(graph_.label(i)).key("host").value(graph_.node(i).host); }
+
+  // `write` writes what is special to nodes of this type.
+  template <typename Write>
+  void writeNodes(const char* key, NodeType type, const Write& write) {
+    json_.key(key).objects(graph_.of(type), [&](NodeIndex i) {
+      writeId(i);
+      write(i, graph_.node(i));
+    });
   }
 
   void writePciLink(const Node& node) {
@@ -183,80 +151,59 @@ class TopologyWriter {
   }
 
   void writeCpus() {
-    json_.key("cpus").beginArray();
-    for (const NodeIndex i : graph_.of(NodeType::kCpu)) {
-      const Node& cpu = graph_.node(i);
-      beginNode(i);
+    writeNodes("cpus", NodeType::kCpu, [&](NodeIndex, const Node& cpu) {
       json_.key("numa").value(cpu.numa).key("arch").value(archName(cpu.arch));
       json_.key("vendor").value(vendorName(cpu.vendor)).key("model").value(modelName(cpu.model));
-      json_.key("affinity").value(cpuList(cpu.affinity)).endObject();
-    }
-    json_.endArray();
+      json_.key("affinity").value(cpuList(cpu.affinity));
+    });
   }
 
   void writeGpus() {
     const gpu::GpuTopology topology = gpuTopology(machine_);
-    json_.key("gpus").beginArray();
-    for (const NodeIndex i : graph_.of(NodeType::kGpu)) {
-      const Node& gpu = graph_.node(i);
-      beginNode(i);
+    writeNodes("gpus", NodeType::kGpu, [&](NodeIndex i, const Node& gpu) {
       json_.key("rank").value(gpu.rank).key("dev").value(gpu.dev);
       json_.key("sm").value(gpu.sm).key("gcn").known(gpu.gcn);
       json_.key("gdr").value(gpu.gdr != 0).key("mlopart").value(gpu.mlopart);
       const gpu::Device* physical = physicalGpu(topology, graph_, gpu.index);
       const bool known = physical != nullptr && !physical->model.empty();
-      json_.key("model");
-      known ? json_.value(gpuModelText(*physical)) : json_.null();
-      json_.key("memory_bytes");
-      known ? json_.value(physical->memory_bytes) : json_.null();
+      json_.key("model").known(known ? gpuModelText(*physical) : "");
+      json_.key("memory_bytes").known(known ? std::optional(physical->memory_bytes) : std::nullopt);
       writePciLink(graph_.node(deviceOf(graph_, i)));
       const int cpu = machine_.paths->localCpu(gpu.index);
-      json_.key("local_cpu");
-      cpu < 0 ? json_.null() : json_.value(labelOf(NodeType::kCpu, cpu));
-      json_.endObject();
-    }
-    json_.endArray();
+      json_.key("local_cpu").known(cpu < 0 ? "" : graph_.label(NodeType::kCpu, cpu));
+    });
   }
 
   void writeNics() {
-    json_.key("nics").beginArray();
-    for (const NodeIndex i : graph_.of(NodeType::kNic)) {
-      beginNode(i);
-      writePciLink(graph_.node(i));
+    writeNodes("nics", NodeType::kNic, [&](NodeIndex, const Node& nic) {
+      writePciLink(nic);
       json_.key("nets").beginRow();
-      for (const Link& link : graph_.node(i).links) {
+      for (const Link& link : nic.links) {
         if (graph_.node(link.to).type == NodeType::kNet) json_.value(graph_.label(link.to));
       }
-      json_.endRow().endObject();
-    }
-    json_.endArray();
+      json_.endRow();
+    });
   }
 
   void writeNets() {
-    json_.key("nets").beginArray();
-    for (const NodeIndex i : graph_.of(NodeType::kNet)) {
-      const Node& net = graph_.node(i);
-      beginNode(i);
-      json_.key("dev").value(net.dev).key("name").value(net.name).key("nic");
-      const bool hung = !net.links.empty();
-      hung ? json_.value(graph_.label(net.links[0].to)) : json_.null();
+    writeNodes("nets", NodeType::kNet, [&](NodeIndex, const Node& net) {
+      json_.key("dev").value(net.dev).key("name").value(net.name);
+      json_.key("nic").known(net.links.empty() ? "" : graph_.label(net.links[0].to));
       json_.key("bandwidth").value(net.bandwidth).key("port").value(net.port);
       json_.key("guid").value(hexText(net.guid)).key("latency_us").value(net.latency);
       json_.key("gdr").value(net.gdr != 0).key("coll").value(net.coll != 0);
       json_.key("max_comms").value(net.max_comms).key("rail").value(net.rail).key("plane").value(net.plane);
       const int gpu = machine_.paths->localGpu(net.index);
-      json_.key("local_gpu");
-      gpu < 0 ? json_.null() : json_.value(labelOf(NodeType::kGpu, gpu));
-      json_.endObject();
-    }
-    json_.endArray();
+      json_.key("local_gpu").known(gpu < 0 ? "" : graph_.label(NodeType::kGpu, gpu));
+    });
   }
 
   void writeSwitches() {
     json_.key("switches").beginArray();
     for (const NodeType type : {NodeType::kPci, NodeType::kNvs}) {
       for (const NodeIndex i : graph_.of(type)) {
-        beginNode(i);
+        json_.beginObject();
+        writeId(i);
         json_.key("kind").value(type == NodeType::kPci ? "pci" : "nvswitch");
         if (type == NodeType::kPci) writePciLink(graph_.node(i));
         if (type == NodeType::kPci) json_.key("pci_device").value(hexText(graph_.node(i).pci_device));

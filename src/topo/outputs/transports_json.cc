@@ -1,5 +1,5 @@
-#include "topo/outputs/json_rows.h"
 #include "topo/outputs/outputs.h"
+#include "topo/outputs/parts.h"
 #include "topo/transports/table.h"
 
 namespace railwise::topo {
@@ -11,15 +11,9 @@ class ClassWriter {
 
   // Writes the rows of a table, and keeps its classes for writeClasses().
   void writeRows(const char* key, const TransportTable& table, const Graph& graph) {
-    const auto netId = [&](int net) {
-      return graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
-    };
-    json_.key(key).beginArray();
-    for (const TransportRow& row : table.rows) {
-      json_.beginRow()
-          .value(row.pair.from)
-          .value(row.pair.to)
-          .value(static_cast<int>(classes_.size() + row.index));
+    const auto netId = [&](int net) { return graph.label(NodeType::kNet, net); };
+    json_.key(key).rows(table.rows, [&](const TransportRow& row) {
+      json_.value(row.pair.from).value(row.pair.to).value(static_cast<int>(classes_.size() + row.index));
       if (row.intermediate_rank >= 0) json_.value(row.intermediate_rank);
       if (table.classes[row.index].first.kind == TransportKind::kNet) {
         json_.value(netId(row.sender.net))
@@ -27,24 +21,16 @@ class ClassWriter {
             .value(static_cast<int>(row.sender.gdr));
         json_.value(netId(row.receiver.net)).value(static_cast<int>(row.receiver.gdr));
       }
-      json_.endRow();
-    }
-    json_.endArray();
+    });
     classes_.insert(classes_.end(), table.classes.begin(), table.classes.end());
   }
 
   void writeClasses() {
-    json_.key("classes").beginArray();
-    for (const TransportClass& each : classes_) {
-      json_.beginObject()
-          .key("transport")
-          .value(transportKindName(each.first.kind))
-          .key("name")
-          .value(each.name);
+    json_.key("classes").objects(classes_, [&](const TransportClass& each) {
+      json_.key("transport").value(transportKindName(each.first.kind)).key("name").value(each.name);
       json_.key("read").value(each.first.read);
-      json_.key("pairs").value(each.pairs).key("reason").value(each.reason).endObject();
-    }
-    json_.endArray();
+      json_.key("pairs").value(each.pairs).key("reason").value(each.reason);
+    });
   }
 
  private:

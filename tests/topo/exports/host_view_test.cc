@@ -94,8 +94,8 @@ TEST(ExportHostView, UsedNicsAreThoseOfSomeGpu) {
   const HostView host =
       viewOf(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0") +
                                            slowNic(1, "0000:13:00.0", "mlx5_1", "100000")))));
-  EXPECT_EQ(host.nics[0].use_order, 0);
-  EXPECT_EQ(host.nics[1].use_order, -1);
+  EXPECT_TRUE(host.nics[0].used);
+  EXPECT_FALSE(host.nics[1].used);
 }
 
 }  // namespace

@@ -18,9 +18,7 @@ TEST(ExportNames, LabelsOfDns) {
   EXPECT_EQ(dnsLabel("Mlx5_0+mlx5_1"), "mlx5-0-mlx5-1");
   EXPECT_EQ(dnsLabel("__"), "");
   EXPECT_EQ(dnsLabel(std::string(62, 'a') + "_b"), std::string(62, 'a'));
-  EXPECT_TRUE(isDnsName("gpu-7.example.com"));
-  for (const char* name : {"", "a..b", "-a", "a_b", "A", "a.", ".a"}) EXPECT_FALSE(isDnsName(name)) << name;
-  EXPECT_FALSE(isDnsName(std::string(64, 'a')));
+  EXPECT_EQ(dnsLabel(std::string(64, 'a')), std::string(63, 'a'));
 }
 
 TEST(ExportNames, WordsOfSlurm) {
@@ -42,8 +40,6 @@ TEST(ExportNames, XmlTextsHoldNothingThatXmlForbids) {
   EXPECT_EQ(xmlText("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");  // a surrogate
   EXPECT_EQ(xmlText("\xef\xbf\xbe\xef\xbf\xbf\xef\xbf\xbc"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbc");
 }
-
-TEST(ExportNames, CommentsStayOnTheirLine) { EXPECT_EQ(commentText("a\nb\x1b[2J"), "a?b?[2J"); }
 
 }  // namespace
 }  // namespace railwise::topo

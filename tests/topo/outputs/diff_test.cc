@@ -1,6 +1,5 @@
-#include "topo/outputs/diff.h"
-
 #include "tests/topo/output_machines.h"
+#include "topo/outputs/outputs.h"
 
 namespace railwise::topo {
 namespace {

@@ -1,10 +1,9 @@
 #include "tests/ok.h"
 #include "tests/topo/big_machines.h"
 #include "tests/topo/output_machines.h"
-#include "topo/outputs/drawing/boxes.h"
-#include "topo/outputs/drawing/draw_machine.h"
+#include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/outputs.h"
-#include "topo/outputs/svg_parts.h"
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {

@@ -1,4 +1,3 @@
-#include "topo/outputs/drawing/boxes.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-#include "topo/outputs/drawing/draw_machine.h"
-
 #include <algorithm>
 #include <cmath>
+
+#include "topo/outputs/drawing/drawing.h"
 
 namespace railwise::topo {
 namespace {
@@ -267,6 +267,18 @@ void joinNvswitches(const Graph& graph, Drawing& whole) {
                          .points = {{kLeft, level(bars.front()) - 3}, {kLeft, level(bars.back()) + 3}}});
 }
 
+// The number of levels of switches between a CPU and its leaves, over the whole machine, so that the leaves
+// of all hosts are at the same height.
+int switchLevels(const std::vector<HostTree>& hosts, const Graph& graph) {
+  int most = 0;
+  for (const HostTree& host : hosts) {
+    for (const CpuTree& cpu : host.cpus) {
+      for (const Branch& branch : cpu.children) most = std::max(most, levelsBelow(branch, graph));
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 Drawing drawMachine(const Machine& machine, const MachineExplanation& all) {
@@ -277,7 +289,7 @@ Drawing drawMachine(const Machine& machine, const MachineExplanation& all) {
   double width = 0;
   double height = 0;
   for (const HostTree& tree : trees) {
-    hosts.push_back(drawHost(maker, tree, levels));
+    hosts.push_back(HostLayout(maker, levels).draw(tree));
     addCpuLinks(maker, hosts.back());
     addNvlinks(maker, hosts.back());
     width = std::max(width, hosts.back().width);
@@ -299,20 +311,6 @@ Drawing drawMachine(const Machine& machine, const MachineExplanation& all) {
   whole.height += several ? 1 : 0;
   joinNvswitches(*machine.graph, whole);
   return whole;
-}
-
-int switchLevels(const std::vector<HostTree>& hosts, const Graph& graph) {
-  int most = 0;
-  for (const HostTree& host : hosts) {
-    for (const CpuTree& cpu : host.cpus) {
-      for (const Branch& branch : cpu.children) most = std::max(most, levelsBelow(branch, graph));
-    }
-  }
-  return most;
-}
-
-Drawing drawHost(const BoxMaker& maker, const HostTree& host, int levels) {
-  return HostLayout(maker, levels).draw(host);
 }
 
 const Box* boxOf(const Drawing& drawing, NodeIndex node) {

@@ -2,10 +2,13 @@
 // grows downwards. Internal to outputs/.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
+#include "topo/explain/explain.h"
 #include "topo/graph/graph.h"
+#include "topo/outputs/drawing/drawing.h"
 
 namespace railwise::topo {
 
@@ -56,8 +59,7 @@ struct Drawing {
 // Moves everything in `part` by (x, y) and adds it to `whole`.
 void addDrawing(Drawing& whole, Drawing part, double x, double y);
 
-// Sizes of the drawing in pixels, one set for machines with few GPUs and one for machines with many. Internal
-// to outputs/.
+// Sizes of the drawing in pixels, one set for machines with few GPUs and one for machines with many.
 
 struct Metrics {
   double gpu_width, gpu_height;
@@ -85,7 +87,7 @@ inline constexpr double kBusHeight = 34;  // space above the CPUs for the line b
 inline constexpr double kNvsHeight = 26;
 inline constexpr double kArcUnit = 16;  // depth of an NVLink arc per GPU that the arc spans
 
-// A machine in the form in which people draw it: NUMA nodes with their PCIe trees. Internal to outputs/.
+// A machine in the form in which people draw it: NUMA nodes with their PCIe trees.
 
 struct Branch {
   NodeIndex node = kNoNode;  // kPci, kNic, kDev, or kGpu if the model has no kDev
@@ -110,5 +112,50 @@ std::vector<HostTree> hostTrees(const Graph& graph);
 // The GPUs (ranks) on a device, and the NETs of a NIC, in order.
 std::vector<NodeIndex> gpusOn(const Graph& graph, NodeIndex device);
 std::vector<NodeIndex> netsOn(const Graph& graph, NodeIndex nic);
+
+// Makes the boxes of the drawing and their texts, without their positions.
+class BoxMaker {
+ public:
+  BoxMaker(const Machine& machine, const MachineExplanation& all);
+
+  const Metrics& metrics() const { return metrics_; }
+  const Graph& graph() const { return graph_; }
+  bool many() const { return many_; }
+  // One box for each rank on the device.
+  std::vector<Box> gpuBoxes(NodeIndex device) const;
+  // A box for the NIC, and boxes for its devices if it has several. Positions are relative to (0, 0).
+  std::vector<Box> nicBoxes(NodeIndex nic) const;
+  Box cpuBox(NodeIndex cpu) const;
+  Box switchBox(NodeIndex pci) const;
+  Box nvswitchBox(NodeIndex nvs) const;
+  Box c2cBox(NodeIndex cxb) const;
+  bool isSlow(NodeIndex a, NodeIndex b) const;
+
+ private:
+  Box netBox(NodeIndex net) const;
+  std::string pciTip(const Node& node) const;
+
+  const Graph& graph_;
+  const MachineExplanation& all_;
+  const bool many_;
+  const Metrics metrics_;
+  double nic_width_;
+  std::set<std::pair<NodeIndex, NodeIndex>> slow_;
+};
+
+// Cuts `text` to fit into `width` pixels if a character is `character` pixels wide, and ends it with an
+// ellipsis.
+std::string fittedText(const std::string& text, double width, double character);
+
+// A whole machine, with its hosts side by side.
+Drawing drawMachine(const Machine& machine, const MachineExplanation& all);
+
+// Add C2C, NVLink, and the links between CPUs or switches to the drawing of the tree. The drawing becomes
+// higher.
+void addCpuLinks(const BoxMaker& maker, Drawing& drawing);
+void addNvlinks(const BoxMaker& maker, Drawing& drawing);
+
+// The box of a node, or null.
+const Box* boxOf(const Drawing& drawing, NodeIndex node);
 
 }  // namespace railwise::topo

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <map>
 
-#include "topo/outputs/drawing/draw_machine.h"
+#include "topo/outputs/drawing/drawing.h"
 
 namespace railwise::topo {
 namespace {

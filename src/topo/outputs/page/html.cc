@@ -2,10 +2,9 @@
 #include <set>
 
 #include "topo/explain/describe.h"
-#include "topo/outputs/drawing/draw_machine.h"
+#include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/outputs.h"
-#include "topo/outputs/page/html_parts.h"
-#include "topo/outputs/svg_parts.h"
+#include "topo/outputs/parts.h"
 
 namespace railwise::topo {
 namespace {
@@ -53,11 +52,9 @@ std::string nicTableHtml(const Machine& machine, const MachineExplanation& all) 
   const Graph& graph = *machine.graph;
   std::string html =
       "<section><h2>The NIC of each GPU</h2><div class=\"scroll\"><table id=\"nics\" aria-label=\"The NIC of "
-      "each GPU\"><thead><tr><th "
-      "scope=\"col\">GPU</th>"
-      "<th scope=\"col\">address</th><th scope=\"col\">near</th><th scope=\"col\">NIC</th><th "
-      "scope=\"col\">path</th>"
-      "<th scope=\"col\">GB/s</th><th scope=\"col\">GPUDirect</th></tr></thead><tbody>\n";
+      "each GPU\"><thead><tr><th scope=\"col\">GPU</th><th scope=\"col\">address</th><th "
+      "scope=\"col\">near</th><th scope=\"col\">NIC</th><th scope=\"col\">path</th><th "
+      "scope=\"col\">GB/s</th><th scope=\"col\">GPUDirect</th></tr></thead><tbody>\n";
   for (const GpuExplanation& gpu : all.gpus) {
     std::vector<std::string> names;
     for (const ChosenNic& nic : gpu.chosen) names.push_back(netName(graph, nic.view.net));
@@ -92,9 +89,7 @@ std::string typesHtml(const Machine& machine) {
 
 std::string headerHtml(const Machine& machine) {
   const Graph& graph = *machine.graph;
-  std::string facts = counted(graph.count(NodeType::kGpu), "GPU") + ", " +
-                      counted(graph.count(NodeType::kNet), "NIC") + ", " +
-                      counted(graph.count(NodeType::kCpu), "NUMA node");
+  std::string facts = countsText(graph);
   if (graph.hosts() > 1) facts += ", " + counted(graph.hosts(), "host");
   facts += std::string(", as ") + rulesText(machine) + " sees them. Numbers are GB/s in one direction.";
   std::string html =
@@ -123,16 +118,14 @@ std::string htmlText(const Machine& machine) {
   html += headerHtml(machine);
   const Drawing drawing = drawMachine(machine, all);
   html +=
-      "<main>\n<div class=\"bar\"><div id=\"way\" role=\"status\">Select a GPU or a NIC (mouse, or Tab, "
-      "arrow keys and "
-      "Enter): its paths light up, and what NCCL chose is shown below.</div><input id=\"find\" "
-      "type=\"search\" aria-label=\"Find a GPU or NIC; Enter opens "
-      "it\" placeholder=\"Find: GPU 3, mlx5_0, bus id\" hidden><button id=\"fit\" "
-      "type=\"button\" "
-      "hidden "
-      "aria-pressed=\"true\">Full size</button></div>\n<div class=\"picker\" id=\"picker\" "
-      "hidden></div>\n<div "
-      "class=\"drawing fit\" id=\"drawing\">\n";
+      "<main>\n"
+      "<div class=\"bar\"><div id=\"way\" role=\"status\">Select a GPU or a NIC (mouse, or Tab, arrow keys "
+      "and Enter): its paths light up, and what NCCL chose is shown below.</div><input id=\"find\" "
+      "type=\"search\" aria-label=\"Find a GPU or NIC; Enter opens it\" placeholder=\"Find: GPU 3, mlx5_0, "
+      "bus id\" hidden><button id=\"fit\" type=\"button\" hidden aria-pressed=\"true\">Full "
+      "size</button></div>\n"
+      "<div class=\"picker\" id=\"picker\" hidden></div>\n"
+      "<div class=\"drawing fit\" id=\"drawing\">\n";
   html += svgElement(drawing, *machine.graph, {.interactive = true});
   html +=
       "</div>\n<div class=\"panel\" id=\"panel\" aria-live=\"polite\" hidden></div>\n<section "

@@ -5,7 +5,7 @@
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
 #include "topo/outputs/drawing/drawing.h"
-#include "topo/outputs/page/html_parts.h"
+#include "topo/outputs/parts.h"
 #include "topo/search/channel_graph.h"
 #include "topo/transports/table.h"
 
@@ -97,6 +97,39 @@ void writeGraphs(JsonWriter& json, const Machine& machine, int nodes, const Grap
   json.endObject();
 }
 
+// "graphs": the channels that NCCL's search finds.
+void writeChannelData(JsonWriter& json, const Machine& machine) {
+  json.key("graphs").beginArray();
+  const auto found = searchMachine(machine, {});
+  for (const int nodes : {1, 2}) {
+    for (const Algorithm algorithm : kShown) {
+      Graphs graphs;
+      for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
+        const auto& of_domain = nodes == 1 ? (*found)[i].one_host : (*found)[i].two_hosts;
+        if (of_domain && !of_domain->of(algorithm).channels.empty())
+          graphs.emplace_back(&machine.domains[i], &of_domain->of(algorithm));
+      }
+      if (!graphs.empty()) writeGraphs(json, machine, nodes, graphs);
+    }
+  }
+  json.endArray();
+}
+
+// "transports": of each pair of GPUs.
+void writeTransportData(JsonWriter& json, const Machine& machine) {
+  const Transports transports(machine, jobOn(machine));
+  const TransportTable here = tabulate(transports, {});
+  const TransportTable other_host = tabulate(transports, {.other_host = true});
+  json.key("transports").beginObject().key("classes").beginArray();
+  for (const TransportTable* table : {&here, &other_host})
+    for (const TransportClass& each : table->classes)
+      json.beginArray().value(each.name).value(each.reason).endArray();
+  json.endArray();
+  writeRows(json, "here", *machine.graph, here, 0);
+  writeRows(json, "other_host", *machine.graph, other_host, here.classes.size());
+  json.endObject();
+}
+
 // With more paths than this the page would have tens of megabytes. It then lists the hops of the chosen NICs
 // only.
 constexpr int kMostWithHops = 40000;
@@ -157,14 +190,13 @@ class DataWriter {
   void writeGpu(const GpuExplanation& gpu) {
     const Node& node = graph_.of(NodeType::kGpu, gpu.gpu);
     json_.beginObject();
-    json_.key("node").value(graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]);
+    json_.key("node").value(graph_.at(NodeType::kGpu, gpu.gpu));
     json_.key("name").value(gpuName(graph_, gpu.gpu));
     const gpu::Device* device = physicalGpu(gpus_, graph_, gpu.gpu);
     const bool known = device != nullptr && !device->model.empty();
     json_.key("facts").value(
-        (known ? gpuModelText(*device) + ", " + memoryText(device->memory_bytes) + ", " : "") + node.busid +
-        (isAmd(graph_) ? ", GPU number " : ", NVML index ") + std::to_string(node.dev) + ", " +
-        (node.gcn.empty() ? "sm " + std::to_string(node.sm) : node.gcn) + ", " + gpu.local_cpu);
+        (known ? gpuModelText(*device) + ", " + memoryText(device->memory_bytes) + ", " : "") +
+        gpuFacts(graph_, node) + ", " + gpu.local_cpu);
     json_.key("details").beginArray();
     if (known) writeDetails(*device);
     json_.endArray().key("chosen").beginArray();
@@ -226,7 +258,7 @@ class DataWriter {
   void writeNet(int net) {
     const Node& node = graph_.of(NodeType::kNet, net);
     json_.beginObject();
-    json_.key("node").value(graph_.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
+    json_.key("node").value(graph_.at(NodeType::kNet, net));
     json_.key("name").value(netName(graph_, net));
     std::string facts = "device " + std::to_string(node.dev) + ", " + gbText(node.bandwidth * 8) + " Gb/s";
     if (!node.links.empty() && !graph_.node(node.links[0].to).busid.empty()) {
@@ -282,37 +314,6 @@ class DataWriter {
 
 std::string htmlData(const Machine& machine, const MachineExplanation& all) {
   return DataWriter(machine, all).whole();
-}
-
-void writeChannelData(JsonWriter& json, const Machine& machine) {
-  json.key("graphs").beginArray();
-  const auto found = searchMachine(machine, {});
-  for (const int nodes : {1, 2}) {
-    for (const Algorithm algorithm : kShown) {
-      Graphs graphs;
-      for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
-        const auto& of_domain = nodes == 1 ? (*found)[i].one_host : (*found)[i].two_hosts;
-        if (of_domain && !of_domain->of(algorithm).channels.empty())
-          graphs.emplace_back(&machine.domains[i], &of_domain->of(algorithm));
-      }
-      if (!graphs.empty()) writeGraphs(json, machine, nodes, graphs);
-    }
-  }
-  json.endArray();
-}
-
-void writeTransportData(JsonWriter& json, const Machine& machine) {
-  const Transports transports(machine, jobOn(machine));
-  const TransportTable here = tabulate(transports, {});
-  const TransportTable other_host = tabulate(transports, {.other_host = true});
-  json.key("transports").beginObject().key("classes").beginArray();
-  for (const TransportTable* table : {&here, &other_host})
-    for (const TransportClass& each : table->classes)
-      json.beginArray().value(each.name).value(each.reason).endArray();
-  json.endArray();
-  writeRows(json, "here", *machine.graph, here, 0);
-  writeRows(json, "other_host", *machine.graph, other_host, here.classes.size());
-  json.endObject();
 }
 
 }  // namespace railwise::topo
