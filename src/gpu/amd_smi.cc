@@ -78,56 +78,31 @@ using AmdSmiCall = AmdSmiStatus(Arguments...);
 
 // Null: the library lacks the function.
 struct AmdSmiApi {
-  AmdSmiCall<AmdSmiStruct*>* lib_version;
-  AmdSmiCall<uint64_t>* init;
-  AmdSmiCall<uint32_t*, AmdSmiSocket*>* sockets;
-  AmdSmiCall<AmdSmiSocket, uint32_t*, AmdSmiGpu*>* processors;
-  AmdSmiCall<AmdSmiGpu, int*>* type;
-  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* asic;
-  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* vbios;
-  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* driver;
-  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* activity;
-  AmdSmiCall<AmdSmiGpu, int, uint64_t*>* memory;
-  AmdSmiCall<AmdSmiGpu, int, uint64_t*>* memory_used;
-  AmdSmiCall<AmdSmiGpu, uint64_t*>* pci;
-  AmdSmiCall<AmdSmiGpu, unsigned*, char*>* uuid;
-  AmdSmiCall<AmdSmiGpu, int32_t*>* numa;
-  AmdSmiCall<AmdSmiGpu, char*, uint32_t>* partition;
-  AmdSmiCall<AmdSmiGpu, uint64_t*>* ecc_enabled;
-  AmdSmiCall<AmdSmiGpu, uint64_t, AmdSmiStruct*>* ecc;
-  AmdSmiCall<AmdSmiGpu, uint32_t*, void*>* processes;
-  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, uint64_t*, int*>* link_type;
-  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, uint64_t*, uint64_t*>* link_bandwidth;
-  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, bool*>* p2p;
-  AmdSmiCall<AmdSmiStatus, const char**>* status_text;
+  const DynamicLibrary& library;
+  AmdSmiCall<AmdSmiStruct*>* lib_version = library["amdsmi_get_lib_version"];
+  AmdSmiCall<uint64_t>* init = library["amdsmi_init"];
+  AmdSmiCall<uint32_t*, AmdSmiSocket*>* sockets = library["amdsmi_get_socket_handles"];
+  AmdSmiCall<AmdSmiSocket, uint32_t*, AmdSmiGpu*>* processors = library["amdsmi_get_processor_handles"];
+  AmdSmiCall<AmdSmiGpu, int*>* type = library["amdsmi_get_processor_type"];
+  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* asic = library["amdsmi_get_gpu_asic_info"];
+  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* vbios = library["amdsmi_get_gpu_vbios_info"];
+  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* driver = library["amdsmi_get_gpu_driver_info"];
+  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* activity = library["amdsmi_get_gpu_activity"];
+  AmdSmiCall<AmdSmiGpu, int, uint64_t*>* memory = library["amdsmi_get_gpu_memory_total"];
+  AmdSmiCall<AmdSmiGpu, int, uint64_t*>* memory_used = library["amdsmi_get_gpu_memory_usage"];
+  AmdSmiCall<AmdSmiGpu, uint64_t*>* pci = library["amdsmi_get_gpu_bdf_id"];
+  AmdSmiCall<AmdSmiGpu, unsigned*, char*>* uuid = library["amdsmi_get_gpu_device_uuid"];
+  AmdSmiCall<AmdSmiGpu, int32_t*>* numa = library["amdsmi_get_gpu_topo_numa_affinity"];
+  AmdSmiCall<AmdSmiGpu, char*, uint32_t>* partition = library["amdsmi_get_gpu_compute_partition"];
+  AmdSmiCall<AmdSmiGpu, uint64_t*>* ecc_enabled = library["amdsmi_get_gpu_ecc_enabled"];
+  AmdSmiCall<AmdSmiGpu, uint64_t, AmdSmiStruct*>* ecc = library["amdsmi_get_gpu_ecc_count"];
+  AmdSmiCall<AmdSmiGpu, uint32_t*, void*>* processes = library["amdsmi_get_gpu_process_list"];
+  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, uint64_t*, int*>* link_type = library["amdsmi_topo_get_link_type"];
+  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, uint64_t*, uint64_t*>* link_bandwidth =
+      library["amdsmi_get_minmax_bandwidth_between_processors"];
+  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, bool*>* p2p = library["amdsmi_is_P2P_accessible"];
+  AmdSmiCall<AmdSmiStatus, const char**>* status_text = library["amdsmi_status_code_to_string"];
 };
-
-AmdSmiApi loadAmdSmi(const VendorLibrary& library) {
-  AmdSmiApi api = {};
-  library.find("amdsmi_get_lib_version", api.lib_version);
-  library.find("amdsmi_init", api.init);
-  library.find("amdsmi_get_socket_handles", api.sockets);
-  library.find("amdsmi_get_processor_handles", api.processors);
-  library.find("amdsmi_get_processor_type", api.type);
-  library.find("amdsmi_get_gpu_asic_info", api.asic);
-  library.find("amdsmi_get_gpu_vbios_info", api.vbios);
-  library.find("amdsmi_get_gpu_driver_info", api.driver);
-  library.find("amdsmi_get_gpu_activity", api.activity);
-  library.find("amdsmi_get_gpu_memory_total", api.memory);
-  library.find("amdsmi_get_gpu_memory_usage", api.memory_used);
-  library.find("amdsmi_get_gpu_bdf_id", api.pci);
-  library.find("amdsmi_get_gpu_device_uuid", api.uuid);
-  library.find("amdsmi_get_gpu_topo_numa_affinity", api.numa);
-  library.find("amdsmi_get_gpu_compute_partition", api.partition);
-  library.find("amdsmi_get_gpu_ecc_enabled", api.ecc_enabled);
-  library.find("amdsmi_get_gpu_ecc_count", api.ecc);
-  library.find("amdsmi_get_gpu_process_list", api.processes);
-  library.find("amdsmi_topo_get_link_type", api.link_type);
-  library.find("amdsmi_get_minmax_bandwidth_between_processors", api.link_bandwidth);
-  library.find("amdsmi_is_P2P_accessible", api.p2p);
-  library.find("amdsmi_status_code_to_string", api.status_text);
-  return api;
-}
 
 class AmdSmiReader {
  public:
@@ -312,8 +287,8 @@ class AmdSmi : public LibraryVendor {
                       std::move(path)) {}
 
  private:
-  Outcome<void> readLibrary(const VendorLibrary& opened, GpuTopology& topology) const override {
-    const AmdSmiApi api = loadAmdSmi(opened);
+  Outcome<void> readLibrary(const DynamicLibrary& opened, GpuTopology& topology) const override {
+    const AmdSmiApi api{opened};
     const std::string library = name();
     return AmdSmiReader(api, library, named(), topology).read();
   }

@@ -38,54 +38,29 @@ using RsmiCall = RsmiStatus(Arguments...);
 
 // Null: the library lacks the function.
 struct RsmiApi {
-  RsmiCall<uint64_t>* init;
-  RsmiCall<uint32_t*>* count;
-  RsmiCall<int, char*, uint32_t>* version;
-  RsmiCall<uint32_t, char*, size_t>* name;
-  RsmiCall<uint32_t, char*, uint32_t>* vbios;
-  RsmiCall<uint32_t, int, uint64_t*>* memory;
-  RsmiCall<uint32_t, int, uint64_t*>* memory_used;
-  RsmiCall<uint32_t, uint64_t*>* pci;
-  RsmiCall<uint32_t, uint64_t*>* unique_id;
-  RsmiCall<uint32_t, int32_t*>* numa;
-  RsmiCall<uint32_t, uint64_t*>* graphics_version;
-  RsmiCall<uint32_t, uint32_t*>* busy;
-  RsmiCall<uint32_t, char*, uint32_t>* partition;
-  RsmiCall<uint32_t, uint64_t*>* ecc_enabled;
-  RsmiCall<uint32_t, uint64_t, RsmiErrors*>* ecc;
-  RsmiCall<RsmiProcess*, uint32_t*>* processes;
-  RsmiCall<uint32_t, uint32_t*, uint32_t*>* process_gpus;
-  RsmiCall<uint32_t, uint32_t, uint64_t*, int*>* link_type;
-  RsmiCall<uint32_t, uint32_t, uint64_t*, uint64_t*>* link_bandwidth;
-  RsmiCall<uint32_t, uint32_t, bool*>* p2p;
-  RsmiCall<RsmiStatus, const char**>* status_text;
+  const DynamicLibrary& library;
+  RsmiCall<uint64_t>* init = library["rsmi_init"];
+  RsmiCall<uint32_t*>* count = library["rsmi_num_monitor_devices"];
+  RsmiCall<int, char*, uint32_t>* version = library["rsmi_version_str_get"];
+  RsmiCall<uint32_t, char*, size_t>* name = library["rsmi_dev_name_get"];
+  RsmiCall<uint32_t, char*, uint32_t>* vbios = library["rsmi_dev_vbios_version_get"];
+  RsmiCall<uint32_t, int, uint64_t*>* memory = library["rsmi_dev_memory_total_get"];
+  RsmiCall<uint32_t, int, uint64_t*>* memory_used = library["rsmi_dev_memory_usage_get"];
+  RsmiCall<uint32_t, uint64_t*>* pci = library["rsmi_dev_pci_id_get"];
+  RsmiCall<uint32_t, uint64_t*>* unique_id = library["rsmi_dev_unique_id_get"];
+  RsmiCall<uint32_t, int32_t*>* numa = library["rsmi_topo_numa_affinity_get"];
+  RsmiCall<uint32_t, uint64_t*>* graphics_version = library["rsmi_dev_target_graphics_version_get"];
+  RsmiCall<uint32_t, uint32_t*>* busy = library["rsmi_dev_busy_percent_get"];
+  RsmiCall<uint32_t, char*, uint32_t>* partition = library["rsmi_dev_compute_partition_get"];
+  RsmiCall<uint32_t, uint64_t*>* ecc_enabled = library["rsmi_dev_ecc_enabled_get"];
+  RsmiCall<uint32_t, uint64_t, RsmiErrors*>* ecc = library["rsmi_dev_ecc_count_get"];
+  RsmiCall<RsmiProcess*, uint32_t*>* processes = library["rsmi_compute_process_info_get"];
+  RsmiCall<uint32_t, uint32_t*, uint32_t*>* process_gpus = library["rsmi_compute_process_gpus_get"];
+  RsmiCall<uint32_t, uint32_t, uint64_t*, int*>* link_type = library["rsmi_topo_get_link_type"];
+  RsmiCall<uint32_t, uint32_t, uint64_t*, uint64_t*>* link_bandwidth = library["rsmi_minmax_bandwidth_get"];
+  RsmiCall<uint32_t, uint32_t, bool*>* p2p = library["rsmi_is_P2P_accessible"];
+  RsmiCall<RsmiStatus, const char**>* status_text = library["rsmi_status_string"];
 };
-
-RsmiApi loadRsmi(const VendorLibrary& library) {
-  RsmiApi api = {};
-  library.find("rsmi_init", api.init);
-  library.find("rsmi_num_monitor_devices", api.count);
-  library.find("rsmi_version_str_get", api.version);
-  library.find("rsmi_dev_name_get", api.name);
-  library.find("rsmi_dev_vbios_version_get", api.vbios);
-  library.find("rsmi_dev_memory_total_get", api.memory);
-  library.find("rsmi_dev_memory_usage_get", api.memory_used);
-  library.find("rsmi_dev_pci_id_get", api.pci);
-  library.find("rsmi_dev_unique_id_get", api.unique_id);
-  library.find("rsmi_topo_numa_affinity_get", api.numa);
-  library.find("rsmi_dev_target_graphics_version_get", api.graphics_version);
-  library.find("rsmi_dev_busy_percent_get", api.busy);
-  library.find("rsmi_dev_compute_partition_get", api.partition);
-  library.find("rsmi_dev_ecc_enabled_get", api.ecc_enabled);
-  library.find("rsmi_dev_ecc_count_get", api.ecc);
-  library.find("rsmi_compute_process_info_get", api.processes);
-  library.find("rsmi_compute_process_gpus_get", api.process_gpus);
-  library.find("rsmi_topo_get_link_type", api.link_type);
-  library.find("rsmi_minmax_bandwidth_get", api.link_bandwidth);
-  library.find("rsmi_is_P2P_accessible", api.p2p);
-  library.find("rsmi_status_string", api.status_text);
-  return api;
-}
 
 class RsmiReader {
  public:
@@ -226,8 +201,8 @@ class RocmSmi : public LibraryVendor {
                       std::move(path)) {}
 
  private:
-  Outcome<void> readLibrary(const VendorLibrary& opened, GpuTopology& topology) const override {
-    const RsmiApi api = loadRsmi(opened);
+  Outcome<void> readLibrary(const DynamicLibrary& opened, GpuTopology& topology) const override {
+    const RsmiApi api{opened};
     const std::string library = name();
     return RsmiReader(api, library, !named(), topology).read();
   }

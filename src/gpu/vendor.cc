@@ -261,13 +261,14 @@ Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::uniq
   return topology;
 }
 
-Outcome<VendorLibrary> openVendorLibrary(const std::string& setting, const std::vector<const char*>& names) {
-  VendorLibrary opened;
+Outcome<std::unique_ptr<DynamicLibrary>> openVendorLibrary(const std::string& setting,
+                                                           const std::vector<const char*>& names) {
+  std::unique_ptr<DynamicLibrary> opened;
   std::string problem;
   const auto tryOpen = [&](const char* name) {
     Outcome<DynamicLibrary> library = DynamicLibrary::open({name}, DynamicLibrary::Unload::kNever);
     if (library.ok()) {
-      opened.library = std::make_unique<DynamicLibrary>(std::move(*library));
+      opened = std::make_unique<DynamicLibrary>(std::move(*library));
       return true;
     }
     // The dynamic linker has no code for it. A file that is there and does not load is worth a remark, and so
@@ -278,7 +279,7 @@ Outcome<VendorLibrary> openVendorLibrary(const std::string& setting, const std::
   };
   if (!setting.empty()) tryOpen(setting.c_str());
   else (void)std::any_of(names.begin(), names.end(), tryOpen);
-  if (opened.library == nullptr && !problem.empty()) return Error{std::move(problem)};
+  if (opened == nullptr && !problem.empty()) return Error{std::move(problem)};
   return opened;
 }
 
@@ -288,10 +289,9 @@ std::string LibraryVendor::name() const {
 }
 
 Outcome<void> LibraryVendor::read(GpuTopology& topology) const {
-  Outcome<VendorLibrary> opened = openVendorLibrary(path_, identity_.names);
+  const auto opened = openVendorLibrary(path_, identity_.names);
   if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
-  if (opened->library == nullptr) return {};
-  return readLibrary(*opened, topology);
+  return *opened == nullptr ? Outcome<void>() : readLibrary(**opened, topology);
 }
 
 std::string bufferText(const char* buffer, std::size_t bytes, const std::string& what,

@@ -51,22 +51,15 @@ Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::uniq
 // A library of no more GPUs than this is believed; NVIDIA's largest machine has 16, AMD's 64 partitions.
 constexpr int kMaxDevices = 256;
 
-// The library of `setting` (a path from Config), or when that is empty the first of `names` that is
-// installed. None: it is not installed.
-struct VendorLibrary {
-  std::unique_ptr<DynamicLibrary> library;
-  // Fills `function` with the address of the function `name`, or null when the library lacks it.
-  template <typename Function>
-  void find(const char* name, Function*& function) const {
-    function = reinterpret_cast<Function*>(library->symbol(name));
-  }
-};
 // Calls `function` of a library if the library has it. True: it has answered. 0 is success in every library.
 template <typename Status, typename... Parameters, typename... Arguments>
 bool answers(Status (*function)(Parameters...), Arguments... arguments) {
   return function != nullptr && function(arguments...) == Status{0};
 }
-Outcome<VendorLibrary> openVendorLibrary(const std::string& setting, const std::vector<const char*>& names);
+// The library of `setting` (a path from Config), or when that is empty the first of `names` that is
+// installed. Null: it is not installed.
+Outcome<std::unique_ptr<DynamicLibrary>> openVendorLibrary(const std::string& setting,
+                                                           const std::vector<const char*>& names);
 
 // A vendor that is one library: opens it, and has what the vendors say alike.
 class LibraryVendor : public GpuVendor {
@@ -88,7 +81,7 @@ class LibraryVendor : public GpuVendor {
       : identity_(std::move(identity)), path_(std::move(path)) {}
   bool named() const { return !path_.empty(); }
   // As GpuVendor::read(), of a library that is open.
-  virtual Outcome<void> readLibrary(const VendorLibrary& library, GpuTopology& topology) const = 0;
+  virtual Outcome<void> readLibrary(const DynamicLibrary& library, GpuTopology& topology) const = 0;
 
  private:
   const Identity identity_;
