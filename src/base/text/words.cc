@@ -1,5 +1,6 @@
 #include "base/text/words.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace railwise {
@@ -10,6 +11,12 @@ std::string listText(const std::vector<std::string>& items) {
     if (i > 0) text += i + 1 == items.size() ? " and " : ", ";
     text += items[i];
   }
+  return text;
+}
+
+std::string firstItems(std::span<const std::string> items, std::size_t most, std::string_view rest) {
+  std::string text = joined(items.first(std::min(items.size(), most)));
+  if (items.size() > most) text.append(" and ").append(counted(items.size() - most, rest, rest));
   return text;
 }
 

@@ -1,6 +1,7 @@
 // RDMA devices: are they there, may this process open them, and is their library installed?
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <set>
 
 #include "base/text/name_selection.h"
@@ -141,23 +142,6 @@ void checkNodes(Examination& exam) {
   }
 }
 
-// Where libibverbs may lie: where the linker looks, and in the active conda environment.
-std::vector<std::string> verbsFolders(const System& system) {
-  std::vector<std::string> folders = librarySearchPath(system);
-  if (const Variable* conda = system.variable("CONDA_PREFIX"); conda != nullptr)
-    folders.push_back(conda->value + "/lib");
-  return folders;
-}
-
-// The real file of libibverbs.so.1. "": not there.
-std::string verbsLibrary(const System& system) {
-  for (const std::string& folder : verbsFolders(system)) {
-    const std::string file = sysfs::realPathOf(system.tree(), folder + "/libibverbs.so.1");
-    if (!file.empty()) return file;
-  }
-  return {};
-}
-
 bool providerInstalled(const System& system, const std::string& provider) {
   if (system.exists("/etc/libibverbs.d/" + provider + ".driver")) return true;
   for (const std::string& folder : verbsFolders(system)) {
@@ -193,15 +177,6 @@ void checkProvider(Examination& exam) {
   }
 }
 
-// rdma-core's release is the middle number of libibverbs.so.1.14.44.0.
-int rdmaCoreRelease(const std::string& file) {
-  const auto soname = file.rfind(".so.1.");
-  if (soname == std::string::npos) return 0;
-  const std::string rest = file.substr(soname + 6);
-  const auto dot = rest.find('.');
-  return dot == std::string::npos ? 0 : std::atoi(rest.c_str() + dot + 1);
-}
-
 void checkOpening(Examination& exam) {
   std::set<std::string> done;
   for (const RdmaPort& port : exam.ports) {
@@ -231,7 +206,7 @@ void checkOpening(Examination& exam) {
 void checkVersions(Examination& exam) {
   constexpr int kDmaBufRelease = 34;  // ibv_reg_dmabuf_mr
   const std::string library = verbsLibrary(exam.system);
-  const int release = rdmaCoreRelease(library);
+  const int release = std::atoi(rdmaCoreVersion(library).c_str());
   if (release == 0 || exam.ports.empty() || exam.simulated()) return;
   if (exam.system.exists("/sys/kernel/mm/memory_peers/nv_mem")) return;  // which needs no dma-buf
   const std::pair<int, int> kernel = exam.system.kernel();

@@ -227,7 +227,8 @@ class Round {
     return {};
   }
 
-  // Gives the results of this end to all, and takes those of all others.
+  // Gives the results of this end to all, and takes those of all, its own too: all ends must compute with the
+  // same digits, since they decide from them what is measured again.
   Outcome<void> shareHalves() {
     std::vector<Half> halves;
     for (std::size_t index = 0; index < pairCount(); ++index) halves.push_back(ownHalf(index));
@@ -236,7 +237,6 @@ class Round {
     for (MatchState& state : matches_) {
       for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
         const std::size_t rank = side == 0 ? state.match.a : state.match.b;
-        if (rank == exchange_.rank()) continue;
         const auto theirs = decodeHalves((*gathered)[rank]);
         if (!theirs || theirs->size() != state.pairs.size()) return garbled(ends_[rank].host);
         for (std::size_t index = 0; index < theirs->size(); ++index)
