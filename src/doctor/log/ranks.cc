@@ -76,13 +76,6 @@ std::string rangesText(const std::set<int>& numbers) {
   return text;
 }
 
-std::string listText(std::span<const std::string> words, std::size_t most) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(words.size(), most); ++i) text += (i == 0 ? "" : ", ") + words[i];
-  if (words.size() > most) text += " and " + std::to_string(words.size() - most) + " more";
-  return text;
-}
-
 Ranks::Ranks(const Job& job, int expected) : job_(job), ranks_(job.processes.size()) {
   world_ = largestCommunicator(job, false);
   if (world_ == 0) world_ = largestCommunicator(job, true);

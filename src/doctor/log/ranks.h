@@ -61,7 +61,7 @@ struct Gaps {
   std::string text;  // "2, 4-6"
 };
 Gaps gapsOf(const std::set<int>& numbers, int size);
-// "a, b and 3 more"
-std::string listText(std::span<const std::string> words, std::size_t most = 6);
+// Of a list in a sentence: firstItems() tells how many more there are.
+inline constexpr std::size_t kShownItems = 6;
 
 }  // namespace railwise::doctor

@@ -29,7 +29,7 @@ std::string nicsSummary(const Process& process) {
   if (process.nics.empty()) return "";
   std::vector<std::string> names;
   for (const Nic& nic : process.nics) names.push_back(nic.name + (nic.link.empty() ? "" : "/" + nic.link));
-  return counted(names.size(), "NIC", "NICs") + " (" + listText(names, 4) + ")";
+  return counted(names.size(), "NIC", "NICs") + " (" + firstItems(names, 4) + ")";
 }
 
 std::string gpuDirectSummary(const Process& process) {
@@ -66,7 +66,7 @@ std::string lineOf(const Job& job, const Process& process) {
   add(nicsSummary(process));
   add(gpuDirectSummary(process));
   add(process.channels.value);
-  return listText(parts, parts.size());
+  return joined(parts);
 }
 
 void addRankLines(const Job& job, const Ranks& ranks, std::vector<std::string>& looked) {
@@ -89,7 +89,7 @@ void addRankLines(const Job& job, const Ranks& ranks, std::vector<std::string>& 
     const std::string who = numbers.empty()       ? counted(groups[order[i]].size(), "process", "processes")
                             : numbers.size() == 1 ? "rank " + rangesText(numbers)
                                                   : "ranks " + rangesText(numbers);
-    looked.push_back(who + " (" + listText(names, 4) + "): " + order[i]);
+    looked.push_back(who + " (" + firstItems(names, 4) + "): " + order[i]);
   }
   if (order.size() > kMost)
     looked.push_back("and " + std::to_string(order.size() - kMost) + " other kinds of ranks");
@@ -112,10 +112,10 @@ void addConnections(const Job& job, const Ranks& ranks, std::vector<std::string>
     parts.push_back(
         std::to_string(connections.number) + " via " + way +
         (connections.gpu_direct > 0 ? " (" + std::to_string(connections.gpu_direct) + " GDRDMA)" : ""));
-  if (!parts.empty()) looked.push_back("ends of connections: " + listText(parts, 16));
+  if (!parts.empty()) looked.push_back("ends of connections: " + firstItems(parts, 16));
   parts.clear();
   for (const auto& [name, times] : algorithms) parts.push_back(name + " " + std::to_string(times) + " times");
-  if (!parts.empty()) looked.push_back("algorithms: " + listText(parts, 16));
+  if (!parts.empty()) looked.push_back("algorithms: " + firstItems(parts, 16));
 }
 
 void addOneSided(const Job& job, const Ranks& ranks, std::vector<std::string>& looked) {
@@ -140,7 +140,7 @@ void addOneSided(const Job& job, const Ranks& ranks, std::vector<std::string>& l
     looked.push_back("one-sided communication" + (all ? "" : of + rangesText(group.ranks)) + ": " + text);
     std::vector<std::string> nics;
     for (const auto& [nic, its] : group.connected) nics.push_back(nic + " (" + rangesText(its) + ")");
-    if (!nics.empty()) looked.push_back("NICs of its connections, with their ranks: " + listText(nics, 16));
+    if (!nics.empty()) looked.push_back("NICs of its connections, with their ranks: " + firstItems(nics, 16));
   }
 }
 
@@ -154,7 +154,7 @@ void addSettings(const Job& job, const Ranks& ranks, std::vector<std::string>& l
   for (const auto& [name, values] : all)
     parts.push_back(name + (values.size() == 1 ? "=" + *values.begin()
                                                : " (" + std::to_string(values.size()) + " values)"));
-  if (!parts.empty()) looked.push_back("settings: " + listText(parts, 32));
+  if (!parts.empty()) looked.push_back("settings: " + firstItems(parts, 32));
 }
 
 std::string fileText(const Job& job) {

@@ -70,12 +70,12 @@ Reason notFound(const Process& process, const std::string& asked) {
   const bool railwise = asked.find("railwise") != std::string::npos;
   return {"plugin-not-found",
           "the plugin " + asked + " was not found",
-          "NCCL looked for " + (names.empty() ? asked : listText(names)) +
+          "NCCL looked for " + (names.empty() ? asked : firstItems(names, kShownItems)) +
               " where the dynamic linker looks, and " +
               (process.network.empty() ? "there was none." : "went on with " + process.network + "."),
           pathFix(asked) + "\nls /where/the/plugin/is/libnccl-net-" + (railwise ? "railwise" : "NAME") +
               ".so  # NCCL_NET_PLUGIN=NAME, or a path",
-          {names.empty() ? asked : listText(names), place}};
+          {names.empty() ? asked : firstItems(names, kShownItems), place}};
 }
 
 Reason wrongApi(const Process& process) {

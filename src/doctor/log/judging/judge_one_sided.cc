@@ -27,7 +27,7 @@ std::string ownersText(const Process& process, const std::vector<Fact>& tables,
     const std::string owner = ownerOf(process, table.value);
     if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
   }
-  return owners.empty() ? otherwise : listText(owners);
+  return owners.empty() ? otherwise : firstItems(owners, kShownItems);
 }
 
 Fact namesOf(const std::vector<Fact>& tables, const Fact& none) {
@@ -35,7 +35,7 @@ Fact namesOf(const std::vector<Fact>& tables, const Fact& none) {
   std::vector<std::string> names;
   names.reserve(tables.size());
   for (const Fact& table : tables) names.push_back(table.value);
-  return {listText(names), tables.front().place};
+  return {firstItems(names, kShownItems), tables.front().place};
 }
 
 constexpr char kUnnamed[] = "unnamed";
@@ -69,7 +69,7 @@ std::string overText(const Process& process) {
   for (const std::string& table : tablesOf(process)) nics.merge(nicsOf(process, table));
   if (nics.empty()) return "";
   const std::vector<std::string> names(nics.begin(), nics.end());
-  return " over " + counted(names.size(), "NIC", "NICs") + " (" + listText(names, 4) + ")";
+  return " over " + counted(names.size(), "NIC", "NICs") + " (" + firstItems(names, 4) + ")";
 }
 
 // --- A NIC that two tables number differently ---

@@ -31,7 +31,7 @@ std::string nicsText(const Process& process) {
   std::vector<std::string> nics;
   for (const Nic& nic : process.nics) nics.push_back(nic.name + (nic.link.empty() ? "" : "/" + nic.link));
   std::sort(nics.begin(), nics.end());
-  return listText(nics, 64);
+  return firstItems(nics, 64);
 }
 
 // "2 RoCE", whatever their names.
@@ -42,7 +42,7 @@ std::string nicKindsText(const Process& process) {
   texts.reserve(kinds.size());
   for (const auto& [link, number] : kinds)
     texts.push_back(link.empty() ? counted(number, "NIC", "NICs") : std::to_string(number) + " " + link);
-  return listText(texts, 8);
+  return firstItems(texts, 8);
 }
 
 std::string gpuDirectText(const Process& process) {
