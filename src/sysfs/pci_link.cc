@@ -15,9 +15,10 @@ constexpr int kMostLanes = 32;
 
 // `which`: "current" or "max".
 PciLink linkOf(const FileTree& tree, const std::string& path, const std::string& which) {
-  const std::string speed = firstLine(tree, path + "/" + which + "_link_speed");
   const std::string width = firstLine(tree, path + "/" + which + "_link_width");
   PciLink link;
+  link.speed = firstLine(tree, path + "/" + which + "_link_speed");
+  const std::string& speed = link.speed;
   const auto rate = std::from_chars(speed.data(), speed.data() + speed.size(), link.gigatransfers);
   const auto lanes = std::from_chars(width.data(), width.data() + width.size(), link.lanes);
   const bool fits = link.gigatransfers > 0 && link.gigatransfers <= kMostGigatransfers && link.lanes > 0 &&

@@ -13,8 +13,7 @@ namespace {
 
 constexpr const char* kBridgeClass = "0x060400";
 // What NCCL assumes for a link that it cannot read: Gen3 with 16 lanes.
-constexpr const char* kUnreadSpeed = "8.0 GT/s PCIe";
-constexpr int kUnreadWidth = 16;
+const PciLink kUnread{8, 16, "8.0 GT/s PCIe"};
 
 // Addresses that exist on no machine, as the clouds' own files use them: ffff:ff:01.0, ffff:ff:02.0, ...
 std::string bridgeAddress(unsigned number) {
@@ -43,11 +42,10 @@ LinkSource groupLink(const Bridge& bridge, const LinkSource& otherwise) {
 LinkSource machineLink(const FlatMachine& machine) {
   const PciLink* gpu = fastestLink(machine.gpus);
   const PciLink* nic = fastestLink(machine.nics);
-  const auto lanes = [](const PciLink& link) { return linkSpeed(link) * static_cast<float>(link.width); };
-  if (gpu != nullptr && (nic == nullptr || lanes(*gpu) >= lanes(*nic)))
+  if (gpu != nullptr && (nic == nullptr || transfersOf(*gpu) >= transfersOf(*nic)))
     return {*gpu, "the link of the machine's fastest GPU"};
   if (nic != nullptr) return {*nic, "the link of the machine's fastest NIC"};
-  return {{kUnreadSpeed, kUnreadWidth}, "no GPU and no NIC gives its link, and this is what NCCL assumes"};
+  return {kUnread, "no GPU and no NIC gives its link, and this is what NCCL assumes"};
 }
 
 class Writer {
@@ -106,8 +104,8 @@ class Writer {
   }
 
   void replace(const std::string& device, const LinkSource& source) {
-    replaced_[source.link.speed + " and " + std::to_string(source.link.width) +
-              (source.link.width == 1 ? " lane" : " lanes") + " are written: " + source.owner]
+    replaced_[source.link.speed + " and " + std::to_string(source.link.lanes) +
+              (source.link.lanes == 1 ? " lane" : " lanes") + " are written: " + source.owner]
         .push_back(device);
   }
 
@@ -117,7 +115,7 @@ class Writer {
     pci->set("busid", busid);
     pci->set("class", pci_class);
     pci->set("link_speed", link.speed);
-    pci->set("link_width", std::to_string(link.width));
+    pci->set("link_width", std::to_string(link.lanes));
     return pci;
   }
 

@@ -354,15 +354,15 @@ class Pairer {
 }  // namespace
 
 int gpusPerBridge(const FlatMachine& machine, std::vector<std::string>& remarks) {
-  constexpr float kGen5 = 32;  // GT/s
+  constexpr double kGen5 = 32;  // GT/s
   constexpr const char* kOverride = "; --gpus-per-bridge=N says otherwise";
   // A GPU of a VM may report as little about its link as a virtual function does.
   const bool by_nics = fastestLink(machine.gpus) == nullptr;
-  float fastest = 0;
+  double fastest = 0;
   int widest = 0;
   for (const FlatDevice& device : by_nics ? machine.nics : machine.gpus) {
-    fastest = std::max(fastest, linkSpeed(device.link));
-    widest = std::max(widest, device.link.width);
+    fastest = std::max(fastest, device.link.gigatransfers);
+    widest = std::max(widest, device.link.lanes);
   }
   if (widest == 0) {
     remarks.push_back(std::string("no GPU and no NIC gives its link: one GPU per bridge") + kOverride);
