@@ -2,11 +2,20 @@
 
 #include <iterator>
 
+#include "base/path_types.h"
+
 namespace railwise::topology {
 
+// The public enum has the types of the table, in its order.
+#define RAILWISE_AS_PUBLIC(value, name, since, meaning) PathType::value,
+constexpr PathType kTypes[] = {RAILWISE_PATH_TYPES(RAILWISE_AS_PUBLIC)};
+#undef RAILWISE_AS_PUBLIC
+static_assert(std::size(kTypes) == static_cast<std::size_t>(PathType::kDis) + 1);
+
 const char* pathTypeName(PathType type) {
-  constexpr const char* kNames[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                    "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+#define RAILWISE_NAME(value, name, since, meaning) name,
+  constexpr const char* kNames[] = {RAILWISE_PATH_TYPES(RAILWISE_NAME)};
+#undef RAILWISE_NAME
   const auto number = static_cast<std::size_t>(type);
   return number < std::size(kNames) ? kNames[number] : "?";
 }

@@ -36,7 +36,7 @@ MAY_INCLUDE = {
     "src/verbs": ["base", "sysfs", "railwise/device.h", "verbs/cm/library.h"],
     "src/verbs/cm": ["base", "verbs"],
     "src/gpu/choose": ["base"],
-    "src/topo": ["railwise"],  # what all its floors speak: settings
+    "src/topo": ["base/path_types.h", "railwise"],  # what all its floors speak: settings
     "src/topo/document": TOPO[:2],
     "src/topo/graph": TOPO[:3],
     "src/topo/paths": TOPO[:4],
