@@ -1,7 +1,6 @@
 #include "doctor/finding.h"
 
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 #include <iterator>
 
@@ -186,15 +185,6 @@ void writeReportJson(JsonWriter& json, const Findings& unsorted, const ReportSty
   json.endArray();
   writeStrings(json, "looked", style.looked);
   writeStrings(json, "hidden", style.hidden);
-}
-
-std::string formatted(const char* format, ...) {
-  char text[160];
-  va_list values;
-  va_start(values, format);
-  (void)std::vsnprintf(text, sizeof text, format, values);
-  va_end(values);
-  return text;
 }
 
 }  // namespace railwise::doctor

@@ -24,7 +24,7 @@ pair::EndFacts start() {
     nic.link = i == 0 ? pair::LinkKind::kInfiniBand : pair::LinkKind::kRoce;
     nic.speed_mbps = 400'000;
     nic.mtu_bytes = 4096;
-    nic.gids.push_back({3, 2, {0xfe, 0x80}});
+    nic.gids.push_back({3, {{0xfe, 0x80}}, 2});
     facts.nics.push_back(nic);
   }
   return facts;
@@ -35,7 +35,7 @@ void use(const pair::EndFacts& facts) {
   results.ends = {start(), facts};
   const pair::Match match = {0, 1};
   for (const pair::NicPair& nics : pair::pairNics(results.ends[0], facts, false, 24))
-    results.pairs.push_back({match, nics, {}});
+    results.pairs.push_back({nics, match, {}});
   const pair::Judgement judgement = pair::judge(results);
   if (judgement.verdicts.size() != results.pairs.size()) std::abort();
   (void)pair::tablesText(results, judgement);

@@ -11,12 +11,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -63,8 +63,7 @@ class FieldWriter {
   void code(const char* name, Enum value, Enum /*last*/) {
     json_.key(name).value(static_cast<int>(value));
   }
-  template <std::size_t size>
-  void bytes(const char* name, const std::array<uint8_t, size>& value) {
+  void bytes(const char* name, std::span<const uint8_t> value) {
     json_.key(name).row(value, [](uint8_t byte) { return static_cast<int>(byte); });
   }
   template <typename Value, typename Describe>
@@ -167,16 +166,16 @@ class FieldReader {
     within(name, number, 0, static_cast<int>(last));
     value = static_cast<Enum>(number);
   }
-  template <std::size_t size>
-  void bytes(const char* name, std::array<uint8_t, size>& value) {
+  void bytes(const char* name, std::span<uint8_t> value) {
     const auto* found = required(name) ? find(name) : nullptr;
     if (found == nullptr) return;
     const auto is_byte = [](const nlohmann::json& each) {
       return each.is_number_unsigned() && each.get<uint64_t>() <= UINT8_MAX;
     };
-    if (!found->is_array() || found->size() != size || !std::all_of(found->begin(), found->end(), is_byte))
-      return fail(name, "is no list of " + std::to_string(size) + " bytes");
-    for (std::size_t i = 0; i < size; ++i) value[i] = (*found)[i].template get<uint8_t>();
+    if (!found->is_array() || found->size() != value.size() ||
+        !std::all_of(found->begin(), found->end(), is_byte))
+      return fail(name, "is no list of " + std::to_string(value.size()) + " bytes");
+    for (std::size_t i = 0; i < value.size(); ++i) value[i] = (*found)[i].template get<uint8_t>();
   }
   template <typename Value, typename Describe>
   void object(const char* name, Value& value, Describe describe) {

@@ -151,12 +151,8 @@ void readGids(FoundNic& nic, const Config& config) {
   if (!nic.open.port.active || !nic.open.port.reliable) return;
   const auto gids = verbs::usableGids(nic.open.context.get(), nic.open.port, config);
   if (!gids.ok()) return;  // the pair test says that no address can be used
-  for (const verbs::Gid& gid : *gids) {
-    GidFacts facts{static_cast<uint8_t>(gid.index), static_cast<uint8_t>(gid.roce_version), {}};
-    std::memcpy(facts.value.data(), gid.value.raw, facts.value.size());
-    nic.facts.gids.push_back(facts);
-    nic.open.gids.push_back(gid);
-  }
+  nic.facts.gids.assign(gids->begin(), gids->end());
+  nic.open.gids = nic.facts.gids;
 }
 
 void readPort(FoundNic& nic, const Config& config) {

@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include "base/text/json_fields.h"
-#include "verbs/gid.h"
 
 namespace railwise::doctor::pair {
 namespace {
@@ -24,9 +23,9 @@ constexpr uint64_t kAny64 = UINT64_MAX;
 std::string printable(const std::string& text) { return withoutControls(text.substr(0, kMaxText)); }
 
 constexpr auto describeGid = [](auto& fields, auto& gid) {
-  fields.within("index", gid.index, uint8_t{0}, uint8_t{UINT8_MAX});
-  fields.within("roce_version", gid.roce_version, uint8_t{0}, uint8_t{2});
-  fields.bytes("value", gid.value);
+  fields.within("index", gid.index, 0, int{UINT16_MAX});
+  fields.within("roce_version", gid.roce_version, 0, 2);
+  fields.bytes("value", gid.value.raw);
 };
 
 constexpr auto describeNic = [](auto& fields, auto& nic) {
