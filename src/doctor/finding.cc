@@ -1,10 +1,10 @@
 #include "doctor/finding.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 
 #include "base/text/printable.h"
+#include "base/text/split.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 
@@ -35,12 +35,7 @@ std::string devicesText(const Finding& finding) {
     if (!seen.device.empty() && std::find(devices.begin(), devices.end(), seen.device) == devices.end())
       devices.push_back(seen.device);
   }
-  std::string text;
-  for (std::size_t i = 0; i < std::min(devices.size(), kShownDevices); ++i)
-    text += (i == 0 ? "" : ", ") + devices[i];
-  if (devices.size() > kShownDevices)
-    text += " and " + std::to_string(devices.size() - kShownDevices) + " more";
-  return text;
+  return firstItems(devices, kShownDevices);
 }
 
 std::string titleOf(const Finding& finding) {
@@ -57,14 +52,9 @@ std::string upperName(Severity severity) {
 
 // Several lines, each below the other: the label stands before the first.
 void appendLines(std::string& text, const char* label, const std::string& lines) {
-  if (lines.empty()) return;
-  std::size_t from = 0;
-  bool first = true;
-  while (from <= lines.size()) {
-    const std::size_t end = std::min(lines.find('\n', from), lines.size());
-    text += std::string("  ") + (first ? label : "    ") + "  " + lines.substr(from, end - from) + "\n";
-    first = false;
-    from = end + 1;
+  for (const std::string& line : linesOf(lines)) {
+    text += std::string("  ") + label + "  " + line + "\n";
+    label = "    ";
   }
 }
 
@@ -88,10 +78,6 @@ void appendFinding(std::string& text, const Finding& finding, const ReportStyle&
 const char* verdictOf(const Findings& findings) {
   static constexpr const char* kVerdicts[] = {"fine", "warnings", "errors"};
   return kVerdicts[findings.exitStatus()];
-}
-
-void writeStrings(JsonWriter& json, const char* key, const std::vector<std::string>& texts) {
-  json.key(key).array(texts);
 }
 
 }  // namespace
@@ -183,8 +169,8 @@ void writeReportJson(JsonWriter& json, const Findings& unsorted, const ReportSty
     json.endObject();
   }
   json.endArray();
-  writeStrings(json, "looked", style.looked);
-  writeStrings(json, "hidden", style.hidden);
+  json.key("looked").array(style.looked);
+  json.key("hidden").array(style.hidden);
 }
 
 }  // namespace railwise::doctor

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 
 #include "base/text/bus_id.h"
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "gpu/vendor.h"
 
 namespace railwise::gpu {
@@ -337,10 +338,8 @@ class NvmlReader {
                     [](unsigned char byte) { return byte == 0; }))
       return;
     for (std::size_t i = 0; i < sizeof info.cluster; ++i) {
-      char digits[4];
-      std::snprintf(digits, sizeof digits, "%02x", info.cluster[i]);
       if (i == 4 || i == 6 || i == 8 || i == 10) device.fabric_cluster += '-';
-      device.fabric_cluster += digits;
+      device.fabric_cluster += formatText("%02x", info.cluster[i]);
     }
     device.fabric_clique = info.clique <= INT32_MAX ? static_cast<int>(info.clique) : -1;
   }
@@ -477,8 +476,7 @@ class NvmlReader {
     if (other != topology_.gpus.end()) link.to = other->index;
     link.kind = type == kNvmlRemoteSwitch ? LinkKind::kNvswitch : LinkKind::kNvlink;
     link.latency = type == kNvmlRemoteSwitch ? LatencyClass::kSwitched : LatencyClass::kDirect;
-    const std::string links =
-        std::to_string(link.width) + (link.width == 1 ? " NVLink" : " NVLinks") + " of " + gpu(device);
+    const std::string links = counted(link.width, "NVLink") + " of " + gpu(device);
     if (link.to == link.from) {
       remark(links + (link.width == 1 ? " is" : " are") + " said to lead to itself: left out");
       return;

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 
+#include "base/text/text_layout.h"
 #include "gpu/amd_rules.h"
 #include "gpu/vendor.h"
 
@@ -125,9 +125,7 @@ class RsmiReader {
     if (uint64_t used = 0; answers(api_.memory_used, i, kAmdVram, &used)) device.memory_used_bytes = used;
     uint64_t unique_id = 0;
     if (answers(api_.unique_id, i, &unique_id) && unique_id != 0) {
-      char text[32];
-      std::snprintf(text, sizeof text, "0x%016llx", static_cast<unsigned long long>(unique_id));
-      device.uuid = text;
+      device.uuid = formatText("0x%016llx", static_cast<unsigned long long>(unique_id));
     }
     if (int32_t numa = -1; answers(api_.numa, i, &numa)) device.numa = numa;
     if (uint64_t version = 0; answers(api_.graphics_version, i, &version))

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 
 #include "base/process.h"
 #include "base/text/printable.h"
+#include "base/text/text_layout.h"
 #include "gpu/json.h"
 
 namespace railwise::gpu {
@@ -144,9 +144,7 @@ class Asked {
 
   void silent(Told& told, Clock::duration limit, bool ended) const {
     const double seconds = std::chrono::duration<double>(limit).count();
-    char time[32];
-    std::snprintf(time, sizeof time, "%.3g", seconds);
-    told.failure = vendor_->name() + " did not answer within " + time + " s";
+    told.failure = vendor_->name() + formatText(" did not answer within %.3g s", seconds);
     told.advice += "; when that hangs too, the kernel log (dmesg) tells what the driver waits for";
     if (!ended)
       told.advice += ". Process " + std::to_string(process_.pid()) +

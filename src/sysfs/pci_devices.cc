@@ -1,11 +1,12 @@
 #include "sysfs/pci_devices.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/text/bus_id.h"
+#include "base/text/split.h"
+#include "base/text/words.h"
 
 namespace railwise::sysfs {
 namespace {
@@ -14,14 +15,6 @@ constexpr std::string_view kDisplayClass = "0x03";
 constexpr std::string_view kAcceleratorClass = "0x1200";
 constexpr std::size_t kMaxAttribute = 255;  // MAX_STR_LEN in NCCL
 constexpr std::size_t kBusLength = 7;       // "0000:00"
-
-std::string lowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
 
 // The real folders of all devices: from the list of the PCI bus, or, if the tree was recorded without that
 // list, from the root buses, as NCCL looks devices up.
@@ -77,10 +70,7 @@ std::vector<int> numaNodes(const FileTree& tree) {
   std::vector<int> nodes;
   for (const std::string& name : tree.list("/sys/devices/system/node")) {
     if (!name.starts_with("node")) continue;
-    int node = -1;
-    const char* end = name.data() + name.size();
-    const auto [stop, error] = std::from_chars(name.data() + 4, end, node);
-    if (error == std::errc() && stop == end && node >= 0) nodes.push_back(node);
+    if (const auto node = numberIn<int>(name.substr(4)); node && *node >= 0) nodes.push_back(*node);
   }
   std::sort(nodes.begin(), nodes.end());
   return nodes;

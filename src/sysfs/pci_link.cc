@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "base/text/bus_id.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::sysfs {
 namespace {
@@ -38,11 +38,7 @@ uint32_t PciLink::mbps() const {
   return static_cast<uint32_t>(std::lround(gigatransfers * lanes * code * 1000));
 }
 
-std::string PciLink::text() const {
-  char text[48];
-  std::snprintf(text, sizeof text, "%g GT/s x%d", gigatransfers, lanes);
-  return text;
-}
+std::string PciLink::text() const { return formatText("%g GT/s x%d", gigatransfers, lanes); }
 
 PciLink currentLink(const FileTree& tree, const std::string& path) { return linkOf(tree, path, "current"); }
 PciLink bestLink(const FileTree& tree, const std::string& path) { return linkOf(tree, path, "max"); }

@@ -34,6 +34,9 @@ std::string joined(const Items& items, std::string_view between = ", ", const Te
   return all;
 }
 
+// In small letters, as far as they are ASCII.
+std::string lowerCase(std::string_view text);
+
 // "a, b and c"
 std::string listText(const std::vector<std::string>& items);
 

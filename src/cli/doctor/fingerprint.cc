@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/settings/config.h"
+#include "base/whole_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -39,20 +40,12 @@ constexpr const char* kFingerprintHelp =
     "mistake on the\n"
     "command line.\n\n";
 
-// A file's whole content; "-" is standard input.
+// "-" is standard input.
 Outcome<std::string> contentOf(const std::string& path) {
-  const auto close = [](FILE* file) { return file == stdin ? 0 : std::fclose(file); };
-  const std::unique_ptr<FILE, decltype(close)> file(path == "-" ? stdin : std::fopen(path.c_str(), "rb"),
-                                                    close);
-  if (file == nullptr) return Error{textOf("%s: cannot be read: %m", path.c_str())};
-  std::string content;
-  char buffer[65536];
-  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, file.get())) {
-    content.append(buffer, got);
-    if (content.size() > kMostFingerprintBytes)
-      return Error{path + ": more than 64 MiB, which is no list of fingerprints; name another file"};
-  }
-  if (std::ferror(file.get()) != 0) return Error{textOf("%s: cannot be read: %m", path.c_str())};
+  auto content = wholeFile(path == "-" ? "/dev/stdin" : path, kMostFingerprintBytes + 1);
+  if (!content.ok()) return Error{path + ": cannot be read: " + content.error()};
+  if (content->size() > kMostFingerprintBytes)
+    return Error{path + ": more than 64 MiB, which is no list of fingerprints; name another file"};
   return content;
 }
 

@@ -3,17 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <optional>
 #include <set>
 
+#include "base/text/split.h"
+#include "base/whole_file.h"
 #include "cli/device/machine.h"
 #include "cli/doctor/pair_job.h"
 #include "cli/hosts/run_on_hosts.h"
@@ -65,8 +64,8 @@ struct PairOptions {
 };
 
 bool parseSeconds(std::string_view text, double* field) {
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), *field);
-  return read.ec == std::errc() && read.ptr == text.data() + text.size() && *field >= 0.001 && *field <= 60;
+  *field = numberIn<double>(text).value_or(0);
+  return *field >= 0.001 && *field <= 60;
 }
 
 // What all ends must agree on.
@@ -241,10 +240,11 @@ int withHosts(const PairOptions& options, const std::vector<std::string>& hosts,
 }
 
 int withHostsOfFile(const PairOptions& options) {
-  std::ifstream file(options.hosts_file);
-  if (!file) return say("%s: %s: cannot be read: %m", kCommand, options.hosts_file.c_str()), kExitErrors;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto hosts = parseHostFile(text, options.hosts_file);
+  const auto text = wholeFile(options.hosts_file);
+  if (!text.ok())
+    return say("%s: %s: cannot be read: %s", kCommand, options.hosts_file.c_str(), text.error().c_str()),
+           kExitErrors;
+  const auto hosts = parseHostFile(*text, options.hosts_file);
   if (!hosts.ok()) return say("%s: %s", kCommand, hosts.error().c_str()), kExitErrors;
   if (hosts->size() < 2)
     return say("%s: %s: one host alone has no pair: railwise doctor --pair %s", kCommand,

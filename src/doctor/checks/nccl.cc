@@ -77,7 +77,7 @@ std::vector<std::string> pluginEntries(const Examination& exam) {
   std::string rest = set == nullptr ? "" : set->value + ",";
   while (!rest.empty()) {
     const auto comma = rest.find(',');
-    if (comma > 0) entries.push_back(trimmed(rest.substr(0, comma)));
+    if (comma > 0) entries.emplace_back(trimmed(rest.substr(0, comma)));
     rest.erase(0, comma + 1);
   }
   return entries;

@@ -7,7 +7,6 @@
 #include "base/text/name_selection.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
-#include "sysfs/pci_devices.h"
 
 namespace railwise::doctor {
 namespace {
@@ -47,10 +46,6 @@ const char* moduleFor(const sysfs::PciDevice& device) {
   return "";
 }
 
-bool usedByGuests(const System& system, const std::string& path) {
-  return sysfs::realPathOf(system.tree(), path + "/driver").ends_with("/vfio-pci");
-}
-
 // Has the card of the function an RDMA device, on any function? A bond has one for two functions.
 bool cardHasDevice(const Examination& exam, const sysfs::PciDevice& device) {
   const auto card = [](const std::string& path) { return path.substr(0, path.rfind('.')); };
@@ -66,7 +61,7 @@ void checkDevices(Examination& exam) {
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
     const std::string needed = moduleFor(device);
     const bool virtual_function = exam.system.exists(device.path + "/physfn");
-    if (needed.empty() || virtual_function || usedByGuests(exam.system, device.path)) continue;
+    if (needed.empty() || virtual_function || givenToGuest(exam.system, device.path)) continue;
     if (cardHasDevice(exam, device)) continue;
     module = needed;
     finding.seen.push_back(

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "doctor/checks/check.h"
-#include "sysfs/pci_devices.h"
 #include "topo/explain/explain.h"
 #include "topo/lint/lint.h"
 #include "topo/machine/known_machines.h"

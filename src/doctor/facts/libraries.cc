@@ -35,10 +35,10 @@ void addConfigured(const System& system, std::vector<std::string>& folders) {
   for (const std::string& file : system.tree().list("/etc/ld.so.conf.d")) {
     if (!file.ends_with(".conf")) continue;
     for (const std::string& line : linesOf(system.text("/etc/ld.so.conf.d/" + file)))
-      if (const std::string folder = trimmed(line); folder.starts_with('/')) folders.push_back(folder);
+      if (const std::string folder(trimmed(line)); folder.starts_with('/')) folders.push_back(folder);
   }
   for (const std::string& line : linesOf(system.text("/etc/ld.so.conf")))
-    if (const std::string folder = trimmed(line); folder.starts_with('/')) folders.push_back(folder);
+    if (const std::string folder(trimmed(line)); folder.starts_with('/')) folders.push_back(folder);
 }
 
 void keepExisting(const System& system, std::vector<std::string>& folders) {

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array kModules = {"nvidia", "amdgpu", "mlx5_core"};
 
 // A text of a vendor's library or of a driver.
-std::string cleaned(const std::string& text) { return trimmed(printableAscii(text)); }
+std::string cleaned(const std::string& text) { return std::string(trimmed(printableAscii(text))); }
 
 std::string lineOf(const System& system, const std::string& path) { return cleaned(system.line(path)); }
 

@@ -245,9 +245,9 @@ ReportStyle reportStyle(const Results& results, const MeasureOptions& options) {
   std::vector<std::string> hosts;
   for (const EndFacts& end : results.ends) hosts.push_back(end.host);
   style.subject = firstItems(hosts, 4);
-  style.looked.push_back(formatText("%zu hosts, %zu NIC pairs in %zu round%s, %.1f s in all",
-                                    results.ends.size(), results.pairs.size(), results.rounds,
-                                    results.rounds == 1 ? "" : "s", results.seconds));
+  style.looked.push_back(
+      formatText("%zu hosts, %zu NIC pairs in ", results.ends.size(), results.pairs.size()) +
+      counted(results.rounds, "round") + formatText(", %.1f s in all", results.seconds));
   style.looked.push_back(formatText("RDMA writes of %llu KiB, 16 outstanding, %.2g s for each direction",
                                     static_cast<unsigned long long>(options.bytes >> 10), options.seconds));
   for (const EndFacts& end : results.ends) {

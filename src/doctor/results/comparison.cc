@@ -59,9 +59,8 @@ std::string unfit(const Comparison& its, const topo::Machine& machine) {
   const int gpus = static_cast<int>(machine.domains.front().ranks.size());
   const int each = its.ranks / its.hosts;
   return gpus == each ? ""
-                      : machine.name + " has " + std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
-                            ", and the job has " + std::to_string(each) + (each == 1 ? " rank" : " ranks") +
-                            " on each host";
+                      : machine.name + " has " + counted(gpus, "GPU") + ", and the job has " +
+                            counted(each, "rank") + " on each host";
 }
 
 void judgeRows(Comparison& its, double peak) {

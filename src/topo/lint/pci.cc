@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/pcie.h"
 #include "base/text/bus_id.h"
+#include "base/text/text_layout.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
 
@@ -115,11 +115,7 @@ void lintIncomplete(Linter& linter) {
 
 constexpr float kGen3 = 8;  // GT/s; NCCL assumes this for every speed that it cannot read
 
-std::string bandwidthText(float bandwidth) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g GB/s", static_cast<double>(bandwidth));
-  return text;
-}
+std::string bandwidthText(float bandwidth) { return formatText("%g GB/s", static_cast<double>(bandwidth)); }
 
 std::string speedFix(float gigatransfers) {
   for (const PcieGeneration& each : kPcieGenerations) {

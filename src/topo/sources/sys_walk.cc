@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/pcie.h"
 #include "base/text/bus_id.h"
+#include "base/text/text_layout.h"
 #include "topo/machine/fusion.h"
 
 namespace railwise::topo {
@@ -43,9 +43,7 @@ int lanes(const std::string& width) {
 
 // NVML's ids have no leading zeros; the kernel's ids have four digits.
 std::string shortHex(const std::string& id) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%lx", std::strtoul(id.c_str(), nullptr, 16));
-  return text;
+  return formatText("0x%lx", std::strtoul(id.c_str(), nullptr, 16));
 }
 
 bool isAbove(const XmlNode* candidate, const XmlNode* node) {

@@ -21,10 +21,7 @@ std::string pathFix(const std::string& plugin) {
          "  # a job without the plugin then fails at once";
 }
 
-bool alike(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return (x | 0x20) == (y | 0x20); });
-}
+bool alike(std::string_view a, std::string_view b) { return lowerCase(a) == lowerCase(b); }
 
 bool isAsked(const PluginAttempt& attempt) {
   return std::find(std::begin(kDefaultPlugins), std::end(kDefaultPlugins), attempt.name) ==

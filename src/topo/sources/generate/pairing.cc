@@ -1,7 +1,6 @@
 #include "topo/sources/generate/pairing.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -12,6 +11,7 @@
 
 #include "base/outcome.h"
 #include "base/text/bus_id.h"
+#include "base/text/split.h"
 #include "base/text/words.h"
 #include "topo/sources/generate/flat_machine.h"
 
@@ -87,9 +87,8 @@ class TableReader {
     constexpr std::string_view kNode = "node=";
     if (word.starts_with(kNode)) {
       constexpr int kMostNodes = 1024;
-      const char* end = word.data() + word.size();
-      const auto [stop, error] = std::from_chars(word.data() + kNode.size(), end, row.node);
-      if (error == std::errc() && stop == end && row.node >= 0 && row.node < kMostNodes) return {};
+      row.node = numberIn<int>(word.substr(kNode.size())).value_or(-1);
+      if (row.node >= 0 && row.node < kMostNodes) return {};
       return "\"" + std::string(word) + "\": write node=N";
     }
     if (!isBusId(word)) return "\"" + std::string(word.substr(0, 64)) + "\" is no PCI address (0001:00:00.0)";
