@@ -95,7 +95,7 @@ Ranks::Ranks(const Job& job, int expected) : job_(job), ranks_(job.processes.siz
         twice_.emplace_back(other->second, static_cast<int>(i));
     }
     if (!ranks.empty() || !process.inits.empty() || !process.network.empty() || process.lines > 1)
-      members_.push_back(static_cast<int>(i));
+      members_.push_back({static_cast<int>(i), process});
   }
 }
 
@@ -118,8 +118,7 @@ std::string Ranks::label(const Event& event) const {
 std::size_t Ranks::hosts() const {
   std::set<std::string> hosts;
   int nodes = 0;
-  for (const int index : members_) {
-    const Process& process = job_.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : members_) {
     hosts.insert(process.host);
     nodes = std::max(nodes, process.nodes);
   }

@@ -237,9 +237,8 @@ void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index,
 }
 
 // Passed-up errors of ranks that warned of nothing.
-void addTraces(const Job& job, const Ranks& ranks, Findings& findings) {
-  for (const int process : ranks.members()) {
-    const Process& its = job.processes[static_cast<std::size_t>(process)];
+void addTraces(const Ranks& ranks, Findings& findings) {
+  for (const auto& [process, its] : ranks.members()) {
     if (its.warnings > 0 || its.error_trace.empty()) continue;
     findings.add({.check = "error-trace",
                   .severity = Severity::kWarning,
@@ -301,7 +300,7 @@ void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
     known->second.seen.push_back(seenOf(ranks, event));
   }
   for (const std::string& key : keys) findings.add(alike.at(key));
-  addTraces(job, ranks, findings);
+  addTraces(ranks, findings);
 }
 
 }  // namespace railwise::doctor

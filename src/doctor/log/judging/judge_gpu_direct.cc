@@ -119,8 +119,7 @@ GpuDirectCount gpuDirectCount(const Process& process) {
 }
 
 void judgeGpuDirect(const Job& job, const Ranks& ranks, Findings& findings) {
-  for (const int index : ranks.members()) {
-    const Process& process = job.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : ranks.members()) {
     if (!usesRdma(process)) continue;
     judgeNics(ranks, index, process, findings);
     judgeDistance(ranks, index, process,

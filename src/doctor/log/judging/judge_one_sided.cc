@@ -250,17 +250,15 @@ class Reasons {
 
 OneSidedReason whyNotOneSided(const Job& job, const Ranks& ranks, int process) {
   Reasons reasons(ranks, process);
-  // The asking process comes first.
-  std::vector<int> members = ranks.members();
-  std::erase(members, process);
-  if (process >= 0) members.insert(members.begin(), process);
   bool split = false;
-  for (const int index : members) {
-    const Process& its = job.processes[static_cast<std::size_t>(index)];
+  const auto look = [&](int index, const Process& its) {
     reasons.look(index, its);
     split =
         split || std::any_of(its.inits.begin(), its.inits.end(), [](const Init& init) { return init.split; });
-  }
+  };
+  if (process >= 0) look(process, job.processes[static_cast<std::size_t>(process)]);
+  for (const auto& [index, its] : ranks.members())
+    if (index != process) look(index, its);
   if (reasons.empty() && split)
     reasons.add("split", "A communicator that shares its parent's resources (splitShare=1) has no host RMA.",
                 "");
@@ -310,8 +308,7 @@ void judgeOneSided(const Job& job, const Ranks& ranks, Findings& findings) {
       "The window has no effect: what the program wanted to gain by it is lost.",
       "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV"};
   int asking = -1;
-  for (const int index : ranks.members()) {
-    const Process& process = job.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : ranks.members()) {
     judgeChanges(ranks, index, process, findings);
     if (process.one_sided.no_effect.value.empty()) continue;
     if (asking < 0) asking = index;
