@@ -179,20 +179,13 @@ int nvlinkGeneration(unsigned version) {
 }
 
 const char* nvmlPeerReason(int status) {
-  switch (status) {
-    case 1:
-      return "chipset not supported";
-    case 2:
-      return "GPU not supported";
-    case 3:
-      return "IOH topology not supported";
-    case 4:
-      return "disabled by registry key";
-    case 5:
-      return "not supported";
-    default:
-      return "unknown";
-  }
+  constexpr const char* kReasons[] = {"unknown",
+                                      "chipset not supported",
+                                      "GPU not supported",
+                                      "IOH topology not supported",
+                                      "disabled by registry key",
+                                      "not supported"};
+  return kReasons[status >= 0 && status < static_cast<int>(std::size(kReasons)) ? status : 0];
 }
 
 class NvmlReader {

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "base/path_types.h"
+#include "base/text/words.h"
 
 namespace railwise::topology {
 
@@ -21,45 +22,26 @@ const char* pathTypeName(PathType type) {
 }
 
 const char* gpuVendorName(GpuVendor vendor) {
-  switch (vendor) {
-    case GpuVendor::kNvidia:
-      return "NVIDIA";
-    case GpuVendor::kAmd:
-      return "AMD";
-  }
-  return "unknown";
+  constexpr Named<GpuVendor> kNames[] = {{GpuVendor::kNvidia, "NVIDIA", ""}, {GpuVendor::kAmd, "AMD", ""}};
+  return rowOf(kNames, vendor).words;
 }
 
 const char* gpuLinkKindName(GpuLinkKind kind) {
-  switch (kind) {
-    case GpuLinkKind::kNvlink:
-      return "NVLink";
-    case GpuLinkKind::kNvswitch:
-      return "NVSwitch";
-    case GpuLinkKind::kInfinityFabric:
-      return "InfinityFabric";
-    case GpuLinkKind::kXgmi:
-      return "xGMI";
-    case GpuLinkKind::kPcie:
-      return "PCIe";
-    case GpuLinkKind::kC2c:
-      return "C2C";
-  }
-  return "unknown";
+  constexpr Named<GpuLinkKind> kNames[] = {{GpuLinkKind::kNvlink, "NVLink", ""},
+                                           {GpuLinkKind::kNvswitch, "NVSwitch", ""},
+                                           {GpuLinkKind::kInfinityFabric, "InfinityFabric", ""},
+                                           {GpuLinkKind::kXgmi, "xGMI", ""},
+                                           {GpuLinkKind::kPcie, "PCIe", ""},
+                                           {GpuLinkKind::kC2c, "C2C", ""}};
+  return rowOf(kNames, kind).words;
 }
 
 const char* gpuLatencyName(GpuLatency latency) {
-  switch (latency) {
-    case GpuLatency::kPackage:
-      return "package";
-    case GpuLatency::kDirect:
-      return "direct";
-    case GpuLatency::kSwitched:
-      return "switched";
-    case GpuLatency::kHost:
-      return "host";
-  }
-  return "unknown";
+  constexpr Named<GpuLatency> kNames[] = {{GpuLatency::kPackage, "package", ""},
+                                          {GpuLatency::kDirect, "direct", ""},
+                                          {GpuLatency::kSwitched, "switched", ""},
+                                          {GpuLatency::kHost, "host", ""}};
+  return rowOf(kNames, latency).words;
 }
 
 }  // namespace railwise::topology
