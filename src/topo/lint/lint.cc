@@ -32,15 +32,8 @@ Finding parseFinding(const std::string& file, const std::string& error) {
 }  // namespace
 
 const char* severityName(Finding::Severity severity) {
-  switch (severity) {
-    case Finding::kError:
-      return "error";
-    case Finding::kWarning:
-      return "warning";
-    case Finding::kNote:
-      break;
-  }
-  return "note";
+  static constexpr const char* kNames[] = {"error", "warning", "note"};
+  return kNames[severity];
 }
 
 std::vector<std::string> lintRules() { return {kLintRules.begin(), kLintRules.end()}; }
