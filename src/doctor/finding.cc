@@ -83,15 +83,8 @@ const char* verdictOf(const Findings& findings) {
 }  // namespace
 
 const char* severityName(Severity severity) {
-  switch (severity) {
-    case Severity::kError:
-      return "error";
-    case Severity::kWarning:
-      return "warning";
-    case Severity::kAdvice:
-      return "advice";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"error", "warning", "advice"};
+  return kNames[static_cast<int>(severity)];
 }
 
 void Findings::add(Finding finding) {

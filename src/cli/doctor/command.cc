@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/settings/config.h"
+#include "base/text/split.h"
 #include "base/whole_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
@@ -66,13 +67,9 @@ Option onlyOption(std::vector<std::string>* only) {
           .text = "only these checks, or families: rdma, gpudirect, topology, container, nccl",
           .accepted = "names of checks (railwise doctor --list)",
           .accept = [only](std::string_view value) {
-            while (!value.empty()) {
-              const auto comma = std::min(value.find(','), value.size());
-              only->emplace_back(value.substr(0, comma));
-              value.remove_prefix(std::min(comma + 1, value.size()));
-              if (!doctor::isCheckOrFamily(only->back())) return false;
-            }
-            return !only->empty();
+            const std::vector<std::string> names = fullPartsOf(value, ',');
+            only->insert(only->end(), names.begin(), names.end());
+            return !names.empty() && std::all_of(names.begin(), names.end(), doctor::isCheckOrFamily);
           }};
 }
 

@@ -30,14 +30,12 @@ constexpr const char* kSystemFolders[] = {"/lib/x86_64-linux-gnu",
 constexpr const char* kMoreFolders[] = {"/usr/local/cuda/lib64", "/usr/local/lib", "/opt/rocm/lib",
                                         "/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64"};
 
-// The folders that /etc/ld.so.conf.d names.
+// The folders that the linker's configuration names.
 void addConfigured(const System& system, std::vector<std::string>& folders) {
-  for (const std::string& file : system.tree().list("/etc/ld.so.conf.d")) {
-    if (!file.ends_with(".conf")) continue;
-    for (const std::string& line : linesOf(system.text("/etc/ld.so.conf.d/" + file)))
-      if (const std::string folder(trimmed(line)); folder.starts_with('/')) folders.push_back(folder);
-  }
-  for (const std::string& line : linesOf(system.text("/etc/ld.so.conf")))
+  std::string text;
+  for (const std::string& file : system.tree().list("/etc/ld.so.conf.d"))
+    if (file.ends_with(".conf")) text += system.text("/etc/ld.so.conf.d/" + file) + "\n";
+  for (const std::string& line : linesOf(text + system.text("/etc/ld.so.conf")))
     if (const std::string folder(trimmed(line)); folder.starts_with('/')) folders.push_back(folder);
 }
 

@@ -24,17 +24,8 @@ constexpr const char* kStyle =
     "pre{margin:.3rem 0;white-space:pre-wrap}.muted{color:#888}";
 
 const char* healthName(Health health) {
-  switch (health) {
-    case Health::kSkipped:
-      return "not measured";
-    case Health::kGood:
-      return "good";
-    case Health::kSlow:
-      return "slow";
-    case Health::kFailed:
-      return "failed";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"not measured", "good", "slow", "failed"};
+  return kNames[static_cast<int>(health)];
 }
 
 // The words are the names of the classes, too.
@@ -76,21 +67,9 @@ std::string rateText(double gbytes) {
 }
 
 const char* obstacleText(Obstacle obstacle) {
-  switch (obstacle) {
-    case Obstacle::kNone:
-      return "";
-    case Obstacle::kNotOpened:
-      return "device not usable";
-    case Obstacle::kPortDown:
-      return "port down";
-    case Obstacle::kBothDown:
-      return "ports down";
-    case Obstacle::kLinkKind:
-      return "different links";
-    case Obstacle::kNoGids:
-      return "no addresses";
-  }
-  return "";
+  static constexpr const char* kTexts[] = {"",           "device not usable", "port down",
+                                           "ports down", "different links",   "no addresses"};
+  return kTexts[static_cast<int>(obstacle)];
 }
 
 TableCell aloneCell(const PairResult& pair, const Verdict& verdict, std::size_t side) {

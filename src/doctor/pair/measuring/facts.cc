@@ -10,17 +10,8 @@ constexpr double kMbpsPerGbyte = 8000;
 }  // namespace
 
 const char* linkName(LinkKind link) {
-  switch (link) {
-    case LinkKind::kInfiniBand:
-      return "InfiniBand";
-    case LinkKind::kRoce:
-      return "RoCE";
-    case LinkKind::kIwarp:
-      return "iWARP";
-    case LinkKind::kOther:
-      break;
-  }
-  return "another link";
+  static constexpr const char* kNames[] = {"another link", "InfiniBand", "RoCE", "iWARP"};
+  return kNames[static_cast<int>(link)];
 }
 
 std::string gidTypeText(const verbs::Gid& gid) {
