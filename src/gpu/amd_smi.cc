@@ -209,28 +209,20 @@ class AmdSmiReader : AmdReader<AmdSmiGpu> {
   std::vector<uint32_t> sockets_;   // one GPU, with all its partitions
 };
 
-class AmdSmi : public LibraryVendor {
- public:
-  explicit AmdSmi(std::string path)
-      : LibraryVendor({Vendor::kAmd,
-                       "libamd_smi.so",
-                       "amd-smi",
-                       {"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24",
-                        "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"}},
-                      std::move(path)) {}
-
- private:
-  Outcome<void> readLibrary(const DynamicLibrary& opened, GpuTopology& topology) const override {
-    const AmdSmiApi api{opened};
-    const std::string library = name();
-    return AmdSmiReader(api, library, named(), topology).read();
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<GpuVendor> makeAmdSmi(const Config& config) {
-  return std::make_unique<AmdSmi>(config.amd_smi_library);
+  return makeVendor({.vendor = Vendor::kAmd,
+                     .library = "libamd_smi.so",
+                     .program = "amd-smi",
+                     .names = {"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24",
+                               "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"},
+                     .path = config.amd_smi_library,
+                     .read = [](const DynamicLibrary& opened, const std::string& library, bool chosen,
+                                GpuTopology& topology) {
+                       const AmdSmiApi api(opened);
+                       return AmdSmiReader(api, library, chosen, topology).read();
+                     }});
 }
 
 }  // namespace railwise::gpu

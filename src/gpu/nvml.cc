@@ -572,25 +572,20 @@ class NvmlReader {
   std::vector<NvmlDevice> handles_;  // of the whole GPUs, by index
 };
 
-class Nvml : public LibraryVendor {
- public:
-  explicit Nvml(std::string path)
-      : LibraryVendor({Vendor::kNvidia, "libnvidia-ml.so.1", "nvidia-smi", {"libnvidia-ml.so.1"}},
-                      std::move(path)) {}
-
- private:
-  Outcome<void> readLibrary(const DynamicLibrary& opened, GpuTopology& topology) const override {
-    NvmlApi api{opened};
-    if (api.throttle == nullptr) api.throttle = opened["nvmlDeviceGetCurrentClocksEventReasons"];
-    const std::string library = name();
-    return NvmlReader(api, library, topology).read();
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<GpuVendor> makeNvml(const Config& config) {
-  return std::make_unique<Nvml>(config.nvml_library);
+  return makeVendor(
+      {.vendor = Vendor::kNvidia,
+       .library = "libnvidia-ml.so.1",
+       .program = "nvidia-smi",
+       .names = {"libnvidia-ml.so.1"},
+       .path = config.nvml_library,
+       .read = [](const DynamicLibrary& opened, const std::string& library, bool, GpuTopology& topology) {
+         NvmlApi api{opened};
+         if (api.throttle == nullptr) api.throttle = opened["nvmlDeviceGetCurrentClocksEventReasons"];
+         return NvmlReader(api, library, topology).read();
+       }});
 }
 
 }  // namespace railwise::gpu

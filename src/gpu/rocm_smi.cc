@@ -122,28 +122,20 @@ class RsmiReader : AmdReader<uint32_t> {
   const bool normal_without_driver_;
 };
 
-class RocmSmi : public LibraryVendor {
- public:
-  explicit RocmSmi(std::string path)
-      : LibraryVendor({Vendor::kAmd,
-                       "librocm_smi64.so",
-                       "rocm-smi",
-                       {"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so",
-                        "/opt/rocm/lib/librocm_smi64.so"}},
-                      std::move(path)) {}
-
- private:
-  Outcome<void> readLibrary(const DynamicLibrary& opened, GpuTopology& topology) const override {
-    const RsmiApi api{opened};
-    const std::string library = name();
-    return RsmiReader(api, library, !named(), topology).read();
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<GpuVendor> makeRocmSmi(const Config& config) {
-  return std::make_unique<RocmSmi>(config.rocm_smi_library);
+  return makeVendor({.vendor = Vendor::kAmd,
+                     .library = "librocm_smi64.so",
+                     .program = "rocm-smi",
+                     .names = {"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so",
+                               "/opt/rocm/lib/librocm_smi64.so"},
+                     .path = config.rocm_smi_library,
+                     .read = [](const DynamicLibrary& opened, const std::string& library, bool chosen,
+                                GpuTopology& topology) {
+                       const RsmiApi api(opened);
+                       return RsmiReader(api, library, !chosen, topology).read();
+                     }});
 }
 
 }  // namespace railwise::gpu

@@ -281,15 +281,32 @@ Outcome<std::unique_ptr<DynamicLibrary>> openVendorLibrary(const std::string& se
   return opened;
 }
 
-std::string LibraryVendor::name() const {
-  return std::string(topology::gpuVendorName(identity_.vendor)) + "'s library (" +
-         (named() ? path_ : identity_.library) + ")";
-}
+namespace {
 
-Outcome<void> LibraryVendor::read(GpuTopology& topology) const {
-  const auto opened = openVendorLibrary(path_, identity_.names);
-  if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
-  return *opened == nullptr ? Outcome<void>() : readLibrary(**opened, topology);
+class LibraryVendor final : public GpuVendor {
+ public:
+  explicit LibraryVendor(VendorLibrary library) : its_(std::move(library)) {}
+
+  Vendor vendor() const override { return its_.vendor; }
+  std::string name() const override {
+    return std::string(topology::gpuVendorName(its_.vendor)) + "'s library (" +
+           (its_.path.empty() ? its_.library : its_.path) + ")";
+  }
+  std::string program() const override { return its_.program; }
+  Outcome<void> read(GpuTopology& topology) const override {
+    const auto opened = openVendorLibrary(its_.path, its_.names);
+    if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
+    return *opened == nullptr ? Outcome<void>() : its_.read(**opened, name(), !its_.path.empty(), topology);
+  }
+
+ private:
+  const VendorLibrary its_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuVendor> makeVendor(VendorLibrary library) {
+  return std::make_unique<LibraryVendor>(std::move(library));
 }
 
 std::string bufferText(const char* buffer, std::size_t bytes, const std::string& what,

@@ -61,32 +61,18 @@ bool answers(Status (*function)(Parameters...), Arguments... arguments) {
 Outcome<std::unique_ptr<DynamicLibrary>> openVendorLibrary(const std::string& setting,
                                                            const std::vector<const char*>& names);
 
-// A vendor that is one library: opens it, and has what the vendors say alike.
-class LibraryVendor : public GpuVendor {
- public:
-  struct Identity {
-    Vendor vendor;
-    const char* library;  // for people: "libnvidia-ml.so.1"
-    const char* program;
-    std::vector<const char*> names;  // to open, the first that is installed
-  };
-  Vendor vendor() const final { return identity_.vendor; }
-  std::string name() const final;
-  std::string program() const final { return identity_.program; }
-  Outcome<void> read(GpuTopology& topology) const final;
-
- protected:
-  // `path`: the library that a setting names; empty: none.
-  LibraryVendor(Identity identity, std::string path)
-      : identity_(std::move(identity)), path_(std::move(path)) {}
-  bool named() const { return !path_.empty(); }
-  // As GpuVendor::read(), of a library that is open.
-  virtual Outcome<void> readLibrary(const DynamicLibrary& library, GpuTopology& topology) const = 0;
-
- private:
-  const Identity identity_;
-  const std::string path_;
+// A vendor that is one library.
+struct VendorLibrary {
+  Vendor vendor;
+  const char* library;  // for people: "libnvidia-ml.so.1"
+  const char* program;
+  std::vector<const char*> names;  // to open, the first that is installed
+  std::string path;                // the library that a setting names; empty: none
+  // As GpuVendor::read(), of a library that is open. `name`: of the vendor. `chosen`: a setting names it.
+  Outcome<void> (*read)(const DynamicLibrary& library, const std::string& name, bool chosen,
+                        GpuTopology& topology);
 };
+std::unique_ptr<GpuVendor> makeVendor(VendorLibrary library);
 
 // The text in a buffer that a library has filled. A buffer without an end gives an empty text and a remark
 // that names `what`.
