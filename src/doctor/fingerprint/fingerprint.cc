@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "base/text/json_fields.h"
 #include "base/text/printable.h"
 #include "base/text/words.h"
 #include "doctor/facts/libraries.h"
@@ -70,23 +71,15 @@ void addNics(const System& system, Fingerprint& node) {
   }
 }
 
-// The text in quotes behind `"key":`, from `at` on, which moves behind it. "": there is none.
-std::string quotedAfter(const std::string& text, const std::string& key, std::size_t& at) {
-  at = text.find("\"" + key + "\"", at);
-  if (at == std::string::npos) return "";
-  at += key.size() + 2;
-  const std::size_t begin = text.find('"', at);
-  const std::size_t end = begin == std::string::npos ? begin : text.find('"', begin + 1);
-  return end == std::string::npos ? "" : text.substr(begin + 1, end - begin - 1);
-}
-
-// version.json: {"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, ...}. The tree gives only the first 4096
-// bytes of the file, so a JSON reader would see no end; "cuda" comes first. CUDA 10 has version.txt: "CUDA
+// version.json: {"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, ...}. CUDA 10 has version.txt: "CUDA
 // Version 10.2.89".
 std::string cudaVersion(const System& system) {
-  const std::string json = system.text("/usr/local/cuda/version.json", sysfs::FileTree::kMaxFileBytes);
-  std::size_t at = json.find("\"cuda\"");
-  if (at != std::string::npos) return cleaned(quotedAfter(json, "version", at));
+  const auto json = nlohmann::json::parse(system.text("/usr/local/cuda/version.json"), nullptr, false);
+  std::string version, error;
+  FieldReader(json, "", error).object("cuda", version, [](auto& fields, std::string& text) {
+    fields.text("version", text);
+  });
+  if (!version.empty()) return cleaned(version);
   const std::string text = lineOf(system, "/usr/local/cuda/version.txt");
   constexpr std::string_view kBefore = "CUDA Version ";
   return text.starts_with(kBefore) ? text.substr(kBefore.size()) : "";

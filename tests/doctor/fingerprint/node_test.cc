@@ -77,9 +77,9 @@ TEST(FingerprintOf, ReadsTheFilesOfTheNode) {
   expectWhole(node);
 }
 
-TEST(FingerprintOf, ReadsTheVersionOfCudaFromTheBeginOfALongFile) {
+TEST(FingerprintOf, ReadsTheVersionOfCudaFromALongFile) {
   sysfs::MemoryTree tree;
-  tree.file("/usr/local/cuda/version.json", R"({"cuda" : { "name" : "CUDA SDK", "version" : "13.0.0" },)" +
+  tree.file("/usr/local/cuda/version.json", R"({"cuda" : { "name" : "CUDA SDK", "version" : "13.0.0" })" +
                                                 std::string(sysfs::FileTree::kMaxFileBytes, ' ') + "}");
   EXPECT_EQ(fingerprintOf(tree, {}).cuda, "13.0.0");
 }
