@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/pci_ids.h"
 #include "base/text/bus_id.h"
 #include "base/text/split.h"
 #include "base/text/words.h"
@@ -76,10 +77,12 @@ std::vector<int> numaNodes(const FileTree& tree) {
   return nodes;
 }
 
-bool PciDevice::isNvidiaGpu() const { return vendor == "0x10de" && device_class.starts_with(kDisplayClass); }
+bool PciDevice::isNvidiaGpu() const {
+  return vendor == pci::kNvidia && device_class.starts_with(kDisplayClass);
+}
 
 bool PciDevice::isAmdGpu() const {
-  return vendor == "0x1002" &&
+  return vendor == pci::kAmd &&
          (device_class.starts_with("0x0380") || device_class.starts_with(kAcceleratorClass));
 }
 

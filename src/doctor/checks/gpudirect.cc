@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/pci_ids.h"
 #include "doctor/checks/check.h"
 #include "topo/machine/known_machines.h"
 
@@ -212,13 +213,12 @@ void checkRoots(Examination& exam) {
 }
 
 void checkDataDirect(Examination& exam) {
-  constexpr const char* kConnectX8 = "0x1023";
-  constexpr const char* kDataDirect = "0x2100";
   const Variable* off = exam.system.variable("NCCL_IB_DATA_DIRECT");
   bool cards = false, functions = false;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
-    cards = cards || (device.vendor == "0x15b3" && device.device == kConnectX8);
-    functions = functions || (device.vendor == "0x15b3" && device.device == kDataDirect);
+    if (device.vendor != pci::kMellanox) continue;
+    cards = cards || device.device == pci::kConnectX8;
+    functions = functions || device.device == pci::kDataDirect;
   }
   if (!cards || !functions || off == nullptr || off->value != "0") return;
   exam.findings.add(

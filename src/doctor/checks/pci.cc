@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/pci_ids.h"
 #include "base/text/text_layout.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/pci_config.h"
@@ -54,7 +55,8 @@ void checkLinks(Examination& exam) {
 bool isVirtualFunction(const System& system, const std::string& path) {
   static constexpr std::array kIds = {"0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e"};
   const std::string id = system.line(path + "/device");
-  return system.line(path + "/vendor") == "0x15b3" && std::find(kIds.begin(), kIds.end(), id) != kIds.end();
+  return system.line(path + "/vendor") == pci::kMellanox &&
+         std::find(kIds.begin(), kIds.end(), id) != kIds.end();
 }
 
 void checkRelaxedOrdering(Examination& exam) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/pci_ids.h"
 #include "base/text/name_selection.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
@@ -18,13 +19,13 @@ struct Driver {
   const char* module;    // provides the RDMA device
   const char* provider;  // libibverbs/lib<provider>-rdmav*.so
 };
-constexpr std::array<Driver, 9> kDrivers = {{{"0x15b3", "mlx5_", "mlx5_ib", "mlx5"},
-                                             {"0x15b3", "mlx4_", "mlx4_ib", "mlx4"},
-                                             {"0x14e4", "bnxt_re", "bnxt_re", "bnxt_re"},
-                                             {"0x1d0f", "efa_", "efa", "efa"},
-                                             {"0x1d0f", "rdmap", "efa", "efa"},
-                                             {"0x8086", "irdma", "irdma", "irdma"},
-                                             {"0x1dd8", "ionic_", "ionic_rdma", "ionic"},
+constexpr std::array<Driver, 9> kDrivers = {{{pci::kMellanox, "mlx5_", "mlx5_ib", "mlx5"},
+                                             {pci::kMellanox, "mlx4_", "mlx4_ib", "mlx4"},
+                                             {pci::kBroadcom, "bnxt_re", "bnxt_re", "bnxt_re"},
+                                             {pci::kAmazon, "efa_", "efa", "efa"},
+                                             {pci::kAmazon, "rdmap", "efa", "efa"},
+                                             {pci::kIntel, "irdma", "irdma", "irdma"},
+                                             {pci::kPensando, "ionic_", "ionic_rdma", "ionic"},
                                              {"", "rxe", "rdma_rxe", "rxe"},
                                              {"", "siw", "siw", "siw"}}};
 
@@ -40,7 +41,7 @@ const Driver* driverOf(const System& system, const std::string& device) {
 // The kernel's module for a network card that could do RDMA; "": none is known.
 const char* moduleFor(const sysfs::PciDevice& device) {
   const bool network = device.device_class.starts_with("0x02");
-  if (device.vendor == "0x15b3") return network ? "mlx5_ib" : "";
+  if (device.vendor == pci::kMellanox) return network ? "mlx5_ib" : "";
   // Of these vendors only the classes that are always RDMA cards: others have plain Ethernet cards too.
   if (device.device_class.starts_with("0x0207")) return "ib_core";
   return "";

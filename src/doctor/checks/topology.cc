@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "base/pci_ids.h"
 #include "doctor/checks/check.h"
 #include "topo/explain/explain.h"
 #include "topo/lint/lint.h"
@@ -176,7 +177,7 @@ topo::MachineSigns signsOf(const Examination& exam) {
       return !other.software && sameKind(other, port);
     });
     signs.rdma_ports = std::max(signs.rdma_ports, static_cast<int>(alike));
-    signs.efa = signs.efa || system.line(port.pci_path + "/vendor") == "0x1d0f";
+    signs.efa = signs.efa || system.line(port.pci_path + "/vendor") == pci::kAmazon;
   }
   return signs;
 }

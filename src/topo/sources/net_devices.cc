@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/pci_ids.h"
 #include "base/text/bus_id.h"
 #include "base/text/split.h"
 #include "sysfs/pci_devices.h"
@@ -30,8 +31,7 @@ void remark(std::vector<std::string>* remarks, std::string text) {
 bool drivenByNetIb(const sysfs::FileTree& tree, const std::string& port, const std::string& device) {
   const std::string layer = sysfs::attribute(tree, port, "link_layer");
   if (!layer.empty()) return layer == "InfiniBand" || layer == "Ethernet";
-  constexpr std::string_view kAmazon = "0x1d0f";
-  return sysfs::attribute(tree, device, "vendor") != kAmazon;
+  return sysfs::attribute(tree, device, "vendor") != pci::kAmazon;
 }
 
 // Railwise adds the port number to the name to distinguish two ports. net_ib gives both ports the same name.
