@@ -28,6 +28,15 @@ class DynamicLibrary {
 
   // The address of `name`, or null. If `version` is null, the default version is looked up.
   void* symbol(const char* name, const char* version = nullptr) const;
+  // The function `name` as a pointer of the type that it is assigned to, or null.
+  struct Function {
+    void* address;
+    template <typename Signature>
+    operator Signature*() const {  // NOLINT: implicit, so that `Signature* call = library["name"];` works
+      return reinterpret_cast<Signature*>(address);
+    }
+  };
+  Function operator[](const char* name) const { return {symbol(name)}; }
 
  private:
   explicit DynamicLibrary(void* handle) : handle_(handle) {}

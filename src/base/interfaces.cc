@@ -5,10 +5,10 @@
 #include <net/if.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 
 #include "base/text/name_selection.h"
+#include "base/text/split.h"
 
 namespace railwise {
 namespace {
@@ -70,9 +70,7 @@ std::optional<AddressRange> parseAddressRange(std::string_view text) {
   if (inet_pton(range.ipv4 ? AF_INET : AF_INET6, address.c_str(),
                 range.address.data() + (range.ipv4 ? 12 : 0)) != 1)
     return std::nullopt;
-  const std::string_view bits = text.substr(slash + 1);
-  const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), range.bits);
-  if (error != std::errc() || end != bits.data() + bits.size()) return std::nullopt;
+  range.bits = numberIn<int>(text.substr(slash + 1)).value_or(-1);
   if (range.bits < 0 || range.bits > (range.ipv4 ? 32 : 128)) return std::nullopt;
   if (range.ipv4) range.bits += 96;
   return range;

@@ -1,11 +1,10 @@
 #include "doctor/finding.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <iterator>
 
 #include "base/text/printable.h"
+#include "base/text/split.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 
@@ -36,12 +35,7 @@ std::string devicesText(const Finding& finding) {
     if (!seen.device.empty() && std::find(devices.begin(), devices.end(), seen.device) == devices.end())
       devices.push_back(seen.device);
   }
-  std::string text;
-  for (std::size_t i = 0; i < std::min(devices.size(), kShownDevices); ++i)
-    text += (i == 0 ? "" : ", ") + devices[i];
-  if (devices.size() > kShownDevices)
-    text += " and " + std::to_string(devices.size() - kShownDevices) + " more";
-  return text;
+  return firstItems(devices, kShownDevices);
 }
 
 std::string titleOf(const Finding& finding) {
@@ -58,14 +52,9 @@ std::string upperName(Severity severity) {
 
 // Several lines, each below the other: the label stands before the first.
 void appendLines(std::string& text, const char* label, const std::string& lines) {
-  if (lines.empty()) return;
-  std::size_t from = 0;
-  bool first = true;
-  while (from <= lines.size()) {
-    const std::size_t end = std::min(lines.find('\n', from), lines.size());
-    text += std::string("  ") + (first ? label : "    ") + "  " + lines.substr(from, end - from) + "\n";
-    first = false;
-    from = end + 1;
+  for (const std::string& line : linesOf(lines)) {
+    text += std::string("  ") + label + "  " + line + "\n";
+    label = "    ";
   }
 }
 
@@ -91,22 +80,11 @@ const char* verdictOf(const Findings& findings) {
   return kVerdicts[findings.exitStatus()];
 }
 
-void writeStrings(JsonWriter& json, const char* key, const std::vector<std::string>& texts) {
-  json.key(key).array(texts);
-}
-
 }  // namespace
 
 const char* severityName(Severity severity) {
-  switch (severity) {
-    case Severity::kError:
-      return "error";
-    case Severity::kWarning:
-      return "warning";
-    case Severity::kAdvice:
-      return "advice";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"error", "warning", "advice"};
+  return kNames[static_cast<int>(severity)];
 }
 
 void Findings::add(Finding finding) {
@@ -184,17 +162,8 @@ void writeReportJson(JsonWriter& json, const Findings& unsorted, const ReportSty
     json.endObject();
   }
   json.endArray();
-  writeStrings(json, "looked", style.looked);
-  writeStrings(json, "hidden", style.hidden);
-}
-
-std::string formatted(const char* format, ...) {
-  char text[160];
-  va_list values;
-  va_start(values, format);
-  (void)std::vsnprintf(text, sizeof text, format, values);
-  va_end(values);
-  return text;
+  json.key("looked").array(style.looked);
+  json.key("hidden").array(style.hidden);
 }
 
 }  // namespace railwise::doctor

@@ -68,7 +68,4 @@ std::string reportText(const Findings& findings, const ReportStyle& style);
 // seen, why, fix, page), "looked", "hidden" into the object that is open.
 void writeReportJson(JsonWriter& json, const Findings& findings, const ReportStyle& style);
 
-// A short text by a format of printf; it is cut off after 159 characters.
-[[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...);
-
 }  // namespace railwise::doctor

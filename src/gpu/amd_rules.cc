@@ -1,7 +1,8 @@
 #include "gpu/amd_rules.h"
 
-#include <cstdio>
 #include <utility>
+
+#include "base/text/text_layout.h"
 
 namespace railwise::gpu {
 namespace {
@@ -34,21 +35,17 @@ void addAmdErrors(Health& health, uint64_t block, uint64_t corrected, uint64_t u
 }
 
 std::string amdBusId(uint64_t pci) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", static_cast<unsigned>(pci >> 32),
-                static_cast<unsigned>(pci >> 8 & 0xff), static_cast<unsigned>(pci >> 3 & 0x1f),
-                static_cast<unsigned>(pci & 7));
-  return text;
+  return formatText("%04x:%02x:%02x.%x", static_cast<unsigned>(pci >> 32),
+                    static_cast<unsigned>(pci >> 8 & 0xff), static_cast<unsigned>(pci >> 3 & 0x1f),
+                    static_cast<unsigned>(pci & 7));
 }
 
 std::string amdArchitecture(uint64_t number) {
   if (number < 100 || number >= kEndOfLonger) return "";
-  char text[64];
   const unsigned value = static_cast<unsigned>(number);
-  if (value < kFirstHexadecimal) std::snprintf(text, sizeof text, "gfx%u", value);
-  else if (value < kFirstLonger) std::snprintf(text, sizeof text, "gfx%x", value);
-  else std::snprintf(text, sizeof text, "gfx%u%x", value / 100, value % 100);
-  return text;
+  if (value < kFirstHexadecimal) return formatText("gfx%u", value);
+  if (value < kFirstLonger) return formatText("gfx%x", value);
+  return formatText("gfx%u%x", value / 100, value % 100);
 }
 
 void AmdGpus::addDevice(Device device, std::optional<uint64_t> pci, std::string id,

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "gpu/amd_rules.h"
 #include "gpu/vendor.h"
@@ -17,11 +16,9 @@
 namespace railwise::gpu {
 namespace {
 
-using AmdSmiStatus = unsigned;  // an enum in C, up to 0xffffffff
 using AmdSmiSocket = void*;
 using AmdSmiGpu = void*;  // amdsmi_processor_handle
 
-constexpr AmdSmiStatus kAmdSmiSuccess = 0;
 constexpr uint64_t kAmdSmiInitGpus = 2;  // AMDSMI_INIT_AMD_GPUS: neither CPUs nor NICs
 constexpr int kAmdSmiGpuType = 1;        // AMDSMI_PROCESSOR_TYPE_AMD_GPU
 constexpr uint32_t kAmdSmiMaxProcesses = 65536;
@@ -42,7 +39,7 @@ struct AmdSmiStruct {
 //   amdsmi_asic_info_t     char market_name[256]
 //   amdsmi_driver_info_t   char driver_version[text_bytes]
 //   amdsmi_engine_usage_t  uint32_t gfx_activity, in percent
-//   amdsmi_error_count_t   uint64_t correctable_count, uncorrectable_count
+//   amdsmi_error_count_t   uint64_t correctable_count, uncorrectable_count (read by AmdReader)
 constexpr std::size_t kMarketNameBytes = 256;
 
 // Where the members are that have moved.
@@ -73,80 +70,51 @@ struct AmdSmiVersion {
   std::string text() const { return std::to_string(first) + "." + std::to_string(second); }
 };
 
-template <typename... Arguments>
-using AmdSmiCall = AmdSmiStatus(Arguments...);
+struct AmdSmiApi : AmdCalls<AmdSmiGpu> {
+  explicit AmdSmiApi(const DynamicLibrary& opened)
+      : AmdCalls{.library = opened,
+                 .memory = opened["amdsmi_get_gpu_memory_total"],
+                 .memory_used = opened["amdsmi_get_gpu_memory_usage"],
+                 .pci = opened["amdsmi_get_gpu_bdf_id"],
+                 .numa = opened["amdsmi_get_gpu_topo_numa_affinity"],
+                 .partition = opened["amdsmi_get_gpu_compute_partition"],
+                 .ecc_enabled = opened["amdsmi_get_gpu_ecc_enabled"],
+                 .ecc = opened["amdsmi_get_gpu_ecc_count"],
+                 .link_type = opened["amdsmi_topo_get_link_type"],
+                 .link_bandwidth = opened["amdsmi_get_minmax_bandwidth_between_processors"],
+                 .p2p = opened["amdsmi_is_P2P_accessible"],
+                 .status_text = opened["amdsmi_status_code_to_string"]} {}
 
-// Null: the library lacks the function.
-struct AmdSmiApi {
-  AmdSmiCall<AmdSmiStruct*>* lib_version;
-  AmdSmiCall<uint64_t>* init;
-  AmdSmiCall<uint32_t*, AmdSmiSocket*>* sockets;
-  AmdSmiCall<AmdSmiSocket, uint32_t*, AmdSmiGpu*>* processors;
-  AmdSmiCall<AmdSmiGpu, int*>* type;
-  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* asic;
-  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* vbios;
-  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* driver;
-  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* activity;
-  AmdSmiCall<AmdSmiGpu, int, uint64_t*>* memory;
-  AmdSmiCall<AmdSmiGpu, int, uint64_t*>* memory_used;
-  AmdSmiCall<AmdSmiGpu, uint64_t*>* pci;
-  AmdSmiCall<AmdSmiGpu, unsigned*, char*>* uuid;
-  AmdSmiCall<AmdSmiGpu, int32_t*>* numa;
-  AmdSmiCall<AmdSmiGpu, char*, uint32_t>* partition;
-  AmdSmiCall<AmdSmiGpu, uint64_t*>* ecc_enabled;
-  AmdSmiCall<AmdSmiGpu, uint64_t, AmdSmiStruct*>* ecc;
-  AmdSmiCall<AmdSmiGpu, uint32_t*, void*>* processes;
-  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, uint64_t*, int*>* link_type;
-  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, uint64_t*, uint64_t*>* link_bandwidth;
-  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, bool*>* p2p;
-  AmdSmiCall<AmdSmiStatus, const char**>* status_text;
+  AmdCall<AmdSmiStruct*>* lib_version = library["amdsmi_get_lib_version"];
+  AmdCall<uint64_t>* init = library["amdsmi_init"];
+  AmdCall<uint32_t*, AmdSmiSocket*>* sockets = library["amdsmi_get_socket_handles"];
+  AmdCall<AmdSmiSocket, uint32_t*, AmdSmiGpu*>* processors = library["amdsmi_get_processor_handles"];
+  AmdCall<AmdSmiGpu, int*>* type = library["amdsmi_get_processor_type"];
+  AmdCall<AmdSmiGpu, AmdSmiStruct*>* asic = library["amdsmi_get_gpu_asic_info"];
+  AmdCall<AmdSmiGpu, AmdSmiStruct*>* vbios = library["amdsmi_get_gpu_vbios_info"];
+  AmdCall<AmdSmiGpu, AmdSmiStruct*>* driver = library["amdsmi_get_gpu_driver_info"];
+  AmdCall<AmdSmiGpu, AmdSmiStruct*>* activity = library["amdsmi_get_gpu_activity"];
+  AmdCall<AmdSmiGpu, unsigned*, char*>* uuid = library["amdsmi_get_gpu_device_uuid"];
+  AmdCall<AmdSmiGpu, uint32_t*, void*>* processes = library["amdsmi_get_gpu_process_list"];
 };
 
-AmdSmiApi loadAmdSmi(const VendorLibrary& library) {
-  AmdSmiApi api = {};
-  library.find("amdsmi_get_lib_version", api.lib_version);
-  library.find("amdsmi_init", api.init);
-  library.find("amdsmi_get_socket_handles", api.sockets);
-  library.find("amdsmi_get_processor_handles", api.processors);
-  library.find("amdsmi_get_processor_type", api.type);
-  library.find("amdsmi_get_gpu_asic_info", api.asic);
-  library.find("amdsmi_get_gpu_vbios_info", api.vbios);
-  library.find("amdsmi_get_gpu_driver_info", api.driver);
-  library.find("amdsmi_get_gpu_activity", api.activity);
-  library.find("amdsmi_get_gpu_memory_total", api.memory);
-  library.find("amdsmi_get_gpu_memory_usage", api.memory_used);
-  library.find("amdsmi_get_gpu_bdf_id", api.pci);
-  library.find("amdsmi_get_gpu_device_uuid", api.uuid);
-  library.find("amdsmi_get_gpu_topo_numa_affinity", api.numa);
-  library.find("amdsmi_get_gpu_compute_partition", api.partition);
-  library.find("amdsmi_get_gpu_ecc_enabled", api.ecc_enabled);
-  library.find("amdsmi_get_gpu_ecc_count", api.ecc);
-  library.find("amdsmi_get_gpu_process_list", api.processes);
-  library.find("amdsmi_topo_get_link_type", api.link_type);
-  library.find("amdsmi_get_minmax_bandwidth_between_processors", api.link_bandwidth);
-  library.find("amdsmi_is_P2P_accessible", api.p2p);
-  library.find("amdsmi_status_code_to_string", api.status_text);
-  return api;
-}
-
-class AmdSmiReader {
+class AmdSmiReader : AmdReader<AmdSmiGpu> {
  public:
   // chosen: a setting names the library, so a person expects it to work. Otherwise a library without a
   // driver, or one that is too old, is a normal part of an installation.
   AmdSmiReader(const AmdSmiApi& api, const std::string& library, bool chosen, GpuTopology& topology)
-      : api_(api), library_(library), chosen_(chosen), topology_(topology), gpus_(topology) {}
+      : AmdReader(api, library, topology), api_(api), chosen_(chosen) {}
 
   Outcome<void> read() {
     if (api_.lib_version == nullptr || api_.init == nullptr || api_.sockets == nullptr ||
         api_.processors == nullptr)
       return Error{library_ + " lacks a function that finds GPUs: it is not AMD SMI"};
-    if (const AmdSmiStatus status = api_.init(kAmdSmiInitGpus); status != kAmdSmiSuccess) {
+    if (const AmdStatus status = api_.init(kAmdSmiInitGpus); status != 0) {
       if (!chosen_ && access("/sys/module/amdgpu", F_OK) != 0) return {};
-      return Error{library_ + " is installed but does not start: " + statusText(status) +
-                   ". Is the amdgpu driver loaded?"};
+      return notStarted(status);
     }
     // After init: in ROCm 6.3 the call needs it.
-    if (AmdSmiStruct version; api_.lib_version(&version) == kAmdSmiSuccess)
+    if (AmdSmiStruct version; api_.lib_version(&version) == 0)
       version_ = {version.at<uint32_t>(0), version.at<uint32_t>(4)};
     if (version_.tooOld()) return tooOld();
     if (Outcome<void> found = findGpus(); !found.ok()) return found;
@@ -156,47 +124,24 @@ class AmdSmiReader {
           ", which Railwise does not know: architecture and firmware of AMD's GPUs are "
           "left out");
     for (std::size_t i = 0; i < handles_.size(); ++i) addDevice(i);
-    gpus_.shareGpus();
-    for (std::size_t from = 0; from < handles_.size(); ++from)
-      for (std::size_t to = 0; to < handles_.size(); ++to)
-        if (from != to) addPath(from, to);
+    addPaths(handles_);
     return {};
   }
 
  private:
-  struct Handle {
-    AmdSmiGpu gpu;
-    uint32_t socket;  // one GPU, with all its partitions
-  };
-
-  std::string statusText(AmdSmiStatus status) const {
-    const char* text = nullptr;
-    if (!answers(api_.status_text, status, &text) || text == nullptr) text = "error";
-    return std::string(text, strnlen(text, 200)) + " (" + std::to_string(status) + ")";
-  }
-
   Outcome<void> tooOld() const {
     if (!chosen_) return {};
     return Error{library_ + " has version " + version_.text() +
                  ": Railwise asks AMD SMI since version 24.7 (ROCm 6.3), and ROCm SMI where it is older"};
   }
 
-  // The number that the library says, cut to `limit` with a remark.
-  uint32_t cut(uint32_t count, std::size_t limit, const char* what) {
-    if (count <= limit) return count;
-    topology_.remarks.push_back(library_ + " speaks of " + std::to_string(count) + " " + what +
-                                ": the first " + std::to_string(limit) + " are asked");
-    return static_cast<uint32_t>(limit);
-  }
-
   Outcome<void> findGpus() {
     uint32_t sockets = 0;
-    AmdSmiStatus status = api_.sockets(&sockets, nullptr);
+    AmdStatus status = api_.sockets(&sockets, nullptr);
     std::vector<AmdSmiSocket> all(cut(sockets, kMaxDevices, "sockets"));
     sockets = static_cast<uint32_t>(all.size());
-    if (status == kAmdSmiSuccess && sockets > 0) status = api_.sockets(&sockets, all.data());
-    if (status != kAmdSmiSuccess)
-      return Error{library_ + " does not tell how many GPUs there are: " + statusText(status)};
+    if (status == 0 && sockets > 0) status = api_.sockets(&sockets, all.data());
+    if (status != 0) return notCounted(status);
     all.resize(std::min<std::size_t>(all.size(), sockets));
     for (uint32_t i = 0; i < all.size(); ++i) findGpusOfSocket(all[i], i);
     return {};
@@ -212,7 +157,9 @@ class AmdSmiReader {
     for (const AmdSmiGpu gpu : all) {
       int type = kAmdSmiGpuType;
       answers(api_.type, gpu, &type);
-      if (type == kAmdSmiGpuType) handles_.push_back({gpu, index});
+      if (type != kAmdSmiGpuType) continue;
+      handles_.push_back(gpu);
+      sockets_.push_back(index);
     }
   }
 
@@ -222,31 +169,16 @@ class AmdSmiReader {
   }
 
   void addDevice(std::size_t i) {
-    const AmdSmiGpu handle = handles_[i].gpu;
-    const std::string gpu = "AMD GPU " + std::to_string(i);
+    const AmdSmiGpu handle = handles_[i];
     Device device;
-    device.index = static_cast<int>(i);
-    device.vendor = Vendor::kAmd;
-    device.vendor_index = static_cast<int>(i);
-    readTexts(device, handle, gpu);
-    answers(api_.memory, handle, kAmdVram, &device.memory_bytes);
-    if (uint64_t used = 0; answers(api_.memory_used, handle, kAmdVram, &used))
-      device.memory_used_bytes = used;
-    if (int32_t numa = -1; answers(api_.numa, handle, &numa)) device.numa = numa;
+    readTexts(device, handle, "AMD GPU " + std::to_string(i));
     if (AmdSmiStruct usage; answers(api_.activity, handle, &usage) && usage.at<uint32_t>(0) <= 100)
       device.utilisation_percent = static_cast<int>(usage.at<uint32_t>(0));
     // Without room for them: the library tells their number.
     if (uint32_t count = 0;
         answers(api_.processes, handle, &count, static_cast<void*>(nullptr)) && count <= kAmdSmiMaxProcesses)
       device.processes = static_cast<int>(count);
-    readHealth(device.health, handle);
-    std::string partition;
-    if (char name[32] = ""; answers(api_.partition, handle, name, uint32_t{sizeof name}))
-      partition = bufferText(name, sizeof name, "the partition of " + gpu, topology_);
-    std::optional<uint64_t> pci;
-    if (uint64_t address = ~uint64_t{0}; answers(api_.pci, handle, &address) && address != ~uint64_t{0})
-      pci = address;
-    gpus_.addDevice(std::move(device), pci, std::to_string(handles_[i].socket), partition);
+    AmdReader::addDevice(handle, std::move(device), std::to_string(sockets_[i]));
   }
 
   void readTexts(Device& device, AmdSmiGpu handle, const std::string& gpu) {
@@ -270,59 +202,27 @@ class AmdSmiReader {
       device.uuid = bufferText(uuid, sizeof uuid, "the UUID of " + gpu, topology_);
   }
 
-  void readHealth(Health& health, AmdSmiGpu handle) const {
-    uint64_t enabled = ~uint64_t{0};
-    answers(api_.ecc_enabled, handle, &enabled);
-    for (const uint64_t block : amdErrorBlocks(enabled))
-      if (AmdSmiStruct errors; answers(api_.ecc, handle, block, &errors))
-        addAmdErrors(health, block, errors.at<uint64_t>(0), errors.at<uint64_t>(8));
-  }
-
-  void addPath(std::size_t from, std::size_t to) {
-    const AmdSmiGpu source = handles_[from].gpu;
-    const AmdSmiGpu target = handles_[to].gpu;
-    AmdPath path;
-    path.from = static_cast<int>(from);
-    path.to = static_cast<int>(to);
-    if (bool accessible = false; answers(api_.p2p, source, target, &accessible)) path.accessible = accessible;
-    if (!answers(api_.link_type, source, target, &path.hops, &path.type)) path.type = 0;
-    if (path.type == kAmdXgmi && path.hops <= 1 &&
-        !answers(api_.link_bandwidth, source, target, &path.min_mbps, &path.max_mbps))
-      path.max_mbps = 0;
-    gpus_.addPath(path);
-  }
-
   const AmdSmiApi& api_;
-  const std::string& library_;
   const bool chosen_;
-  GpuTopology& topology_;
-  AmdGpus gpus_;
   AmdSmiVersion version_;
-  std::vector<Handle> handles_;  // by index of the device
-};
-
-class AmdSmi : public LibraryVendor {
- public:
-  explicit AmdSmi(std::string path)
-      : LibraryVendor({Vendor::kAmd,
-                       "libamd_smi.so",
-                       "amd-smi",
-                       {"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24",
-                        "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"}},
-                      std::move(path)) {}
-
- private:
-  Outcome<void> readLibrary(const VendorLibrary& opened, GpuTopology& topology) const override {
-    const AmdSmiApi api = loadAmdSmi(opened);
-    const std::string library = name();
-    return AmdSmiReader(api, library, named(), topology).read();
-  }
+  std::vector<AmdSmiGpu> handles_;  // by index of the device
+  std::vector<uint32_t> sockets_;   // one GPU, with all its partitions
 };
 
 }  // namespace
 
 std::unique_ptr<GpuVendor> makeAmdSmi(const Config& config) {
-  return std::make_unique<AmdSmi>(config.amd_smi_library);
+  return makeVendor({.vendor = Vendor::kAmd,
+                     .library = "libamd_smi.so",
+                     .program = "amd-smi",
+                     .names = {"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24",
+                               "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"},
+                     .path = config.amd_smi_library,
+                     .read = [](const DynamicLibrary& opened, const std::string& library, bool chosen,
+                                GpuTopology& topology) {
+                       const AmdSmiApi api(opened);
+                       return AmdSmiReader(api, library, chosen, topology).read();
+                     }});
 }
 
 }  // namespace railwise::gpu

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 
 #include "base/text/bus_id.h"
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "gpu/vendor.h"
 
 namespace railwise::gpu {
@@ -110,73 +111,40 @@ using NvmlCall = NvmlReturn(Arguments...);
 
 // Null: the library lacks the function.
 struct NvmlApi {
-  NvmlCall<>* init;
-  NvmlCall<unsigned*>* count;
-  NvmlCall<unsigned, NvmlDevice*>* handle;
-  NvmlCall<char*, unsigned>* driver;
-  NvmlCall<NvmlDevice, char*, unsigned>* name;
-  NvmlCall<NvmlDevice, char*, unsigned>* uuid;
-  NvmlCall<NvmlDevice, char*, unsigned>* vbios;
-  NvmlCall<NvmlDevice, NvmlMemory*>* memory;
-  NvmlCall<NvmlDevice, int*, int*>* capability;
-  NvmlCall<NvmlDevice, NvmlPci*>* pci;
-  NvmlCall<NvmlDevice, unsigned*>* numa;
-  NvmlCall<NvmlDevice, unsigned, unsigned long*, unsigned>* memory_affinity;
-  NvmlCall<NvmlDevice, unsigned, int*>* link_state;
-  NvmlCall<NvmlDevice, unsigned, unsigned*>* link_version;
-  NvmlCall<NvmlDevice, unsigned, NvmlPci*>* link_remote_pci;
-  NvmlCall<NvmlDevice, unsigned, int*>* link_remote_type;
-  NvmlCall<NvmlDevice, unsigned, int, unsigned long long*>* link_errors;
-  NvmlCall<NvmlDevice, int, NvmlFieldValue*>* fields;
-  NvmlCall<NvmlDevice, NvmlFabric*>* fabric;
-  NvmlCall<NvmlDevice, NvmlFabricV2*>* fabric_v2;
-  NvmlCall<NvmlDevice, unsigned*, unsigned*>* mig_mode;
-  NvmlCall<NvmlDevice, unsigned*>* mig_count;
-  NvmlCall<NvmlDevice, unsigned, NvmlDevice*>* mig_handle;
-  NvmlCall<NvmlDevice, NvmlAttributes*>* attributes;
-  NvmlCall<NvmlDevice, int, int, unsigned long long*>* ecc;
-  NvmlCall<NvmlDevice, unsigned long long*>* throttle;
-  NvmlCall<NvmlDevice, NvmlUtilisation*>* utilisation;
-  NvmlCall<NvmlDevice, unsigned*, void*>* processes;
-  NvmlCall<NvmlDevice, NvmlDevice, int, int*>* p2p;
-  const char* (*error_text)(NvmlReturn);
+  const DynamicLibrary& library;
+  NvmlCall<>* init = library["nvmlInit_v2"];
+  NvmlCall<unsigned*>* count = library["nvmlDeviceGetCount_v2"];
+  NvmlCall<unsigned, NvmlDevice*>* handle = library["nvmlDeviceGetHandleByIndex_v2"];
+  NvmlCall<char*, unsigned>* driver = library["nvmlSystemGetDriverVersion"];
+  NvmlCall<NvmlDevice, char*, unsigned>* name = library["nvmlDeviceGetName"];
+  NvmlCall<NvmlDevice, char*, unsigned>* uuid = library["nvmlDeviceGetUUID"];
+  NvmlCall<NvmlDevice, char*, unsigned>* vbios = library["nvmlDeviceGetVbiosVersion"];
+  NvmlCall<NvmlDevice, NvmlMemory*>* memory = library["nvmlDeviceGetMemoryInfo"];
+  NvmlCall<NvmlDevice, int*, int*>* capability = library["nvmlDeviceGetCudaComputeCapability"];
+  NvmlCall<NvmlDevice, NvmlPci*>* pci = library["nvmlDeviceGetPciInfo_v3"];
+  NvmlCall<NvmlDevice, unsigned*>* numa = library["nvmlDeviceGetNumaNodeId"];
+  NvmlCall<NvmlDevice, unsigned, unsigned long*, unsigned>* memory_affinity =
+      library["nvmlDeviceGetMemoryAffinity"];
+  NvmlCall<NvmlDevice, unsigned, int*>* link_state = library["nvmlDeviceGetNvLinkState"];
+  NvmlCall<NvmlDevice, unsigned, unsigned*>* link_version = library["nvmlDeviceGetNvLinkVersion"];
+  NvmlCall<NvmlDevice, unsigned, NvmlPci*>* link_remote_pci = library["nvmlDeviceGetNvLinkRemotePciInfo_v2"];
+  NvmlCall<NvmlDevice, unsigned, int*>* link_remote_type = library["nvmlDeviceGetNvLinkRemoteDeviceType"];
+  NvmlCall<NvmlDevice, unsigned, int, unsigned long long*>* link_errors =
+      library["nvmlDeviceGetNvLinkErrorCounter"];
+  NvmlCall<NvmlDevice, int, NvmlFieldValue*>* fields = library["nvmlDeviceGetFieldValues"];
+  NvmlCall<NvmlDevice, NvmlFabric*>* fabric = library["nvmlDeviceGetGpuFabricInfo"];
+  NvmlCall<NvmlDevice, NvmlFabricV2*>* fabric_v2 = library["nvmlDeviceGetGpuFabricInfoV"];
+  NvmlCall<NvmlDevice, unsigned*, unsigned*>* mig_mode = library["nvmlDeviceGetMigMode"];
+  NvmlCall<NvmlDevice, unsigned*>* mig_count = library["nvmlDeviceGetMaxMigDeviceCount"];
+  NvmlCall<NvmlDevice, unsigned, NvmlDevice*>* mig_handle = library["nvmlDeviceGetMigDeviceHandleByIndex"];
+  NvmlCall<NvmlDevice, NvmlAttributes*>* attributes = library["nvmlDeviceGetAttributes_v2"];
+  NvmlCall<NvmlDevice, int, int, unsigned long long*>* ecc = library["nvmlDeviceGetTotalEccErrors"];
+  NvmlCall<NvmlDevice, unsigned long long*>* throttle = library["nvmlDeviceGetCurrentClocksThrottleReasons"];
+  NvmlCall<NvmlDevice, NvmlUtilisation*>* utilisation = library["nvmlDeviceGetUtilizationRates"];
+  NvmlCall<NvmlDevice, unsigned*, void*>* processes = library["nvmlDeviceGetComputeRunningProcesses_v3"];
+  NvmlCall<NvmlDevice, NvmlDevice, int, int*>* p2p = library["nvmlDeviceGetP2PStatus"];
+  const char* (*error_text)(NvmlReturn) = library["nvmlErrorString"];
 };
-
-NvmlApi loadNvml(const VendorLibrary& library) {
-  NvmlApi api = {};
-  library.find("nvmlInit_v2", api.init);
-  library.find("nvmlDeviceGetCount_v2", api.count);
-  library.find("nvmlDeviceGetHandleByIndex_v2", api.handle);
-  library.find("nvmlSystemGetDriverVersion", api.driver);
-  library.find("nvmlDeviceGetName", api.name);
-  library.find("nvmlDeviceGetUUID", api.uuid);
-  library.find("nvmlDeviceGetVbiosVersion", api.vbios);
-  library.find("nvmlDeviceGetMemoryInfo", api.memory);
-  library.find("nvmlDeviceGetCudaComputeCapability", api.capability);
-  library.find("nvmlDeviceGetPciInfo_v3", api.pci);
-  library.find("nvmlDeviceGetNumaNodeId", api.numa);
-  library.find("nvmlDeviceGetMemoryAffinity", api.memory_affinity);
-  library.find("nvmlDeviceGetNvLinkState", api.link_state);
-  library.find("nvmlDeviceGetNvLinkVersion", api.link_version);
-  library.find("nvmlDeviceGetNvLinkRemotePciInfo_v2", api.link_remote_pci);
-  library.find("nvmlDeviceGetNvLinkRemoteDeviceType", api.link_remote_type);
-  library.find("nvmlDeviceGetNvLinkErrorCounter", api.link_errors);
-  library.find("nvmlDeviceGetFieldValues", api.fields);
-  library.find("nvmlDeviceGetGpuFabricInfo", api.fabric);
-  library.find("nvmlDeviceGetGpuFabricInfoV", api.fabric_v2);
-  library.find("nvmlDeviceGetMigMode", api.mig_mode);
-  library.find("nvmlDeviceGetMaxMigDeviceCount", api.mig_count);
-  library.find("nvmlDeviceGetMigDeviceHandleByIndex", api.mig_handle);
-  library.find("nvmlDeviceGetAttributes_v2", api.attributes);
-  library.find("nvmlDeviceGetTotalEccErrors", api.ecc);
-  library.find("nvmlDeviceGetCurrentClocksThrottleReasons", api.throttle);
-  library.find("nvmlDeviceGetUtilizationRates", api.utilisation);
-  library.find("nvmlDeviceGetComputeRunningProcesses_v3", api.processes);
-  library.find("nvmlDeviceGetP2PStatus", api.p2p);
-  library.find("nvmlErrorString", api.error_text);
-  if (api.throttle == nullptr) library.find("nvmlDeviceGetCurrentClocksEventReasons", api.throttle);
-  return api;
-}
 
 // The number in a field value (nvmlValue_t, by nvmlValueType_t). None: a type that cannot be.
 std::optional<double> nvmlNumber(const NvmlFieldValue& field) {
@@ -211,20 +179,13 @@ int nvlinkGeneration(unsigned version) {
 }
 
 const char* nvmlPeerReason(int status) {
-  switch (status) {
-    case 1:
-      return "chipset not supported";
-    case 2:
-      return "GPU not supported";
-    case 3:
-      return "IOH topology not supported";
-    case 4:
-      return "disabled by registry key";
-    case 5:
-      return "not supported";
-    default:
-      return "unknown";
-  }
+  constexpr const char* kReasons[] = {"unknown",
+                                      "chipset not supported",
+                                      "GPU not supported",
+                                      "IOH topology not supported",
+                                      "disabled by registry key",
+                                      "not supported"};
+  return kReasons[status >= 0 && status < static_cast<int>(std::size(kReasons)) ? status : 0];
 }
 
 class NvmlReader {
@@ -370,10 +331,8 @@ class NvmlReader {
                     [](unsigned char byte) { return byte == 0; }))
       return;
     for (std::size_t i = 0; i < sizeof info.cluster; ++i) {
-      char digits[4];
-      std::snprintf(digits, sizeof digits, "%02x", info.cluster[i]);
       if (i == 4 || i == 6 || i == 8 || i == 10) device.fabric_cluster += '-';
-      device.fabric_cluster += digits;
+      device.fabric_cluster += formatText("%02x", info.cluster[i]);
     }
     device.fabric_clique = info.clique <= INT32_MAX ? static_cast<int>(info.clique) : -1;
   }
@@ -510,8 +469,7 @@ class NvmlReader {
     if (other != topology_.gpus.end()) link.to = other->index;
     link.kind = type == kNvmlRemoteSwitch ? LinkKind::kNvswitch : LinkKind::kNvlink;
     link.latency = type == kNvmlRemoteSwitch ? LatencyClass::kSwitched : LatencyClass::kDirect;
-    const std::string links =
-        std::to_string(link.width) + (link.width == 1 ? " NVLink" : " NVLinks") + " of " + gpu(device);
+    const std::string links = counted(link.width, "NVLink") + " of " + gpu(device);
     if (link.to == link.from) {
       remark(links + (link.width == 1 ? " is" : " are") + " said to lead to itself: left out");
       return;
@@ -614,24 +572,20 @@ class NvmlReader {
   std::vector<NvmlDevice> handles_;  // of the whole GPUs, by index
 };
 
-class Nvml : public LibraryVendor {
- public:
-  explicit Nvml(std::string path)
-      : LibraryVendor({Vendor::kNvidia, "libnvidia-ml.so.1", "nvidia-smi", {"libnvidia-ml.so.1"}},
-                      std::move(path)) {}
-
- private:
-  Outcome<void> readLibrary(const VendorLibrary& opened, GpuTopology& topology) const override {
-    const NvmlApi api = loadNvml(opened);
-    const std::string library = name();
-    return NvmlReader(api, library, topology).read();
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<GpuVendor> makeNvml(const Config& config) {
-  return std::make_unique<Nvml>(config.nvml_library);
+  return makeVendor(
+      {.vendor = Vendor::kNvidia,
+       .library = "libnvidia-ml.so.1",
+       .program = "nvidia-smi",
+       .names = {"libnvidia-ml.so.1"},
+       .path = config.nvml_library,
+       .read = [](const DynamicLibrary& opened, const std::string& library, bool, GpuTopology& topology) {
+         NvmlApi api{opened};
+         if (api.throttle == nullptr) api.throttle = opened["nvmlDeviceGetCurrentClocksEventReasons"];
+         return NvmlReader(api, library, topology).read();
+       }});
 }
 
 }  // namespace railwise::gpu

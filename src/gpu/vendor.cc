@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 
 #include "base/process.h"
 #include "base/text/printable.h"
+#include "base/text/text_layout.h"
 #include "gpu/json.h"
 
 namespace railwise::gpu {
@@ -144,9 +144,7 @@ class Asked {
 
   void silent(Told& told, Clock::duration limit, bool ended) const {
     const double seconds = std::chrono::duration<double>(limit).count();
-    char time[32];
-    std::snprintf(time, sizeof time, "%.3g", seconds);
-    told.failure = vendor_->name() + " did not answer within " + time + " s";
+    told.failure = vendor_->name() + formatText(" did not answer within %.3g s", seconds);
     told.advice += "; when that hangs too, the kernel log (dmesg) tells what the driver waits for";
     if (!ended)
       told.advice += ". Process " + std::to_string(process_.pid()) +
@@ -261,13 +259,14 @@ Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::uniq
   return topology;
 }
 
-Outcome<VendorLibrary> openVendorLibrary(const std::string& setting, const std::vector<const char*>& names) {
-  VendorLibrary opened;
+Outcome<std::unique_ptr<DynamicLibrary>> openVendorLibrary(const std::string& setting,
+                                                           const std::vector<const char*>& names) {
+  std::unique_ptr<DynamicLibrary> opened;
   std::string problem;
   const auto tryOpen = [&](const char* name) {
     Outcome<DynamicLibrary> library = DynamicLibrary::open({name}, DynamicLibrary::Unload::kNever);
     if (library.ok()) {
-      opened.library = std::make_unique<DynamicLibrary>(std::move(*library));
+      opened = std::make_unique<DynamicLibrary>(std::move(*library));
       return true;
     }
     // The dynamic linker has no code for it. A file that is there and does not load is worth a remark, and so
@@ -278,20 +277,36 @@ Outcome<VendorLibrary> openVendorLibrary(const std::string& setting, const std::
   };
   if (!setting.empty()) tryOpen(setting.c_str());
   else (void)std::any_of(names.begin(), names.end(), tryOpen);
-  if (opened.library == nullptr && !problem.empty()) return Error{std::move(problem)};
+  if (opened == nullptr && !problem.empty()) return Error{std::move(problem)};
   return opened;
 }
 
-std::string LibraryVendor::name() const {
-  return std::string(topology::gpuVendorName(identity_.vendor)) + "'s library (" +
-         (named() ? path_ : identity_.library) + ")";
-}
+namespace {
 
-Outcome<void> LibraryVendor::read(GpuTopology& topology) const {
-  Outcome<VendorLibrary> opened = openVendorLibrary(path_, identity_.names);
-  if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
-  if (opened->library == nullptr) return {};
-  return readLibrary(*opened, topology);
+class LibraryVendor final : public GpuVendor {
+ public:
+  explicit LibraryVendor(VendorLibrary library) : its_(std::move(library)) {}
+
+  Vendor vendor() const override { return its_.vendor; }
+  std::string name() const override {
+    return std::string(topology::gpuVendorName(its_.vendor)) + "'s library (" +
+           (its_.path.empty() ? its_.library : its_.path) + ")";
+  }
+  std::string program() const override { return its_.program; }
+  Outcome<void> read(GpuTopology& topology) const override {
+    const auto opened = openVendorLibrary(its_.path, its_.names);
+    if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
+    return *opened == nullptr ? Outcome<void>() : its_.read(**opened, name(), !its_.path.empty(), topology);
+  }
+
+ private:
+  const VendorLibrary its_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuVendor> makeVendor(VendorLibrary library) {
+  return std::make_unique<LibraryVendor>(std::move(library));
 }
 
 std::string bufferText(const char* buffer, std::size_t bytes, const std::string& what,

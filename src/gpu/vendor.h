@@ -51,49 +51,28 @@ Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::uniq
 // A library of no more GPUs than this is believed; NVIDIA's largest machine has 16, AMD's 64 partitions.
 constexpr int kMaxDevices = 256;
 
-// The library of `setting` (a path from Config), or when that is empty the first of `names` that is
-// installed. None: it is not installed.
-struct VendorLibrary {
-  std::unique_ptr<DynamicLibrary> library;
-  // Fills `function` with the address of the function `name`, or null when the library lacks it.
-  template <typename Function>
-  void find(const char* name, Function*& function) const {
-    function = reinterpret_cast<Function*>(library->symbol(name));
-  }
-};
 // Calls `function` of a library if the library has it. True: it has answered. 0 is success in every library.
 template <typename Status, typename... Parameters, typename... Arguments>
 bool answers(Status (*function)(Parameters...), Arguments... arguments) {
   return function != nullptr && function(arguments...) == Status{0};
 }
-Outcome<VendorLibrary> openVendorLibrary(const std::string& setting, const std::vector<const char*>& names);
+// The library of `setting` (a path from Config), or when that is empty the first of `names` that is
+// installed. Null: it is not installed.
+Outcome<std::unique_ptr<DynamicLibrary>> openVendorLibrary(const std::string& setting,
+                                                           const std::vector<const char*>& names);
 
-// A vendor that is one library: opens it, and has what the vendors say alike.
-class LibraryVendor : public GpuVendor {
- public:
-  struct Identity {
-    Vendor vendor;
-    const char* library;  // for people: "libnvidia-ml.so.1"
-    const char* program;
-    std::vector<const char*> names;  // to open, the first that is installed
-  };
-  Vendor vendor() const final { return identity_.vendor; }
-  std::string name() const final;
-  std::string program() const final { return identity_.program; }
-  Outcome<void> read(GpuTopology& topology) const final;
-
- protected:
-  // `path`: the library that a setting names; empty: none.
-  LibraryVendor(Identity identity, std::string path)
-      : identity_(std::move(identity)), path_(std::move(path)) {}
-  bool named() const { return !path_.empty(); }
-  // As GpuVendor::read(), of a library that is open.
-  virtual Outcome<void> readLibrary(const VendorLibrary& library, GpuTopology& topology) const = 0;
-
- private:
-  const Identity identity_;
-  const std::string path_;
+// A vendor that is one library.
+struct VendorLibrary {
+  Vendor vendor;
+  const char* library;  // for people: "libnvidia-ml.so.1"
+  const char* program;
+  std::vector<const char*> names;  // to open, the first that is installed
+  std::string path;                // the library that a setting names; empty: none
+  // As GpuVendor::read(), of a library that is open. `name`: of the vendor. `chosen`: a setting names it.
+  Outcome<void> (*read)(const DynamicLibrary& library, const std::string& name, bool chosen,
+                        GpuTopology& topology);
 };
+std::unique_ptr<GpuVendor> makeVendor(VendorLibrary library);
 
 // The text in a buffer that a library has filled. A buffer without an end gives an empty text and a remark
 // that names `what`.

@@ -1,11 +1,13 @@
 #include "sysfs/pci_devices.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/pci_ids.h"
 #include "base/text/bus_id.h"
+#include "base/text/split.h"
+#include "base/text/words.h"
 
 namespace railwise::sysfs {
 namespace {
@@ -14,14 +16,6 @@ constexpr std::string_view kDisplayClass = "0x03";
 constexpr std::string_view kAcceleratorClass = "0x1200";
 constexpr std::size_t kMaxAttribute = 255;  // MAX_STR_LEN in NCCL
 constexpr std::size_t kBusLength = 7;       // "0000:00"
-
-std::string lowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
 
 // The real folders of all devices: from the list of the PCI bus, or, if the tree was recorded without that
 // list, from the root buses, as NCCL looks devices up.
@@ -77,19 +71,18 @@ std::vector<int> numaNodes(const FileTree& tree) {
   std::vector<int> nodes;
   for (const std::string& name : tree.list("/sys/devices/system/node")) {
     if (!name.starts_with("node")) continue;
-    int node = -1;
-    const char* end = name.data() + name.size();
-    const auto [stop, error] = std::from_chars(name.data() + 4, end, node);
-    if (error == std::errc() && stop == end && node >= 0) nodes.push_back(node);
+    if (const auto node = numberIn<int>(name.substr(4)); node && *node >= 0) nodes.push_back(*node);
   }
   std::sort(nodes.begin(), nodes.end());
   return nodes;
 }
 
-bool PciDevice::isNvidiaGpu() const { return vendor == "0x10de" && device_class.starts_with(kDisplayClass); }
+bool PciDevice::isNvidiaGpu() const {
+  return vendor == pci::kNvidia && device_class.starts_with(kDisplayClass);
+}
 
 bool PciDevice::isAmdGpu() const {
-  return vendor == "0x1002" &&
+  return vendor == pci::kAmd &&
          (device_class.starts_with("0x0380") || device_class.starts_with(kAcceleratorClass));
 }
 

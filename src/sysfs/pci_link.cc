@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "base/text/bus_id.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::sysfs {
 namespace {
@@ -15,9 +15,10 @@ constexpr int kMostLanes = 32;
 
 // `which`: "current" or "max".
 PciLink linkOf(const FileTree& tree, const std::string& path, const std::string& which) {
-  const std::string speed = firstLine(tree, path + "/" + which + "_link_speed");
   const std::string width = firstLine(tree, path + "/" + which + "_link_width");
   PciLink link;
+  link.speed = firstLine(tree, path + "/" + which + "_link_speed");
+  const std::string& speed = link.speed;
   const auto rate = std::from_chars(speed.data(), speed.data() + speed.size(), link.gigatransfers);
   const auto lanes = std::from_chars(width.data(), width.data() + width.size(), link.lanes);
   const bool fits = link.gigatransfers > 0 && link.gigatransfers <= kMostGigatransfers && link.lanes > 0 &&
@@ -37,11 +38,7 @@ uint32_t PciLink::mbps() const {
   return static_cast<uint32_t>(std::lround(gigatransfers * lanes * code * 1000));
 }
 
-std::string PciLink::text() const {
-  char text[48];
-  std::snprintf(text, sizeof text, "%g GT/s x%d", gigatransfers, lanes);
-  return text;
-}
+std::string PciLink::text() const { return formatText("%g GT/s x%d", gigatransfers, lanes); }
 
 PciLink currentLink(const FileTree& tree, const std::string& path) { return linkOf(tree, path, "current"); }
 PciLink bestLink(const FileTree& tree, const std::string& path) { return linkOf(tree, path, "max"); }

@@ -11,6 +11,7 @@ namespace railwise::sysfs {
 struct PciLink {
   double gigatransfers = 0;  // of a lane, per second; 0: not known
   int lanes = 0;             // 0: not known
+  std::string speed;         // as the kernel writes it: "32.0 GT/s PCIe"
 
   bool known() const { return gigatransfers > 0 && lanes > 0; }
   // What it carries in one direction, Mb/s, after the line code and before the headers of PCIe. 0: not known.

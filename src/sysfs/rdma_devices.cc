@@ -1,5 +1,9 @@
 #include "sysfs/rdma_devices.h"
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/text/split.h"
 #include "sysfs/pci_devices.h"
 
 namespace railwise::sysfs {
@@ -12,6 +16,24 @@ RdmaPlace rdmaPlace(const FileTree& tree, std::string_view name) {
   if (place.software) place.interface = interfaceOf(tree, name);
   place.path = place.software ? functionOfInterface(tree, place.interface) : functionIn(place.linked);
   return place;
+}
+
+std::vector<int> rdmaPorts(const FileTree& tree, std::string_view name) {
+  std::vector<int> ports;
+  for (const std::string& file : tree.list("/sys/class/infiniband/" + std::string(name) + "/ports"))
+    if (const auto number = numberIn<int>(file); number && *number > 0) ports.push_back(*number);
+  std::sort(ports.begin(), ports.end());
+  return ports;
+}
+
+bool isIwarp(const FileTree& tree, std::string_view name) {
+  return firstLine(tree, "/sys/class/infiniband/" + std::string(name) + "/node_type").starts_with("4:");
+}
+
+int rateMbps(const std::string& rate) {
+  constexpr float kMostGbps = 1e6F;
+  const float gbps = std::strtof(rate.c_str(), nullptr);
+  return gbps > 0 && gbps < kMostGbps ? static_cast<int>(gbps * 1000 + 0.5F) : 0;
 }
 
 std::string cardOf(const FileTree& tree, const std::string& path, bool merge_virtual_functions) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sysfs/file_tree.h"
 
@@ -19,6 +20,14 @@ struct RdmaPlace {
 
 // `name`: a name in /sys/class/infiniband.
 RdmaPlace rdmaPlace(const FileTree& tree, std::string_view name);
+
+// The numbers of its ports, ascending.
+std::vector<int> rdmaPorts(const FileTree& tree, std::string_view name);
+// Node type 4 is RNIC: an iWARP device, whose link layer is Ethernet too.
+bool isIwarp(const FileTree& tree, std::string_view name);
+// Turns "400 Gb/sec (4X NDR)" into 400000. The kernel multiplies lanes and signalling rate as net_ib does. 0:
+// not known.
+int rateMbps(const std::string& rate);
 
 // The PCI function that represents the whole card of a function, so that the ports of a dual-port card, and
 // the virtual functions of a NIC (merge_virtual_functions: NCCL_IB_MERGE_VFS), count as one PCI device. It is

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/whole_file.h"
 #include "sysfs/tar_format.h"
 
 namespace railwise::sysfs {
@@ -120,23 +121,6 @@ std::unique_ptr<MemoryTree> below(const MemoryTree& tree, const std::string& fol
   return inner;
 }
 
-// Reads a whole file. Returns "" or an error text.
-std::string readWhole(const std::string& path, std::string& bytes) {
-  std::FILE* file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) return std::strerror(errno);
-  std::size_t count = 0;
-  do {
-    const std::size_t size = bytes.size();
-    bytes.resize(size + kChunk);
-    count = std::fread(bytes.data() + size, 1, kChunk, file);
-    bytes.resize(size + count);
-  } while (count != 0 && bytes.size() <= kMaxArchiveBytes);
-  const bool failed = std::ferror(file) != 0;
-  std::fclose(file);
-  if (failed) return "it cannot be read";
-  return bytes.size() > kMaxArchiveBytes ? "it has more than 64 MiB, which no recorded tree has" : "";
-}
-
 }  // namespace
 
 Outcome<std::unique_ptr<MemoryTree>> readArchive(std::string_view bytes, const std::string& name) {
@@ -203,10 +187,9 @@ Outcome<std::unique_ptr<FileTree>> openTree(const std::string& path) {
     if (root.empty()) return Error{path + ": no folder sys/ in it, nor in exactly one of its folders"};
     return makeLiveTree(root);
   }
-  std::string bytes;
-  if (const std::string problem = readWhole(path, bytes); !problem.empty())
-    return Error{path + ": " + problem};
-  Outcome<std::unique_ptr<MemoryTree>> tree = readArchive(bytes, path);
+  const Outcome<std::string> bytes = wholeFile(path, kMaxArchiveBytes + 1);
+  if (!bytes.ok()) return Error{path + ": " + bytes.error()};
+  Outcome<std::unique_ptr<MemoryTree>> tree = readArchive(*bytes, path);
   if (!tree.ok()) return Error{tree.error()};
   return std::unique_ptr<FileTree>(std::move(*tree));
 }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/text/split.h"
+
 namespace railwise::sysfs {
 namespace {
 
@@ -47,11 +49,7 @@ std::string_view text(const char (&field)[size]) {
 std::optional<uint64_t> octal(std::string_view digits) {
   while (!digits.empty() && digits.front() == ' ') digits.remove_prefix(1);
   digits = digits.substr(0, digits.find_first_of(std::string_view(" \0", 2)));
-  uint64_t value = 0;
-  if (digits.empty()) return value;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 8);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return value;
+  return digits.empty() ? std::optional<uint64_t>(0) : numberIn<uint64_t>(digits, 8);
 }
 
 // The sum of all bytes, with blanks in place of the checksum itself.

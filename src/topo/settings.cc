@@ -12,21 +12,6 @@
 namespace railwise::topo {
 namespace {
 
-constexpr std::array<const char*, kPathTypes> kPathMeanings = {
-    "the same device",
-    "NVLink (or xGMI) directly or through an NVSwitch",
-    "NVLink through another GPU",
-    "chip-to-chip link between GPU and CPU",
-    "one PCIe switch",
-    "several PCIe switches, without the CPU",
-    "chip-to-chip link to the CPU, then PCIe to the NIC",
-    "NVLink to another GPU that is near the NIC, then PCIe",
-    "the PCIe host bridge of a CPU",
-    "the interconnect between CPUs (NUMA nodes)",
-    "the network",
-    "not connected",
-};
-
 // The old numbers for NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL (levelsOldToNew in NCCL's paths.cc).
 constexpr std::array<PathType, 6> kOldLevels = {PathType::kLoc, PathType::kPix, PathType::kPxb,
                                                 PathType::kPhb, PathType::kSys, PathType::kSys};
@@ -145,7 +130,12 @@ const char* pathTypeName(PathType type) {
   return topology::pathTypeName(static_cast<topology::PathType>(type));
 }
 
-const char* pathTypeMeaning(PathType type) { return kPathMeanings[static_cast<std::size_t>(type)]; }
+const char* pathTypeMeaning(PathType type) {
+#define RAILWISE_MEANING(value, name, since, meaning) meaning,
+  constexpr const char* kMeanings[] = {RAILWISE_PATH_TYPES(RAILWISE_MEANING)};
+#undef RAILWISE_MEANING
+  return kMeanings[static_cast<std::size_t>(type)];
+}
 
 Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version) {
   Settings settings;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/path_types.h"
 #include "topo/nccl_release.h"
 
 namespace railwise::topo {
@@ -13,20 +14,11 @@ namespace railwise::topo {
 // Path types in NCCL's order: a lower number is closer. They are also the levels of NCCL_P2P_LEVEL and
 // NCCL_NET_GDR_LEVEL.
 enum class PathType : unsigned char {
-  kLoc = 0,   // the same device
-  kNvl = 1,   // NVLink (or xGMI)
-  kNvb = 2,   // NVLink through another GPU
-  kC2c = 3,   // chip to chip (Grace)
-  kPix = 4,   // one PCIe switch
-  kPxb = 5,   // several PCIe switches, without passing the CPU
-  kP2c = 6,   // C2C to the CPU, then PCIe to the NIC
-  kPxn = 7,   // through another GPU that is near the NIC
-  kPhb = 8,   // the CPU's PCIe host bridge
-  kSys = 9,   // the interconnect between CPUs (NUMA nodes)
-  kNet = 10,  // the network
-  kDis = 11,  // not connected
+#define RAILWISE_VALUE(value, name, since, meaning) value,
+  RAILWISE_PATH_TYPES(RAILWISE_VALUE)
+#undef RAILWISE_VALUE
 };
-inline constexpr int kPathTypes = 12;
+inline constexpr int kPathTypes = static_cast<int>(PathType::kDis) + 1;
 const char* pathTypeName(PathType type);     // "LOC", "NVL", ...
 const char* pathTypeMeaning(PathType type);  // a sentence for people who do not know NCCL's names
 

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "cli/device/tree.h"
-#include "doctor/checks/examine.h"
+#include "doctor/checks/check.h"
 #include "doctor/finding.h"
 #include "softdev/config/config.h"
 #include "sysfs/tar_archive.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/text/json.h"
-#include "doctor/checks/examine.h"
+#include "doctor/checks/check.h"
 #include "doctor/facts/trees.h"
 #include "doctor/finding.h"
 

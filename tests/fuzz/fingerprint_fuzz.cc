@@ -2,16 +2,18 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/fingerprint/parse.h"
+#include "doctor/fingerprint/fingerprint.h"
+
+namespace fingerprint = railwise::doctor::fingerprint;
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   const auto nodes =
-      railwise::cli::parseFingerprints(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
+      fingerprint::parseFingerprints(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
   if (!nodes.ok()) return 0;
   for (const auto& parsed : *nodes) {
-    const auto again = railwise::cli::parseFingerprints(railwise::cli::jsonOf(parsed.node), "again");
+    const auto again = fingerprint::parseFingerprints(fingerprint::jsonOf(parsed.node), "again");
     if (!again.ok() || again->size() != 1 ||
-        railwise::cli::hashOf(again->at(0).node) != railwise::cli::hashOf(parsed.node))
+        fingerprint::hashOf(again->at(0).node) != fingerprint::hashOf(parsed.node))
       std::abort();
   }
   return 0;

@@ -95,9 +95,9 @@ TEST(FailingLibraryTest, TheSecondLibraryOfAVendorCountsOnlyAlone) {
 }
 
 TEST(FailingLibraryTest, NoLibraryIsNormal) {
-  Outcome<VendorLibrary> library = openVendorLibrary("", {"libno-such-vendor.so.1", "libno-such-vendor.so"});
+  const auto library = openVendorLibrary("", {"libno-such-vendor.so.1", "libno-such-vendor.so"});
   ASSERT_OK(library);
-  EXPECT_EQ(library->library, nullptr);
+  EXPECT_EQ(*library, nullptr);
 }
 
 TEST(FailingLibraryTest, ALibraryThatASettingNamesMustBeThere) {

@@ -36,7 +36,7 @@ MAY_INCLUDE = {
     "src/verbs": ["base", "sysfs", "railwise/device.h", "verbs/cm/library.h"],
     "src/verbs/cm": ["base", "verbs"],
     "src/gpu/choose": ["base"],
-    "src/topo": ["railwise"],  # what all its floors speak: settings
+    "src/topo": ["base/path_types.h", "railwise"],  # what all its floors speak: settings
     "src/topo/document": TOPO[:2],
     "src/topo/graph": TOPO[:3],
     "src/topo/paths": TOPO[:4],
@@ -75,6 +75,7 @@ MAY_INCLUDE = {
     "spy": ["base", "record", "nccl"],
     "src/doctor": ["base"],  # a finding, and how findings are printed
     "src/doctor/facts": ["base", "sysfs", "verbs"],
+    "src/doctor/fingerprint": ["base", "sysfs", "gpu", "doctor/facts"],
     "src/doctor/checks": ["base", "sysfs", "topo", "doctor"],
     "src/doctor/pair/measuring": ["base", "sysfs", "verbs"],
     "src/doctor/pair": ["base", "topo", "doctor/finding.h", "doctor/pair/measuring"],
@@ -87,7 +88,6 @@ MAY_INCLUDE = {
     "src/cli/demo": ["base", "softdev", "cli/options", "cli/plugin/plugin_loader.h"],
     "src/cli/topo": ["base", "sysfs", "gpu", "topo", "doctor/facts", "cli/options", "cli/device"],
     "src/cli/gpus": ["base", "sysfs", "topo", "gpu", "cli/options", "cli/topo"],
-    "src/cli/fingerprint": ["base", "sysfs", "gpu", "topo/sources/gpu_answers.h", "cli/options"],
     "src/cli/hosts": ["base", "cli/options"],
     "src/cli/http": ["base", "cli/options"],
     "src/cli/version": ["base", "nccl", "topo/nccl_release.h", "cli/options", "cli/plugin/net_api.h", "cli/plugin/rma_api.h", "railwise_commit.h"],

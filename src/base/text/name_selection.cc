@@ -1,7 +1,8 @@
 #include "base/text/name_selection.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/text/split.h"
 
 namespace railwise {
 namespace {
@@ -19,8 +20,9 @@ std::string_view take(std::string_view& text, char separator) {
 // An empty `text` leaves `value` as it is, which is -1: not given.
 bool parseField(std::string_view text, int& value) {
   if (text.empty()) return true;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= -1 && value <= kLargestField;
+  const auto number = numberIn<int>(text);
+  if (number) value = *number;
+  return number && value >= -1 && value <= kLargestField;
 }
 
 bool parseItem(std::string_view text, PortItem& item) {

@@ -1,5 +1,6 @@
 #include "base/text/words.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace railwise {
@@ -11,6 +12,19 @@ std::string listText(const std::vector<std::string>& items) {
     text += items[i];
   }
   return text;
+}
+
+std::string firstItems(std::span<const std::string> items, std::size_t most, std::string_view rest) {
+  std::string text = joined(items.first(std::min(items.size(), most)));
+  if (items.size() > most) text.append(" and ").append(counted(items.size() - most, rest, rest));
+  return text;
+}
+
+std::string lowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
 }
 
 std::string sizeText(uint64_t bytes) {

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,8 +35,14 @@ std::string joined(const Items& items, std::string_view between = ", ", const Te
   return all;
 }
 
+// In small letters, as far as they are ASCII.
+std::string lowerCase(std::string_view text);
+
 // "a, b and c"
 std::string listText(const std::vector<std::string>& items);
+
+// "a, b, c and 2 more": the first `most` items.
+std::string firstItems(std::span<const std::string> items, std::size_t most, std::string_view rest = "more");
 
 // "8 GiB", "1000 B": exact, in the largest unit that needs no fraction.
 std::string sizeText(uint64_t bytes);

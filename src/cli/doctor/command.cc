@@ -4,24 +4,23 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
 #include "base/settings/config.h"
+#include "base/text/split.h"
+#include "base/whole_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
 #include "cli/topo/machine_options.h"
-#include "doctor/checks/examine.h"
+#include "doctor/checks/check.h"
 #include "doctor/facts/gather.h"
 #include "doctor/facts/libraries.h"
 #include "doctor/facts/trees.h"
@@ -68,13 +67,9 @@ Option onlyOption(std::vector<std::string>* only) {
           .text = "only these checks, or families: rdma, gpudirect, topology, container, nccl",
           .accepted = "names of checks (railwise doctor --list)",
           .accept = [only](std::string_view value) {
-            while (!value.empty()) {
-              const auto comma = std::min(value.find(','), value.size());
-              only->emplace_back(value.substr(0, comma));
-              value.remove_prefix(std::min(comma + 1, value.size()));
-              if (!doctor::isCheckOrFamily(only->back())) return false;
-            }
-            return !only->empty();
+            const std::vector<std::string> names = fullPartsOf(value, ',');
+            only->insert(only->end(), names.begin(), names.end());
+            return !names.empty() && std::all_of(names.begin(), names.end(), doctor::isCheckOrFamily);
           }};
 }
 
@@ -110,15 +105,6 @@ std::string subjectOf(const doctor::System& system, const std::string& file, con
   if (!machine.software.empty()) return "machine " + machine.software;
   const std::string host = system.line("/proc/sys/kernel/hostname");
   return host.empty() ? "this machine" : host;
-}
-
-// Null: it cannot be read; errno says why.
-std::optional<std::string> wholeFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subject, bool json_wanted) {
@@ -199,9 +185,9 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
 }
 
 int examineFile(const DoctorOptions& options, const std::string& file) {
-  const std::optional<std::string> text = wholeFile(file);
-  if (!text) return say("doctor: %s: %s", file.c_str(), std::strerror(errno)), kExitUsage;
-  return examineAndPrint(options, sysfs::MemoryTree(file), file, text);
+  const Outcome<std::string> text = wholeFile(file);
+  if (!text.ok()) return say("doctor: %s: %s", file.c_str(), text.error().c_str()), kExitUsage;
+  return examineAndPrint(options, sysfs::MemoryTree(file), file, *text);
 }
 
 int examineMachine(const DoctorOptions& options) {

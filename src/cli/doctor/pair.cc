@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <optional>
 #include <set>
 
+#include "base/text/split.h"
+#include "base/whole_file.h"
 #include "cli/device/machine.h"
 #include "cli/doctor/pair_job.h"
 #include "cli/hosts/run_on_hosts.h"
@@ -232,10 +232,11 @@ int withHosts(const PairOptions& options, const std::vector<std::string>& hosts,
 }
 
 int withHostsOfFile(const PairOptions& options) {
-  std::ifstream file(options.hosts_file);
-  if (!file) return say("%s: %s: cannot be read: %m", kCommand, options.hosts_file.c_str()), kExitErrors;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto hosts = parseHostFile(text, options.hosts_file);
+  const auto text = wholeFile(options.hosts_file);
+  if (!text.ok())
+    return say("%s: %s: cannot be read: %s", kCommand, options.hosts_file.c_str(), text.error().c_str()),
+           kExitErrors;
+  const auto hosts = parseHostFile(*text, options.hosts_file);
   if (!hosts.ok()) return say("%s: %s", kCommand, hosts.error().c_str()), kExitErrors;
   if (hosts->size() < 2)
     return say("%s: %s: one host alone has no pair: railwise doctor --pair %s", kCommand,

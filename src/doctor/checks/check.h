@@ -5,6 +5,7 @@
 // docs/doctor.md.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"
 #include "doctor/finding.h"
+#include "sysfs/pci_devices.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::doctor {
@@ -30,9 +32,14 @@ struct Examination {
 
   // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.
   std::vector<const RdmaPort*> usedPorts() const;
+  // GPUs of this host itself: not those that it has given to virtual machines, whose isolation is meant.
+  std::vector<sysfs::PciDevice> ownGpus() const;
   // True if every RDMA device is of a software machine: nothing of the hardware matters then.
   bool simulated() const;
 };
+
+// Has this host given the PCI function to a virtual machine?
+bool givenToGuest(const System& system, const std::string& path);
 
 struct Check {
   const char* name;    // of its findings
@@ -51,5 +58,22 @@ std::span<const Check> containerChecks();
 std::span<const Check> ncclChecks();
 // All of them, in the order in which people read the findings.
 std::vector<Check> allChecks();
+// True if a check or a family has this name.
+bool isCheckOrFamily(const std::string& name);
+
+struct ExamineOptions {
+  std::vector<std::string> only;             // names of checks or families; empty: all
+  std::string topology_file;                 // name of a topology file; empty: the file that NCCL would read
+  std::optional<std::string> topology_text;  // its text; null: it is read from the tree
+  bool preflight = false;                    // the machine is to run jobs: it must have RDMA devices
+};
+
+// What was found, the worst first.
+struct Diagnosis {
+  Findings findings;
+  std::vector<std::string> looked;
+  std::vector<std::string> hidden;
+};
+Diagnosis examine(const System& system, const ExamineOptions& options);
 
 }  // namespace railwise::doctor

@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 #include "doctor/checks/check.h"
-#include "sysfs/pci_devices.h"
 
 namespace railwise::doctor {
 namespace {

@@ -1,12 +1,10 @@
-#include "doctor/checks/examine.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>
 
+#include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
-#include "sysfs/pci_devices.h"
 #include "topo/machine/load.h"
 #include "topo/sources/load_machine.h"
 
@@ -66,19 +64,13 @@ void lookAtPorts(Examination& exam) {
     kinds[kind].push_back(port.number == 1 ? port.device : port.label());
   }
   for (const auto& [kind, names] : kinds) {
-    std::string text = std::to_string(names.size()) + (names.size() == 1 ? " RDMA port" : " RDMA ports") +
-                       " (" + kind + "): ";
-    const std::size_t shown = std::min<std::size_t>(names.size(), 8);
-    for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
-    if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
-    exam.looked.push_back(std::move(text));
+    exam.looked.push_back(counted(names.size(), "RDMA port") + " (" + kind + "): " + firstItems(names, 8));
   }
 }
 
 void lookAtGpus(Examination& exam) {
   const std::size_t gpus = sysfs::gpuDevices(exam.system.tree()).size();
-  if (gpus > 0)
-    exam.looked.push_back(std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") + " in /sys/bus/pci/devices");
+  if (gpus > 0) exam.looked.push_back(counted(gpus, "GPU") + " in /sys/bus/pci/devices");
   if (!exam.topology_file.empty()) exam.looked.push_back("topology file " + exam.topology_file);
 }
 
@@ -114,8 +106,7 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   }
   if (system.isRoot() && system.variable("SUDO_USER") != nullptr)
     exam.hidden.push_back("as the job's user (without sudo): environment, limits, and rights to the devices");
-  exam.looked.push_back(std::to_string(ran) + (ran == 1 ? " check" : " checks") +
-                        " (railwise doctor --list)");
+  exam.looked.push_back(counted(ran, "check") + " (railwise doctor --list)");
   exam.findings.sort();
   return {std::move(exam.findings), std::move(exam.looked), std::move(exam.hidden)};
 }
@@ -125,6 +116,16 @@ std::vector<const RdmaPort*> Examination::usedPorts() const {
   for (const RdmaPort& port : ports)
     if (!port.left_out && !port.not_given) used.push_back(&port);
   return used;
+}
+
+bool givenToGuest(const System& system, const std::string& path) {
+  return sysfs::realPathOf(system.tree(), path + "/driver").ends_with("/vfio-pci");
+}
+
+std::vector<sysfs::PciDevice> Examination::ownGpus() const {
+  std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(system.tree());
+  std::erase_if(gpus, [&](const sysfs::PciDevice& gpu) { return givenToGuest(system, gpu.path); });
+  return gpus;
 }
 
 bool Examination::simulated() const {

@@ -3,8 +3,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/pci_ids.h"
 #include "doctor/checks/check.h"
-#include "sysfs/pci_devices.h"
 #include "topo/machine/known_machines.h"
 
 namespace railwise::doctor {
@@ -13,24 +13,15 @@ namespace {
 constexpr char kNvidiaVersion[] = "/proc/driver/nvidia/version";
 constexpr char kNvidiaParameters[] = "/proc/driver/nvidia/params";
 
-// GPUs of this host itself: not those that it has given to virtual machines.
-std::vector<sysfs::PciDevice> ownGpus(const Examination& exam) {
-  std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
-  std::erase_if(gpus, [&](const sysfs::PciDevice& gpu) {
-    return sysfs::realPathOf(exam.system.tree(), gpu.path + "/driver").ends_with("/vfio-pci");
-  });
-  return gpus;
-}
-
 bool hasGpus(const Examination& exam, bool (sysfs::PciDevice::*of)() const) {
-  const std::vector<sysfs::PciDevice> gpus = ownGpus(exam);
+  const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
   return std::any_of(gpus.begin(), gpus.end(), [&](const sysfs::PciDevice& gpu) { return (gpu.*of)(); });
 }
 
 // The open kernel modules, and GPUDirect RDMA by dma-buf with them, are for Turing and later.
 bool openModulesFit(const Examination& exam) {
   constexpr int kTuring = 75;
-  for (const sysfs::PciDevice& gpu : ownGpus(exam)) {
+  for (const sysfs::PciDevice& gpu : exam.ownGpus()) {
     const topo::KnownGpu* known = topo::knownGpu(gpu.vendor, gpu.device);
     if (known != nullptr && known->sm < kTuring) return false;
   }
@@ -52,7 +43,7 @@ void checkDriver(Examination& exam) {
   const auto look = [&](bool there, const char* module, const char* what, const std::string& fix) {
     if (!there || exam.system.moduleLoaded(module)) return;
     Finding finding{.check = "gpu-driver", .severity = Severity::kError, .what = what};
-    for (const sysfs::PciDevice& gpu : ownGpus(exam))
+    for (const sysfs::PciDevice& gpu : exam.ownGpus())
       finding.seen.push_back({"GPU " + gpu.busid, "/proc/modules", std::string("no ") + module});
     finding.why = "No program sees the GPUs.";
     finding.fix = fix;
@@ -172,7 +163,7 @@ void checkOverride(Examination& exam) {
     return sysfs::realPathOf(system.tree(), path + "/iommu_group");
   };
   Finding finding{.check = "gpudirect-override", .severity = Severity::kWarning};
-  for (const sysfs::PciDevice& gpu : ownGpus(exam)) {
+  for (const sysfs::PciDevice& gpu : exam.ownGpus()) {
     const std::string own = group(gpu.path);
     const bool translated = !own.empty() && system.hasSmmu();
     const bool shared = std::any_of(exam.ports.begin(), exam.ports.end(),
@@ -222,13 +213,12 @@ void checkRoots(Examination& exam) {
 }
 
 void checkDataDirect(Examination& exam) {
-  constexpr const char* kConnectX8 = "0x1023";
-  constexpr const char* kDataDirect = "0x2100";
   const Variable* off = exam.system.variable("NCCL_IB_DATA_DIRECT");
   bool cards = false, functions = false;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
-    cards = cards || (device.vendor == "0x15b3" && device.device == kConnectX8);
-    functions = functions || (device.vendor == "0x15b3" && device.device == kDataDirect);
+    if (device.vendor != pci::kMellanox) continue;
+    cards = cards || device.device == pci::kConnectX8;
+    functions = functions || device.device == pci::kDataDirect;
   }
   if (!cards || !functions || off == nullptr || off->value != "0") return;
   exam.findings.add(

@@ -74,12 +74,8 @@ std::vector<std::string> pluginNames(const std::string& entry) {
 std::vector<std::string> pluginEntries(const Examination& exam) {
   const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
   std::vector<std::string> entries;
-  std::string rest = set == nullptr ? "" : set->value + ",";
-  while (!rest.empty()) {
-    const auto comma = rest.find(',');
-    if (comma > 0) entries.push_back(trimmed(rest.substr(0, comma)));
-    rest.erase(0, comma + 1);
-  }
+  for (const std::string& entry : fullPartsOf(set == nullptr ? "" : set->value, ','))
+    entries.emplace_back(trimmed(entry));
   return entries;
 }
 
@@ -237,17 +233,10 @@ std::string whereSet(const System& system, const std::string& name) {
   return found == system.variables().end() ? "the environment" : found->second.where;
 }
 
-const char* mistakeText(SettingMistake::Kind kind) {
-  switch (kind) {
-    case SettingMistake::Kind::kValue:
-      return "the value of a setting makes no sense";
-    case SettingMistake::Kind::kContradiction:
-      return "settings do not go together";
-    case SettingMistake::Kind::kNoLongerRead:
-      return "a setting is no longer read";
-  }
-  return "";
-}
+constexpr Named<SettingMistake::Kind> kMistakes[] = {
+    {SettingMistake::Kind::kValue, "the value of a setting makes no sense", ""},
+    {SettingMistake::Kind::kContradiction, "settings do not go together", ""},
+    {SettingMistake::Kind::kNoLongerRead, "a setting is no longer read", ""}};
 
 void checkSettings(Examination& exam) {
   const Environment environment = environmentOf(exam.system);
@@ -267,7 +256,7 @@ void checkSettings(Examination& exam) {
   for (const SettingMistake& mistake : settingMistakes(environment)) {
     exam.findings.add({.check = "settings",
                        .severity = mistake.init_fails ? Severity::kError : Severity::kWarning,
-                       .what = mistakeText(mistake.kind),
+                       .what = rowOf(kMistakes, mistake.kind).words,
                        .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
                        .why = mistake.init_fails ? "The job does not start."
                                                  : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",

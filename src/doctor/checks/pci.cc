@@ -4,9 +4,10 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/pci_ids.h"
+#include "base/text/text_layout.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/pci_config.h"
-#include "sysfs/pci_devices.h"
 #include "sysfs/pci_link.h"
 #include "sysfs/rdma_devices.h"
 
@@ -40,10 +41,8 @@ void checkLinks(Examination& exam) {
         by_slot ? "its PCIe slot is slower than the card" : "its PCIe link is slower than card and slot";
     finding.seen.push_back({port->device, port->pci_path + "/current_link_speed, current_link_width",
                             now.text() + "; the card can " + card.text()});
-    char why[128];
-    std::snprintf(why, sizeof why, "The link carries %.0f Gb/s, the card's ports %s%s.", now.mbps() / 1000.0,
-                  gbpsText(wanted).c_str(), enough ? ": it does not hold them back" : "");
-    finding.why = why;
+    finding.why = formatText("The link carries %.0f Gb/s, the card's ports %s%s.", now.mbps() / 1000.0,
+                             gbpsText(wanted).c_str(), enough ? ": it does not hold them back" : "");
     const std::string busid(sysfs::baseName(port->pci_path));
     finding.fix = by_slot ? "Put the card into a faster slot; lspci -tv"
                           : "sudo lspci -vv -s " + busid +
@@ -56,7 +55,8 @@ void checkLinks(Examination& exam) {
 bool isVirtualFunction(const System& system, const std::string& path) {
   static constexpr std::array kIds = {"0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e"};
   const std::string id = system.line(path + "/device");
-  return system.line(path + "/vendor") == "0x15b3" && std::find(kIds.begin(), kIds.end(), id) != kIds.end();
+  return system.line(path + "/vendor") == pci::kMellanox &&
+         std::find(kIds.begin(), kIds.end(), id) != kIds.end();
 }
 
 void checkRelaxedOrdering(Examination& exam) {
@@ -120,19 +120,13 @@ std::vector<std::string> bridgesBetween(const std::string& a, const std::string&
   return {};
 }
 
-// A GPU of a virtual machine on this host: its isolation is meant.
-bool givenToGuest(const System& system, const std::string& path) {
-  return sysfs::realPathOf(system.tree(), path + "/driver").ends_with("/vfio-pci");
-}
-
 void checkAcs(Examination& exam) {
-  const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
   std::set<std::string> done;
   bool unreadable = false;
   for (const RdmaPort* port : exam.usedPorts()) {
     if (port->pci_path.empty() || port->simulated) continue;
     for (const sysfs::PciDevice& gpu : gpus) {
-      if (givenToGuest(exam.system, gpu.path)) continue;
       for (const std::string& bridge : bridgesBetween(port->pci_path, gpu.path)) {
         if (!done.insert(bridge).second) continue;
         const PciConfig config(exam.system, bridge);
@@ -141,10 +135,9 @@ void checkAcs(Examination& exam) {
         if ((control & (kAcsRequestRedirect | kAcsCompletionRedirect)) == 0) continue;
         if ((control & kAcsDirectTranslated) != 0) continue;  // ATS: translated requests go straight
         const std::string busid(sysfs::baseName(bridge));
-        char value[64];
-        std::snprintf(value, sizeof value, "ACSCtl 0x%04x (ReqRedir%s CmpltRedir%s)", control,
-                      (control & kAcsRequestRedirect) != 0 ? "+" : "-",
-                      (control & kAcsCompletionRedirect) != 0 ? "+" : "-");
+        const std::string value = formatText("ACSCtl 0x%04x (ReqRedir%s CmpltRedir%s)", control,
+                                             (control & kAcsRequestRedirect) != 0 ? "+" : "-",
+                                             (control & kAcsCompletionRedirect) != 0 ? "+" : "-");
         exam.findings.add({.check = "acs",
                            .severity = Severity::kError,
                            .what = "ACS sends GPUDirect traffic through the CPU",
@@ -177,8 +170,7 @@ void checkIommu(Examination& exam) {
     if (!type.starts_with("DMA") || !done.insert(path).second) return;
     finding.seen.push_back({name, path + "/iommu_group/type", type});
   };
-  std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
-  std::erase_if(gpus, [&](const sysfs::PciDevice& gpu) { return givenToGuest(exam.system, gpu.path); });
+  const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
   if (gpus.empty() || exam.ports.empty()) return;
   for (const sysfs::PciDevice& gpu : gpus) look("GPU " + gpu.busid, gpu.path);
   for (const RdmaPort& port : exam.ports)

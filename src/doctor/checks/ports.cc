@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "base/pci_ids.h"
 #include "doctor/checks/check.h"
 #include "sysfs/rdma_devices.h"
 
@@ -27,7 +28,7 @@ bool cardHasActivePort(const Examination& exam, const RdmaPort& port) {
 
 // NVIDIA's tool for its cards' links; the distribution's own has another name.
 std::string linkTool(const Examination& exam, const RdmaPort& port) {
-  if (exam.system.line(port.pci_path + "/vendor") != "0x15b3") return "";
+  if (exam.system.line(port.pci_path + "/vendor") != pci::kMellanox) return "";
   return "sudo mlxlink -d " + port.device + " -m -c -e    (or mstlink -d " +
          std::string(sysfs::baseName(port.pci_path)) + ": cable, lanes, bit errors)";
 }

@@ -1,12 +1,13 @@
 // RDMA devices: are they there, may this process open them, and is their library installed?
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <set>
 
+#include "base/pci_ids.h"
 #include "base/text/name_selection.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
-#include "sysfs/pci_devices.h"
 
 namespace railwise::doctor {
 namespace {
@@ -18,13 +19,13 @@ struct Driver {
   const char* module;    // provides the RDMA device
   const char* provider;  // libibverbs/lib<provider>-rdmav*.so
 };
-constexpr std::array<Driver, 9> kDrivers = {{{"0x15b3", "mlx5_", "mlx5_ib", "mlx5"},
-                                             {"0x15b3", "mlx4_", "mlx4_ib", "mlx4"},
-                                             {"0x14e4", "bnxt_re", "bnxt_re", "bnxt_re"},
-                                             {"0x1d0f", "efa_", "efa", "efa"},
-                                             {"0x1d0f", "rdmap", "efa", "efa"},
-                                             {"0x8086", "irdma", "irdma", "irdma"},
-                                             {"0x1dd8", "ionic_", "ionic_rdma", "ionic"},
+constexpr std::array<Driver, 9> kDrivers = {{{pci::kMellanox, "mlx5_", "mlx5_ib", "mlx5"},
+                                             {pci::kMellanox, "mlx4_", "mlx4_ib", "mlx4"},
+                                             {pci::kBroadcom, "bnxt_re", "bnxt_re", "bnxt_re"},
+                                             {pci::kAmazon, "efa_", "efa", "efa"},
+                                             {pci::kAmazon, "rdmap", "efa", "efa"},
+                                             {pci::kIntel, "irdma", "irdma", "irdma"},
+                                             {pci::kPensando, "ionic_", "ionic_rdma", "ionic"},
                                              {"", "rxe", "rdma_rxe", "rxe"},
                                              {"", "siw", "siw", "siw"}}};
 
@@ -40,14 +41,10 @@ const Driver* driverOf(const System& system, const std::string& device) {
 // The kernel's module for a network card that could do RDMA; "": none is known.
 const char* moduleFor(const sysfs::PciDevice& device) {
   const bool network = device.device_class.starts_with("0x02");
-  if (device.vendor == "0x15b3") return network ? "mlx5_ib" : "";
+  if (device.vendor == pci::kMellanox) return network ? "mlx5_ib" : "";
   // Of these vendors only the classes that are always RDMA cards: others have plain Ethernet cards too.
   if (device.device_class.starts_with("0x0207")) return "ib_core";
   return "";
-}
-
-bool usedByGuests(const System& system, const std::string& path) {
-  return sysfs::realPathOf(system.tree(), path + "/driver").ends_with("/vfio-pci");
 }
 
 // Has the card of the function an RDMA device, on any function? A bond has one for two functions.
@@ -65,7 +62,7 @@ void checkDevices(Examination& exam) {
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
     const std::string needed = moduleFor(device);
     const bool virtual_function = exam.system.exists(device.path + "/physfn");
-    if (needed.empty() || virtual_function || usedByGuests(exam.system, device.path)) continue;
+    if (needed.empty() || virtual_function || givenToGuest(exam.system, device.path)) continue;
     if (cardHasDevice(exam, device)) continue;
     module = needed;
     finding.seen.push_back(
@@ -141,23 +138,6 @@ void checkNodes(Examination& exam) {
   }
 }
 
-// Where libibverbs may lie: where the linker looks, and in the active conda environment.
-std::vector<std::string> verbsFolders(const System& system) {
-  std::vector<std::string> folders = librarySearchPath(system);
-  if (const Variable* conda = system.variable("CONDA_PREFIX"); conda != nullptr)
-    folders.push_back(conda->value + "/lib");
-  return folders;
-}
-
-// The real file of libibverbs.so.1. "": not there.
-std::string verbsLibrary(const System& system) {
-  for (const std::string& folder : verbsFolders(system)) {
-    const std::string file = sysfs::realPathOf(system.tree(), folder + "/libibverbs.so.1");
-    if (!file.empty()) return file;
-  }
-  return {};
-}
-
 bool providerInstalled(const System& system, const std::string& provider) {
   if (system.exists("/etc/libibverbs.d/" + provider + ".driver")) return true;
   for (const std::string& folder : verbsFolders(system)) {
@@ -193,15 +173,6 @@ void checkProvider(Examination& exam) {
   }
 }
 
-// rdma-core's release is the middle number of libibverbs.so.1.14.44.0.
-int rdmaCoreRelease(const std::string& file) {
-  const auto soname = file.rfind(".so.1.");
-  if (soname == std::string::npos) return 0;
-  const std::string rest = file.substr(soname + 6);
-  const auto dot = rest.find('.');
-  return dot == std::string::npos ? 0 : std::atoi(rest.c_str() + dot + 1);
-}
-
 void checkOpening(Examination& exam) {
   std::set<std::string> done;
   for (const RdmaPort& port : exam.ports) {
@@ -231,7 +202,7 @@ void checkOpening(Examination& exam) {
 void checkVersions(Examination& exam) {
   constexpr int kDmaBufRelease = 34;  // ibv_reg_dmabuf_mr
   const std::string library = verbsLibrary(exam.system);
-  const int release = rdmaCoreRelease(library);
+  const int release = std::atoi(rdmaCoreVersion(library).c_str());
   if (release == 0 || exam.ports.empty() || exam.simulated()) return;
   if (exam.system.exists("/sys/kernel/mm/memory_peers/nv_mem")) return;  // which needs no dma-buf
   const std::pair<int, int> kernel = exam.system.kernel();

@@ -4,8 +4,8 @@
 #include <array>
 #include <set>
 
+#include "base/pci_ids.h"
 #include "doctor/checks/check.h"
-#include "sysfs/pci_devices.h"
 #include "topo/explain/explain.h"
 #include "topo/lint/lint.h"
 #include "topo/machine/known_machines.h"
@@ -177,7 +177,7 @@ topo::MachineSigns signsOf(const Examination& exam) {
       return !other.software && sameKind(other, port);
     });
     signs.rdma_ports = std::max(signs.rdma_ports, static_cast<int>(alike));
-    signs.efa = signs.efa || system.line(port.pci_path + "/vendor") == "0x1d0f";
+    signs.efa = signs.efa || system.line(port.pci_path + "/vendor") == pci::kAmazon;
   }
   return signs;
 }

@@ -18,7 +18,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <string_view>
@@ -30,6 +29,7 @@
 #include "base/interfaces.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/text/text_layout.h"
 #include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"
 #include "verbs/library.h"
@@ -79,9 +79,7 @@ void appendPfc(std::string_view bytes, std::string& text) {
   ieee_pfc pfc = {};
   if (bytes.size() < offsetof(ieee_pfc, requests)) return;
   std::memcpy(&pfc, bytes.data(), std::min(bytes.size(), sizeof pfc));
-  char line[32];
-  std::snprintf(line, sizeof line, "pfc 0x%02x\n", pfc.pfc_en);
-  text += line;
+  text += formatText("pfc 0x%02x\n", pfc.pfc_en);
 }
 
 // Where the driver maps DSCPs, it trusts them.

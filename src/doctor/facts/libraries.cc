@@ -1,13 +1,17 @@
 #include "doctor/facts/libraries.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <set>
 
+#include "base/dynamic_library.h"
 #include "base/text/split.h"
 
 namespace railwise::doctor {
@@ -26,15 +30,13 @@ constexpr const char* kSystemFolders[] = {"/lib/x86_64-linux-gnu",
 constexpr const char* kMoreFolders[] = {"/usr/local/cuda/lib64", "/usr/local/lib", "/opt/rocm/lib",
                                         "/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64"};
 
-// The folders that /etc/ld.so.conf.d names.
+// The folders that the linker's configuration names.
 void addConfigured(const System& system, std::vector<std::string>& folders) {
-  for (const std::string& file : system.tree().list("/etc/ld.so.conf.d")) {
-    if (!file.ends_with(".conf")) continue;
-    for (const std::string& line : linesOf(system.text("/etc/ld.so.conf.d/" + file)))
-      if (const std::string folder = trimmed(line); folder.starts_with('/')) folders.push_back(folder);
-  }
-  for (const std::string& line : linesOf(system.text("/etc/ld.so.conf")))
-    if (const std::string folder = trimmed(line); folder.starts_with('/')) folders.push_back(folder);
+  std::string text;
+  for (const std::string& file : system.tree().list("/etc/ld.so.conf.d"))
+    if (file.ends_with(".conf")) text += system.text("/etc/ld.so.conf.d/" + file) + "\n";
+  for (const std::string& line : linesOf(text + system.text("/etc/ld.so.conf")))
+    if (const std::string folder(trimmed(line)); folder.starts_with('/')) folders.push_back(folder);
 }
 
 void keepExisting(const System& system, std::vector<std::string>& folders) {
@@ -192,6 +194,41 @@ std::string findLibrary(const System& system, const std::string& name) {
   for (const std::string& folder : librarySearchPath(system))
     if (system.exists(folder + "/" + name)) return folder + "/" + name;
   return {};
+}
+
+std::vector<std::string> verbsFolders(const System& system) {
+  std::vector<std::string> folders = librarySearchPath(system);
+  if (const Variable* conda = system.variable("CONDA_PREFIX"); conda != nullptr)
+    folders.push_back(conda->value + "/lib");
+  return folders;
+}
+
+std::string verbsLibrary(const System& system) {
+  for (const std::string& folder : verbsFolders(system)) {
+    const std::string file = sysfs::realPathOf(system.tree(), folder + "/libibverbs.so.1");
+    if (!file.empty()) return file;
+  }
+  return {};
+}
+
+std::string loadedRdmaLibrary(const std::string& library) {
+  const char* const name = library.empty() ? "libibverbs.so.1" : library.c_str();
+  const Outcome<DynamicLibrary> opened = DynamicLibrary::open({name}, DynamicLibrary::Unload::kNever);
+  Dl_info info = {};
+  if (!opened.ok() || dladdr(opened->symbol("ibv_get_device_list"), &info) == 0) return "";
+  const std::unique_ptr<char, void (*)(void*)> file(realpath(info.dli_fname, nullptr), std::free);
+  return file == nullptr ? "" : file.get();
+}
+
+std::string rdmaCoreVersion(std::string_view file) {
+  constexpr std::string_view kSoname = ".so.1.";
+  const std::size_t soname = file.rfind(kSoname);
+  if (soname == std::string_view::npos) return "";
+  const std::string_view interface = file.substr(soname + kSoname.size());  // "14.44.0"
+  const std::size_t dot = interface.find('.');
+  const std::string_view version = dot == std::string_view::npos ? "" : interface.substr(dot + 1);
+  // Before rdma-core the library was libibverbs.so.1.0.0.
+  return version.find('.') == std::string_view::npos ? "" : std::string(version);
 }
 
 std::vector<NcclLibrary> ncclLibraries(const System& system) {

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "doctor/facts/system.h"
@@ -16,6 +17,18 @@ std::vector<std::string> librarySearchPath(const System& system);
 
 // The file that dlopen(name) would take; "": none. A name with a slash is taken as it is.
 std::string findLibrary(const System& system, const std::string& name);
+
+// Where libibverbs may lie: where the linker looks, and in the active conda environment.
+std::vector<std::string> verbsFolders(const System& system);
+// The real file of libibverbs.so.1. "": not there.
+std::string verbsLibrary(const System& system);
+// The file, without links, that the dynamic linker takes for `library` ("": libibverbs.so.1) in this process;
+// "": there is none. Loads it.
+std::string loadedRdmaLibrary(const std::string& library);
+// "44.0" of ".../libibverbs.so.1.14.44.0": rdma-core puts its version behind the two numbers of the library's
+// interface.
+// "": the name has another form.
+std::string rdmaCoreVersion(std::string_view file);
 
 struct NcclLibrary {
   std::string path;

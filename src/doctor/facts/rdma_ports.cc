@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
-#include <cstdlib>
 
 #include "base/text/name_selection.h"
+#include "base/text/text_layout.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 
@@ -18,7 +17,6 @@ constexpr int kMostGids = 64;
 constexpr std::string_view kEmptyGid = "0000:0000:0000:0000:0000:0000:0000:0000";
 // The firmware of a software machine's NICs (cli/device/tree_parts.cc).
 constexpr std::string_view kSimulatedFirmware = "railwise-";
-constexpr float kMostGbps = 1e6F;
 
 int leadingNumber(const std::string& text, int otherwise) {
   int value = otherwise;
@@ -30,14 +28,6 @@ int leadingNumber(const std::string& text, int otherwise) {
 PortState stateOf(const std::string& text) {
   const int number = leadingNumber(text, -1);
   return number >= 0 && number <= 4 ? static_cast<PortState>(number) : PortState::kUnknown;
-}
-
-// "400 Gb/sec (4X NDR)"
-void readRate(const std::string& text, RdmaPort& port) {
-  const float gbps = std::strtof(text.c_str(), nullptr);
-  if (gbps > 0 && gbps < kMostGbps) port.rate_mbps = static_cast<int>(gbps * 1000 + 0.5F);
-  const auto bracket = text.find('(');
-  if (bracket != std::string::npos) port.lanes = leadingNumber(text.substr(bracket + 1), 0);
 }
 
 // The kernel writes zeros for an empty entry. A file that is missing or cannot be read makes the table
@@ -85,11 +75,14 @@ RdmaPort readPort(const System& system, const std::string& device, int number) {
   port.state = stateOf(system.line(port.folder + "/state"));
   port.physical = system.line(port.folder + "/phys_state");
   port.layer = system.line(port.folder + "/link_layer");
-  port.iwarp = system.line(folder + "/node_type").starts_with("4:");
+  port.iwarp = sysfs::isIwarp(system.tree(), device);
   const sysfs::RdmaPlace place = sysfs::rdmaPlace(system.tree(), device);
   port.software = place.software;
   port.pci_path = place.path;
-  readRate(system.line(port.folder + "/rate"), port);
+  const std::string rate = system.line(port.folder + "/rate");  // "400 Gb/sec (4X NDR)"
+  port.rate_mbps = sysfs::rateMbps(rate);
+  if (const auto bracket = rate.find('('); bracket != std::string::npos)
+    port.lanes = leadingNumber(rate.substr(bracket + 1), 0);
   port.lid = leadingNumber(system.line(port.folder + "/lid"), -1);
   port.sm_lid = leadingNumber(system.line(port.folder + "/sm_lid"), -1);
   port.type = system.line(folder + "/hca_type");
@@ -134,9 +127,7 @@ std::vector<RdmaPort> rdmaPorts(const System& system) {
   const auto selection = hca != nullptr ? parsePortSelection(hca->value) : std::nullopt;
   std::vector<RdmaPort> ports;
   for (const std::string& device : system.tree().list("/sys/class/infiniband")) {
-    for (const std::string& name : system.tree().list(kDevices + device + "/ports")) {
-      const int number = leadingNumber(name, 0);
-      if (number <= 0 || std::to_string(number) != name) continue;
+    for (const int number : sysfs::rdmaPorts(system.tree(), device)) {
       RdmaPort port = readPort(system, device, number);
       port.left_out = selection.has_value() && !choosePort(*selection, device, number).selected;
       port.named = selection.has_value() && !selection->exclude && !port.left_out;
@@ -155,10 +146,6 @@ std::vector<std::string> physicalInterfaces(const System& system, const std::str
   return lower.empty() ? std::vector<std::string>{interface} : lower;
 }
 
-std::string gbpsText(int mbps) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g Gb/s", mbps / 1000.0);
-  return text;
-}
+std::string gbpsText(int mbps) { return formatText("%g Gb/s", mbps / 1000.0); }
 
 }  // namespace railwise::doctor

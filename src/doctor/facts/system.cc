@@ -6,8 +6,6 @@
 namespace railwise::doctor {
 namespace {
 
-constexpr std::string_view kSpaces = " \t\r\n";
-
 // The lines of one of NCCL's configuration files: NAME=value; '#' in the first column begins a comment. A
 // variable that is already set stays. Source: NCCL 2.30.7, misc/param.cc (setEnvFile).
 void addConfFile(const sysfs::FileTree& tree, const std::string& path,
@@ -26,38 +24,11 @@ void addConfFile(const sysfs::FileTree& tree, const std::string& path,
 
 }  // namespace
 
-std::string trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(kSpaces);
-  if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(kSpaces) - first + 1));
-}
-
-std::vector<std::string> wordsOf(std::string_view text) {
-  std::vector<std::string> words;
-  std::size_t at = 0;
-  while ((at = text.find_first_not_of(kSpaces, at)) != std::string_view::npos) {
-    const std::size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
-    words.emplace_back(text.substr(at, end - at));
-    at = end;
-  }
-  return words;
-}
-
-std::vector<std::string> linesOf(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.emplace_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 System::System(const sysfs::FileTree& tree) : tree_(tree) { readVariables(); }
 
-std::string System::line(const std::string& path) const { return trimmed(sysfs::firstLine(tree_, path)); }
+std::string System::line(const std::string& path) const {
+  return std::string(trimmed(sysfs::firstLine(tree_, path)));
+}
 
 std::string System::text(const std::string& path, std::size_t most) const {
   return tree_.read(path, most).value_or("");
@@ -65,19 +36,15 @@ std::string System::text(const std::string& path, std::size_t most) const {
 
 std::optional<long long> System::number(const std::string& path) const {
   const std::string text = line(path);
-  long long value = 0;
-  const bool hex = text.starts_with("0x");
-  const char* const first = text.data() + (hex ? 2 : 0);
-  const auto [end, error] = std::from_chars(first, text.data() + text.size(), value, hex ? 16 : 10);
-  if (text.empty() || error != std::errc() || (end != text.data() + text.size() && *end != ' ')) return {};
-  return value;
+  const std::string_view number = std::string_view(text).substr(0, text.find(' '));
+  return number.starts_with("0x") ? numberIn<long long>(number.substr(2), 16) : numberIn<long long>(number);
 }
 
 std::string System::field(const std::string& path, std::string_view key) const {
   for (const std::string& line : linesOf(text(path))) {
     const auto colon = line.find(':');
     if (colon != std::string::npos && trimmed(std::string_view(line).substr(0, colon)) == key)
-      return trimmed(std::string_view(line).substr(colon + 1));
+      return std::string(trimmed(std::string_view(line).substr(colon + 1)));
   }
   return {};
 }
@@ -198,10 +165,7 @@ bool System::hasCapability(int bit) const {
   // count.
   const std::vector<std::string> users = wordsOf(line("/proc/self/uid_map"));
   if (users.size() == 3 && (users[0] != "0" || users[1] != "0" || users[2] != "4294967295")) return false;
-  const std::string mask = field("/proc/self/status", "CapEff");
-  unsigned long long bits = 0;
-  const auto [end, error] = std::from_chars(mask.data(), mask.data() + mask.size(), bits, 16);
-  return error == std::errc() && end == mask.data() + mask.size() && (bits >> bit & 1) != 0;
+  return (numberIn<uint64_t>(field("/proc/self/status", "CapEff"), 16).value_or(0) >> bit & 1) != 0;
 }
 
 }  // namespace railwise::doctor

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text/split.h"
 #include "sysfs/file_tree.h"
 
 namespace railwise::doctor {
@@ -81,10 +82,5 @@ class System {
   const sysfs::FileTree& tree_;
   std::map<std::string, Variable> variables_;
 };
-
-// The fields of a text, separated by spaces or tabs.
-std::vector<std::string> wordsOf(std::string_view text);
-std::vector<std::string> linesOf(std::string_view text);
-std::string trimmed(std::string_view text);
 
 }  // namespace railwise::doctor

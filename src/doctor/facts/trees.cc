@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
 #include <map>
 #include <string_view>
 
+#include "base/text/text_layout.h"
 #include "doctor/facts/system.h"
 
 namespace railwise::doctor {
@@ -102,9 +102,7 @@ class Mask {
   }
   std::string hex(std::string_view word, const char* between) {
     const auto [high, low] = numberOf(word);
-    char text[16];
-    std::snprintf(text, sizeof text, "%02x%s%02x", high, between, low);
-    return text;
+    return formatText("%02x%s%02x", high, between, low);
   }
 
   std::string host_;
@@ -128,14 +126,21 @@ std::string withoutSecrets(const std::string& environment) {
 
 }  // namespace
 
-sysfs::FileTree::Entry OverlayTree::entryAt(const std::string& real_path) const {
-  const Entry over = entryOf(over_, real_path);
-  return over.kind != Kind::kNothing ? over : entryOf(base_, real_path);
+sysfs::FileTree::Entry ChoosingTree::entryAt(const std::string& real_path) const {
+  return entryOf(treeOf(real_path), real_path);
 }
 
-std::optional<std::string> OverlayTree::readAt(const std::string& real_path, std::size_t most) const {
-  return entryOf(over_, real_path).kind == Kind::kFile ? readOf(over_, real_path, most)
-                                                       : readOf(base_, real_path, most);
+std::optional<std::string> ChoosingTree::readAt(const std::string& real_path, std::size_t most) const {
+  return readOf(treeOf(real_path), real_path, most);
+}
+
+std::vector<std::string> ChoosingTree::listAt(const std::string& real_path) const {
+  return listOf(treeOf(real_path), real_path);
+}
+
+const sysfs::FileTree& OverlayTree::treeOf(const std::string& real_path) const {
+  if (entryOf(over_, real_path).kind == Kind::kNothing) return base_;
+  return over_;
 }
 
 std::vector<std::string> OverlayTree::listAt(const std::string& real_path) const {
@@ -156,18 +161,6 @@ const sysfs::FileTree& SplitTree::treeOf(const std::string& real_path) const {
       return machine_;
   }
   return rest_;
-}
-
-sysfs::FileTree::Entry SplitTree::entryAt(const std::string& real_path) const {
-  return entryOf(treeOf(real_path), real_path);
-}
-
-std::optional<std::string> SplitTree::readAt(const std::string& real_path, std::size_t most) const {
-  return readOf(treeOf(real_path), real_path, most);
-}
-
-std::vector<std::string> SplitTree::listAt(const std::string& real_path) const {
-  return listOf(treeOf(real_path), real_path);
 }
 
 sysfs::FileTree::Entry TracingTree::entryAt(const std::string& real_path) const {
@@ -202,7 +195,7 @@ std::vector<std::string> TracingTree::listAt(const std::string& real_path) const
 }
 
 sysfs::MemoryTree masked(const sysfs::MemoryTree& tree) {
-  Mask mask(trimmed(sysfs::firstLine(tree, kHostName)));
+  Mask mask(std::string(trimmed(sysfs::firstLine(tree, kHostName))));
   sysfs::MemoryTree result(tree.name());
   for (const auto& [path, item] : tree.items()) {
     if (item.is_link) result.link(path, item.content);

@@ -8,8 +8,17 @@
 
 namespace railwise::doctor {
 
-// A tree over another one: what `over` has counts, everything else is that of `base`. Both must outlive it.
-class OverlayTree final : public sysfs::FileTree {
+// Each path is one of another tree, which must outlive this one.
+class ChoosingTree : public sysfs::FileTree {
+ protected:
+  virtual const sysfs::FileTree& treeOf(const std::string& real_path) const = 0;
+  Entry entryAt(const std::string& real_path) const override;
+  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
+  std::vector<std::string> listAt(const std::string& real_path) const override;
+};
+
+// A tree over another one: what `over` has counts, everything else is that of `base`.
+class OverlayTree final : public ChoosingTree {
  public:
   OverlayTree(const sysfs::FileTree& base, const sysfs::MemoryTree& over) : base_(base), over_(over) {}
 
@@ -17,8 +26,8 @@ class OverlayTree final : public sysfs::FileTree {
   bool live() const override { return base_.live(); }
 
  protected:
-  Entry entryAt(const std::string& real_path) const override;
-  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
+  const sysfs::FileTree& treeOf(const std::string& real_path) const override;
+  // A folder has the names of both.
   std::vector<std::string> listAt(const std::string& real_path) const override;
 
  private:
@@ -27,21 +36,17 @@ class OverlayTree final : public sysfs::FileTree {
 };
 
 // What lies below /sys, /railwise and /var/run is that of `machine` (RAILWISE_SYSFS_ROOT: a container that
-// sees the host's elsewhere, or a software machine), everything else that of `rest`. Both must outlive it.
-class SplitTree final : public sysfs::FileTree {
+// sees the host's elsewhere, or a software machine), everything else that of `rest`.
+class SplitTree final : public ChoosingTree {
  public:
   SplitTree(const sysfs::FileTree& rest, const sysfs::FileTree& machine) : rest_(rest), machine_(machine) {}
 
   const std::string& name() const override { return machine_.name(); }
 
  protected:
-  Entry entryAt(const std::string& real_path) const override;
-  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
-  std::vector<std::string> listAt(const std::string& real_path) const override;
+  const sysfs::FileTree& treeOf(const std::string& real_path) const override;
 
  private:
-  const sysfs::FileTree& treeOf(const std::string& real_path) const;
-
   const sysfs::FileTree& rest_;
   const sysfs::FileTree& machine_;
 };

@@ -13,15 +13,28 @@ constexpr std::string_view kRailwise = "NET/Railwise : ";
 
 bool has(std::string_view text, std::string_view words) { return text.find(words) != std::string_view::npos; }
 
+// "B&C": does the text have both?
+bool hasAll(std::string_view text, std::string_view parts) {
+  const std::string_view part = firstWord(parts, "&");
+  if (!has(text, part)) return false;
+  return part.size() == parts.size() || hasAll(text, parts.substr(part.size() + 1));
+}
+
+// "A|B&C": does the text have A, or both B and C?
+bool fits(std::string_view text, std::string_view words) {
+  const std::string_view one = firstWord(words, "|");
+  if (hasAll(text, one)) return true;
+  return one.size() < words.size() && fits(text, words.substr(one.size() + 1));
+}
+
 const KnownLine* find(std::span<const KnownLine> lines, std::string_view text) {
-  const auto found = std::find_if(lines.begin(), lines.end(), [&](const KnownLine& line) {
-    return has(text, line.words) && has(text, line.more_words);
-  });
+  const auto found =
+      std::find_if(lines.begin(), lines.end(), [&](const KnownLine& line) { return fits(text, line.words); });
   return found == lines.end() ? nullptr : &*found;
 }
 
 Explanation explanationOf(const KnownLine& line) {
-  return {line.check, line.kind, line.serious, line.what, line.why, line.fix};
+  return {line.check, line.kind, line.what, line.why, line.fix};
 }
 
 // "status=12" (2.18 to 2.29), "status=IBV_WC_RETRY_EXC_ERR(12)" (2.30), "with error 12" (to 2.17).
@@ -71,8 +84,8 @@ Explanation explainCompletion(std::string_view text) {
 Explanation explainRailwise(std::string_view text) {
   const KnownLine* const known = find(knownRailwiseWarnings(), text);
   Explanation explanation =
-      known != nullptr ? explanationOf(*known) : Explanation{"railwise-warning", EventKind::kCause,    true,
-                                                             "Railwise warns",   "The line says why.", ""};
+      known != nullptr ? explanationOf(*known)
+                       : Explanation{"railwise-warning", kCause, "Railwise warns", "The line says why.", ""};
   if (explanation.fix.empty()) explanation.fix = "as Railwise says: " + std::string(text);
   return explanation;
 }

@@ -9,15 +9,6 @@
 
 namespace railwise::doctor {
 
-struct Explanation {
-  std::string check;  // a heading of docs/doctor-log.md
-  EventKind kind = EventKind::kCause;
-  bool serious = true;
-  std::string what;
-  std::string why;
-  std::string fix;
-};
-
 // A line of NCCL WARN. Every one has an answer; the check of what nobody knows is "unknown-warning".
 Explanation explainWarning(std::string_view source, std::string_view text);
 

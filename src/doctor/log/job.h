@@ -95,16 +95,25 @@ struct Init {
 enum class EventKind {
   kCause,        // can be the reason for what follows
   kConsequence,  // as a rule another rank or an earlier error is the reason
-  kRemark,       // the job goes on
+  kRemark,       // the job goes on, and it costs something
+  kHarmless,     // the job goes on
+};
+
+// What a warning or an error line means, in words, and what to do.
+struct Explanation {
+  std::string check;  // a heading of docs/doctor-log.md
+  EventKind kind = EventKind::kCause;
+  std::string what;
+  std::string why;
+  std::string fix;
+
+  bool isError() const { return kind == EventKind::kCause || kind == EventKind::kConsequence; }
 };
 
 // A warning or an error, with its explanation (explain.h).
-struct Event {
+struct Event : Explanation {
   int process = -1;  // index into Job::processes; -1: not known
   int rank = -1;     // as the line's prefix or text says
-  EventKind kind = EventKind::kRemark;
-  std::string check, what, why, fix;
-  bool serious = true;  // a remark that costs something
   std::string time;
   Fact line;  // the whole words, with the file and line of the source
   uint64_t repeated = 0;

@@ -76,13 +76,6 @@ std::string rangesText(const std::set<int>& numbers) {
   return text;
 }
 
-std::string listText(std::span<const std::string> words, std::size_t most) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(words.size(), most); ++i) text += (i == 0 ? "" : ", ") + words[i];
-  if (words.size() > most) text += " and " + std::to_string(words.size() - most) + " more";
-  return text;
-}
-
 Ranks::Ranks(const Job& job, int expected) : job_(job), ranks_(job.processes.size()) {
   world_ = largestCommunicator(job, false);
   if (world_ == 0) world_ = largestCommunicator(job, true);
@@ -102,7 +95,7 @@ Ranks::Ranks(const Job& job, int expected) : job_(job), ranks_(job.processes.siz
         twice_.emplace_back(other->second, static_cast<int>(i));
     }
     if (!ranks.empty() || !process.inits.empty() || !process.network.empty() || process.lines > 1)
-      members_.push_back(static_cast<int>(i));
+      members_.push_back({static_cast<int>(i), process});
   }
 }
 
@@ -125,8 +118,7 @@ std::string Ranks::label(const Event& event) const {
 std::size_t Ranks::hosts() const {
   std::set<std::string> hosts;
   int nodes = 0;
-  for (const int index : members_) {
-    const Process& process = job_.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : members_) {
     hosts.insert(process.host);
     nodes = std::max(nodes, process.nodes);
   }

@@ -33,7 +33,11 @@ class Ranks {
   // Is it the communicator of the whole job?
   bool isWorld(const Init& init) const { return !init.split && init.ranks == world_; }
   // The processes that have a rank or have done more than write a line; the rest are children and helpers.
-  const std::vector<int>& members() const { return members_; }
+  struct Member {
+    int index;
+    const Process& process;
+  };
+  const std::vector<Member>& members() const { return members_; }
   // By name, or, if that is more, as NCCL counts nodes.
   std::size_t hosts() const;
 
@@ -46,7 +50,7 @@ class Ranks {
   int size_ = 0;
   int world_ = 0;
   std::vector<std::vector<int>> ranks_;
-  std::vector<int> members_;
+  std::vector<Member> members_;
   std::set<int> seen_;
   std::map<int, int> process_of_;  // rank -> process
   std::vector<std::pair<int, int>> twice_;
@@ -61,7 +65,7 @@ struct Gaps {
   std::string text;  // "2, 4-6"
 };
 Gaps gapsOf(const std::set<int>& numbers, int size);
-// "a, b and 3 more"
-std::string listText(std::span<const std::string> words, std::size_t most = 6);
+// Of a list in a sentence: firstItems() tells how many more there are.
+inline constexpr std::size_t kShownItems = 6;
 
 }  // namespace railwise::doctor

@@ -16,12 +16,10 @@ const std::string& versionOf(const Job& job, const Process& process) {
 
 // The different values of all processes, as one text.
 template <typename Value>
-std::string allValues(const Job& job, const Ranks& ranks, Value&& value) {
+std::string allValues(const Ranks& ranks, Value&& value) {
   std::set<std::string> values;
-  for (const int index : ranks.members()) {
-    const std::string one = value(job.processes[static_cast<std::size_t>(index)]);
-    if (!one.empty()) values.insert(one);
-  }
+  for (const auto& [index, process] : ranks.members()) values.insert(value(process));
+  values.erase("");
   return joined(values, " and ");
 }
 
@@ -29,7 +27,7 @@ std::string nicsSummary(const Process& process) {
   if (process.nics.empty()) return "";
   std::vector<std::string> names;
   for (const Nic& nic : process.nics) names.push_back(nic.name + (nic.link.empty() ? "" : "/" + nic.link));
-  return counted(names.size(), "NIC", "NICs") + " (" + listText(names, 4) + ")";
+  return counted(names.size(), "NIC", "NICs") + " (" + firstItems(names, 4) + ")";
 }
 
 std::string gpuDirectSummary(const Process& process) {
@@ -66,40 +64,42 @@ std::string lineOf(const Job& job, const Process& process) {
   add(nicsSummary(process));
   add(gpuDirectSummary(process));
   add(process.channels.value);
-  return listText(parts, parts.size());
+  return joined(parts);
 }
 
 void addRankLines(const Job& job, const Ranks& ranks, std::vector<std::string>& looked) {
-  std::map<std::string, std::vector<int>> groups;
+  struct Group {
+    std::size_t processes = 0;
+    std::set<int> ranks;
+    std::set<std::string> hosts;
+  };
+  std::map<std::string, Group> groups;
   std::vector<std::string> order;
-  for (const int index : ranks.members()) {
-    const std::string line = lineOf(job, job.processes[static_cast<std::size_t>(index)]);
+  for (const auto& [index, process] : ranks.members()) {
+    const std::string line = lineOf(job, process);
     if (groups.count(line) == 0) order.push_back(line);
-    groups[line].push_back(index);
+    Group& group = groups[line];
+    ++group.processes;
+    group.ranks.insert(ranks.of(index).begin(), ranks.of(index).end());
+    group.hosts.insert(process.host);
   }
   constexpr std::size_t kMost = 24;
   for (std::size_t i = 0; i < std::min(order.size(), kMost); ++i) {
-    std::set<int> numbers;
-    std::set<std::string> hosts;
-    for (const int index : groups[order[i]]) {
-      numbers.insert(ranks.of(index).begin(), ranks.of(index).end());
-      hosts.insert(job.processes[static_cast<std::size_t>(index)].host);
-    }
+    const auto& [processes, numbers, hosts] = groups[order[i]];
     const std::vector<std::string> names(hosts.begin(), hosts.end());
-    const std::string who = numbers.empty()       ? counted(groups[order[i]].size(), "process", "processes")
+    const std::string who = numbers.empty()       ? counted(processes, "process", "processes")
                             : numbers.size() == 1 ? "rank " + rangesText(numbers)
                                                   : "ranks " + rangesText(numbers);
-    looked.push_back(who + " (" + listText(names, 4) + "): " + order[i]);
+    looked.push_back(who + " (" + firstItems(names, 4) + "): " + order[i]);
   }
   if (order.size() > kMost)
     looked.push_back("and " + std::to_string(order.size() - kMost) + " other kinds of ranks");
 }
 
-void addConnections(const Job& job, const Ranks& ranks, std::vector<std::string>& looked) {
+void addConnections(const Ranks& ranks, std::vector<std::string>& looked) {
   std::map<std::string, Connections> all;
   std::map<std::string, uint64_t> algorithms;
-  for (const int index : ranks.members()) {
-    const Process& process = job.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : ranks.members()) {
     for (const auto& [way, connections] : process.connections) {
       all[way].number += connections.number;
       all[way].gpu_direct += connections.gpu_direct;
@@ -112,20 +112,19 @@ void addConnections(const Job& job, const Ranks& ranks, std::vector<std::string>
     parts.push_back(
         std::to_string(connections.number) + " via " + way +
         (connections.gpu_direct > 0 ? " (" + std::to_string(connections.gpu_direct) + " GDRDMA)" : ""));
-  if (!parts.empty()) looked.push_back("ends of connections: " + listText(parts, 16));
+  if (!parts.empty()) looked.push_back("ends of connections: " + firstItems(parts, 16));
   parts.clear();
   for (const auto& [name, times] : algorithms) parts.push_back(name + " " + std::to_string(times) + " times");
-  if (!parts.empty()) looked.push_back("algorithms: " + listText(parts, 16));
+  if (!parts.empty()) looked.push_back("algorithms: " + firstItems(parts, 16));
 }
 
-void addOneSided(const Job& job, const Ranks& ranks, std::vector<std::string>& looked) {
+void addOneSided(const Ranks& ranks, std::vector<std::string>& looked) {
   struct Group {
     std::set<int> ranks;
     std::map<std::string, std::set<int>> connected;  // by NIC
   };
   std::map<std::string, Group> groups;
-  for (const int index : ranks.members()) {
-    const Process& process = job.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : ranks.members()) {
     const std::string text = oneSidedText(process);
     if (text.empty()) continue;
     Group& group = groups[text];
@@ -140,21 +139,20 @@ void addOneSided(const Job& job, const Ranks& ranks, std::vector<std::string>& l
     looked.push_back("one-sided communication" + (all ? "" : of + rangesText(group.ranks)) + ": " + text);
     std::vector<std::string> nics;
     for (const auto& [nic, its] : group.connected) nics.push_back(nic + " (" + rangesText(its) + ")");
-    if (!nics.empty()) looked.push_back("NICs of its connections, with their ranks: " + listText(nics, 16));
+    if (!nics.empty()) looked.push_back("NICs of its connections, with their ranks: " + firstItems(nics, 16));
   }
 }
 
-void addSettings(const Job& job, const Ranks& ranks, std::vector<std::string>& looked) {
+void addSettings(const Ranks& ranks, std::vector<std::string>& looked) {
   std::map<std::string, std::set<std::string>> all;
-  for (const int index : ranks.members())
-    for (const auto& [name, fact] : job.processes[static_cast<std::size_t>(index)].settings)
-      all[name].insert(fact.value);
+  for (const auto& [index, process] : ranks.members())
+    for (const auto& [name, fact] : process.settings) all[name].insert(fact.value);
   std::vector<std::string> parts;
   parts.reserve(all.size());
   for (const auto& [name, values] : all)
     parts.push_back(name + (values.size() == 1 ? "=" + *values.begin()
                                                : " (" + std::to_string(values.size()) + " values)"));
-  if (!parts.empty()) looked.push_back("settings: " + listText(parts, 32));
+  if (!parts.empty()) looked.push_back("settings: " + firstItems(parts, 32));
 }
 
 std::string fileText(const Job& job) {
@@ -167,7 +165,7 @@ std::string fileText(const Job& job) {
 void addHidden(const Job& job, const Ranks& ranks, std::vector<std::string>& hidden) {
   const auto nobody = [&](auto&& has) {
     return std::none_of(ranks.members().begin(), ranks.members().end(),
-                        [&](int index) { return has(job.processes[static_cast<std::size_t>(index)]); });
+                        [&](const Ranks::Member& member) { return has(member.process); });
   };
   if (ranks.members().empty()) return;
   if (nobody([](const Process& process) { return !process.network.empty(); }))
@@ -182,11 +180,10 @@ void addHidden(const Job& job, const Ranks& ranks, std::vector<std::string>& hid
     hidden.push_back(std::to_string(job.lost_events) + " warnings: there are more than are kept");
 }
 
-void writeProcess(JsonWriter& json, const Job& job, const Ranks& ranks, int index) {
-  const Process& process = job.processes[static_cast<std::size_t>(index)];
+void writeProcess(JsonWriter& json, const Job& job, const Process& process, std::span<const int> ranks) {
   const GpuDirectCount gpu_direct = gpuDirectCount(process);
   json.beginInlineObject();
-  json.key("ranks").row(ranks.of(index));
+  json.key("ranks").row(ranks);
   json.key("host").value(process.host);
   json.key("pid").value(process.pid);
   json.key("nccl").value(versionOf(job, process));
@@ -216,18 +213,17 @@ ReportStyle logStyle(const Job& job, const Ranks& ranks) {
                     : seen > 0              ? counted(seen, "rank", "ranks")
                                             : counted(processes, "process", "processes");
   who += " on " + counted(ranks.hosts(), "host", "hosts");
-  const std::string version = allValues(job, ranks, [&](const Process& process) {
-    return std::string(firstWord(versionOf(job, process), "+"));
-  });
-  const std::string network = allValues(job, ranks, [](const Process& process) { return process.network; });
+  const std::string version = allValues(
+      ranks, [&](const Process& process) { return std::string(firstWord(versionOf(job, process), "+")); });
+  const std::string network = allValues(ranks, [](const Process& process) { return process.network; });
   style.subject = processes == 0 ? fileText(job)
                                  : who + (version.empty() ? "" : ", NCCL " + version) +
                                        (network.empty() ? "" : ", network " + network);
   style.looked.push_back(fileText(job));
   addRankLines(job, ranks, style.looked);
-  addConnections(job, ranks, style.looked);
-  addOneSided(job, ranks, style.looked);
-  addSettings(job, ranks, style.looked);
+  addConnections(ranks, style.looked);
+  addOneSided(ranks, style.looked);
+  addSettings(ranks, style.looked);
   addHidden(job, ranks, style.hidden);
   return style;
 }
@@ -235,7 +231,7 @@ ReportStyle logStyle(const Job& job, const Ranks& ranks) {
 void writeJobJson(JsonWriter& json, const Job& job, const Ranks& ranks) {
   json.key("size").value(ranks.size());
   json.key("ranks").beginArray();
-  for (const int index : ranks.members()) writeProcess(json, job, ranks, index);
+  for (const auto& [index, process] : ranks.members()) writeProcess(json, job, process, ranks.of(index));
   json.endArray();
   json.key("files").beginArray();
   for (const LogFile& file : job.files) {

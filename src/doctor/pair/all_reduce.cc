@@ -1,20 +1,17 @@
 #include "doctor/pair/all_reduce.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "topo/explain/explain.h"
 #include "topo/tuning/expect.h"
 
 namespace railwise::doctor::pair {
 namespace {
 
-std::string gbytesText(double gbytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g GB/s", gbytes);
-  return text;
-}
+std::string gbytesText(double gbytes) { return formatText("%.4g GB/s", gbytes); }
 
 }  // namespace
 
@@ -32,8 +29,7 @@ AllReduceModel allReduceModel(const topo::Machine& machine) {
   for (const topo::Domain& domain : machine.domains)
     inside = std::max(inside, static_cast<double>(domain.total_bandwidth));
   if (sum <= 0) return {0, "the model finds no NIC for any GPU"};
-  const std::string nics_text = std::to_string(nics.size()) + (nics.size() == 1 ? " NIC" : " NICs") +
-                                " that NCCL's channels use: " + gbytesText(sum);
+  const std::string nics_text = counted(nics.size(), "NIC") + " that NCCL's channels use: " + gbytesText(sum);
   const bool one_gpu = machine.graph->count(topo::NodeType::kGpu) == 1;
   if (one_gpu || inside <= 0 || sum <= inside) return {sum, nics_text};
   return {inside, nics_text + ", but a GPU sends " + gbytesText(inside) + " to the next one inside the host"};
@@ -45,12 +41,11 @@ NcclModel ncclModel(const topo::Machine& machine, int hosts) {
   const auto answers = topo::tuning::expectOn(machine, {.nodes = hosts}, {});
   if (!answers.ok() || !answers->front().peak_choice) return {};
   const topo::tuning::Expectation& answer = answers->front();
-  const std::size_t gpus = answer.ranks.size();
   return {.gbytes = answer.peak,
           .ring_gbytes = answer.ring_network,
           .ring_nics = answer.ring_nics,
           .text = topo::tuning::modelText(machine.settings->nccl) + ", " + std::to_string(hosts) +
-                  " hosts with " + std::to_string(gpus) + (gpus == 1 ? " GPU each" : " GPUs each"),
+                  " hosts with " + counted(answer.ranks.size(), "GPU") + " each",
           .algorithm = nameOf(answer.peak_choice->algorithm),
           .limit = answer.limit};
 }

@@ -1,12 +1,14 @@
 #include "doctor/pair/judge.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "base/text/split.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::doctor::pair {
 namespace {
@@ -17,24 +19,8 @@ constexpr double kOddLatency = 3;
 // Rails that were fine alone are too slow together below this share of their own.
 constexpr double kTogetherShare = 0.8;
 
-std::string gbytesOf(double gbytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, gbytes < 10 ? "%.3g GB/s" : "%.1f GB/s", gbytes);
-  return text;
-}
-
-std::string microsecondsOf(double us) {
-  char text[32];
-  std::snprintf(text, sizeof text, us < 100 ? "%.3g us" : "%.0f us", us);
-  return text;
-}
-
-double upperMedian(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+std::string gbytesOf(double gbytes) { return formatText(gbytes < 10 ? "%.3g GB/s" : "%.1f GB/s", gbytes); }
+std::string microsecondsOf(double us) { return formatText(us < 100 ? "%.3g us" : "%.0f us", us); }
 
 // DEVICE is "mlx5_0". mstlink is free software and wants the PCI address.
 std::string cableErrors() {
@@ -68,7 +54,6 @@ class PairJudge {
   }
 
  private:
-  static constexpr std::size_t kSides[] = {0, 1};
   struct Count {
     int all = 0;
     int bad = 0;
@@ -77,14 +62,8 @@ class PairJudge {
 
   const PairResult& pair(std::size_t i) const { return results_.pairs[i]; }
   Verdict& verdict(std::size_t i) { return judgement_.verdicts[i]; }
-  NicKey nicKey(std::size_t i, std::size_t side) const {
-    const PairResult& its = pair(i);
-    return side == 0 ? NicKey{its.match.a, its.nics.a_nic} : NicKey{its.match.b, its.nics.b_nic};
-  }
-  const NicFacts& nic(std::size_t i, std::size_t side) const {
-    const auto [end, index] = nicKey(i, side);
-    return results_.ends[end].nics[index];
-  }
+  NicKey nicKey(std::size_t i, std::size_t side) const { return {pair(i).match[side], pair(i).nics[side]}; }
+  const NicFacts& nic(std::size_t i, std::size_t side) const { return results_.nic(pair(i), side); }
 
   void describe(std::size_t i) {
     const double first = allowedGbytes(nic(i, 0));
@@ -106,20 +85,20 @@ class PairJudge {
         if (half.latency_us > 0) latencies[peerKey(i)].push_back(half.latency_us);
       }
     }
-    for (auto& [key, values] : latencies) latency_of_peers_[key] = upperMedian(values);
+    for (const auto& [key, values] : latencies) latency_of_peers_[key] = medianOf(values);
     for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
       const auto found = rates.find(peerKey(i));
-      if (found != rates.end()) verdict(i).median_gbytes = upperMedian(found->second);
+      if (found != rates.end()) verdict(i).median_gbytes = medianOf(found->second);
     }
   }
 
   double slowShare(std::size_t i) { return verdict(i).software ? kSlowShareSoftware : kSlowShare; }
 
   Health healthOf(std::size_t i, std::size_t side) {
-    if (pair(i).nics.obstacle == Obstacle::kBothDown) return Health::kSkipped;
+    if (pair(i).obstacle == Obstacle::kBothDown) return Health::kSkipped;
     const Half& half = pair(i).halves[side];
-    const bool broken = pair(i).nics.obstacle != Obstacle::kNone || !half.error.empty() ||
-                        half.reach != Reach::kAll || pair(i).halves[1 - side].wrong_data;
+    const bool broken = !pair(i).measured() || !half.error.empty() || half.reach != Reach::kAll ||
+                        pair(i).halves[1 - side].wrong_data;
     if (broken) return Health::kFailed;
     if (half.alone_gbytes == 0) return Health::kSkipped;  // the other direction fails
     if (half.alone_gbytes < slowShare(i) * verdict(i).median_gbytes) return Health::kSlow;
@@ -131,11 +110,13 @@ class PairJudge {
     return std::any_of(std::begin(kSides), std::end(kSides),
                        [&](std::size_t side) { return verdict(i).health[side] > Health::kGood; });
   }
-  bool measured(std::size_t i) const { return pair(i).nics.obstacle == Obstacle::kNone; }
+  bool hasEnd(std::size_t i, std::size_t end) const {
+    return pair(i).match[0] == end || pair(i).match[1] == end;
+  }
 
   void countBad() {
     for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
-      if (!measured(i)) continue;
+      if (!pair(i).measured()) continue;
       for (const std::size_t side : kSides) {
         Count& of_nic = nics_[nicKey(i, side)];
         Count& of_host = hosts_[nicKey(i, side).first];
@@ -167,7 +148,7 @@ class PairJudge {
 
   bool hostFails(std::size_t end) {
     for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
-      if (!measured(i) || (pair(i).match.a != end && pair(i).match.b != end)) continue;
+      if (!pair(i).measured() || !hasEnd(i, end)) continue;
       for (const Health health : verdict(i).health) {
         if (health == Health::kFailed) return true;
       }
@@ -180,7 +161,7 @@ class PairJudge {
     double median = 0;
     std::string error;
     for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
-      if (!measured(i) || (pair(i).match.a != end && pair(i).match.b != end)) continue;
+      if (!pair(i).measured() || !hasEnd(i, end)) continue;
       for (const Half& half : pair(i).halves) {
         best = std::max(best, half.alone_gbytes);
         if (error.empty()) error = half.error;
@@ -199,13 +180,12 @@ class PairJudge {
       return count.all > 1 && count.bad == count.all;
     };
     if (guilty(0) == guilty(1)) return pairName(results_, pair(i));
-    const auto [end, index] = nicKey(i, guilty(0) ? 0 : 1);
-    return endNicName(results_, end, index);
+    return endNicName(results_, pair(i), guilty(0) ? 0 : 1);
   }
 
   void report(std::size_t i, std::size_t side) {
-    const bool odd = odd_hosts_.contains(pair(i).match.a) || odd_hosts_.contains(pair(i).match.b);
-    if (!measured(i) || odd) return;
+    const bool odd = odd_hosts_.contains(pair(i).match[0]) || odd_hosts_.contains(pair(i).match[1]);
+    if (!pair(i).measured() || odd) return;
     if (verdict(i).health[side] == Health::kFailed) reportFailure(i, side);
     if (verdict(i).health[side] == Health::kSlow) reportSlow(i, side);
     reportTogether(i, side);
@@ -291,9 +271,8 @@ class PairJudge {
   // Is one of its NICs also in another pair of the two hosts? Then they share its port.
   bool sharesNic(std::size_t i) const {
     return std::any_of(results_.pairs.begin(), results_.pairs.end(), [&](const PairResult& other) {
-      const bool same = other.nics.a_nic == pair(i).nics.a_nic || other.nics.b_nic == pair(i).nics.b_nic;
-      return &other != &pair(i) && other.match == pair(i).match && other.nics.obstacle == Obstacle::kNone &&
-             same;
+      const bool same = other.nics[0] == pair(i).nics[0] || other.nics[1] == pair(i).nics[1];
+      return &other != &pair(i) && other.match == pair(i).match && other.measured() && same;
     });
   }
 
@@ -341,8 +320,8 @@ std::vector<std::vector<HostCell>> hostMatrix(const Results& results, const std:
   std::vector<std::vector<HostCell>> matrix(results.ends.size(), std::vector<HostCell>(results.ends.size()));
   for (std::size_t i = 0; i < results.pairs.size(); ++i) {
     const PairResult& pair = results.pairs[i];
-    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
-      HostCell& cell = side == 0 ? matrix[pair.match.a][pair.match.b] : matrix[pair.match.b][pair.match.a];
+    for (const std::size_t side : kSides) {
+      HostCell& cell = matrix[pair.match[side]][pair.match[1 - side]];
       const double alone = pair.halves[side].alone_gbytes;
       cell.gbytes += pair.halves[side].together_gbytes;
       cell.worst = std::max(cell.worst, verdicts[i].health[side]);
@@ -375,19 +354,13 @@ AllReduceCheck checkAllReduce(const Results& results) {
 double ringNicsGbytes(const Results& results) {
   std::set<std::string> names;  // of single NICs: "mlx5_0+mlx5_1" is two
   for (const std::string& nic : results.nccl.ring_nics) {
-    for (std::size_t at = 0; at <= nic.size();) {
-      const std::size_t end = std::min(nic.find('+', at), nic.size());
-      names.insert(nic.substr(at, end - at));
-      at = end + 1;
-    }
+    for (std::string& name : splitAt(nic, '+')) names.insert(std::move(name));
   }
   std::map<std::pair<std::size_t, std::size_t>, double> sums;  // from end to end
   for (const PairResult& pair : results.pairs) {
-    const std::array<std::size_t, 2> ends = {pair.match.a, pair.match.b};
-    const std::array<std::size_t, 2> nics = {pair.nics.a_nic, pair.nics.b_nic};
-    for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
-      if (names.contains(results.ends[ends[side]].nics[nics[side]].device))
-        sums[{ends[side], ends[1 - side]}] += pair.halves[side].together_gbytes;
+    for (const std::size_t side : kSides)
+      if (names.contains(results.nic(pair, side).device))
+        sums[{pair.match[side], pair.match[1 - side]}] += pair.halves[side].together_gbytes;
   }
   double least = 0;
   for (const auto& [direction, gbytes] : sums)
@@ -399,15 +372,16 @@ std::string endNicName(const Results& results, std::size_t end, std::size_t nic)
   return results.ends[end].host + " " + nicName(results.ends[end].nics[nic]);
 }
 
+std::string endNicName(const Results& results, const PairResult& pair, std::size_t side) {
+  return endNicName(results, pair.match[side], pair.nics[side]);
+}
+
 std::string directionName(const Results& results, const PairResult& pair, std::size_t sender) {
-  const std::string a = endNicName(results, pair.match.a, pair.nics.a_nic);
-  const std::string b = endNicName(results, pair.match.b, pair.nics.b_nic);
-  return sender == 0 ? a + " -> " + b : b + " -> " + a;
+  return endNicName(results, pair, sender) + " -> " + endNicName(results, pair, 1 - sender);
 }
 
 std::string pairName(const Results& results, const PairResult& pair) {
-  return endNicName(results, pair.match.a, pair.nics.a_nic) + " - " +
-         endNicName(results, pair.match.b, pair.nics.b_nic);
+  return endNicName(results, pair, 0) + " - " + endNicName(results, pair, 1);
 }
 
 }  // namespace railwise::doctor::pair

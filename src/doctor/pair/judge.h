@@ -56,8 +56,9 @@ AllReduceCheck checkAllReduce(const Results& results);
 // direction. 0: not measured.
 double ringNicsGbytes(const Results& results);
 
-// "A mlx5_3", "A mlx5_3 -> B mlx5_3" and "A mlx5_3 - B mlx5_3", for messages and tables.
+// "A mlx5_3" (twice), "A mlx5_3 -> B mlx5_3" and "A mlx5_3 - B mlx5_3", for messages and tables.
 std::string endNicName(const Results& results, std::size_t end, std::size_t nic);
+std::string endNicName(const Results& results, const PairResult& pair, std::size_t side);
 std::string directionName(const Results& results, const PairResult& pair, std::size_t sender);
 std::string pairName(const Results& results, const PairResult& pair);
 

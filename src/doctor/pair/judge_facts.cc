@@ -1,28 +1,21 @@
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "base/text/words.h"
 #include "doctor/pair/judge.h"
 
 namespace railwise::doctor::pair {
 namespace {
 
-const NicFacts& nicOf(const Results& results, const PairResult& pair, std::size_t side) {
-  return side == 0 ? results.ends[pair.match.a].nics[pair.nics.a_nic]
-                   : results.ends[pair.match.b].nics[pair.nics.b_nic];
-}
-
-std::string nameOf(const Results& results, const PairResult& pair, std::size_t side) {
-  return side == 0 ? endNicName(results, pair.match.a, pair.nics.a_nic)
-                   : endNicName(results, pair.match.b, pair.nics.b_nic);
+std::string gidName(const verbs::Gid& gid) {
+  return "index " + std::to_string(gid.index) + " " + gidTypeText(gid);
 }
 
 std::string gidTypes(const NicFacts& nic) {
-  std::string text;
-  for (const GidFacts& gid : nic.gids)
-    text += (text.empty() ? "" : ", ") + std::string("index ") + std::to_string(gid.index) + " " +
-            gidTypeText(gid);
+  const std::string text = joined(nic.gids, ", ", gidName);
   return text.empty() ? "none" : text;
 }
 
@@ -34,7 +27,7 @@ class FactJudge {
     judgeEnds();
     for (const PairResult& pair : results_.pairs) {
       judgeObstacle(pair);
-      if (pair.nics.obstacle != Obstacle::kNone) continue;
+      if (!pair.measured()) continue;
       judgeSpeed(pair);
       judgeGids(pair);
     }
@@ -78,9 +71,9 @@ class FactJudge {
   }
 
   void judgeObstacle(const PairResult& pair) {
-    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
-      const NicFacts& nic = nicOf(results_, pair, side);
-      const std::string name = nameOf(results_, pair, side);
+    for (const std::size_t side : kSides) {
+      const NicFacts& nic = results_.nic(pair, side);
+      const std::string name = endNicName(results_, pair, side);
       if (!nic.error.empty())
         add({.check = "pair-not-opened",
              .severity = Severity::kError,
@@ -88,19 +81,18 @@ class FactJudge {
              .seen = {{name, "", nic.error}},
              .why = "NCCL leaves the NIC out on this host, and uses it on others.",
              .fix = "ls -l /dev/infiniband    # in the container, too\nulimit -l    # should be unlimited"});
-      else if (!nic.active && pair.nics.obstacle == Obstacle::kPortDown) add(portDown(name));
+      else if (!nic.active && pair.obstacle == Obstacle::kPortDown) add(portDown(name));
     }
-    if (pair.nics.obstacle == Obstacle::kLinkKind) addLinkKinds(pair);
-    if (pair.nics.obstacle == Obstacle::kNoGids) addNoAddress(pair);
+    if (pair.obstacle == Obstacle::kLinkKind) addLinkKinds(pair);
+    if (pair.obstacle == Obstacle::kNoGids) addNoAddress(pair);
   }
 
   // Without this a test that measured nothing would say "fine".
   void judgeNothing() {
     const auto with_nics = std::count_if(results_.ends.begin(), results_.ends.end(),
                                          [](const EndFacts& end) { return !end.nics.empty(); });
-    const bool any = std::any_of(results_.pairs.begin(), results_.pairs.end(), [](const PairResult& pair) {
-      return pair.nics.obstacle == Obstacle::kNone;
-    });
+    const bool any =
+        std::any_of(results_.pairs.begin(), results_.pairs.end(), std::mem_fn(&PairResult::measured));
     if (any || with_nics < 2 || !findings_.empty()) return;
     add({.check = "pair-nothing-measured",
          .severity = Severity::kWarning,
@@ -120,13 +112,12 @@ class FactJudge {
   }
 
   void addLinkKinds(const PairResult& pair) {
-    const std::string kinds = std::string(linkName(nicOf(results_, pair, 0).link)) + " and " +
-                              linkName(nicOf(results_, pair, 1).link);
+    const std::string kinds =
+        std::string(linkName(results_.nic(pair, 0).link)) + " and " + linkName(results_.nic(pair, 1).link);
     // Beside a pair that works it may be a port for another network.
     const bool others =
-        std::any_of(results_.pairs.begin(), results_.pairs.end(), [&](const PairResult& each) {
-          return each.match == pair.match && each.nics.obstacle == Obstacle::kNone;
-        });
+        std::any_of(results_.pairs.begin(), results_.pairs.end(),
+                    [&](const PairResult& each) { return each.match == pair.match && each.measured(); });
     add({.check = "pair-link",
          .severity = others ? Severity::kWarning : Severity::kError,
          .what = "the ports have different links",
@@ -144,35 +135,34 @@ class FactJudge {
          .severity = Severity::kError,
          .what = "no address of one port reaches an address of the other",
          .seen = {{pairName(results_, pair), "GIDs",
-                   gidTypes(nicOf(results_, pair, 0)) + " and " + gidTypes(nicOf(results_, pair, 1))}},
+                   gidTypes(results_.nic(pair, 0)) + " and " + gidTypes(results_.nic(pair, 1))}},
          .why = "A connection between these NICs cannot be made.",
          .fix = "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: each port needs one type and family\n"
                 "ip addr add ADDRESS/PREFIX dev NETDEV"});
   }
 
   void judgeSpeed(const PairResult& pair) {
-    const uint32_t first = nicOf(results_, pair, 0).speed_mbps;
-    const uint32_t second = nicOf(results_, pair, 1).speed_mbps;
+    const uint32_t first = results_.nic(pair, 0).speed_mbps;
+    const uint32_t second = results_.nic(pair, 1).speed_mbps;
     if (first == second || first == 0 || second == 0) return;
     const std::size_t slow = first < second ? 0 : 1;
     add({.check = "pair-speed",
          .severity = Severity::kWarning,
          .what = "the port is slower than its partner",
-         .seen = {{nameOf(results_, pair, slow), "port speed",
+         .seen = {{endNicName(results_, pair, slow), "port speed",
                    std::to_string(std::min(first, second) / 1000) + " Gb/s, not " +
                        std::to_string(std::max(first, second) / 1000) + " as " +
-                       nameOf(results_, pair, 1 - slow)}},
+                       endNicName(results_, pair, 1 - slow)}},
          .why = "The slower port decides for both.",
          .fix = "mlxlink -d DEVICE    # was another speed negotiated? Cable, switch port, FEC\n"
                 "mstlink -d PCI-ADDRESS    # the same without NVIDIA's tools: package mstflint"});
   }
 
   void judgeGids(const PairResult& pair) {
-    if (nicOf(results_, pair, 0).link != LinkKind::kRoce) return;
-    const GidFacts& first = nicOf(results_, pair, 0).gids[pair.nics.a_gid];
-    const GidFacts& second = nicOf(results_, pair, 1).gids[pair.nics.b_gid];
-    const std::string seen = "index " + std::to_string(first.index) + " " + gidTypeText(first) +
-                             " and index " + std::to_string(second.index) + " " + gidTypeText(second);
+    if (results_.nic(pair, 0).link != LinkKind::kRoce) return;
+    const verbs::Gid& first = results_.nic(pair, 0).gids[pair.gids[0]];
+    const verbs::Gid& second = results_.nic(pair, 1).gids[pair.gids[1]];
+    const std::string seen = gidName(first) + " and " + gidName(second);
     if (first.roce_version == 1 || second.roce_version == 1)
       add({.check = "pair-gid-types",
            .severity = Severity::kWarning,
@@ -201,9 +191,9 @@ class FactJudge {
       }
     }
     for (const PairResult& pair : results_.pairs) {
-      const NicFacts& first = nicOf(results_, pair, 0);
-      const NicFacts& second = nicOf(results_, pair, 1);
-      if (pair.nics.obstacle != Obstacle::kNone || first.mtu_bytes == second.mtu_bytes) continue;
+      const NicFacts& first = results_.nic(pair, 0);
+      const NicFacts& second = results_.nic(pair, 1);
+      if (!pair.measured() || first.mtu_bytes == second.mtu_bytes) continue;
       const int with_first = counts[{first.link, first.mtu_bytes}];
       const int with_second = counts[{second.link, second.mtu_bytes}];
       const bool first_odd =
@@ -213,14 +203,14 @@ class FactJudge {
   }
 
   void addMtu(const PairResult& pair, std::size_t odd) {
-    const NicFacts& nic = nicOf(results_, pair, odd);
+    const NicFacts& nic = results_.nic(pair, odd);
     const bool roce = nic.link == LinkKind::kRoce;
     add({.check = "pair-mtu",
          .severity = Severity::kWarning,
          .what = "the MTU differs from its partner's",
-         .seen = {{nameOf(results_, pair, odd), "active MTU",
+         .seen = {{endNicName(results_, pair, odd), "active MTU",
                    std::to_string(nic.mtu_bytes) + ", not " +
-                       std::to_string(nicOf(results_, pair, 1 - odd).mtu_bytes)}},
+                       std::to_string(results_.nic(pair, 1 - odd).mtu_bytes)}},
          .why = "The pair uses the smaller one: more packets and headers for the same data.",
          .fix = roce ? "ip link set dev NETDEV mtu 9000    # and on the switch port"
                      : "ibstat; ibv_devinfo -v | grep mtu    # the subnet manager's partitions.conf sets it: "

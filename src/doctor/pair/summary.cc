@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/text/printable.h"
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
 
 namespace railwise::doctor::pair {
 namespace {
@@ -22,17 +24,8 @@ constexpr const char* kStyle =
     "pre{margin:.3rem 0;white-space:pre-wrap}.muted{color:#888}";
 
 const char* healthName(Health health) {
-  switch (health) {
-    case Health::kSkipped:
-      return "not measured";
-    case Health::kGood:
-      return "good";
-    case Health::kSlow:
-      return "slow";
-    case Health::kFailed:
-      return "failed";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"not measured", "good", "slow", "failed"};
+  return kNames[static_cast<int>(health)];
 }
 
 // The words are the names of the classes, too.
@@ -64,33 +57,19 @@ std::string findingHtml(const Finding& finding) {
 
 std::string linesHtml(const char* title, const std::vector<std::string>& lines) {
   if (lines.empty()) return "";
-  std::string html = std::string("<p class=\"muted\">") + title + ": ";
-  for (std::size_t i = 0; i < lines.size(); ++i) html += (i == 0 ? "" : "; ") + escapeXml(lines[i]);
-  return html + "</p>\n";
+  return std::string("<p class=\"muted\">") + title + ": " + joined(lines, "; ", escapeXml) + "</p>\n";
 }
 
 // More digits than three are more than a measurement is worth.
 std::string rateText(double gbytes) {
   if (gbytes <= 0) return "-";
-  return formatted(gbytes < 1 ? "%.3f" : gbytes < 10 ? "%.2f" : "%.1f", gbytes);
+  return formatText(gbytes < 1 ? "%.3f" : gbytes < 10 ? "%.2f" : "%.1f", gbytes);
 }
 
 const char* obstacleText(Obstacle obstacle) {
-  switch (obstacle) {
-    case Obstacle::kNone:
-      return "";
-    case Obstacle::kNotOpened:
-      return "device not usable";
-    case Obstacle::kPortDown:
-      return "port down";
-    case Obstacle::kBothDown:
-      return "ports down";
-    case Obstacle::kLinkKind:
-      return "different links";
-    case Obstacle::kNoGids:
-      return "no addresses";
-  }
-  return "";
+  static constexpr const char* kTexts[] = {"",           "device not usable", "port down",
+                                           "ports down", "different links",   "no addresses"};
+  return kTexts[static_cast<int>(obstacle)];
 }
 
 TableCell aloneCell(const PairResult& pair, const Verdict& verdict, std::size_t side) {
@@ -108,30 +87,20 @@ std::string mtuText(const NicFacts& near, const NicFacts& far) {
 
 std::string gidsText(const NicFacts& near, const NicFacts& far, const NicPair& nics) {
   if (near.link == LinkKind::kIwarp) return "iWARP";
-  const std::string text = gidTypeText(near.gids[nics.a_gid]);
-  const std::string other = gidTypeText(far.gids[nics.b_gid]);
+  const std::string text = gidTypeText(near.gids[nics.gids[0]]);
+  const std::string other = gidTypeText(far.gids[nics.gids[1]]);
   return text == other ? text : text + " / " + other;
 }
 
 std::string textOf(const Table& table) {
-  std::vector<std::size_t> widths;
-  for (const std::string& title : table.header) widths.push_back(title.size());
+  // The empty first column makes the blanks in front.
+  std::vector<TextRow> rows = {{""}};
+  rows[0].insert(rows[0].end(), table.header.begin(), table.header.end());
   for (const auto& row : table.rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].text.size());
+    rows.push_back({""});
+    for (const TableCell& cell : row) rows.back().push_back(cell.text);
   }
-  std::string text = table.title + "\n\n";
-  const auto line = [&](auto&& cell_at) {
-    std::string cells;
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      const std::string cell = cell_at(i);
-      cells += "  " + std::string(widths[i] - std::min(widths[i], cell.size()), ' ') + cell;
-    }
-    text += cells + "\n";
-  };
-  line([&](std::size_t i) { return table.header[i]; });
-  for (const auto& row : table.rows)
-    line([&](std::size_t i) { return i < row.size() ? row[i].text : std::string(); });
-  return text;
+  return table.title + "\n\n" + tableText(rows, 0);
 }
 
 bool anySoftware(const Results& results) {
@@ -145,7 +114,7 @@ bool anySoftware(const Results& results) {
 
 bool anyObstacle(const Results& results, Obstacle obstacle) {
   return std::any_of(results.pairs.begin(), results.pairs.end(),
-                     [&](const PairResult& pair) { return pair.nics.obstacle == obstacle; });
+                     [&](const PairResult& pair) { return pair.obstacle == obstacle; });
 }
 
 // Why the NIC is in no pair.
@@ -161,8 +130,7 @@ std::string lonelyText(const NicFacts& nic) {
 void addLonelyNics(const Results& results, std::vector<std::string>& hidden) {
   std::set<std::pair<std::size_t, std::size_t>> paired;  // end, NIC
   for (const PairResult& pair : results.pairs) {
-    paired.insert({pair.match.a, pair.nics.a_nic});
-    paired.insert({pair.match.b, pair.nics.b_nic});
+    for (const std::size_t side : kSides) paired.insert({pair.match[side], pair.nics[side]});
   }
   const auto with_nics = std::count_if(results.ends.begin(), results.ends.end(),
                                        [](const EndFacts& end) { return !end.nics.empty(); });
@@ -190,9 +158,9 @@ void writeNicJson(JsonWriter& json, const NicFacts& nic) {
   json.key("pcie").value(nic.pcie);
   json.key("numa").value(nic.numa);
   json.key("gids").beginRow();
-  for (const GidFacts& gid : nic.gids) {
+  for (const verbs::Gid& gid : nic.gids) {
     json.beginRow();
-    json.value(static_cast<int>(gid.index)).value(gidTypeText(gid));
+    json.value(gid.index).value(gidTypeText(gid));
     json.endRow();
   }
   json.endRow();
@@ -201,13 +169,13 @@ void writeNicJson(JsonWriter& json, const NicFacts& nic) {
 
 void writePairRow(JsonWriter& json, const Results& results, const PairResult& pair, const Verdict& verdict) {
   json.beginObject();
-  json.key("a").value(endNicName(results, pair.match.a, pair.nics.a_nic));
-  json.key("b").value(endNicName(results, pair.match.b, pair.nics.b_nic));
-  json.key("obstacle").value(obstacleText(pair.nics.obstacle));
+  json.key("a").value(endNicName(results, pair, 0));
+  json.key("b").value(endNicName(results, pair, 1));
+  json.key("obstacle").value(obstacleText(pair.obstacle));
   json.key("allowed_gb_per_s").value(verdict.allowed_gbytes);
   json.key("median_gb_per_s").value(verdict.median_gbytes);
   json.key("latency_us").value(pair.halves[0].latency_us);
-  for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+  for (const std::size_t side : kSides) {
     const Half& half = pair.halves[side];
     json.key(side == 0 ? "a_to_b" : "b_to_a").beginInlineObject();
     json.key("health").value(healthName(verdict.health[side]));
@@ -244,7 +212,7 @@ void writeMatrix(JsonWriter& json, const Results& results, const Judgement& judg
 }
 
 std::string railTitle(const Results& results, const Match& match) {
-  return results.ends[match.a].host + " and " + results.ends[match.b].host +
+  return results.ends[match[0]].host + " and " + results.ends[match[1]].host +
          ", GB/s: each NIC pair alone, and all at once in both directions";
 }
 
@@ -253,16 +221,14 @@ std::string railTitle(const Results& results, const Match& match) {
 ReportStyle reportStyle(const Results& results, const MeasureOptions& options) {
   ReportStyle style;
   style.page = "doctor-pair.md";
-  std::string hosts;
-  for (std::size_t i = 0; i < results.ends.size() && i < 4; ++i)
-    hosts += (i == 0 ? "" : ", ") + results.ends[i].host;
-  if (results.ends.size() > 4) hosts += " and " + std::to_string(results.ends.size() - 4) + " more";
-  style.subject = hosts;
-  style.looked.push_back(formatted("%zu hosts, %zu NIC pairs in %zu round%s, %.1f s in all",
-                                   results.ends.size(), results.pairs.size(), results.rounds,
-                                   results.rounds == 1 ? "" : "s", results.seconds));
-  style.looked.push_back(formatted("RDMA writes of %llu KiB, 16 outstanding, %.2g s for each direction",
-                                   static_cast<unsigned long long>(options.bytes >> 10), options.seconds));
+  std::vector<std::string> hosts;
+  for (const EndFacts& end : results.ends) hosts.push_back(end.host);
+  style.subject = firstItems(hosts, 4);
+  style.looked.push_back(
+      formatText("%zu hosts, %zu NIC pairs in ", results.ends.size(), results.pairs.size()) +
+      counted(results.rounds, "round") + formatText(", %.1f s in all", results.seconds));
+  style.looked.push_back(formatText("RDMA writes of %llu KiB, 16 outstanding, %.2g s for each direction",
+                                    static_cast<unsigned long long>(options.bytes >> 10), options.seconds));
   for (const EndFacts& end : results.ends) {
     if (end.memory != "host") style.looked.push_back(end.host + ": data in the memory of " + end.memory);
   }
@@ -287,8 +253,8 @@ std::vector<Match> matchesOf(const Results& results) {
 }
 
 Table railTable(const Results& results, const Judgement& judgement, const Match& match) {
-  const std::string& a = results.ends[match.a].host;
-  const std::string& b = results.ends[match.b].host;
+  const std::string& a = results.ends[match[0]].host;
+  const std::string& b = results.ends[match[1]].host;
   Table table{railTitle(results, match),
               {a, b, "MTU", "GIDs", "alone ->", "alone <-", "all ->", "all <-", "latency", "allowed"},
               {}};
@@ -297,24 +263,23 @@ Table railTable(const Results& results, const Judgement& judgement, const Match&
     const PairResult& pair = results.pairs[i];
     if (!(pair.match == match)) continue;
     const Verdict& verdict = judgement.verdicts[i];
-    const NicFacts& near = results.ends[match.a].nics[pair.nics.a_nic];
-    const NicFacts& far = results.ends[match.b].nics[pair.nics.b_nic];
+    const NicFacts& near = results.nic(pair, 0);
+    const NicFacts& far = results.nic(pair, 1);
     std::vector<TableCell> row = {{nicName(near)}, {nicName(far)}, {mtuText(near, far)}};
-    if (pair.nics.obstacle != Obstacle::kNone) {
+    if (!pair.measured()) {
       row.push_back({});
-      row.push_back({obstacleText(pair.nics.obstacle), verdict.health[0]});
+      row.push_back({obstacleText(pair.obstacle), verdict.health[0]});
       table.rows.push_back(std::move(row));
       continue;
     }
-    row.push_back({gidsText(near, far, pair.nics)});
-    for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
-      row.push_back(aloneCell(pair, verdict, side));
-    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+    row.push_back({gidsText(near, far, pair)});
+    for (const std::size_t side : kSides) row.push_back(aloneCell(pair, verdict, side));
+    for (const std::size_t side : kSides) {
       sums[side] += pair.halves[side].together_gbytes;
       row.push_back({rateText(pair.halves[side].together_gbytes)});
     }
     const double latency = pair.halves[0].latency_us;
-    row.push_back({latency > 0 ? formatted("%.2f us", latency) : "-"});
+    row.push_back({latency > 0 ? formatText("%.2f us", latency) : "-"});
     row.push_back({rateText(verdict.allowed_gbytes)});
     table.rows.push_back(std::move(row));
   }
@@ -344,13 +309,13 @@ std::string allReduceText(const Results& results) {
   const AllReduceCheck check = checkAllReduce(results);
   std::string text = "all_reduce between these hosts, bus bandwidth: ";
   text += check.expected_gbytes > 0
-              ? formatted("the model allows %.4g GB/s (", check.expected_gbytes) + check.rule + ")"
+              ? formatText("the model allows %.4g GB/s (", check.expected_gbytes) + check.rule + ")"
               : "the model does not say" + (check.rule.empty() ? "" : " (" + check.rule + ")");
   if (check.measured_gbytes <= 0) return text + "; no pair of hosts was measured";
-  text += formatted("; RDMA writes of all NICs at once reach %.4g GB/s", check.measured_gbytes);
+  text += formatText("; RDMA writes of all NICs at once reach %.4g GB/s", check.measured_gbytes);
   if (anySoftware(results)) return text + ", on software devices, which says nothing about hardware";
   if (check.expected_gbytes > 0)
-    text += formatted(" (%.0f %%)", std::round(100 * check.measured_gbytes / check.expected_gbytes));
+    text += formatText(" (%.0f %%)", std::round(100 * check.measured_gbytes / check.expected_gbytes));
   return text;
 }
 
@@ -358,11 +323,11 @@ std::string ncclText(const Results& results) {
   const NcclModel& its = results.nccl;
   if (its.gbytes <= 0) return "";
   std::string text =
-      formatted("%s: %.1f GB/s (%s). ", its.text.c_str(), its.gbytes, its.algorithm.c_str()) + its.limit;
+      formatText("%s: %.1f GB/s (%s). ", its.text.c_str(), its.gbytes, its.algorithm.c_str()) + its.limit;
   const double measured = ringNicsGbytes(results);
   if (its.ring_gbytes <= 0 || measured <= 0 || anySoftware(results)) return text;
-  return text + formatted(" Its rings want %.1f GB/s of the NICs, and you get %.1f (%.0f %%).",
-                          its.ring_gbytes, measured, 100 * measured / its.ring_gbytes);
+  return text + formatText(" Its rings want %.1f GB/s of the NICs, and you get %.1f (%.0f %%).",
+                           its.ring_gbytes, measured, 100 * measured / its.ring_gbytes);
 }
 
 std::string tablesText(const Results& results, const Judgement& judgement) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "doctor/finding.h"
 #include "topo/tuning/expect.h"
@@ -10,8 +11,8 @@ namespace railwise::doctor {
 namespace {
 
 std::string shareText(const Comparison& its) {
-  return formatted("%.1f of %.1f GB/s (%.0f %%)", its.measured(), its.expected[*its.judged],
-                   100 * its.share());
+  return formatText("%.1f of %.1f GB/s (%.0f %%)", its.measured(), its.expected[*its.judged],
+                    100 * its.share());
 }
 
 std::string collectiveText(const Comparison& its) {
@@ -58,9 +59,8 @@ std::string unfit(const Comparison& its, const topo::Machine& machine) {
   const int gpus = static_cast<int>(machine.domains.front().ranks.size());
   const int each = its.ranks / its.hosts;
   return gpus == each ? ""
-                      : machine.name + " has " + std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
-                            ", and the job has " + std::to_string(each) + (each == 1 ? " rank" : " ranks") +
-                            " on each host";
+                      : machine.name + " has " + counted(gpus, "GPU") + ", and the job has " +
+                            counted(each, "rank") + " on each host";
 }
 
 void judgeRows(Comparison& its, double peak) {
@@ -165,7 +165,7 @@ std::string youGetText(const Comparison& its) {
 std::string headlineText(const Comparison& its) {
   const ResultRow* const best = its.run.best();
   if (its.judged) return collectiveText(its) + " " + shareText(its);
-  return collectiveText(its) + formatted(" %.1f GB/s", best == nullptr ? 0 : best->best());
+  return collectiveText(its) + formatText(" %.1f GB/s", best == nullptr ? 0 : best->best());
 }
 
 std::string readText(const Comparison& its) {
@@ -173,7 +173,7 @@ std::string readText(const Comparison& its) {
   std::string text = "nccl-tests: " + jobText(its);
   if (!its.run.gpu.empty()) text += " (" + its.run.gpu + ")";
   text += ", " + counted(its.run.rows.size(), "size");
-  if (best != nullptr) text += formatted(", at most %.2f GB/s at ", best->best()) + sizeText(best->bytes);
+  if (best != nullptr) text += formatText(", at most %.2f GB/s at ", best->best()) + sizeText(best->bytes);
   return text;
 }
 
@@ -186,8 +186,8 @@ std::string tableText(const Comparison& its) {
   text += "      size  measured GB/s  expected GB/s   share\n";
   for (std::size_t i = 0; i < its.expected.size(); ++i) {
     const ResultRow& row = its.run.rows[i];
-    text += formatted("%10s  %13.2f  %13.2f  %4.0f %%\n", sizeText(row.bytes).c_str(), row.best(),
-                      its.expected[i], its.expected[i] > 0 ? 100 * row.best() / its.expected[i] : 0);
+    text += formatText("%10s  %13.2f  %13.2f  %4.0f %%\n", sizeText(row.bytes).c_str(), row.best(),
+                       its.expected[i], its.expected[i] > 0 ? 100 * row.best() / its.expected[i] : 0);
   }
   return text;
 }

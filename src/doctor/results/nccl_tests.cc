@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "base/text/split.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
@@ -37,16 +37,9 @@ constexpr std::array<std::string_view, 10> kPrograms = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
     "alltoall",   "alltoallv",  "sendrecv",       "gather",    "scatter"};
 
-template <typename Number>
-std::optional<Number> numberOf(std::string_view word) {
-  Number number{};
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return number;
-}
 // A finite number from 0.
 std::optional<double> measureOf(std::string_view word) {
-  const auto number = numberOf<double>(word);
+  const auto number = numberIn<double>(word);
   return number && std::isfinite(*number) && *number >= 0 ? number : std::nullopt;
 }
 
@@ -103,7 +96,7 @@ std::string_view programOf(std::string_view word) {
 
 // "22809" is 2.28.9.
 std::string releaseOf(std::string_view code) {
-  const auto number = numberOf<int>(code);
+  const auto number = numberIn<int>(code);
   if (!number || *number < 20900 || *number > 99999) return "";
   return std::to_string(*number / 10000) + "." + std::to_string(*number / 100 % 100) + "." +
          std::to_string(*number % 100);
@@ -146,7 +139,7 @@ std::optional<RowTail> tailOf(std::span<const std::string_view> words) {
       if (words.size() != plain && words.size() != plain + 1) continue;
       if (stamp > 0 && words.back().find(':') == std::string_view::npos) continue;
       if (words.size() == plain + 1) {
-        tail.root = numberOf<int>(words[0]);
+        tail.root = numberIn<int>(words[0]);
         if (!tail.root || *tail.root < -1) return std::nullopt;
         words = words.subspan(1);
       }
@@ -167,7 +160,7 @@ uint64_t wrongOf(const RowTail& tail) {
 }
 
 std::optional<ResultRow> rowOf(std::span<const std::string_view> words, std::size_t type) {
-  const auto bytes = numberOf<uint64_t>(words[type - 2]), count = numberOf<uint64_t>(words[type - 1]);
+  const auto bytes = numberIn<uint64_t>(words[type - 2]), count = numberIn<uint64_t>(words[type - 1]);
   const auto tail = tailOf(words.subspan(type + 1));
   if (!bytes || !count || !tail || *bytes == 0 || *bytes > uint64_t{1} << 50) return std::nullopt;
   const auto out = halfOf(tail->out_of_place), in = halfOf(tail->in_place);
@@ -261,8 +254,8 @@ bool NcclTestsReader::readHeader(const Words& words) {
 bool NcclTestsReader::readRank(const Words& words) {
   const auto rank = std::find(words.begin(), words.end(), "Rank");
   const auto on = std::find(rank, words.end(), "on");
-  if (rank == words.end() || words.end() - on < 4 || on[2] != "device" || !numberOf<int>(on[3])) return false;
-  const auto number = numberOf<int>(rank[1]);
+  if (rank == words.end() || words.end() - on < 4 || on[2] != "device" || !numberIn<int>(on[3])) return false;
+  const auto number = numberIn<int>(rank[1]);
   if (!number) return false;
   // Without MPI each process prints a table of its own, whose only rank is 0.
   if (!open_ || !runs_.back().rows.empty() || *number == 0) {
@@ -291,7 +284,7 @@ bool NcclTestsReader::readVerdict(const Words& words) {
   constexpr std::array<std::string_view, 5> kBegin = {"Out", "of", "bounds", "values", ":"};
   const auto found = std::search(words.begin(), words.end(), kBegin.begin(), kBegin.end());
   if (found == words.end() || words.end() - found < 7) return false;
-  const auto count = numberOf<uint64_t>(found[5]);
+  const auto count = numberIn<uint64_t>(found[5]);
   if (count && found[6] == "FAILED" && open_ && !runs_.back().rows.empty())
     runs_.back().out_of_bounds = std::max<uint64_t>(*count, 1);
   return true;

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <tuple>
 
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "gpu/choose/nic_match.h"
 
 namespace railwise::gpu {
@@ -383,11 +384,7 @@ class EveryCount {
   bool gave_up_ = false;
 };
 
-std::string gbPerS(int64_t mbps) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.4g GB/s", static_cast<double>(mbps) / 1000);
-  return text;
-}
+std::string gbPerS(int64_t mbps) { return formatText("%.4g GB/s", static_cast<double>(mbps) / 1000); }
 
 }  // namespace
 
@@ -415,12 +412,10 @@ std::string whyBetter(const Score& better, const Score& worse) {
 }
 
 std::string namesText(const std::vector<int>& gpus, const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    const int number = numbers.empty() ? gpus[i] : numbers[static_cast<std::size_t>(gpus[i])];
-    text += (i == 0 ? "" : i + 1 == gpus.size() ? " and " : ", ") + std::to_string(number);
-  }
-  return text;
+  std::vector<std::string> names;
+  for (const int gpu : gpus)
+    names.push_back(std::to_string(numbers.empty() ? gpu : numbers[static_cast<std::size_t>(gpu)]));
+  return listText(names);
 }
 
 std::string whyText(const ChoiceAnswer& answer, const std::vector<int>& numbers) {

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
 
 #include "base/text/split.h"
+#include "base/text/words.h"
+#include "base/whole_file.h"
 #include "gpu/choose/ring.h"
 
 namespace railwise::gpu {
@@ -113,12 +112,6 @@ constexpr std::size_t kMostHosts = 65536;  // of one list: more is a typing mist
 constexpr std::size_t kMostDigits = 9;
 
 constexpr std::string_view kBlanks = " \t\r";
-
-std::string lowered(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 // At `separator` outside of brackets. Nothing: brackets do not match.
 std::optional<std::vector<std::string_view>> splitOutside(std::string_view text, char separator) {
@@ -247,7 +240,7 @@ Outcome<Switch> parseSwitch(const Line& line, const std::string& file) {
     const std::string_view word = rest.substr(0, end);
     rest = trimmed(rest.substr(end), kBlanks);
     const std::size_t equals = word.find('=');
-    const std::string key = lowered(word.substr(0, equals));
+    const std::string key = lowerCase(word.substr(0, equals));
     if (equals == std::string_view::npos || equals + 1 == word.size())
       return lineError(file, line.number, "'" + std::string(word) + "' is not KEY=VALUE");
     if (!seen.insert(key).second)
@@ -350,13 +343,11 @@ Outcome<HostGroups> parseSlurmTopology(std::string_view text, const std::string&
 }
 
 Outcome<HostGroups> readHostGroups(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{path + ": " + std::strerror(errno)};
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) return Error{path + ": it cannot be read"};
-  const auto lines = contentLines(text, true);
-  const bool slurm = !lines.empty() && lowered(trimmed(lines[0].text, kBlanks)).starts_with("switchname=");
-  return slurm ? parseSlurmTopology(text, path) : parseHostTable(text, path);
+  const auto text = wholeFile(path);
+  if (!text.ok()) return Error{path + ": " + text.error()};
+  const auto lines = contentLines(*text, true);
+  const bool slurm = !lines.empty() && lowerCase(trimmed(lines[0].text, kBlanks)).starts_with("switchname=");
+  return slurm ? parseSlurmTopology(*text, path) : parseHostTable(*text, path);
 }
 
 std::optional<NodesAnswer> chooseNodes(const std::vector<NodeCandidate>& candidates, int count,

@@ -1,12 +1,12 @@
 #include "topo/choice/pick.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 
 #include "base/text/json.h"
+#include "base/text/split.h"
 #include "gpu/choose/ring.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
@@ -31,11 +31,8 @@ GpuRow rowOf(const Machine& machine, int gpu) {
 
 // Nothing: it is no number from 0 to kMostRank.
 std::optional<int> rankIn(std::string_view text) {
-  int rank = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, failure] = std::from_chars(text.data(), last, rank);
-  if (failure != std::errc() || end != last || rank < 0 || rank > kMostRank) return std::nullopt;
-  return rank;
+  const auto rank = numberIn<int>(text);
+  return rank && *rank >= 0 && *rank <= kMostRank ? rank : std::nullopt;
 }
 
 std::vector<std::string> splitAtCommas(const std::string& list) {

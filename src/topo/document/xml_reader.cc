@@ -1,14 +1,10 @@
 // The upper half of the XML reader: builds the tree of nodes as NCCL's xmlLoadSub and its handlers do.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "base/descriptor.h"
+#include "base/whole_file.h"
 #include "topo/document/xml.h"
 #include "topo/document/xml_scanner.h"
 
@@ -243,23 +239,6 @@ void TreeReader::remarkTag() {
   }
 }
 
-// Reads until the end of the file, because the kernel does not report the size of a file in /proc or /sys, or
-// of a pipe.
-bool readWhole(int fd, std::string& text) {
-  struct stat status = {};
-  if (::fstat(fd, &status) == 0 && status.st_size > 0)
-    text.reserve(static_cast<std::size_t>(status.st_size) + 1);
-  char buffer[16384];
-  for (;;) {
-    const ssize_t got = ::read(fd, buffer, sizeof buffer);
-    if (got == 0) return true;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return false;
-    text.append(buffer, static_cast<std::size_t>(got));
-    if (text.size() > kMaxFileBytes) return errno = EFBIG, false;
-  }
-}
-
 }  // namespace
 
 Outcome<XmlDocument> parseXml(std::string_view text, std::string_view file, const XmlReadOptions& options,
@@ -269,12 +248,11 @@ Outcome<XmlDocument> parseXml(std::string_view text, std::string_view file, cons
 
 Outcome<XmlDocument> readXmlFile(const std::string& path, const XmlReadOptions& options,
                                  std::vector<XmlRemark>* remarks) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  if (!file.valid() || !readWhole(file.get(), text)) {
-    return Error{path + ": cannot read it: " + std::strerror(errno) + "; check the path and the permissions"};
-  }
-  return parseXml(text, path, options, remarks);
+  auto text = wholeFile(path, kMaxFileBytes + 1);
+  if (text.ok() && text->size() > kMaxFileBytes) text = Error{std::strerror(EFBIG)};
+  if (!text.ok())
+    return Error{path + ": cannot read it: " + text.error() + "; check the path and the permissions"};
+  return parseXml(*text, path, options, remarks);
 }
 
 }  // namespace railwise::topo

@@ -52,10 +52,10 @@ int common(const Mask& a, const Mask& b) {
 
 void lintNumaid(Linter& linter, const XmlNode& cpu) {
   if (!cpu.has("numaid")) {
-    linter.error(Rule::kCpuNumaid, cpu.position, "<cpu> has no numaid; NCCL fails its init",
+    linter.error("cpu-numaid", cpu.position, "<cpu> has no numaid; NCCL fails its init",
                  "write numaid=\"0\", \"1\", ...");
   } else if (intOf(cpu, "numaid", 0) < 0) {
-    linter.note(Rule::kNumaidUnknown, placeOf(cpu, "numaid"),
+    linter.note("numaid-unknown", placeOf(cpu, "numaid"),
                 "numaid " + cpu.get("numaid") + " is where NCCL puts devices whose NUMA node nobody knows",
                 "give its devices to the <cpu> that they belong to, if you know it");
   }
@@ -69,12 +69,8 @@ bool needsModel(const XmlNode& cpu) {
 }
 
 std::vector<std::string> missingIdentity(const XmlNode& cpu) {
-  std::vector<std::string> missing;
-  for (const char* name : {"affinity", "arch"})
-    if (!cpu.has(name)) missing.emplace_back(name);
-  if (!isX86(cpu)) return missing;
-  for (const char* name : {"vendor", "familyid"})
-    if (!cpu.has(name)) missing.emplace_back(name);
+  if (!isX86(cpu)) return missingOf(cpu, {"affinity", "arch"});
+  std::vector<std::string> missing = missingOf(cpu, {"affinity", "arch", "vendor", "familyid"});
   if (!cpu.has("familyid") && !cpu.has("modelid")) missing.emplace_back("modelid");
   return missing;
 }
@@ -87,38 +83,37 @@ void lintComplete(Linter& linter, const XmlNode& cpu) {
   const bool identity = missing.size() > 1 || missing[0] != "affinity";
   if (linter.describesNets() && linter.all("cpu").size() > 1 && !linter.rccl()) {
     linter.error(
-        Rule::kCpuIncomplete, cpu.position,
+        "cpu-incomplete", cpu.position,
         what +
             "only ranks with a GPU below it fill that in, so the ranks' trees differ: NCCL fails, or sees "
             "this <cpu> twice without paths between its halves",
         fix);
   } else if (linter.describes() && identity) {
-    linter.warning(Rule::kCpuIncomplete, cpu.position,
+    linter.warning("cpu-incomplete", cpu.position,
                    what + "NCCL takes that from the machine it runs on, and cannot build the graph without",
                    fix);
   } else {
-    linter.note(Rule::kCpuIncomplete, cpu.position, what + "NCCL takes that from the machine it runs on",
-                fix);
+    linter.note("cpu-incomplete", cpu.position, what + "NCCL takes that from the machine it runs on", fix);
   }
 }
 
 void lintIdentity(Linter& linter, const XmlNode& cpu) {
   lintComplete(linter, cpu);
   if (cpu.has("arch") && cpuArch(cpu.get("arch")) == cpuArch("")) {
-    linter.error(Rule::kCpuArch, placeOf(cpu, "arch"),
+    linter.error("cpu-arch", placeOf(cpu, "arch"),
                  "arch " + inQuotes(cpu.get("arch")) +
                      " is unknown to NCCL, which then takes 5000 GB/s between sockets",
                  "write x86_64, arm64 (not aarch64) or ppc64");
   }
   if (isX86(cpu) && cpu.has("vendor") && cpuVendor(cpu.get("vendor")) == cpuVendor("")) {
-    linter.warning(Rule::kCpuVendor, placeOf(cpu, "vendor"),
+    linter.warning("cpu-vendor", placeOf(cpu, "vendor"),
                    "vendor " + inQuotes(cpu.get("vendor")) +
                        " is unknown to NCCL, which then takes 5000 GB/s between sockets",
                    "write GenuineIntel or AuthenticAMD if it is one of them, or the one that comes closest");
   }
   if (needsModel(cpu) && cpu.has("familyid") && !cpu.has("modelid")) {
     linter.error(
-        Rule::kCpuModelid, cpu.position,
+        "cpu-modelid", cpu.position,
         cpuName(cpu) +
             " has familyid but no modelid; NCCL needs both for this vendor, never adds one alone and "
             "fails its init",
@@ -132,13 +127,13 @@ std::optional<Mask> lintAffinity(Linter& linter, const XmlNode& cpu) {
   const XmlPosition place = placeOf(cpu, "affinity");
   const std::optional<Mask> mask = readMask(*text);
   if (!mask) {
-    linter.error(Rule::kAffinityUnreadable, place,
+    linter.error("affinity-unreadable", place,
                  "affinity " + inQuotes(*text) +
                      " is no list of 32-bit hexadecimal words, so NCCL reads a wrong or empty mask",
                  "write what /sys/devices/system/node/node" + cpu.get("numaid") +
                      "/cpumap says: \"ffffffff,ffffffff\" is CPU 0 to 63");
   } else if (isEmpty(*mask) && intOf(cpu, "numaid", 0) >= 0) {
-    linter.warning(Rule::kAffinityEmpty, place,
+    linter.warning("affinity-empty", place,
                    "affinity " + inQuotes(*text) + " holds no CPU, so NCCL pins nothing for " + cpuName(cpu),
                    "write what /sys/devices/system/node/node" + cpu.get("numaid") + "/cpumap says");
   }
@@ -152,7 +147,7 @@ void lintOverlaps(Linter& linter, const std::vector<const XmlNode*>& cpus,
       if (!masks[a] || !masks[b] || hostOf(*cpus[a]) != hostOf(*cpus[b])) continue;
       const int shared = common(*masks[a], *masks[b]);
       if (shared == 0) continue;
-      linter.warning(Rule::kAffinityOverlap, placeOf(*cpus[b], "affinity"),
+      linter.warning("affinity-overlap", placeOf(*cpus[b], "affinity"),
                      std::to_string(shared) +
                          " CPUs stand in the affinity of this <cpu> and in that of line " +
                          std::to_string(cpus[a]->position.line),
@@ -170,19 +165,19 @@ void lintHosts(Linter& linter, const std::vector<const XmlNode*>& cpus) {
     hosts.insert(hostOf(*cpu));
     if (first == nullptr && cpu->has("host_hash")) first = cpu;
     if (!cpu->has("numaid") || nodes.emplace(hostOf(*cpu), intOf(*cpu, "numaid", 0)).second) continue;
-    linter.error(Rule::kDuplicateNumaid, placeOf(*cpu, "numaid"),
+    linter.error("duplicate-numaid", placeOf(*cpu, "numaid"),
                  "two <cpu> with numaid " + cpu->get("numaid") +
                      ": NCCL makes two nodes of it and finds only the first",
                  "merge them into one, or give each its own numaid");
   }
   if (first == nullptr) return;
   if (hosts.size() > 1) {
-    linter.warning(Rule::kSeveralHosts, placeOf(*first, "host_hash"),
+    linter.warning("several-hosts", placeOf(*first, "host_hash"),
                    "the file describes " + std::to_string(hosts.size()) +
                        " hosts; NCCL overwrites host_hash in a file, so that they become one machine",
                    "keep one host per file");
   } else {
-    linter.note(Rule::kHostHash, placeOf(*first, "host_hash"),
+    linter.note("host-hash", placeOf(*first, "host_hash"),
                 "NCCL overwrites host_hash in a file with that of the machine it runs on", "leave it out");
   }
 }

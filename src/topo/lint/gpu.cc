@@ -13,7 +13,7 @@ constexpr int kPartMask = 3;  // NCCL_TOPO_MLOPART_MASK: bits of the address tha
 
 void lintWithoutRank(Linter& linter, const XmlNode& gpu) {
   if (!linter.describesGpus()) return;
-  linter.warning(Rule::kGpuWithoutRank, gpu.position,
+  linter.warning("gpu-without-rank", gpu.position,
                  "this <gpu> of " + pciText(*gpu.parent) +
                      " has no rank while others have one: NCCL drops its <pci> without a word, unless a rank "
                      "of the job uses that GPU",
@@ -21,12 +21,8 @@ void lintWithoutRank(Linter& linter, const XmlNode& gpu) {
 }
 
 std::vector<std::string> missingIn(const Linter& linter, const XmlNode& gpu) {
-  std::vector<std::string> missing;
-  for (const char* name : {"dev", "sm", "gdr"})
-    if (!gpu.has(name)) missing.emplace_back(name);
-  if (linter.rccl() && !gpu.has("gcn")) missing.emplace_back("gcn");
-  if (linter.rccl() && !gpu.has("arch")) missing.emplace_back("arch");
-  return missing;
+  return linter.rccl() ? missingOf(gpu, {"dev", "sm", "gdr", "gcn", "arch"})
+                       : missingOf(gpu, {"dev", "sm", "gdr"});
 }
 
 // Writes one note for the whole file: NCCL asks the driver when the rank that uses the GPU starts.
@@ -40,14 +36,14 @@ void lintIncompleteGpus(Linter& linter) {
       incomplete.push_back(gpu);
       continue;
     }
-    linter.error(Rule::kGpuIncomplete, gpu->position,
+    linter.error("gpu-incomplete", gpu->position,
                  "<gpu> of rank " + gpu->get("rank") + " lacks " + listText(missing) +
                      ", and keep=\"1\" keeps it where no rank uses it: NCCL then fails its init",
                  "remove keep, or write " + listText(missing));
   }
   if (incomplete.empty()) return;
   const std::string missing = listText(missingIn(linter, *incomplete[0]));
-  linter.note(Rule::kGpuIncomplete, incomplete[0]->position,
+  linter.note("gpu-incomplete", incomplete[0]->position,
               "<gpu> of rank " + incomplete[0]->get("rank") + " lacks " + missing + moreText(incomplete) +
                   "; NCCL takes that from the driver",
               "write " + missing +
@@ -58,12 +54,12 @@ void lintIncompleteGpus(Linter& linter) {
 void lintRanked(Linter& linter, const XmlNode& gpu) {
   const int sm = intOf(gpu, "sm", 0);
   if (gpu.has("sm") && !linter.rccl() && (sm < 30 || sm > 300)) {
-    linter.warning(Rule::kGpuSm, placeOf(gpu, "sm"),
+    linter.warning("gpu-sm", placeOf(gpu, "sm"),
                    "sm " + inQuotes(gpu.get("sm")) + " is no compute capability; NVLink speeds depend on it",
                    "write ten times the capability: 80 for A100, 90 for H100, 100 for B200");
   }
   if ((busIdToNumber(gpu.parent->get("busid")) & kPartMask) != 0) {
-    linter.error(Rule::kBusidFunction, placeOf(*gpu.parent, "busid"),
+    linter.error("busid-function", placeOf(*gpu.parent, "busid"),
                  "the last digit of " + inQuotes(gpu.parent->get("busid")) +
                      " must leave its two lowest bits 0 for a GPU; NCCL fails its init",
                  "a GPU is function 0: write .0");
@@ -74,7 +70,7 @@ void lintPart(Linter& linter, const XmlNode& gpu) {
   const int part = intOf(gpu, "mlopart", -1);
   if (part >= -1 && part < kMaxParts) return;
   linter.error(
-      Rule::kMlopartRange, placeOf(gpu, "mlopart"),
+      "mlopart-range", placeOf(gpu, "mlopart"),
       "mlopart " + gpu.get("mlopart") + " is out of range; NCCL fails its init or mixes up the parts",
       "write 0 or 1 for the parts of a split GPU, else leave it out");
 }
@@ -86,14 +82,13 @@ void lintRepeatedRank(Linter& linter, const XmlNode& gpu, const XmlNode& first) 
       "rank " + gpu.get("rank") + " is in line " + std::to_string(first.position.line) + " already";
   const std::string fix = "give each <gpu> its own rank";
   if (hostOf(gpu) != hostOf(first)) {
-    linter.error(Rule::kDuplicateRank, placeOf(gpu, "rank"),
+    linter.error("duplicate-rank", placeOf(gpu, "rank"),
                  what + ", on another host; NCCL numbers the GPUs of an NVLink domain through", fix);
   } else if (gpu.parent == first.parent || gpu.get("keep") == "1" || first.get("keep") == "1") {
-    linter.error(Rule::kDuplicateRank, placeOf(gpu, "rank"),
+    linter.error("duplicate-rank", placeOf(gpu, "rank"),
                  what + ", and NCCL keeps this <gpu> as it is: it finds only the first GPU of a rank", fix);
   } else {
-    linter.warning(Rule::kDuplicateRank, placeOf(gpu, "rank"), what + "; NCCL takes the ranks of the job",
-                   fix);
+    linter.warning("duplicate-rank", placeOf(gpu, "rank"), what + "; NCCL takes the ranks of the job", fix);
   }
 }
 
@@ -109,7 +104,7 @@ void lintDuplicates(Linter& linter) {
     const auto [other, added] = devices.emplace(std::pair{hostOf(*gpu), intOf(*gpu, "dev", 0)}, gpu);
     // Several ranks on one GPU, or parts of one GPU.
     if (added || other->second->parent == gpu->parent) continue;
-    linter.warning(Rule::kDuplicateDev, placeOf(*gpu, "dev"),
+    linter.warning("duplicate-dev", placeOf(*gpu, "dev"),
                    "dev " + gpu->get("dev") + " is in line " + std::to_string(other->second->position.line) +
                        " already; NCCL chooses NICs by it",
                    "write each GPU's own NVML index");
@@ -117,12 +112,9 @@ void lintDuplicates(Linter& linter) {
 }
 
 void lintC2c(Linter& linter, const XmlNode& c2c) {
-  std::vector<std::string> missing;
-  for (const char* name : {"bw", "count"})
-    if (!c2c.has(name)) missing.emplace_back(name);
+  const std::vector<std::string> missing = missingOf(c2c, {"bw", "count"});
   if (missing.empty()) return;
-  linter.error(Rule::kC2cIncomplete, c2c.position,
-               "<c2c> lacks " + listText(missing) + "; NCCL fails its init",
+  linter.error("c2c-incomplete", c2c.position, "<c2c> lacks " + listText(missing) + "; NCCL fails its init",
                "write bw (MB/s of one link) and count");
 }
 
@@ -142,13 +134,13 @@ bool lintLinkAttributes(Linter& linter, const XmlNode& link) {
   if (needs_target && !link.has("target")) missing.emplace_back("target");
   if (!link.has("count")) missing.emplace_back("count");
   if (!missing.empty()) {
-    linter.error(Rule::kNvlinkIncomplete, link.position,
+    linter.error("nvlink-incomplete", link.position,
                  "<" + link.name + "> lacks " + listText(missing) + "; NCCL fails its init",
                  "write target (the other end's busid), count (links) and tclass (the other end's class)");
     return true;
   }
   if (intOf(link, "count", 0) <= 0) {
-    linter.warning(Rule::kNvlinkCount, placeOf(link, "count"),
+    linter.warning("nvlink-count", placeOf(link, "count"),
                    "count " + inQuotes(link.get("count")) + ": a link without bandwidth",
                    "write the number of links, or remove the tag");
   }
@@ -164,14 +156,14 @@ void lintTargetClass(Linter& linter, const XmlNode& link, const XmlNode* target)
   const bool classed = target != nullptr && target->has("class");
   if (classed && classType(target->get("class"), linter.document().version) != type) {
     linter.warning(
-        Rule::kNvlinkTclass, place,
+        "nvlink-tclass", place,
         tclass + " is not the class " + inQuotes(target->get("class")) + " of its target in line " +
             std::to_string(target->position.line) +
             (type == NodeType::kGpu ? "" : "; NCCL adds up all such links as links to one NVSwitch"),
         fix);
   } else if (type != NodeType::kGpu && type != NodeType::kNvs && type != NodeType::kCpu) {
     linter.warning(
-        Rule::kNvlinkTclass, place,
+        "nvlink-tclass", place,
         tclass + " is neither a GPU's, an NVSwitch's nor a CPU's; NCCL takes the other end for an NVSwitch",
         fix);
   }
@@ -185,11 +177,11 @@ void lintLink(Linter& linter, const XmlNode& link) {
   if (targetType(linter, link) != NodeType::kGpu) return;
   if (target == link.parent->parent) {
     linter.warning(
-        Rule::kNvlinkToSelf, placeOf(link, "target"),
+        "nvlink-to-self", placeOf(link, "target"),
         "this link leads from " + pciText(*target) + " to itself, so NCCL sees no NVLink to another GPU",
         "write the address of the GPU at the other end");
   } else if (target == nullptr || (linter.describesGpus() && !hasRank(*target))) {
-    linter.warning(Rule::kNvlinkTargetMissing, placeOf(link, "target"),
+    linter.warning("nvlink-target-missing", placeOf(link, "target"),
                    "no described GPU has the address " + inQuotes(busid) + "; NCCL drops this link",
                    "correct the target, or leave the link out if that GPU is not visible here");
   }
@@ -206,11 +198,11 @@ void lintClassless(Linter& linter) {
     const std::string filled =
         "reads the class of the target from /sys; a target that /sys does not have counts as an NVSwitch";
     if (std::string_view(name) == "nvlink")
-      linter.error(Rule::kNvlinkIncomplete, classless[0]->position,
+      linter.error("nvlink-incomplete", classless[0]->position,
                    what + "; NCCL since 2.31 fails its init, and up to 2.30 " + filled,
                    "write tclass (the other end's class)");
     else
-      linter.note(Rule::kNvlinkIncomplete, classless[0]->position, what + "; RCCL " + filled,
+      linter.note("nvlink-incomplete", classless[0]->position, what + "; RCCL " + filled,
                   "write tclass (the other end's class) if the file is to stand for itself");
   }
 }
@@ -241,7 +233,7 @@ void lintSymmetry(Linter& linter) {
     const auto back = counts.find({to, from});
     const int returning = back != counts.end() ? back->second.first : 0;
     if (returning >= there.first || to->child("gpu") == nullptr) continue;
-    linter.warning(Rule::kNvlinkAsymmetric, there.second->position,
+    linter.warning("nvlink-asymmetric", there.second->position,
                    pciText(*from) + " has " + std::to_string(there.first) + " links to " + pciText(*to) +
                        ", which has " + std::to_string(returning) +
                        " back; NCCL counts each direction by itself",

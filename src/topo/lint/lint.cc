@@ -1,7 +1,6 @@
 #include "topo/lint/lint.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <tuple>
@@ -13,87 +12,9 @@
 namespace railwise::topo {
 namespace {
 
-// The names are in the order of enum Rule.
-constexpr std::array kRuleNames = {
-    "parse-error",
-    "rccl-version",
-    "unknown-tag",
-    "wrong-parent",
-    "xgmi-in-version-1",
-    "extra-system",
-    "empty-system",
-    "node-limit",
-    "too-many-attributes",
-    "empty-attribute",
-    "text-after-slash",
-    "unknown-attribute",
-    "duplicate-attribute",
-    "entity",
-    "bad-number",
-    "keep",
-    "cpu-numaid",
-    "numaid-unknown",
-    "duplicate-numaid",
-    "cpu-incomplete",
-    "cpu-modelid",
-    "cpu-arch",
-    "cpu-vendor",
-    "affinity-unreadable",
-    "affinity-empty",
-    "affinity-overlap",
-    "host-hash",
-    "several-hosts",
-    "pci-busid",
-    "busid-malformed",
-    "busid-case",
-    "duplicate-busid",
-    "pci-incomplete",
-    "link-speed",
-    "link-speed-unknown",
-    "link-width",
-    "class-unreadable",
-    "class-mismatch",
-    "class-drops-children",
-    "nic-drops-children",
-    "undescribed-device",
-    "empty-bridge",
-    "upstream-slower",
-    "bcm-flattened",
-    "pcilink-target",
-    "pcilink-parent",
-    "flat-machine",
-    "gpu-without-rank",
-    "gpu-incomplete",
-    "gpu-sm",
-    "duplicate-rank",
-    "duplicate-dev",
-    "busid-function",
-    "mlopart-range",
-    "nvlink-incomplete",
-    "nvlink-count",
-    "nvlink-tclass",
-    "nvlink-to-self",
-    "nvlink-target-missing",
-    "nvlink-asymmetric",
-    "c2c-incomplete",
-    "net-without-dev",
-    "net-name",
-    "net-speed",
-    "net-gdr",
-    "net-incomplete",
-    "duplicate-net-dev",
-    "second-nic",
-    "nic-on-bridge",
-    "nics-merge",
-    "virtual-nic",
-    "virtual-nic-shared",
-    "host-without-nic",
-};
-static_assert(kRuleNames.size() == static_cast<std::size_t>(Rule::kCount));
-
 // Makes a finding of the reader's error, "FILE:LINE:COLUMN: what is wrong; what to do".
 Finding parseFinding(const std::string& file, const std::string& error) {
-  Finding finding{Finding::kError, {}, ruleName(Rule::kParseError), error, ""};
+  Finding finding{Finding::kError, {}, Rule("parse-error").name(), error, ""};
   if (finding.text.starts_with(file + ":")) finding.text.erase(0, file.size() + 1);
   int length = 0;
   if (std::sscanf(finding.text.c_str(), "%d:%d:%n", &finding.position.line, &finding.position.column,
@@ -110,21 +31,12 @@ Finding parseFinding(const std::string& file, const std::string& error) {
 
 }  // namespace
 
-const char* ruleName(Rule rule) { return kRuleNames[static_cast<std::size_t>(rule)]; }
-
 const char* severityName(Finding::Severity severity) {
-  switch (severity) {
-    case Finding::kError:
-      return "error";
-    case Finding::kWarning:
-      return "warning";
-    case Finding::kNote:
-      break;
-  }
-  return "note";
+  static constexpr const char* kNames[] = {"error", "warning", "note"};
+  return kNames[severity];
 }
 
-std::vector<std::string> lintRules() { return {kRuleNames.begin(), kRuleNames.end()}; }
+std::vector<std::string> lintRules() { return {kLintRules.begin(), kLintRules.end()}; }
 
 Linter::Linter(const XmlDocument& document) : document_(document) {
   for (const XmlNode* node : document.order()) {
@@ -149,7 +61,7 @@ const XmlNode* Linter::pciAt(const XmlNode& from, std::string_view busid) const 
 
 void Linter::add(Finding::Severity severity, Rule rule, XmlPosition position, std::string text,
                  std::string fix) {
-  findings_.push_back({severity, position, ruleName(rule), std::move(text), std::move(fix)});
+  findings_.push_back({severity, position, rule.name(), std::move(text), std::move(fix)});
 }
 void Linter::error(Rule rule, XmlPosition position, std::string text, std::string fix) {
   add(Finding::kError, rule, position, std::move(text), std::move(fix));
@@ -196,6 +108,13 @@ const XmlNode* cpuOf(const XmlNode& node) {
 std::string hostOf(const XmlNode& node) {
   const XmlNode* cpu = cpuOf(node);
   return cpu != nullptr ? cpu->get("host_hash") : "";
+}
+
+std::vector<std::string> missingOf(const XmlNode& node, std::initializer_list<const char*> attributes) {
+  std::vector<std::string> missing;
+  for (const char* name : attributes)
+    if (!node.has(name)) missing.emplace_back(name);
+  return missing;
 }
 
 bool hasRank(const XmlNode& pci) {

@@ -24,7 +24,7 @@ void lintNetSpeed(Linter& linter, const XmlNode& net) {
   if (!net.has("speed") || speed >= kSlowestPlausible) return;
   const std::string reading = speed > 0 ? "Mb/s, that is " + std::to_string(speed) + "/1000 Gb/s" : "10 Gb/s";
   linter.warning(
-      Rule::kNetSpeed, placeOf(net, "speed"),
+      "net-speed", placeOf(net, "speed"),
       "net " + netName(net) + " has speed " + inQuotes(net.get("speed")) + "; NCCL takes " + reading,
       "write Mb/s: speed=\"400000\" for a 400 Gb/s port, or leave it to the plugin");
 }
@@ -35,25 +35,20 @@ void lintNet(Linter& linter, const XmlNode& net) {
     return;
   }
   linter.warning(
-      Rule::kNetName, net.position,
+      "net-name", net.position,
       "this <net> has no name; NCCL looks up its devices by name, so it drops this <net> and adds the "
       "device again",
       "write name=\"mlx5_0\", the plugin's name for it");
 }
 
 // Writes one note for the whole file: NCCL asks the plugin for what a net lacks.
-void lintLeftOut(Linter& linter, Rule rule, const std::vector<std::string>& attributes, const char* assumed) {
-  const auto missing = [&attributes](const XmlNode& net) {
-    std::vector<std::string> all;
-    for (const std::string& attribute : attributes)
-      if (!net.has(attribute)) all.push_back(attribute);
-    return all;
-  };
+void lintLeftOut(Linter& linter, Rule rule, std::initializer_list<const char*> attributes,
+                 const char* assumed) {
   std::vector<const XmlNode*> without;
   for (const XmlNode* net : linter.all("net"))
-    if (net->has("name") && isNet(*net) && !missing(*net).empty()) without.push_back(net);
+    if (net->has("name") && isNet(*net) && !missingOf(*net, attributes).empty()) without.push_back(net);
   if (without.empty()) return;
-  const std::string left_out = listText(missing(*without[0]));
+  const std::string left_out = listText(missingOf(*without[0], attributes));
   linter.note(
       rule, without[0]->position,
       "net " + netName(*without[0]) + " has no " + left_out + moreText(without) + "; NCCL takes the plugin's",
@@ -73,11 +68,11 @@ void lintDuplicateDevs(Linter& linter) {
                                std::to_string(other->second->position.line) + " already";
       const std::string fix = "give each net the plugin's own device number";
       if (net->get("name") == other->second->get("name")) {
-        linter.error(Rule::kDuplicateNetDev, placeOf(*net, "dev"),
+        linter.error("duplicate-net-dev", placeOf(*net, "dev"),
                      what + ", with the same name; NCCL finds only the first net", fix);
       } else {
         linter.warning(
-            Rule::kDuplicateNetDev, placeOf(*net, "dev"),
+            "duplicate-net-dev", placeOf(*net, "dev"),
             what + "; NCCL takes the plugin's numbers, and drops a net that the plugin does not have", fix);
       }
     }
@@ -94,12 +89,11 @@ void lintNicPlace(Linter& linter, const XmlNode& nic) {
   const XmlNode& pci = *nic.parent;
   if (pci.name != "pci") return;
   if (pci.child("nic") != &nic) {
-    linter.error(Rule::kSecondNic, nic.position,
-                 pciText(pci) + " has a second <nic>; NCCL reads the first only",
+    linter.error("second-nic", nic.position, pciText(pci) + " has a second <nic>; NCCL reads the first only",
                  "put all <net> into one <nic>");
   }
   if (!pci.get("class").starts_with("0x06") || portsOf(nic) == 0) return;
-  linter.warning(Rule::kNicOnBridge, nic.position,
+  linter.warning("nic-on-bridge", nic.position,
                  "the nets hang on " + pciText(pci) + " of class " + pci.get("class") +
                      ", which is no NIC: NCCL_IB_MERGE_VFS=1 puts virtual functions on device 00 of their "
                      "bus, whatever that is, "
@@ -134,7 +128,7 @@ void lintMerging(Linter& linter) {
   for (const XmlNode* nic : linter.all("nic")) {
     const int ports = mergeablePorts(*nic);
     if (ports < 2) continue;
-    linter.note(Rule::kNicsMerge, nic->position,
+    linter.note("nics-merge", nic->position,
                 "NCCL merges the " + std::to_string(ports) + " nets of this <nic> into " +
                     (ports > kMaxMerged ? "devices of " + std::to_string(kMaxMerged) : "one device"),
                 fix);
@@ -145,7 +139,7 @@ void lintMerging(Linter& linter) {
       if (sibling == pci) break;
       if (sibling->name != "pci" || !isNicPci(linter, *sibling) || !sameCard(*pci, *sibling)) continue;
       linter.note(
-          Rule::kNicsMerge, pci->position,
+          "nics-merge", pci->position,
           "NCCL merges " + pciText(*pci) + " with " + pciText(*sibling) + ", as two ports of one card", fix);
       break;
     }
@@ -160,12 +154,12 @@ void lintVirtual(Linter& linter) {
     if (nic->parent->name != "cpu") continue;
     const auto [other, added] = first.emplace(hostOf(*nic), nic->parent);
     if (added) {
-      linter.note(Rule::kVirtualNic, nic->position,
+      linter.note("virtual-nic", nic->position,
                   "a <nic> without <pci>: NCCL takes it for a virtual device, 5000 GB/s from its <cpu>",
                   "if it is a card, put it into a <pci> with an address and a class");
     }
     if (added || other->second == nic->parent || !told.insert(nic->parent).second) continue;
-    linter.error(Rule::kVirtualNicShared, nic->position,
+    linter.error("virtual-nic-shared", nic->position,
                  "a <nic> without <pci> in a second <cpu>: NCCL hangs its nets under the <cpu> of line " +
                      std::to_string(other->second->position.line),
                  "put it into a <pci> with an address and a class");
@@ -192,7 +186,7 @@ void lintHostsWithoutNic(Linter& linter) {
   }
   for (const auto& [hash, host] : hosts) {
     if (!any_net || host.net || !host.gpu) continue;
-    linter.error(Rule::kHostWithoutNic, host.cpu->position,
+    linter.error("host-without-nic", host.cpu->position,
                  "host " + inQuotes(hash) +
                      " has GPUs and no NIC, while another host has NICs; NCCL crashes at the init of such an "
                      "NVLink domain",
@@ -204,10 +198,10 @@ void lintHostsWithoutNic(Linter& linter) {
 
 void lintNets(Linter& linter) {
   for (const XmlNode* net : linter.all("net")) lintNet(linter, *net);
-  lintLeftOut(linter, Rule::kNetSpeed, {"speed"}, "400000 (--nic-speed)");
-  lintLeftOut(linter, Rule::kNetGdr, {"gdr"}, "1");
-  lintLeftOut(linter, Rule::kNetWithoutDev, {"dev"}, "the order of the file");
-  lintLeftOut(linter, Rule::kNetIncomplete, {"port", "guid"}, "port 1 and a guid for each");
+  lintLeftOut(linter, "net-speed", {"speed"}, "400000 (--nic-speed)");
+  lintLeftOut(linter, "net-gdr", {"gdr"}, "1");
+  lintLeftOut(linter, "net-without-dev", {"dev"}, "the order of the file");
+  lintLeftOut(linter, "net-incomplete", {"port", "guid"}, "port 1 and a guid for each");
   lintHostsWithoutNic(linter);
   for (const XmlNode* nic : linter.all("nic")) lintNicPlace(linter, *nic);
   lintDuplicateDevs(linter);

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/pcie.h"
 #include "base/text/bus_id.h"
+#include "base/text/text_layout.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
 
@@ -38,11 +38,11 @@ void lintCapitals(Linter& linter, const XmlNode& pci, XmlPosition place) {
       "busid " + inQuotes(pci.get("busid")) + " has capitals; NCCL compares addresses as text and ";
   if (gpu || (type == NodeType::kNic && !hasNamedNet(pci))) {
     linter.error(
-        Rule::kBusidCase, place,
+        "busid-case", place,
         what + (gpu ? "adds the GPU a second time, where /sys has it" : "adds the device a second time"),
         "write it in lower case");
   } else {
-    linter.warning(Rule::kBusidCase, place, what + "finds nothing in /sys under this one",
+    linter.warning("busid-case", place, what + "finds nothing in /sys under this one",
                    "write it in lower case");
   }
 }
@@ -50,14 +50,14 @@ void lintCapitals(Linter& linter, const XmlNode& pci, XmlPosition place) {
 void lintBusid(Linter& linter, const XmlNode& pci) {
   const std::string* busid = pci.find("busid");
   if (busid == nullptr) {
-    linter.error(Rule::kPciBusid, pci.position, "<pci> has no busid; NCCL fails its init",
+    linter.error("pci-busid", pci.position, "<pci> has no busid; NCCL fails its init",
                  "write busid=\"dddd:bb:dd.f\"");
     return;
   }
   const XmlPosition place = placeOf(pci, "busid");
   const XmlNode* first = linter.pciAt(pci, *busid);
   if (!isAddress(*busid)) {
-    linter.error(Rule::kBusidMalformed, place,
+    linter.error("busid-malformed", place,
                  "busid " + inQuotes(*busid) + " is no PCI address; NCCL reads it as " +
                      busIdText(busIdToNumber(*busid)),
                  "write dddd:bb:dd.f in lower-case hexadecimal");
@@ -65,7 +65,7 @@ void lintBusid(Linter& linter, const XmlNode& pci) {
     lintCapitals(linter, pci, place);
   } else if (first != &pci) {
     const bool device = typeOf(linter, pci) != NodeType::kPci || typeOf(linter, *first) != NodeType::kPci;
-    linter.add(device ? Finding::kError : Finding::kWarning, Rule::kDuplicateBusid, place,
+    linter.add(device ? Finding::kError : Finding::kWarning, "duplicate-busid", place,
                "busid " + inQuotes(*busid) + " stands in line " + std::to_string(first->position.line) +
                    " already; NCCL finds only the first",
                "give each device its own address");
@@ -73,10 +73,7 @@ void lintBusid(Linter& linter, const XmlNode& pci) {
 }
 
 std::vector<std::string> missingAttributes(const XmlNode& pci) {
-  std::vector<std::string> missing;
-  for (const char* name : {"class", "link_speed", "link_width"})
-    if (!pci.has(name)) missing.emplace_back(name);
-  return missing;
+  return missingOf(pci, {"class", "link_speed", "link_width"});
 }
 
 // Writes one note for the whole file, because such files intentionally leave everything to /sys.
@@ -89,17 +86,17 @@ void lintIncomplete(Linter& linter) {
     const std::string what = pciText(*pci) + " lacks " + listText(missing) + "; ";
     const bool made_up = pci->get("busid").starts_with("ffff") && hasChild(*pci, "pci");
     if (hasNamedNet(*pci)) {
-      linter.error(Rule::kPciIncomplete, pci->position,
+      linter.error("pci-incomplete", pci->position,
                    what + "NCCL looks up nothing for a NIC whose <net> is described, and fails its init",
                    "write " + listText(missing));
     } else if (made_up) {
       linter.error(
-          Rule::kPciIncomplete, pci->position,
+          "pci-incomplete", pci->position,
           what + "NCCL finds nothing in /sys for a made-up switch; without a class it fails its init",
           "write " + listText(missing));
     } else if (hasRank(*pci)) {
       linter.warning(
-          Rule::kPciIncomplete, pci->position,
+          "pci-incomplete", pci->position,
           what +
               "NCCL takes them from the machine that it runs on, and PCIe Gen3 x16 where that does not tell",
           "write " + listText(missing));
@@ -110,7 +107,7 @@ void lintIncomplete(Linter& linter) {
   }
   if (first == nullptr) return;
   const std::string more = others > 0 ? " (and " + std::to_string(others) + " more lack something)" : "";
-  linter.note(Rule::kPciIncomplete, first->position,
+  linter.note("pci-incomplete", first->position,
               pciText(*first) + " lacks " + listText(missingAttributes(*first)) + more +
                   "; NCCL takes it from /sys, and fails if the device is not there",
               "write it if the address is made up or the file is to stand for itself");
@@ -118,11 +115,7 @@ void lintIncomplete(Linter& linter) {
 
 constexpr float kGen3 = 8;  // GT/s; NCCL assumes this for every speed that it cannot read
 
-std::string bandwidthText(float bandwidth) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g GB/s", static_cast<double>(bandwidth));
-  return text;
-}
+std::string bandwidthText(float bandwidth) { return formatText("%g GB/s", static_cast<double>(bandwidth)); }
 
 std::string speedFix(float gigatransfers) {
   for (const PcieGeneration& each : kPcieGenerations) {
@@ -145,11 +138,11 @@ void lintLinkSpeed(Linter& linter, const XmlNode& pci) {
       " as Gen3: " + bandwidthText(pciBandwidth(*speed, intOf(pci, "link_width", 0))) + " for " +
       pciText(pci);
   if (value > 0) {
-    linter.error(Rule::kLinkSpeed, place,
+    linter.error("link-speed", place,
                  "link_speed " + inQuotes(*speed) + " is not NCCL's spelling; it reads" + reading,
                  speedFix(value));
   } else {
-    linter.warning(Rule::kLinkSpeedUnknown, place,
+    linter.warning("link-speed-unknown", place,
                    "link_speed " + inQuotes(*speed) + " is no speed; NCCL takes it" + reading,
                    "write the real speed, e.g. link_speed=\"32.0 GT/s PCIe\" for Gen5");
   }
@@ -162,11 +155,11 @@ void lintWidth(Linter& linter, const XmlNode& pci) {
   const long value = std::strtol(width->c_str(), &end, 0);
   const XmlPosition place = placeOf(pci, "link_width");
   if (value < 0 || (*end != '\0' && value != 0)) {
-    linter.add(value < 0 ? Finding::kError : Finding::kWarning, Rule::kBadNumber, place,
+    linter.add(value < 0 ? Finding::kError : Finding::kWarning, "bad-number", place,
                "link_width " + inQuotes(*width) + " is no width; NCCL reads " + std::to_string(value),
                "write 1, 2, 4, 8 or 16");
   } else if (value == 0) {
-    linter.warning(Rule::kLinkWidth, place,
+    linter.warning("link-width", place,
                    "link_width " + inQuotes(*width) + " is no width; NCCL takes x16 for " + pciText(pci),
                    "write the real width, e.g. link_width=\"16\"");
   }
@@ -183,12 +176,12 @@ void lintGpuClass(Linter& linter, const XmlNode& pci, NodeType type) {
   const std::string what = "class " + inQuotes(pci.get("class")) + " of " + pciText(pci);
   if (type == NodeType::kPci) {
     const bool amd = pci.get("class").starts_with("0x12") && !linter.rccl();
-    linter.error(Rule::kClassMismatch, place,
+    linter.error("class-mismatch", place,
                  what + " makes it a switch to NCCL, which then fails its init at the <gpu> in it",
                  amd ? "write <system version=\"2\"> for RCCL, or class=\"0x030200\" for NCCL"
                      : "write class=\"0x030200\" (or 0x030000)");
   } else if (type != NodeType::kGpu) {
-    linter.warning(Rule::kClassMismatch, place,
+    linter.warning("class-mismatch", place,
                    what + " is not a GPU's, yet it has a <gpu>; NCCL takes it for a GPU",
                    "write class=\"0x030200\"");
   }
@@ -200,7 +193,7 @@ void lintClass(Linter& linter, const XmlNode& pci) {
   const XmlPosition place = placeOf(pci, "class");
   const NodeType type = typeOf(linter, pci);
   if (!classReadable(*text)) {
-    linter.error(Rule::kClassUnreadable, place,
+    linter.error("class-unreadable", place,
                  "class " + inQuotes(*text) + " of " + pciText(pci) +
                      " is not of the form 0x030200; NCCL takes the device for a switch",
                  "write 0x030200 for a GPU, 0x020700 or 0x020000 for a NIC, 0x060400 for a switch");
@@ -210,7 +203,7 @@ void lintClass(Linter& linter, const XmlNode& pci) {
   const bool bridge = text->starts_with("0x06");         // the rule nic-on-bridge covers this
   const bool data_direct = text->starts_with("0x0801");  // ConnectX-8
   if (hasChild(pci, "nic") && !hasChild(pci, "gpu") && type != NodeType::kNic && !bridge && !data_direct) {
-    linter.warning(Rule::kClassMismatch, place,
+    linter.warning("class-mismatch", place,
                    "class " + inQuotes(*text) + " of " + pciText(pci) +
                        " is not a NIC's, yet it has a <nic>; NCCL takes it for a NIC",
                    "write class=\"0x020700\" (InfiniBand) or \"0x020000\" (Ethernet)");
@@ -236,11 +229,11 @@ void lintChildren(Linter& linter, const XmlNode& pci) {
     const std::string lost =
         gpus > 0 ? " (GPUs below: " + std::to_string(gpus) + "; with NVLinks NCCL fails its init)" : "";
     if (hasChild(pci, "nic")) {
-      linter.error(Rule::kNicDropsChildren, pci.position,
+      linter.error("nic-drops-children", pci.position,
                    pciText(pci) + " has a <nic>, so NCCL drops the <pci> below it" + lost,
                    "put the <nic> into a <pci> of its own beside them");
     } else if (pci.has("class") && type != NodeType::kPci) {
-      linter.error(Rule::kClassDropsChildren, placeOf(pci, "class"),
+      linter.error("class-drops-children", placeOf(pci, "class"),
                    "by its class " + inQuotes(pci.get("class")) + " " + pciText(pci) +
                        " is no switch, so NCCL drops the <pci> below it" + lost,
                    "write class=\"0x060400\"");
@@ -250,25 +243,25 @@ void lintChildren(Linter& linter, const XmlNode& pci) {
   if (hasChild(pci, "gpu") || hasChild(pci, "nic")) return;
   if (type == NodeType::kGpu && linter.describesGpus()) {
     linter.warning(
-        Rule::kUndescribedDevice, pci.position,
+        "undescribed-device", pci.position,
         pciText(pci) +
             " is a GPU without <gpu> among others that have one; it adds nothing unless a rank of the "
             "job uses it",
         "describe it with <gpu dev sm rank gdr>, or remove it");
   } else if (type == NodeType::kNic && linter.describesNets()) {
-    linter.note(Rule::kUndescribedDevice, pci.position,
+    linter.note("undescribed-device", pci.position,
                 pciText(pci) +
                     " is a NIC without <nic> among others that have one; it adds nothing unless the plugin "
                     "has a device there",
                 "describe it with <nic><net .../></nic>, or remove it");
   } else if (pci.get("class").starts_with("0x12") && !linter.rccl()) {
     linter.error(
-        Rule::kClassMismatch, placeOf(pci, "class"),
+        "class-mismatch", placeOf(pci, "class"),
         "class " + inQuotes(pci.get("class")) + " of " + pciText(pci) +
             " is an AMD GPU's, which in a version 1 file makes it a switch: the file has no such GPU",
         "write <system version=\"2\"> for RCCL");
   } else if (pci.get("class").starts_with("0x0604")) {
-    linter.note(Rule::kEmptyBridge, pci.position, pciText(pci) + " is a switch with nothing below it",
+    linter.note("empty-bridge", pci.position, pciText(pci) + " is a switch with nothing below it",
                 "remove it");
   }
 }
@@ -299,7 +292,7 @@ void lintUpstream(Linter& linter) {
   for (const XmlNode* pci : linter.all("pci"))
     if (fasterChild(*pci) != nullptr) slower.push_back(pci);
   if (slower.empty()) return;
-  linter.note(Rule::kUpstreamSlower, slower[0]->position,
+  linter.note("upstream-slower", slower[0]->position,
               "the link of " + pciText(*slower[0]) + " is slower than that of " +
                   pciText(*fasterChild(*slower[0])) + " below it" + moreText(slower),
               "check link_speed and link_width of the switch");
@@ -314,7 +307,7 @@ void lintBroadcom(Linter& linter) {
     if (broadcomGeneration(deviceNumber(*pci->parent), 0) == generation) joined.push_back(pci);
   }
   if (joined.empty()) return;
-  linter.note(Rule::kBcmFlattened, joined[0]->position,
+  linter.note("bcm-flattened", joined[0]->position,
               "NCCL joins the Broadcom switch " + pciText(*joined[0]) +
                   " with the one above it and counts them as one" + moreText(joined),
               "nothing to do; expect PIX instead of PXB between the devices below");
@@ -324,16 +317,16 @@ void lintPcilinks(Linter& linter) {
   for (const XmlNode* link : linter.all("pcilink")) {
     const std::string* target = link->find("target");
     if (target == nullptr) {
-      linter.error(Rule::kPcilinkTarget, link->position, "<pcilink> has no target; NCCL fails its init",
+      linter.error("pcilink-target", link->position, "<pcilink> has no target; NCCL fails its init",
                    "write target=\"dddd:bb:dd.f\"");
     } else if (linter.pciAt(*link, *target) == nullptr) {
-      linter.warning(Rule::kPcilinkTarget, placeOf(*link, "target"),
+      linter.warning("pcilink-target", placeOf(*link, "target"),
                      "no <pci> has the address " + inQuotes(*target) + "; NCCL drops the link",
                      "correct the target, or remove the link");
     }
     const XmlNode& pci = *link->parent;
     if (!hasChild(pci, "nic") && (typeOf(linter, pci) == NodeType::kPci || !pci.has("class"))) continue;
-    linter.error(Rule::kPcilinkParent, link->position,
+    linter.error("pcilink-parent", link->position,
                  pciText(pci) + " is no switch, so NCCL fails its init at this <pcilink>",
                  "put <pcilink> into the switches that it joins");
   }
@@ -357,7 +350,7 @@ void lintFlat(Linter& linter) {
     if (flat == nullptr && gpu && nic) flat = cpu;
   }
   if (flat == nullptr || linter.rccl()) return;
-  linter.warning(Rule::kFlatMachine, flat->position,
+  linter.warning("flat-machine", flat->position,
                  "GPUs and NICs hang directly under their <cpu>: every path between them is PHB, and "
                  "GPUDirect RDMA is off. "
                  "Virtual machines look so when they hide their switches",

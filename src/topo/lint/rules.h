@@ -2,7 +2,10 @@
 // share.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,88 +17,102 @@
 
 namespace railwise::topo {
 
-enum class Rule : uint8_t {
-  // Rules of tags.cc.
-  kParseError,
-  kRcclVersion,
-  kUnknownTag,
-  kWrongParent,
-  kXgmiInVersion1,
-  kExtraSystem,
-  kEmptySystem,
-  kNodeLimit,
-  kTooManyAttributes,
-  kEmptyAttribute,
-  kTextAfterSlash,
-  kUnknownAttribute,
-  kDuplicateAttribute,
-  kEntity,
-  kBadNumber,
-  kKeep,
-  // Rules of cpu.cc.
-  kCpuNumaid,
-  kNumaidUnknown,
-  kDuplicateNumaid,
-  kCpuIncomplete,
-  kCpuModelid,
-  kCpuArch,
-  kCpuVendor,
-  kAffinityUnreadable,
-  kAffinityEmpty,
-  kAffinityOverlap,
-  kHostHash,
-  kSeveralHosts,
-  // Rules of pci.cc.
-  kPciBusid,
-  kBusidMalformed,
-  kBusidCase,
-  kDuplicateBusid,
-  kPciIncomplete,
-  kLinkSpeed,
-  kLinkSpeedUnknown,
-  kLinkWidth,
-  kClassUnreadable,
-  kClassMismatch,
-  kClassDropsChildren,
-  kNicDropsChildren,
-  kUndescribedDevice,
-  kEmptyBridge,
-  kUpstreamSlower,
-  kBcmFlattened,
-  kPcilinkTarget,
-  kPcilinkParent,
-  kFlatMachine,
-  // Rules of gpu.cc.
-  kGpuWithoutRank,
-  kGpuIncomplete,
-  kGpuSm,
-  kDuplicateRank,
-  kDuplicateDev,
-  kBusidFunction,
-  kMlopartRange,
-  kNvlinkIncomplete,
-  kNvlinkCount,
-  kNvlinkTclass,
-  kNvlinkToSelf,
-  kNvlinkTargetMissing,
-  kNvlinkAsymmetric,
-  kC2cIncomplete,
-  // Rules of net.cc.
-  kNetWithoutDev,
-  kNetName,
-  kNetSpeed,
-  kNetGdr,
-  kNetIncomplete,
-  kDuplicateNetDev,
-  kSecondNic,
-  kNicOnBridge,
-  kNicsMerge,
-  kVirtualNic,
-  kVirtualNicShared,
-  kHostWithoutNic,
-  kCount,
+// The names of all rules.
+inline constexpr std::array kLintRules = {
+    // Rules of tags.cc.
+    "parse-error",
+    "rccl-version",
+    "unknown-tag",
+    "wrong-parent",
+    "xgmi-in-version-1",
+    "extra-system",
+    "empty-system",
+    "node-limit",
+    "too-many-attributes",
+    "empty-attribute",
+    "text-after-slash",
+    "unknown-attribute",
+    "duplicate-attribute",
+    "entity",
+    "bad-number",
+    "keep",
+    // Rules of cpu.cc.
+    "cpu-numaid",
+    "numaid-unknown",
+    "duplicate-numaid",
+    "cpu-incomplete",
+    "cpu-modelid",
+    "cpu-arch",
+    "cpu-vendor",
+    "affinity-unreadable",
+    "affinity-empty",
+    "affinity-overlap",
+    "host-hash",
+    "several-hosts",
+    // Rules of pci.cc.
+    "pci-busid",
+    "busid-malformed",
+    "busid-case",
+    "duplicate-busid",
+    "pci-incomplete",
+    "link-speed",
+    "link-speed-unknown",
+    "link-width",
+    "class-unreadable",
+    "class-mismatch",
+    "class-drops-children",
+    "nic-drops-children",
+    "undescribed-device",
+    "empty-bridge",
+    "upstream-slower",
+    "bcm-flattened",
+    "pcilink-target",
+    "pcilink-parent",
+    "flat-machine",
+    // Rules of gpu.cc.
+    "gpu-without-rank",
+    "gpu-incomplete",
+    "gpu-sm",
+    "duplicate-rank",
+    "duplicate-dev",
+    "busid-function",
+    "mlopart-range",
+    "nvlink-incomplete",
+    "nvlink-count",
+    "nvlink-tclass",
+    "nvlink-to-self",
+    "nvlink-target-missing",
+    "nvlink-asymmetric",
+    "c2c-incomplete",
+    // Rules of net.cc.
+    "net-without-dev",
+    "net-name",
+    "net-speed",
+    "net-gdr",
+    "net-incomplete",
+    "duplicate-net-dev",
+    "second-nic",
+    "nic-on-bridge",
+    "nics-merge",
+    "virtual-nic",
+    "virtual-nic-shared",
+    "host-without-nic",
 };
-const char* ruleName(Rule rule);
+
+// One of these names. Another name does not compile.
+class Rule {
+ public:
+  consteval Rule(const char* name)
+      : name_(name) {  // NOLINT: implicit, so that `error("link-speed", ...)` works
+    if (std::none_of(kLintRules.begin(), kLintRules.end(),
+                     [&](std::string_view rule) { return rule == name; }))
+      throw "no such rule";
+  }
+  const char* name() const { return name_; }
+
+ private:
+  const char* name_;
+};
 
 class Linter {
  public:
@@ -142,7 +159,9 @@ std::string pciText(const XmlNode& pci);       // "<pci 0000:45:00.0>"
 XmlPosition placeOf(const XmlNode& node, std::string_view attribute);
 const XmlNode* cpuOf(const XmlNode& node);  // the <cpu> above the node, or null
 std::string hostOf(const XmlNode& node);    // host_hash of the <cpu> above the node; "" without one
-bool hasRank(const XmlNode& pci);           // has `pci` a <gpu> child with a rank?
+// Those of `attributes` that the node does not have.
+std::vector<std::string> missingOf(const XmlNode& node, std::initializer_list<const char*> attributes);
+bool hasRank(const XmlNode& pci);  // has `pci` a <gpu> child with a rank?
 int intOf(const XmlNode& node, std::string_view attribute, int otherwise);  // reads with strtol, as NCCL does
 // For a finding about the first of several nodes: " (and 3 more like it)", or "".
 std::string moreText(const std::vector<const XmlNode*>& nodes);

@@ -62,7 +62,7 @@ void lintNumber(Linter& linter, const TagAttributes& known, const XmlAttribute& 
   if (contains(known.integers, attribute.name)) {
     reading = std::to_string(static_cast<int>(std::strtol(begin, &end, 0)));
     if (isOctal(attribute.value) && *end == '\0') {
-      linter.warning(Rule::kBadNumber, attribute.position,
+      linter.warning("bad-number", attribute.position,
                      attribute.name + "=" + inQuotes(attribute.value) +
                          " begins with 0, so NCCL reads it as octal: " + reading,
                      "write the number without leading zeros");
@@ -76,7 +76,7 @@ void lintNumber(Linter& linter, const TagAttributes& known, const XmlAttribute& 
     return;
   }
   if (end != begin && *end == '\0') return;
-  linter.error(Rule::kBadNumber, attribute.position,
+  linter.error("bad-number", attribute.position,
                attribute.name + "=" + inQuotes(attribute.value) + " is no number; NCCL reads " + reading +
                    " and says nothing",
                "write a plain number (0x before hexadecimal ones)");
@@ -88,7 +88,7 @@ void lintAttributes(Linter& linter, const TagAttributes& known, const XmlNode& n
   for (const XmlAttribute& attribute : node.attributes) {
     if (attribute.name.empty()) {
       if (!empty_told) {
-        linter.note(Rule::kEmptyAttribute, attribute.position,
+        linter.note("empty-attribute", attribute.position,
                     "two spaces, or a space before the end of <" + node.name +
                         ">: NCCL reads an attribute without a name there, which counts towards its 16",
                     "put exactly one space between attributes and none before '/>' or '>'");
@@ -98,7 +98,7 @@ void lintAttributes(Linter& linter, const TagAttributes& known, const XmlNode& n
     }
     if (!seen.insert(attribute.name).second) {
       linter.error(
-          Rule::kDuplicateAttribute, attribute.position,
+          "duplicate-attribute", attribute.position,
           attribute.name + " stands twice in <" + node.name + ">; NCCL takes the first and ignores this one",
           "remove one of them");
       continue;
@@ -108,13 +108,13 @@ void lintAttributes(Linter& linter, const TagAttributes& known, const XmlNode& n
                           contains(known.hexadecimals, attribute.name) ||
                           contains(known.floats, attribute.name);
     if (!is_known) {
-      linter.warning(Rule::kUnknownAttribute, attribute.position,
+      linter.warning("unknown-attribute", attribute.position,
                      "NCCL reads no attribute " + inQuotes(attribute.name) + " in <" + node.name + ">",
                      "correct the name, or remove it");
       continue;
     }
     if (attribute.value.find('&') != std::string::npos && attribute.value.find(';') != std::string::npos) {
-      linter.warning(Rule::kEntity, attribute.position,
+      linter.warning("entity", attribute.position,
                      "NCCL knows no entities: " + inQuotes(attribute.value) + " is taken letter by letter",
                      "write the character itself");
     }
@@ -126,11 +126,11 @@ void lintKeep(Linter& linter, const XmlNode& node) {
   if (node.get("keep") != "1") return;
   const std::string base = "keep=\"1\" makes NCCL keep this <" + node.name + "> even if no rank uses it";
   if (node.name == "gpu" && node.has("rank")) {
-    linter.warning(Rule::kKeep, placeOf(node, "keep"),
+    linter.warning("keep", placeOf(node, "keep"),
                    base + ", with the rank that the file gives it, which is wrong in any other job",
                    "remove keep; NCCL sets it for what it uses");
   } else {
-    linter.note(Rule::kKeep, placeOf(node, "keep"), base, "remove keep unless that is wanted");
+    linter.note("keep", placeOf(node, "keep"), base, "remove keep unless that is wanted");
   }
 }
 
@@ -146,14 +146,14 @@ void lintSkipped(Linter& linter, const XmlRemark& remark) {
   const auto same = [name](const TagAttributes& known) { return known.tag == name; };
   const bool known = std::any_of(knownTags().begin(), knownTags().end(), same);
   if (name == "xgmi" && !linter.rccl()) {
-    linter.error(Rule::kXgmiInVersion1, remark.position,
+    linter.error("xgmi-in-version-1", remark.position,
                  "NCCL drops <xgmi> from a version 1 file, and with it the link between the GPUs",
                  "write version=\"2\" for RCCL, or <nvlink> for NCCL");
   } else if (known) {
-    linter.error(Rule::kWrongParent, remark.position, remark.text,
+    linter.error("wrong-parent", remark.position, remark.text,
                  "move it: system > cpu > pci > gpu or nic, nic > net, gpu > nvlink or c2c, pci > pcilink");
   } else {
-    linter.warning(Rule::kUnknownTag, remark.position, remark.text, "remove it, or make it a comment");
+    linter.warning("unknown-tag", remark.position, remark.text, "remove it, or make it a comment");
   }
 }
 
@@ -163,14 +163,14 @@ void lintRemark(Linter& linter, const XmlRemark& remark) {
       lintSkipped(linter, remark);
       return;
     case XmlRemark::Kind::kExtraAttributes:
-      linter.error(Rule::kTooManyAttributes, remark.position, remark.text,
+      linter.error("too-many-attributes", remark.position, remark.text,
                    "remove attributes, or doubled spaces, which count too");
       return;
     case XmlRemark::Kind::kTextAfterSlash:
-      linter.warning(Rule::kTextAfterSlash, remark.position, remark.text, "write '/>'");
+      linter.warning("text-after-slash", remark.position, remark.text, "write '/>'");
       return;
     case XmlRemark::Kind::kExtraSystem:
-      linter.error(Rule::kExtraSystem, remark.position, remark.text, "put all <cpu> into one <system>");
+      linter.error("extra-system", remark.position, remark.text, "put all <cpu> into one <system>");
       return;
   }
 }
@@ -190,19 +190,18 @@ int addedOnMachine(const Linter& linter) {
 void lintSystem(Linter& linter) {
   const XmlNode* system = linter.document().system();
   if (linter.rccl()) {
-    linter.note(Rule::kRcclVersion, placeOf(*system, "version"), "version 2 is RCCL's; NCCL refuses the file",
+    linter.note("rccl-version", placeOf(*system, "version"), "version 2 is RCCL's; NCCL refuses the file",
                 "use it with RCCL only");
   }
   if (linter.all("cpu").empty()) {
-    linter.warning(Rule::kEmptySystem, system->position,
-                   "<system> describes no <cpu>, so the file says nothing",
+    linter.warning("empty-system", system->position, "<system> describes no <cpu>, so the file says nothing",
                    "describe the machine, or do without a file");
   }
   constexpr int kNear = kXmlMaxNodes - 16;
   const int tags = static_cast<int>(linter.document().order().size());
   const int added = addedOnMachine(linter);
   if (tags + added < kNear) return;
-  linter.warning(Rule::kNodeLimit, system->position,
+  linter.warning("node-limit", system->position,
                  "the file has " + std::to_string(tags) + " tags and NCCL adds about " +
                      std::to_string(added) + " for GPUs and NICs; its limit is " +
                      std::to_string(kXmlMaxNodes) + " and it fails beyond",

@@ -1,12 +1,12 @@
 #include "topo/machine/assumed_devices.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <iterator>
 #include <map>
 #include <set>
 
+#include "base/text/words.h"
 #include "topo/graph/constants.h"
 
 namespace railwise::topo {
@@ -101,7 +101,7 @@ class DeviceAssumer {
     for (const XmlNode* node : document_.order()) {
       if (!isGpu(*node)) continue;
       const XmlNode* gpu = node->child("gpu");
-      if (gpu == nullptr || !isHidden(*gpu)) found.emplace(inLowerCase(node->get("busid")), gpu);
+      if (gpu == nullptr || !isHidden(*gpu)) found.emplace(lowerCase(node->get("busid")), gpu);
     }
     return found;
   }
@@ -117,7 +117,7 @@ class DeviceAssumer {
   void takeRanks() {
     const auto all = inBusOrder();
     for (const XmlNode* gpu : ranked_) {
-      const auto at = all.find(inLowerCase(gpu->parent->get("busid")));
+      const auto at = all.find(lowerCase(gpu->parent->get("busid")));
       devices_.gpus.push_back({.busid = at->first,
                                .dev = static_cast<int>(std::distance(all.begin(), at)),
                                .rank = intOr(*gpu, "rank", 0),
@@ -230,7 +230,7 @@ class DeviceAssumer {
       for (int number = index; device.name.empty(); ++number)
         if (names_.insert("mlx5_" + std::to_string(number)).second)
           device.name = "mlx5_" + std::to_string(number);
-      if (net.parent->parent->name == "pci") device.busid = inLowerCase(net.parent->parent->get("busid"));
+      if (net.parent->parent->name == "pci") device.busid = lowerCase(net.parent->parent->get("busid"));
       ++nameless_;
     }
     if (const int dev = intOr(net, "dev", index); dev != index && renumbered_.empty())
@@ -242,7 +242,7 @@ class DeviceAssumer {
     std::vector<std::string> bare;
     for (const XmlNode* node : document_.order())
       if (node->name == "pci" && isClass(*node, "0x02") && node->child("nic") == nullptr)
-        bare.push_back(inLowerCase(node->get("busid")));
+        bare.push_back(lowerCase(node->get("busid")));
     std::stable_sort(bare.begin(), bare.end());
     for (std::string& busid : bare)
       devices_.nets.push_back({.name = "mlx5_" + std::to_string(devices_.nets.size()),
@@ -290,12 +290,6 @@ class DeviceAssumer {
 };
 
 }  // namespace
-
-std::string inLowerCase(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 AssumedDevices assumeDevices(const XmlDocument& document, const Detection& detection) {
   return DeviceAssumer(document, detection).run();

@@ -39,9 +39,6 @@ struct AssumedGpu {
   const XmlNode* described = nullptr;  // its first <gpu> in the file; null: none
 };
 
-// An address as /sys and the driver spell it.
-std::string inLowerCase(std::string busid);
-
 // What the file does not say, and nobody else has said.
 struct Assumed {
   bool gpudirect = false;  // whether GPUs and NICs offer it

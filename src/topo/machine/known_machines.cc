@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 
+#include "base/pci_ids.h"
+
 namespace railwise::topo {
 namespace {
 
-constexpr const char* kNvidia = "0x10de";
-constexpr const char* kAmd = "0x1002";
+using pci::kAmd;
+using pci::kNvidia;
 constexpr int kSwitchedBoard = 8;  // boards with fewer GPUs join them without NVSwitch
 
 // Names as in pci.ids. Compute capabilities: developer.nvidia.com/cuda-gpus. NVLinks: the data sheets of

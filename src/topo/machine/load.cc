@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/text/words.h"
 #include "topo/machine/assumed_devices.h"
 #include "topo/machine/fusion.h"
 
@@ -162,7 +163,7 @@ class Completion {
     if (its.described == nullptr) return document.add(pci, "gpu");
     XmlNode* gpu = document.copy(pci, *its.described);
     for (XmlNode* link : gpu->children)
-      if (link->has("target")) link->set("target", inLowerCase(link->get("target")));
+      if (link->has("target")) link->set("target", lowerCase(link->get("target")));
     return gpu;
   }
 

@@ -1,8 +1,9 @@
 #include "topo/paths/decisions.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
+
+#include "base/pci_ids.h"
 
 namespace railwise::topo {
 namespace {
@@ -18,17 +19,15 @@ int mirrorBits(int value, int power) {
 // GPU's number (ncclTopoGetLocalNet).
 bool dealtByShare(const Graph& graph, const Settings& settings, int gpu, const std::vector<int>& nets) {
   constexpr int kBlackwell = 100;
-  constexpr uint64_t kMellanox = 0x15b3;
-  static constexpr std::array<uint64_t, 2> kConnectX8 = {0x1023,
-                                                         0x2100};  // the NIC, and its data-direct function
   if (settings.nccl.has(NcclRule::kNicsByShare)) return true;
   if (!settings.nccl.has(NcclRule::kNicsByShareOfCx8)) return false;
   if (settings.topo_scatter_start_net != 0) return true;
   return graph.of(NodeType::kGpu, gpu).sm >= kBlackwell &&
          std::any_of(nets.begin(), nets.end(), [&graph](int net) {
            const uint64_t id = graph.of(NodeType::kNet, net).pci_device >> 32;  // vendor and device
-           return id >> 16 == kMellanox &&
-                  std::find(kConnectX8.begin(), kConnectX8.end(), id & 0xffff) != kConnectX8.end();
+           return id >> 16 == pci::numberOf(pci::kMellanox) &&
+                  ((id & 0xffff) == pci::numberOf(pci::kConnectX8) ||
+                   (id & 0xffff) == pci::numberOf(pci::kDataDirect));
          });
 }
 

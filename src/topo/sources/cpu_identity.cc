@@ -1,8 +1,9 @@
 #include "topo/sources/cpu_identity.h"
 
-#include <charconv>
 #include <cstring>
 #include <vector>
+
+#include "base/text/split.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -11,19 +12,9 @@
 namespace railwise::topo {
 namespace {
 
-std::vector<std::string_view> fields(std::string_view text) {
-  std::vector<std::string_view> all;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    all.push_back(text.substr(0, comma));
-    if (comma == std::string_view::npos) return all;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 bool parseNumber(std::string_view text, int& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number >= 0;
+  number = numberIn<int>(text).value_or(-1);
+  return number >= 0;
 }
 
 // The vendor will be written into a quoted attribute.
@@ -42,7 +33,7 @@ Error badIdentity(std::string_view text) {
 
 Outcome<CpuIdentity> parseCpuIdentity(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  const std::vector<std::string_view> field = fields(text);
+  const std::vector<std::string> field = splitAt(text, ',');
   CpuIdentity cpu;
   cpu.arch = field[0];
   const bool x86 = cpu.arch == "x86_64";

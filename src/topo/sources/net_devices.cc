@@ -3,10 +3,10 @@
 #include <endian.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
 
+#include "base/pci_ids.h"
 #include "base/text/bus_id.h"
+#include "base/text/split.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 
@@ -14,7 +14,6 @@ namespace railwise::topo {
 namespace {
 
 constexpr char kFolder[] = "/sys/class/infiniband/";
-constexpr float kMaxGbps = 1e6F;
 
 struct Port {
   NetDevice device;
@@ -27,35 +26,12 @@ void remark(std::vector<std::string>* remarks, std::string text) {
   if (remarks != nullptr) remarks->push_back(std::move(text));
 }
 
-// Turns "400 Gb/sec (4X NDR)" into 400000. The kernel multiplies lanes and signalling rate as net_ib does.
-int rateMbps(const std::string& rate) {
-  const float gbps = std::strtof(rate.c_str(), nullptr);
-  return gbps > 0 && gbps < kMaxGbps ? static_cast<int>(gbps * 1000 + 0.5F) : 0;
-}
-
 // net_ib uses ports whose link layer is InfiniBand or Ethernet. For EFA the kernel reports "Unknown". If a
 // recorded tree lacks the file, the vendor decides.
 bool drivenByNetIb(const sysfs::FileTree& tree, const std::string& port, const std::string& device) {
   const std::string layer = sysfs::attribute(tree, port, "link_layer");
   if (!layer.empty()) return layer == "InfiniBand" || layer == "Ethernet";
-  constexpr std::string_view kAmazon = "0x1d0f";
-  return sysfs::attribute(tree, device, "vendor") != kAmazon;
-}
-
-// Node type 4 is RNIC: an iWARP device, whose link layer is Ethernet too.
-bool isIwarp(const sysfs::FileTree& tree, const std::string& device) {
-  return tree.read(device + "/node_type").value_or("").starts_with("4:");
-}
-
-std::vector<int> portNumbers(const sysfs::FileTree& tree, const std::string& device) {
-  std::vector<int> ports;
-  for (const std::string& name : tree.list(device + "/ports")) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error == std::errc() && end == name.data() + name.size() && number > 0) ports.push_back(number);
-  }
-  std::sort(ports.begin(), ports.end());
-  return ports;
+  return sysfs::attribute(tree, device, "vendor") != pci::kAmazon;
 }
 
 // Railwise adds the port number to the name to distinguish two ports. net_ib gives both ports the same name.
@@ -94,10 +70,10 @@ void addPorts(const sysfs::FileTree& tree, const std::string& name, const Settin
   constexpr std::string_view kActive = "4:";  // IB_PORT_ACTIVE
   const std::string folder = kFolder + name;
   sysfs::RdmaPlace place = sysfs::rdmaPlace(tree, name);
-  if (settings.net_ib) place.path = place.linked;                // net_ib uses the link as it is
-  const bool iwarp = !settings.net_ib && isIwarp(tree, folder);  // net_ib does not distinguish iWARP
+  if (settings.net_ib) place.path = place.linked;                     // net_ib uses the link as it is
+  const bool iwarp = !settings.net_ib && sysfs::isIwarp(tree, name);  // net_ib does not distinguish iWARP
   bool active = false;
-  for (const int number : portNumbers(tree, folder)) {
+  for (const int number : sysfs::rdmaPorts(tree, name)) {
     const std::string port = folder + "/ports/" + std::to_string(number);
     if (!tree.read(port + "/state").value_or("").starts_with(kActive)) continue;
     if (!active && place.software) remarkSoftware(name, place, settings, remarks);
@@ -111,7 +87,7 @@ void addPorts(const sysfs::FileTree& tree, const std::string& name, const Settin
     // NCCL would lose such devices (net/device/device.cc, fuseDevices).
     found.device.can_fuse = settings.net_ib || !found.net_ib || !found.path.empty();
     found.device.port = number;
-    found.device.speed_mbps = rateMbps(sysfs::attribute(tree, port, "rate"));
+    found.device.speed_mbps = sysfs::rateMbps(sysfs::attribute(tree, port, "rate"));
     if (found.device.speed_mbps == 0) found.device.speed_mbps = defaults.mbps;
     found.device.gdr = defaults.gdr && (settings.net_ib || (!place.software && !iwarp));
     found.device.link = iwarp ? "iWARP" : sysfs::attribute(tree, port, "link_layer");
@@ -150,13 +126,9 @@ void numberPorts(std::vector<Port>& ports, const Settings& settings) {
 }  // namespace
 
 uint64_t parseGuid(std::string_view text) {
-  std::string digits;
-  for (const char c : text) {
-    if (c != ':') digits += c;
-  }
-  uint64_t guid = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), guid, 16);
-  return error == std::errc() && end == digits.data() + digits.size() ? guid : 0;
+  std::string digits(text);
+  std::erase(digits, ':');
+  return numberIn<uint64_t>(digits, 16).value_or(0);
 }
 
 std::vector<NetDevice> netDevices(const sysfs::FileTree& tree, const Settings& settings,

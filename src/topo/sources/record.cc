@@ -1,10 +1,11 @@
 #include "topo/sources/record.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 #include "base/text/bus_id.h"
+#include "base/text/split.h"
+#include "base/text/text_layout.h"
 #include "gpu/json.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
@@ -198,18 +199,11 @@ class Recorder {
     for (auto& [guid, number] : guids_) number = ++next;
   }
 
-  static std::string trimmed(std::string text) {
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    return text;
-  }
-
   std::string guidText(const std::string& text) const {
     if (!options_.anonymise) return text;
     const auto known = guids_.find(parseGuid(trimmed(text)));
     const auto number = static_cast<unsigned>(known == guids_.end() ? 0 : known->second);
-    char replaced[32];
-    std::snprintf(replaced, sizeof replaced, "0000:0000:%04x:%04x\n", number >> 16, number & 0xffff);
-    return replaced;
+    return formatText("0000:0000:%04x:%04x\n", number >> 16, number & 0xffff);
   }
 
   void addNode(const std::string& node) {

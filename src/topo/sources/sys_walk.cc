@@ -1,14 +1,13 @@
 #include "topo/sources/sys_walk.h"
 
 #include <algorithm>
-#include <array>
 #include <cfloat>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/pcie.h"
 #include "base/text/bus_id.h"
+#include "base/text/text_layout.h"
 #include "topo/machine/fusion.h"
 
 namespace railwise::topo {
@@ -24,15 +23,15 @@ float gigatransfers(const std::string& text) {
   return end == text.c_str() ? FLT_MAX : value;
 }
 
-// The link generation that NVML would report, derived from the kernel's speed. 0: not known.
-int linkGeneration(const std::string& speed) {
-  constexpr std::array<float, 7> kSpeeds = {2.5F, 5, 8, 16, 32, 64, 128};
+// The link generation that NVML would report, derived from the kernel's speed; one that is not in the table
+// counts as the one behind it. 0: not known.
+std::size_t linkGeneration(const std::string& speed) {
   const float value = gigatransfers(speed);
-  const auto* const found = std::find_if(kSpeeds.begin(), kSpeeds.end(), [&](float known) {
-    constexpr float kTolerance = 0.01F;
-    return std::fabs(known - value) < kTolerance;
-  });
-  return found == kSpeeds.end() ? 0 : static_cast<int>(found - kSpeeds.begin()) + 1;
+  constexpr float kTolerance = 0.01F;
+  for (std::size_t i = 0; i < kPcieGenerations.size(); ++i)
+    if (std::fabs(kPcieGenerations[i].gigatransfers - value) < kTolerance) return i + 1;
+  const bool beyond = value > kPcieGenerations.back().gigatransfers && value < FLT_MAX;
+  return beyond ? kPcieGenerations.size() + 1 : 0;
 }
 
 // The number of lanes. 0: not known; a device that does not know its width reports 63 or 255.
@@ -44,9 +43,7 @@ int lanes(const std::string& width) {
 
 // NVML's ids have no leading zeros; the kernel's ids have four digits.
 std::string shortHex(const std::string& id) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%lx", std::strtoul(id.c_str(), nullptr, 16));
-  return text;
+  return formatText("0x%lx", std::strtoul(id.c_str(), nullptr, 16));
 }
 
 bool isAbove(const XmlNode* candidate, const XmlNode* node) {
@@ -168,13 +165,13 @@ void SysWalk::fillLinkFromSys(XmlNode& pci, const std::string& path) {
 void SysWalk::fillLinkFromNvml(XmlNode& pci, const std::optional<std::string>& path) {
   constexpr const char* kMistaken = "16.0 GT/s";
   constexpr int kDefaultWidth = 16;
-  int generation = path ? linkGeneration(attribute(*path, "current_link_speed")) : 0;
+  std::size_t generation = path ? linkGeneration(attribute(*path, "current_link_speed")) : 0;
   if (generation == 0 && path) generation = linkGeneration(attribute(*path, "max_link_speed"));
-  constexpr int kUnknownAsGen4 = 4;
+  constexpr std::size_t kUnknownAsGen4 = 4;
   if (generation == 0 && settings_.nccl.has(NcclRule::kLinkSpelling)) generation = kUnknownAsGen4;
-  const auto place = static_cast<std::size_t>(generation - 1);
   if (generation == 0) pci.setIfUnset("link_speed", kMistaken);
-  else if (place < kPcieGenerations.size()) pci.setIfUnset("link_speed", kPcieGenerations[place].text);
+  else if (generation <= kPcieGenerations.size())
+    pci.setIfUnset("link_speed", kPcieGenerations[generation - 1].text);
   int width = path ? lanes(attribute(*path, "current_link_width")) : 0;
   if (width == 0 && path) width = lanes(attribute(*path, "max_link_width"));
   pci.setIfUnset("link_width", std::to_string(width != 0 ? width : kDefaultWidth));

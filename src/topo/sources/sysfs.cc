@@ -199,7 +199,7 @@ class SysfsReader {
     std::string unknown;
     for (const XmlNode* node : topology_file.order()) {
       if (node->name != "pci" || !node->has("busid")) continue;
-      const std::string busid = inLowerCase(node->get("busid"));
+      const std::string busid = lowerCase(node->get("busid"));
       const bool gpu = node->child("gpu") != nullptr || node->get("class").starts_with("0x03");
       if (gpu && !inSys(busid)) unknown += (unknown.empty() ? "" : ", ") + busid;
     }

@@ -65,12 +65,14 @@ TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
       "for another path");
   EXPECT_EQ(lost.check, "railwise-failover");
   EXPECT_EQ(lost.kind, EventKind::kRemark);
-  for (const char* end : {"connection to n2 (mlx5_0) goes on over mlx5_1 port 1 -> mlx5_1 port 1 (epoch 2)",
-                          "connection from n2 (mlx5_0) goes on over mlx5_1 port 1 <- mlx5_1 port 1 (epoch 2)",
-                          "connection to n2 (mlx5_0) goes back: a better path works again",
-                          "connection from n2 is closed: another path is not needed any more"})
-    EXPECT_EQ(explainWarning("a.cc:1", std::string("NET/Railwise : mlx5_0: ") + end).kind, EventKind::kRemark)
-        << end;
+  const std::pair<const char*, EventKind> ends[] = {
+      {"connection to n2 (mlx5_0) goes on over mlx5_1 port 1 -> mlx5_1 port 1 (epoch 2)", EventKind::kRemark},
+      {"connection from n2 (mlx5_0) goes on over mlx5_1 port 1 <- mlx5_1 port 1 (epoch 2)",
+       EventKind::kRemark},
+      {"connection to n2 (mlx5_0) goes back: a better path works again", EventKind::kHarmless},
+      {"connection from n2 is closed: another path is not needed any more", EventKind::kHarmless}};
+  for (const auto& [end, kind] : ends)
+    EXPECT_EQ(explainWarning("a.cc:1", std::string("NET/Railwise : mlx5_0: ") + end).kind, kind) << end;
   const Explanation over =
       explainWarning("a.cc:1", "NET/Railwise : mlx5_0: connection to n2: timed out: check its log");
   EXPECT_EQ(over.check, "railwise-connection");

@@ -20,9 +20,7 @@ inline NicFacts makeNic(const std::string& device) {
   nic.pcie_mbps = 504'123;
   nic.pcie = "32 GT/s x16";
   nic.numa = 1;
-  GidFacts gid;
-  gid.value = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1};
-  nic.gids.push_back(gid);
+  nic.gids = {{.value = {{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1}}}};
   return nic;
 }
 
@@ -30,7 +28,7 @@ inline NicFacts makeNic(const std::string& device) {
 inline NicFacts makeRoceNic(const std::string& device, uint8_t last, uint8_t version = 2, uint8_t index = 3) {
   NicFacts nic = makeNic(device);
   nic.link = LinkKind::kRoce;
-  nic.gids = {{index, version, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last}}};
+  nic.gids = {{index, {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last}}, version}};
   return nic;
 }
 
@@ -58,7 +56,7 @@ inline Results makeResults(int hosts, int nics) {
   for (std::size_t a = 0; a < results.ends.size(); ++a) {
     for (std::size_t b = a + 1; b < results.ends.size(); ++b) {
       for (std::size_t nic = 0; nic < static_cast<std::size_t>(nics); ++nic)
-        results.pairs.push_back({{a, b}, {.a_nic = nic, .b_nic = nic}, {makeHalf(48), makeHalf(48)}});
+        results.pairs.push_back({{.nics = {nic, nic}}, {a, b}, {makeHalf(48), makeHalf(48)}});
     }
   }
   return results;
@@ -68,9 +66,10 @@ inline Results makeResults(int hosts, int nics) {
 template <typename Change>
 void changePairsOf(Results& results, std::size_t end, int nic, Change&& change) {
   for (PairResult& pair : results.pairs) {
-    const bool first = pair.match.a == end && (nic < 0 || pair.nics.a_nic == static_cast<std::size_t>(nic));
-    const bool second = pair.match.b == end && (nic < 0 || pair.nics.b_nic == static_cast<std::size_t>(nic));
-    if (first || second) change(pair);
+    for (const std::size_t side : kSides) {
+      const bool its = nic < 0 || pair.nics[side] == static_cast<std::size_t>(nic);
+      if (pair.match[side] == end && its) change(pair);
+    }
   }
 }
 

@@ -185,10 +185,10 @@ TEST(PairJudge, EqualMtusThatAreSmallAreNoFinding) {
 TEST(PairJudge, TheFactsOfThePortsAreFindings) {
   Results results = makeResults(2, 4);
   results.ends[0].nics[0].active = false;
-  results.pairs[0].nics.obstacle = Obstacle::kPortDown;
-  results.pairs[1].nics.obstacle = Obstacle::kLinkKind;
+  results.pairs[0].obstacle = Obstacle::kPortDown;
+  results.pairs[1].obstacle = Obstacle::kLinkKind;
   results.ends[1].nics[2].speed_mbps = 200'000;
-  results.pairs[3].nics.obstacle = Obstacle::kNoGids;
+  results.pairs[3].obstacle = Obstacle::kNoGids;
   const Judgement judgement = judge(results);
   ASSERT_NE(find(judgement, "pair-port-down"), nullptr);
   EXPECT_EQ(find(judgement, "pair-port-down")->seen[0].device, "A mlx5_0");
@@ -200,7 +200,7 @@ TEST(PairJudge, TheFactsOfThePortsAreFindings) {
 
 TEST(PairJudge, PortsThatAreDownAtBothEndsAreUnused) {
   Results results = makeResults(2, 2);
-  results.pairs[1].nics.obstacle = Obstacle::kBothDown;
+  results.pairs[1].obstacle = Obstacle::kBothDown;
   results.ends[0].nics[1].active = results.ends[1].nics[1].active = false;
   EXPECT_TRUE(judge(results).findings.empty());
 }
@@ -245,11 +245,11 @@ TEST(PairJudge, PingIsAsLargeAsThePacketsThatAreLost) {
 
 TEST(PairJudge, OtherLinksAreAWarningBesideARailThatWorks) {
   Results results = makeResults(2, 2);
-  results.pairs[1].nics.obstacle = Obstacle::kLinkKind;
+  results.pairs[1].obstacle = Obstacle::kLinkKind;
   EXPECT_EQ(judge(results).findings.exitStatus(), 1);
   const Judgement judgement = judge(results);
   EXPECT_EQ(find(judgement, "pair-link")->fix.find("railwise doctor"), 0U);
-  results.pairs[0].nics.obstacle = Obstacle::kLinkKind;
+  results.pairs[0].obstacle = Obstacle::kLinkKind;
   EXPECT_EQ(judge(results).findings.exitStatus(), 2);
 }
 
@@ -275,7 +275,7 @@ TEST(PairJudge, ATestThatMeasuredNothingIsNotFine) {
 
 TEST(PairJudge, PairsThatShareANicAreSlowerTogetherOfCourse) {
   Results results = makeResults(2, 2);
-  results.pairs[1].nics.b_nic = 0;
+  results.pairs[1].nics[1] = 0;
   for (PairResult& pair : results.pairs) pair.halves[0].together_gbytes = 24;
   EXPECT_TRUE(judge(results).findings.empty());
 }

@@ -23,9 +23,9 @@ TEST(Tournament, EveryHostMeetsEveryOtherOnceAndNobodyTwiceInARound) {
     for (const auto& round : rounds) {
       std::set<std::size_t> busy;
       for (const Match& match : round) {
-        EXPECT_LT(match.a, match.b);
-        EXPECT_TRUE(met.insert({match.a, match.b}).second);
-        EXPECT_TRUE(busy.insert(match.a).second && busy.insert(match.b).second);
+        EXPECT_LT(match[0], match[1]);
+        EXPECT_TRUE(met.insert({match[0], match[1]}).second);
+        EXPECT_TRUE(busy.insert(match[0]).second && busy.insert(match[1]).second);
       }
     }
     EXPECT_EQ(met.size(), hosts * (hosts - 1) / 2);
@@ -41,8 +41,8 @@ TEST(PairNics, RailsAtEqualPlacesArePairs) {
   const auto pairs = pairNics(test::makeEnd("A", 3), test::makeEnd("B", 3), false, kSubnetBits);
   ASSERT_EQ(pairs.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(pairs[i].a_nic, i);
-    EXPECT_EQ(pairs[i].b_nic, i);
+    EXPECT_EQ(pairs[i].nics[0], i);
+    EXPECT_EQ(pairs[i].nics[1], i);
     EXPECT_EQ(pairs[i].obstacle, Obstacle::kNone);
   }
 }
@@ -54,7 +54,7 @@ TEST(PairNics, FullIsEveryNicWithEveryNic) {
 TEST(PairNics, NicsThatAreTooManyShareAPartner) {
   const auto pairs = pairNics(test::makeEnd("A", 3), test::makeEnd("B", 1), false, kSubnetBits);
   ASSERT_EQ(pairs.size(), 3U);
-  EXPECT_EQ(pairs[2].b_nic, 0U);
+  EXPECT_EQ(pairs[2].nics[1], 0U);
   EXPECT_TRUE(pairNics(test::makeEnd("A", 3), test::makeEnd("B", 0), false, kSubnetBits).empty());
 }
 
@@ -65,16 +65,16 @@ TEST(PairNics, ANicOfAnotherLinkGetsThePartnerThatItReaches) {
   b.nics[1] = test::makeRoceNic("roce", 2);
   const auto pairs = pairNics(a, b, false, kSubnetBits);
   ASSERT_EQ(pairs.size(), 2U);
-  EXPECT_EQ(pairs[0].b_nic, 1U);
-  EXPECT_EQ(pairs[1].b_nic, 0U);
+  EXPECT_EQ(pairs[0].nics[1], 1U);
+  EXPECT_EQ(pairs[1].nics[1], 0U);
   EXPECT_EQ(pairs[0].obstacle, Obstacle::kNone);
 }
 
 TEST(PairNics, SpareNicsGoToTheLeastUsedPartners) {
   const auto pairs = pairNics(test::makeEnd("A", 4), test::makeEnd("B", 2), false, kSubnetBits);
   ASSERT_EQ(pairs.size(), 4U);
-  EXPECT_EQ(pairs[2].b_nic, 0U);
-  EXPECT_EQ(pairs[3].b_nic, 1U);
+  EXPECT_EQ(pairs[2].nics[1], 0U);
+  EXPECT_EQ(pairs[3].nics[1], 1U);
 }
 
 TEST(PairNics, TheSameNameComesBeforeTheSamePlace) {
@@ -82,8 +82,8 @@ TEST(PairNics, TheSameNameComesBeforeTheSamePlace) {
   std::swap(b.nics[0], b.nics[2]);
   const auto pairs = pairNics(test::makeEnd("A", 3), b, false, kSubnetBits);
   ASSERT_EQ(pairs.size(), 3U);
-  EXPECT_EQ(pairs[0].b_nic, 2U);
-  EXPECT_EQ(pairs[2].b_nic, 0U);
+  EXPECT_EQ(pairs[0].nics[1], 2U);
+  EXPECT_EQ(pairs[2].nics[1], 0U);
 }
 
 TEST(PairNics, TheSameSubnetComesBeforeTheSamePlace) {
@@ -91,11 +91,11 @@ TEST(PairNics, TheSameSubnetComesBeforeTheSamePlace) {
   EndFacts b = test::makeEnd("B", 2);
   a.nics = {test::makeRoceNic("a0", 1), test::makeRoceNic("a1", 2)};
   b.nics = {test::makeRoceNic("b0", 3), test::makeRoceNic("b1", 4)};
-  a.nics[0].gids[0].value[14] = b.nics[1].gids[0].value[14] = 7;  // 10.0.7.x
+  a.nics[0].gids[0].value.raw[14] = b.nics[1].gids[0].value.raw[14] = 7;  // 10.0.7.x
   const auto pairs = pairNics(a, b, false, kSubnetBits);
   ASSERT_EQ(pairs.size(), 2U);
-  EXPECT_EQ(pairs[0].b_nic, 1U);
-  EXPECT_EQ(pairs[1].b_nic, 0U);
+  EXPECT_EQ(pairs[0].nics[1], 1U);
+  EXPECT_EQ(pairs[1].nics[1], 0U);
 }
 
 TEST(PairNics, AnExtraNicOfAnotherLinkOrOneThatIsDownIsInNoPair) {
@@ -113,7 +113,7 @@ TEST(PairNics, APortThatIsDownKeepsThePartnerOfItsName) {
   a.nics[0].active = false;
   const auto pairs = pairNics(a, test::makeEnd("B", 2), false, kSubnetBits);
   ASSERT_EQ(pairs.size(), 3U);
-  EXPECT_EQ(pairs[0].b_nic, 0U);
+  EXPECT_EQ(pairs[0].nics[1], 0U);
   EXPECT_EQ(pairs[0].obstacle, Obstacle::kPortDown);
 }
 
@@ -165,8 +165,8 @@ TEST(PairNics, ChoosesTheGidsThatReachEachOther) {
   b.nics[0] = test::makeRoceNic("b", 2, 2, 3);
   const NicPair pair = pairNics(a, b, false, kSubnetBits).at(0);
   EXPECT_EQ(pair.obstacle, Obstacle::kNone);
-  EXPECT_EQ(pair.a_gid, 1U);
-  EXPECT_EQ(pair.b_gid, 0U);
+  EXPECT_EQ(pair.gids[0], 1U);
+  EXPECT_EQ(pair.gids[1], 0U);
 }
 
 }  // namespace

@@ -23,8 +23,7 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
                     .why = "What it says of its ranks is not known.",
                     .fix = "ls -l FILE; file FILE"});
   }
-  for (const int index : ranks.members()) {
-    const Process& process = job.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : ranks.members()) {
     if (process.shifted.value.empty()) continue;
     findings.add({.check = "log-shifted",
                   .severity = Severity::kAdvice,
@@ -44,36 +43,29 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
          .seen = {{"", ranks.placeText(job.deduplicated.place), job.deduplicated.value}},
          .why = "Which ranks are missing, wait or differ cannot be told from it.",
          .fix = "export RAY_DEDUP_LOGS=0"});
+  const bool errors = firstError(job) >= 0;
+  if (nccl_lines > 0 && (ranks.size() > 0 || errors || job.has_results)) return;
+  Finding finding = {.check = "log-level",
+                     .severity = Severity::kAdvice,
+                     .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"};
+  const LogFile* const first = job.files.empty() ? nullptr : &job.files.front();
+  Seen seen = {"", first == nullptr ? "" : first->name,
+               first == nullptr ? "" : std::to_string(first->lines) + " lines"};
   if (nccl_lines > 0) {
-    if (ranks.size() > 0 || firstError(job) >= 0 || job.has_results) return;
-    findings.add(
-        {.check = "log-level",
-         .severity = Severity::kAdvice,
-         .what = "the logs do not say how many ranks there are",
-         .seen = {{"", job.files.empty() ? "" : job.files.front().name, "no line of ncclCommInitRank"}},
-         .why = "They have warnings alone, or end before a communicator begins.",
-         .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
-    return;
+    finding.what = "the logs do not say how many ranks there are";
+    finding.why = "They have warnings alone, or end before a communicator begins.";
+    seen.value = "no line of ncclCommInitRank";
+  } else if (job.has_results) {
+    finding.what = "there is no line of NCCL beside the results";
+    finding.why = "Which network, plugin and NICs the ranks use is not known.";
+  } else {
+    if (!errors) finding.severity = Severity::kError;
+    finding.what = errors ? "no line has NCCL's host and process: which rank wrote what is not known"
+                          : "there is no line of NCCL in the logs";
+    finding.why = "NCCL writes nothing unless it is told to, or it writes elsewhere (NCCL_DEBUG_FILE).";
   }
-  const std::string lines = job.files.empty() ? "" : std::to_string(job.files.front().lines) + " lines";
-  if (job.has_results) {
-    findings.add({.check = "log-level",
-                  .severity = Severity::kAdvice,
-                  .what = "there is no line of NCCL beside the results",
-                  .seen = {{"", job.files.empty() ? "" : job.files.front().name, lines}},
-                  .why = "Which network, plugin and NICs the ranks use is not known.",
-                  .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
-    return;
-  }
-  const bool other_errors = firstError(job) >= 0;
-  findings.add({.check = "log-level",
-                .severity = other_errors ? Severity::kAdvice : Severity::kError,
-                .what = other_errors
-                            ? "no line has NCCL's host and process: which rank wrote what is not known"
-                            : "there is no line of NCCL in the logs",
-                .seen = {{"", job.files.empty() ? "" : job.files.front().name, lines}},
-                .why = "NCCL writes nothing unless it is told to, or it writes elsewhere (NCCL_DEBUG_FILE).",
-                .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
+  finding.seen = {seen};
+  findings.add(std::move(finding));
 }
 
 Findings judgeJob(const Job& job, const Ranks& ranks) {

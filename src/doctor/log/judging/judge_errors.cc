@@ -37,7 +37,7 @@ class Trail {
 
 bool hasErrors(const Job& job, int process) {
   for (const Event& event : job.events)
-    if (event.process == process && event.kind != EventKind::kRemark) return true;
+    if (event.process == process && event.isError()) return true;
   return false;
 }
 
@@ -129,8 +129,6 @@ double secondsOf(const std::string& time) {
   return seconds;
 }
 
-bool isError(const Event& event) { return event.kind != EventKind::kRemark; }
-
 // Times are compared where every error that NCCL has logged has one of the same form, and what has none (an
 // exception of Python) comes last; else the order of the lines counts.
 class Order {
@@ -138,7 +136,7 @@ class Order {
   explicit Order(const std::vector<Event>& events) {
     std::size_t with_day = 0, with_time = 0, without = 0;
     for (const Event& event : events) {
-      if (!isError(event)) continue;
+      if (!event.isError()) continue;
       if (secondsOf(event.time) < 0) {
         without += event.check == "framework-error" || event.check == "process-killed" ? 0 : 1;
         continue;
@@ -170,9 +168,8 @@ Seen seenOf(const Ranks& ranks, const Event& event) {
 }
 
 Severity severityOf(const Event& event) {
-  if (event.kind == EventKind::kConsequence) return Severity::kAdvice;
-  if (event.kind == EventKind::kRemark) return event.serious ? Severity::kWarning : Severity::kAdvice;
-  return Severity::kError;
+  if (event.kind == EventKind::kCause) return Severity::kError;
+  return event.kind == EventKind::kRemark ? Severity::kWarning : Severity::kAdvice;
 }
 
 std::string laterText(const Event& event) {
@@ -220,7 +217,7 @@ void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index,
   std::set<std::string> later_ranks;
   std::size_t later = 0;
   for (const Event& event : job.events) {
-    if (&event == &first || !isError(event)) continue;
+    if (&event == &first || !event.isError()) continue;
     ++later;
     later_ranks.insert(ranks.label(event));
   }
@@ -240,9 +237,8 @@ void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index,
 }
 
 // Passed-up errors of ranks that warned of nothing.
-void addTraces(const Job& job, const Ranks& ranks, Findings& findings) {
-  for (const int process : ranks.members()) {
-    const Process& its = job.processes[static_cast<std::size_t>(process)];
+void addTraces(const Ranks& ranks, Findings& findings) {
+  for (const auto& [process, its] : ranks.members()) {
     if (its.warnings > 0 || its.error_trace.empty()) continue;
     findings.add({.check = "error-trace",
                   .severity = Severity::kWarning,
@@ -261,7 +257,7 @@ int firstError(const Job& job) {
   int first = -1, cause = -1;
   for (std::size_t i = 0; i < job.events.size(); ++i) {
     const Event& event = job.events[i];
-    if (!isError(event)) continue;
+    if (!event.isError()) continue;
     const auto earlier = [&](int than) {
       return than < 0 || order.before(event, job.events[static_cast<std::size_t>(than)]);
     };
@@ -304,7 +300,7 @@ void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
     known->second.seen.push_back(seenOf(ranks, event));
   }
   for (const std::string& key : keys) findings.add(alike.at(key));
-  addTraces(job, ranks, findings);
+  addTraces(ranks, findings);
 }
 
 }  // namespace railwise::doctor

@@ -1,6 +1,9 @@
 // GPUDirect: does the memory of the GPUs go straight through the NICs, and why not.
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
+#include "base/path_types.h"
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/reading/line.h"
 
@@ -11,21 +14,16 @@ constexpr char kPeerMemoryFix[] =
     "modprobe nvidia_peermem  # or a driver and kernel with dma-buf: the open kernel modules, Linux 5.12\n"
     "railwise devices  # shows what the NICs then offer";
 
-// What NCCL calls a distance, by its number: 2.26 put C2C in between, 2.27 P2C, and 2.28 moved it.
+// What NCCL calls a distance, by its number in that release.
 const char* distanceName(int distance, const std::string& version) {
-  static constexpr const char* kOld[] = {"LOC", "NVL", "NVB", "PIX", "PXB",
-                                         "PXN", "PHB", "SYS", "NET", "DIS"};
-  static constexpr const char* k26[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                        "PXN", "PHB", "SYS", "NET", "DIS"};
-  static constexpr const char* k27[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                        "PXN", "P2C", "PHB", "SYS", "NET", "DIS"};
-  static constexpr const char* kNew[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                         "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
   const int minor = version.starts_with("2.") ? std::atoi(version.c_str() + 2) : 99;
-  const auto names = minor < 26    ? std::span<const char* const>(kOld)
-                     : minor == 26 ? std::span<const char* const>(k26)
-                     : minor == 27 ? std::span<const char* const>(k27)
-                                   : std::span<const char* const>(kNew);
+  std::vector<const char*> names;
+#define RAILWISE_IN_RELEASE(value, name, since, meaning) \
+  if (minor >= (since)) names.push_back(name);
+  RAILWISE_PATH_TYPES(RAILWISE_IN_RELEASE)
+#undef RAILWISE_IN_RELEASE
+  // 2.27 had P2C behind PXN.
+  if (minor == 27) std::swap(names[6], names[7]);
   return distance >= 0 && distance < static_cast<int>(names.size())
              ? names[static_cast<std::size_t>(distance)]
              : "?";
@@ -121,8 +119,7 @@ GpuDirectCount gpuDirectCount(const Process& process) {
 }
 
 void judgeGpuDirect(const Job& job, const Ranks& ranks, Findings& findings) {
-  for (const int index : ranks.members()) {
-    const Process& process = job.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : ranks.members()) {
     if (!usesRdma(process)) continue;
     judgeNics(ranks, index, process, findings);
     judgeDistance(ranks, index, process,

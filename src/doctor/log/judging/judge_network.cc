@@ -1,6 +1,7 @@
 // Which network the job uses, and why not the one that was meant: NCCL goes on without a word.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -21,10 +22,7 @@ std::string pathFix(const std::string& plugin) {
          "  # a job without the plugin then fails at once";
 }
 
-bool alike(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return (x | 0x20) == (y | 0x20); });
-}
+bool alike(std::string_view a, std::string_view b) { return lowerCase(a) == lowerCase(b); }
 
 bool isAsked(const PluginAttempt& attempt) {
   return std::find(std::begin(kDefaultPlugins), std::end(kDefaultPlugins), attempt.name) ==
@@ -48,10 +46,14 @@ bool isOff(const Process& process, const std::string& name) {
   return fact != nullptr && fact->value != "0";
 }
 
-// A sentence why a plugin was not loaded; `check` is what it is a case of.
+// A finding on one process, of which it has seen a fact; its severity comes later.
 struct Reason {
   std::string check, what, why, fix;
   Fact seen;
+
+  void addTo(Findings& findings, const Ranks& ranks, int process, Severity severity) const {
+    findings.add({check, severity, what, {ranks.seenAt(process, seen)}, why, fix});
+  }
 };
 
 Reason loadFailure(const PluginAttempt& attempt) {
@@ -70,12 +72,12 @@ Reason notFound(const Process& process, const std::string& asked) {
   const bool railwise = asked.find("railwise") != std::string::npos;
   return {"plugin-not-found",
           "the plugin " + asked + " was not found",
-          "NCCL looked for " + (names.empty() ? asked : listText(names)) +
+          "NCCL looked for " + (names.empty() ? asked : firstItems(names, kShownItems)) +
               " where the dynamic linker looks, and " +
               (process.network.empty() ? "there was none." : "went on with " + process.network + "."),
           pathFix(asked) + "\nls /where/the/plugin/is/libnccl-net-" + (railwise ? "railwise" : "NAME") +
               ".so  # NCCL_NET_PLUGIN=NAME, or a path",
-          {names.empty() ? asked : listText(names), place}};
+          {names.empty() ? asked : firstItems(names, kShownItems), place}};
 }
 
 Reason wrongApi(const Process& process) {
@@ -84,13 +86,6 @@ Reason wrongApi(const Process& process) {
   return {"plugin-api", "the plugin has no table of functions that this NCCL knows",
           "It was built for another release of NCCL, or is no net plugin at all.",
           "nm -D <plugin> | grep ncclNetPlugin_v  # Railwise has v6 to v12, for NCCL 2.13 and later", seen};
-}
-
-// Why no plugin serves the process, if one was asked for or found.
-const PluginAttempt* brokenAttempt(const Process& process) {
-  const auto broken = std::find_if(process.attempts.begin(), process.attempts.end(),
-                                   [](const PluginAttempt& attempt) { return !attempt.reason.empty(); });
-  return broken == process.attempts.end() ? nullptr : &*broken;
 }
 
 // The plugin was loaded, and another network is used.
@@ -116,21 +111,20 @@ Reason initReason(const Process& process) {
           "look at the lines of NET/" + plugin.value + "; railwise devices", seen};
 }
 
-bool pluginProblem(const Process& process, Reason& reason) {
+// Why no plugin serves the process, if one was asked for or found.
+std::optional<Reason> pluginProblem(const Process& process) {
+  if (initFailed(process)) return initReason(process);
+  if (!process.plugin.value.empty()) return std::nullopt;
+  const auto broken = std::find_if(process.attempts.begin(), process.attempts.end(),
+                                   [](const PluginAttempt& attempt) { return !attempt.reason.empty(); });
+  if (broken != process.attempts.end()) return loadFailure(*broken);
+  if (!process.missing_symbols.empty() || !process.unsupported_plugin.value.empty()) return wrongApi(process);
   const std::string asked = askedPlugin(process);
-  const PluginAttempt* const broken = brokenAttempt(process);
-  if (initFailed(process)) return reason = initReason(process), true;
-  if (!process.plugin.value.empty()) return false;
-  if (broken != nullptr) reason = loadFailure(*broken);
-  else if (!process.missing_symbols.empty() || !process.unsupported_plugin.value.empty())
-    reason = wrongApi(process);
-  else if (!asked.empty() && !process.attempts.empty()) reason = notFound(process, asked);
-  else return false;
-  return true;
+  return asked.empty() || process.attempts.empty() ? std::nullopt : std::optional(notFound(process, asked));
 }
 
 // Socket, and it may be meant so.
-Reason socketReason(const Process& process, const Reason* plugin) {
+Reason socketReason(const Process& process, const std::optional<Reason>& plugin) {
   const auto line = process.networks.find("Socket");
   Reason reason = {"socket-network",
                    "the network is Socket, not RDMA",
@@ -141,7 +135,7 @@ Reason socketReason(const Process& process, const Reason* plugin) {
   if (net != nullptr && alike(net->value, "Socket")) {
     reason.why = "NCCL_NET=Socket asks for it.";
     reason.fix = "unset NCCL_NET";
-  } else if (plugin != nullptr) {
+  } else if (plugin) {
     reason.why = plugin->what + ", and NCCL's own IB network " +
                  (isOff(process, "NCCL_IB_DISABLE") ? "is turned off by NCCL_IB_DISABLE."
                   : process.no_rdma.value.empty()   ? "did not start."
@@ -164,15 +158,6 @@ Reason socketReason(const Process& process, const Reason* plugin) {
   return reason;
 }
 
-void addReason(const Ranks& ranks, int process, const Reason& reason, Severity severity, Findings& findings) {
-  findings.add({.check = reason.check,
-                .severity = severity,
-                .what = reason.what,
-                .seen = {ranks.seenAt(process, reason.seen)},
-                .why = reason.why,
-                .fix = reason.fix});
-}
-
 // Another plugin than the one that was asked for, or one that nobody asked for.
 void judgePlugin(const Ranks& ranks, int index, const Process& process, Findings& findings) {
   if (process.plugin.value.empty()) return;
@@ -181,22 +166,21 @@ void judgePlugin(const Ranks& ranks, int index, const Process& process, Findings
   if (!process.plugin_path.value.empty()) seen.value += ", " + process.plugin_path.value;
   const bool railwise = asked.find("railwise") != std::string::npos;
   if (railwise && !alike(process.plugin.value, "Railwise")) {
-    addReason(ranks, index,
-              {"wrong-plugin", "Railwise was asked for, and another plugin was loaded",
-               "An other libnccl-net.so comes first in the path.",
-               "export NCCL_NET_PLUGIN=/where/the/plugin/is/libnccl-net-railwise.so NCCL_NET=Railwise", seen},
-              Severity::kError, findings);
+    const Reason wrong = {
+        "wrong-plugin", "Railwise was asked for, and another plugin was loaded",
+        "An other libnccl-net.so comes first in the path.",
+        "export NCCL_NET_PLUGIN=/where/the/plugin/is/libnccl-net-railwise.so NCCL_NET=Railwise", seen};
+    wrong.addTo(findings, ranks, index, Severity::kError);
   } else if (asked.empty() && !initFailed(process)) {
     std::string why =
         "libnccl-net.so lies in the dynamic linker's path: HPC-X, a cloud's image and others put it there.";
     if (process.settings.empty())
       why += " Or a setting names it: the log has no settings (NCCL_DEBUG_SUBSYS=INIT,ENV,NET).";
-    addReason(ranks, index,
-              {"unasked-plugin", "a plugin was loaded that no setting names", why,
-               "export NCCL_NET_PLUGIN=none  # to do without it\nexport NCCL_NET_PLUGIN=railwise  # to use "
-               "Railwise",
-               seen},
-              Severity::kAdvice, findings);
+    const Reason unasked = {
+        "unasked-plugin", "a plugin was loaded that no setting names", why,
+        "export NCCL_NET_PLUGIN=none  # to do without it\nexport NCCL_NET_PLUGIN=railwise  # to use Railwise",
+        seen};
+    unasked.addTo(findings, ranks, index, Severity::kAdvice);
   }
 }
 
@@ -207,13 +191,12 @@ bool isTcp(const Process& process) {
 
 void judgeProvider(const Ranks& ranks, int index, const Process& process, Findings& findings) {
   if (!isTcp(process)) return;
-  addReason(ranks, index,
-            {"socket-network",
-             "the plugin runs libfabric over TCP, not RDMA",
-             "libfabric found no provider for RDMA: the EFA driver or device is missing.",
-             "fi_info -p efa; ls /dev/infiniband  # in the container",
-             {"libfabric's provider is " + process.provider.value, process.provider.place}},
-            Severity::kError, findings);
+  const Reason tcp = {"socket-network",
+                      "the plugin runs libfabric over TCP, not RDMA",
+                      "libfabric found no provider for RDMA: the EFA driver or device is missing.",
+                      "fi_info -p efa; ls /dev/infiniband  # in the container",
+                      {"libfabric's provider is " + process.provider.value, process.provider.place}};
+  tcp.addTo(findings, ranks, index, Severity::kError);
 }
 
 // Communicators with processes on several hosts, for releases that do not count nodes.
@@ -251,24 +234,20 @@ bool usesRdma(const Process& process) {
 
 void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
   const std::set<std::string> across = acrossHosts(job);
-  std::vector<int> members = ranks.members();
+  std::vector<Ranks::Member> members(ranks.members());
   // A few lines alone do not say which processes are ranks.
   for (int i = 0; ranks.members().empty() && i < static_cast<int>(job.processes.size()); ++i)
-    members.push_back(i);
-  for (const int index : members) {
-    const Process& process = job.processes[static_cast<std::size_t>(index)];
-    Reason plugin;
-    const bool problem = pluginProblem(process, plugin);
+    members.push_back({i, job.processes[static_cast<std::size_t>(i)]});
+  for (const auto& [index, process] : members) {
+    const std::optional<Reason> plugin = pluginProblem(process);
     const bool asked = !askedPlugin(process).empty() || !process.failed_plugins.empty();
     const bool socket = process.network == "Socket";
     const bool costs = usesNetwork(process, across);
-    if (problem) {
-      const bool lost = asked || (socket && costs);
-      addReason(ranks, index, plugin, lost ? Severity::kError : Severity::kAdvice, findings);
-    }
+    const bool lost = asked || (socket && costs);
+    if (plugin) plugin->addTo(findings, ranks, index, lost ? Severity::kError : Severity::kAdvice);
     if (socket)
-      addReason(ranks, index, socketReason(process, problem ? &plugin : nullptr),
-                costs ? Severity::kError : Severity::kAdvice, findings);
+      socketReason(process, plugin)
+          .addTo(findings, ranks, index, costs ? Severity::kError : Severity::kAdvice);
     judgePlugin(ranks, index, process, findings);
     judgeProvider(ranks, index, process, findings);
   }

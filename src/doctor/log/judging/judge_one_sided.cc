@@ -27,7 +27,7 @@ std::string ownersText(const Process& process, const std::vector<Fact>& tables,
     const std::string owner = ownerOf(process, table.value);
     if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
   }
-  return owners.empty() ? otherwise : listText(owners);
+  return owners.empty() ? otherwise : firstItems(owners, kShownItems);
 }
 
 Fact namesOf(const std::vector<Fact>& tables, const Fact& none) {
@@ -35,7 +35,7 @@ Fact namesOf(const std::vector<Fact>& tables, const Fact& none) {
   std::vector<std::string> names;
   names.reserve(tables.size());
   for (const Fact& table : tables) names.push_back(table.value);
-  return {listText(names), tables.front().place};
+  return {firstItems(names, kShownItems), tables.front().place};
 }
 
 constexpr char kUnnamed[] = "unnamed";
@@ -69,7 +69,7 @@ std::string overText(const Process& process) {
   for (const std::string& table : tablesOf(process)) nics.merge(nicsOf(process, table));
   if (nics.empty()) return "";
   const std::vector<std::string> names(nics.begin(), nics.end());
-  return " over " + counted(names.size(), "NIC", "NICs") + " (" + listText(names, 4) + ")";
+  return " over " + counted(names.size(), "NIC", "NICs") + " (" + firstItems(names, 4) + ")";
 }
 
 // --- A NIC that two tables number differently ---
@@ -250,17 +250,15 @@ class Reasons {
 
 OneSidedReason whyNotOneSided(const Job& job, const Ranks& ranks, int process) {
   Reasons reasons(ranks, process);
-  // The asking process comes first.
-  std::vector<int> members = ranks.members();
-  std::erase(members, process);
-  if (process >= 0) members.insert(members.begin(), process);
   bool split = false;
-  for (const int index : members) {
-    const Process& its = job.processes[static_cast<std::size_t>(index)];
+  const auto look = [&](int index, const Process& its) {
     reasons.look(index, its);
     split =
         split || std::any_of(its.inits.begin(), its.inits.end(), [](const Init& init) { return init.split; });
-  }
+  };
+  if (process >= 0) look(process, job.processes[static_cast<std::size_t>(process)]);
+  for (const auto& [index, its] : ranks.members())
+    if (index != process) look(index, its);
   if (reasons.empty() && split)
     reasons.add("split", "A communicator that shares its parent's resources (splitShare=1) has no host RMA.",
                 "");
@@ -310,8 +308,7 @@ void judgeOneSided(const Job& job, const Ranks& ranks, Findings& findings) {
       "The window has no effect: what the program wanted to gain by it is lost.",
       "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV"};
   int asking = -1;
-  for (const int index : ranks.members()) {
-    const Process& process = job.processes[static_cast<std::size_t>(index)];
+  for (const auto& [index, process] : ranks.members()) {
     judgeChanges(ranks, index, process, findings);
     if (process.one_sided.no_effect.value.empty()) continue;
     if (asking < 0) asking = index;

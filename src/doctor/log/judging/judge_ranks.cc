@@ -31,7 +31,7 @@ std::string nicsText(const Process& process) {
   std::vector<std::string> nics;
   for (const Nic& nic : process.nics) nics.push_back(nic.name + (nic.link.empty() ? "" : "/" + nic.link));
   std::sort(nics.begin(), nics.end());
-  return listText(nics, 64);
+  return firstItems(nics, 64);
 }
 
 // "2 RoCE", whatever their names.
@@ -42,7 +42,7 @@ std::string nicKindsText(const Process& process) {
   texts.reserve(kinds.size());
   for (const auto& [link, number] : kinds)
     texts.push_back(link.empty() ? counted(number, "NIC", "NICs") : std::to_string(number) + " " + link);
-  return listText(texts, 8);
+  return firstItems(texts, 8);
 }
 
 std::string gpuDirectText(const Process& process) {
@@ -120,11 +120,11 @@ std::vector<Attribute> attributes() {
 }
 
 // The processes by value. One value, or none: nothing differs, and the answer is false.
-bool judgeAttribute(const Job& job, const Ranks& ranks, const Attribute& attribute, Findings& findings) {
-  std::map<std::string, std::vector<int>> groups;
-  for (const int index : ranks.members()) {
-    const Fact fact = attribute.value(job.processes[static_cast<std::size_t>(index)]);
-    if (!fact.value.empty()) groups[fact.value].push_back(index);
+bool judgeAttribute(const Ranks& ranks, const Attribute& attribute, Findings& findings) {
+  std::map<std::string, std::vector<Seen>> groups;
+  for (const auto& [index, process] : ranks.members()) {
+    const Fact fact = attribute.value(process);
+    if (!fact.value.empty()) groups[fact.value].push_back(ranks.seenAt(index, fact));
   }
   if (groups.size() < 2) return false;
   const auto most = std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
@@ -136,10 +136,7 @@ bool judgeAttribute(const Job& job, const Ranks& ranks, const Attribute& attribu
   Finding finding = {attribute.check, attribute.severity, attribute.what, {}, attribute.why, attribute.fix};
   for (const auto& [value, members] : groups) {
     if (majority && value == most->first) continue;
-    for (const int index : members) {
-      const Place place = attribute.value(job.processes[static_cast<std::size_t>(index)]).place;
-      finding.seen.push_back(ranks.seenAt(index, {value, place}));
-    }
+    finding.seen.insert(finding.seen.end(), members.begin(), members.end());
   }
   if (majority)
     finding.why +=
@@ -156,7 +153,7 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
     for (const auto& [name, fact] : process.settings)
       if (!mayDiffer(name)) names.insert(name);
   for (const std::string& name : names) {
-    judgeAttribute(job, ranks,
+    judgeAttribute(ranks,
                    {"differ-settings", Severity::kWarning, name + " differs between ranks",
                     "The launcher or a login script gives the ranks different environments.",
                     "set " + name + " in one place for all ranks (mpirun -x, srun --export)",
@@ -166,8 +163,7 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
                     }},
                    findings);
     std::map<std::string, std::size_t> with, all;
-    for (const int index : ranks.members()) {
-      const Process& process = job.processes[static_cast<std::size_t>(index)];
+    for (const auto& [index, process] : ranks.members()) {
       if (process.settings.empty()) continue;
       ++all[process.host];
       with[process.host] += process.settings.count(name);
@@ -252,8 +248,8 @@ void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
   split.what = "a communicator of some ranks was begun and never completed";
   bool completed = false;
   // The log of a release that does not say when it begins has nothing to complete.
-  for (const int index : ranks.members()) {
-    for (const Init& init : job.processes[static_cast<std::size_t>(index)].inits) {
+  for (const auto& [index, process] : ranks.members()) {
+    for (const Init& init : process.inits) {
       completed = completed || (init.complete && ranks.isWorld(init));
       if (init.complete) continue;
       (ranks.isWorld(init) ? waiting : split).seen.push_back(ranks.seenAt(index, init.started));
@@ -268,14 +264,13 @@ void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
 
 void judgeDifferences(const Job& job, const Ranks& ranks, Findings& findings) {
   std::set<std::string> networks;
-  for (const int index : ranks.members())
-    networks.insert(job.processes[static_cast<std::size_t>(index)].network);
+  for (const auto& [index, process] : ranks.members()) networks.insert(process.network);
   std::string found;  // the last check that found something: what comes after it under its name says no more
   for (const Attribute& attribute : attributes()) {
     if (attribute.check == found) continue;
     // Each network names NICs in its own way.
     if (networks.size() > 1 && attribute.of_network) continue;
-    if (judgeAttribute(job, ranks, attribute, findings)) found = attribute.check;
+    if (judgeAttribute(ranks, attribute, findings)) found = attribute.check;
   }
   judgeSettings(job, ranks, findings);
 }

@@ -1,5 +1,5 @@
-// The tables of explain.cc: a warning that holds all the words of a row means what the row says. The first
-// row that fits counts, so the narrower stand first.
+// The tables of explain.cc: a warning that holds the words of a row means what the row says. The first row
+// that fits counts, so the narrower stand first.
 #pragma once
 
 #include <span>
@@ -12,13 +12,12 @@ namespace railwise::doctor {
 inline constexpr EventKind kCause = EventKind::kCause;
 inline constexpr EventKind kConsequence = EventKind::kConsequence;
 inline constexpr EventKind kRemark = EventKind::kRemark;
+inline constexpr EventKind kHarmless = EventKind::kHarmless;
 
 struct KnownLine {
-  std::string_view words;
-  std::string_view more_words;  // ""
+  std::string_view words;  // "A|B&C": the line has A, or both B and C
   const char* check;
   EventKind kind;
-  bool serious;
   const char* what;
   const char* why;
   const char* fix;

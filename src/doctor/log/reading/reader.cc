@@ -210,21 +210,11 @@ void JobReader::record(const LogLine& line) {
     const Explanation known = explainWarning(line.source, line.text);
     if (known.check == "network-not-found") setFact(process.missing_network, line.text, place);
     if (known.check == "no-rdma-device") setFact(process.no_rdma, line.text, place);
-    addEvent(
-        {.process = index,
-         .rank = line.rank,
-         .kind = known.kind,
-         .check = known.check,
-         .what = known.what,
-         .why = known.why,
-         .fix = known.fix,
-         .serious = known.serious,
-         .time = line.time,
-         .line = {shortened(line.source.empty() ? std::string(line.text)
-                                                : std::string(line.source) + " " + std::string(line.text)),
-                  place},
-         .repeated = 0,
-         .railwise = railwise});
+    Event event{known, index, line.rank, line.time};
+    const std::string source = line.source.empty() ? "" : std::string(line.source) + " ";
+    event.line = {shortened(source + std::string(line.text)), place};
+    event.railwise = railwise;
+    addEvent(std::move(event));
     return;
   }
   information(index, line, place);
@@ -286,16 +276,7 @@ void JobReader::otherRecord(const LogLine& line) {
   const auto hinted = by_hint_.find(rank);
   if (hinted != by_hint_.end()) process = hinted->second;
   else if (rank < 0 && file.processes.size() == 1) process = *file.processes.begin();
-  addEvent({.process = process,
-            .rank = rank,
-            .kind = known->kind,
-            .check = known->check,
-            .what = known->what,
-            .why = known->why,
-            .fix = known->fix,
-            .serious = known->serious,
-            .time = line.time,
-            .line = {shortened(line.text), here()}});
+  addEvent({*known, process, rank, line.time, {shortened(line.text), here()}});
 }
 
 void JobReader::addEvent(Event event) {

@@ -27,13 +27,6 @@ Error garbled(const std::string& host) {
   return {host + " sent something that is no message of the pair test: is it the same version of railwise?"};
 }
 
-double medianOf(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // The part of a round that concerns one match: its NIC pairs, and what both ends found.
 struct MatchState {
   Match match;
@@ -48,9 +41,12 @@ class Round {
       : exchange_(exchange), end_(end), options_(options), ends_(ends), matches_(std::move(matches)) {
     for (MatchState& state : matches_) {
       most_pairs_ = std::max(most_pairs_, state.pairs.size());
-      if (state.match.a == exchange.rank() || state.match.b == exchange.rank()) mine_ = &state;
+      for (const std::size_t side : kSides) {
+        if (state.match[side] != exchange.rank()) continue;
+        mine_ = &state;
+        side_ = side;
+      }
     }
-    side_ = mine_ != nullptr && mine_->match.b == exchange_.rank() ? 1 : 0;
   }
 
   Outcome<void> run(const std::function<void(const std::string&)>& progress) {
@@ -75,13 +71,7 @@ class Round {
   PairResult& pair(std::size_t index) { return mine_->pairs[index]; }
   Half& ownHalf(std::size_t index) { return pair(index).halves[side_]; }
   const Half& otherHalf(std::size_t index) { return pair(index).halves[1 - side_]; }
-  std::size_t partner() const { return side_ == 0 ? mine_->match.b : mine_->match.a; }
-  std::size_t ownNic(std::size_t index) {
-    return side_ == 0 ? pair(index).nics.a_nic : pair(index).nics.b_nic;
-  }
-  std::size_t otherNic(std::size_t index) {
-    return side_ == 0 ? pair(index).nics.b_nic : pair(index).nics.a_nic;
-  }
+  std::size_t partner() const { return mine_->match[1 - side_]; }
 
   Lane lane(std::size_t index) { return {endpoints_[index].get(), &ownHalf(index)}; }
   bool usable(std::size_t index) {
@@ -98,11 +88,10 @@ class Round {
   void openEndpoints() {
     for (std::size_t index = 0; index < pairCount(); ++index) {
       endpoints_.emplace_back();
-      const NicPair& nics = pair(index).nics;
-      if (nics.obstacle != Obstacle::kNone) continue;
-      endpoints_[index] =
-          Endpoint::open(end_.nics[ownNic(index)], end_.config, side_ == 0 ? nics.a_gid : nics.b_gid,
-                         static_cast<std::size_t>(options_.bytes), kWindow, side_ == 1);
+      const NicPair& its = pair(index);
+      if (!its.measured()) continue;
+      endpoints_[index] = Endpoint::open(end_.nics[its.nics[side_]], end_.config, its.gids[side_],
+                                         static_cast<std::size_t>(options_.bytes), kWindow, side_ == 1);
       endpoints_[index]->fillData();
     }
   }
@@ -118,9 +107,9 @@ class Round {
     if (!theirs || theirs->size() != endpoints_.size()) return garbled(ends_[partner()].host);
     for (std::size_t index = 0; index < endpoints_.size(); ++index) {
       if (endpoints_[index] == nullptr) continue;
-      const NicFacts& nic = ends_[partner()].nics[otherNic(index)];
-      const NicPair& nics = pair(index).nics;
-      endpoints_[index]->connect(nic, side_ == 0 ? nics.b_gid : nics.a_gid, (*theirs)[index]);
+      const std::size_t far = 1 - side_;
+      endpoints_[index]->connect(ends_[partner()].nics[pair(index).nics[far]], pair(index).gids[far],
+                                 (*theirs)[index]);
       if (!endpoints_[index]->error().empty()) ownHalf(index).error = endpoints_[index]->error();
     }
     return barrier();
@@ -157,7 +146,7 @@ class Round {
 
   // First the first end of each match sends, then the second, then the first end asks and the second answers.
   Outcome<void> measureAlone(std::size_t index) {
-    for (const std::size_t sender : {std::size_t{0}, std::size_t{1}}) {
+    for (const std::size_t sender : kSides) {
       if (auto started = barrier(); !started.ok()) return started;
       sendAlone(index, sender);
     }
@@ -208,8 +197,7 @@ class Round {
   void forEachHalf(Visit&& visit) const {
     for (const MatchState& state : matches_) {
       for (std::size_t index = 0; index < state.pairs.size(); ++index) {
-        for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
-          visit(index, side, state.pairs[index].halves[side]);
+        for (const std::size_t side : kSides) visit(index, side, state.pairs[index].halves[side]);
       }
     }
   }
@@ -227,16 +215,16 @@ class Round {
     return {};
   }
 
-  // Gives the results of this end to all, and takes those of all others.
+  // Gives the results of this end to all, and takes those of all, its own too: all ends must compute with the
+  // same digits, since they decide from them what is measured again.
   Outcome<void> shareHalves() {
     std::vector<Half> halves;
     for (std::size_t index = 0; index < pairCount(); ++index) halves.push_back(ownHalf(index));
     auto gathered = exchange_.allGather(encodeHalves(halves));
     if (!gathered.ok()) return gathered.failure();
     for (MatchState& state : matches_) {
-      for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
-        const std::size_t rank = side == 0 ? state.match.a : state.match.b;
-        if (rank == exchange_.rank()) continue;
+      for (const std::size_t side : kSides) {
+        const std::size_t rank = state.match[side];
         const auto theirs = decodeHalves((*gathered)[rank]);
         if (!theirs || theirs->size() != state.pairs.size()) return garbled(ends_[rank].host);
         for (std::size_t index = 0; index < theirs->size(); ++index)
@@ -252,7 +240,7 @@ class Round {
   const std::vector<EndFacts>& ends_;
   std::vector<MatchState> matches_;
   MatchState* mine_ = nullptr;  // null: this end has a rest
-  std::size_t side_ = 0;        // 0: this end is match.a
+  std::size_t side_ = 0;        // of the match: this end
   std::size_t most_pairs_ = 0;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
 };
@@ -286,7 +274,9 @@ void dropIdle(Results& results, const std::vector<std::size_t>& measuring) {
     place[rank] = kept.size();
     kept.push_back(std::move(results.ends[rank]));
   }
-  for (PairResult& pair : results.pairs) pair.match = {place[pair.match.a], place[pair.match.b]};
+  for (PairResult& pair : results.pairs) {
+    for (std::size_t& end : pair.match) end = place[end];
+  }
   results.ends = std::move(kept);
 }
 
@@ -319,8 +309,8 @@ Outcome<Results> conduct(Exchange& exchange, OpenEnd& end, const MeasureOptions&
     for (const Match& match : rounds[number]) {
       matches.push_back({match, {}});
       const auto pairs =
-          pairNics(results.ends[match.a], results.ends[match.b], options.full, options.subnet_bits);
-      for (const NicPair& nics : pairs) matches.back().pairs.push_back({match, nics, {}});
+          pairNics(results.ends[match[0]], results.ends[match[1]], options.full, options.subnet_bits);
+      for (const NicPair& nics : pairs) matches.back().pairs.push_back({nics, match, {}});
     }
     Round round(exchange, end, options, results.ends, std::move(matches));
     const std::string prefix = rounds.size() == 1 ? ""

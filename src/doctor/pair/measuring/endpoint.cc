@@ -202,7 +202,7 @@ void Endpoint::connect(const NicFacts& nic, std::size_t gid, const QueueAddress&
   path.ethernet = nic.link == LinkKind::kRoce;
   for (path.mtu = IBV_MTU_256; path.mtu < IBV_MTU_4096 && 128U << path.mtu < nic.mtu_bytes;)
     path.mtu = static_cast<ibv_mtu>(path.mtu + 1);
-  std::memcpy(path.gid.raw, nic.gids[gid].value.data(), sizeof path.gid.raw);
+  path.gid = nic.gids[gid].value;
   const verbs::PathSettings settings = {
       .local_gid = gid_,
       .service_level = static_cast<uint8_t>(std::max(config_.ib_service_level, 0)),

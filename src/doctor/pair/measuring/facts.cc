@@ -5,33 +5,20 @@
 namespace railwise::doctor::pair {
 namespace {
 
-bool mappedIpv4(const GidFacts& gid) {
-  return std::all_of(gid.value.begin(), gid.value.begin() + 10, [](uint8_t byte) { return byte == 0; }) &&
-         gid.value[10] == 0xff && gid.value[11] == 0xff;
-}
-
 constexpr double kMbpsPerGbyte = 8000;
 
 }  // namespace
 
 const char* linkName(LinkKind link) {
-  switch (link) {
-    case LinkKind::kInfiniBand:
-      return "InfiniBand";
-    case LinkKind::kRoce:
-      return "RoCE";
-    case LinkKind::kIwarp:
-      return "iWARP";
-    case LinkKind::kOther:
-      break;
-  }
-  return "another link";
+  static constexpr const char* kNames[] = {"another link", "InfiniBand", "RoCE", "iWARP"};
+  return kNames[static_cast<int>(link)];
 }
 
-std::string gidTypeText(const GidFacts& gid) {
+std::string gidTypeText(const verbs::Gid& gid) {
   if (gid.roce_version == 0) return "IB";
-  const bool link_local = gid.value[0] == 0xfe && gid.value[1] == 0x80;
-  const char* const family = mappedIpv4(gid) ? "IPv4" : link_local ? "link-local" : "IPv6";
+  const char* const family = verbs::isIpv4(gid.value)        ? "IPv4"
+                             : verbs::isLinkLocal(gid.value) ? "link-local"
+                                                             : "IPv6";
   return "RoCE v" + std::to_string(gid.roce_version) + " " + family;
 }
 

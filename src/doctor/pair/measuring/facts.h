@@ -2,26 +2,19 @@
 // values; thread-safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "verbs/gid.h"
 
 namespace railwise::doctor::pair {
 
 enum class LinkKind : uint8_t { kOther = 0, kInfiniBand = 1, kRoce = 2, kIwarp = 3 };
 const char* linkName(LinkKind link);
 
-// One GID that the port may use. On RoCE `roce_version` is 1 or 2; 0: InfiniBand, or not known.
-struct GidFacts {
-  uint8_t index = 0;
-  uint8_t roce_version = 0;
-  std::array<uint8_t, 16> value = {};
-
-  bool operator==(const GidFacts&) const = default;
-};
 // "IB", "RoCE v1", "RoCE v2", with the family: "RoCE v2 IPv4".
-std::string gidTypeText(const GidFacts& gid);
+std::string gidTypeText(const verbs::Gid& gid);
 
 // One port of one device.
 struct NicFacts {
@@ -34,10 +27,10 @@ struct NicFacts {
   uint32_t speed_mbps = 0;  // of the port; 0: not known
   uint32_t mtu_bytes = 0;   // the port's active MTU
   uint32_t lid = 0;
-  uint32_t pcie_mbps = 0;      // of the narrowest link between the NIC and the root; 0: not known
-  std::string pcie;            // the narrowest link in words: "32 GT/s x16"
-  int numa = -1;               // -1: not known
-  std::vector<GidFacts> gids;  // best first, at most verbs::kMaxGids
+  uint32_t pcie_mbps = 0;        // of the narrowest link between the NIC and the root; 0: not known
+  std::string pcie;              // the narrowest link in words: "32 GT/s x16"
+  int numa = -1;                 // -1: not known
+  std::vector<verbs::Gid> gids;  // best first, at most verbs::kMaxGids
 
   bool operator==(const NicFacts&) const = default;
 };

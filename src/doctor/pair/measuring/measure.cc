@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace railwise::doctor::pair {
@@ -174,9 +175,7 @@ void leadLatency(const Lane& lane, Clock::duration time) {
   if (!endpoint.error().empty() || microseconds.empty()) return;
   (void)endpoint.writeSignal(kStopSignal);
   drain(endpoint);
-  const auto middle = microseconds.begin() + static_cast<std::ptrdiff_t>(microseconds.size() / 2);
-  std::nth_element(microseconds.begin(), middle, microseconds.end());
-  lane.half->latency_us = *middle / 2;
+  lane.half->latency_us = medianOf(std::move(microseconds)) / 2;
 }
 
 void followLatency(const Lane& lane) {

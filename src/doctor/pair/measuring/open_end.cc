@@ -28,20 +28,25 @@ constexpr int kDmaBufHandle = 1;  // CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
 constexpr std::size_t kGpuPage = std::size_t{2} << 20;
 
 struct CudaDriver {
-  CuResult (*init)(unsigned flags);
-  CuResult (*device_of)(CuDevice* device, const char* bus_id);
-  CuResult (*retain)(CuContext* context, CuDevice device);
-  CuResult (*release)(CuDevice device);
-  CuResult (*set_current)(CuContext context);
-  CuResult (*allocate)(CuAddress* address, std::size_t bytes);
-  CuResult (*free)(CuAddress address);
-  CuResult (*to_gpu)(CuAddress to, const void* from, std::size_t bytes);
-  CuResult (*from_gpu)(void* to, CuAddress from, std::size_t bytes);
-  CuResult (*error_name)(CuResult result, const char** name);
+  const DynamicLibrary& library;
+  CuResult (*init)(unsigned flags) = library["cuInit"];
+  CuResult (*device_of)(CuDevice* device, const char* bus_id) = library["cuDeviceGetByPCIBusId"];
+  CuResult (*retain)(CuContext* context, CuDevice device) = library["cuDevicePrimaryCtxRetain"];
+  CuResult (*release)(CuDevice device) = library["cuDevicePrimaryCtxRelease_v2"];
+  CuResult (*set_current)(CuContext context) = library["cuCtxSetCurrent"];
+  CuResult (*allocate)(CuAddress* address, std::size_t bytes) = library["cuMemAlloc_v2"];
+  CuResult (*free)(CuAddress address) = library["cuMemFree_v2"];
+  CuResult (*to_gpu)(CuAddress to, const void* from, std::size_t bytes) = library["cuMemcpyHtoD_v2"];
+  CuResult (*from_gpu)(void* to, CuAddress from, std::size_t bytes) = library["cuMemcpyDtoH_v2"];
+  CuResult (*error_name)(CuResult result, const char** name) = library["cuGetErrorName"];
   // Null before CUDA 11.7.
   CuResult (*handle_for)(void* handle, CuAddress address, std::size_t bytes, int type,
-                         unsigned long long flags);
+                         unsigned long long flags) = library["cuMemGetHandleForAddressRange"];
 
+  bool complete() const {
+    return init && device_of && retain && release && set_current && allocate && free && to_gpu && from_gpu &&
+           error_name;
+  }
   std::string nameOf(CuResult result) const {
     const char* name = nullptr;
     if (error_name(result, &name) == 0 && name != nullptr) return name;
@@ -81,12 +86,14 @@ class CudaBlock final : public GpuBlock {
 
 class CudaGpus final : public GpuDriver {
  public:
-  CudaGpus(DynamicLibrary library, CudaDriver driver) : library_(std::move(library)), driver_(driver) {}
+  explicit CudaGpus(DynamicLibrary library) : library_(std::move(library)) {}
   ~CudaGpus() override {
     for (const auto& [bus_id, used] : used_) (void)driver_.release(used.device);
   }
   CudaGpus(const CudaGpus&) = delete;
   CudaGpus& operator=(const CudaGpus&) = delete;
+
+  const CudaDriver& driver() const { return driver_; }
 
   Outcome<std::unique_ptr<GpuBlock>> allocate(const std::string& bus_id, std::size_t bytes) override {
     const std::size_t whole = (bytes + kGpuPage - 1) / kGpuPage * kGpuPage;
@@ -116,7 +123,7 @@ class CudaGpus final : public GpuDriver {
   }
 
   DynamicLibrary library_;
-  const CudaDriver driver_;
+  const CudaDriver driver_{library_};
   std::map<std::string, Used> used_;
 };
 
@@ -144,12 +151,8 @@ void readGids(FoundNic& nic, const Config& config) {
   if (!nic.open.port.active || !nic.open.port.reliable) return;
   const auto gids = verbs::usableGids(nic.open.context.get(), nic.open.port, config);
   if (!gids.ok()) return;  // the pair test says that no address can be used
-  for (const verbs::Gid& gid : *gids) {
-    GidFacts facts{static_cast<uint8_t>(gid.index), static_cast<uint8_t>(gid.roce_version), {}};
-    std::memcpy(facts.value.data(), gid.value.raw, facts.value.size());
-    nic.facts.gids.push_back(facts);
-    nic.open.gids.push_back(gid);
-  }
+  nic.facts.gids.assign(gids->begin(), gids->end());
+  nic.open.gids = nic.facts.gids;
 }
 
 void readPort(FoundNic& nic, const Config& config) {
@@ -261,27 +264,11 @@ Outcome<std::unique_ptr<GpuDriver>> GpuDriver::open() {
   // A driver that is unloaded while its threads run would crash.
   auto library = DynamicLibrary::open({"libcuda.so.1"}, DynamicLibrary::Unload::kNever);
   if (!library.ok()) return Error{"no libcuda.so.1"};
-  CudaDriver driver = {};
-  bool complete = true;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library->symbol(name));
-    complete = complete && function != nullptr;
-  };
-  find(driver.init, "cuInit");
-  find(driver.device_of, "cuDeviceGetByPCIBusId");
-  find(driver.retain, "cuDevicePrimaryCtxRetain");
-  find(driver.release, "cuDevicePrimaryCtxRelease_v2");
-  find(driver.set_current, "cuCtxSetCurrent");
-  find(driver.allocate, "cuMemAlloc_v2");
-  find(driver.free, "cuMemFree_v2");
-  find(driver.to_gpu, "cuMemcpyHtoD_v2");
-  find(driver.from_gpu, "cuMemcpyDtoH_v2");
-  find(driver.error_name, "cuGetErrorName");
-  if (!complete) return Error{"libcuda.so.1 lacks functions of CUDA 11"};
-  find(driver.handle_for, "cuMemGetHandleForAddressRange");
-  if (const CuResult result = driver.init(0); result != 0)
-    return Error{"libcuda.so.1: cuInit: " + driver.nameOf(result)};
-  return std::unique_ptr<GpuDriver>(std::make_unique<CudaGpus>(std::move(*library), driver));
+  auto gpus = std::make_unique<CudaGpus>(std::move(*library));
+  if (!gpus->driver().complete()) return Error{"libcuda.so.1 lacks functions of CUDA 11"};
+  if (const CuResult result = gpus->driver().init(0); result != 0)
+    return Error{"libcuda.so.1: cuInit: " + gpus->driver().nameOf(result)};
+  return std::unique_ptr<GpuDriver>(std::move(gpus));
 }
 
 Config measuringConfig(Config config) {

@@ -1,25 +1,10 @@
 #include "doctor/pair/measuring/plan.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
-
-#include "verbs/gid.h"
 
 namespace railwise::doctor::pair {
 namespace {
-
-std::vector<verbs::Gid> gidsOf(const NicFacts& nic) {
-  std::vector<verbs::Gid> gids;
-  for (const GidFacts& facts : nic.gids) {
-    verbs::Gid gid;
-    gid.index = facts.index;
-    gid.roce_version = facts.roce_version;
-    std::memcpy(gid.value.raw, facts.value.data(), facts.value.size());
-    gids.push_back(gid);
-  }
-  return gids;
-}
 
 // Two NICs that might become a pair.
 struct Candidate {
@@ -37,22 +22,22 @@ Obstacle obstacleOf(const NicFacts& near, const NicFacts& far) {
   return near.link == far.link ? Obstacle::kNone : Obstacle::kLinkKind;
 }
 
-Candidate examine(const EndFacts& a, std::size_t a_nic, const EndFacts& b, std::size_t b_nic,
-                  int subnet_bits) {
-  const NicFacts& near = a.nics[a_nic];
-  const NicFacts& far = b.nics[b_nic];
-  Candidate candidate{.nics = {.a_nic = a_nic, .b_nic = b_nic, .obstacle = obstacleOf(near, far)},
+using Ends = std::array<const EndFacts*, 2>;
+
+Candidate examine(const Ends& ends, const std::array<std::size_t, 2>& nics, int subnet_bits) {
+  const NicFacts& near = ends[0]->nics[nics[0]];
+  const NicFacts& far = ends[1]->nics[nics[1]];
+  Candidate candidate{.nics = {.nics = nics, .obstacle = obstacleOf(near, far)},
                       .same_name = nicName(near) == nicName(far)};
   NicPair& pair = candidate.nics;
   // iWARP: by IP address, which the communication manager knows.
-  if (pair.obstacle != Obstacle::kNone || near.link == LinkKind::kIwarp) return candidate;
-  const auto chosen = verbs::choosePair(gidsOf(near), gidsOf(far), near.link == LinkKind::kRoce, subnet_bits);
+  if (!pair.measured() || near.link == LinkKind::kIwarp) return candidate;
+  const auto chosen = verbs::choosePair(near.gids, far.gids, near.link == LinkKind::kRoce, subnet_bits);
   if (!chosen) {
     pair.obstacle = Obstacle::kNoGids;
     return candidate;
   }
-  pair.a_gid = chosen->local;
-  pair.b_gid = chosen->remote;
+  pair.gids = {chosen->local, chosen->remote};
   candidate.same_subnet = chosen->reach == verbs::Reach::kSameSubnet;
   return candidate;
 }
@@ -64,120 +49,110 @@ bool wrongPartner(const NicPair& pair) {
 
 class Pairing {
  public:
-  Pairing(const EndFacts& a, const EndFacts& b, int subnet_bits)
-      : a_(a),
-        b_(b),
-        bits_(subnet_bits),
-        equal_counts_(a.nics.size() == b.nics.size()),
-        a_uses_(a.nics.size()),
-        b_uses_(b.nics.size()) {}
+  Pairing(const Ends& ends, int subnet_bits) : ends_(ends), bits_(subnet_bits) {
+    for (const std::size_t side : kSides) uses_[side].resize(nics(side).size());
+  }
 
   std::vector<NicPair> run() {
-    const auto same_place = [](const Candidate& each) { return each.nics.a_nic == each.nics.b_nic; };
+    const auto same_place = [](const Candidate& each) { return each.nics.nics[0] == each.nics.nics[1]; };
     takeAll([](const Candidate& each) { return each.same_name && !wrongPartner(each.nics); });
     takeAll([&](const Candidate& each) { return each.same_subnet && same_place(each); });
     takeAll([](const Candidate& each) { return each.same_subnet; });
     takeAll([&](const Candidate& each) {
-      const bool counts = equal_counts_ ? !wrongPartner(each.nics) : each.nics.obstacle == Obstacle::kNone;
-      return counts && same_place(each);
+      return (equalCounts() ? !wrongPartner(each.nics) : each.nics.measured()) && same_place(each);
     });
-    takeRest(true);
-    takeRest(false);
+    for (const std::size_t side : kSides) takeRest(side);
     if (pairs_.empty()) nameObstacles();
-    std::sort(pairs_.begin(), pairs_.end(), [](const NicPair& x, const NicPair& y) {
-      return x.a_nic != y.a_nic ? x.a_nic < y.a_nic : x.b_nic < y.b_nic;
+    std::sort(pairs_.begin(), pairs_.end(),
+              [](const NicPair& x, const NicPair& y) { return x.nics < y.nics; });
+    return std::move(pairs_);
+  }
+
+  // Every NIC with every NIC. Other links are an obstacle only between NICs that belong together.
+  std::vector<NicPair> all() {
+    forEach([&](const Candidate& each) {
+      const bool belong = each.same_name || (equalCounts() && each.nics.nics[0] == each.nics.nics[1]);
+      const Obstacle obstacle = each.nics.obstacle;
+      if (belong || (obstacle != Obstacle::kLinkKind && obstacle != Obstacle::kPortDown)) take(each.nics);
     });
     return std::move(pairs_);
   }
 
  private:
-  Candidate with(std::size_t nic, std::size_t other, bool of_a) const {
-    return of_a ? examine(a_, nic, b_, other, bits_) : examine(a_, other, b_, nic, bits_);
+  const std::vector<NicFacts>& nics(std::size_t side) const { return ends_[side]->nics; }
+  bool equalCounts() const { return nics(0).size() == nics(1).size(); }
+  Candidate with(std::size_t side, std::size_t nic, std::size_t other) const {
+    return side == 0 ? examine(ends_, {nic, other}, bits_) : examine(ends_, {other, nic}, bits_);
+  }
+
+  template <typename Visit>
+  void forEach(Visit&& visit) {
+    for (std::size_t i = 0; i < nics(0).size(); ++i) {
+      for (std::size_t j = 0; j < nics(1).size(); ++j) {
+        if (!withoutConnections(nics(0)[i]) && !withoutConnections(nics(1)[j])) visit(with(0, i, j));
+      }
+    }
   }
 
   // Free NICs that `fit`, in their order.
   template <typename Fit>
   void takeAll(Fit&& fit) {
-    for (std::size_t i = 0; i < a_.nics.size(); ++i) {
-      for (std::size_t j = 0; j < b_.nics.size() && a_uses_[i] == 0; ++j) {
-        if (b_uses_[j] > 0 || withoutConnections(a_.nics[i]) || withoutConnections(b_.nics[j])) continue;
-        if (const Candidate candidate = with(i, j, true); fit(candidate)) take(candidate.nics);
-      }
-    }
+    forEach([&](const Candidate& each) {
+      const bool free = uses_[0][each.nics.nics[0]] == 0 && uses_[1][each.nics.nics[1]] == 0;
+      if (free && fit(each)) take(each.nics);
+    });
   }
 
-  void takeRest(bool of_a) {
-    const std::vector<NicFacts>& nics = of_a ? a_.nics : b_.nics;
-    for (std::size_t i = 0; i < nics.size(); ++i) {
-      if ((of_a ? a_uses_ : b_uses_)[i] > 0 || withoutConnections(nics[i])) continue;
-      if (const auto pair = bestFor(i, of_a)) take(*pair);
+  void takeRest(std::size_t side) {
+    for (std::size_t i = 0; i < nics(side).size(); ++i) {
+      if (uses_[side][i] > 0 || withoutConnections(nics(side)[i])) continue;
+      if (const auto pair = bestFor(side, i)) take(*pair);
     }
   }
 
   // The least used NIC of the other end that can talk with this one, else the partner that it should have,
   // with the obstacle. Nothing: the NIC has no partner.
-  std::optional<NicPair> bestFor(std::size_t nic, bool of_a) const {
-    const std::vector<NicFacts>& others = of_a ? b_.nics : a_.nics;
-    const std::vector<int>& uses = of_a ? b_uses_ : a_uses_;
+  std::optional<NicPair> bestFor(std::size_t side, std::size_t nic) const {
+    const std::vector<NicFacts>& others = nics(1 - side);
+    const std::vector<int>& uses = uses_[1 - side];
     std::optional<NicPair> named;
     std::optional<std::size_t> best;
     for (std::size_t other = 0; other < others.size(); ++other) {
       if (withoutConnections(others[other])) continue;
-      const Candidate candidate = with(nic, other, of_a);
+      const Candidate candidate = with(side, nic, other);
       if (candidate.same_name) named = candidate.nics;
-      const bool fits = candidate.nics.obstacle == Obstacle::kNone;
-      if (fits && (!best || uses[other] < uses[*best])) best = other;
+      if (candidate.nics.measured() && (!best || uses[other] < uses[*best])) best = other;
     }
-    if (best) return with(nic, *best, of_a).nics;
-    return named ? named : partnerByPlace(nic, of_a);
+    if (best) return with(side, nic, *best).nics;
+    return named ? named : partnerByPlace(side, nic);
   }
 
   // A NIC that cannot be opened is worth a line whatever its partner is.
-  std::optional<NicPair> partnerByPlace(std::size_t nic, bool of_a) const {
-    const std::vector<NicFacts>& others = of_a ? b_.nics : a_.nics;
+  std::optional<NicPair> partnerByPlace(std::size_t side, std::size_t nic) const {
+    const std::vector<NicFacts>& others = nics(1 - side);
     const std::size_t place = nic % others.size();
-    const bool named_anyhow = !(of_a ? a_ : b_).nics[nic].error.empty();
-    if (!named_anyhow && (!equal_counts_ || withoutConnections(others[place]))) return std::nullopt;
-    return with(nic, place, of_a).nics;
+    const bool named_anyhow = !nics(side)[nic].error.empty();
+    if (!named_anyhow && (!equalCounts() || withoutConnections(others[place]))) return std::nullopt;
+    return with(side, nic, place).nics;
   }
 
   // No NIC of one host reaches one of the other: say why, place by place.
   void nameObstacles() {
-    for (std::size_t i = 0; i < std::min(a_.nics.size(), b_.nics.size()); ++i) {
-      if (!withoutConnections(a_.nics[i]) && !withoutConnections(b_.nics[i])) take(with(i, i, true).nics);
-    }
+    forEach([&](const Candidate& each) {
+      if (each.nics.nics[0] == each.nics.nics[1]) take(each.nics);
+    });
   }
 
   void take(const NicPair& pair) {
     pairs_.push_back(pair);
-    ++a_uses_[pair.a_nic];
-    ++b_uses_[pair.b_nic];
+    for (const std::size_t side : kSides) ++uses_[side][pair.nics[side]];
   }
 
-  const EndFacts& a_;
-  const EndFacts& b_;
+  const Ends ends_;
   const int bits_;
-  const bool equal_counts_;
-  std::vector<int> a_uses_;
-  std::vector<int> b_uses_;
+  std::array<std::vector<int>, 2> uses_;
   std::vector<NicPair> pairs_;
 };
-
-// Every NIC with every NIC. Other links are an obstacle only between NICs that belong together.
-std::vector<NicPair> allPairs(const EndFacts& a, const EndFacts& b, int subnet_bits) {
-  std::vector<NicPair> pairs;
-  for (std::size_t i = 0; i < a.nics.size(); ++i) {
-    for (std::size_t j = 0; j < b.nics.size(); ++j) {
-      if (withoutConnections(a.nics[i]) || withoutConnections(b.nics[j])) continue;
-      const Candidate each = examine(a, i, b, j, subnet_bits);
-      const bool belong = each.same_name || (i == j && a.nics.size() == b.nics.size());
-      const Obstacle obstacle = each.nics.obstacle;
-      if (belong || (obstacle != Obstacle::kLinkKind && obstacle != Obstacle::kPortDown))
-        pairs.push_back(each.nics);
-    }
-  }
-  return pairs;
-}
 
 }  // namespace
 
@@ -202,7 +177,15 @@ std::vector<std::vector<Match>> tournament(const std::vector<std::size_t>& ends)
 
 std::vector<NicPair> pairNics(const EndFacts& a, const EndFacts& b, bool full, int subnet_bits) {
   if (a.nics.empty() || b.nics.empty()) return {};
-  return full ? allPairs(a, b, subnet_bits) : Pairing(a, b, subnet_bits).run();
+  Pairing pairing({&a, &b}, subnet_bits);
+  return full ? pairing.all() : pairing.run();
+}
+
+double medianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 }  // namespace railwise::doctor::pair

@@ -11,12 +11,11 @@
 
 namespace railwise::doctor::pair {
 
-// Two hosts that measure with each other, as positions in the list of ends; a < b.
-struct Match {
-  std::size_t a = 0;
-  std::size_t b = 0;
-  bool operator==(const Match&) const = default;
-};
+// The two ends of a match: every array of two is in their order.
+inline constexpr std::array<std::size_t, 2> kSides = {0, 1};
+
+// Two hosts that measure with each other, as positions in the list of ends, the smaller one first.
+using Match = std::array<std::size_t, 2>;
 
 // A tournament: every host meets every other once, no host is in two matches of a round. N hosts take N - 1
 // rounds, or N if N is odd.
@@ -32,14 +31,12 @@ enum class Obstacle : uint8_t {
   kNoGids,     // no address of one port reaches one of the other
 };
 
-// A NIC of each end: positions in EndFacts::nics.
+// A NIC of each end.
 struct NicPair {
-  std::size_t a_nic = 0;
-  std::size_t b_nic = 0;
+  std::array<std::size_t, 2> nics = {};  // positions in EndFacts::nics
   Obstacle obstacle = Obstacle::kNone;
-  // Positions in NicFacts::gids of the addresses that are used.
-  std::size_t a_gid = 0;
-  std::size_t b_gid = 0;
+  std::array<std::size_t, 2> gids = {};  // positions in NicFacts::gids of the addresses that are used
+  bool measured() const { return obstacle == Obstacle::kNone; }
   bool operator==(const NicPair&) const = default;
 };
 
@@ -71,11 +68,13 @@ struct Half {
   bool operator==(const Half&) const = default;
 };
 
-struct PairResult {
-  Match match;
-  NicPair nics;
-  std::array<Half, 2> halves;  // of match.a and match.b
+struct PairResult : NicPair {
+  Match match = {};
+  std::array<Half, 2> halves;
 };
+
+// The upper one; 0: there are no values.
+double medianOf(std::vector<double> values);
 
 // NCCL's own cost model of all_reduce on as many hosts as are measured, each like the one that reports, with
 // all their GPUs.
@@ -94,6 +93,10 @@ struct Results {
   std::size_t rounds = 0;
   double seconds = 0;  // how long all of it took
   NcclModel nccl;      // who reports fills it in
+
+  const NicFacts& nic(const PairResult& pair, std::size_t side) const {
+    return ends[pair.match[side]].nics[pair.nics[side]];
+  }
 };
 
 }  // namespace railwise::doctor::pair

@@ -1,6 +1,7 @@
-// What the ends of the pair test send each other over TCP, as bytes: facts, addresses of queue pairs, and
-// results. Numbers are little-endian; every list has a limit. What arrives is checked: a message that is too
-// short, too long, of another version or with a value out of its range is refused. Pure; thread-safe.
+// What the ends of the pair test send each other over TCP, as JSON: facts, addresses of queue pairs, and
+// results. Every list has a limit. What arrives is checked: a message that is too short, too long, of another
+// version or with a value out of its range is refused, and texts are cut and made printable. Pure;
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@ using Bytes = std::vector<std::byte>;
 
 inline constexpr std::size_t kMaxNics = 64;
 inline constexpr std::size_t kMaxNicPairs = kMaxNics * kMaxNics;
-inline constexpr std::size_t kMaxText = 400;  // longer texts are cut by the sender and refused otherwise
+inline constexpr std::size_t kMaxText = 400;  // longer texts are cut
 
 // What the other end must know to write to this end. `usable` false: this end could not make a queue pair.
 struct QueueAddress {
@@ -37,10 +38,10 @@ struct QueueAddress {
 Bytes encodeFacts(const EndFacts& facts);
 std::optional<EndFacts> decodeFacts(std::span<const std::byte> bytes);
 
-Bytes encodeAddresses(std::span<const QueueAddress> addresses);
+Bytes encodeAddresses(const std::vector<QueueAddress>& addresses);
 std::optional<std::vector<QueueAddress>> decodeAddresses(std::span<const std::byte> bytes);
 
-Bytes encodeHalves(std::span<const Half> halves);
+Bytes encodeHalves(const std::vector<Half>& halves);
 std::optional<std::vector<Half>> decodeHalves(std::span<const std::byte> bytes);
 
 }  // namespace railwise::doctor::pair

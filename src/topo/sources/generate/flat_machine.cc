@@ -17,20 +17,11 @@ namespace {
 constexpr std::string_view kNetworkClass = "0x02";
 constexpr std::string_view kInfinibandClass = "0x0207";
 
-// Reads a device's link. A virtual function reports "Unknown" or nothing as speed, and 0, 63 or 255 lanes.
-// Unlike NCCL, this ignores the port above: a hypervisor's root port says nothing about the link of a device
-// that is passed through.
+// A virtual function tells nothing of its link. Unlike NCCL, this ignores the port above: a hypervisor's root
+// port says nothing about the link of a device that is passed through.
 PciLink readLink(const sysfs::FileTree& tree, const sysfs::PciDevice& device) {
-  for (const std::string kind : {"max", "current"}) {
-    PciLink link;
-    link.speed = sysfs::attribute(tree, device.path, kind + "_link_speed");
-    constexpr long kWidest = 32;
-    const long width =
-        std::strtol(sysfs::attribute(tree, device.path, kind + "_link_width").c_str(), nullptr, 10);
-    link.width = width > 0 && width <= kWidest ? static_cast<int>(width) : 0;
-    if (linkSpeed(link) > 0 && link.known()) return link;
-  }
-  return {};
+  const PciLink best = sysfs::bestLink(tree, device.path);
+  return best.known() ? best : sysfs::currentLink(tree, device.path);
 }
 
 // Normalises a hexadecimal number to the form in /sys: "101E" becomes "0x101e", with at least `digits`
@@ -259,18 +250,11 @@ Outcome<Candidates> findCandidates(const sysfs::FileTree& tree, const GenerateOp
 
 }  // namespace
 
-float linkSpeed(const PciLink& link) {
-  const float speed = std::strtof(link.speed.c_str(), nullptr);
-  constexpr float kFastest = 1024;
-  return speed > 0 && speed < kFastest ? speed : 0;
-}
-
 const PciLink* fastestLink(const std::vector<const FlatDevice*>& devices) {
-  const auto lanes = [](const PciLink& link) { return linkSpeed(link) * static_cast<float>(link.width); };
   const PciLink* fastest = nullptr;
   for (const FlatDevice* device : devices) {
     if (!device->link.known()) continue;
-    if (fastest == nullptr || lanes(device->link) > lanes(*fastest)) fastest = &device->link;
+    if (fastest == nullptr || transfersOf(device->link) > transfersOf(*fastest)) fastest = &device->link;
   }
   return fastest;
 }

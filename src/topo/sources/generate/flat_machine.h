@@ -10,6 +10,7 @@
 #include "base/outcome.h"
 #include "sysfs/file_tree.h"
 #include "sysfs/pci_devices.h"
+#include "sysfs/pci_link.h"
 #include "topo/sources/cpu_identity.h"
 
 namespace railwise::topo {
@@ -46,11 +47,7 @@ struct GenerateOptions {
   bool only_when_certain = false;  // for the plugin: refuse if bare metal cannot be told from a VM
 };
 
-struct PciLink {
-  std::string speed;  // as the kernel writes it: "32.0 GT/s PCIe"; "": not known
-  int width = 0;      // number of lanes; 0: not known
-  bool known() const { return width != 0; }
-};
+using sysfs::PciLink;
 
 struct FlatDevice {
   sysfs::PciDevice pci;
@@ -74,8 +71,8 @@ struct Bridge {
 Outcome<FlatMachine> readFlatMachine(const sysfs::FileTree& tree, const GenerateOptions& options,
                                      std::vector<std::string>& remarks);
 
-// The transfers per second of a link, in GT/s; 0: not known.
-float linkSpeed(const PciLink& link);
+// The transfers of all lanes per second, in GT/s; 0: not known.
+inline double transfersOf(const PciLink& link) { return link.gigatransfers * link.lanes; }
 // The link with the largest product of speed and lanes; null: no device reports its link.
 const PciLink* fastestLink(const std::vector<const FlatDevice*>& devices);
 const PciLink* fastestLink(const std::vector<FlatDevice>& devices);

@@ -1,9 +1,10 @@
 #include "topo/sources/generate/generate.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
+#include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "sysfs/pci_devices.h"
 #include "topo/document/xml.h"
 #include "topo/sources/generate/pairing.h"
@@ -13,16 +14,12 @@ namespace {
 
 constexpr const char* kBridgeClass = "0x060400";
 // What NCCL assumes for a link that it cannot read: Gen3 with 16 lanes.
-constexpr const char* kUnreadSpeed = "8.0 GT/s PCIe";
-constexpr int kUnreadWidth = 16;
+const PciLink kUnread{8, 16, "8.0 GT/s PCIe"};
 
 // Addresses that exist on no machine, as the clouds' own files use them: ffff:ff:01.0, ffff:ff:02.0, ...
 std::string bridgeAddress(unsigned number) {
   constexpr unsigned kPerBus = 0xff;
-  char text[32];
-  std::snprintf(text, sizeof text, "ffff:%02x:%02x.0", 0xffU - (number - 1) / kPerBus,
-                (number - 1) % kPerBus + 1);
-  return text;
+  return formatText("ffff:%02x:%02x.0", 0xffU - (number - 1) / kPerBus, (number - 1) % kPerBus + 1);
 }
 
 // The link that is written for a device that does not report its own, and the device that it is taken from.
@@ -43,11 +40,10 @@ LinkSource groupLink(const Bridge& bridge, const LinkSource& otherwise) {
 LinkSource machineLink(const FlatMachine& machine) {
   const PciLink* gpu = fastestLink(machine.gpus);
   const PciLink* nic = fastestLink(machine.nics);
-  const auto lanes = [](const PciLink& link) { return linkSpeed(link) * static_cast<float>(link.width); };
-  if (gpu != nullptr && (nic == nullptr || lanes(*gpu) >= lanes(*nic)))
+  if (gpu != nullptr && (nic == nullptr || transfersOf(*gpu) >= transfersOf(*nic)))
     return {*gpu, "the link of the machine's fastest GPU"};
   if (nic != nullptr) return {*nic, "the link of the machine's fastest NIC"};
-  return {{kUnreadSpeed, kUnreadWidth}, "no GPU and no NIC gives its link, and this is what NCCL assumes"};
+  return {kUnread, "no GPU and no NIC gives its link, and this is what NCCL assumes"};
 }
 
 class Writer {
@@ -106,8 +102,8 @@ class Writer {
   }
 
   void replace(const std::string& device, const LinkSource& source) {
-    replaced_[source.link.speed + " and " + std::to_string(source.link.width) +
-              (source.link.width == 1 ? " lane" : " lanes") + " are written: " + source.owner]
+    replaced_[source.link.speed + " and " + counted(source.link.lanes, "lane") +
+              " are written: " + source.owner]
         .push_back(device);
   }
 
@@ -117,7 +113,7 @@ class Writer {
     pci->set("busid", busid);
     pci->set("class", pci_class);
     pci->set("link_speed", link.speed);
-    pci->set("link_width", std::to_string(link.width));
+    pci->set("link_width", std::to_string(link.lanes));
     return pci;
   }
 
@@ -187,8 +183,7 @@ Outcome<std::string> generateTopology(const sysfs::FileTree& tree, const Generat
   if (!plan.ok()) return Error{plan.error()};
   if (!machine->nics.empty() && !hasNic(*plan) && !options.force) {
     return Error{"no NIC would be in the file: /sys does not give the NUMA node of " +
-                 std::to_string(machine->nics.size()) + (machine->nics.size() == 1 ? " NIC" : " NICs") +
-                 ", " + machine->nics.front().pci.busid +
+                 counted(machine->nics.size(), "NIC") + ", " + machine->nics.front().pci.busid +
                  " the first; --pair=table=FILE says where they are, --force leaves them out"};
   }
   const CpuAnswer found = cpuOf(tree);

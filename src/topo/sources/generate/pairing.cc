@@ -1,7 +1,6 @@
 #include "topo/sources/generate/pairing.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -12,28 +11,17 @@
 
 #include "base/outcome.h"
 #include "base/text/bus_id.h"
+#include "base/text/split.h"
 #include "base/text/words.h"
 #include "topo/sources/generate/flat_machine.h"
 
 namespace railwise::topo {
 namespace {
 
-// Reads the table of Pairing::kTable (options.h). Plain values; thread-safe.
-
 struct TableRow {
   Bridge bridge;
   int node = 0;
 };
-
-constexpr std::string_view kBlanks = " \t\r,";
-
-std::string_view nextWord(std::string_view& line) {
-  const std::size_t begin = std::min(line.find_first_not_of(kBlanks), line.size());
-  line.remove_prefix(begin);
-  const std::string_view word = line.substr(0, line.find_first_of(kBlanks));
-  line.remove_prefix(word.size());
-  return word;
-}
 
 const FlatDevice* findDevice(const std::vector<FlatDevice>& devices, std::string_view busid) {
   const auto found = std::find_if(devices.begin(), devices.end(), [&](const FlatDevice& device) {
@@ -42,23 +30,24 @@ const FlatDevice* findDevice(const std::vector<FlatDevice>& devices, std::string
   return found == devices.end() ? nullptr : &*found;
 }
 
+// Reads the table of Pairing::kTable (flat_machine.h). An error names the table, the line and the mistake. A
+// remark reports something that is unusual but may be intended.
 class TableReader {
  public:
   TableReader(const FlatMachine& machine, const std::string& name, std::vector<std::string>& remarks)
       : machine_(machine), name_(name), remarks_(remarks) {}
 
-  Outcome<std::vector<TableRow>> read(std::string_view text) {
-    const std::size_t bytes = text.size();
-    for (int number = 1; !text.empty(); ++number) {
-      const std::string_view line = text.substr(0, text.find('\n'));
-      text.remove_prefix(std::min(line.size() + 1, text.size()));
-      place_ = name_ + ":" + std::to_string(number) + ": ";
-      const std::string problem = readLine(line.substr(0, line.find('#')));
+  Outcome<std::vector<TableRow>> read(std::string text) {
+    std::replace(text.begin(), text.end(), ',', ' ');
+    int number = 0;
+    for (const std::string& line : linesOf(text)) {
+      place_ = name_ + ":" + std::to_string(++number) + ": ";
+      const std::string problem = readLine(wordsOf(line.substr(0, line.find('#'))));
       if (!problem.empty()) return Error{place_ + problem};
     }
     if (rows_.empty()) {
       std::error_code ignored;  // reading a folder gives an empty text
-      const bool folder = bytes == 0 && std::filesystem::is_directory(name_, ignored);
+      const bool folder = text.empty() && std::filesystem::is_directory(name_, ignored);
       return Error{name_ + (folder ? " is a directory, not a table" : ": the table is empty")};
     }
     return std::move(rows_);
@@ -66,15 +55,12 @@ class TableReader {
 
  private:
   // Returns "", or the mistake in the line.
-  std::string readLine(std::string_view line) {
+  std::string readLine(const std::vector<std::string>& words) {
+    if (words.empty()) return {};
     TableRow row;
     row.node = -1;
-    bool empty = true;
-    for (std::string_view word = nextWord(line); !word.empty(); word = nextWord(line)) {
-      empty = false;
+    for (const std::string& word : words)
       if (std::string problem = readWord(word, row); !problem.empty()) return problem;
-    }
-    if (empty) return {};
     if (row.bridge.gpus.empty() && row.bridge.nics.empty()) return "node= without a device";
     if (row.node < 0) row.node = nodeOf(row.bridge);
     if (row.node < 0) return "/sys does not give the NUMA node of these devices: add node=N";
@@ -87,9 +73,8 @@ class TableReader {
     constexpr std::string_view kNode = "node=";
     if (word.starts_with(kNode)) {
       constexpr int kMostNodes = 1024;
-      const char* end = word.data() + word.size();
-      const auto [stop, error] = std::from_chars(word.data() + kNode.size(), end, row.node);
-      if (error == std::errc() && stop == end && row.node >= 0 && row.node < kMostNodes) return {};
+      row.node = numberIn<int>(word.substr(kNode.size())).value_or(-1);
+      if (row.node >= 0 && row.node < kMostNodes) return {};
       return "\"" + std::string(word) + "\": write node=N";
     }
     if (!isBusId(word)) return "\"" + std::string(word.substr(0, 64)) + "\" is no PCI address (0001:00:00.0)";
@@ -131,13 +116,6 @@ class TableReader {
   std::set<const FlatDevice*> seen_;
   std::vector<TableRow> rows_;
 };
-
-// An error names the table, the line and the mistake. A remark reports something that is unusual but may be
-// intended.
-Outcome<std::vector<TableRow>> readPairTable(const FlatMachine& machine, std::string_view text,
-                                             const std::string& name, std::vector<std::string>& remarks) {
-  return TableReader(machine, name, remarks).read(text);
-}
 
 using Devices = std::vector<const FlatDevice*>;
 
@@ -197,23 +175,23 @@ class Pairer {
  private:
   // Groups the devices by NUMA node. Returns "", or why that is not possible.
   std::string findNodes() {
-    Devices lost_gpus;
-    for (const FlatDevice& gpu : machine_.gpus) {
-      if (gpu.node < 0) lost_gpus.push_back(&gpu);
-      else nodes_[gpu.node].gpus.push_back(&gpu);
-    }
+    const Devices lost_gpus = group(machine_.gpus, &NodeDevices::gpus);
     if (!lost_gpus.empty()) {
       return "/sys does not give the NUMA node of " + names(lost_gpus) +
              " and there are several: say where each is with --pair=table=FILE (lines of PCI addresses and "
              "node=N)";
     }
-    Devices lost_nics;
-    for (const FlatDevice& nic : machine_.nics) {
-      if (nic.node < 0) lost_nics.push_back(&nic);
-      else nodes_[nic.node].nics.push_back(&nic);
-    }
+    const Devices lost_nics = group(machine_.nics, &NodeDevices::nics);
     if (!lost_nics.empty()) placeLostNics(lost_nics);
     return {};
+  }
+
+  // Returns the devices whose NUMA node is not known.
+  Devices group(const std::vector<FlatDevice>& devices, Devices NodeDevices::*kind) {
+    Devices lost;
+    for (const FlatDevice& device : devices)
+      (device.node < 0 ? lost : nodes_[device.node].*kind).push_back(&device);
+    return lost;
   }
 
   // Places NICs whose NUMA node is not known. That is possible if they can be shared equally, in order, among
@@ -322,7 +300,7 @@ class Pairer {
 
   Outcome<Plan> byTable() {
     Outcome<std::vector<TableRow>> rows =
-        readPairTable(machine_, options_.table, options_.table_name, remarks_);
+        TableReader(machine_, options_.table_name, remarks_).read(options_.table);
     if (!rows.ok()) return Error{rows.error()};
     std::set<const FlatDevice*> placed;
     for (TableRow& row : *rows) {
@@ -354,33 +332,26 @@ class Pairer {
 }  // namespace
 
 int gpusPerBridge(const FlatMachine& machine, std::vector<std::string>& remarks) {
-  constexpr float kGen5 = 32;  // GT/s
-  constexpr const char* kOverride = "; --gpus-per-bridge=N says otherwise";
+  constexpr double kGen5 = 32;  // GT/s
   // A GPU of a VM may report as little about its link as a virtual function does.
   const bool by_nics = fastestLink(machine.gpus) == nullptr;
-  float fastest = 0;
+  double fastest = 0;
   int widest = 0;
   for (const FlatDevice& device : by_nics ? machine.nics : machine.gpus) {
-    fastest = std::max(fastest, linkSpeed(device.link));
-    widest = std::max(widest, device.link.width);
+    fastest = std::max(fastest, device.link.gigatransfers);
+    widest = std::max(widest, device.link.lanes);
   }
-  if (widest == 0) {
-    remarks.push_back(std::string("no GPU and no NIC gives its link: one GPU per bridge") + kOverride);
-    return 1;
-  }
+  const auto decided = [&](int gpus, const char* why) {
+    remarks.push_back(why + std::string("; --gpus-per-bridge=N says otherwise"));
+    return gpus;
+  };
+  if (widest == 0) return decided(1, "no GPU and no NIC gives its link: one GPU per bridge");
   if (by_nics) remarks.push_back("no GPU gives its link: the NICs' link gives the PCIe generation");
-  if (widest == 1 && !by_nics) {
-    remarks.push_back(std::string("the GPUs have one PCIe lane: their data goes over C2C, no bridges") +
-                      kOverride);
-    return 0;
-  }
-  if (fastest >= kGen5) {
-    remarks.push_back(std::string("one GPU per bridge: since PCIe Gen5 each GPU has a switch of its own") +
-                      kOverride);
-    return 1;
-  }
-  remarks.push_back(std::string("two GPUs per bridge: up to PCIe Gen4 two GPUs share a switch") + kOverride);
-  return 2;
+  if (widest == 1 && !by_nics)
+    return decided(0, "the GPUs have one PCIe lane: their data goes over C2C, no bridges");
+  if (fastest >= kGen5)
+    return decided(1, "one GPU per bridge: since PCIe Gen5 each GPU has a switch of its own");
+  return decided(2, "two GPUs per bridge: up to PCIe Gen4 two GPUs share a switch");
 }
 
 Outcome<Plan> pairDevices(const FlatMachine& machine, const GenerateOptions& options,

@@ -1,32 +1,27 @@
-#include "cli/fingerprint/compare.h"
-
 #include <algorithm>
 #include <map>
 
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
+#include "doctor/fingerprint/fingerprint.h"
 
-namespace railwise::cli {
+namespace railwise::doctor::fingerprint {
 namespace {
 
 constexpr std::size_t kMostNames = 20;  // in one line for people; JSON has all
 
-std::string nodesText(std::size_t count) { return std::to_string(count) + (count == 1 ? " node" : " nodes"); }
+std::string nodesText(std::size_t count) { return counted(count, "node"); }
 
 // "a, b, c and 97 more"
-std::string listText(const std::vector<std::string>& names) {
-  std::string text;
-  const std::size_t shown = std::min(names.size(), kMostNames);
-  for (std::size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (shown < names.size())
-    text += " and " + std::to_string(names.size() - shown) + " more (--json names all)";
-  return text;
+std::string shown(const std::vector<std::string>& names) {
+  return firstItems(names, kMostNames, "more (--json names all)");
 }
 
 std::string namesText(const std::vector<NamedNode>& nodes, const ValueGroup& group) {
   std::vector<std::string> names;
   for (const std::size_t node : group.nodes) names.push_back(nodes[node].name);
-  return listText(names);
+  return shown(names);
 }
 
 // The nodes by the value of each field, in the order in which fields were first seen. A node that was written
@@ -76,12 +71,8 @@ std::vector<OddNode> oddNodes(const std::vector<FieldDifference>& differences) {
 std::string oddText(const std::vector<NamedNode>& nodes, const std::vector<OddNode>& odd) {
   if (odd.empty()) return "differ, and none of them is odd: no value has a majority";
   std::vector<std::string> names;
-  for (const OddNode& each : odd) {
-    std::string name = nodes[each.node].name + " (";
-    for (std::size_t i = 0; i < each.fields.size(); ++i) name += (i > 0 ? ", " : "") + each.fields[i];
-    names.push_back(name + ")");
-  }
-  return std::to_string(odd.size()) + (odd.size() == 1 ? " is odd: " : " are odd: ") + listText(names);
+  for (const OddNode& each : odd) names.push_back(nodes[each.node].name + " (" + joined(each.fields) + ")");
+  return std::to_string(odd.size()) + (odd.size() == 1 ? " is odd: " : " are odd: ") + shown(names);
 }
 
 }  // namespace
@@ -130,9 +121,12 @@ std::string comparisonJson(const std::vector<NamedNode>& nodes, const Comparison
   json.beginObject().key("schema").value("railwise-fingerprint-comparison").key("schema_version").value(1);
   json.key("nodes").value(uint64_t{nodes.size()}).key("odd").beginArray();
   for (const OddNode& odd : comparison.odd) {
-    json.beginInlineObject().key("node").value(nodes[odd.node].name).key("fields").beginRow();
-    for (const std::string& field : odd.fields) json.value(field);
-    json.endRow().endInlineObject();
+    json.beginInlineObject()
+        .key("node")
+        .value(nodes[odd.node].name)
+        .key("fields")
+        .row(odd.fields)
+        .endInlineObject();
   }
   json.endArray().key("differences").beginArray();
   for (const FieldDifference& difference : comparison.differences) {
@@ -140,13 +134,12 @@ std::string comparisonJson(const std::vector<NamedNode>& nodes, const Comparison
     difference.majority ? json.value(difference.groups[0].value) : json.null();
     json.key("groups").beginArray();
     for (const ValueGroup& group : difference.groups) {
-      json.beginInlineObject().key("value").value(group.value).key("nodes").beginRow();
-      for (const std::size_t node : group.nodes) json.value(nodes[node].name);
-      json.endRow().endInlineObject();
+      json.beginInlineObject().key("value").value(group.value).key("nodes");
+      json.row(group.nodes, [&](std::size_t node) { return nodes[node].name; }).endInlineObject();
     }
     json.endArray().endObject();
   }
   return json.endArray().endObject().text();
 }
 
-}  // namespace railwise::cli
+}  // namespace railwise::doctor::fingerprint

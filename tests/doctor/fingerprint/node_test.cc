@@ -5,13 +5,13 @@
 #include <set>
 
 #include "cli/device/tree.h"
-#include "cli/fingerprint/fingerprint.h"
-#include "cli/fingerprint/parse.h"
+#include "doctor/facts/libraries.h"
+#include "doctor/fingerprint/fingerprint.h"
 #include "softdev/config/machines.h"
 #include "tests/gpu/machines.h"
 #include "tests/ok.h"
 
-namespace railwise::cli {
+namespace railwise::doctor::fingerprint {
 namespace {
 
 // A tree with `count` NICs of one type.
@@ -77,9 +77,9 @@ TEST(FingerprintOf, ReadsTheFilesOfTheNode) {
   expectWhole(node);
 }
 
-TEST(FingerprintOf, ReadsTheVersionOfCudaFromTheBeginOfALongFile) {
+TEST(FingerprintOf, ReadsTheVersionOfCudaFromALongFile) {
   sysfs::MemoryTree tree;
-  tree.file("/usr/local/cuda/version.json", R"({"cuda" : { "name" : "CUDA SDK", "version" : "13.0.0" },)" +
+  tree.file("/usr/local/cuda/version.json", R"({"cuda" : { "name" : "CUDA SDK", "version" : "13.0.0" })" +
                                                 std::string(sysfs::FileTree::kMaxFileBytes, ' ') + "}");
   EXPECT_EQ(fingerprintOf(tree, {}).cuda, "13.0.0");
 }
@@ -171,7 +171,7 @@ TEST(FingerprintOf, EverySoftwareMachine) {
     const auto machine = softdev::parseMachine(("@" + std::string(shipped.name)).c_str(), "");
     ASSERT_OK(machine);
     for (const softdev::HostConfig& host : machine->hosts) {
-      const Fingerprint node = fingerprintOf(deviceTree(host), {});
+      const Fingerprint node = fingerprintOf(cli::deviceTree(host), {});
       int nics = 0, gpus = 0;
       for (const NicGroup& nic : node.nics) {
         nics += nic.count;
@@ -199,4 +199,4 @@ TEST(RdmaLibrary, ThatIsNotThereHasNoFile) {
 }
 
 }  // namespace
-}  // namespace railwise::cli
+}  // namespace railwise::doctor::fingerprint

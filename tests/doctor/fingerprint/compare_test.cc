@@ -1,12 +1,11 @@
-#include "cli/fingerprint/compare.h"
-
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "tests/cli/fingerprint/nodes.h"
+#include "doctor/fingerprint/fingerprint.h"
+#include "tests/doctor/fingerprint/nodes.h"
 
-namespace railwise::cli {
+namespace railwise::doctor::fingerprint {
 namespace {
 
 std::vector<NamedNode> makeNodes(std::size_t count,
@@ -122,4 +121,4 @@ TEST(CompareNodes, JsonHasMajorityOrNull) {
 }
 
 }  // namespace
-}  // namespace railwise::cli
+}  // namespace railwise::doctor::fingerprint

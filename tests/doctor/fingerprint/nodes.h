@@ -1,9 +1,9 @@
 // A node of a job, for the tests of railwise fingerprint.
 #pragma once
 
-#include "cli/fingerprint/fingerprint.h"
+#include "doctor/fingerprint/fingerprint.h"
 
-namespace railwise::cli::test {
+namespace railwise::doctor::fingerprint::test {
 
 inline Fingerprint makeNode() {
   return {.host = "node1",
@@ -20,4 +20,4 @@ inline Fingerprint makeNode() {
           .rdma_core = "50.0"};
 }
 
-}  // namespace railwise::cli::test
+}  // namespace railwise::doctor::fingerprint::test

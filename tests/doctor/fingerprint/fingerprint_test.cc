@@ -1,13 +1,13 @@
-#include "cli/fingerprint/fingerprint.h"
+#include "doctor/fingerprint/fingerprint.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <set>
 
-#include "tests/cli/fingerprint/nodes.h"
+#include "tests/doctor/fingerprint/nodes.h"
 
-namespace railwise::cli {
+namespace railwise::doctor::fingerprint {
 namespace {
 
 using test::makeNode;
@@ -82,4 +82,4 @@ TEST(Fingerprint, JsonIsOneLine) {
 }
 
 }  // namespace
-}  // namespace railwise::cli
+}  // namespace railwise::doctor::fingerprint

@@ -1,25 +1,28 @@
 // railwise fingerprint: prints the fingerprint of a node, or compares those of many.
+#include "doctor/fingerprint/fingerprint.h"
+
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "base/settings/config.h"
-#include "cli/fingerprint/compare.h"
-#include "cli/fingerprint/fingerprint.h"
-#include "cli/fingerprint/parse.h"
+#include "base/whole_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
+#include "doctor/facts/libraries.h"
 #include "sysfs/tar_archive.h"
 #include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
 namespace {
 
+namespace fingerprint = doctor::fingerprint;
+
 constexpr const char* kFingerprint = "fingerprint";
-constexpr std::size_t kMostFiles = 1 << 20;
-constexpr std::size_t kMostBytes = 64UL << 20;  // of a file; a node has about 1 KiB
+constexpr std::size_t kMostFingerprintFiles = 1 << 20;
+constexpr std::size_t kMostFingerprintBytes = 64UL << 20;  // of a file; a node has about 1 KiB
 
 constexpr const char* kFingerprintHelp =
     "usage: railwise fingerprint [--json|--one-line] [--root DIR|TAR]\n"
@@ -37,33 +40,25 @@ constexpr const char* kFingerprintHelp =
     "mistake on the\n"
     "command line.\n\n";
 
-// A file's whole content; "-" is standard input.
+// "-" is standard input.
 Outcome<std::string> contentOf(const std::string& path) {
-  const auto close = [](FILE* file) { return file == stdin ? 0 : std::fclose(file); };
-  const std::unique_ptr<FILE, decltype(close)> file(path == "-" ? stdin : std::fopen(path.c_str(), "rb"),
-                                                    close);
-  if (file == nullptr) return Error{textOf("%s: cannot be read: %m", path.c_str())};
-  std::string content;
-  char buffer[65536];
-  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, file.get())) {
-    content.append(buffer, got);
-    if (content.size() > kMostBytes)
-      return Error{path + ": more than 64 MiB, which is no list of fingerprints; name another file"};
-  }
-  if (std::ferror(file.get()) != 0) return Error{textOf("%s: cannot be read: %m", path.c_str())};
+  auto content = wholeFile(path == "-" ? "/dev/stdin" : path, kMostFingerprintBytes + 1);
+  if (!content.ok()) return Error{path + ": cannot be read: " + content.error()};
+  if (content->size() > kMostFingerprintBytes)
+    return Error{path + ": more than 64 MiB, which is no list of fingerprints; name another file"};
   return content;
 }
 
 struct ReadNode {
-  ParsedFingerprint parsed;
+  fingerprint::ParsedFingerprint parsed;
   std::string file;
 };
 
 // A node is named by its host. Where several have one name, or none, the place in the file tells them apart.
-std::vector<NamedNode> namedNodes(std::vector<ReadNode> read) {
+std::vector<fingerprint::NamedNode> namedNodes(std::vector<ReadNode> read) {
   std::map<std::string, int> hosts;
   for (const ReadNode& each : read) ++hosts[each.parsed.node.host];
-  std::vector<NamedNode> nodes;
+  std::vector<fingerprint::NamedNode> nodes;
   for (ReadNode& each : read) {
     const std::string& host = each.parsed.node.host;
     const std::string place = each.file + ":" + std::to_string(each.parsed.line);
@@ -80,25 +75,25 @@ int compareFiles(const std::vector<std::string>& files, bool json) {
   for (const std::string& file : files) {
     const std::string name = file == "-" ? "standard input" : file;
     const Outcome<std::string> content = contentOf(file);
-    Outcome<std::vector<ParsedFingerprint>> nodes =
-        content.ok() ? parseFingerprints(*content, name) : content.failure();
+    Outcome<std::vector<fingerprint::ParsedFingerprint>> nodes =
+        content.ok() ? fingerprint::parseFingerprints(*content, name) : content.failure();
     if (!nodes.ok()) {
       say("%s: %s", kFingerprint, nodes.error().c_str());
       failed = true;
       continue;
     }
-    for (ParsedFingerprint& node : *nodes) read.push_back({std::move(node), name});
+    for (fingerprint::ParsedFingerprint& node : *nodes) read.push_back({std::move(node), name});
   }
   if (read.empty()) return kExitFailed;
-  const std::vector<NamedNode> nodes = namedNodes(std::move(read));
-  const Comparison comparison = compareNodes(nodes);
-  const int written = writeOutput(
-      kFingerprint, "",
-      json ? comparisonJson(nodes, comparison) : comparisonText(nodes, comparison, outputColumns()));
+  const std::vector<fingerprint::NamedNode> nodes = namedNodes(std::move(read));
+  const fingerprint::Comparison comparison = fingerprint::compareNodes(nodes);
+  const int written = writeOutput(kFingerprint, "",
+                                  json ? fingerprint::comparisonJson(nodes, comparison)
+                                       : fingerprint::comparisonText(nodes, comparison, outputColumns()));
   return failed || !comparison.differences.empty() ? kExitFailed : written;
 }
 
-std::optional<Fingerprint> readNode(const std::string& root) {
+std::optional<fingerprint::Fingerprint> readNode(const std::string& root) {
   const auto tree = sysfs::openTree(root.empty() ? "/" : root);
   if (!tree.ok()) return say("%s: %s", kFingerprint, tree.error().c_str()), std::nullopt;
   const Config config = Config::load();
@@ -110,8 +105,9 @@ std::optional<Fingerprint> readNode(const std::string& root) {
   if (!asked.ok()) gpus.remarks.push_back(asked.error());
   else if (*asked != nullptr) gpus = **asked;
   sayNotes(kFingerprint, gpus.remarks);
-  Fingerprint node = fingerprintOf(**tree, gpus);
-  if ((*tree)->live()) node.rdma_core = rdmaCoreVersion(loadedRdmaLibrary(config.ibverbs_library));
+  fingerprint::Fingerprint node = fingerprint::fingerprintOf(**tree, gpus);
+  if ((*tree)->live())
+    node.rdma_core = doctor::rdmaCoreVersion(doctor::loadedRdmaLibrary(config.ibverbs_library));
   else if (node.host.empty()) node.host = sysfs::archiveName(root);  // a recording has no host name
   return node;
 }
@@ -131,7 +127,8 @@ int fingerprintCommand(Args args) {
                  "the node whose files are below DIR or recorded in TAR (railwise topo record); its\n"
                  "GPUs are as recorded, else those of the PCI bus")};
   int status = kExitOk;
-  const auto arguments = parseOrLeave(kFingerprint, table, args, kFingerprintHelp, kMostFiles, &status);
+  const auto arguments =
+      parseOrLeave(kFingerprint, table, args, kFingerprintHelp, kMostFingerprintFiles, &status);
   if (!arguments) return status;
   const std::vector<std::string>& files = arguments->positional;
   if (compare && !root.empty())
@@ -144,10 +141,11 @@ int fingerprintCommand(Args args) {
     return say("%s: unexpected argument '%s'; --compare compares files", kFingerprint, files[0].c_str()),
            kExitUsage;
   if (compare) return compareFiles(files, json);
-  const std::optional<Fingerprint> node = readNode(root);
+  const std::optional<fingerprint::Fingerprint> node = readNode(root);
   if (!node) return kExitFailed;
-  return writeOutput(kFingerprint, "",
-                     json ? jsonOf(*node) : textOf(*node, one_line ? kOneLine : outputColumns()));
+  return writeOutput(
+      kFingerprint, "",
+      json ? fingerprint::jsonOf(*node) : fingerprint::textOf(*node, one_line ? kOneLine : outputColumns()));
 }
 
 }  // namespace railwise::cli

@@ -1,11 +1,10 @@
-#include "cli/fingerprint/parse.h"
-
 #include <gtest/gtest.h>
 
-#include "tests/cli/fingerprint/nodes.h"
+#include "doctor/fingerprint/fingerprint.h"
+#include "tests/doctor/fingerprint/nodes.h"
 #include "tests/ok.h"
 
-namespace railwise::cli {
+namespace railwise::doctor::fingerprint {
 namespace {
 
 using test::makeNode;
@@ -74,20 +73,20 @@ TEST(ParseFingerprints, SaysWhatIsWrongAndWhere) {
       {"[[" + good + "]]", "a.json:1: not a JSON object"},
       {"{}", "a.json:1: not a fingerprint of a node"},
       {R"({"schema": 7})", "a.json:1: not a fingerprint of a node"},
-      {R"({"schema": "railwise-fingerprint"})", "a.json:1: 'schema_version' is not a number"},
+      {R"({"schema": "railwise-fingerprint"})", "a.json:1: schema_version is missing"},
       {R"({"schema": "railwise-fingerprint", "schema_version": 2})",
        "a.json:1: written by a newer Railwise (schema_version 2); compare with that one"},
-      {with(R"("host": 7)"), "a.json:1: 'host' is not a text; write it with"},
-      {with(R"("gpu": [])"), "a.json:1: 'gpu' is not an object"},
-      {with(R"("gpu": {"driver": {}})"), "a.json:1: 'gpu.driver' is not a text"},
-      {with(R"("gpu": {"models": {}})"), "a.json:1: 'gpu.models' is not an array"},
-      {with(R"("gpu": {"models": [1]})"), "a.json:1: 'gpu.models' is not an array of objects"},
-      {with(R"("gpu": {"models": [{"model": "x"}]})"), "a.json:1: 'gpu.models[].count' is not a number"},
-      {with(R"("nics": [{"count": -1}])"), "a.json:1: 'nics[].count' is not a number of devices"},
-      {with(R"("nics": [{"count": 1e99}])"), "a.json:1: 'nics[].count' is not a number"},
+      {with(R"("host": 7)"), "a.json:1: host is not a text; write it with"},
+      {with(R"("gpu": [])"), "a.json:1: gpu is not an object"},
+      {with(R"("gpu": {"driver": {}})"), "a.json:1: gpu.driver is not a text"},
+      {with(R"("gpu": {"models": {}})"), "a.json:1: gpu.models is not a list"},
+      {with(R"("gpu": {"models": [1]})"), "a.json:1: gpu.models[0] is not an object"},
+      {with(R"("gpu": {"models": [{"model": "x"}]})"), "a.json:1: gpu.models[0].count is missing"},
+      {with(R"("nics": [{"count": -1}])"), "a.json:1: nics[0].count is no number from 1 to 1048576"},
+      {with(R"("nics": [{"count": 1e99}])"), "a.json:1: nics[0].count is no whole number of its size"},
       {with(R"("nics": [{"count": 18446744073709551615}])"),
-       "a.json:1: 'nics[].count' is not a number of devices"},
-      {with(R"("modules": {"nvidia": 550})"), "a.json:1: 'modules.nvidia' is not a text"},
+       "a.json:1: nics[0].count is no whole number of its size"},
+      {with(R"("modules": {"nvidia": 550})"), "a.json:1: modules.nvidia is not a text"},
       {std::string(100000, '['), "a.json:1: the JSON that begins here has no end"},
       {std::string(100000, '[') + std::string(100000, ']'), "a.json:1: not a JSON object"},
   };
@@ -97,4 +96,4 @@ TEST(ParseFingerprints, SaysWhatIsWrongAndWhere) {
 }
 
 }  // namespace
-}  // namespace railwise::cli
+}  // namespace railwise::doctor::fingerprint
