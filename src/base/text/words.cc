@@ -34,11 +34,4 @@ std::string sizeText(uint64_t bytes) {
   return std::to_string(bytes) + " " + kUnits[unit];
 }
 
-std::string lowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-
 }  // namespace railwise

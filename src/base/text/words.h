@@ -47,9 +47,6 @@ std::string firstItems(std::span<const std::string> items, std::size_t most, std
 // "8 GiB", "1000 B": exact, in the largest unit that needs no fraction.
 std::string sizeText(uint64_t bytes);
 
-// Of ASCII.
-std::string lowerCase(std::string_view text);
-
 // The name of `value` in a table of names, or `otherwise`.
 template <typename Enum, std::size_t n>
 constexpr const char* nameIn(const std::pair<Enum, const char*> (&names)[n], Enum value,
