@@ -20,7 +20,6 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
-#include "doctor/pair/all_reduce.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/summary.h"
 #include "perf/job/rank_environment.h"

@@ -24,7 +24,7 @@
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 #include "cli/topo/machine_options.h"
-#include "doctor/pair/all_reduce.h"
+#include "doctor/pair/summary.h"
 #include "sysfs/tar_archive.h"
 #include "topo/sources/load_machine.h"
 #include "verbs/library.h"

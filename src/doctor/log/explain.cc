@@ -1,5 +1,3 @@
-#include "doctor/log/explain.h"
-
 #include <algorithm>
 #include <span>
 

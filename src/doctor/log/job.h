@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace railwise::doctor {
@@ -178,5 +180,17 @@ struct Job {
   bool has_results = false;  // the logs have tables of nccl-tests (doctor/results)
   Fact deduplicated;         // Ray's "[repeated 7x across cluster]": it has dropped lines of other workers
 };
+
+// What a warning or an error line means, in words, and what to do (explain.cc). Pure; thread-safe.
+
+// A line of NCCL WARN. Every one has an answer; the check of what nobody knows is "unknown-warning".
+Explanation explainWarning(std::string_view source, std::string_view text);
+
+// A line that is not of NCCL's form: PyTorch's watchdog, an exception; or NCCL's words without what NCCL puts
+// before them (PyTorch's "Last error:", the output of `railwise perf`). Null: no error.
+std::optional<Explanation> explainOther(std::string_view text);
+
+// The meaning of ncclResult_t: "ncclRemoteError". "": not an error.
+std::string_view resultName(int result);
 
 }  // namespace railwise::doctor

@@ -1,10 +1,10 @@
-#include "doctor/pair/all_reduce.h"
-
+// What NCCL's own model says of all_reduce.
 #include <algorithm>
 #include <map>
 
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
+#include "doctor/pair/summary.h"
 #include "topo/explain/explain.h"
 #include "topo/tuning/expect.h"
 

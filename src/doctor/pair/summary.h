@@ -9,6 +9,10 @@
 #include "doctor/pair/judge.h"
 #include "doctor/pair/measuring/conduct.h"
 
+namespace railwise::topo {
+struct Machine;
+}
+
 namespace railwise::doctor::pair {
 
 // What was measured, how, and what was not.
@@ -43,5 +47,13 @@ std::string ncclText(const Results& results);
 // thread-safe.
 
 std::string pageHtml(const Results& results, const Judgement& judgement, const MeasureOptions& options);
+
+// A ring of NCCL's enters and leaves a host through the NIC of each channel, so all_reduce between hosts
+// cannot be faster than the sum over the NICs that the channels use, each with what its port and its path to
+// the GPU carry; nor than what one GPU sends to the next inside the host.
+AllReduceModel allReduceModel(const topo::Machine& machine);
+
+// What `railwise topo expect` says of `hosts` machines.
+NcclModel ncclModel(const topo::Machine& machine, int hosts);
 
 }  // namespace railwise::doctor::pair

@@ -1,6 +1,6 @@
-#include "doctor/log/explain.h"
-
 #include <gtest/gtest.h>
+
+#include "doctor/log/job.h"
 
 namespace railwise::doctor {
 namespace {

@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "doctor/log/explain.h"
-
 namespace railwise::doctor {
 namespace {
 

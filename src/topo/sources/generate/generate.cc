@@ -7,7 +7,6 @@
 #include "base/text/words.h"
 #include "sysfs/pci_devices.h"
 #include "topo/document/xml.h"
-#include "topo/sources/generate/pairing.h"
 
 namespace railwise::topo {
 namespace {

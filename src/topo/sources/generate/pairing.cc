@@ -1,5 +1,4 @@
-#include "topo/sources/generate/pairing.h"
-
+// Decides which GPUs and NICs share a synthetic bridge.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
