@@ -1,9 +1,9 @@
-#include "benchmarks/bench/options.h"
-
 #include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
+
+#include "benchmarks/bench/measure.h"
 
 namespace railwise::cli {
 namespace {

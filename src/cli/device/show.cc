@@ -6,7 +6,7 @@
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "cli/device/machine.h"
-#include "cli/device/tree_parts.h"
+#include "cli/device/tree.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"

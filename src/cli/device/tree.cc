@@ -7,7 +7,6 @@
 #include <map>
 
 #include "base/text/bus_id.h"
-#include "cli/device/tree_parts.h"
 #include "cli/options/message.h"
 #include "gpu/json.h"
 #include "topo/sources/cpu_identity.h"

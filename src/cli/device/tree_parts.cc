@@ -1,10 +1,9 @@
-#include "cli/device/tree_parts.h"
-
 #include <algorithm>
 #include <iterator>
 
 #include "base/pcie.h"
 #include "base/text/words.h"
+#include "cli/device/tree.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -12,6 +11,7 @@ namespace {
 
 constexpr uint32_t kRailwiseVendor = 0x5257;  // the value that verbs reports too; it is no PCI vendor's id
 constexpr uint32_t kNvidia = 0x10de;
+constexpr uint32_t kAmd = 0x1002;
 constexpr uint32_t kIntel = 0x8086;
 constexpr uint32_t kBroadcom = 0x1000;
 
