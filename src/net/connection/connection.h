@@ -135,6 +135,7 @@ class Connection : public LinkMemory, protected LinkUser {
       if (polled == 0) continue;
       if (polled < 0) [[unlikely]] {
         connection.handleCompletions(completions, count);
+        if (link.next_cq == nullptr) return std::nullopt;  // the link is lost already
         link.next_cq = cq;
         connection.handleCompletions(completions, polled);
         return std::nullopt;
@@ -163,8 +164,8 @@ class Connection : public LinkMemory, protected LinkUser {
   // Handles completions of the completion queue whose turn it is. `count` negative: the queue cannot be
   // polled. A failure is kept in the link.
   virtual void handleCompletions(const ibv_wc* completions, int count) noexcept = 0;
-  // What handleCompletions() of both ends has in common. `handle` takes one completion; false: the rest is
-  // not handled.
+  // What handleCompletions() of both ends has in common. `handle` takes one completion. A failure does not
+  // end the loop: what has completed counts.
   template <typename Handle>
   void handleEach(const ibv_wc* completions, int count, Handle handle) noexcept {
     try {
@@ -175,8 +176,7 @@ class Connection : public LinkMemory, protected LinkUser {
       }
       if (link_.more_cqs == 0) [[likely]]  // else whoever polled has counted them
         numbers().completions += static_cast<uint64_t>(count);
-      for (int i = 0; i < count && handle(completions[i]); ++i) {
-      }
+      for (int i = 0; i < count; ++i) handle(completions[i]);
     } catch (const std::bad_alloc&) {  // there was no memory to put a failure into words
       link_.failWithoutMemory();
     }

@@ -1,6 +1,5 @@
 #include "net/paths/join_by_exchange.h"
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -53,7 +52,7 @@ Status JoinByExchange::makeReady(ibv_qp* qp, const Rail& rail, const Ends& ends,
   settings.flow_label = verbs::laneFlowLabel(address.qp_number ^ qp->qp_num, static_cast<uint32_t>(index));
   settings.ece = eceOf(ends.remote.queue_pair[index]);
   settings.psn = session_.firstPacket(ends.epoch, address.qp_number ^ qp->qp_num);
-  const uint8_t reads = std::max<uint8_t>(1, std::min(here.reads, there.reads));
+  const uint8_t reads = readsBetween(here, there);
   settings.reads = reads;
   verbs::Port port = rail.port;
   port.mtu = static_cast<ibv_mtu>(here.mtu);  // as the peer was told: both ends take the smaller of the two

@@ -44,7 +44,7 @@ class StripePlan {
     if (left_ == 0) return nullptr;
     const Row& row = bytes < kStripeBytes ? rows_->alone[number % kTurns][quickest(bytes, loads)]
                                           : rows_->row[classOf(bytes)][number % kRows];
-    const bool lags = number % kLagEvery == 0 && lagging(row, bytes, loads);
+    const bool lags = looks(number) && lagging(row, bytes, loads);
     if (!lags && --left_ != 0) [[likely]]
       return &row;
     left_ = 0;
@@ -80,8 +80,9 @@ class StripePlan {
   static constexpr uint64_t kMostMessages = 2;
   static constexpr uint64_t kMostBytes = 256 << 10;
   static constexpr uint64_t kMostLag = 4;
-  // One message in so many looks for lanes that lag.
+  // One message in so many looks for lanes that lag, each row in its turn: a row may have only some lanes.
   static constexpr uint64_t kLagEvery = 4;
+  static bool looks(uint64_t number) { return (number + number / kRows) % kLagEvery == 0; }
   static constexpr int kWeightShift = 8;
   static constexpr uint64_t kMostWeight = uint64_t{1} << 24;
 

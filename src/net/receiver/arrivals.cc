@@ -216,10 +216,7 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
 }
 
 void ReceiveConnection::handleCompletions(const ibv_wc* completions, int count) noexcept {
-  handleEach(completions, count, [this](const ibv_wc& completion) {
-    onCompletion(completion);
-    return true;
-  });
+  handleEach(completions, count, [this](const ibv_wc& completion) { onCompletion(completion); });
 }
 
 }  // namespace railwise::net

@@ -96,7 +96,6 @@ PutWriter::Ready PutWriter::isReady(const RmaRequest& request, uint32_t window, 
                 std::to_string(link_.config.connect_timeout_s) +
                 " s, or its registration failed: see its log");
   }
-  waits_since = {};
   if (!region->holds(offset, bytes))
     return fail("has " + std::to_string(region->bytes) + " bytes there, and offset " +
                 std::to_string(offset) + " with " + std::to_string(bytes) + " bytes is beyond them");
@@ -116,9 +115,12 @@ PutWriter::Ready PutWriter::isReady(const RmaRequest& request) {
     const Ready ready = isReady(request, request.remote_window, request.remote_offset, request.bytes);
     if (ready != Ready::kYes) return ready;
   }
-  return request.number != 0
-             ? isReady(request, request.signal_window, request.signal_offset, sizeof(uint64_t))
-             : Ready::kYes;
+  if (request.number != 0) {
+    const Ready ready = isReady(request, request.signal_window, request.signal_offset, sizeof(uint64_t));
+    if (ready != Ready::kYes) return ready;
+  }
+  streams_[request.stream].waits_since = {};
+  return Ready::kYes;
 }
 
 void PutWriter::addPiece(RmaRequest& request, uint64_t begin, uint64_t end, uint8_t queue_pair,

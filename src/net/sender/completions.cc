@@ -35,7 +35,7 @@ Status SendConnection::testSlowPath(Request& request, bool* done, int* sizes) {
 }
 
 void SendConnection::handleCompletions(const ibv_wc* completions, int count) noexcept {
-  handleEach(completions, count, [this](const ibv_wc& completion) { return onCompletion(completion).ok(); });
+  handleEach(completions, count, [this](const ibv_wc& completion) { (void)onCompletion(completion); });
   measureLanes();
 }
 

@@ -15,6 +15,7 @@ bool SegmentPoster::cut(Group& group) {
   if (lanes.size() == 1) {
     group.lane_segments[0] = {0, bytes, lanes.front().takeTurn()};
   } else {
+    measures_ = measures_ || stripes_.measures();
     cut = cutOverLanes(group, bytes, lanes, link_.endpoint.loads, even_);
     moved = bytes >= kMinSegmentBytes && stripes_.noteMeasured(link_.endpoint.loads);
   }

@@ -139,6 +139,10 @@ struct RailInfo {
   char nic_firmware[kForeignVersionBytes];  // fw_ver of verbs; "": not known
 };
 static_assert(sizeof(RailInfo) == 184);
+// Reads that a queue pair between two rails has under way at most, in both directions.
+inline uint8_t readsBetween(const RailInfo& one, const RailInfo& other) {
+  return std::max<uint8_t>(1, std::min(one.reads, other.reads));
+}
 
 // One queue pair of an end. A reply also has the pairing: `rail` is the listener's rail, `gid` the entry in
 // that rail's list, and `peer_gid` the entry in the list of the connector's rail.

@@ -2,8 +2,10 @@
 // twice.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -47,6 +49,28 @@ TEST(Failover, AQueueThatCannotBePolledHidesNoOther) {
     bool done = false;
     EXPECT_OK(receive->connection->test(*receive, &done, nullptr));
     EXPECT_TRUE(done);
+  }
+}
+
+// All queues are polled together, after a large message. One has a failed completion, which loses the link,
+// and the one behind it cannot be polled.
+TEST(Failover, AFailedCompletionAndAQueueThatCannotBePolledInOnePoll) {
+  LoopConnection loop(2 * kHalf, "count=3", 2);
+  ASSERT_TRUE(Traffic(loop).run(8, 100'000));
+  ASSERT_TRUE(loop.sender().link().polls_all);
+  Request* const receive = loop.receive(1, kHalf, 100'000);
+  ASSERT_NE(receive, nullptr);
+  test::addFault("device=soft0 opcode=write_imm nth=1 status=general_err");
+  test::addFault("device=soft1 opcode=write_imm nth=1 delay=2s");  // so that the queue is empty
+  Request* request = nullptr;
+  for (test::Patience patience; request == nullptr; patience.again()) request = loop.send(0, 100'000);
+  // The failed completion is there by then. If it is late, the test tries the other order of both faults.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  test::addFault("device=soft1 verb=poll_cq nth=1 every=1 errno=EIO");
+  for (int i = 0; i < 1000; ++i) {
+    bool done = false;
+    EXPECT_OK(loop.sender().test(*request, &done, nullptr));
+    ASSERT_TRUE(loop.sender().link().next_cq == nullptr || loop.sender().running());
   }
 }
 

@@ -243,6 +243,22 @@ TEST(Rma, TrafficOfAnotherStreamDoesNotProlongAWaitForAPart) {
   unsetenv("RAILWISE_CONNECT_TIMEOUT");
 }
 
+// The data have a place, their signal has none.
+TEST(Rma, APutWhoseSignalHasNoPartEnds) {
+  setenv("RAILWISE_CONNECT_TIMEOUT", "1", 1);
+  TwoRanks pair({}, 64);
+  (void)pair.signal();
+  ASSERT_TRUE(pair.await(1));
+  uint64_t word = 0;
+  RmaWindow* const window = *pair.ranks().group(0).registerMemory(
+      reinterpret_cast<uint64_t>(&word), sizeof word, MemoryKind::kHost, kRmaStrongOrder);
+  const RmaPlace data = {&pair.window(0), 0};
+  RmaRequest* waits = nullptr;
+  EXPECT_OK(pair.ranks().context(0).putSignal(0, data, 8, data, 1, {{window, 0}, 5}, &waits));
+  for (test::Patience patience; !pair.ranks().failed(); patience.again()) pair.ranks().drive();
+  unsetenv("RAILWISE_CONNECT_TIMEOUT");
+}
+
 // A put is posted in part, because a queue is full. Its source goes before the rest is posted.
 TEST(Rma, AWindowThatGoesBeforeItsPutIsPostedEndsTheGroup) {
   TwoRanks pair({.rails = 2, .contexts = 3}, 64 << 10);

@@ -50,6 +50,17 @@ EndInfo makeReply() {
   return end;
 }
 
+// An end that does not say how many reads it answers has one.
+TEST(Handshake, BothEndsTakeTheSmallerNumberOfReads) {
+  RailInfo one = {};
+  RailInfo other = {};
+  one.reads = 16;
+  EXPECT_EQ(readsBetween(one, other), 1);
+  other.reads = 4;
+  EXPECT_EQ(readsBetween(one, other), 4);
+  EXPECT_EQ(readsBetween(other, one), 4);
+}
+
 TEST(Magic, IsReadableInMemory) { EXPECT_EQ(std::memcmp(&kMagic, "RAILWISE", 8), 0); }
 
 TEST(Handle, AGoodOneIsAccepted) {
