@@ -44,7 +44,7 @@ class StripePlan {
     if (left_ == 0) return nullptr;
     const Row& row = bytes < kStripeBytes ? rows_->alone[number % kTurns][quickest(bytes, loads)]
                                           : rows_->row[classOf(bytes)][number % kRows];
-    const bool lags = looks(number) && lagging(row, bytes, loads);
+    const bool lags = looks(number, bytes) && lagging(row, bytes, loads);
     if (!lags && --left_ != 0) [[likely]]
       return &row;
     left_ = 0;
@@ -80,9 +80,13 @@ class StripePlan {
   static constexpr uint64_t kMostMessages = 2;
   static constexpr uint64_t kMostBytes = 256 << 10;
   static constexpr uint64_t kMostLag = 4;
-  // One message in so many looks for lanes that lag, each row in its turn: a row may have only some lanes.
+  // One message in so many looks for lanes that lag, each row in its turn: a row may have only some lanes. A
+  // message from kLookAlways on always looks, since beside its bytes a look is nothing.
   static constexpr uint64_t kLagEvery = 4;
-  static bool looks(uint64_t number) { return (number + number / kRows) % kLagEvery == 0; }
+  static constexpr uint64_t kLookAlways = 1 << 20;
+  static bool looks(uint64_t number, uint64_t bytes) {
+    return (number + number / kRows) % kLagEvery == 0 || bytes >= kLookAlways;
+  }
   static constexpr int kWeightShift = 8;
   static constexpr uint64_t kMostWeight = uint64_t{1} << 24;
 

@@ -189,12 +189,21 @@ TEST(StripePlan, AMessageIsCutByTheRatesWhileALaneLagsBehind) {
   Planned planned({100'000, 100'000});
   (void)planned.row(0, kMessage);
   planned.loads[1].posted(kMessage, 0);
-  EXPECT_NE(planned.plan.take(4, kMessage, planned.loads), nullptr);
+  EXPECT_NE(planned.plan.take(1, kMessage, planned.loads), nullptr);
   planned.loads[1].posted(4 * kMessage, 0);
-  EXPECT_NE(planned.plan.take(6, kMessage, planned.loads), nullptr) << "one message in four looks";
-  EXPECT_EQ(planned.plan.take(8, kMessage, planned.loads), nullptr);
+  EXPECT_EQ(planned.plan.take(2, kMessage, planned.loads), nullptr);
   planned.loads[1].completed(5 * kMessage);
-  EXPECT_EQ(planned.plan.take(9, kMessage, planned.loads), nullptr) << "the lanes are measured first";
+  EXPECT_EQ(planned.plan.take(3, kMessage, planned.loads), nullptr) << "the lanes are measured first";
+}
+
+// Of small messages only one in four looks.
+TEST(StripePlan, ASmallMessageIsCutByTheRatesWhenItLooks) {
+  Planned planned({100'000, 100'000});
+  planned.loads[1].posted(kMessage, 0);
+  EXPECT_NE(planned.plan.take(5, kStripeBytes, planned.loads), nullptr);
+  EXPECT_NE(planned.plan.take(6, kStripeBytes, planned.loads), nullptr);
+  EXPECT_NE(planned.plan.take(7, kStripeBytes, planned.loads), nullptr);
+  EXPECT_EQ(planned.plan.take(11, kStripeBytes, planned.loads), nullptr);
 }
 
 // ---- the same as for messages that are all cut by the rates (stripe_test.cc)
