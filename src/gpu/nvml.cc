@@ -3,7 +3,6 @@
 // it tells is then unknown.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
 #include <optional>
 
@@ -296,8 +295,7 @@ class NvmlReader {
 
   // "0000:0f:00.0"; empty when the library does not know the address, which it then fills with ones.
   std::string busId(const NvmlPci& pci, const std::string& what) {
-    std::string text = bufferText(pci.bus_id, sizeof pci.bus_id, what, topology_);
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::string text = lowerCase(bufferText(pci.bus_id, sizeof pci.bus_id, what, topology_));
     // NVML writes eight digits of domain. Every machine so far needs four.
     if (text.size() == kBusIdLength + 4 && text.starts_with("0000")) text.erase(0, 4);
     const bool known = text.size() >= kBusIdLength &&

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/text/split.h"
+#include "base/text/words.h"
 #include "cli/options/options.h"
 
 namespace railwise::cli {
@@ -40,16 +41,9 @@ bool isToken(std::string_view text) {
   });
 }
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
-
 // "/metrics?x", or "http://host/metrics" as a proxy is sent it. Empty: no target.
 std::string pathOf(std::string_view target) {
-  if (lower(target.substr(0, 7)) == "http://") {
+  if (lowerCase(target.substr(0, 7)) == "http://") {
     const std::size_t slash = target.find('/', 7);
     target = slash == std::string_view::npos ? "/" : target.substr(slash);
   }
@@ -61,7 +55,7 @@ std::string pathOf(std::string_view target) {
 bool lists(std::string_view value, std::string_view option) {
   while (!value.empty()) {
     const std::size_t comma = std::min(value.find(','), value.size());
-    if (lower(trimmed(value.substr(0, comma), " \t")) == option) return true;
+    if (lowerCase(trimmed(value.substr(0, comma), " \t")) == option) return true;
     value.remove_prefix(std::min(comma + 1, value.size()));
   }
   return false;
@@ -78,7 +72,7 @@ int readFields(std::string_view& text, bool newest, HttpRequest& request) {
     if (line->empty()) break;
     const std::size_t colon = line->find(':');
     if (colon == std::string_view::npos || !isToken(line->substr(0, colon))) return 400;
-    const std::string name = lower(line->substr(0, colon));
+    const std::string name = lowerCase(line->substr(0, colon));
     const std::string_view value = trimmed(line->substr(colon + 1), " \t");
     if (std::any_of(value.begin(), value.end(),
                     [](unsigned char c) { return (c < ' ' && c != '\t') || c == 127; }))

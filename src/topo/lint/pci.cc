@@ -7,6 +7,7 @@
 #include "base/pcie.h"
 #include "base/text/bus_id.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
 
@@ -17,10 +18,6 @@ bool hasChild(const XmlNode& node, std::string_view name) { return node.child(na
 
 NodeType typeOf(const Linter& linter, const XmlNode& pci) {
   return classType(pci.get("class"), linter.document().version);
-}
-
-bool hasUpperCase(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
 // Is `busid` of the form "dddd:bb:dd.f"? The domain may be longer (Intel VMD).
@@ -61,7 +58,7 @@ void lintBusid(Linter& linter, const XmlNode& pci) {
                  "busid " + inQuotes(*busid) + " is no PCI address; NCCL reads it as " +
                      busIdText(busIdToNumber(*busid)),
                  "write dddd:bb:dd.f in lower-case hexadecimal");
-  } else if (hasUpperCase(*busid)) {
+  } else if (*busid != lowerCase(*busid)) {
     lintCapitals(linter, pci, place);
   } else if (first != &pci) {
     const bool device = typeOf(linter, pci) != NodeType::kPci || typeOf(linter, *first) != NodeType::kPci;

@@ -20,10 +20,6 @@ constexpr const char* kDefaultModel = "143";
 constexpr const char* kHostHash = "0x1";
 constexpr const char* kUnknownNode = "-1";  // the numaid of NCCL's place for devices that /sys does not have
 
-bool hasCapitals(const std::string& text) {
-  return std::any_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-}
-
 bool lacksAny(const XmlNode& node, std::initializer_list<const char*> attributes) {
   return std::any_of(attributes.begin(), attributes.end(),
                      [&node](const char* attribute) { return !node.has(attribute); });
@@ -47,8 +43,8 @@ bool linkMissing(const XmlNode* pci) {
 
 bool gpuNeedsNccl(const XmlNode& gpu) {
   if (!gpu.has("rank") || lacksAny(gpu, {"dev", "sm", "gdr"})) return true;
-  if (hasCapitals(gpu.parent->get("busid")) || linkMissing(gpu.parent) || !gpu.parent->has("class"))
-    return true;
+  const std::string busid = gpu.parent->get("busid");
+  if (busid != lowerCase(busid) || linkMissing(gpu.parent) || !gpu.parent->has("class")) return true;
   return std::any_of(gpu.children.begin(), gpu.children.end(),
                      [](const XmlNode* child) { return isLink(*child) && !child->has("tclass"); });
 }

@@ -55,7 +55,7 @@ class CellRun {
     must(A::init(&contexts_[0]), "init");
     must(A::init(&contexts_[1]), "init");
     makeDevices();
-    // Of siw a process has no more than a few queue pairs at a time (docs/develop/kernel-lab.md).
+    // siw gives a process only a few queue pairs at a time (docs/develop/kernel-lab.md).
     const uint64_t count = onIwarp() ? 2 : 2 + dice_.below(2);
     for (uint64_t i = 0; i < count; ++i)
       connect(i, load_.messages / count + (i < load_.messages % count ? 1 : 0));
