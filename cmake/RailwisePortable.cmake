@@ -30,8 +30,10 @@ if(RAILWISE_PORTABLE)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/packaging/glibc/stubs.cmake)
 endif()
 
-# railwise_shipped(TARGET): a program or library that packages contain.
+# railwise_shipped(TARGET): a program or library that packages contain. The target `shipped` builds them all, and nothing else.
+add_custom_target(shipped)
 function(railwise_shipped target)
+  add_dependencies(shipped ${target})
   if(RAILWISE_PORTABLE)
     add_dependencies(${target} railwise_newer_calls)
     target_link_options(${target} PRIVATE -Wl,--build-id=sha1 -L${RAILWISE_OLD_GLIBC} -static-libstdc++ -static-libgcc)

@@ -62,7 +62,7 @@ def check_machine() -> None:
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool, path=path)})
     if missing:
-        raise Unavailable(f"missing packages: {' '.join(missing)} (scripts/packages --tests installs them)")
+        raise Unavailable(f"missing packages: {' '.join(missing)} (scripts/packages --long installs them)")
 
 
 @contextlib.contextmanager

@@ -65,7 +65,7 @@ class Skips(unittest.TestCase):
         code, _, err = finish(start("--", "true", PATH="/nonexistent"))
         self.assertEqual(code, 77, err)
         self.assertIn("qemu-system-x86", err)
-        self.assertIn("scripts/packages --tests", err)
+        self.assertIn("scripts/packages --long", err)
 
 
 class Boots(unittest.TestCase):

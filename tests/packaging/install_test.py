@@ -162,7 +162,7 @@ def main():
     arguments = parser.parse_args()
     for tool in ("mmdebstrap", "dpkg-deb", "unshare", "bwrap"):
         if shutil.which(tool) is None:
-            print(f"no {tool} here: scripts/packages --tests")
+            print(f"no {tool} here: scripts/packages --long")
             return 77
     try:
         keys = ["--keyring", ubuntu_keys()] if arguments.root.startswith("ubuntu") else []

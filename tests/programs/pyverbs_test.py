@@ -59,7 +59,7 @@ def interpreter():
 
 def unpack(folder):
     if not (SUITE / "run_tests.py").exists():
-        program_test.skip(f"no tests in {SUITE}: apt-get install rdma-core (scripts/packages --tests does), "
+        program_test.skip(f"no tests in {SUITE}: apt-get install rdma-core (scripts/packages --long does), "
                           "and let dpkg keep /usr/share/doc")
     for path in SUITE.iterdir():
         if path.suffix == ".gz":

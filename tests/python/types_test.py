@@ -16,7 +16,7 @@ def test_python_3_8_reads_it(file):
 
 def test_mypy_finds_nothing(site, tmp_path):
     if subprocess.run([sys.executable, "-c", "import mypy"], capture_output=True).returncode != 0:
-        pytest.skip("no mypy here (package mypy, or scripts/packages --tests)")
+        pytest.skip("no mypy here (package mypy, or scripts/packages --long)")
     settings = tmp_path / "mypy.ini"
     settings.write_text("[mypy]\nstrict = True\npython_version = 3.8\n[mypy-torch.*,nixl.*]\nignore_missing_imports = True\n")
     done = subprocess.run([sys.executable, "-m", "mypy", "--config-file", settings, "--cache-dir", tmp_path, site / "railwise",
