@@ -14,13 +14,6 @@
 namespace railwise {
 namespace {
 
-const sockaddr_in& asV4(const sockaddr_storage& storage) {
-  return reinterpret_cast<const sockaddr_in&>(storage);
-}
-const sockaddr_in6& asV6(const sockaddr_storage& storage) {
-  return reinterpret_cast<const sockaddr_in6&>(storage);
-}
-
 Status lastError() { return {Code::kSystem, errno}; }
 
 bool peerGone(int error) { return error == ECONNRESET || error == EPIPE || error == ETIMEDOUT; }
@@ -33,23 +26,23 @@ void setNoDelay(int fd) {
 }  // namespace
 
 SocketAddress::SocketAddress(const sockaddr& address) {
-  if (address.sa_family == AF_INET) std::memcpy(&storage_, &address, sizeof(sockaddr_in));
+  if (address.sa_family == AF_INET) std::memcpy(&storage_.v4, &address, sizeof storage_.v4);
   if (address.sa_family != AF_INET6) return;
-  std::memcpy(&storage_, &address, sizeof(sockaddr_in6));
+  std::memcpy(&storage_.v6, &address, sizeof storage_.v6);
   // The kernel shows an IPv4 peer of a dual-stack socket as an IPv4-mapped IPv6 address.
-  if (!IN6_IS_ADDR_V4MAPPED(&asV6(storage_).sin6_addr)) return;
+  if (!IN6_IS_ADDR_V4MAPPED(&storage_.v6.sin6_addr)) return;
   const SocketAddress v6 = *this;
   *this = SocketAddress(AF_INET, v6.bytes().subspan(12), v6.port(), 0);
 }
 
 SocketAddress::SocketAddress(int family, std::span<const uint8_t> bytes, uint16_t port, uint32_t scope_id) {
   if (family == AF_INET && bytes.size() >= sizeof(in_addr)) {
-    auto& v4 = reinterpret_cast<sockaddr_in&>(storage_);
+    sockaddr_in& v4 = storage_.v4;
     v4.sin_family = AF_INET;
     v4.sin_port = htons(port);
     std::memcpy(&v4.sin_addr, bytes.data(), sizeof v4.sin_addr);
   } else if (family == AF_INET6 && bytes.size() >= sizeof(in6_addr)) {
-    auto& v6 = reinterpret_cast<sockaddr_in6&>(storage_);
+    sockaddr_in6& v6 = storage_.v6;
     v6.sin6_family = AF_INET6;
     v6.sin6_port = htons(port);
     v6.sin6_scope_id = scope_id;
@@ -58,16 +51,15 @@ SocketAddress::SocketAddress(int family, std::span<const uint8_t> bytes, uint16_
 }
 
 uint16_t SocketAddress::port() const {
-  return ntohs(family() == AF_INET ? asV4(storage_).sin_port : asV6(storage_).sin6_port);
+  return ntohs(family() == AF_INET ? storage_.v4.sin_port : storage_.v6.sin6_port);
 }
 
-uint32_t SocketAddress::scopeId() const { return family() == AF_INET6 ? asV6(storage_).sin6_scope_id : 0; }
+uint32_t SocketAddress::scopeId() const { return family() == AF_INET6 ? storage_.v6.sin6_scope_id : 0; }
 
 std::span<const uint8_t> SocketAddress::bytes() const {
-  if (family() == AF_INET)
-    return {reinterpret_cast<const uint8_t*>(&asV4(storage_).sin_addr), sizeof(in_addr)};
+  if (family() == AF_INET) return {reinterpret_cast<const uint8_t*>(&storage_.v4.sin_addr), sizeof(in_addr)};
   if (family() == AF_INET6)
-    return {reinterpret_cast<const uint8_t*>(&asV6(storage_).sin6_addr), sizeof(in6_addr)};
+    return {reinterpret_cast<const uint8_t*>(&storage_.v6.sin6_addr), sizeof(in6_addr)};
   return {};
 }
 
@@ -118,6 +110,7 @@ Result<Socket> Socket::connect(const SocketAddress& address) {
   Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return lastError();
   setNoDelay(socket.fd());
+  socket.peer_ = address;
   if (::connect(socket.fd(), address.raw(), address.rawSize()) != 0 && errno != EINPROGRESS)
     return lastError();
   return socket;
@@ -133,15 +126,16 @@ Result<Io> Socket::connected() {
   return Io::kDone;
 }
 
-Result<Socket> Socket::accept(SocketAddress* peer) {
+Result<Socket> Socket::accept() {
   sockaddr_storage storage = {};
   socklen_t size = sizeof storage;
   const int accepted =
       accept4(fd(), reinterpret_cast<sockaddr*>(&storage), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (accepted >= 0) {
     setNoDelay(accepted);
-    if (peer != nullptr) *peer = SocketAddress(reinterpret_cast<const sockaddr&>(storage));
-    return Socket(accepted);
+    Socket socket(accepted);
+    socket.peer_ = SocketAddress(reinterpret_cast<const sockaddr&>(storage));
+    return socket;
   }
   // Accept(2) also reports errors that were already pending on the new connection; these are not errors of
   // the listening socket.
@@ -219,13 +213,6 @@ SocketAddress Socket::localAddress() const {
   sockaddr_storage storage = {};
   socklen_t size = sizeof storage;
   if (getsockname(fd(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
-  return SocketAddress(reinterpret_cast<const sockaddr&>(storage));
-}
-
-SocketAddress Socket::peerAddress() const {
-  sockaddr_storage storage = {};
-  socklen_t size = sizeof storage;
-  if (getpeername(fd(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
   return SocketAddress(reinterpret_cast<const sockaddr&>(storage));
 }
 

@@ -3,6 +3,7 @@
 // one thread at a time.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cstddef>
@@ -26,8 +27,8 @@ class SocketAddress {
   // for link-local IPv6.
   SocketAddress(int family, std::span<const uint8_t> bytes, uint16_t port, uint32_t scope_id);
 
-  bool valid() const { return storage_.ss_family == AF_INET || storage_.ss_family == AF_INET6; }
-  int family() const { return storage_.ss_family; }
+  bool valid() const { return family() == AF_INET || family() == AF_INET6; }
+  int family() const { return storage_.any.sa_family; }
   uint16_t port() const;
   uint32_t scopeId() const;
   // The address in network order: 4 or 16 bytes.
@@ -41,11 +42,16 @@ class SocketAddress {
   // The same host at another port.
   SocketAddress atPort(uint16_t port) const { return {family(), bytes(), port, scopeId()}; }
 
-  const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  const sockaddr* raw() const { return &storage_.any; }
   socklen_t rawSize() const;
 
  private:
-  sockaddr_storage storage_ = {};
+  union Storage {
+    sockaddr_in6 v6;
+    sockaddr_in v4;
+    sockaddr any;
+  };
+  Storage storage_ = {};
 };
 
 enum class Io : uint8_t {
@@ -81,7 +87,7 @@ class Socket {
   Result<Io> connected();
   // Returns an invalid Socket when no connection waits. Errors of one aborted connection (ECONNABORTED ...)
   // are treated as if no connection waited.
-  Result<Socket> accept(SocketAddress* peer);
+  Result<Socket> accept();
   // Moves as many bytes as possible without blocking. kDone when the transfer is complete.
   Result<Io> send(Transfer& transfer);
   Result<Io> receive(Transfer& transfer);
@@ -94,8 +100,8 @@ class Socket {
   void shutdown();
 
   SocketAddress localAddress() const;
-  // The address of the other end of a connection. It is not valid if the connection has ended.
-  SocketAddress peerAddress() const;
+  // The address of the other end of a connection that connect() or accept() has made, also after its end.
+  const SocketAddress& peerAddress() const { return peer_; }
   bool valid() const { return fd_.valid(); }
   int fd() const { return fd_.get(); }
   void close() { fd_.close(); }
@@ -104,6 +110,7 @@ class Socket {
 
  private:
   Descriptor fd_;
+  SocketAddress peer_;
 };
 
 }  // namespace railwise

@@ -182,7 +182,8 @@ void AnsweringHandshake::end(State state, Status failure) {
 
 void AnsweringHandshake::warnOfPeer(const std::string& what) const {
   RAILWISE_WARN("%s at %s: peer %s calling from %s %s", device_.name(), options_.local_host.c_str(),
-                fieldText(caller_->request.end.host).c_str(), caller_->address.text().c_str(), what.c_str());
+                fieldText(caller_->request.end.host).c_str(), caller_->socket.peerAddress().text().c_str(),
+                what.c_str());
 }
 
 }  // namespace railwise::net

@@ -128,8 +128,7 @@ bool Reception::atOurAddress(const Socket& socket) const {
 void Reception::admitCallers(const Take& take, std::size_t most) {
   std::unique_ptr<Caller> caller;  // one object for all strangers that are dropped at once
   for (const Deadline deadline = Deadline::after(Patience::kAdmit); taken_ < most && !deadline.passed();) {
-    SocketAddress address;
-    Result<Socket> socket = socket_.accept(&address);
+    Result<Socket> socket = socket_.accept();
     if (!socket.ok()) {
       // There may be no descriptor or memory just now. The peer waits in the backlog.
       const int error = socket.status().sys_errno;
@@ -143,7 +142,6 @@ void Reception::admitCallers(const Take& take, std::size_t most) {
     if (!atOurAddress(*socket)) continue;
     if (caller == nullptr) caller = std::make_unique<Caller>();
     caller->socket = std::move(*socket);
-    caller->address = address;
     caller->deadline = Deadline::after(Patience::kHello);
     caller->proven = false;
     caller->transfer = transferOf(caller->request);
@@ -158,7 +156,7 @@ void Reception::admitCallers(const Take& take, std::size_t most) {
 void Reception::makeRoom() {
   const auto rank = [&](const std::unique_ptr<Caller>& caller) {
     const auto alike = [&](const std::unique_ptr<Caller>& other) {
-      return other->address.sameHost(caller->address);
+      return other->socket.peerAddress().sameHost(caller->socket.peerAddress());
     };
     return caller->proven ? 0 : std::count_if(callers_.begin(), callers_.end(), alike);
   };
@@ -238,7 +236,8 @@ void Reception::noteStranger(const Caller& caller, const std::string& reason) {
   RAILWISE_WARN(
       "%s: listening on %s for a peer, a stranger called from %s: %s. Still waiting for the peer; "
       "further strangers are not reported",
-      device_.name(), socket_.localAddress().text().c_str(), caller.address.text().c_str(), reason.c_str());
+      device_.name(), socket_.localAddress().text().c_str(), caller.socket.peerAddress().text().c_str(),
+      reason.c_str());
 }
 
 }  // namespace railwise::net

@@ -22,7 +22,6 @@ namespace railwise::net {
 // A caller that has connected. On the heap, because the transfer points into it.
 struct Caller {
   Socket socket;
-  SocketAddress address;
   Deadline deadline = Deadline::after({});
   bool proven = false;  // its hello is right: it is a peer, or somebody lets a peer's bytes through
   ConnectRequest request = {};

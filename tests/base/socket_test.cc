@@ -29,7 +29,7 @@ Connected makeConnected() {
   EXPECT_OK(client);
   Connected both;
   for (test::Patience patience; !both.server.valid(); patience.again()) {
-    Result<Socket> accepted = listener->accept(nullptr);
+    Result<Socket> accepted = listener->accept();
     EXPECT_OK(accepted);
     both.server = std::move(*accepted);
   }
@@ -115,7 +115,7 @@ TEST(Socket, ARefusedConnectionIsItsErrno) {
 
 TEST(Socket, AcceptWithoutCallersIsAnInvalidSocket) {
   Result<Socket> listener = Socket::listen(loopback(), 1);
-  Result<Socket> accepted = listener->accept(nullptr);
+  Result<Socket> accepted = listener->accept();
   ASSERT_OK(accepted);
   EXPECT_FALSE(accepted->valid());
 }

@@ -8,6 +8,7 @@ import collections
 import os
 import pathlib
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -19,7 +20,9 @@ CUT_AFTER_S = 0.15
 CROWD = 40
 MOST_HELD = 200
 PAUSE_S = (0.01, 0.08)
-MAGIC, VERSION = b"RAILWISE", 14  # of our messages (src/net/wireup/handshake.h, src/base/protocol_version.h)
+MAGIC = b"RAILWISE"  # of our messages (src/net/wireup/handshake.h)
+HEADER = pathlib.Path(__file__).resolve().parents[2] / "src/base/protocol_version.h"
+VERSION = int(re.search(r"kProtocolVersion = (\d+)", HEADER.read_text())[1])
 
 Socket = collections.namedtuple("Socket", "inode state local remote")  # local, remote: (address, port)
 

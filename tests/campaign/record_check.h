@@ -45,6 +45,8 @@ class RecordCheck {
  private:
   // "": compared.
   std::string compareRank(int rank, const RankRecord& its, uint32_t still, softdev::Fabric& fabric);
+  std::string lookAtRank(int rank, const RankRecord& its, uint32_t still, softdev::Fabric& fabric,
+                         std::vector<CountsDiffer>& different) const;
 
   const std::string folder_;
   std::vector<int> times_;  // comparisons of each rank

@@ -48,9 +48,12 @@ bool namesBroken(const observe::Diagnosis& diagnosis, const std::vector<std::str
   if (!isRail(first.kind)) return false;
   std::string text = first.name;
   for (const std::string& detail : first.details) text += "\n" + detail;
+  // "h2 soft1 port 1", or "h2 soft1" while the connection has no port of it; not "h2 soft12".
+  text += "\n";
   return std::any_of(broken.begin(), broken.end(), [&](const std::string& place) {
     const std::size_t slash = place.find('/');
-    return text.find(place.substr(0, slash) + " " + place.substr(slash + 1) + " port ") != std::string::npos;
+    const std::string name = place.substr(0, slash) + " " + place.substr(slash + 1);
+    return text.find(name + " ") != std::string::npos || text.find(name + "\n") != std::string::npos;
   });
 }
 

@@ -19,6 +19,7 @@ TEST(PerfStall, AVerdictMustNameARailThatIsBroken) {
   EXPECT_TRUE(namesBroken(makeDiagnosis(Kind::kFailedRail, "h1 soft0 port 1"), broken));
   EXPECT_TRUE(namesBroken(makeDiagnosis(Kind::kFailedRail, "h0 soft0 port 1 - h2 soft1 port 1"), broken));
   EXPECT_TRUE(namesBroken(makeDiagnosis(Kind::kSilentRail, "h0 soft0 port 1 -> h1 soft0 port 1"), broken));
+  EXPECT_TRUE(namesBroken(makeDiagnosis(Kind::kFailedConnection, "h0 soft0 - h1 soft0"), broken));
 }
 
 TEST(PerfStall, AnotherRailOrAnotherCauseIsWrong) {
@@ -26,6 +27,7 @@ TEST(PerfStall, AnotherRailOrAnotherCauseIsWrong) {
   const std::vector<std::string> broken = {"h1/soft0", "h3/soft3"};
   EXPECT_FALSE(namesBroken(makeDiagnosis(Kind::kFailedRail, "h1 soft1 port 1"), broken));
   EXPECT_FALSE(namesBroken(makeDiagnosis(Kind::kFailedRail, "h11 soft0 port 1"), broken));
+  EXPECT_FALSE(namesBroken(makeDiagnosis(Kind::kFailedConnection, "h0 soft2 - h1 soft01"), broken));
   EXPECT_FALSE(namesBroken(makeDiagnosis(Kind::kLateProcess, "rank 1 (h1:77)"), broken));
   EXPECT_FALSE(namesBroken(makeDiagnosis(Kind::kFailedRail, "h1 soft0 port 1"), {}));
   EXPECT_FALSE(namesBroken({}, broken));

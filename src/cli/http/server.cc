@@ -234,7 +234,7 @@ bool HttpServer::serve(int stop_fd, Clock::time_point until) {
 }
 
 bool HttpServer::accept() {
-  auto socket = listener_.accept(nullptr);
+  auto socket = listener_.accept();
   if (!socket.ok()) return false;
   if (!socket->valid()) return true;
   if (clients_.size() >= kMostClients) clients_.pop_front();

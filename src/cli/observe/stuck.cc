@@ -129,7 +129,7 @@ class Collector {
     while (static_cast<int>(answers_.size()) + 1 < identity_.size && !deadline.passed()) {
       waitForEvent();
       while (callers_.size() < kMostCallers) {
-        auto socket = listener_.accept(nullptr);
+        auto socket = listener_.accept();
         if (!socket.ok() || !socket->valid()) break;
         callers_.push_back(std::make_unique<FrameChannel>(std::move(*socket)));
       }

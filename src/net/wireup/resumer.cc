@@ -128,7 +128,7 @@ bool Resumer::serve(bool hung_up) {
 // False: there is no descriptor for a caller.
 bool Resumer::admitCallers() {
   for (int i = 0; i < kAdmittedAtOnce; ++i) {
-    Result<Socket> socket = socket_.accept(nullptr);
+    Result<Socket> socket = socket_.accept();
     if (!socket.ok()) return false;
     if (!socket->valid()) return true;
     auto caller = std::make_unique<Caller>();

@@ -87,7 +87,7 @@ class Reception {
     constexpr std::ptrdiff_t kEvicted = 16;
     if (unknown_.size() >= kMaxUnknown) unknown_.erase(unknown_.begin(), unknown_.begin() + kEvicted);
     while (unknown_.size() < kMaxUnknown) {
-      auto socket = listener_.accept(nullptr);
+      auto socket = listener_.accept();
       if (!socket.ok() || !socket->valid()) return;
       unknown_.push_back(
           {std::make_unique<FrameChannel>(std::move(*socket)), Deadline::after(kHelloTimeout)});

@@ -71,7 +71,7 @@ void Middle::run() {
 
 // A new call. False: there is none.
 bool Middle::take() {
-  Result<Socket> caller = socket_.accept(nullptr);
+  Result<Socket> caller = socket_.accept();
   if (!caller.ok() || !caller->valid() || target_.empty()) return false;
   Result<Socket> called = Socket::connect(target_.front());
   if (!called.ok()) return false;

@@ -198,8 +198,7 @@ class LinkPair {
     if (!caller.ok()) return caller.status();
     Socket called;
     for (test::Patience patience; !called.valid(); patience.again()) {
-      SocketAddress address;
-      Result<Socket> taken = listener->accept(&address);
+      Result<Socket> taken = listener->accept();
       if (!taken.ok()) return taken.status();
       called = std::move(*taken);
     }

@@ -34,14 +34,17 @@ ArrivedFrame frameOf(uint64_t number) {
 }
 
 struct ResumerTest : testing::Test {
-  ResumerTest() {
+  ResumerTest() { openEnds(false); }
+  // `cut`: the TCP connection of the handshake breaks before the ends take it.
+  void openEnds(bool cut) {
     Socket listener = std::move(*Socket::listen(loopback(0), 1));
     Socket caller = std::move(*Socket::connect(listener.localAddress()));
     Socket called;
     test::waitUntil([&] {
-      if (!called.valid()) called = std::move(*listener.accept(nullptr));
+      if (!called.valid()) called = std::move(*listener.accept());
       return called.valid() && *caller.connected() == Io::kDone;
     });
+    if (cut) cutTcp();
     sender_->open(std::move(caller), watcher_.get(), keys_, resumption("sender"));
     receiver_->open(std::move(called), watcher_.get(), keys_, resumption("receiver"));
   }
@@ -91,6 +94,27 @@ TEST_F(ResumerTest, FramesArriveOnceAndInOrderHoweverOftenItBreaks) {
   }
   EXPECT_GT(sender_->resumed(), 3);
   EXPECT_EQ(sender_->problem() + receiver_->problem(), "");
+}
+
+TEST_F(ResumerTest, ATcpConnectionThatBreaksBeforeTheEndsTakeItIsResumed) {
+  for (std::unique_ptr<SideChannel>* end : {&sender_, &receiver_}) {
+    const Direction direction = (*end)->direction();
+    end->reset();
+    *end = std::make_unique<SideChannel>(bell_, direction, number_);
+  }
+  openEnds(true);
+  sender_->send(frameOf(1));
+  receiver_->send(frameOf(2));
+  std::vector<uint64_t> from_sender;
+  std::vector<uint64_t> from_receiver;
+  test::waitUntil([&] {
+    take(*receiver_, from_sender);
+    take(*sender_, from_receiver);
+    return from_sender.size() + from_receiver.size() == 2 || sender_->hungUp() || receiver_->hungUp();
+  });
+  EXPECT_EQ(from_sender, std::vector<uint64_t>{1});
+  EXPECT_EQ(from_receiver, std::vector<uint64_t>{2});
+  EXPECT_FALSE(sender_->hungUp() || receiver_->hungUp());
 }
 
 // Its process lives, and says that it has no such connection.
@@ -155,7 +179,10 @@ void cutAllBut(const std::vector<Socket>& enemies) {
   for (const Socket& enemy : enemies) spared.insert(enemy.localAddress().port());
   for (int fd = 3; fd < 2048; ++fd) {
     Socket socket(fd);
-    const SocketAddress peer = socket.peerAddress();
+    sockaddr_storage storage = {};
+    socklen_t size = sizeof storage;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) storage = {};
+    const SocketAddress peer(reinterpret_cast<const sockaddr&>(storage));
     if (peer.valid() && !spared.contains(peer.port()) && !spared.contains(socket.localAddress().port()))
       (void)shutdown(fd, SHUT_RDWR);
     socket.release();
