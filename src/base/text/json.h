@@ -33,6 +33,7 @@ class JsonWriter {
   JsonWriter& value(double number);
   JsonWriter& value(float number);  // writes six digits, as many as a float holds
   JsonWriter& value(uint64_t number) { return raw(std::to_string(number)); }
+  JsonWriter& value(int64_t number) { return raw(std::to_string(number)); }
   JsonWriter& value(int number) { return raw(std::to_string(number)); }
   JsonWriter& value(bool truth) { return raw(truth ? "true" : "false"); }
   JsonWriter& null() { return raw("null"); }

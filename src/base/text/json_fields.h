@@ -49,7 +49,7 @@ class FieldWriter {
   // A whole number from `least` to `most`.
   template <typename Integer>
   void within(const char* name, Integer value, Integer /*least*/, Integer /*most*/) {
-    if constexpr (std::is_signed_v<Integer>) json_.key(name).value(static_cast<int>(value));
+    if constexpr (std::is_signed_v<Integer>) json_.key(name).value(static_cast<int64_t>(value));
     else json_.key(name).value(static_cast<uint64_t>(value));
   }
   // A finite number from 0 to `most`.
@@ -92,6 +92,9 @@ class FieldWriter {
     json_.key(name).beginArray();
     for (std::size_t i = 0; i < std::min(values.size(), most); ++i) json_.value(values[i]);
     json_.endArray();
+  }
+  void numbers(const char* name, const std::vector<int64_t>& values, std::size_t /*most*/) {
+    json_.key(name).row(values);
   }
 
  private:
@@ -203,6 +206,13 @@ class FieldReader {
     for (std::size_t i = 0; found != nullptr && i < found->size() && error_.empty(); ++i) {
       if ((*found)[i].is_string()) values.push_back(cleaned((*found)[i]));
       else fail(name, "has something that is not a text");
+    }
+  }
+  void numbers(const char* name, std::vector<int64_t>& values, std::size_t most) {
+    const auto* found = findList(name, most);
+    for (std::size_t i = 0; found != nullptr && i < found->size() && error_.empty(); ++i) {
+      if ((*found)[i].is_number_integer()) values.push_back((*found)[i].get<int64_t>());
+      else fail(name, "has something that is no whole number");
     }
   }
 

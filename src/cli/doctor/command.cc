@@ -32,9 +32,11 @@
 namespace railwise::cli {
 namespace {
 
-constexpr std::array<Subcommand, 2> kDoctorModes = {{
+constexpr std::array<Subcommand, 4> kDoctorModes = {{
     {"--log", doctorLogCommand, "what NCCL_DEBUG=INFO logs say"},
     {"--pair", doctorPairCommand, "measure the NICs of two hosts"},
+    {"--watch", doctorWatchCommand, "watch the RDMA ports of this node"},
+    {"--health", doctorHealthCommand, "what the watch knows, for Slurm, Kubernetes and Prometheus"},
 }};
 
 constexpr const char* kHelp =
@@ -42,7 +44,10 @@ constexpr const char* kHelp =
     "       railwise doctor --log FILE...       what NCCL_DEBUG=INFO logs say (railwise doctor --log "
     "--help)\n"
     "       railwise doctor --pair [HOST]       measures the NICs of two hosts (railwise doctor --pair "
-    "--help)\n\n"
+    "--help)\n"
+    "       railwise doctor --watch             watches the RDMA ports of this node (railwise doctor --watch "
+    "--help)\n"
+    "       railwise doctor --health FORM       what the watch knows (railwise doctor --health --help)\n\n"
     "Says what is wrong with this machine for NCCL over RDMA, the worst first: what was seen and where, what "
     "it\n"
     "costs, and what to type. Needs no root; what root would add is said at the end. FILE: only this NCCL\n"
@@ -89,7 +94,7 @@ std::vector<Option> optionTable(DoctorOptions& options) {
                  "also write all that was read, for somebody who helps you; --root reads it"),
       flagOption(0, "mask", &options.masked,
                  "with --report: addresses, GUIDs and host names made unreadable"),
-      intOption(0, "watch", &options.watch_ms, 0, 60000,
+      intOption(0, "counters-for", &options.watch_ms, 0, 60000,
                 "milliseconds to watch error counters (default 1000)")};
 }
 
@@ -215,6 +220,11 @@ int doctorCommand(Args args) {
     std::vector<const char*> rest(args.begin(), args.end());
     std::erase_if(rest, is_log);
     return doctorLogCommand(rest);
+  }
+  for (const Subcommand& mode : std::span(kDoctorModes).subspan(2)) {
+    const auto is_mode = [&](std::string_view arg) { return arg == mode.name; };
+    std::vector<const char*> rest(args.begin(), args.end());
+    if (std::erase_if(rest, is_mode) > 0) return mode.run(rest);
   }
   if (std::any_of(args.begin(), args.end(), asks_for_pairs)) return doctorPairCommand(args);
   DoctorOptions options;

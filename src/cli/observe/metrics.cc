@@ -1,20 +1,16 @@
 // railwise metrics: the counters of running jobs, for Prometheus and OpenTelemetry.
-#include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "base/outcome.h"
+#include "base/written_file.h"
 #include "cli/http/server.h"
 #include "cli/observe/records.h"
 #include "cli/options/command_line.h"
@@ -24,50 +20,6 @@
 
 namespace railwise::cli {
 namespace {
-
-// How collected metrics get into files. Any thread.
-
-Error cannotWrite(const std::string& path, int error) {
-  return Error{"cannot write " + path + ": " + std::strerror(error)};
-}
-
-// The errno of a failure; 0: all is written.
-int writeAll(int fd, const std::string& text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t wrote = write(fd, text.data() + at, text.size() - at);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return errno;
-    at += static_cast<std::size_t>(wrote);
-  }
-  return 0;
-}
-
-// Gives `path` the content `text`: a reader sees the whole old or the whole new content. The mode is 0644.
-// The error names the file.
-Outcome<void> replaceFile(const std::string& path, const std::string& text) {
-  // In one folder with `path`, so that rename() replaces it at once; a name that does not end in .prom, so
-  // that the node exporter does not read it.
-  std::string temporary = path + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return cannotWrite(path, errno);
-  int error = writeAll(fd, text);
-  if (error == 0 && fchmod(fd, 0644) != 0) error = errno;
-  if (close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return {};
-  (void)unlink(temporary.c_str());
-  return cannotWrite(path, error);
-}
-
-// Appends `line` to `path`, which is made if it does not exist.
-Outcome<void> appendLine(const std::string& path, const std::string& line) {
-  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
-  if (fd < 0) return cannotWrite(path, errno);
-  int error = writeAll(fd, line);
-  if (close(fd) != 0 && error == 0) error = errno;
-  if (error != 0) return cannotWrite(path, error);
-  return {};
-}
 
 constexpr const char* kHelp =
     "usage: railwise metrics [PID...] [options]\n\n"
@@ -158,7 +110,7 @@ Outcome<void> writeFiles(const MetricsOptions& options, const observe::Metrics& 
   if (!options.textfile.empty())
     if (auto written = replaceFile(options.textfile, prometheusText(metrics)); !written.ok()) return written;
   if (!options.otlp.empty())
-    if (auto written = appendLine(options.otlp, otlpLine(metrics)); !written.ok()) return written;
+    if (auto written = appendToFile(options.otlp, otlpLine(metrics)); !written.ok()) return written;
   return {};
 }
 

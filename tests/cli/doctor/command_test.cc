@@ -21,7 +21,7 @@ ProcessResult doctor(Args args, const std::vector<std::string>& environment = {}
 
 // On the first host of a software machine.
 ProcessResult doctorOn(const std::string& machine, const Args& args) {
-  Args all = {"device", "run", "--machine", machine, "--", RAILWISE_CLI, "doctor", "--watch", "0"};
+  Args all = {"device", "run", "--machine", machine, "--", RAILWISE_CLI, "doctor", "--counters-for", "0"};
   all.insert(all.end(), args.begin(), args.end());
   return runProcess(RAILWISE_CLI, all);
 }
@@ -94,13 +94,13 @@ TEST(DoctorCommand, AMaskedReportFindsTheSameToo) {
 }
 
 TEST(DoctorCommand, WarnsOfAMisspeltSetting) {
-  const ProcessResult result = doctor({"--only", "settings", "--watch", "0"}, {"NCCL_IB_HCS=mlx5_0"});
+  const ProcessResult result = doctor({"--only", "settings", "--counters-for", "0"}, {"NCCL_IB_HCS=mlx5_0"});
   EXPECT_EQ(result.status, 1) << result.out;
   EXPECT_TRUE(has(result.out, "NCCL_IB_HCA")) << result.out;
 }
 
 TEST(DoctorCommand, StrictTakesAWarningForAnError) {
-  const Args warned = {"--only", "settings", "--watch", "0", "--strict"};
+  const Args warned = {"--only", "settings", "--counters-for", "0", "--strict"};
   EXPECT_EQ(doctor(warned, {"NCCL_IB_HCS=mlx5_0"}).status, 2);
   EXPECT_EQ(doctor(warned).status, 0);
 }
@@ -111,12 +111,14 @@ TEST(DoctorCommand, APreflightWantsAnRdmaDevice) {
   if (std::filesystem::directory_iterator("/sys/class/infiniband", none) !=
       std::filesystem::directory_iterator())
     GTEST_SKIP() << "this machine has RDMA devices";
-  EXPECT_EQ(doctor({"--only", "rdma-devices", "--watch", "0"}).status, 0);
-  const ProcessResult result = doctor({"--only", "rdma-devices", "--watch", "0", "--strict"});
+  EXPECT_EQ(doctor({"--only", "rdma-devices", "--counters-for", "0"}).status, 0);
+  const ProcessResult result = doctor({"--only", "rdma-devices", "--counters-for", "0", "--strict"});
   EXPECT_EQ(result.status, 2);
   EXPECT_TRUE(has(result.out, "this machine has no RDMA device")) << result.out;
   EXPECT_EQ(
-      doctor({"--only", "rdma-devices", "--watch", "0", "--strict"}, {"RAILWISE_DEVICE=software"}).status, 0);
+      doctor({"--only", "rdma-devices", "--counters-for", "0", "--strict"}, {"RAILWISE_DEVICE=software"})
+          .status,
+      0);
 }
 
 TEST(DoctorCommand, MistakesAreTold) {

@@ -59,7 +59,7 @@ def scenarios() -> list[Scenario]:
 
 def diagnose(scenario: Scenario) -> dict:
     words = "".join(f"{name}={value} " for name, value in scenario.environment.items())
-    command = [*scenario.wrap, "env", *words.split(), "railwise", "doctor", "--json", "--watch", "0", "--only", FAMILIES]
+    command = [*scenario.wrap, "env", *words.split(), "railwise", "doctor", "--json", "--counters-for", "0", "--only", FAMILIES]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         answer = json.loads(done.stdout)

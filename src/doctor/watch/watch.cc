@@ -1,0 +1,223 @@
+// Takes looks into the state: what begins to be wrong, what lasts, what is over.
+#include "doctor/watch/watch.h"
+
+#include <algorithm>
+
+#include "base/text/split.h"
+#include "base/text/words.h"
+
+namespace railwise::doctor {
+namespace {
+
+constexpr int64_t kRepeatSeconds = 3600;
+constexpr int64_t kQuietSeconds = 300;
+
+class Judge {
+ public:
+  Judge(WatchState& state, const Look& look) : state_(state), look_(look) {}
+
+  std::vector<WatchEvent> judge() {
+    keepTimesInThePast();
+    const bool rebooted = !state_.boot.empty() && state_.boot != look_.boot;
+    if (rebooted) startAnew();
+    state_.boot = look_.boot;
+    state_.last_look = look_.time;
+    for (WatchedPort& port : state_.ports) ++port.missed;
+    for (const SeenPort& seen : look_.ports) {
+      if (WatchedPort* port = watched(seen)) judgePort(*port, seen, rebooted);
+    }
+    for (const WatchedPort& port : state_.ports) judgePresence(port);
+    for (const std::string& line : look_.kernel) judgeKernel(line);
+    endWhatIsOver();
+    return std::move(events_);
+  }
+
+ private:
+  // A clock that was set back must neither end nor begin anything.
+  void keepTimesInThePast() {
+    const auto past = [&](int64_t& time) { time = std::min(time, look_.time); };
+    for (WatchedPort& port : state_.ports) {
+      past(port.since);
+      for (int64_t& time : port.flap_times) past(time);
+      for (WatchedCounter& counter : port.counters) past(counter.base_time);
+    }
+    for (Latch& latch : state_.latches) {
+      past(latch.last);
+      past(latch.reported);
+    }
+  }
+
+  // The kernel's numbers begin anew with a boot.
+  void startAnew() {
+    for (WatchedPort& port : state_.ports) {
+      port.counters.clear();
+      port.went_down = -1;
+      port.since = look_.time;
+      port.missed = 0;
+    }
+    for (Latch& latch : state_.latches) latch.before_reboot = true;
+  }
+
+  WatchedPort* watched(const SeenPort& seen) {
+    auto at = std::find_if(state_.ports.begin(), state_.ports.end(),
+                           [&](const WatchedPort& port) { return port.name == seen.name; });
+    if (at == state_.ports.end()) {
+      if (state_.ports.size() == WatchState::kMostPorts) return nullptr;
+      state_.ports.push_back({.name = seen.name, .active = seen.active, .since = look_.time});
+      at = state_.ports.end() - 1;
+    }
+    at->missed = 0;
+    at->bdf = seen.bdf;
+    at->state = seen.state;
+    at->was_active = at->was_active || seen.active;
+    return &*at;
+  }
+
+  void judgePort(WatchedPort& port, const SeenPort& seen, bool rebooted) {
+    const bool fell = port.active && !seen.active && !rebooted;
+    if (port.active != seen.active) port.since = look_.time;
+    port.active = seen.active;
+    int64_t falls = fell && port.went_down < 0 ? 1 : 0;
+    if (seen.went_down) {
+      // Counting begins with the first number that the kernel gives. A smaller one: the driver was loaded
+      // again.
+      falls = port.went_down < 0 ? 0 : std::max<int64_t>(*seen.went_down - port.went_down, 0);
+      port.went_down = *seen.went_down;
+    }
+    countFlaps(port, falls);
+    for (const WatchRule& rule : watchRules()) {
+      if (rule.kind == WatchKind::kPortDown && !port.active && port.was_active &&
+          look_.time - port.since >= static_cast<int64_t>(rule.limit))
+        raise(rule, port.name, "state " + port.state);
+      if (rule.kind == WatchKind::kFlaps && falls > 0) judgeFlaps(rule, port);
+      if (rule.kind == WatchKind::kCounter && seen.counters.contains(rule.source))
+        judgeCounter(rule, port, seen.counters.at(rule.source));
+    }
+  }
+
+  void countFlaps(WatchedPort& port, int64_t falls) {
+    port.flaps += falls;
+    const auto kept = std::min<int64_t>(falls, WatchState::kMostFlaps);
+    port.flap_times.insert(port.flap_times.end(), static_cast<std::size_t>(kept), look_.time);
+    if (port.flap_times.size() > WatchState::kMostFlaps)
+      port.flap_times.erase(port.flap_times.begin(), port.flap_times.end() - WatchState::kMostFlaps);
+  }
+
+  void judgeFlaps(const WatchRule& rule, const WatchedPort& port) {
+    const auto lately = std::count_if(port.flap_times.begin(), port.flap_times.end(),
+                                      [&](int64_t time) { return look_.time - time < rule.window; });
+    if (static_cast<double>(lately) > rule.limit)
+      raise(rule, port.name,
+            counted(static_cast<uint64_t>(port.flaps), "time") + " since the watch knows the port");
+  }
+
+  void judgeCounter(const WatchRule& rule, WatchedPort& port, int64_t value) {
+    auto at = std::find_if(port.counters.begin(), port.counters.end(),
+                           [&](const WatchedCounter& counter) { return counter.check == rule.check; });
+    if (at == port.counters.end()) {
+      port.counters.push_back({rule.check, value, look_.time});
+      return;
+    }
+    const int64_t grown = value - at->base, seconds = look_.time - at->base_time;
+    const bool over = static_cast<double>(grown) > rule.limit;
+    if (over)
+      raise(rule, port.name,
+            std::string(rule.source) + " " + std::to_string(at->base) + " -> " + std::to_string(value) +
+                " in " + std::to_string(seconds) + " s");
+    // A counter that became smaller was reset.
+    if (over || grown < 0 || seconds >= rule.window) *at = {rule.check, value, look_.time};
+  }
+
+  void judgePresence(const WatchedPort& port) {
+    for (const WatchRule& rule : watchRules()) {
+      if (rule.kind == WatchKind::kDeviceGone && port.missed >= static_cast<int>(rule.limit))
+        raise(rule, port.name,
+              "not in /sys/class/infiniband for " + counted(static_cast<uint64_t>(port.missed), "look"));
+    }
+  }
+
+  void judgeKernel(const std::string& line) {
+    for (const WatchRule& rule : watchRules()) {
+      if (rule.kind != WatchKind::kKernel || !hasWords(line, rule.source)) continue;
+      const auto at = std::find_if(state_.ports.begin(), state_.ports.end(), [&](const WatchedPort& port) {
+        return !port.bdf.empty() && line.find(port.bdf) != std::string::npos;
+      });
+      return raise(rule, at == state_.ports.end() ? "" : at->name, line);
+    }
+  }
+
+  static bool hasWords(const std::string& line, const char* words) {
+    std::size_t from = 0;
+    for (const std::string& word : wordsOf(words)) {
+      const std::size_t at = line.find(word, from);
+      if (at == std::string::npos) return false;
+      from = at + word.size();
+    }
+    return true;
+  }
+
+  void raise(const WatchRule& rule, const std::string& port, const std::string& seen) {
+    auto at = std::find_if(state_.latches.begin(), state_.latches.end(), [&](const Latch& latch) {
+      return latch.check == rule.check && latch.port == port;
+    });
+    const bool begins = at == state_.latches.end();
+    if (begins) {
+      if (state_.latches.size() == WatchState::kMostLatches) state_.latches.erase(state_.latches.begin());
+      state_.latches.push_back({.check = rule.check, .port = port, .since = look_.time});
+      at = state_.latches.end() - 1;
+    }
+    at->seen = seen;
+    at->last = look_.time;
+    at->before_reboot = false;
+    ++at->count;
+    if (begins || look_.time - at->reported >= kRepeatSeconds) {
+      at->reported = look_.time;
+      note(begins ? EventPhase::kBegin : EventPhase::kRepeat, rule, *at);
+    }
+  }
+
+  // After a reboot one look is enough that reads counters and finds the port active.
+  bool isOver(const WatchRule& rule, const Latch& latch) const {
+    const auto is_fine = [&](const WatchedPort& port) {
+      return port.name == latch.port && port.active && port.missed == 0;
+    };
+    if (latch.before_reboot)
+      return look_.counters &&
+             (latch.port.empty() || std::any_of(state_.ports.begin(), state_.ports.end(), is_fine));
+    return look_.time - latch.last >= std::max<int64_t>(kQuietSeconds, rule.window);
+  }
+
+  void endWhatIsOver() {
+    std::erase_if(state_.latches, [&](const Latch& latch) {
+      const WatchRule* rule = ruleOf(latch.check);
+      if (rule == nullptr) return true;  // of another version of Railwise
+      if (latch.last == look_.time || !isOver(*rule, latch)) return false;
+      note(EventPhase::kEnd, *rule, latch);
+      return true;
+    });
+  }
+
+  void note(EventPhase phase, const WatchRule& rule, const Latch& latch) {
+    const auto at = std::find_if(state_.ports.begin(), state_.ports.end(),
+                                 [&](const WatchedPort& port) { return port.name == latch.port; });
+    events_.push_back(
+        {state_.next_event++, look_.time, phase, &rule, latch, at == state_.ports.end() ? "" : at->bdf});
+  }
+
+  WatchState& state_;
+  const Look& look_;
+  std::vector<WatchEvent> events_;
+};
+
+}  // namespace
+
+const WatchRule* ruleOf(std::string_view check) {
+  const auto rules = watchRules();
+  const auto at =
+      std::find_if(rules.begin(), rules.end(), [&](const WatchRule& rule) { return rule.check == check; });
+  return at == rules.end() ? nullptr : &*at;
+}
+
+std::vector<WatchEvent> takeLook(WatchState& state, const Look& look) { return Judge(state, look).judge(); }
+
+}  // namespace railwise::doctor
