@@ -48,7 +48,8 @@ std::string namesOf(const std::vector<WatchEvent>& events) {
   std::string all;
   for (const WatchEvent& event : events) {
     const char* const phases[] = {"begin", "repeat", "end"};
-    all += std::string(all.empty() ? "" : ", ") + phases[static_cast<int>(event.phase)] + " " + event.rule->check;
+    all += std::string(all.empty() ? "" : ", ") + phases[static_cast<int>(event.phase)] + " " +
+           event.rule->check;
   }
   return all;
 }
@@ -151,11 +152,13 @@ TEST(Watch, ALineOfTheKernelIsJoinedToItsPort) {
   node.tree.folder("/sys/devices/pci0000:5d/0000:5e:00.0");
   node.tree.link("/sys/class/infiniband/mlx5_0/device", "../../../devices/pci0000:5d/0000:5e:00.0");
   (void)node.look(1);
-  const auto events = node.look(1, {"mlx5_core 0000:5e:00.0: poll_health: health compromised - reached miss count"});
+  const auto events =
+      node.look(1, {"mlx5_core 0000:5e:00.0: poll_health: health compromised - reached miss count"});
   ASSERT_EQ(namesOf(events), "begin nic-firmware");
   EXPECT_EQ(events[0].latch.port, "mlx5_0/1");
   EXPECT_EQ(events[0].bdf, "0000:5e:00.0");
-  EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus."})), "begin gpu-lost");
+  EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus."})),
+            "begin gpu-lost");
   EXPECT_EQ(namesOf(node.look(1, {"usb 1-1: new device"})), "");
 }
 
@@ -196,8 +199,8 @@ TEST(Watch, ANodeThatNobodyWatchesIsNotFine) {
   EXPECT_FALSE(healthOf({}, node.now).watched);
 }
 
-// A week: flaps, resets, reboots, a device that vanishes; the watch is killed again and again, and reads what it
-// has written.
+// A week: flaps, resets, reboots, a device that vanishes; the watch is killed again and again, and reads what
+// it has written.
 TEST(Watch, InAWeekNoFlapIsMissedAndTheStateStaysSmall) {
   Node node;
   std::mt19937 random(7);
@@ -223,7 +226,7 @@ TEST(Watch, InAWeekNoFlapIsMissedAndTheStateStaysSmall) {
       if (event.phase == EventPhase::kEnd) ASSERT_EQ(count--, 1) << event.rule->check;
     }
     if (reboots) flaps = node.state.ports[0].flaps;  // of the seconds of a reboot the kernel knows nothing
-    if (random() % 500 == 0) {  // killed, and started again
+    if (random() % 500 == 0) {                       // killed, and started again
       const std::string file = watchStateJson(node.state);
       ASSERT_LT(file.size(), 16384U);
       Outcome<WatchState> read = readWatchState(file);
@@ -255,9 +258,12 @@ TEST(Watch, PrometheusGetsEachMetricWithItsHeadOnce) {
   node.count("counters/link_downed", 9);
   (void)node.look(10);
   const std::string text = watchPrometheus(node.state, node.now);
-  EXPECT_NE(text.find("railwise_watch_port_flaps_total{nic=\"mlx5_0\",port=\"1\"} 6\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("railwise_watch_finding{check=\"port-flapping\",severity=\"error\",nic=\"mlx5_0\",port=\"1\"} 1\n"),
-            std::string::npos)
+  EXPECT_NE(text.find("railwise_watch_port_flaps_total{nic=\"mlx5_0\",port=\"1\"} 6\n"), std::string::npos)
+      << text;
+  EXPECT_NE(
+      text.find(
+          "railwise_watch_finding{check=\"port-flapping\",severity=\"error\",nic=\"mlx5_0\",port=\"1\"} 1\n"),
+      std::string::npos)
       << text;
   std::multiset<std::string> heads;
   for (std::size_t at = text.find("# TYPE "); at != std::string::npos; at = text.find("# TYPE ", at + 1))

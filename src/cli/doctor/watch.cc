@@ -1,5 +1,7 @@
-// railwise doctor --watch: looks at this node's RDMA ports for as long as it runs; --health: what it knows, for
-// the programs of a site.
+// railwise doctor --watch: looks at this node's RDMA ports for as long as it runs; --health: what it knows,
+// for the programs of a site.
+#include "doctor/watch/watch.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -22,7 +24,6 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "doctor/watch/watch.h"
 #include "sysfs/file_tree.h"
 
 namespace railwise::cli {
@@ -38,18 +39,24 @@ constexpr int kOldEventFiles = 3;
 
 constexpr const char* kWatchHelp =
     "usage: railwise doctor --watch [--state DIR] [options]\n\n"
-    "Looks at the RDMA ports of this node every second, at their error counters every ten, and at the kernel's log;\n"
-    "says when something begins to be wrong, repeats it each hour, and says when it is over. What it knows is in\n"
-    "DIR/watch.json and outlives restarts and reboots; DIR/events.jsonl has the events (4 MiB at most, in 4 files).\n"
-    "It runs until a signal ends it. railwise doctor --health reads the state; docs/doctor-watch.md has the rules, a\n"
+    "Looks at the RDMA ports of this node every second, at their error counters every ten, and at the "
+    "kernel's log;\n"
+    "says when something begins to be wrong, repeats it each hour, and says when it is over. What it knows "
+    "is in\n"
+    "DIR/watch.json and outlives restarts and reboots; DIR/events.jsonl has the events (4 MiB at most, in 4 "
+    "files).\n"
+    "It runs until a signal ends it. railwise doctor --health reads the state; docs/doctor-watch.md has the "
+    "rules, a\n"
     "unit for systemd, and adapters for Slurm, Kubernetes and Prometheus.\n"
-    "Exit status: 0 ended by a signal, or after --looks; 1 the state cannot be written; 2 a mistake on the command line.\n\n";
+    "Exit status: 0 ended by a signal, or after --looks; 1 the state cannot be written; 2 a mistake on the "
+    "command line.\n\n";
 
 constexpr const char* kHealthHelp =
     "usage: railwise doctor --health FORM [--state DIR]\n\n"
     "What railwise doctor --watch knows of this node, without a look at the hardware:\n"
     "  text        one line; exit status 0 fine, 1 warnings, 2 errors or nobody watches\n"
-    "  slurm       \"fine\" or \"drain REASON\"; exit status 0 (packaging/slurm/railwise-health drains the node)\n"
+    "  slurm       \"fine\" or \"drain REASON\"; exit status 0 (packaging/slurm/railwise-health drains the "
+    "node)\n"
     "  npd         for node-problem-detector: exit status 0 fine, 1 errors, 3 nobody watches\n"
     "  npd-warning the same with warnings\n"
     "  prometheus  for node_exporter's textfile collector\n"
@@ -67,8 +74,10 @@ struct WatchOptions {
 };
 
 std::vector<Option> watchOptions(WatchOptions& options) {
-  return {textOption(0, "state", "DIR", &options.state, "where it keeps what it knows (default /var/lib/railwise)"),
-          textOption(0, "textfile", "FILE.prom", &options.textfile, "also write metrics for node_exporter's textfile collector"),
+  return {textOption(0, "state", "DIR", &options.state,
+                     "where it keeps what it knows (default /var/lib/railwise)"),
+          textOption(0, "textfile", "FILE.prom", &options.textfile,
+                     "also write metrics for node_exporter's textfile collector"),
           textOption(0, "root", "DIR", &options.root, "the machine whose /sys is below DIR"),
           flagOption('j', "json", &options.json, "print events as lines of JSON"),
           flagOption(0, "list", &options.list, "print the rules as JSON"),
@@ -95,7 +104,8 @@ class KernelLog {
       if (got <= 0) break;
       const std::string_view text(record.data(), static_cast<std::size_t>(got));
       const auto begin = text.find(';');
-      if (begin != std::string_view::npos) lines.emplace_back(text.substr(begin + 1, text.find('\n') - begin - 1));
+      if (begin != std::string_view::npos)
+        lines.emplace_back(text.substr(begin + 1, text.find('\n') - begin - 1));
     }
     return lines;
   }
@@ -150,7 +160,8 @@ class Watcher {
     if (rooted_ == nullptr && !kernel_.readable())
       say("%s: note: the kernel's log cannot be read (%s): as root it is watched too", kWatch, "/dev/kmsg");
     for (int look = 1; g_asked_to_end == 0; ++look) {
-      if (const auto taken = take(std::time(nullptr)); !taken.ok()) return leave(kExitFailed, "%s: %s", kWatch, taken.error().c_str());
+      if (const auto taken = take(std::time(nullptr)); !taken.ok())
+        return leave(kExitFailed, "%s: %s", kWatch, taken.error().c_str());
       if (look == options_.looks) break;
       const timespec pause = {options_.every_ms / 1000, options_.every_ms % 1000 * 1000000L};
       (void)nanosleep(&pause, nullptr);  // a signal ends it
@@ -181,7 +192,8 @@ class Watcher {
 
   Outcome<void> save(int64_t now) {
     saved_ = now;
-    if (auto written = replaceFile(stateFile(options_.state), doctor::watchStateJson(state_)); !written.ok()) return written;
+    if (auto written = replaceFile(stateFile(options_.state), doctor::watchStateJson(state_)); !written.ok())
+      return written;
     if (options_.textfile.empty()) return {};
     return replaceFile(options_.textfile, doctor::watchPrometheus(state_, now));
   }
@@ -205,21 +217,31 @@ constexpr std::array<Choice<Form>, 7> kForms = {{{"text", Form::kText},
                                                  {"nvsentinel", Form::kNvsentinel},
                                                  {"json", Form::kJson}}};
 
-int printText(const std::string& text, int status) { return writeOutput(kHealth, "", text) == kExitOk ? status : kExitFailed; }
+int printText(const std::string& text, int status) {
+  return writeOutput(kHealth, "", text) == kExitOk ? status : kExitFailed;
+}
 
-// Each program has its own exit statuses: node-problem-detector takes 1 for a problem and all above for "not known".
+// Each program has its own exit statuses: node-problem-detector takes 1 for a problem and all above for "not
+// known".
 int printHealth(Form form, const doctor::WatchState& state, int64_t now) {
   using enum doctor::Severity;
   const doctor::Health health = doctor::healthOf(state, now);
   const bool errors = health.worst == kError, warnings = health.worst == kWarning;
   switch (form) {
-    case Form::kText: return printText(health.text + "\n", !health.watched || errors ? 2 : warnings ? 1 : 0);
-    case Form::kSlurm: return printText(errors ? "drain " + health.text + "\n" : "fine\n", kExitOk);
-    case Form::kNpd: return printText(health.text + "\n", !health.watched ? 3 : errors ? 1 : 0);
-    case Form::kNpdWarning: return printText(health.text + "\n", !health.watched ? 3 : errors || warnings ? 1 : 0);
-    case Form::kPrometheus: return printText(doctor::watchPrometheus(state, now), kExitOk);
-    case Form::kNvsentinel: return printText(doctor::watchNvsentinel(state, hostName()), kExitOk);
-    case Form::kJson: return printText(doctor::watchStateJson(state), kExitOk);
+    case Form::kText:
+      return printText(health.text + "\n", !health.watched || errors ? 2 : warnings ? 1 : 0);
+    case Form::kSlurm:
+      return printText(errors ? "drain " + health.text + "\n" : "fine\n", kExitOk);
+    case Form::kNpd:
+      return printText(health.text + "\n", !health.watched ? 3 : errors ? 1 : 0);
+    case Form::kNpdWarning:
+      return printText(health.text + "\n", !health.watched ? 3 : errors || warnings ? 1 : 0);
+    case Form::kPrometheus:
+      return printText(doctor::watchPrometheus(state, now), kExitOk);
+    case Form::kNvsentinel:
+      return printText(doctor::watchNvsentinel(state, hostName()), kExitOk);
+    case Form::kJson:
+      return printText(doctor::watchStateJson(state), kExitOk);
   }
   return kExitFailed;
 }
@@ -242,17 +264,22 @@ int doctorWatchCommand(Args args) {
 int doctorHealthCommand(Args args) {
   std::string folder = kStateFolder;
   int status = kExitOk;
-  const auto arguments = parseOrLeave(
-      kHealth, {textOption(0, "state", "DIR", &folder, "where the watch keeps what it knows (default /var/lib/railwise)")},
-      args, kHealthHelp, 1, &status);
+  const auto arguments =
+      parseOrLeave(kHealth,
+                   {textOption(0, "state", "DIR", &folder,
+                               "where the watch keeps what it knows (default /var/lib/railwise)")},
+                   args, kHealthHelp, 1, &status);
   if (!arguments) return status;
   Form form = Form::kText;
   if (!arguments->positional.empty() && !choose<Form>(kForms, arguments->positional[0], &form))
-    return leave(kExitUsage, "%s: '%s' is no form (text, slurm, npd, npd-warning, prometheus, nvsentinel, json)", kHealth,
+    return leave(kExitUsage,
+                 "%s: '%s' is no form (text, slurm, npd, npd-warning, prometheus, nvsentinel, json)", kHealth,
                  arguments->positional[0].c_str());
   const Outcome<std::string> text = wholeFile(stateFile(folder));
   Outcome<doctor::WatchState> state = text.ok() ? doctor::readWatchState(*text) : doctor::WatchState();
-  if (!text.ok()) say("%s: %s: %s; start railwise doctor --watch", kHealth, stateFile(folder).c_str(), text.error().c_str());
+  if (!text.ok())
+    say("%s: %s: %s; start railwise doctor --watch", kHealth, stateFile(folder).c_str(),
+        text.error().c_str());
   if (!state.ok()) {
     say("%s: %s %s", kHealth, stateFile(folder).c_str(), state.error().c_str());
     state = doctor::WatchState();
