@@ -374,7 +374,7 @@ struct ConnectionRecord {
 inline constexpr uint64_t kSample = 256;
 
 // The page of one connection. The counts of queue pair i are kPageBytes in front of the queue pair's own
-// memory, and the ConnectionRecord as far in front of the connection (net/connection/recorded_memory.h).
+// memory, and the ConnectionRecord as far in front of the connection (net/paths/link_memory.h).
 struct ConnectionPage {
   QueuePairRecord queue_pairs[kQueuePairs];
   ConnectionRecord connection;

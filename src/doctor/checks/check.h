@@ -1,7 +1,7 @@
 // A check: one thing that can be wrong with a machine. Each is a function of its own that reads the machine's
 // files and adds findings. Pure; thread-safe.
 //
-// A new check is a function, declared in the header of its family and listed there, and a heading in
+// A new check is a function and a row in the table at the end of its family's file, and a heading in
 // docs/doctor.md.
 #pragma once
 
