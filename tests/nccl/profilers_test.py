@@ -104,7 +104,7 @@ def net_events(nccl, build, profilers, folder):
     """Railwise's events: each below a proxy step of its direction, each with an end, and what one rank has sent is what the other has received."""
     complaints, _ = run(nccl, build, profilers, folder, "collectives", lambda out: {
         "NCCL_PROFILER_PLUGIN": str(profilers.net_events), "NET_EVENTS": str(out),
-        "NCCL_PROTO": "Simple"})  # with LL and LL128 a receive may have no event (docs/profiler.md)
+        "NCCL_PROTO": "Simple"})  # with LL and LL128 a receive may have no event (docs/observability.md)
     if complaints:
         return complaints
     sent, came = [0] * RANKS, [0] * RANKS

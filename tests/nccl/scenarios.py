@@ -68,7 +68,7 @@ SCENARIOS = {
     "gdrcopy": Scenario("control words in GPU memory, by GDRCopy", machine="@dgx;gpudirect=on", checks="collectives,registered",
                         environment={"NCCL_GDRCOPY_ENABLE": "1", "NCCL_GDRCOPY_FLUSH_ENABLE": "1", "NCCL_NET_FORCE_FLUSH": "1"},
                         has=(r"GDRCOPY enabled library 2\.5 driver 2\.5", r"GDRDMA")),
-    # dmabuf=off: NCCL's own IB network, which it opens for one-sided communication, finds no GPUDirect either (docs/nccl-one-sided.md).
+    # dmabuf=off: NCCL's own IB network, which it opens for one-sided communication, finds no GPUDirect either (docs/one-sided.md).
     "no_gpu_direct": Scenario("host memory", machine="link=ib,count=2,dmabuf=off", has=(r"GPU Direct RDMA Disabled",), lacks=(r"GDRDMA",)),
     "nvlink_pxn": Scenario("NVLink in a host, PXN between hosts", machine="@dgx;gpudirect=on", hosts=2, gpus=4, checks="collectives,split",
                            has=(r"via P2P/CUMEM", r"\[send\] via NET/Railwise/\d+\(\d+\)/GDRDMA"), campaign=True),

@@ -236,7 +236,7 @@ constexpr std::array<Check, 6> kGpuDirectChecks = {
      {"gpudirect", "gpudirect", "dma-buf and nvidia_peermem: loaded, and known to the RDMA drivers",
       checkPeerMemory},
      {"gpudirect-amd", "gpudirect", "AMD's GPUs: dma-buf and the peer-memory client", checkAmdMemory},
-     {"gpudirect-override", "gpudirect", "NVreg_GrdmaPciTopoCheckOverride of drivers up to 580",
+     {"gpudirect-override", "gpudirect", "NVreg_GrdmaPciTopoCheckOverride of drivers before 595",
       checkOverride},
      {"gpu-nic-root", "gpudirect", "GPUs without a NIC on their root complex", checkRoots},
      {"data-direct", "gpudirect", "Data Direct of ConnectX-8", checkDataDirect}}};

@@ -166,7 +166,7 @@ bool readHca(Process& process, std::string_view text, Place place) {
   if (!text.starts_with("NET/") || state.data() == nullptr) return false;
   const std::string_view network = text.substr(4, text.find(" : ") - 4);  // "AWS Libfabric" has a blank
   const std::string_view name = firstWord(after(state, "'"), "'");
-  // NCCL's own IB network may be opened beside a plugin (docs/nccl-one-sided.md): each speaks for itself.
+  // NCCL's own IB network may be opened beside a plugin (docs/one-sided.md): each speaks for itself.
   if (network == "Socket") return true;
   const std::string key = std::string(network) + " " + std::string(name);
   if (process.gpu_direct.size() >= kMostNics && process.gpu_direct.count(key) == 0) return true;
