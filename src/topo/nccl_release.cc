@@ -106,6 +106,9 @@ constexpr std::array<RuleLife, kRules> kTable = {{
     {NcclRule::kShmBetweenParts, 23003, kNever,
      "GPUs of one host whose NICs make it two domains are connected by shared memory, not by the NICs"},
     {NcclRule::kMixedGpusLl128, 23003, kNever, "LL128 also between different GPUs from sm 90 on"},
+    {NcclRule::kModelPerAlgorithm, 23102, kNever,
+     "each algorithm has a cost model of its own: with sm 100 the network counts on 2 nodes too, and PAT has "
+     "the lower bandwidth of GPUs and network"},
 }};
 
 constexpr bool inOrder() {

@@ -476,7 +476,7 @@ TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
   const auto result = topoCommand(
       {"topo", "expect", kMachine, "--nodes", "4", "--collective", "all_gather", "--size", "64M"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "all_gather, 4 nodes of 4 GPUs. The model is that of NCCL 2.30.7"))
+  EXPECT_TRUE(has(result.out, "all_gather, 4 nodes of 4 GPUs. The model is that of NCCL 2.31.2"))
       << result.out;
   EXPECT_TRUE(has(result.out, "    64 MiB  ")) << result.out;
   EXPECT_TRUE(has(result.out, "\nPeak: ")) << result.out;
