@@ -32,6 +32,7 @@ enum class NcclRule : unsigned char {
   kGraniteRapids,
   // Paths and what follows from them.
   kTypeBeforeBandwidth,
+  kReverseLinks,
   kNearestCpu,
   kP2c,
   kP2cByCpus,
@@ -63,6 +64,9 @@ enum class NcclRule : unsigned char {
   kNvlinkClassFilled,
   kDataDirectOrders,
   // The search for rings and trees.
+  kSixtyFourChannels,
+  kOneGpuBandwidth,
+  kSearchErrors,
   kFarNetsBeforeHopper,
   kSimpleOrderNamesNets,
   kSpeed45,

@@ -46,6 +46,7 @@ MAY_INCLUDE = {
     "src/topo/tuning": [*TOPO, "topo/search"],
     "src/topo/transports": [*TOPO, "gpu"],
     "src/topo/lint": TOPO[:4],
+    "src/topo/lint/init": [*TOPO, "topo/search", "topo/lint"],
     "src/topo/explain": [*TOPO, "gpu"],
     "src/topo/explain/channels": [*TOPO, "topo/search", "topo/explain"],
     "src/topo/sources": [*TOPO, "sysfs", "gpu"],

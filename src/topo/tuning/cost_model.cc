@@ -4,14 +4,13 @@
 #include <bit>
 #include <limits>
 
+#include "topo/graph/constants.h"
 #include "topo/tuning/constants.h"
 
 // Floats and doubles are mixed as NCCL mixes them: the last digit of its printed table depends on it.
 namespace railwise::topo::tuning {
 namespace {
 
-// MAXCHANNELS in src/include/device.h of NCCL 2.30.7.
-constexpr int kMaxChannels = 64;
 constexpr int kBlackwell = 100;  // compute capability 10.0
 
 std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
@@ -50,7 +49,7 @@ class Tuning {
 
   // ncclTopoPostset in src/graph/connect.cc, without NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS.
   int channels() const {
-    int channels = std::min(kMaxChannels, 2 * searchedChannels());
+    int channels = std::min(maxChannels(its_.nccl), 2 * searchedChannels());
     // Four channels of a kernel for one of the search: fewer than 8 ranks on a node reach the peak so.
     if (its_.min_capability >= 90 && its_.nodes > 1 && channels < 16 &&
         graphs_.of(topo::Algorithm::kRing).bandwidth_intra > 45.0F)
