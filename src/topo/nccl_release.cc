@@ -44,6 +44,8 @@ constexpr std::array<RuleLife, kRules> kTable = {{
 
     {NcclRule::kTypeBeforeBandwidth, 23007, kNever,
      "a path of a better type replaces another one; before, a path of more bandwidth that is not longer"},
+    {NcclRule::kReverseLinks, 23102, kNever,
+     "a link without one back fails the init, also where a path over it replaces another one"},
     {NcclRule::kNearestCpu, 23007, kNever,
      "the CPU of a GPU is the one with the best path, not with the fewest hops"},
     {NcclRule::kP2c, 22703, kNever, "C2C to the CPU and PCIe to the NIC are a path type of their own, P2C"},
@@ -91,6 +93,11 @@ constexpr std::array<RuleLife, kRules> kTable = {{
     {NcclRule::kNvlinkClassFilled, kAlways, 23102, "an <nvlink> of a topology file without tclass gets one"},
     {NcclRule::kDataDirectOrders, 23102, kNever, "NCCL's own network forces no flush for data-direct NICs"},
 
+    {NcclRule::kSixtyFourChannels, 22501, kNever,
+     "a communicator has up to 64 channels, 32 of the rings; before, 32 and 16"},
+    {NcclRule::kOneGpuBandwidth, 22105, kNever, "one GPU alone has a bandwidth (totalBw); before, 0"},
+    {NcclRule::kSearchErrors, 23102, kNever,
+     "an error of the search fails the init, e.g. of NVLS where a GPU has no path to the NVSwitches"},
     {NcclRule::kFarNetsBeforeHopper, 22902, kNever,
      "before sm 90 a channel may reach a NIC over PHB and SYS, however near the NICs are"},
     {NcclRule::kSimpleOrderNamesNets, 22902, kNever,
@@ -106,6 +113,9 @@ constexpr std::array<RuleLife, kRules> kTable = {{
     {NcclRule::kShmBetweenParts, 23003, kNever,
      "GPUs of one host whose NICs make it two domains are connected by shared memory, not by the NICs"},
     {NcclRule::kMixedGpusLl128, 23003, kNever, "LL128 also between different GPUs from sm 90 on"},
+    {NcclRule::kModelPerAlgorithm, 23102, kNever,
+     "each algorithm has a cost model of its own: with sm 100 the network counts on 2 nodes too, and PAT has "
+     "the lower bandwidth of GPUs and network"},
 }};
 
 constexpr bool inOrder() {

@@ -32,6 +32,7 @@ enum class NcclRule : unsigned char {
   kGraniteRapids,
   // Paths and what follows from them.
   kTypeBeforeBandwidth,
+  kReverseLinks,
   kNearestCpu,
   kP2c,
   kP2cByCpus,
@@ -63,6 +64,9 @@ enum class NcclRule : unsigned char {
   kNvlinkClassFilled,
   kDataDirectOrders,
   // The search for rings and trees.
+  kSixtyFourChannels,
+  kOneGpuBandwidth,
+  kSearchErrors,
   kFarNetsBeforeHopper,
   kSimpleOrderNamesNets,
   kSpeed45,
@@ -74,8 +78,9 @@ enum class NcclRule : unsigned char {
   // What follows from the graphs: transports, and what to expect.
   kShmBetweenParts,
   kMixedGpusLl128,
+  kModelPerAlgorithm,
 };
-inline constexpr std::size_t kRules = static_cast<std::size_t>(NcclRule::kMixedGpusLl128) + 1;
+inline constexpr std::size_t kRules = static_cast<std::size_t>(NcclRule::kModelPerAlgorithm) + 1;
 
 // A release, by the number that NCCL gives it (NCCL_VERSION_CODE): 2.30.7 is 23007.
 struct NcclVersion {

@@ -491,7 +491,7 @@ TEST(Doctor, AFaultIsNotTakenForAnother) {
 
 TEST(Doctor, EveryCheckHasAFault) {
   // These need a machine of another shape, and have tests below.
-  std::set<std::string> without_fault = {"hidden-tree", "nic-far", "gpu-nic-root"};
+  std::set<std::string> without_fault = {"hidden-tree", "nic-far", "gpu-nic-root", "nccl-init"};
   for (const Fault& fault : kFaults) without_fault.insert(fault.check);
   for (const Check& check : allChecks()) EXPECT_TRUE(without_fault.contains(check.name)) << check.name;
 }
@@ -622,6 +622,25 @@ TEST(Doctor, AVirtualMachineThatHidesItsTreeIsTold) {
 
   append(tree, "/railwise/environment", "RAILWISE_TOPOLOGY=auto");
   for (const Finding& finding : diagnose(tree).findings.all()) EXPECT_NE(finding.check, "hidden-tree");
+}
+
+TEST(Doctor, AMachineWithWhichNcclsInitFailsIsTold) {
+  const auto errorsOf = [](const std::string& file) {
+    MemoryTree tree;
+    tree.file("/railwise/environment", "NCCL_TOPO_FILE=/etc/topo.xml");
+    std::ifstream in(std::string(RAILWISE_SOURCE_DIR "/tests/topo/machines/init/") + file);
+    tree.file("/etc/topo.xml", std::string(std::istreambuf_iterator<char>(in), {}));
+    std::string errors;
+    for (const Finding& finding : examine(System(tree), {.only = {"topology"}}).findings.all())
+      if (finding.severity == Severity::kError)
+        errors += finding.check + ": " + finding.seen[0].value + ": " + finding.fix;
+    return errors;
+  };
+  const std::string nvls = errorsOf("nvls-one-gpu-without-nvlink.xml");
+  EXPECT_TRUE(nvls.starts_with("nccl-init: the search for NVLS")) << nvls;
+  EXPECT_NE(nvls.find("set NCCL_NVLS_ENABLE=0"), std::string::npos) << nvls;
+  const std::string pcilink = errorsOf("one-way-pcilink-lint.xml");
+  EXPECT_TRUE(pcilink.starts_with("topology-file: the PCIe switch 0000:20:00.0")) << pcilink;
 }
 
 // One GPU of eight has lost the NIC below its switch.

@@ -1,7 +1,6 @@
 // railwise topo lint: finds what is wrong with a topology file although NCCL may not complain.
-#include "topo/lint/lint.h"
-
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
+#include "topo/lint/init/init_failure.h"
 
 namespace railwise::cli {
 namespace {
@@ -19,7 +19,8 @@ namespace {
 constexpr const char* kTopoLintHelp =
     "usage: railwise topo lint FILE... [options]\n\n"
     "Checks NCCL topology files (- is standard input): what NCCL refuses, and what it reads otherwise than "
-    "it was meant, each with line and fix. docs/lint.md lists the rules.\n"
+    "it was meant, each with line and fix, and whether the init of a release fails. docs/lint.md lists the "
+    "rules.\n"
     "Exit status: 0 no error, 1 an error (or, with --strict, a warning).\n\n";
 
 std::string locationOf(const std::string& file, const topo::Finding& finding) {
@@ -66,7 +67,10 @@ int topoLintCommand(Args args) {
   bool as_json = false;
   bool strict = false;
   bool all = false;
+  std::optional<topo::NcclChoice> nccl;
   const std::vector<Option> table = {
+      ncclOption("nccl", &nccl,
+                 "whose init: 2.13 to 2.32, such as 2.30 or 2.30.7 (default: the newest known)"),
       flagOption(0, "json", &as_json, "print JSON"),
       flagOption(0, "all", &all, "show all findings of a kind, not the first 5"),
       flagOption(0, "strict", &strict, "warnings fail too")};
@@ -75,11 +79,14 @@ int topoLintCommand(Args args) {
   if (!arguments) return status;
   if (arguments->positional.empty())
     return leave(kExitUsage, "topo lint: which FILE? (railwise topo lint --help)");
+  const topo::Settings settings = topo::settingsFromEnvironment(
+      [](const char* name) { return std::getenv(name); }, rulesInUse(nccl, false).release);
   Counts counts;
   JsonWriter json;
   json.beginArray();
   for (const std::string& file : arguments->positional) {
-    const topo::LintReport report = topo::lintFile(file == kStandardInput ? "/dev/stdin" : file);
+    topo::LintReport report = topo::lintFile(file == kStandardInput ? "/dev/stdin" : file);
+    topo::addInitFailure(report, settings);
     counts.add(report);
     if (as_json) {
       topo::writeLintJson(json, file, report);

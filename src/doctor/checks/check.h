@@ -23,6 +23,7 @@ struct Examination {
   const System& system;
   std::vector<RdmaPort> ports;               // all ports of the machine
   const topo::Machine* machine = nullptr;    // the model; null: there is none (no GPU, or it cannot be made)
+  topo::Settings settings;                   // NCCL's, of the release that programs load
   std::string topology_file;                 // the file that NCCL reads; "": none
   std::optional<std::string> topology_text;  // null: it cannot be read
   bool preflight = false;                    // the machine is to run jobs

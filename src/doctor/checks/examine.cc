@@ -90,7 +90,8 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   exam.preflight = options.preflight;
   if (!exam.topology_text && !exam.topology_file.empty())
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
-  const Outcome<topo::Machine> machine = modelOf(exam, settingsOf(system));
+  exam.settings = settingsOf(system);
+  const Outcome<topo::Machine> machine = modelOf(exam, exam.settings);
   if (machine.ok()) exam.machine = &*machine;
   // Without a GPU there is no model, which is no fault.
   else if (machine.failure().code != Code::kNoDevice)

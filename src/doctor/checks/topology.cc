@@ -7,8 +7,9 @@
 #include "base/pci_ids.h"
 #include "doctor/checks/check.h"
 #include "topo/explain/explain.h"
-#include "topo/lint/lint.h"
+#include "topo/lint/init/init_failure.h"
 #include "topo/machine/known_machines.h"
+#include "topo/search/search.h"
 
 namespace railwise::doctor {
 namespace {
@@ -105,8 +106,12 @@ void addFitFindings(Examination& exam, const topo::XmlDocument& document) {
 
 void checkTopologyFile(Examination& exam) {
   if (exam.topology_file.empty()) return;
-  if (exam.topology_text)
-    return addLintFindings(exam, topo::lintText(*exam.topology_text, exam.topology_file));
+  if (exam.topology_text) {
+    topo::LintReport report = topo::lintText(*exam.topology_text, exam.topology_file);
+    // Of a machine that can be made checkInit() says it.
+    if (exam.machine == nullptr) topo::addInitFailure(report, exam.settings);
+    return addLintFindings(exam, report);
+  }
   exam.findings.add(
       {.check = "topology-file",
        .severity = Severity::kError,
@@ -114,6 +119,20 @@ void checkTopologyFile(Examination& exam) {
        .seen = {{"", exam.topology_file, "no such file, or no right to read it"}},
        .why = "NCCL goes on without it: on a VM every NIC is then equally far.",
        .fix = "ls -l " + exam.topology_file + "\nexport NCCL_TOPO_FILE=<the right file>, or unset it"});
+}
+
+void checkInit(Examination& exam) {
+  if (exam.machine == nullptr) return;
+  const auto graphs = topo::searchMachine(*exam.machine, {});
+  if (graphs.ok()) return;
+  auto [text, fix] = topo::splitAdvice(graphs.error());
+  exam.findings.add(
+      {.check = "nccl-init",
+       .severity = Severity::kError,
+       .what = "NCCL " + ncclVersionName(exam.settings.nccl) + " fails its init on this machine",
+       .seen = {{"", "railwise topo graphs", std::move(text)}},
+       .why = "Each job that uses all GPUs of this machine ends at once with an internal error.",
+       .fix = std::move(fix)});
 }
 
 void checkTopologyFit(Examination& exam) {
@@ -202,10 +221,11 @@ void checkKnownMachine(Examination& exam) {
                : "give the container all of them (device plugin, hostNetwork), then compare with the host"});
 }
 
-constexpr std::array<Check, 6> kTopologyChecks = {
+constexpr std::array<Check, 7> kTopologyChecks = {
     {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree},
      {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile},
      {"topology-fit", "topology", "the topology file against this machine", checkTopologyFit},
+     {"nccl-init", "topology", "whether NCCL's search for rings, trees and NVLS fails", checkInit},
      {"nic-far", "topology", "GPUs whose NIC is farther than PXB", checkFarNics},
      {"numa-balancing", "topology", "automatic NUMA balancing", checkNumaBalancing},
      {"known-machine", "topology", "clouds' machines and DGX: what they should have", checkKnownMachine}}};

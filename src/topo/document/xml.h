@@ -10,6 +10,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/outcome.h"
@@ -124,6 +125,8 @@ struct XmlRemark {
 // Reads `text`; `file` is only for messages. An error has the form "FILE:LINE:COLUMN: what; what to do".
 Outcome<XmlDocument> parseXml(std::string_view text, std::string_view file,
                               const XmlReadOptions& options = {}, std::vector<XmlRemark>* remarks = nullptr);
+// Of such an error what is wrong, and what to do ("" where it does not say).
+std::pair<std::string, std::string> splitAdvice(const std::string& error);
 // Reads a file. An error names the file and, if the file cannot be opened, the reason.
 Outcome<XmlDocument> readXmlFile(const std::string& path, const XmlReadOptions& options = {},
                                  std::vector<XmlRemark>* remarks = nullptr);

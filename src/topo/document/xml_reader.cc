@@ -246,6 +246,12 @@ Outcome<XmlDocument> parseXml(std::string_view text, std::string_view file, cons
   return TreeReader(text, file, options, remarks).read();
 }
 
+std::pair<std::string, std::string> splitAdvice(const std::string& error) {
+  const std::size_t split = error.rfind("; ");
+  if (split == std::string::npos) return {error, ""};
+  return {error.substr(0, split), error.substr(split + 2)};
+}
+
 Outcome<XmlDocument> readXmlFile(const std::string& path, const XmlReadOptions& options,
                                  std::vector<XmlRemark>* remarks) {
   auto text = wholeFile(path, kMaxFileBytes + 1);

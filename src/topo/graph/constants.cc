@@ -94,7 +94,8 @@ NodeType classType(std::string_view pci_class, int document_version) {
 float pciBandwidth(std::string_view speed, int width) {
   const PcieGeneration* known = findSpeed(speed);
   const int lane = known == nullptr ? kGen3Lane : known->nccl_lane;
-  return static_cast<float>(static_cast<double>(width == 0 ? 16 : width) * lane / 80.0);
+  const auto lanes = static_cast<unsigned>(width == 0 ? 16 : width);
+  return static_cast<float>(static_cast<int>(lanes * static_cast<unsigned>(lane)) / 80.0);
 }
 
 bool pciSpeedKnown(std::string_view speed) { return findSpeed(speed) != nullptr; }

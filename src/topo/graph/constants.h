@@ -14,14 +14,18 @@ namespace railwise::topo {
 inline constexpr float kLocalBandwidth = 5000;  // LOC_BW
 inline constexpr float kPartBandwidth = 2618;   // MLOPART_LOC_BW: between the parts of a split GPU
 inline constexpr int kDefaultNetMbps = 10000;   // Mb/s of a net that has no speed
-inline constexpr int kMaxChannels = 64;         // MAXCHANNELS
+inline constexpr int kMaxChannels = 64;         // MAXCHANNELS of the newest releases
+// MAXCHANNELS of a release.
+inline int maxChannels(NcclVersion release) {
+  return release.has(NcclRule::kSixtyFourChannels) ? kMaxChannels : kMaxChannels / 2;
+}
 
 // The node type for a PCI class; the class is matched by prefix. RCCL (version 2) also knows AMD's
 // accelerators. NCCL treats unknown classes as switches.
 NodeType classType(std::string_view pci_class, int document_version);
 
 // The bandwidth of a PCIe link in GB/s. The speed is matched by prefix; an unknown speed counts as Gen3, and
-// width 0 counts as 16.
+// width 0 counts as 16. NCCL multiplies in 32 bits: an absurd width can give a negative bandwidth.
 float pciBandwidth(std::string_view speed, int width);
 // False: NCCL knows no such spelling of a speed, and takes the link for Gen3 whatever the text says.
 bool pciSpeedKnown(std::string_view speed);

@@ -22,10 +22,7 @@ Finding parseFinding(const std::string& file, const std::string& error) {
     finding.text.erase(0, static_cast<std::size_t>(length));
   }
   finding.text.erase(0, finding.text.find_first_not_of(' '));
-  const std::size_t split = finding.text.rfind("; ");
-  if (split == std::string::npos) return finding;
-  finding.fix = finding.text.substr(split + 2);
-  finding.text.resize(split);
+  std::tie(finding.text, finding.fix) = splitAdvice(finding.text);
   return finding;
 }
 
@@ -148,22 +145,22 @@ std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRema
   return linter.take();
 }
 
-static LintReport reportOf(const Outcome<XmlDocument>& document, const std::string& file,
+static LintReport reportOf(Outcome<XmlDocument> document, const std::string& file,
                            const std::vector<XmlRemark>& remarks) {
-  if (!document.ok()) return {false, {parseFinding(file, document.error())}};
-  return {true, lint(*document, remarks)};
+  if (!document.ok()) return {false, {parseFinding(file, document.error())}, {}};
+  LintReport report{true, lint(*document, remarks), {}};
+  report.document = std::move(*document);
+  return report;
 }
 
 LintReport lintFile(const std::string& path) {
   std::vector<XmlRemark> remarks;
-  const Outcome<XmlDocument> document = readXmlFile(path, {}, &remarks);
-  return reportOf(document, path, remarks);
+  return reportOf(readXmlFile(path, {}, &remarks), path, remarks);
 }
 
 LintReport lintText(std::string_view text, const std::string& file) {
   std::vector<XmlRemark> remarks;
-  const Outcome<XmlDocument> document = parseXml(text, file, {}, &remarks);
-  return reportOf(document, file, remarks);
+  return reportOf(parseXml(text, file, {}, &remarks), file, remarks);
 }
 
 void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report) {

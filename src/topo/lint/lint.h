@@ -3,6 +3,7 @@
 // Pure; thread-safe.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,7 @@ std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRema
 struct LintReport {
   bool read = false;  // false: NCCL refuses the file, and the only finding says why
   std::vector<Finding> findings;
+  std::optional<XmlDocument> document;  // what was read
 };
 LintReport lintFile(const std::string& path);
 // As lintFile(), of a text that is already read. `file` is for messages.

@@ -261,7 +261,10 @@ bool needsCompletion(const XmlDocument& document) {
   std::set<std::string> ranks;
   const bool one_host = hostsOf(document) == 1;
   for (const XmlNode* node : document.order()) {
-    if (node->name == "net" && lacksAny(*node, {"name", "dev", "speed", "port", "guid", "gdr"})) return true;
+    // NCCL writes a file of several hosts from complete ones, and what is missing there it reads as a
+    // default.
+    if (one_host && node->name == "net" && lacksAny(*node, {"name", "dev", "speed", "port", "guid", "gdr"}))
+      return true;
     if (node->name != "gpu") continue;
     if (gpuNeedsNccl(*node)) return true;
     if (!ranks.insert(node->get("rank")).second && one_host) return true;

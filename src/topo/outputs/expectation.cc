@@ -40,8 +40,8 @@ std::string expectationText(const Machine& machine, const std::vector<Expectatio
     first += formatText("%s: %s, %d node%s of %zu GPU%s. ", machine.name.c_str(), collectiveName(its),
                         its.nodes, its.nodes == 1 ? "" : "s", here, here == 1 ? "" : "s");
     if (its.collective)
-      first += formatText("The model is that of NCCL %s (src/graph/tuning.cc).",
-                          tuning::modelRelease(machine.settings->nccl));
+      first += formatText("The model is that of NCCL %s.",
+                          ncclVersionName(tuning::modelRelease(machine.settings->nccl)).c_str());
     else first += "NCCL has no model of it: this is an estimate of Railwise.";
     if (expectations.size() > 1) {
       first += " NCCL keeps the ranks";
@@ -67,7 +67,7 @@ std::string expectationJson(const Machine& machine, const std::vector<Expectatio
   json.beginObject();
   json.key("machine").value(machine.name);
   json.key("nccl").value(ncclVersionName(machine.settings->nccl).c_str());
-  json.key("model").value(tuning::modelRelease(machine.settings->nccl));
+  json.key("model").value(ncclVersionName(tuning::modelRelease(machine.settings->nccl)).c_str());
   json.key("expectations").objects(expectations, [&](const Expectation& its) {
     json.key("collective").value(collectiveName(its));
     json.key("source").value(its.collective ? "nccl" : "railwise");

@@ -22,6 +22,7 @@ class PathFinder {
         from_(from),
         devs_(settings.nccl.has(NcclRule::kDeviceNodes)),
         by_type_(settings.nccl.has(NcclRule::kTypeBeforeBandwidth)),
+        both_ways_(settings.nccl.has(NcclRule::kReverseLinks)),
         nvb_(settings.nvb_disable == 0),
         found_(graph.nodes().size()),
         touched_(graph.nodes().size()),
@@ -82,7 +83,7 @@ class PathFinder {
     const Link* back = reverse(link.to, from, link.type);
     Path& remote = at(link.to);
     if (back == nullptr) {
-      if (remote.first < 0) return failReverse(from, link);
+      if (remote.first < 0 || both_ways_) return failReverse(from, link);
       // NCCL keeps the first step of the earlier path.
       back = paths_.cells_[static_cast<std::size_t>(remote.first)].link;
     }
@@ -132,9 +133,19 @@ class PathFinder {
   }
 
   bool failReverse(NodeIndex from, const Link& link) {
-    error_ = graph_.label(from) + " has a link of type " + linkTypeName(link.type) + " to " +
-             graph_.label(link.to) +
-             ", which has none back; NCCL fails its init: describe the link on both GPUs";
+    const Node& one = graph_.node(from);
+    const Node& other = graph_.node(link.to);
+    const bool switches = one.type == NodeType::kPci && other.type == NodeType::kPci;
+    const bool gpus = link.type == LinkType::kNvl && one.type == other.type;
+    const std::string kind = switches ? "PCIe switch " : gpus ? "GPU at " : "";
+    const std::string tag = switches ? "pcilink" : "nvlink";
+    error_ = (kind.empty() ? graph_.label(from) : "the " + kind + one.busid) + " has a " +
+             (kind.empty() ? std::string("link of type ") + linkTypeName(link.type) : "<" + tag + ">") +
+             " to " + (kind.empty() ? graph_.label(link.to) : "the " + kind + other.busid) +
+             ", which has none back: NCCL fails its init; " +
+             (kind.empty() ? "describe the link at both ends"
+                           : "write <" + tag + " target=\"" + one.busid + "\"> at " + other.busid +
+                                 " too, or at neither");
     return false;
   }
 
@@ -151,6 +162,7 @@ class PathFinder {
   const std::span<const NodeType> from_;
   const bool devs_;
   const bool by_type_;
+  const bool both_ways_;
   const bool nvb_;
   NodeIndex base_device_ = kNoNode;
   int longest_ = 1;
@@ -238,7 +250,9 @@ class Rerouter {
                               at(NodeType::kGpu, g, NodeType::kCpu, best).hops)
             best = c;
       }
-      if (best < 0) return fail("no path from the GPU at " + gpu(g).busid + " to a CPU; NCCL fails its init");
+      if (best < 0)
+        return fail("no path from the GPU at " + gpu(g).busid +
+                    " to a CPU: NCCL fails its init; correct link_width of its <pci> and of those above it");
       paths_.local_cpu_.push_back(best);
     }
     return true;
@@ -264,7 +278,7 @@ class Rerouter {
       const P2pDecision decision = decideP2p(paths_, p, g);
       if (decision.failed)
         return fail("the NVLink path from " + gpu(p).busid + " to " + gpu(g).busid +
-                    " goes through a GPU that no rank uses; NCCL fails its init");
+                    " goes through a GPU that no rank uses: NCCL fails its init; give that GPU a rank");
       if (!decision.allowed)
         goThrough(NodeType::kCpu, paths_.localCpu(g), NodeType::kGpu, p, NodeType::kGpu, g);
     }
@@ -389,7 +403,7 @@ class Rerouter {
   bool failProxy(int g, int n) {
     return fail("no rank uses the GPU that relays from " + gpu(g).busid + " to " +
                 graph_.label(graph_.of(NodeType::kNet)[static_cast<std::size_t>(n)]) +
-                "; NCCL fails its init");
+                ": NCCL fails its init; give that GPU a rank");
   }
 
   Paths& paths_;

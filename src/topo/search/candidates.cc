@@ -96,7 +96,7 @@ bool Candidates::addPreferredByChannel(int gpu, std::vector<int>& nets) const {
 }
 
 void Candidates::addWithin(int farthest, int gpu, std::size_t most, std::vector<int>& nets) const {
-  const int count = std::min(graph_.count(NodeType::kNet), kMaxChannels);
+  const int count = std::min(graph_.count(NodeType::kNet), maxChannels(paths_.settings().nccl));
   for (int type = 0; type <= farthest; ++type) {
     for (int g = 0; g < gpus_; ++g) {
       if (gpu >= 0 && gpu != g) continue;

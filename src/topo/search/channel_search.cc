@@ -17,6 +17,7 @@ ChannelSearch::ChannelSearch(SearchSpace& space, ChannelSet& current, ChannelSet
       best_(best),
       gpus_(space.graph.count(NodeType::kGpu)),
       rails_(space.paths.settings().nccl.has(NcclRule::kRails)),
+      errors_count_(space.paths.settings().nccl.has(NcclRule::kSearchErrors)),
       exact_(givesBackExactly()),
       // CollNet direct takes fractions, of which NCCL's count of hops loses some.
       repeatable_(exact_ && space_.equal_latencies && limits().pattern != Pattern::kCollNetDirect) {}
@@ -41,7 +42,7 @@ void ChannelSearch::nextChannel(int& steps_left) {
   stage.net_step = 0;
   if (limits().pattern == Pattern::kRing) stage.net_step = gpus_ - 1;
   if (limits().pattern == Pattern::kSplitTree) stage.net_step = 1;
-  startAtNets(stage);  // NCCL does not look at its error either
+  startAtNets(stage);  // before 2.31 NCCL does not look at its error
 }
 
 bool ChannelSearch::startAtGpus(Stage stage) {
@@ -59,7 +60,7 @@ bool ChannelSearch::startAtGpus(Stage stage) {
 
 bool ChannelSearch::startAtNets(const Stage& stage) {
   const std::vector<int>* const nets = space_.candidates.nets(-1, limits().type_inter);
-  if (nets == nullptr) return false;
+  if (nets == nullptr) return failWithoutNet(-1);
   const std::size_t count = nets->size();
   const auto channel = static_cast<std::size_t>(current_.count);
   // NCCL counts the bandwidth of a NIC in whole GB/s here.
@@ -236,7 +237,7 @@ bool ChannelSearch::explore(int gpu, const Stage& stage) {
 
 bool ChannelSearch::returnToNet(int gpu, const Stage& stage) {
   const std::vector<int>* const nets = space_.candidates.nets(gpu, limits().type_inter);
-  if (nets == nullptr) return false;
+  if (nets == nullptr) return failWithoutNet(gpu);
   const bool balanced = limits().pattern == Pattern::kBalancedTree;
   // A balanced tree has half of its traffic at each of its first two GPUs.
   const float share = balanced ? 0.5F : 1;
@@ -350,6 +351,8 @@ bool ChannelSearch::throughAll(int head, const Stage& stage, const Forth& forth,
 bool ChannelSearch::follow(NodeType from, int from_index, NodeType to, int to_index, float times,
                            float share) {
   const Route& route = space_.routes.route(from, from_index, to, to_index);
+  if (route.type >= PathType::kDis || route.return_type >= PathType::kDis)
+    failWithoutPath(from, from_index, to, to_index);
   if (route.type >= PathType::kDis) return false;
   const bool network = from == NodeType::kNet || to == NodeType::kNet;
   if (times == 1) {
@@ -364,6 +367,41 @@ bool ChannelSearch::follow(NodeType from, int from_index, NodeType to, int to_in
   current_.hops =
       static_cast<int>(static_cast<float>(current_.hops) + times * static_cast<float>(route.steps));
   return true;
+}
+
+// NCCL's table of paths between two nodes is missing in one direction (ncclTopoFollowPath).
+void ChannelSearch::failWithoutPath(NodeType from, int from_index, NodeType to, int to_index) {
+  if (!errors_count_ || !space_.failure.empty()) return;
+  const bool there = space_.paths.reaches(from, from_index, to);
+  if (there && space_.paths.reaches(to, to_index, from)) return;
+  const bool to_switch = to == NodeType::kNvs || from == NodeType::kNvs;
+  const bool from_gpu = from == NodeType::kGpu;
+  const Node& gpu = space_.graph.of(NodeType::kGpu, from_gpu ? from_index : to_index);
+  const std::string name = "GPU " + std::to_string(gpu.rank) + " (" + gpu.busid + ")";
+  if (to_switch) {
+    space_.failure = "the search for NVLS needs a path from every GPU to the NVSwitches, and " + name +
+                     " has no NVLink to them: NCCL " + ncclVersionName(space_.paths.settings().nccl) +
+                     " fails its init; set NCCL_NVLS_ENABLE=0, or repair the NVLinks of the GPU";
+    return;
+  }
+  space_.failure = name + " has no path to " +
+                   space_.graph.label(space_.graph.of(
+                       from_gpu ? to : from)[static_cast<std::size_t>(from_gpu ? to_index : from_index)]) +
+                   ": NCCL fails its init; connect them in the topology file";
+}
+
+// `gpu`: -1 for any. Always false.
+bool ChannelSearch::failWithoutNet(int gpu) {
+  if (!errors_count_ || !space_.failure.empty()) return false;
+  for (int g = 0; g < gpus_ && gpu < 0; ++g)
+    if (space_.candidates.preferredNets(g) == nullptr) gpu = g;
+  if (gpu >= 0) space_.failure = noNicText(space_.graph.of(NodeType::kGpu, gpu).rank);
+  return false;
+}
+
+std::string noNicText(int rank) {
+  return "the search looks for the NIC of GPU " + std::to_string(rank) +
+         " and finds none: NCCL fails its init; connect a NIC to the GPU in the topology file";
 }
 
 bool ChannelSearch::better() {

@@ -38,12 +38,16 @@ struct SearchSpace {
   const bool inter;                // the network takes part
   bool every_net_collnet = false;  // a CollNet plugin serves every NET, whatever the file says
   bool equal_latencies = true;     // of all NETs: which one was tried last does not matter
+  std::string failure;     // why NCCL's init fails, and what helps after the last "; "; empty: it does not
   bool gives_back = true;  // each NET and each GPU reaches the other side: NCCL gives all bandwidth back
   Routes routes;
   Candidates candidates;
   Remaining remaining;
   KnownStages known;  // of the attempt that runs; its memory serves all attempts
 };
+
+// Why NCCL's init fails: no NIC for the GPU of that rank.
+std::string noNicText(int rank);
 
 class ChannelSearch {
  public:
@@ -108,6 +112,8 @@ class ChannelSearch {
   bool better();
   bool fits(int start, int net, int step);
   bool oneRail(const Node& from, const Node& to) const;
+  bool failWithoutNet(int gpu);
+  void failWithoutPath(NodeType from, int from_index, NodeType to, int to_index);
   std::string placeOf(const Node& net) const;
   const SearchLimits& limits() const { return current_.limits; }
 
@@ -116,6 +122,7 @@ class ChannelSearch {
   ChannelSet& best_;
   const int gpus_;
   const bool rails_;
+  const bool errors_count_;
   // NCCL's rounding gives back exactly what was taken.
   const bool exact_;
   // A stage that comes again has an equal outcome.

@@ -126,8 +126,11 @@ Outcome<ChannelGraph> GraphSearch::run() {
   current_.take(best_);
   if (trace_ == nullptr) bound_.emplace(space_);
   firstPass();
-  doubleChannels();
-  secondPass();
+  if (space_.failure.empty()) {
+    doubleChannels();
+    secondPass();
+  }
+  if (!space_.failure.empty()) return Error{space_.failure};
   if (best_.count == 0 && !limits.collnet && limits.pattern != Pattern::kNvls) {
     const auto done = takeSimpleOrder();
     if (!done.ok()) return done.failure();
@@ -194,7 +197,10 @@ void GraphSearch::chooseFirstSpeed() {
   if (devices > 1 && best_.limits.pattern != Pattern::kRing)
     total = static_cast<float>(static_cast<double>(total) * (devices * 1.0 / (devices - 1)));
   const auto channels = static_cast<float>(best_.limits.min_channels);
-  while (speed_ + 1 < speeds_.size() && (speed() > bandwidth_.channel || speed() * channels > total))
+  // Before 2.21.5 NCCL divided by the number of other GPUs, which is 0.
+  const bool any_total = devices == 1 && !space_.paths.settings().nccl.has(NcclRule::kOneGpuBandwidth);
+  while (speed_ + 1 < speeds_.size() &&
+         (speed() > bandwidth_.channel || (!any_total && speed() * channels > total)))
     ++speed_;
   current_.limits.bandwidth_intra = current_.limits.bandwidth_inter = speed();
 }
@@ -248,6 +254,7 @@ void GraphSearch::firstPass() {
   SearchMove move = SearchMove::kBegin;
   for (;;) {
     const int left = attempt(move);
+    if (!space_.failure.empty()) return;
     if (left == ChannelSearch::kPerfect) return endWith(SearchEnd::kPerfect);
     if (saturated()) return endWith(SearchEnd::kAllLinks);
     if (firstPassIsOver() || !relax(left, move)) return;
@@ -433,10 +440,7 @@ Outcome<void> GraphSearch::takeSimpleOrder() {
   const auto* const first = space_.candidates.preferredNets(0);
   const auto* const last = space_.candidates.preferredNets(gpus_ - 1);
   if (first == nullptr || last == nullptr)
-    return Error{"NCCL finds no " + std::string(patternName(limits.pattern)) +
-                 ", then looks for the NIC of GPU " +
-                 std::to_string(graph().of(NodeType::kGpu, first == nullptr ? 0 : gpus_ - 1).rank) +
-                 ", finds none, and fails its init; connect a NIC to the GPU in the topology file"};
+    return Error{noNicText(graph().of(NodeType::kGpu, first == nullptr ? 0 : gpus_ - 1).rank)};
   if (first->empty() || last->empty()) {
     limits.bandwidth_inter = 0;
     limits.type_inter = PathType::kDis;

@@ -1,6 +1,7 @@
 #include "topo/search/search.h"
 
 #include <algorithm>
+#include <set>
 
 #include "topo/graph/constants.h"
 #include "topo/search/graph_search.h"
@@ -8,12 +9,11 @@
 namespace railwise::topo {
 namespace {
 
-constexpr int kMostRings = kMaxChannels / 2;
-
 // ncclTopoSearchInit.
 SearchBandwidth bandwidthOf(const Paths& paths, bool inter) {
   const Graph& graph = paths.graph();
-  if (!inter && graph.count(NodeType::kGpu) == 1) return {kLocalBandwidth, kLocalBandwidth};
+  if (!inter && graph.count(NodeType::kGpu) == 1)
+    return {kLocalBandwidth, paths.settings().nccl.has(NcclRule::kOneGpuBandwidth) ? kLocalBandwidth : 0};
   const NodeType device = graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu;
   const NodeType to = inter ? NodeType::kNet : device;
   SearchBandwidth most;
@@ -34,6 +34,14 @@ SearchBandwidth bandwidthOf(const Paths& paths, bool inter) {
 }
 
 bool networkTakesPart(const SearchOptions& options) { return options.nodes > 1 || options.several_domains; }
+
+// ncclTopoTrimSystem: the network takes part if a domain has not as many GPUs as the communicator has ranks.
+// Of ranks whose documents could not become one, the GPUs are there twice.
+bool takesNetwork(const Machine& machine, const Domain& domain) {
+  std::set<int> ranks;
+  for (const Domain& each : machine.domains) ranks.insert(each.ranks.begin(), each.ranks.end());
+  return domain.ranks.size() != ranks.size();
+}
 
 }  // namespace
 
@@ -66,9 +74,10 @@ Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& s
     if ((algorithm == Algorithm::kCollNetChain || algorithm == Algorithm::kCollNetDirect) && !collnet)
       continue;
     SearchTask task{.algorithm = algorithm, .min_channels = rings, .max_channels = rings, .given = {}};
-    if (algorithm == Algorithm::kRing) task.min_channels = 1, task.max_channels = kMostRings;
+    const int most = maxChannels(settings.nccl);
+    if (algorithm == Algorithm::kRing) task.min_channels = 1, task.max_channels = most / 2;
     if (algorithm == Algorithm::kCollNetDirect || algorithm == Algorithm::kNvls)
-      task.min_channels = 1, task.max_channels = kMaxChannels;
+      task.min_channels = 1, task.max_channels = most;
     if (options.file != nullptr) {
       auto given = options.file->find(algorithm, *domain.graph, space.inter, settings);
       if (!given.ok()) return given.failure();
@@ -80,6 +89,9 @@ Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& s
       trace->algorithm = algorithm;
     }
     auto searched = GraphSearch(space, bandwidth, std::move(task), trace).run();
+    // Without NVLS NCCL makes no such search.
+    const bool unused = algorithm == Algorithm::kNvls && (!options.nvls || settings.nvls_enable == 0);
+    if (!searched.ok() && unused) continue;
     if (!searched.ok()) return searched.failure();
     graph = std::move(*searched);
     if (algorithm == Algorithm::kRing) rings = static_cast<int>(graph.channels.size());
@@ -95,7 +107,8 @@ Outcome<std::vector<DomainGraphs>> searchMachine(const Machine& machine, const M
       if (!(nodes == 1 ? wanted.one_host : wanted.two_hosts)) continue;
       SearchTrace& trace = nodes == 1 ? graphs.one_host_trace : graphs.two_hosts_trace;
       const SearchOptions options{.nodes = nodes,
-                                  .several_domains = machine.domains.size() > 1,
+                                  .several_domains = takesNetwork(machine, domain),
+                                  .nvls = wanted.nvls,
                                   .file = wanted.file,
                                   .trace = wanted.traces ? &trace : nullptr};
       if (!canSearch(domain, options)) continue;

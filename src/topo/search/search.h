@@ -19,6 +19,9 @@ struct SearchOptions {
   // into several domains. 2 or more: the network takes part.
   int nodes = 1;
   bool several_domains = false;
+  // False: the driver has no multicast, or NCCL_NVLS_ENABLE=0. An error of the search for NVLS does not
+  // count.
+  bool nvls = true;
   // Search the graphs of CollNet as if each NIC had a CollNet plugin (NCCL searches them only with one).
   bool collnet = true;
   // NCCL_GRAPH_FILE: its graphs are taken instead of searched. Null: there is no such file.
@@ -30,7 +33,7 @@ struct SearchOptions {
 // True if such a communicator can exist: where the network takes part, there must be a NIC.
 bool canSearch(const Domain& domain, const SearchOptions& options);
 
-// An error if NCCL's init would fail.
+// An error if NCCL's init would fail. After the last "; " it says what helps.
 Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& settings,
                                          const SearchOptions& options);
 
@@ -44,6 +47,7 @@ struct DomainGraphs {
 struct MachineSearch {
   bool one_host = true;
   bool two_hosts = true;
+  bool nvls = true;  // as in SearchOptions
   const GraphFile* file = nullptr;
   bool traces =
       false;  // also tell what was tried. It takes longer: the search then makes all of NCCL's attempts

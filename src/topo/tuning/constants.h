@@ -1,6 +1,6 @@
 // The constants of NCCL's cost model. Source: ncclTunerConstantsDefaults, nvlsEfficiency and
-// treeCorrectionFactor in src/graph/tuning.cc of NCCL 2.30.7. 2.29.7 has the same but for one number, which
-// is marked.
+// treeCorrectionFactor in src/graph/tuning.cc of NCCL 2.30.7. 2.31.2 has equal ones in src/tuning. 2.29.7
+// differs in one number, which is marked.
 #pragma once
 
 #include <array>
@@ -91,6 +91,7 @@ inline constexpr PerGeneration kNvlsTreeChannel = {{
 }};
 inline constexpr double kNvlsTreeChannelBefore2_30 = 43.8;  // 2.28.9 to 2.29.7: Blackwell, more than 2 nodes
 inline constexpr NcclVersion kFasterNvlsTree{23003};
+inline constexpr NcclVersion kOldestModel{22907};
 
 // Share of the links that NVLS reaches, by generation.
 inline constexpr std::array<float, 4> kNvlsEfficiency = {0.0F, 0.0F, 0.85F, 0.74F};

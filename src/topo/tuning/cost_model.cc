@@ -4,14 +4,14 @@
 #include <bit>
 #include <limits>
 
+#include "topo/graph/constants.h"
 #include "topo/tuning/constants.h"
 
 // Floats and doubles are mixed as NCCL mixes them: the last digit of its printed table depends on it.
 namespace railwise::topo::tuning {
 namespace {
 
-// MAXCHANNELS in src/include/device.h of NCCL 2.30.7.
-constexpr int kMaxChannels = 64;
+constexpr int kBlackwell = 100;  // compute capability 10.0
 
 std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
 std::size_t index(Algorithm algorithm) { return static_cast<std::size_t>(algorithm); }
@@ -34,10 +34,11 @@ class Tuning {
         graphs_(graphs),
         ranks_(its.ranks()),
         per_node_(static_cast<float>(ranks_) / static_cast<float>(its.nodes)),
-        generation_(its.min_capability >= 100  ? 3
-                    : its.min_capability >= 90 ? 2
-                    : its.min_capability >= 80 ? 1
-                                               : 0),
+        per_algorithm_(its.nccl.has(NcclRule::kModelPerAlgorithm)),
+        generation_(its.min_capability >= kBlackwell ? 3
+                    : its.min_capability >= 90       ? 2
+                    : its.min_capability >= 80       ? 1
+                                                     : 0),
         scale_(its.nodes <= 2 ? static_cast<std::size_t>(its.nodes - 1) : 2) {}
 
   // NCCL gives tree and ring the smaller number of channels of both (src/init.cc).
@@ -48,7 +49,7 @@ class Tuning {
 
   // ncclTopoPostset in src/graph/connect.cc, without NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS.
   int channels() const {
-    int channels = std::min(kMaxChannels, 2 * searchedChannels());
+    int channels = std::min(maxChannels(its_.nccl), 2 * searchedChannels());
     // Four channels of a kernel for one of the search: fewer than 8 ranks on a node reach the peak so.
     if (its_.min_capability >= 90 && its_.nodes > 1 && channels < 16 &&
         graphs_.of(topo::Algorithm::kRing).bandwidth_intra > 45.0F)
@@ -129,14 +130,24 @@ class Tuning {
     if (most < bandwidth) cost.bound = bound;
   }
 
+  // GB/s of a channel of a ring, a tree or PAT.
+  float channelBandwidth(Algorithm algorithm) const {
+    const ChannelGraph& graph = graphOf(algorithm);
+    const float slower = std::min(graph.bandwidth_intra, graph.bandwidth_inter);
+    const bool blackwell = per_algorithm_ && its_.min_capability >= kBlackwell;
+    if (per_algorithm_ && algorithm == Algorithm::kPat) return slower;
+    if (blackwell && algorithm == Algorithm::kTree) return slower;
+    const int most = blackwell ? 1 : 2;  // nodes between which NCCL does not count the network
+    return its_.nodes <= most ? graph.bandwidth_intra : graph.bandwidth_inter;
+  }
+
   Cost bandwidth(Collective collective, Algorithm algorithm, Protocol protocol) const {
     const ChannelGraph& graph = graphOf(algorithm);
     const int channels = channelsOf(algorithm);
     const bool nvls = algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree;
-    float channel = its_.nodes <= 2 ? graph.bandwidth_intra : graph.bandwidth_inter;
-    if (nvls) channel = nvlsChannelBandwidth(collective, algorithm);
     Cost cost;
-    cost.bandwidth = static_cast<float>(channels) * channel;
+    cost.bandwidth = static_cast<float>(channels) *
+                     (nvls ? nvlsChannelBandwidth(collective, algorithm) : channelBandwidth(algorithm));
     // On several nodes the CPU counts, since it moves the lines of LL.
     const std::size_t ll_row = its_.nodes == 1 ? generation_ : its_.cpu_vendor == CpuVendor::kAmd ? 1 : 0;
     const double ll_most = kLlMost[ll_row][scale_];
@@ -159,11 +170,9 @@ class Tuning {
     if (algorithm == Algorithm::kNvls && its_.nodes > 1) bus = 0;
     if (algorithm == Algorithm::kNvlsTree && its_.nodes == 1) bus = 0;
     if (algorithm == Algorithm::kRing || !gathers(collective)) {
-      float ratio = 1.0F;
-      if (algorithm == Algorithm::kRing || nvls)
-        ratio = static_cast<float>(ratio * ((1.0 * ranks_) / steps(collective)));
-      else ratio = static_cast<float>(ratio * .5);
-      bus *= ratio;
+      if (algorithm == Algorithm::kTree) bus *= 0.5F;
+      else if (per_algorithm_) bus = bus * static_cast<float>(ranks_) / static_cast<float>(steps(collective));
+      else bus *= static_cast<float>((1.0 * ranks_) / steps(collective));
     }
     return cost;
   }
@@ -179,16 +188,18 @@ class Tuning {
     const ChannelGraph& graph = graphOf(algorithm);
     const PerAlgorithm& intra_table = graph.type_intra == PathType::kNvl ? kNvlinkLatency : kPciLatency;
     auto inside = [&](std::size_t which) {
-      // On POWER a tree's step over PCIe costs as much as a ring's.
-      const bool power = its_.cpu_arch == CpuArch::kPower && &intra_table == &kPciLatency;
+      // On POWER a tree's step over PCIe costs as much as a ring's, up to 2.30.
+      const bool power = !per_algorithm_ && its_.cpu_arch == CpuArch::kPower && &intra_table == &kPciLatency;
       const bool tree = which == index(Algorithm::kTree) && protocol == Protocol::kSimple;
       return static_cast<float>(intra_table[power && tree ? index(Algorithm::kRing) : which][p]);
     };
     float intra = inside(a);
-    // One rank on a node hides nothing: a tree's latency counts.
-    auto inter = static_cast<float>(kNetLatency[per_node_ == 1 ? index(Algorithm::kTree) : a][p]);
+    // One rank on a node hides nothing: a tree's latency counts, from 2.31 on for rings alone.
+    const bool exposed = per_node_ == 1 && (!per_algorithm_ || algorithm == Algorithm::kRing);
+    auto inter = static_cast<float>(kNetLatency[exposed ? index(Algorithm::kTree) : a][p]);
     inter += graph.latency_inter;
-    if (protocol == Protocol::kSimple) inter += graph.latency_inter;  // the flush
+    if (protocol == Protocol::kSimple && !(per_algorithm_ && algorithm == Algorithm::kPat))
+      inter += graph.latency_inter;  // the flush
     auto latency = static_cast<float>(kBaseLatency[a][p]);
     const int nodes = its_.nodes;
     const auto hops = static_cast<float>(log2Floor(static_cast<std::size_t>(nodes)));
@@ -239,6 +250,7 @@ class Tuning {
   const CommunicatorGraphs& graphs_;
   int ranks_;
   float per_node_;
+  bool per_algorithm_;      // the model of 2.31 and newer
   std::size_t generation_;  // of the GPUs
   std::size_t scale_;       // 1 node, 2 nodes, more
 };
@@ -258,10 +270,12 @@ const char* nameOf(Protocol protocol) {
   return kNames[index(protocol)];
 }
 
-const char* modelRelease(NcclVersion version) { return version < NcclVersion::k2_30 ? "2.29.7" : "2.30.7"; }
+NcclVersion modelRelease(NcclVersion version) { return std::max(version, kOldestModel); }
 
 CostModel::CostModel(const Communicator& communicator, const CommunicatorGraphs& graphs)
-    : its_(communicator) {
+    : its_(communicator),
+      nvlink_plateau_(its_.nccl.has(NcclRule::kModelPerAlgorithm) && its_.min_capability >= kBlackwell &&
+                      graphs.of(topo::Algorithm::kRing).type_intra == PathType::kNvl) {
   const Tuning tuning(its_, graphs);
   channels_ = tuning.channels();
   if (its_.ranks() < 2 || channels_ == 0) return;
@@ -279,6 +293,21 @@ const Cost& CostModel::cost(Collective collective, Algorithm algorithm, Protocol
   return costs_[index(collective)][index(algorithm)][index(protocol)];
 }
 
+namespace {
+
+// Does NCCL correct the bandwidth of NVLSTree for 64 bytes times 2^size?
+bool correctsNvlsTree(const Communicator& its, int size) {
+  constexpr float kFastNet = 96;  // GB/s
+  constexpr int kGpusOfTray = 4;
+  if (size >= 24 || its.min_capability < kBlackwell) return false;
+  if (its.cpu_arch == CpuArch::kX86) return true;
+  return its.nccl.has(NcclRule::kModelPerAlgorithm) && its.cpu_arch == CpuArch::kArm &&
+         its.min_net_bandwidth >= kFastNet && its.ranks_per_node == kGpusOfTray &&
+         (size < 23 || its.nodes > 2);
+}
+
+}  // namespace
+
 std::optional<float> CostModel::timeUs(Collective collective, Algorithm algorithm, Protocol protocol,
                                        std::size_t bytes) const {
   const Cost& its = cost(collective, algorithm, protocol);
@@ -288,24 +317,26 @@ std::optional<float> CostModel::timeUs(Collective collective, Algorithm algorith
   const int size = log2Floor(bytes >> 6);
   const bool all_reduce = collective == Collective::kAllReduce;
   const bool corrected = (algorithm == Algorithm::kTree && size < 23) ||
-                         (algorithm == Algorithm::kNvlsTree && size < 24 && its_.min_capability >= 100 &&
-                          its_.cpu_arch == CpuArch::kX86);
+                         (algorithm == Algorithm::kNvlsTree && correctsNvlsTree(its_, size));
   if (all_reduce && corrected && size >= 0)
     bandwidth *= kTreeCorrection[index(protocol)][static_cast<std::size_t>(size)];
   // The plateau of a ring.
-  if (algorithm == Algorithm::kRing && protocol == Protocol::kSimple && its_.nodes > 1 && all_reduce &&
+  const bool plateau = its_.nodes > 1 ? all_reduce : nvlink_plateau_ && gathers(collective);
+  if (algorithm == Algorithm::kRing && protocol == Protocol::kSimple && plateau &&
       bytes / static_cast<std::size_t>(channels_ * its_.ranks()) >= 64)
     latency = static_cast<float>(latency * (its_.min_capability < 80 ? 1.9 : 1.4));
   return latency + static_cast<float>(bytes) / (1000 * bandwidth);
 }
 
 std::optional<Choice> CostModel::choose(Collective collective, std::size_t bytes) const {
+  const bool last = its_.nccl.has(NcclRule::kModelPerAlgorithm);
   std::optional<Choice> best;
   for (const Algorithm algorithm : kModelled) {
     for (std::size_t p = 0; p < kProtocols; ++p) {
       const auto protocol = static_cast<Protocol>(p);
       const auto time = timeUs(collective, algorithm, protocol, bytes);
-      if (time && (!best || *time < best->time_us)) best = Choice{algorithm, protocol, *time};
+      if (time && (!best || *time < best->time_us || (last && *time == best->time_us)))
+        best = Choice{algorithm, protocol, *time};
     }
   }
   return best;

@@ -1,7 +1,7 @@
 // NCCL's model of the time that a collective takes (ncclTopoTuneModel and ncclTopoGetAlgoTime in
-// src/graph/tuning.cc): the bandwidth and the latency of each algorithm with each protocol, from the graphs
-// of the search, and the choice that NCCL makes for a size. Without NCCL_ALGO, NCCL_PROTO and a tuner. Plain
-// values; thread-safe.
+// src/graph/tuning.cc, from 2.31 on src/tuning/*.cc): the bandwidth and the latency of each algorithm with
+// each protocol, from the graphs of the search, and the choice that NCCL makes for a size. Without NCCL_ALGO,
+// NCCL_PROTO and a tuner. Plain values; thread-safe.
 #pragma once
 
 #include <array>
@@ -34,9 +34,8 @@ const char* nameOf(Collective collective);  // "all_reduce"
 const char* nameOf(Algorithm algorithm);    // as NCCL prints it: "Tree"
 const char* nameOf(Protocol protocol);      // "LL128"
 
-// The release whose model answers for `version`: the constants differ in one number and one rule. Later
-// releases than 2.30.7 have the constants of 2.30.7.
-const char* modelRelease(NcclVersion version);  // "2.29.7", "2.30.7"
+// The release whose model answers for `version`: its own, from 2.29.7 on. Older models are not known.
+NcclVersion modelRelease(NcclVersion version);
 
 // A communicator over equal nodes.
 struct Communicator {
@@ -47,7 +46,8 @@ struct Communicator {
   int max_capability = 0;
   CpuArch cpu_arch = CpuArch::kUndefined;
   CpuVendor cpu_vendor = CpuVendor::kUndefined;
-  bool nvls = true;  // the driver supports multicast, and NCCL_NVLS_ENABLE is not 0
+  float min_net_bandwidth = 0;  // GB/s of the slowest path from a GPU to a NIC of its own; 0: no NIC
+  bool nvls = true;             // the driver supports multicast, and NCCL_NVLS_ENABLE is not 0
 
   int ranks() const { return nodes * ranks_per_node; }
 };
@@ -83,7 +83,8 @@ class CostModel {
   std::optional<float> timeUs(Collective collective, Algorithm algorithm, Protocol protocol,
                               std::size_t bytes) const;
 
-  // What NCCL takes: the first one of the smallest time. Nothing for a communicator of one rank.
+  // What NCCL takes: of the smallest time the first one, from 2.31 on the last one. Nothing for a
+  // communicator of one rank.
   std::optional<Choice> choose(Collective collective, std::size_t bytes) const;
 
   // The combination of the highest bandwidth, which large messages approach. Its time is 0.
@@ -97,6 +98,7 @@ class CostModel {
 
   Communicator its_;
   int channels_ = 0;
+  bool nvlink_plateau_ = false;  // gathers inside one node have the plateau of a ring
   std::array<std::array<std::array<Cost, kProtocols>, kAlgorithms>, kCollectives> costs_ = {};
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text/text_layout.h"
+#include "topo/graph/constants.h"
 #include "topo/paths/policy.h"
 #include "topo/search/search.h"
 
@@ -160,6 +161,25 @@ NetworkShare networkShare(const Machine& machine, const Domain& domain) {
 // receives.
 constexpr double kStartUs = 10;
 
+// ncclTopoGetMinNetBw, of all ranks.
+float minNetBandwidth(const Paths& paths) {
+  float least = 0;
+  for (int gpu = 0; gpu < paths.graph().count(NodeType::kGpu); ++gpu) {
+    const int from = paths.firstOfRank(gpu);
+    int first = -1;
+    for (int channel = 0; channel < kMaxChannels; ++channel) {
+      const auto id = localNet(paths, from, channel);
+      if (!id.ok()) return 0;
+      const int net = paths.firstOfId(*id);
+      if (net == first) break;
+      if (channel == 0) first = net;
+      const float bandwidth = paths.get(NodeType::kGpu, from, NodeType::kNet, net).bandwidth;
+      least = least == 0 ? bandwidth : std::min(least, bandwidth);
+    }
+  }
+  return least;
+}
+
 }  // namespace
 
 Communicator communicatorOn(const Machine& machine, const Domain& domain, int nodes, bool nvls) {
@@ -180,6 +200,7 @@ Communicator communicatorOn(const Machine& machine, const Domain& domain, int no
     its.cpu_arch = cpu.arch;
     its.cpu_vendor = cpu.vendor;
   }
+  its.min_net_bandwidth = minNetBandwidth(*domain.paths);
   return its;
 }
 
@@ -265,8 +286,8 @@ Outcome<std::vector<Expectation>> expectOn(const Machine& machine, const Questio
     return expectations;
   }
   const bool alone = question.nodes == 1;
-  const auto graphs =
-      searchMachine(machine, {.one_host = alone, .two_hosts = !alone, .file = question.graphs});
+  const auto graphs = searchMachine(
+      machine, {.one_host = alone, .two_hosts = !alone, .nvls = question.nvls, .file = question.graphs});
   if (!graphs.ok()) return graphs.failure();
   for (std::size_t i = 0; i < graphs->size(); ++i) {
     const auto& found = alone ? (*graphs)[i].one_host : (*graphs)[i].two_hosts;
@@ -281,7 +302,7 @@ Outcome<std::vector<Expectation>> expectOn(const Machine& machine, const Questio
 }
 
 std::string modelText(NcclVersion release) {
-  return std::string("NCCL's model (") + modelRelease(release) + ")";
+  return "NCCL's model (" + ncclVersionName(modelRelease(release)) + ")";
 }
 
 }  // namespace railwise::topo::tuning

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -472,11 +473,51 @@ TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 1);
 }
 
+// All commands say alike where NCCL's init fails, and what helps; exit statuses are those of their help.
+TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
+  const std::string nvls = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml";
+  const std::string what = "GPU 2 (0000:12:00.0) has no NVLink";
+  const std::string help = "set NCCL_NVLS_ENABLE=0";
+  const auto oneLine = [](std::string text) {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    for (std::size_t at = 0; (at = text.find("  ", at)) != std::string::npos;) text.erase(at, 1);
+    return text;
+  };
+  const std::vector<std::pair<std::vector<std::string>, int>> commands = {{{"topo", "graphs", nvls}, 1},
+                                                                          {{"topo", "expect", nvls}, 1},
+                                                                          {{"topo", "lint", nvls}, 1},
+                                                                          {{"explain", nvls}, 0}};
+  for (const auto& [command, status] : commands) {
+    std::vector<std::string> args = command;
+    args.insert(args.end(), {"--nccl", "2.31"});
+    const auto newer = topoCommand(args);
+    EXPECT_EQ(newer.status, status) << command[1];
+    const std::string said = oneLine(newer.out + newer.err);
+    EXPECT_TRUE(has(said, what)) << said;
+    EXPECT_TRUE(has(said, help)) << said;
+    const auto without = topoCommand(args, {"NCCL_NVLS_ENABLE=0"});
+    EXPECT_EQ(without.status, 0) << without.err;
+    EXPECT_FALSE(has(oneLine(without.out + without.err), what)) << without.out;
+    args.back() = "2.30";
+    const auto older = topoCommand(args);
+    EXPECT_EQ(older.status, 0) << older.err;
+    EXPECT_FALSE(has(oneLine(older.out + older.err), what)) << older.out;
+  }
+  const std::string pcilink = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/one-way-pcilink-lint.xml";
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"topo", "graphs", pcilink}, {"explain", pcilink}, {"topo", "lint", pcilink}}) {
+    const auto result = topoCommand(command);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_TRUE(has(result.out + result.err, "0000:20:00.0 has a <pcilink> to the PCIe switch 0000:10:00.0"))
+        << result.err;
+  }
+}
+
 TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
   const auto result = topoCommand(
       {"topo", "expect", kMachine, "--nodes", "4", "--collective", "all_gather", "--size", "64M"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "all_gather, 4 nodes of 4 GPUs. The model is that of NCCL 2.30.7"))
+  EXPECT_TRUE(has(result.out, "all_gather, 4 nodes of 4 GPUs. The model is that of NCCL 2.31.2"))
       << result.out;
   EXPECT_TRUE(has(result.out, "    64 MiB  ")) << result.out;
   EXPECT_TRUE(has(result.out, "\nPeak: ")) << result.out;

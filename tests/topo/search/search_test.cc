@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tests/topo/search/search_machines.h"
+#include "topo/machine/load.h"
 
 namespace railwise::topo {
 namespace {
@@ -61,6 +62,81 @@ TEST(SearchGraphs, OneGpuIsARingOfItsOwn) {
   const CommunicatorGraphs graphs = searched(machine, {});
   EXPECT_FALSE(graphs.of(Algorithm::kRing).channels.empty());
   EXPECT_EQ(graphs.of(Algorithm::kTree).pattern, Pattern::kTree);
+}
+
+// Four GPUs of sm 90 on NVSwitches; of the last one the NVLinks are not there.
+std::string oneWithoutNvlink() {
+  std::string devices;
+  for (int i = 0; i < 4; ++i) devices += gpu(i, "0000:1" + std::to_string(i) + ":00.0");
+  devices += nic(0, "0000:20:00.0", "mlx5_0");
+  const std::size_t link = devices.rfind("<nvlink");
+  devices.erase(link, devices.find('>', link) + 1 - link);
+  return systemOf(cpu(0, devices));
+}
+
+Settings settingsOf(NcclVersion nccl) {
+  Settings settings;
+  settings.nccl = nccl;
+  return settings;
+}
+
+TEST(SearchGraphs, From231AGpuWithoutAPathToTheNvswitchesFailsTheInit) {
+  for (const int nodes : {1, 2}) {
+    const Machine machine = machineOf(oneWithoutNvlink(), settingsOf(NcclVersion::k2_31));
+    const auto found = searchGraphs(machine.domains[0], *machine.settings, {.nodes = nodes});
+    ASSERT_FALSE(found.ok()) << nodes;
+    const auto [text, fix] = splitAdvice(found.error());
+    EXPECT_NE(text.find("GPU 3 (0000:13:00.0) has no NVLink"), std::string::npos) << text;
+    EXPECT_NE(text.find("NCCL 2.31.2 fails its init"), std::string::npos) << text;
+    EXPECT_TRUE(fix.starts_with("set NCCL_NVLS_ENABLE=0")) << fix;
+    const Machine older = machineOf(oneWithoutNvlink(), settingsOf(NcclVersion::k2_30));
+    EXPECT_TRUE(searched(older, {.nodes = nodes}).of(Algorithm::kNvls).channels.empty());
+  }
+}
+
+TEST(SearchGraphs, WithoutNvlsItsSearchCannotFail) {
+  Settings settings = settingsOf(NcclVersion::k2_31);
+  EXPECT_OK(searchGraphs(machineOf(oneWithoutNvlink(), settings).domains[0], settings, {.nvls = false}));
+  settings.nvls_enable = 0;
+  const Machine machine = machineOf(oneWithoutNvlink(), settings);
+  const CommunicatorGraphs graphs = searched(machine, {});
+  EXPECT_FALSE(graphs.of(Algorithm::kRing).channels.empty());
+  EXPECT_TRUE(graphs.of(Algorithm::kNvls).channels.empty());
+}
+
+TEST(SearchGraphs, BeforeTwoTwentyFiveThereAreHalfAsManyChannels) {
+  const std::string one =
+      systemOf(cpu(0, pci("0000:11:00.0", "0x030200", "<gpu dev=\"0\" sm=\"75\" rank=\"0\" gdr=\"1\"/>\n")));
+  const auto rings = [&](int code) {
+    const CommunicatorGraphs graphs = searched(machineOf(one, settingsOf(NcclVersion{code})), {});
+    return std::pair(graphs.of(Algorithm::kRing).channels.size(), graphs.total_bandwidth);
+  };
+  EXPECT_EQ(rings(22501), std::pair(std::size_t{32}, 5000.0F));
+  EXPECT_EQ(rings(22403), std::pair(std::size_t{16}, 5000.0F));
+  EXPECT_EQ(rings(22105), std::pair(std::size_t{16}, 5000.0F));
+  EXPECT_EQ(rings(22005), std::pair(std::size_t{16}, 0.0F)) << "a published log: nChannels 16, totalBw 0.0";
+}
+
+// With keep="1" on the GPUs the documents of two ranks do not become one, and NCCL has each GPU twice.
+TEST(SearchMachine, GpusThatAreThereTwiceTakeTheNetwork) {
+  std::string xml = twoSwitches();
+  const auto replaceAll = [&xml](const std::string& from, const std::string& to) {
+    for (std::size_t at = 0; (at = xml.find(from, at)) != std::string::npos; at += to.size())
+      xml.replace(at, from.size(), to);
+  };
+  const auto graphs = [&xml] {
+    auto document = parseXml(xml, "test.xml");
+    EXPECT_OK(document);
+    auto machine = loadDocument(std::move(*document), Settings(), {}, "test.xml");
+    EXPECT_OK(machine);
+    const auto found = searchMachine(*machine, {.two_hosts = false});
+    EXPECT_OK(found);
+    return std::pair(machine->domains[0].ranks.size(), found->front().one_host->inter);
+  };
+  replaceAll(" port=\"1\"", "");  // so that the file is completed
+  EXPECT_EQ(graphs(), std::pair(std::size_t{2}, false));
+  replaceAll("<gpu ", "<gpu keep=\"1\" ");
+  EXPECT_EQ(graphs(), std::pair(std::size_t{4}, true));
 }
 
 TEST(SearchGraphs, AreTheSameEachTime) {

@@ -94,6 +94,100 @@ TEST(CostModel, PatIsForOneRankOnANode) {
             0);
 }
 
+// The network is slower than the links of a GPU, so that it shows which bandwidth the model takes.
+CommunicatorGraphs makeSlowNetwork() {
+  CommunicatorGraphs graphs = makeGraphs(8, 48, 8);
+  for (ChannelGraph& graph : graphs.graphs) {
+    graph.bandwidth_inter = 20;
+    graph.latency_inter = 1;
+  }
+  return graphs;
+}
+
+Communicator makeBlackwell(NcclVersion nccl, int nodes, int ranks_per_node) {
+  Communicator its = makeHopper(nodes, ranks_per_node);
+  its.min_capability = its.max_capability = 100;
+  its.nccl = nccl;
+  return its;
+}
+
+TEST(CostModel, From231OnBlackwellsNetworkCountsOnTwoNodes) {
+  const CommunicatorGraphs graphs = makeSlowNetwork();
+  const auto bandwidth = [&](const Communicator& its, Algorithm algorithm) {
+    return CostModel(its, graphs).cost(Collective::kAllReduce, algorithm, Protocol::kSimple).bandwidth;
+  };
+  const float ring = 16 / 30.0F;  // of the bus, for 16 ranks
+  EXPECT_NEAR(bandwidth(makeBlackwell(NcclVersion::k2_30, 2, 8), Algorithm::kRing), 8 * 48 * ring, 1e-3);
+  EXPECT_NEAR(bandwidth(makeBlackwell(NcclVersion::k2_31, 2, 8), Algorithm::kRing), 8 * 20 * ring, 1e-3);
+  EXPECT_NEAR(bandwidth(makeBlackwell(NcclVersion::k2_30, 2, 8), Algorithm::kTree), 8 * 42.8 / 2, 1e-3);
+  EXPECT_NEAR(bandwidth(makeBlackwell(NcclVersion::k2_31, 2, 8), Algorithm::kTree), 8 * 20 * .92 / 2, 1e-3);
+  EXPECT_NEAR(bandwidth(makeHopper(2, 8), Algorithm::kRing), 8 * 48 * ring, 1e-3) << "sm 90 is as before";
+}
+
+TEST(CostModel, From231GathersInsideABlackwellNodeHaveThePlateauOfARing) {
+  CommunicatorGraphs graphs = makeGraphs(16, 40);
+  const std::size_t bytes = std::size_t{64} * 32 * 8;  // for 32 channels and 8 ranks
+  const auto latency = [&](const Communicator& its, Collective collective, std::size_t size) {
+    const CostModel model(its, graphs);
+    const float bandwidth = model.cost(collective, Algorithm::kRing, Protocol::kSimple).bandwidth;
+    return *model.timeUs(collective, Algorithm::kRing, Protocol::kSimple, size) -
+           static_cast<float>(size) / (1000 * bandwidth);
+  };
+  const float plain = 8.4F + 7 * 3.4F;
+  for (const Collective collective : {Collective::kAllGather, Collective::kReduceScatter}) {
+    EXPECT_NEAR(latency(makeBlackwell(NcclVersion::k2_31, 1, 8), collective, bytes), 1.4 * plain, 1e-2);
+    EXPECT_NEAR(latency(makeBlackwell(NcclVersion::k2_31, 1, 8), collective, bytes - 1), plain, 1e-2);
+    EXPECT_NEAR(latency(makeBlackwell(NcclVersion::k2_30, 1, 8), collective, bytes), plain, 1e-2);
+  }
+  EXPECT_NEAR(latency(makeBlackwell(NcclVersion::k2_31, 1, 8), Collective::kAllReduce, bytes), 8.4 + 14 * 3.4,
+              1e-2);
+  graphs.graphs[static_cast<std::size_t>(topo::Algorithm::kRing)].type_intra = PathType::kPhb;
+  EXPECT_NEAR(latency(makeBlackwell(NcclVersion::k2_31, 1, 8), Collective::kAllGather, bytes), 8.4 + 7 * 5.7,
+              1e-2)
+      << "several NVLink domains";
+}
+
+TEST(CostModel, From231NvlsTreeIsCorrectedOnArmTraysWithFastNics) {
+  const CommunicatorGraphs graphs = makeSlowNetwork();
+  const auto time = [&](Communicator its, float nic, std::size_t bytes) {
+    its.cpu_arch = CpuArch::kArm;
+    its.min_net_bandwidth = nic;
+    return *CostModel(its, graphs)
+                .timeUs(Collective::kAllReduce, Algorithm::kNvlsTree, Protocol::kSimple, bytes);
+  };
+  const std::size_t megabyte = std::size_t{1} << 20;
+  const float plain = time(makeBlackwell(NcclVersion::k2_30, 2, 4), 96, megabyte);
+  EXPECT_GT(time(makeBlackwell(NcclVersion::k2_31, 2, 4), 96, megabyte), plain);
+  EXPECT_EQ(time(makeBlackwell(NcclVersion::k2_31, 2, 4), 95, megabyte), plain);
+  EXPECT_NE(time(makeBlackwell(NcclVersion::k2_31, 2, 8), 96, megabyte),
+            time(makeBlackwell(NcclVersion::k2_31, 2, 4), 96, megabyte));
+  // From 512 MiB on only between more than two nodes.
+  const std::size_t large = std::size_t{64} << 23;
+  EXPECT_EQ(time(makeBlackwell(NcclVersion::k2_31, 2, 4), 96, large),
+            time(makeBlackwell(NcclVersion::k2_30, 2, 4), 96, large));
+  EXPECT_GT(time(makeBlackwell(NcclVersion::k2_31, 4, 4), 96, large),
+            time(makeBlackwell(NcclVersion::k2_30, 4, 4), 96, large));
+}
+
+TEST(CostModel, From231PatHasTheLowerBandwidthAndOneLatencyOfTheNic) {
+  const CommunicatorGraphs graphs = makeSlowNetwork();
+  const auto pat = [&](NcclVersion nccl, int nodes) {
+    Communicator its = makeHopper(nodes, 1);
+    its.nccl = nccl;
+    return CostModel(its, graphs).cost(Collective::kAllGather, Algorithm::kPat, Protocol::kSimple);
+  };
+  EXPECT_NEAR(pat(NcclVersion::k2_30, 2).bandwidth, 8 * 48 * .75, 1e-3);
+  EXPECT_NEAR(pat(NcclVersion::k2_31, 2).bandwidth, 8 * 20 * .75, 1e-3);
+  EXPECT_NEAR(pat(NcclVersion::k2_30, 4).latency_us, 8 + 2 * (14 + 2) / 3.5 + 4 * 2.8, 1e-3);
+  EXPECT_NEAR(pat(NcclVersion::k2_31, 4).latency_us, 8 + 2 * (14 + 1) / 3.5 + 4 * 2.8, 1e-3);
+}
+
+TEST(CostModel, EveryReleaseFrom2297OnHasItsOwnModel) {
+  EXPECT_EQ(modelRelease(NcclVersion::k2_31), NcclVersion::k2_31);
+  EXPECT_EQ(modelRelease(NcclVersion::k2_30), NcclVersion::k2_30);
+  EXPECT_EQ(ncclVersionName(modelRelease(NcclVersion::k2_28)), "2.29.7");
+}
+
 TEST(CostModel, Ll128IsOnlyWhereItIsSafe) {
   const auto bandwidth = [](const Communicator& its, PathType inter) {
     CommunicatorGraphs graphs = makeGraphs(2, 20);

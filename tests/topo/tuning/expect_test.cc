@@ -5,7 +5,9 @@
 
 #include <array>
 
+#include "base/text/text_layout.h"
 #include "tests/topo/output_machines.h"
+#include "topo/machine/load.h"
 #include "topo/outputs/outputs.h"
 
 namespace railwise::topo::tuning {
@@ -91,12 +93,36 @@ TEST(Expect, AllToAllInsideANode) {
   EXPECT_NEAR(its.peak, static_cast<double>(machine.domains.front().total_bandwidth), 1e-3);
 }
 
+// What NCCL's code answers (2.30.7: src/graph/tuning.cc, 2.31.2: src/tuning) on four GPUs of GB300.
+TEST(Expect, AnswersOfNcclForBothModels) {
+  constexpr std::size_t kSize = std::size_t{32} << 20;
+  const auto answer = [](NcclVersion nccl, int nodes, Collective collective, const char* choice) {
+    Settings settings;
+    settings.nccl = nccl;
+    const auto machine =
+        loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/gb300-directnic.xml", settings, {});
+    ASSERT_TRUE(machine.ok()) << machine.error();
+    const std::array sizes = {kSize};
+    const auto answers = tuning::expectOn(*machine, {.collective = collective, .nodes = nodes}, sizes);
+    ASSERT_TRUE(answers.ok()) << answers.error();
+    const ExpectedSize& size = answers->front().sizes.front();
+    EXPECT_EQ(
+        formatText("%s/%s %.2f", nameOf(size.choice->algorithm), nameOf(size.choice->protocol), size.time_us),
+        choice)
+        << ncclVersionName(nccl);
+  };
+  answer(NcclVersion::k2_31, 1, Collective::kAllGather, "Ring/LL128 59.02");
+  answer(NcclVersion::k2_30, 1, Collective::kAllGather, "Ring/Simple 53.55");
+  answer(NcclVersion::k2_31, 2, Collective::kAllReduce, "Ring/LL128 228.30");
+  answer(NcclVersion::k2_30, 2, Collective::kAllReduce, "NVLSTree/Simple 219.72");
+}
+
 TEST(Expect, TextNamesTheSourceAndFitsATerminal) {
   const Machine machine = machineOf(twoSwitches());
   const std::string text =
       expectationText(machine, {expectOn(machine, 4, Collective::kAllReduce),
                                 expectAllToAll(machine, machine.domains.front(), 4, kSizes)});
-  EXPECT_NE(text.find("all_reduce, 4 nodes of 2 GPUs. The model is that of NCCL 2.30.7"), std::string::npos)
+  EXPECT_NE(text.find("all_reduce, 4 nodes of 2 GPUs. The model is that of NCCL 2.31.2"), std::string::npos)
       << text;
   EXPECT_NE(text.find("this is an\nestimate of Railwise"), std::string::npos) << text;
   EXPECT_NE(text.find("     1 GiB  "), std::string::npos) << text;

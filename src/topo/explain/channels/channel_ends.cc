@@ -1,6 +1,7 @@
 #include "topo/explain/channels/channel_ends.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "topo/graph/constants.h"
 #include "topo/search/search.h"
@@ -195,12 +196,16 @@ std::vector<SwappedRing> swappedRings(const ChannelGraph& graph, int channels) {
 }  // namespace
 
 void addChannels(const Machine& machine, const GraphFile* file, MachineExplanation& all) {
-  const auto found = searchMachine(machine, {.one_host = false, .file = file});
+  const auto found = searchMachine(machine, {.file = file});
   for (std::size_t i = 0; i < machine.domains.size(); ++i) {
     all.channels.push_back(channelsOf(machine.domains[i], found.ok() ? (*found)[i].two_hosts : std::nullopt));
-    if (!found.ok()) all.channels.back().missing = found.error();
+    if (!found.ok()) all.channels.back().missing = "NCCL fails its init";
   }
-  if (!found.ok()) return;
+  if (!found.ok()) {
+    auto [text, fix] = splitAdvice(found.error());
+    all.problems.push_back({.kind = "init-fails", .text = std::move(text), .fix = std::move(fix)});
+    return;
+  }
   limitChannels(all.channels);
   for (std::size_t i = 0; i < machine.domains.size(); ++i) {
     DomainChannels& channels = all.channels[i];
