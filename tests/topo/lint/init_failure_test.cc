@@ -28,8 +28,9 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST(InitFailure, OneWayLinksOfSwitchesAreNamedWithTheirLine) {
   for (const NcclVersion nccl : {NcclVersion::k2_30, NcclVersion::k2_31}) {
     const std::string failure = failureOf("one-way-pcilink-lint", nccl);
-    EXPECT_TRUE(failure.starts_with("12: the PCIe switch 0000:20:00.0 has a <pcilink> to the PCIe switch "
-                                    "0000:10:00.0"))
+    EXPECT_TRUE(
+        failure.starts_with("12: the PCIe switch 0000:20:00.0 has a <pcilink> to the PCIe switch "
+                            "0000:10:00.0"))
         << failure;
     EXPECT_TRUE(has(failure, "; write <pcilink target=\"0000:20:00.0\"> at 0000:10:00.0 too")) << failure;
     EXPECT_FALSE(has(failure, "GPU")) << failure;
@@ -43,14 +44,14 @@ TEST(InitFailure, BelowAFlattenedSwitchOnly231RefusesAOneWayLink) {
 
 TEST(InitFailure, NvlsNeedsAPathOfEveryGpuFrom231On) {
   EXPECT_EQ(failureOf("nvls-one-gpu-without-nvlink", NcclVersion::k2_30), "");
-  EXPECT_TRUE(
-      has(failureOf("nvls-one-gpu-without-nvlink", NcclVersion::k2_31), "; set NCCL_NVLS_ENABLE=0"));
+  EXPECT_TRUE(has(failureOf("nvls-one-gpu-without-nvlink", NcclVersion::k2_31), "; set NCCL_NVLS_ENABLE=0"));
   EXPECT_EQ(failureOf("nvls-one-gpu-without-nvlink", NcclVersion::k2_31, 0), "");
 }
 
 TEST(InitFailure, AWidthThatOverflowsLeavesTheGpuWithoutACpu) {
   for (const NcclVersion nccl : {NcclVersion::k2_30, NcclVersion::k2_31})
-    EXPECT_TRUE(has(failureOf("link-width-int-overflow", nccl), "no path from the GPU at 0015:01:00.0 to a CPU"));
+    EXPECT_TRUE(
+        has(failureOf("link-width-int-overflow", nccl), "no path from the GPU at 0015:01:00.0 to a CPU"));
 }
 
 TEST(InitFailure, TwoHostsWithATwoLevelSwitchAreAccepted) {

@@ -52,9 +52,9 @@ void addInitFailure(LintReport& report, const Settings& settings) {
   auto [text, fix] = splitAdvice(error);
   const bool of_switches = text.find("<pcilink>") != std::string::npos;
   const XmlPosition position = of_switches ? oneWayLink(document) : XmlPosition{};
-  const auto after = std::find_if(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
-    return finding.position.line > position.line;
-  });
+  const auto after =
+      std::find_if(report.findings.begin(), report.findings.end(),
+                   [&](const Finding& finding) { return finding.position.line > position.line; });
   report.findings.insert(after, {Finding::kError, position, "init-fails", std::move(text), std::move(fix)});
 }
 
