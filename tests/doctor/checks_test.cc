@@ -627,11 +627,14 @@ TEST(Doctor, AVirtualMachineThatHidesItsTreeIsTold) {
 TEST(Doctor, AMachineWithWhichNcclsInitFailsIsTold) {
   const auto errorsOf = [](const std::string& file) {
     MemoryTree tree;
-    tree.file("/railwise/environment", "NCCL_TOPO_FILE=/etc/topo.xml");
+    tree.file("/railwise/environment", "NCCL_TOPO_FILE=/etc/topo.xml\n");
     std::ifstream in(std::string(RAILWISE_SOURCE_DIR "/tests/topo/machines/init/") + file);
-    tree.file("/etc/topo.xml", std::string(std::istreambuf_iterator<char>(in), {}));
+    std::stringstream text;
+    text << in.rdbuf();
+    tree.file("/etc/topo.xml", text.str());
     std::string errors;
-    for (const Finding& finding : examine(System(tree), {.only = {"topology"}}).findings.all())
+    const Diagnosis diagnosis = examine(System(tree), {.only = {"topology"}});
+    for (const Finding& finding : diagnosis.findings.all())
       if (finding.severity == Severity::kError)
         errors += finding.check + ": " + finding.seen[0].value + ": " + finding.fix;
     return errors;

@@ -261,10 +261,9 @@ bool needsCompletion(const XmlDocument& document) {
   std::set<std::string> ranks;
   const bool one_host = hostsOf(document) == 1;
   for (const XmlNode* node : document.order()) {
-    // NCCL writes a file of several hosts from complete ones, and what is missing there it reads as a
-    // default.
-    if (one_host && node->name == "net" && lacksAny(*node, {"name", "dev", "speed", "port", "guid", "gdr"}))
-      return true;
+    if (node->name == "net" && lacksAny(*node, {"name", "dev", "speed", "port", "gdr"})) return true;
+    // Without a guid NCCL takes the number of the NIC. Of several hosts completion would make one.
+    if (node->name == "net" && one_host && !node->has("guid")) return true;
     if (node->name != "gpu") continue;
     if (gpuNeedsNccl(*node)) return true;
     if (!ranks.insert(node->get("rank")).second && one_host) return true;

@@ -199,7 +199,7 @@ void addChannels(const Machine& machine, const GraphFile* file, MachineExplanati
   const auto found = searchMachine(machine, {.file = file});
   for (std::size_t i = 0; i < machine.domains.size(); ++i) {
     all.channels.push_back(channelsOf(machine.domains[i], found.ok() ? (*found)[i].two_hosts : std::nullopt));
-    if (!found.ok()) all.channels.back().missing = "NCCL fails its init";
+    if (!found.ok()) all.channels.back().missing = found.error();
   }
   if (!found.ok()) {
     auto [text, fix] = splitAdvice(found.error());
