@@ -83,7 +83,7 @@ MAY_INCLUDE = {
     "src/doctor/results": ["base", "topo", "doctor/finding.h", "doctor/log/reading/line.h"],
     "src/cli/options": ["base", "nccl"],
     "src/cli/help": ["base", "cli/options"],
-    "src/cli/plugin": ["base", "nccl", "cli/options"],
+    "src/cli/plugin": ["base", "nccl", "cli/options", "cli/device/machine.h"],
     "src/cli/device": ["base", "sysfs", "gpu", "topo", "softdev", "cli/options"],
     "src/cli/demo": ["base", "softdev", "cli/options", "cli/plugin/plugin_loader.h"],
     "src/cli/topo": ["base", "sysfs", "gpu", "topo", "doctor/facts", "cli/options", "cli/device"],

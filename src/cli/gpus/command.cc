@@ -142,19 +142,21 @@ std::string bareText(const gpu::GpuTopology& topology) {
 }
 
 // A machine in whose /sys there is no GPU.
-int writeWithoutGpus(const topo::GpuAnswers& answers, bool quiet, bool json) {
+int writeWithoutGpus(const topo::GpuAnswers& answers, bool quiet, const Output& output) {
   const gpu::GpuTopology topology = answers == nullptr ? gpu::GpuTopology() : *answers;
-  if (json) return writeOutput("gpus", "", gpu::jsonOf(topology));
+  if (output.json()) return writeOutput("gpus", output, gpu::jsonOf(topology));
   if (!quiet) sayNotes("gpus", topology.remarks);
-  if (topology.gpus.empty()) return writeOutput("gpus", "", "This machine has no GPU by NVIDIA or AMD.\n");
+  if (topology.gpus.empty())
+    return writeOutput("gpus", output, "This machine has no GPU by NVIDIA or AMD.\n");
   say("gpus: note: /sys/bus/pci/devices has none of these GPUs, so nothing is known of their paths and NICs");
-  return writeOutput("gpus", "", bareText(topology));
+  return writeOutput("gpus", output, bareText(topology));
 }
 
 int listCommand(Args args) {
   MachineOptions options;
-  bool json = false;
-  std::vector<Option> table = {flagOption('j', "json", &json, "JSON instead of a table")};
+  Output output;
+  std::vector<Option> table;
+  addOutputOptions(table, output);
   addMachineOptions(table, options);
   int status = kExitOk;
   const auto arguments = parseOrLeave("gpus", table, args, kGpusHelp, 1, &status);
@@ -164,10 +166,11 @@ int listCommand(Args args) {
   topo::GpuAnswers answers;
   options.gpu_answers = &answers;
   const auto machine = openMachine("gpus", arguments->first(), options);
-  if (without_gpus) return writeWithoutGpus(answers, options.quiet, json);
+  if (without_gpus) return writeWithoutGpus(answers, options.quiet, output);
   if (!machine) return kExitFailed;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
-  return writeOutput("gpus", "", json ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));
+  return writeOutput("gpus", output,
+                     output.json() ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));
 }
 
 }  // namespace

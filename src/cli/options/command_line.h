@@ -19,8 +19,24 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
                                       const std::string& help, std::size_t max_positional, int* status,
                                       const std::string& after_options = "");
 
-// Writes a text to stdout, or to the file `path` if it is not empty. Returns the exit status.
+// Writes a text to stdout, or to the file `path` if it is not empty. The file is written beside its place and
+// renamed, so that a failure leaves what was there. Returns the exit status.
 int writeOutput(const char* command, const std::string& path, const std::string& text);
+
+// In which form, and to where, a command that answers about a machine writes its answer.
+struct Output {
+  std::string format;  // one of the formats that addOutputOptions() was given
+  std::string file;    // "": stdout
+
+  bool is(std::string_view name) const { return format == name; }
+  bool json() const { return is("json"); }
+};
+Option outputOption(std::string* file);  // -o/--output
+// Adds -f/--format, -j/--json and -o/--output. The first of `formats` is the default.
+void addOutputOptions(std::vector<Option>& table, Output& output,
+                      std::vector<std::string> formats = {"text", "json"});
+int writeOutput(const char* command, const Output& output, const std::string& text);
+
 // The last thing that a command does: prints an error if something that was printed on stdout is lost.
 // Returns `status`, or kExitFailed if it was kExitOk.
 int finishOutput(int status);

@@ -67,7 +67,7 @@ std::vector<Option> optionTable(ConfigOptions& fields) {
   return {flagOption('c', "changed", &fields.changed, "only settings that do not have their default"),
           flagOption('b', "brief", &fields.brief, "a setting is one line"),
           flagOption(0, "markdown", &fields.markdown, "print the table of the documentation, without values"),
-          flagOption(0, "json", &fields.json, "print JSON")};
+          jsonOption(&fields.json)};
 }
 
 constexpr const char* kConfigHelp =

@@ -45,23 +45,23 @@ std::string colored(std::string_view text) {
 
 int explainCommand(Args args) {
   MachineOptions machine;
-  machine.known_gpus = true;
   int gpu = -1;
   int channel = -1;
-  bool json = false;
+  Output output;
   topo::ExplainStyle style;
   ColorChoice color = ColorChoice::kAuto;
   std::vector<Option> table = {
       intOption('g', "gpu", &gpu, 0, 1 << 20, "only the GPU of this rank"),
       flagOption('b', "brief", &style.brief, "only the NIC of each GPU, the problems and what to do"),
       flagOption(0, "each", &style.each, "every GPU, also those that are like another but for names"),
-      intOption('c', "channel", &channel, 0, 63, "only this channel"),
-      formatOption(&json, "text (default) or json, which is complete")};
+      intOption('c', "channel", &channel, 0, 63, "only this channel")};
+  addOutputOptions(table, output);
   addColorOption(table, color);
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 1, &status);
   if (!arguments) return status;
+  const bool json = output.json();
   machine.say_remarks = json;  // the text itself contains the notes
   std::optional<topo::GraphFile> graphs;
   if (!readGraphFile("explain", "", machine.quiet, graphs)) return kExitFailed;
@@ -84,7 +84,8 @@ int explainCommand(Args args) {
   const auto text =
       json ? topo::explainJson(*opened, all, gpu, channel) : topo::explainText(*opened, all, style);
   if (!text.ok()) return leave(kExitUsage, "explain: %s", text.error().c_str());
-  return writeOutput("explain", "", !json && outputHasColor(color) ? colored(*text) : *text);
+  const bool color_wanted = !json && output.file.empty() && outputHasColor(color);
+  return writeOutput("explain", output, color_wanted ? colored(*text) : *text);
 }
 
 }  // namespace railwise::cli

@@ -157,7 +157,7 @@ Outcome<topo::Machine> readMachine(const Config& config, const std::string& topo
                              .port = its.port});
   }
   const auto tree = sysfs::makeLiveTree(config.sysfs_root);
-  return topo::loadMachine({.tree = *tree,
+  return topo::loadMachine({.tree = tree.get(),
                             .settings = settings,
                             .options = std::move(options),
                             .document = readFile(topology_file),
