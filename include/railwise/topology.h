@@ -107,10 +107,10 @@ struct Options {
   // A value that NCCL ignores is told in remarks().
   std::vector<std::string> variables;
   // For GPUs and NICs that the file or tree does not describe, where a running NCCL asks NVML and its plugin:
-  // Compute capability times ten, 90 = 9.0. 0 (with nvswitch_links 0): that of GPUs that are known by their PCI
-  // ids, with their NVLinks; else 80 is assumed. A remark says so.
+  // Compute capability times ten, 90 = 9.0. 0 (with nvswitch_links 0): that of GPUs that are known by their
+  // PCI ids, with their NVLinks; else 80 is assumed. A remark says so.
   int gpu_sm = 0;
-  int nvswitch_links = 0;  // NVLinks from each GPU to an NVSwitch
+  int nvswitch_links = 0;       // NVLinks from each GPU to an NVSwitch
   int nic_speed_mbps = 400000;  // Mb/s
   bool fuse_nics = false;  // merges NICs as NCCL does at init, also in a file that describes GPUs and NICs
   bool xgmi_as_nvlink = false;  // AMD links with NCCL's NVLink constants instead of RCCL's bandwidths

@@ -51,6 +51,7 @@ constexpr const char* kHelp =
 
 struct DoctorOptions {
   Output output;
+  ColorChoice color = ColorChoice::kAuto;
   bool list = false;
   bool masked = false;
   bool strict = false;
@@ -85,6 +86,7 @@ std::vector<Option> optionTable(DoctorOptions& options) {
       intOption(0, "watch", &options.watch_ms, 0, 60000,
                 "milliseconds to watch error counters (default 1000)")};
   addOutputOptions(table, options.output);
+  addColorOption(table, options.color);
   addWhichMachine(table, options.machine);
   return table;
 }
@@ -103,7 +105,9 @@ std::string subjectOf(const doctor::System& system, const std::string& file, con
   return host.empty() ? "this machine" : host;
 }
 
-int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subject, const Output& output) {
+int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subject,
+                   const DoctorOptions& options) {
+  const Output& output = options.output;
   const doctor::ReportStyle style{.subject = subject, .looked = diagnosis.looked, .hidden = diagnosis.hidden};
   std::string text;
   if (output.json()) {
@@ -115,6 +119,7 @@ int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subjec
     text = json.text() + "\n";
   } else {
     text = doctor::reportText(diagnosis.findings, style);
+    if (outputHasColor(options.color) && output.file.empty()) text = paintedFindings(text);
   }
   if (writeOutput("doctor", output, text) != kExitOk) return kExitUsage;
   return diagnosis.findings.exitStatus();
@@ -178,7 +183,7 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
     if (const int status = writeReport(options, traced.copy(), diagnosis, subject); status != kExitOk)
       return status;
   }
-  const int status = printDiagnosis(diagnosis, subject, options.output);
+  const int status = printDiagnosis(diagnosis, subject, options);
   return options.strict && status != kExitOk ? kExitUsage : status;
 }
 

@@ -54,6 +54,7 @@ struct PairOptions {
   std::string host;
   std::string hosts_file;
   Output output;
+  ColorChoice color = ColorChoice::kAuto;
   std::string html;
   std::string nics;
   bool gpu = false;
@@ -89,6 +90,7 @@ std::vector<Option> pairTable(PairOptions& options) {
       textOption(0, "hosts", "FILE", &options.hosts_file, "all hosts of FILE with each other"),
       textOption(0, "html", "FILE", &options.html, "also write a page to FILE")};
   addOutputOptions(table, options.output);
+  addColorOption(table, options.color);
   addMeasureOptions(table, options);
   table.push_back(textOption(
       0, "launch", "COMMAND", &options.launch,
@@ -112,11 +114,12 @@ std::string agreementOf(const PairOptions& options) {
 
 int writeReport(const PairOptions& options, const pair::Results& results) {
   const pair::Judgement judgement = pair::judge(results);
-  const std::string text =
-      options.output.json()
-          ? pair::pairJson(results, judgement, options.measure)
-          : doctor::reportText(judgement.findings, pair::reportStyle(results, options.measure)) +
-                pair::tablesText(results, judgement);
+  std::string text = options.output.json() ? pair::pairJson(results, judgement, options.measure)
+                                           : doctor::reportText(judgement.findings,
+                                                                pair::reportStyle(results, options.measure)) +
+                                                 pair::tablesText(results, judgement);
+  if (!options.output.json() && options.output.file.empty() && outputHasColor(options.color))
+    text = paintedFindings(text);
   int failed = writeOutput(kCommand, options.output, text);
   if (!options.html.empty() && failed == kExitOk)
     failed = writeOutput(kCommand, options.html, pair::pageHtml(results, judgement, options.measure));

@@ -170,12 +170,40 @@ bool outputHasColor(ColorChoice choice) {
   return isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
 }
 
+std::string paintedLines(std::string_view text,
+                         const std::function<const char*(std::string_view)>& style_of) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::string_view style = style_of(line);
+    out += style;
+    out += line;
+    out += style.empty() ? "\n" : "\033[0m\n";
+  }
+  return out;
+}
+
+std::string paintedFindings(std::string_view text) {
+  return paintedLines(text, [](std::string_view line) {
+    const auto is = [line](std::string_view first, std::string_view inside) {
+      return line.starts_with(first) || line.find(inside) != std::string_view::npos;
+    };
+    if (is("ERROR ", ": error: ") || line.starts_with("STUCK: ")) return kRed;
+    return is("WARNING ", ": warning: ") ? kYellow : "";
+  });
+}
+
+std::size_t terminalColumns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 std::size_t outputColumns() {
   constexpr std::size_t kFewest = 40;
   constexpr std::size_t kMost = 100;
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kTextColumns;
-  return std::clamp<std::size_t>(size.ws_col, kFewest, kMost);
+  const std::size_t columns = terminalColumns();
+  return columns == 0 ? kTextColumns : std::clamp(columns, kFewest, kMost);
 }
 
 }  // namespace railwise::cli

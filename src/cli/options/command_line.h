@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -61,6 +62,16 @@ void addColorOption(std::vector<Option>& table, ColorChoice& choice);
 // Whether to write colours. kAuto: on a terminal, unless NO_COLOR is set (no-color.org) or TERM is "dumb".
 bool outputHasColor(ColorChoice choice);
 
+// `text` with each line in the style that `style_of` gives it: an escape sequence such as "\033[33m", or "".
+std::string paintedLines(std::string_view text, const std::function<const char*(std::string_view)>& style_of);
+inline constexpr const char* kBold = "\033[1m";
+inline constexpr const char* kYellow = "\033[33m";
+inline constexpr const char* kRed = "\033[31m";
+// What is wrong in colours, for doctor, topo lint and stuck: errors in red, warnings in yellow.
+std::string paintedFindings(std::string_view text);
+
+// The columns of the terminal that is standard output. 0: it is none, or does not tell.
+std::size_t terminalColumns();
 // The columns of lines: of the terminal between 40 and 100 (longer lines are hard to read), else 80.
 std::size_t outputColumns();
 

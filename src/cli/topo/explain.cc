@@ -2,6 +2,7 @@
 #include "topo/explain/explain.h"
 
 #include <optional>
+#include <utility>
 
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
@@ -25,20 +26,13 @@ constexpr const char* kExplainHelp =
 std::string colored(std::string_view text) {
   constexpr std::string_view kProblem = "  ! Problem";
   constexpr std::string_view kContinued = "             ";
-  std::string out;
   bool is_title = true;
   bool is_problem = false;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  return paintedLines(text, [&](std::string_view line) {
     is_problem = line.starts_with(kProblem) || (is_problem && line.starts_with(kContinued));
-    const char* const style = line.empty() ? "" : is_problem ? "\033[33m" : is_title ? "\033[1m" : "";
-    out += style;
-    out += line;
-    out += *style == '\0' ? "\n" : "\033[0m\n";
-    is_title = line.empty();
-  }
-  return out;
+    const bool title = std::exchange(is_title, line.empty());
+    return line.empty() ? "" : is_problem ? kYellow : title ? kBold : "";
+  });
 }
 
 }  // namespace

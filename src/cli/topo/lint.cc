@@ -67,9 +67,11 @@ int topoLintCommand(Args args) {
   Output output;
   bool strict = false;
   bool all = false;
+  ColorChoice color = ColorChoice::kAuto;
   std::vector<Option> table = {flagOption(0, "all", &all, "show all findings of a kind, not the first 5"),
                                flagOption(0, "strict", &strict, "warnings fail too")};
   addOutputOptions(table, output);
+  addColorOption(table, color);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
   if (!arguments) return status;
@@ -89,9 +91,9 @@ int topoLintCommand(Args args) {
   text += textOf("%s: %s, %s, %s\n", counted(arguments->positional.size(), "file").c_str(),
                  counted(counts.errors, "error").c_str(), counted(counts.warnings, "warning").c_str(),
                  counted(counts.notes, "note").c_str());
-  if (const int failed = writeOutput("topo lint", output, output.json() ? json.text() : text);
-      failed != kExitOk)
-    return failed;
+  if (outputHasColor(color) && output.file.empty()) text = paintedFindings(text);
+  const int failed = writeOutput("topo lint", output, output.json() ? json.text() : text);
+  if (failed != kExitOk) return failed;
   return counts.errors > 0 || (strict && counts.warnings > 0) ? kExitFailed : kExitOk;
 }
 

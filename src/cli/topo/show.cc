@@ -12,7 +12,8 @@ std::string text(const topo::Machine& machine, const Output& output) {
   if (output.json()) return topo::topologyJson(machine);
   if (output.is("xml")) return topo::writeXml(*machine.xml);
   if (output.is("svg")) return topo::svgText(machine);
-  return output.is("html") ? topo::htmlText(machine) : topo::matrixText(machine);
+  return output.is("html") ? topo::htmlText(machine)
+                           : topo::matrixText(machine, output.file.empty() ? terminalColumns() : 0);
 }
 
 constexpr const char* kShowHelp =

@@ -191,6 +191,16 @@ TEST(TopoCommand, KnowsGpusThatAFileDoesNotDescribe) {
       << "the file itself is shown";
 }
 
+// Eight GPUs with eight NICs have the same two problems.
+TEST(TopoCommand, BrieflyEachProblemIsToldOnce) {
+  const std::string text = unbroken(topoCommand({"explain", "--brief", "-m", "cloud-vm"}).out);
+  const std::string::size_type first = text.find("is far from");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find("is far from", first + 1), std::string::npos) << text;
+  EXPECT_TRUE(has(text, "GPUs 0-7")) << text;
+  EXPECT_TRUE(has(topoCommand({"explain", "--brief", "-m", "cloud-vm", "--gpu=3"}).out, "far from GPU 3"));
+}
+
 TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
   const auto result = topoCommand({"explain", kMachine, "--gpu", "0"});
   EXPECT_EQ(result.status, 0);
