@@ -155,8 +155,8 @@ def python_library(folder: str):
     """Asks librailwise-topology as Python's users do."""
     package = Path(tempfile.mkdtemp()) / "railwise"
     shutil.copytree(ROOT / "python" / "railwise", package)
-    for file in Path(folder).glob("librailwise-topology.so.0"):
-        shutil.copy(file, package)
+    (package / "lib").mkdir()
+    shutil.copy(Path(folder) / "librailwise-topology.so.0", package / "lib")
     sys.path.insert(0, str(package.parent))
     from railwise import Error, topology
 
@@ -170,7 +170,7 @@ def python_library(folder: str):
                 loaded = topology.load(machine[0])
         except Error:
             return []
-        return [("Python", json.loads(loaded.json()))]
+        return [("Python", loaded.json())]
 
     return ask
 
