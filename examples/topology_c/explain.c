@@ -21,7 +21,6 @@ int main(int count, char** arguments) {
     fprintf(stderr, "usage: explain [--json] FILE\n");
     return 2;
   }
-  options.gpu_sm = 90; /* for a file that lists PCI devices only */
   machine = railwise_topology_load_file(arguments[count - 1], &options, &error);
   if (machine == NULL) return fail(error);
   if (!as_json)

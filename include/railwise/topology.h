@@ -71,9 +71,10 @@ class [[nodiscard]] Result {
 // (NCCL_VERSION_CODE), such as static_cast<Nccl>(23004) for 2.30.4. remarks() say so where a release's own
 // rules are not known.
 enum class Nccl : int {
-  k2_30 = 0,  // 2.30.7, which stays the default, so that a new version of this library changes no answer
-  k2_28 = 1,  // 2.28.9
-  k2_31 = 2,  // 2.31.2, the newest with rules that are known
+  kNewest = 0,  // the newest with rules that are known: 2.31.2
+  k2_28 = 22809,
+  k2_30 = 23007,
+  k2_31 = 23102,
 };
 
 // Path types of NCCL (graph/topo.h: PATH_*), nearest first.
@@ -101,13 +102,15 @@ RAILWISE_TOPOLOGY_API Result<Nccl> ncclRelease(const std::string& text);
 
 // What NCCL would know besides the file or tree. The defaults are NCCL's without any variable set.
 struct Options {
-  Nccl nccl = Nccl::k2_30;
+  Nccl nccl = Nccl::kNewest;
   // NCCL's environment variables as "NAME=VALUE"; the first of a name counts, others than NCCL's are ignored.
   // A value that NCCL ignores is told in remarks().
   std::vector<std::string> variables;
   // For GPUs and NICs that the file or tree does not describe, where a running NCCL asks NVML and its plugin:
-  int gpu_sm = 0;          // compute capability times ten, 90 = 9.0; 0: not told, 80 is assumed and remarked
-  int nvswitch_links = 0;  // NVLinks from each GPU to an NVSwitch
+  // Compute capability times ten, 90 = 9.0. 0 (with nvswitch_links 0): that of GPUs that are known by their
+  // PCI ids, with their NVLinks; else 80 is assumed. A remark says so.
+  int gpu_sm = 0;
+  int nvswitch_links = 0;       // NVLinks from each GPU to an NVSwitch
   int nic_speed_mbps = 400000;  // Mb/s
   bool fuse_nics = false;  // merges NICs as NCCL does at init, also in a file that describes GPUs and NICs
   bool xgmi_as_nvlink = false;  // AMD links with NCCL's NVLink constants instead of RCCL's bandwidths

@@ -34,9 +34,10 @@ RAILWISE_TOPOLOGY_C_API const char* railwise_topology_version(void);
 /* A machine; opaque. */
 typedef struct railwise_topology railwise_topology_t;
 
-#define RAILWISE_TOPOLOGY_NCCL_2_30 0 /* 2.30.7 */
-#define RAILWISE_TOPOLOGY_NCCL_2_28 1 /* 2.28.9 */
-#define RAILWISE_TOPOLOGY_NCCL_2_31 2 /* 2.31.2, the newest with rules that are known */
+#define RAILWISE_TOPOLOGY_NCCL_NEWEST 0 /* the newest with rules that are known: 2.31.2 */
+#define RAILWISE_TOPOLOGY_NCCL_2_28 22809
+#define RAILWISE_TOPOLOGY_NCCL_2_30 23007
+#define RAILWISE_TOPOLOGY_NCCL_2_31 23102
 
 /* The value of `nccl` for a release as people write it: "2.30.7", or "2.30" for the newest of 2.30; NULL: the
  * newest with rules that are known. -1: it is no release from 2.13 on. */
@@ -46,7 +47,9 @@ RAILWISE_TOPOLOGY_C_API int railwise_topology_nccl_release(const char* text, cha
 typedef struct railwise_topology_options {
   size_t size; /* sizeof(railwise_topology_options_t) of the caller */
   int nccl;    /* whose rules: RAILWISE_TOPOLOGY_NCCL_*, or a release as NCCL_VERSION_CODE, e.g. 23004 */
-  int gpu_sm;  /* compute capability times ten of GPUs that are not described; 0: 80 */
+  /* Compute capability times ten of GPUs that are not described. 0 (with nvswitch_links 0): that of GPUs that
+   * are known by their PCI ids, with their NVLinks; else 80. */
+  int gpu_sm;
   int nvswitch_links; /* NVLinks from each such GPU to an NVSwitch */
   int nic_speed_mbps; /* Mb/s of NICs whose speed is not known; 0: 400000 */
   int fuse_nics;      /* 1: merge NICs as NCCL does at init, also in a file that describes them */
@@ -58,7 +61,7 @@ typedef struct railwise_topology_options {
 } railwise_topology_options_t;
 
 #define RAILWISE_TOPOLOGY_OPTIONS_INIT \
-  { sizeof(railwise_topology_options_t), RAILWISE_TOPOLOGY_NCCL_2_30, 0, 0, 0, 0, 0, NULL, NULL }
+  { sizeof(railwise_topology_options_t), RAILWISE_TOPOLOGY_NCCL_NEWEST, 0, 0, 0, 0, 0, NULL, NULL }
 
 /* Machines. options NULL: the defaults. NULL: it failed; else to be freed.
  * load_file:   an NCCL topology file.

@@ -43,19 +43,22 @@ constexpr std::array<Subcommand, 18> kCommands = {{
     {"help", helpAlone, "print this text, or the help or man page of a command: railwise help topo show"},
 }};
 
+constexpr std::array<Subcommand, 1> kTopics = {
+    {{kMachinesTopic, machinesHelp, "which machine a command answers about, and what it assumes of it"}}};
+
 int printHelp() {
   constexpr int kWidth = 12;
   std::string text = "usage: railwise COMMAND [options]\n\n";
   for (const Subcommand& command : kCommands)
     text += textOf("  %-*s %s\n", kWidth, command.name, command.text);
   text +=
-      "\nrailwise COMMAND --help lists a command's options. Where a command prints JSON, --json and --format "
-      "json "
-      "are the same; where it takes a topology FILE, - is standard input.\n";
+      "\nrailwise COMMAND --help lists a command's options; railwise help machines tells how a "
+      "command is told which machine. Where a command prints JSON, -j, --json and --format json are the "
+      "same.\n";
   return writeOutput("help", "", fitHelp(text));
 }
 
-int helpAlone(Args args) { return helpCommand(args, kCommands, printHelp); }
+int helpAlone(Args args) { return helpCommand(args, kCommands, kTopics, printHelp); }
 int completions(Args args) { return completionCommand(args, kCommands); }
 
 // "perf, bench, ... or help"
@@ -68,7 +71,7 @@ std::string commandNames() {
 
 // Runs the whole command line, without the executable's name. Returns the exit status.
 int runCommand(Args args) {
-  if (args.empty()) return leave(kExitUsage, "which command? %s", commandNames().c_str());
+  if (args.empty()) return printHelp() == kExitOk ? kExitUsage : kExitFailed;
   const std::string_view name = args[0];
   if (name == "--help" || name == "-h") return printHelp();
   std::vector<std::string> names;

@@ -41,7 +41,7 @@ std::optional<ModelAnswer> modelOfHosts(int hosts) {
   const auto answers = topo::tuning::expectOn(*machine, {.nodes = hosts}, {});
   if (!answers.ok() || !answers->front().peak_choice) return std::nullopt;
   const topo::tuning::Expectation& answer = answers->front();
-  return ModelAnswer{.release = topo::ncclVersionName(topo::tuning::modelRelease(machine->settings->nccl)),
+  return ModelAnswer{.release = ncclVersionName(machine->settings->nccl),
                      .hosts = hosts,
                      .gpus = static_cast<int>(answer.ranks.size()),
                      .gbytes = answer.peak,

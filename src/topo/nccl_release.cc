@@ -231,6 +231,26 @@ std::optional<NcclChoice> rulesFor(std::string_view text) {
   return newest < first ? choiceOf(first, std::string(text)) : rulesFor(newest);
 }
 
+RulesInUse chooseRules(const ReleaseHints& hints) {
+  const auto chosen = [](const NcclChoice& choice, const std::string& where, bool asked) {
+    const std::string note = "the rules of NCCL " + ncclVersionName(choice.rules) + where;
+    if (choice.newer) return RulesInUse{choice.rules, note, choice.doubt, asked};
+    return RulesInUse{choice.rules, note + (choice.doubt.empty() ? "" : ": " + choice.doubt), "", asked};
+  };
+  if (hints.asked) return chosen(*hints.asked, "", true);
+  if (hints.in_log) return chosen(rulesFor(*hints.in_log), ", which the log names", false);
+  if (hints.in_process) return chosen(rulesFor(*hints.in_process), ", which this process has loaded", false);
+  if (const auto release = parseNcclVersion(hints.library_release))
+    return chosen(rulesFor(*release), ", for " + hints.library, false);
+  const std::string why = !hints.library.empty()
+                              ? ": " + hints.library + " does not tell its release (--nccl names one)"
+                          : hints.looked ? ": no libnccl.so.2 is found here (--nccl names a release)"
+                                         : " (--nccl=2.30 takes those of another release)";
+  const NcclVersion newest = NcclVersion::kNewest;
+  return {newest, "the rules of NCCL " + ncclVersionName(newest) + ", the newest that are known" + why, "",
+          false};
+}
+
 std::vector<RuleChange> ruleChanges(NcclVersion from, NcclVersion to) {
   std::vector<RuleChange> changes;
   for (const RuleLife& life : kTable) {

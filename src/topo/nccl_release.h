@@ -116,6 +116,28 @@ NcclChoice rulesFor(NcclVersion release);
 // release from 2.13 to 2.32.
 std::optional<NcclChoice> rulesFor(std::string_view text);
 
+// What tells which release applies.
+struct ReleaseHints {
+  std::optional<NcclChoice> asked;        // what the user says: an option
+  std::optional<NcclVersion> in_log;      // the log of the job
+  std::optional<NcclVersion> in_process;  // the NCCL that this process has loaded
+  // The libnccl that programs load on the machine. "": none is found.
+  std::string library;
+  std::string library_release;  // "2.30.7"; "": the library does not tell
+  bool looked = false;          // somebody has looked for a library: the machine is this computer
+};
+
+// The rules that apply, and why.
+struct RulesInUse {
+  NcclVersion release;
+  std::string note;     // for people: "the rules of NCCL 2.30.7", and why these
+  std::string warning;  // "": there is none
+  bool asked = false;   // the user has named the release
+};
+// The one place that decides: what the user says, else the log, else the NCCL of this process, else the
+// installed one, else the newest release with rules that are known.
+RulesInUse chooseRules(const ReleaseHints& hints);
+
 // What changes from one release to another (in either direction), in the order of the releases.
 struct RuleChange {
   NcclVersion release;  // the release that has changed it

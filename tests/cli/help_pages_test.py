@@ -47,7 +47,9 @@ def commands(path=()):
 
 
 def options_of(text):
-    """Spellings of all options in a --help."""
+    """Spellings of all options in a --help, with those of the page to which it refers."""
+    if re.search(r"railwise help\s+machines\n", text):
+        text += said("help", "machines")
     found = {f"--{long}" for _, long in OPTION.findall(text)} | {f"-{short}" for short, _ in OPTION.findall(text) if short}
     return found or {"--help", "-h"}  # a group's text does not list them
 

@@ -5,6 +5,7 @@
 #include "gpu/json.h"
 #include "softdev/config/config.h"
 #include "tests/gpu/machines.h"
+#include "tests/topo/load_file.h"
 #include "topo/explain/gpu_topology.h"
 #include "topo/machine/load.h"
 #include "topo/outputs/outputs.h"
@@ -51,14 +52,14 @@ class LiveModel : public testing::TestWithParam<Kind> {
     options.gpu_answers = std::make_shared<GpuTopology>(GetParam().read(GetParam().name, "", kPatience));
     const sysfs::MemoryTree tree = treeOf(GetParam());
     const topo::Settings settings;
-    return topo::loadMachine({.tree = tree, .settings = settings, .options = std::move(options)});
+    return topo::loadMachine({.tree = &tree, .settings = settings, .options = std::move(options)});
   }
 };
 
 TEST_P(LiveModel, EqualsTheFileOfTheMachine) {
   const auto live = this->live();
   ASSERT_OK(live);
-  const auto file = topo::loadFile(fileOf(GetParam(), ".xml"), topo::Settings(), topo::Detection());
+  const auto file = topo::test::loadFile(fileOf(GetParam(), ".xml"), topo::Settings());
   ASSERT_OK(file);
   EXPECT_EQ(live->graph->count(topo::NodeType::kGpu), GetParam().gpus);
   const auto differences = topo::diff(*live, *file);
@@ -89,7 +90,7 @@ TEST_P(LiveModel, IsTheSameFromARecording) {
   sysfs::MemoryTree tree = treeOf(GetParam());
   tree.file(topo::kGpuAnswersPath, jsonOf(*live->gpu_answers));
   const topo::Settings settings;
-  const auto recorded = topo::loadMachine({.tree = tree, .settings = settings});
+  const auto recorded = topo::loadMachine({.tree = &tree, .settings = settings});
   ASSERT_OK(recorded);
   EXPECT_EQ(topo::topologyJson(*recorded), topo::topologyJson(*live));
   EXPECT_EQ(jsonOf(topo::gpuTopology(*recorded)), jsonOf(topo::gpuTopology(*live)));

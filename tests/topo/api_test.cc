@@ -406,7 +406,11 @@ TEST(CApi, OptionsReachTheEngine) {
   const CMachine newest{loadHgx(&options, nullptr)};
   const CText newest_json{railwise_topology_json(newest.machine, nullptr)};
   EXPECT_NE(std::strstr(newest_json.text, "\"nccl\": \"2.31.2\""), nullptr);
-  options.nccl = 23004;  // as NCCL_VERSION_CODE
+  EXPECT_EQ(options.nccl, 23102) << "as NCCL_VERSION_CODE";
+  const CMachine untold{loadHgx(nullptr, nullptr)};
+  const CText untold_json{railwise_topology_json(untold.machine, nullptr)};
+  EXPECT_NE(std::strstr(untold_json.text, "\"nccl\": \"2.31.2\""), nullptr) << "0 is the newest";
+  options.nccl = 23004;
   const CMachine between{loadHgx(&options, nullptr)};
   const CText between_json{railwise_topology_json(between.machine, nullptr)};
   EXPECT_NE(std::strstr(between_json.text, "\"nccl\": \"2.30.4\""), nullptr);

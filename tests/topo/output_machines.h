@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tests/ok.h"
+#include "tests/topo/load_file.h"
 #include "tests/topo/topologies.h"
 #include "topo/document/xml.h"
 #include "topo/machine/load.h"

@@ -80,10 +80,16 @@ class Demo {
     ++number_;
   }
 
-  // " LD_LIBRARY_PATH=/folder:$LD_LIBRARY_PATH"; "" where the plugin is in no folder beside this command.
+  // " LD_LIBRARY_PATH=/folder:$LD_LIBRARY_PATH"; "" where the plugin is in no folder beside this command, or
+  // in one of the system, where the dynamic linker looks by itself.
   static std::string pluginFolder() {
     const std::string file = ownPluginFile();
-    return file.empty() ? "" : " LD_LIBRARY_PATH=" + file.substr(0, file.rfind('/')) + ":$LD_LIBRARY_PATH";
+    const std::string folder = file.substr(0, file.find_last_of('/') + 1);
+    const bool of_system = folder.starts_with("/usr/lib/") || folder.starts_with("/usr/lib64/") ||
+                           folder.starts_with("/lib/") || folder.starts_with("/lib64/");
+    return folder.empty() || of_system
+               ? ""
+               : " LD_LIBRARY_PATH=" + folder.substr(0, folder.size() - 1) + ":$LD_LIBRARY_PATH";
   }
   // Why the other plugin cannot be loaded at all; "" if it can, whether it finds a device or not.
   std::string pluginProblem() const {

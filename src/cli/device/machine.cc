@@ -125,6 +125,16 @@ std::optional<DeviceMachine> openDeviceMachine(const char* command, const Device
   return machine;
 }
 
+bool playMachine(const char* command, const std::string& machine, const std::string& host) {
+  if (machine.empty()) return true;
+  const auto opened =
+      openDeviceMachine(command, {.machine = machine, .host = host, .fabric = "", .settings = ""});
+  if (!opened) return false;
+  setenv("RAILWISE_DEVICE", ("software:" + opened->text).c_str(), 1);
+  setenv("RAILWISE_HOST", opened->config.host().name.c_str(), 1);
+  return true;
+}
+
 void addDeviceFabricOptions(std::vector<Option>& table, DeviceFabricOptions& fields) {
   table.push_back(textOption(0, "fabric", "NAME", &fields.fabric,
                              "fabric (default: the one that RAILWISE_DEVICE or RAILWISE_FABRIC names,\n"

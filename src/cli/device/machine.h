@@ -29,6 +29,10 @@ struct DeviceMachine {
 // Null: the reason was reported to the user.
 std::optional<DeviceMachine> openDeviceMachine(const char* command, const DeviceMachineOptions& options);
 
+// Sets RAILWISE_DEVICE and RAILWISE_HOST to this machine, for this process and those that it starts. Without
+// `machine`: does nothing. False: the reason was reported to the user. Main thread, before others start.
+bool playMachine(const char* command, const std::string& machine, const std::string& host);
+
 // The fabric that `railwise device fault`, `port` and `stats` work on: the one in --fabric, otherwise the one
 // of RAILWISE_DEVICE.
 

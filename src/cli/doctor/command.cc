@@ -55,7 +55,8 @@ constexpr const char* kHelp =
     "Exit status: 0 fine (advice at most), 1 warnings, 2 errors or a mistake on the command line.\n\n";
 
 struct DoctorOptions {
-  bool json = false;
+  Output output;
+  ColorChoice color = ColorChoice::kAuto;
   bool list = false;
   bool masked = false;
   bool strict = false;
@@ -79,23 +80,20 @@ Option onlyOption(std::vector<std::string>* only) {
 }
 
 std::vector<Option> optionTable(DoctorOptions& options) {
-  return {
-      flagOption(0, "json", &options.json, "print JSON"),
+  std::vector<Option> table = {
       onlyOption(&options.only),
       flagOption(0, "strict", &options.strict, "for a preflight: warnings count as errors (exit status 2)"),
       flagOption(0, "list", &options.list, "list the checks"),
-      textOption(
-          0, "root", "DIR|TAR", &options.machine.root,
-          "another machine: a folder with its files, or what --report or railwise topo record has written"),
-      textOption('m', "machine", "NAME|FILE", &options.machine.software,
-                 "a software machine (railwise device list)"),
-      textOption('H', "host", "NAME", &options.machine.host, "which host of --machine (default: its first)"),
       textOption(0, "report", "FILE.tar.gz", &options.report,
                  "also write all that was read, for somebody who helps you; --root reads it"),
       flagOption(0, "mask", &options.masked,
                  "with --report: addresses, GUIDs and host names made unreadable"),
       intOption(0, "counters-for", &options.watch_ms, 0, 60000,
                 "milliseconds to watch error counters (default 1000)")};
+  addOutputOptions(table, options.output);
+  addColorOption(table, options.color);
+  addWhichMachine(table, options.machine);
+  return table;
 }
 
 int listChecks() {
@@ -112,18 +110,23 @@ std::string subjectOf(const doctor::System& system, const std::string& file, con
   return host.empty() ? "this machine" : host;
 }
 
-int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subject, bool json_wanted) {
+int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subject,
+                   const DoctorOptions& options) {
+  const Output& output = options.output;
   const doctor::ReportStyle style{.subject = subject, .looked = diagnosis.looked, .hidden = diagnosis.hidden};
-  if (json_wanted) {
+  std::string text;
+  if (output.json()) {
     JsonWriter json;
     json.beginObject();
     json.key("machine").value(subject);
     doctor::writeReportJson(json, diagnosis.findings, style);
     json.endObject();
-    std::printf("%s\n", json.text().c_str());
+    text = json.text() + "\n";
   } else {
-    std::fputs(doctor::reportText(diagnosis.findings, style).c_str(), stdout);
+    text = doctor::reportText(diagnosis.findings, style);
+    if (outputHasColor(options.color) && output.file.empty()) text = paintedFindings(text);
   }
+  if (writeOutput("doctor", output, text) != kExitOk) return kExitUsage;
   return diagnosis.findings.exitStatus();
 }
 
@@ -185,12 +188,12 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
     if (const int status = writeReport(options, traced.copy(), diagnosis, subject); status != kExitOk)
       return status;
   }
-  const int status = printDiagnosis(diagnosis, subject, options.json);
+  const int status = printDiagnosis(diagnosis, subject, options);
   return options.strict && status != kExitOk ? kExitUsage : status;
 }
 
 int examineFile(const DoctorOptions& options, const std::string& file) {
-  const Outcome<std::string> text = wholeFile(file);
+  const Outcome<std::string> text = wholeFile(file == kStandardInput ? "/dev/stdin" : file);
   if (!text.ok()) return say("doctor: %s: %s", file.c_str(), text.error().c_str()), kExitUsage;
   return examineAndPrint(options, sysfs::MemoryTree(file), file, *text);
 }

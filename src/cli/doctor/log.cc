@@ -70,13 +70,12 @@ Read readLogs(const std::vector<std::string>& files) {
 }
 
 // The release that the job ran: by nccl-tests, else by NCCL's lines.
-std::optional<topo::NcclChoice> releaseOf(const Read& read) {
+std::optional<topo::NcclVersion> releaseOf(const Read& read) {
   std::string release = read.runs.front().nccl;
   for (const doctor::Process& process : read.job.processes)
     if (release.empty()) release = process.version.value;
   if (release.empty()) release = read.job.version.value;
-  const auto version = topo::parseNcclVersion(release);
-  return version ? std::optional(topo::rulesFor(*version)) : std::nullopt;
+  return topo::parseNcclVersion(release);
 }
 
 // What the environment of the job says of a setting; "": nothing.
@@ -115,7 +114,7 @@ constexpr const char* kNoMachine =
 std::optional<topo::Machine> machineOfHosts(LogOptions& options, const Read& read, bool* failed) {
   const bool named = !options.topology.empty() || options.machine.elsewhere();
   if (!named && (read.runs.empty() || !isOnThisHost(read))) return std::nullopt;
-  if (!options.machine.nccl && !read.runs.empty()) options.machine.nccl = releaseOf(read);
+  if (!read.runs.empty()) options.machine.in_log = releaseOf(read);
   bool without_gpus = false;
   if (!named) options.machine.without_gpus = &without_gpus;
   auto machine = openMachine(kDoctorLog, options.topology, options.machine);

@@ -20,6 +20,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
+#include "cli/topo/machine_options.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/summary.h"
 #include "perf/job/rank_environment.h"
@@ -52,14 +53,19 @@ struct PairOptions {
   bool pair = false;
   std::string host;
   std::string hosts_file;
-  bool json = false;
+  Output output;
+  ColorChoice color = ColorChoice::kAuto;
   std::string html;
   std::string nics;
   bool gpu = false;
   std::string launch = kDefaultLaunch;
   std::string program;
   std::string address;
+  MachineOptions machine;  // its software machine, and whose rules
+  topo::RulesInUse rules;
   pair::MeasureOptions measure;
+
+  PairEndOptions end() const { return {.nics = nics, .gpu = gpu, .rules = rules.release}; }
 };
 
 // What all ends must agree on.
@@ -74,14 +80,17 @@ void addMeasureOptions(std::vector<Option>& table, PairOptions& options) {
                              "the data lie in the memory of the GPU nearest to each NIC (CUDA)"));
   table.push_back(textOption(0, "nic", "NAMES", &options.nics,
                              "only these NICs, in the form of NCCL_IB_HCA: mlx5_0,mlx5_1 or ^mlx5_8"));
+  table.push_back(ncclOption("nccl", &options.machine.nccl,
+                             "whose rules and cost model (default: of the libnccl here, else the newest)"));
 }
 
 std::vector<Option> pairTable(PairOptions& options) {
   std::vector<Option> table = {
       flagOption('p', "pair", &options.pair, "this host with HOST; without HOST: with itself"),
       textOption(0, "hosts", "FILE", &options.hosts_file, "all hosts of FILE with each other"),
-      flagOption('j', "json", &options.json, "JSON instead of a text"),
       textOption(0, "html", "FILE", &options.html, "also write a page to FILE")};
+  addOutputOptions(table, options.output);
+  addColorOption(table, options.color);
   addMeasureOptions(table, options);
   table.push_back(textOption(
       0, "launch", "COMMAND", &options.launch,
@@ -90,6 +99,10 @@ std::vector<Option> pairTable(PairOptions& options) {
                              "railwise on the other hosts (default: the path of this one)"));
   table.push_back(textOption(0, "address", "HOST:PORT", &options.address,
                              "where the other ends find this one (default: its network interfaces)"));
+  table.push_back(textOption('m', "machine", "NAME|FILE", &options.machine.software,
+                             "a software machine instead of this one: its first two hosts"));
+  table.push_back(
+      textOption('H', "host", "NAME", &options.machine.host, "the first of these two (default: its first)"));
   return table;
 }
 
@@ -101,11 +114,13 @@ std::string agreementOf(const PairOptions& options) {
 
 int writeReport(const PairOptions& options, const pair::Results& results) {
   const pair::Judgement judgement = pair::judge(results);
-  const std::string text =
-      options.json ? pair::pairJson(results, judgement, options.measure)
-                   : doctor::reportText(judgement.findings, pair::reportStyle(results, options.measure)) +
-                         pair::tablesText(results, judgement);
-  int failed = writeOutput(kCommand, "", text);
+  std::string text = options.output.json() ? pair::pairJson(results, judgement, options.measure)
+                                           : doctor::reportText(judgement.findings,
+                                                                pair::reportStyle(results, options.measure)) +
+                                                 pair::tablesText(results, judgement);
+  if (!options.output.json() && options.output.file.empty() && outputHasColor(options.color))
+    text = paintedFindings(text);
+  int failed = writeOutput(kCommand, options.output, text);
   if (!options.html.empty() && failed == kExitOk)
     failed = writeOutput(kCommand, options.html, pair::pageHtml(results, judgement, options.measure));
   return failed != kExitOk ? kExitErrors : judgement.findings.exitStatus();
@@ -141,6 +156,7 @@ int measureAndReport(const PairOptions& options, PairSeat seat, PairEnd opened, 
   if (!results.ok()) (*exchange)->fail(results.error());  // all ends say it and end
   (*exchange)->leave();
   if (reports) results->nccl = modelOfAll(*results, 0, opened.machine);
+  if (results->nccl.gbytes > 0) results->rules = options.rules.note;
   clearProgress();
   return reports ? writeReport(options, *results) : kExitOk;
 }
@@ -158,6 +174,7 @@ std::vector<std::string> endArguments(const PairOptions& options, int rank, int 
                                     "--subnet-bits=" + std::to_string(options.measure.subnet_bits)};
   if (options.measure.full) words.emplace_back("--full");
   if (options.gpu) words.emplace_back("--gpu");
+  words.push_back("--nccl=" + ncclVersionName(options.rules.release));
   if (!options.nics.empty()) words.push_back("--nic=" + options.nics);
   return words;
 }
@@ -206,7 +223,7 @@ int withItself(const PairOptions& options) {
   if (const auto opened = openSeat(seat, true, ""); !opened.ok())
     return say("%s: %s", kCommand, opened.error().c_str()), kExitErrors;
   const PairCommand command = {"the other end", endArguments(options, 1, 2), std::move(other)};
-  return startEnds(options, std::move(seat), {command}, {.nics = options.nics, .gpu = options.gpu});
+  return startEnds(options, std::move(seat), {command}, options.end());
 }
 
 // `hosts`: the ends. This process is one of them if `own` is true or if it is named; otherwise it only
@@ -226,8 +243,9 @@ int withHosts(const PairOptions& options, const std::vector<std::string>& hosts,
     const std::string& host = others[static_cast<std::size_t>(rank) - 1];
     commands.push_back({host, launchWords(options.launch, host, endArguments(options, rank, size)), {}});
   }
-  return startEnds(options, std::move(seat), commands,
-                   {.nics = options.nics, .gpu = options.gpu, .takes_part = own});
+  PairEndOptions its = options.end();
+  its.takes_part = own;
+  return startEnds(options, std::move(seat), commands, its);
 }
 
 int withHostsOfFile(const PairOptions& options) {
@@ -257,8 +275,14 @@ int asRank(const PairOptions& options, const RankIdentity& identity) {
   const bool slurm = variable.starts_with("SLURM_");
   seat.waits_for = variable + "=" + std::to_string(identity.size) + "; unset it, or start with " +
                    (slurm ? "srun" : "mpirun or torchrun");
-  return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics, .gpu = options.gpu}),
-                          nullptr);
+  return measureAndReport(options, std::move(seat), openPairEnd(options.end()), nullptr);
+}
+
+topo::RulesInUse rulesOf(const MachineOptions& named) {
+  MachineOptions machine = named;
+  const char* const device = std::getenv("RAILWISE_DEVICE");
+  if (device != nullptr && std::string_view(device).starts_with("software")) machine.software = device;
+  return rulesFor(machine);
 }
 
 // The other end, started by startEnds().
@@ -279,8 +303,8 @@ int pairEnd(Args args) {
     return say("%s: %s", kCommand, read.error().c_str()), kExitErrors;
   setMessagePrefix(nameOfThisHost() + ": ");
   seat.agreement = agreementOf(options);
-  return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics, .gpu = options.gpu}),
-                          nullptr);
+  options.rules = rulesOf(options.machine);
+  return measureAndReport(options, std::move(seat), openPairEnd(options.end()), nullptr);
 }
 
 // "": the options fit together.
@@ -289,6 +313,10 @@ std::string contradiction(const PairOptions& options) {
   if (!options.host.empty() && !options.hosts_file.empty()) return "--hosts FILE takes no HOST";
   if (!options.host.empty() && !isHostName(options.host))
     return "'" + options.host.substr(0, 80) + "' is not the name of a host (letters, digits, . - _ : @)";
+  if (!options.machine.software.empty() && (!options.host.empty() || !options.hosts_file.empty()))
+    return "--machine is instead of this machine: leave the other hosts out";
+  if (!options.machine.host.empty() && options.machine.software.empty())
+    return "--host is a host of --machine";
   if (options.measure.bytes < 64) return "--size: at least 64 bytes";
   const bool plain = options.nics.find_first_of(" '\"\\$`;&|<>()*?[]{}!#~\t\n") == std::string::npos;
   return plain ? "" : "--nic: only names, and , : ^ =";
@@ -307,6 +335,8 @@ int doctorPairCommand(Args args) {
   options.measure.subnet_bits = Config::load().ib_subnet_prefix_len;
   if (const std::string wrong = contradiction(options); !wrong.empty())
     return say("%s: %s", kCommand, wrong.c_str()), kExitUsage;
+  if (!playMachine(kCommand, options.machine.software, options.machine.host)) return kExitUsage;
+  options.rules = rulesOf(options.machine);
   if (!options.hosts_file.empty()) return withHostsOfFile(options);
   if (!options.host.empty()) return withHosts(options, {options.host}, true);
   const auto identity = rankFromEnvironment(std::getenv, options.address);

@@ -47,14 +47,15 @@ std::unique_ptr<sysfs::FileTree> treeOf(const Config& config) {
   return opened.ok() ? std::move(*opened) : sysfs::makeLiveTree();
 }
 
-Outcome<topo::Machine> machineOf(const sysfs::FileTree& tree, const Config& config) {
-  const topo::Settings settings = topo::settingsFromEnvironment(
-      [](const char* name) { return std::getenv(name); }, rulesInUse(std::nullopt, true).release);
+Outcome<topo::Machine> machineOf(const sysfs::FileTree& tree, const Config& config,
+                                 topo::NcclVersion release) {
+  const topo::Settings settings =
+      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, release);
   topo::SysfsOptions options;
   auto answers = topo::askForGpus(tree, tree.live(), config);
   if (answers.ok()) options.gpu_answers = std::move(*answers);
   options.file_cpus_get_masks = tree.live();
-  return topo::loadMachine({.tree = tree, .settings = settings, .options = std::move(options)});
+  return topo::loadMachine({.tree = &tree, .settings = settings, .options = std::move(options)});
 }
 
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
@@ -291,7 +292,7 @@ PairEnd openPairEnd(const PairEndOptions& options) {
     return opened;
   }
   opened.end = pair::openEnd(config, *tree, nameOfThisHost(), options.gpu);
-  auto machine = machineOf(*tree, config);
+  auto machine = machineOf(*tree, config, options.rules);
   facts.all_reduce = machine.ok() ? pair::allReduceModel(*machine) : pair::AllReduceModel{0, machine.error()};
   if (machine.ok()) opened.machine = std::move(*machine);
   return opened;

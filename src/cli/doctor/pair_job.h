@@ -102,6 +102,7 @@ struct PairEndOptions {
   std::string nics;        // NCCL_IB_HCA's form; "": NCCL_IB_HCA
   bool gpu = false;        // the data lie in memory of GPUs
   bool takes_part = true;  // false: only coordinate
+  topo::NcclVersion rules = topo::NcclVersion::kNewest;
 };
 
 struct PairEnd {

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
+#include "base/text/split.h"
 #include "base/text/text_layout.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
@@ -109,6 +111,48 @@ TextRow partText(const gpu::Device& device, bool hosts) {
   return line;
 }
 
+std::size_t widthOf(const std::vector<TextRow>& lines) {
+  std::size_t width = 0;
+  for (const std::string& line : splitAt(tableText(lines), '\n')) width = std::max(width, line.size());
+  return width;
+}
+
+// The lines with the widest column cut between words, so that it is narrower by `excess`.
+std::vector<TextRow> foldedLines(const std::vector<TextRow>& lines, std::size_t excess) {
+  std::size_t widest = 0;
+  std::size_t width = 0;
+  for (const TextRow& line : lines)
+    for (std::size_t column = 0; column < line.size(); ++column)
+      if (line[column].size() > width) width = line[column].size(), widest = column;
+  std::vector<TextRow> folded;
+  for (const TextRow& line : lines) {
+    const std::string cell = wrappedText(line[widest], "", "", width - std::min(width - 1, excess));
+    TextRow rest = line;  // the other columns stand in the first line alone
+    for (std::string& part : fullPartsOf(cell, '\n')) {
+      rest[widest] = std::move(part);
+      folded.push_back(std::exchange(rest, TextRow(line.size())));
+    }
+    if (cell.empty()) folded.push_back(line);
+  }
+  return folded;
+}
+
+// On a terminal for which the table is too wide, what is equal for all GPUs stands below it.
+std::string fittedText(std::vector<TextRow> lines) {
+  const std::size_t columns = terminalColumns();
+  std::string below;
+  for (std::size_t column = lines[0].size(); columns > 0 && widthOf(lines) > columns && column-- > 1;) {
+    const bool equal = lines.size() > 1 &&
+                       std::all_of(lines.begin() + 1, lines.end(),
+                                   [&](const TextRow& line) { return line[column] == lines[1][column]; });
+    if (!equal) continue;
+    below = wrappedText(lines[1][column], lines[0][column] + ": ", "  ", columns) + below;
+    for (TextRow& line : lines) line.erase(line.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+  if (columns > 0 && widthOf(lines) > columns) lines = foldedLines(lines, widthOf(lines) - columns);
+  return tableText(lines) + (below.empty() ? "" : "\n") + below;
+}
+
 std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topology) {
   const topo::GpuTable table = topo::gpuTable(machine);
   const bool hosts = machine.graph->hosts() > 1;
@@ -127,7 +171,7 @@ std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topol
     for (const gpu::Device& part : topology.gpus)
       if (part.parent == device.index) lines.push_back(partText(part, hosts));
   }
-  return tableText(lines);
+  return fittedText(std::move(lines));
 }
 
 // GPUs that the vendor's library lists and /sys does not: a container without /sys/bus/pci, for example.
@@ -142,19 +186,21 @@ std::string bareText(const gpu::GpuTopology& topology) {
 }
 
 // A machine in whose /sys there is no GPU.
-int writeWithoutGpus(const topo::GpuAnswers& answers, bool quiet, bool json) {
+int writeWithoutGpus(const topo::GpuAnswers& answers, bool quiet, const Output& output) {
   const gpu::GpuTopology topology = answers == nullptr ? gpu::GpuTopology() : *answers;
-  if (json) return writeOutput("gpus", "", gpu::jsonOf(topology));
+  if (output.json()) return writeOutput("gpus", output, gpu::jsonOf(topology));
   if (!quiet) sayNotes("gpus", topology.remarks);
-  if (topology.gpus.empty()) return writeOutput("gpus", "", "This machine has no GPU by NVIDIA or AMD.\n");
+  if (topology.gpus.empty())
+    return writeOutput("gpus", output, "This machine has no GPU by NVIDIA or AMD.\n");
   say("gpus: note: /sys/bus/pci/devices has none of these GPUs, so nothing is known of their paths and NICs");
-  return writeOutput("gpus", "", bareText(topology));
+  return writeOutput("gpus", output, bareText(topology));
 }
 
 int listCommand(Args args) {
   MachineOptions options;
-  bool json = false;
-  std::vector<Option> table = {flagOption('j', "json", &json, "JSON instead of a table")};
+  Output output;
+  std::vector<Option> table;
+  addOutputOptions(table, output);
   addMachineOptions(table, options);
   int status = kExitOk;
   const auto arguments = parseOrLeave("gpus", table, args, kGpusHelp, 1, &status);
@@ -164,10 +210,11 @@ int listCommand(Args args) {
   topo::GpuAnswers answers;
   options.gpu_answers = &answers;
   const auto machine = openMachine("gpus", arguments->first(), options);
-  if (without_gpus) return writeWithoutGpus(answers, options.quiet, json);
+  if (without_gpus) return writeWithoutGpus(answers, options.quiet, output);
   if (!machine) return kExitFailed;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
-  return writeOutput("gpus", "", json ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));
+  return writeOutput("gpus", output,
+                     output.json() ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));
 }
 
 }  // namespace

@@ -104,14 +104,14 @@ int gpusFitnessCommand(Args args) {
   std::string hosts;
   std::string nodes;
   int gpus = 0;
-  bool json = false;
+  Output output;
   std::vector<Option> table = {
       textOption(0, "hosts", "FILE", &hosts,
                  "the switch group of each host: 'host TAB group' lines, or Slurm's topology.conf"),
       textOption(0, "nodes", "LIST", &nodes, "the hosts of the job, e.g. node[1-4,7]"),
       intOption('g', "gpus", &gpus, 1, 1 << 20,
-                "how many GPUs of each host; the hosts are like the machine of FILE"),
-      flagOption('j', "json", &json, "JSON instead of text")};
+                "how many GPUs of each host; the hosts are like the machine of FILE")};
+  addOutputOptions(table, output);
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave(kFitness, table, args, kFitnessHelp, 1, &status);
@@ -136,7 +136,7 @@ int gpusFitnessCommand(Args args) {
   if (gpus > 0 && (status = addIntra(fitness, gpus, file, machine)) != kExitOk) return status;
   fitness.inter = gpu::interFitness(fitness.groups_needed, fitness.groups_available);
   fitness.total = gpu::totalFitness(static_cast<int>(fitness.nodes.size()), fitness.inter, fitness.intra);
-  return writeOutput(kFitness, "", json ? fitnessJson(fitness) : fitnessText(fitness));
+  return writeOutput(kFitness, output, output.json() ? fitnessJson(fitness) : fitnessText(fitness));
 }
 
 }  // namespace railwise::cli

@@ -173,7 +173,7 @@ int writeForProcess(const Picked& picked, const PickOptions& options, const std:
                                                   tree.get(), &notes);
   if (!text.ok()) return leave(kExitUsage, "%s: %s", kPick, text.error().c_str());
   if (!options.machine.quiet) sayNotes(kPick, notes);
-  return writeOutput(kPick, "", *text);
+  return writeOutput(kPick, options.output, *text);
 }
 
 int pick(int count, const topo::Machine& machine, const PickOptions& options, const std::string& file) {
@@ -187,8 +187,8 @@ int pick(int count, const topo::Machine& machine, const PickOptions& options, co
                  question->left_out.empty() ? "" : "; --occupied takes those in use too");
   const Picked picked{.machine = machine, .table = table, .pick = std::move(*answer)};
   if (options.env || options.cgroup) return writeForProcess(picked, options, file);
-  return writeOutput(kPick, "",
-                     options.json ? topo::pickJson(machine, table, picked.pick) : pickText(picked));
+  return writeOutput(kPick, options.output,
+                     options.output.json() ? topo::pickJson(machine, table, picked.pick) : pickText(picked));
 }
 
 // --machine may be given several times; each is kept.
@@ -217,10 +217,10 @@ int gpusPickCommand(Args args) {
       textOption(
           0, "hosts", "FILE", &options.hosts,
           "of several --machine: their switch groups, 'host TAB group' lines or Slurm's topology.conf"),
-      flagOption('j', "json", &options.json, "JSON instead of text"),
       flagOption(0, "env", &options.env,
                  "the variables that show a process these GPUs only, in the order of a ring"),
       flagOption(0, "cgroup", &options.cgroup, "the device nodes that the process must be able to open")};
+  addOutputOptions(table, options.output);
   addMachineOptions(table, options.machine);
   takeEveryMachine(table, options);
   int status = kExitOk;
@@ -232,7 +232,7 @@ int gpusPickCommand(Args args) {
   if (!count)
     return leave(kExitUsage, "%s: '%s' is no number of GPUs, such as 4", kPick,
                  arguments->positional[0].c_str());
-  if (int{options.json} + int{options.env} + int{options.cgroup} > 1)
+  if (int{options.output.json()} + int{options.env} + int{options.cgroup} > 1)
     return leave(kExitUsage, "%s: --json, --env and --cgroup are three outputs: name one", kPick);
   if (options.machines.size() > 1) {
     if (arguments->positional.size() > 1 || !options.machine.root.empty() || options.env || options.cgroup)

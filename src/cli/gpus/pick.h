@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/options/command_line.h"
 #include "cli/options/options.h"
 #include "cli/topo/machine_options.h"
 #include "topo/choice/pick.h"
@@ -19,7 +20,7 @@ struct PickOptions {
   topo::PickWishes wishes;
   std::string hosts;  // file of switch groups
   int nodes = 0;      // 0: not given
-  bool json = false;
+  Output output;
   bool env = false;
   bool cgroup = false;
 };

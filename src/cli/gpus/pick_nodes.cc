@@ -161,7 +161,7 @@ int pickOfNodes(int count, const PickOptions& options) {
   }
   const PickedNodes picked{
       .nodes = nodes, .answer = *answer, .group_names = group_names, .left_out = left_out};
-  return writeOutput(kPick, "", options.json ? nodesJson(picked) : nodesText(picked));
+  return writeOutput(kPick, options.output, options.output.json() ? nodesJson(picked) : nodesText(picked));
 }
 
 }  // namespace railwise::cli

@@ -17,7 +17,8 @@ constexpr const char* kHelpHelp =
     "usage: railwise help [COMMAND [SUBCOMMAND]] [options]\n\n"
     "Prints the help of a command, as `railwise COMMAND --help` does, or its man page:\n\n"
     "  railwise help topo show\n"
-    "  railwise help --man topo show | man -l -\n\n"
+    "  railwise help --man topo show | man -l -\n"
+    "  railwise help machines     which machine a command answers about\n\n"
     "Exit status: 0 all right, 1 a folder cannot be written, 2 a mistake on the command line.\n\n";
 
 constexpr const char* kCompletionHelp =
@@ -52,7 +53,8 @@ enum class Shell { kBash, kZsh, kFish };
 
 }  // namespace
 
-int helpCommand(Args args, std::span<const Subcommand> commands, int (*top)()) {
+int helpCommand(Args args, std::span<const Subcommand> commands, std::span<const Subcommand> topics,
+                int (*top)()) {
   bool man = false;
   std::string folder;
   const std::vector<Option> table = {
@@ -65,10 +67,13 @@ int helpCommand(Args args, std::span<const Subcommand> commands, int (*top)()) {
   if (path.empty() && !man && folder.empty()) return top();
   const std::vector<CommandPage> pages = allPages(commands);
   if (!folder.empty()) return writeManPages(pages, folder);
+  for (const Subcommand& topic : topics)
+    if (path == topic.name && !man) return topic.run({});
   const CommandPage* const page = pageOf(pages, arguments->positional);
   if (page == nullptr) {
     std::vector<std::string> paths;
     for (const CommandPage& one : pages) paths.push_back(one.path);
+    for (const Subcommand& topic : topics) paths.emplace_back(topic.name);
     return leave(kExitUsage, "help: there is no command '%s'%s", path.c_str(),
                  suggestion(path, paths).c_str());
   }

@@ -51,6 +51,7 @@ struct StuckOptions {
   std::string hosts_file;
   double seconds = 2;
   bool json = false;
+  ColorChoice color = ColorChoice::kAuto;
   bool dot = false;
   bool gather = false;
   bool gathered = false;
@@ -63,7 +64,7 @@ struct StuckOptions {
 };
 
 std::vector<Option> stuckTable(StuckOptions& options) {
-  return {
+  std::vector<Option> table = {
       textOption(0, "hosts", "FILE", &options.hosts_file, "also ask the hosts of FILE, one per line"),
       secondsOption('t', "seconds", &options.seconds, 0, 600,
                     "time between the two reads (default 2); 0: read once, and judge by age"),
@@ -80,8 +81,9 @@ std::vector<Option> stuckTable(StuckOptions& options) {
                  "where rank 0 listens, under mpirun and srun (default: from their variables)"),
       flagOption(0, "gather", &options.gather, "only print what this host knows, as lines of JSON"),
       flagOption(0, "gathered", &options.gathered,
-                 "the arguments are FILEs that --gather has written; - is standard input"),
-  };
+                 "the arguments are FILEs that --gather has written; - is standard input")};
+  addColorOption(table, options.color);
+  return table;
 }
 
 // A remote shell reads the words of an end again.
@@ -285,7 +287,8 @@ int report(const StuckOptions& options, std::vector<observe::HostFacts> hosts) {
   const std::string text = options.json  ? observe::stuckJson(job, diagnosis)
                            : options.dot ? observe::stuckDot(job, diagnosis)
                                          : observe::stuckText(job, diagnosis);
-  const int written = writeOutput(kStuck, "", text);
+  const bool paints = !options.json && !options.dot && outputHasColor(options.color);
+  const int written = writeOutput(kStuck, "", paints ? paintedFindings(text) : text);
   if (written != kExitOk) return kExitUsage;
   return diagnosis.stuck ? kExitFailed : kExitOk;
 }

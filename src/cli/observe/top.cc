@@ -152,7 +152,8 @@ int printOnce(const TopOptions& options) {
   if (options.json) return writeOutput(kTop, "", top::modelJson(model));
   top::Style style{.utf8 = localeIsUtf8(), .bits = options.bits, .utc_offset_s = utcOffset()};
   style.width = options.width > 0 ? options.width : terminalSize().value_or(TerminalSize()).columns;
-  return writeOutput(kTop, "", top::plainText(top::frameOf(model, style), style));
+  return writeOutput(kTop, "",
+                     top::plainText(top::frameOf(model, style), style, outputHasColor(ColorChoice::kAuto)));
 }
 
 // What the user has chosen by keys.

@@ -2,12 +2,16 @@
 
 #include <stdio_ext.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +34,30 @@ std::string_view variable(const char* name) {
 
 std::string names(std::span<const Subcommand> subcommands) {
   return joined(subcommands, ", ", &Subcommand::name);
+}
+
+// Writes `text` to a new file beside `path`, which takes its place when all is written. What is no plain file
+// (/dev/stderr, a pipe), or lies in a folder where no file can be made, is written itself.
+Outcome<void> replaceFile(const std::string& path, const std::string& text) {
+  struct stat info = {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  std::error_code error;
+  const std::string place = exists ? std::filesystem::canonical(path, error).string() : path;
+  std::string beside = place + ".XXXXXX";
+  const int made = exists && !S_ISREG(info.st_mode) ? -1 : mkstemp(beside.data());
+  const bool renames = made >= 0;
+  FILE* const out = renames ? fdopen(made, "wb") : std::fopen(path.c_str(), "wb");
+  if (out == nullptr) return Error{std::strerror(errno)};
+  bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (renames) written = fchmod(made, exists ? info.st_mode & 07777 : 0666 & ~mask) == 0 && written;
+  written = std::fclose(out) == 0 && written;
+  if (written && renames) written = std::rename(beside.c_str(), place.c_str()) == 0;
+  if (written) return {};
+  Error failed{std::strerror(errno)};
+  if (renames) unlink(beside.c_str());
+  return failed;
 }
 
 }  // namespace
@@ -58,17 +86,44 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
 }
 
 int writeOutput(const char* command, const std::string& path, const std::string& text) {
-  FILE* out = path.empty() ? stdout : std::fopen(path.c_str(), "wb");
-  if (out == nullptr) return leave(kExitFailed, "%s: cannot write %s: %m", command, path.c_str());
-  bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  written = (path.empty() ? std::fflush(out) : std::fclose(out)) == 0 && written;
-  if (written) return kExitOk;
-  say("%s: cannot write %s: %m", command, path.empty() ? "to stdout" : path.c_str());
-  if (path.empty()) {  // finishOutput() must not say it again
-    __fpurge(stdout);
-    std::clearerr(stdout);
+  if (!path.empty()) {
+    if (const auto written = replaceFile(path, text); !written.ok())
+      return leave(kExitFailed, "%s: cannot write %s: %s", command, path.c_str(), written.error().c_str());
+    return kExitOk;
   }
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (std::fflush(stdout) == 0 && written) return kExitOk;
+  say("%s: cannot write to stdout: %m", command);
+  __fpurge(stdout);  // finishOutput() must not say it again
+  std::clearerr(stdout);
   return kExitFailed;
+}
+
+void addOutputOptions(std::vector<Option>& table, Output& output, std::vector<std::string> formats) {
+  output.format = formats.front();
+  std::string text = formats.front() + " (default)";
+  for (std::size_t i = 1; i < formats.size(); ++i)
+    text += (i + 1 < formats.size() ? ", " : " or ") + formats[i];
+  const auto has = [formats, &output](std::string_view name) {
+    const bool known = std::find(formats.begin(), formats.end(), name) != formats.end();
+    if (known) output.format = name;
+    return known;
+  };
+  Option format = valueOption('f', "format", "NAME", text, "one of " + joined(formats), has);
+  format.choices = std::move(formats);
+  table.push_back(std::move(format));
+  Option json = flagOption('j', "json", nullptr, "the same as --format json");
+  json.accept = [has](std::string_view) { return has("json"); };
+  table.push_back(std::move(json));
+  table.push_back(outputOption(&output.file));
+}
+
+Option outputOption(std::string* file) {
+  return textOption('o', "output", "FILE", file, "write to FILE instead of stdout");
+}
+
+int writeOutput(const char* command, const Output& output, const std::string& text) {
+  return writeOutput(command, output.file, text);
 }
 
 int finishOutput(int status) {
@@ -115,12 +170,40 @@ bool outputHasColor(ColorChoice choice) {
   return isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
 }
 
+std::string paintedLines(std::string_view text,
+                         const std::function<const char*(std::string_view)>& style_of) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::string_view style = style_of(line);
+    out += style;
+    out += line;
+    out += style.empty() ? "\n" : "\033[0m\n";
+  }
+  return out;
+}
+
+std::string paintedFindings(std::string_view text) {
+  return paintedLines(text, [](std::string_view line) {
+    const auto is = [line](std::string_view first, std::string_view inside) {
+      return line.starts_with(first) || line.find(inside) != std::string_view::npos;
+    };
+    if (is("ERROR ", ": error: ") || line.starts_with("STUCK: ")) return kRed;
+    return is("WARNING ", ": warning: ") ? kYellow : "";
+  });
+}
+
+std::size_t terminalColumns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 std::size_t outputColumns() {
   constexpr std::size_t kFewest = 40;
   constexpr std::size_t kMost = 100;
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kTextColumns;
-  return std::clamp<std::size_t>(size.ws_col, kFewest, kMost);
+  const std::size_t columns = terminalColumns();
+  return columns == 0 ? kTextColumns : std::clamp(columns, kFewest, kMost);
 }
 
 }  // namespace railwise::cli

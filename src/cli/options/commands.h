@@ -50,8 +50,11 @@ int topoRecordCommand(Args args);
 int versionCommand(Args args);
 
 // Prints the help, or the man page, of the command itself or of a subcommand. `top`: prints the help of the
-// command itself; `commands`: all that it has, these two included.
-int helpCommand(Args args, std::span<const Subcommand> commands, int (*top)());
+// command itself; `commands`: all that it has, these two included; `topics`: pages that several commands
+// refer to.
+int helpCommand(Args args, std::span<const Subcommand> commands, std::span<const Subcommand> topics,
+                int (*top)());
+int machinesHelp(Args args);
 // Prints the completion script of a shell.
 int completionCommand(Args args, std::span<const Subcommand> commands);
 

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdarg>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -108,7 +110,9 @@ std::vector<std::string> keptPluginLines() {
 }
 
 void showProgress(const std::string& text) {
-  if (isatty(STDERR_FILENO) == 0) return;
+  const char* const term = std::getenv("TERM");
+  const bool dumb = term != nullptr && std::string_view(term) == "dumb";
+  if (isatty(STDERR_FILENO) == 0 || dumb) return;
   g_progress_shown = true;
   writeStderr("\r\033[K" + text);
 }

@@ -117,29 +117,33 @@ class Parser {
   std::size_t at_ = 0;
 };
 
-// JSON has one meaning and two spellings, --json and --format json: a command has the one that suits it, and
-// takes the other one too.
-std::optional<Option> otherJsonSpelling(std::span<const Option> options) {
+// JSON has one meaning and three spellings, -j, --json and --format json: a command has those that suit it,
+// and takes the others too.
+std::vector<Option> otherJsonSpellings(std::span<const Option> options) {
   const Option* const json = findLong(options, "json");
   const Option* const format = findLong(options, "format");
-  if (json == nullptr && format != nullptr && format->accepted.find("json") != std::string::npos)
-    return Option{.long_name = "json",
-                  .accept = [format](std::string_view) { return format->accept("json"); }};
-  if (json != nullptr && format == nullptr)
-    return Option{.long_name = "format",
-                  .value = Option::kRequired,
-                  .accepted = "one of text, json",
-                  .accept = [json](std::string_view value) {
-                    return value == "text" || (value == "json" && json->accept({}));
-                  }};
-  return std::nullopt;
+  const bool formats = format != nullptr && format->accepted.find("json") != std::string::npos;
+  if (json == nullptr && !formats) return {};
+  Option flag{.long_name = "json", .accept = [json, format](std::string_view) {
+                return json != nullptr ? json->accept({}) : format->accept("json");
+              }};
+  if (findShort(options, 'j') == nullptr) flag.short_name = 'j';
+  std::vector<Option> others = {std::move(flag)};
+  if (format == nullptr)
+    others.push_back({.long_name = "format",
+                      .value = Option::kRequired,
+                      .accepted = "one of text, json",
+                      .accept = [json](std::string_view value) {
+                        return value == "text" || (value == "json" && json->accept({}));
+                      }});
+  return others;
 }
 
 }  // namespace
 
 Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args) {
   std::vector<Option> all(options.begin(), options.end());
-  if (auto other = otherJsonSpelling(options)) all.push_back(std::move(*other));
+  for (Option& other : otherJsonSpellings(options)) all.push_back(std::move(other));
   return Parser(all, args).run();
 }
 
@@ -153,13 +157,18 @@ std::string optionHelp(std::span<const Option> options) {
     appendWords(help, text, kTextColumn, std::string(kTextColumn, ' '));
     help += '\n';
   };
+  const char* topic = nullptr;
   for (const Option& option : options) {
+    if (option.topic != nullptr) topic = option.topic;
+    if (option.topic != nullptr) continue;
     std::string left = option.short_name == 0 ? "      " : "  -" + std::string(1, option.short_name) + ", ";
     left += "--" + option.long_name;
     if (option.value == Option::kRequired) left += " " + option.value_name;
     if (option.value == Option::kOptional) left += "[=" + option.value_name + "]";
     add(std::move(left), option.text);
   }
+  if (topic != nullptr)
+    add("  -m, --root, --nccl, ...", std::string("which machine, by whose rules: railwise help ") + topic);
   add("  -h, --help", "this text");
   return help;
 }
@@ -270,5 +279,7 @@ Option formatOption(bool* json, std::string text) {
   static constexpr Choice<bool> kFormats[] = {{"text", false}, {"json", true}};
   return choiceOption<bool>('f', "format", kFormats, json, std::move(text));
 }
+
+Option jsonOption(bool* json, std::string text) { return flagOption('j', "json", json, std::move(text)); }
 
 }  // namespace railwise::cli

@@ -34,9 +34,13 @@ struct Option {
   std::string text;                  // in --help
   std::string accepted;              // completes "'x' is not ...", e.g. "a number from 1 to 32"
   std::vector<std::string> choices;  // all values that there are; empty: not a choice among names
+  const char* topic = nullptr;       // the page of `railwise help` that describes it; null: --help does
   // Takes the value; it is empty if the option has none. False: the value is not accepted.
   std::function<bool(std::string_view)> accept;
 };
+
+// The options of a topic: `railwise help machines`.
+inline constexpr const char* kMachinesTopic = "machines";
 
 struct Arguments {
   std::vector<std::string> positional;
@@ -47,7 +51,8 @@ struct Arguments {
 
 // Reads `args`, which do not include the command's name. The error is a usage error in one sentence.
 Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args);
-// The help text: one aligned line or more per option, including --help.
+// The help text: one aligned line or more per option, including --help. Options of a topic are one row
+// together, which names its page.
 std::string optionHelp(std::span<const Option> options);
 
 // Parses "8", "64K", "32M" or "1G" (powers of 1024). Null: another form, or a number that needs more than 64
@@ -73,6 +78,8 @@ Option textOption(char short_name, std::string long_name, std::string value_name
                   std::string text);
 // --format text|json. `text`: for the help.
 Option formatOption(bool* json, std::string text = "text (default) or json");
+// -j, --json, of a command that has no other form than text.
+Option jsonOption(bool* json, std::string text = "JSON instead of text");
 
 template <typename Enum>
 struct Choice {

@@ -2,14 +2,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string_view>
 #include <vector>
 
 #include "base/settings/config.h"
+#include "base/settings/nccl_conf.h"
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
+#include "base/whole_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -18,41 +19,22 @@
 namespace railwise::cli {
 namespace {
 
-// NCCL's configuration files. NCCL reads them into the environment before it loads plugins: first
-// $NCCL_CONF_FILE, or ~/.nccl.conf if that is not set; then /etc/nccl.conf. They have lines NAME=value, which
-// are used unchanged; '#' in the first column begins a comment; a variable that is already set stays. Source:
-// NCCL 2.30.7, misc/param.cc (initEnv, setEnvFile).
-struct ConfVariable {
-  std::string name;
-  std::string file;
-  int line;
-};
-
-void applyFile(const std::string& path, std::vector<ConfVariable>& applied) {
-  std::ifstream file(path);
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    if (line.ends_with('\r')) line.pop_back();
-    const auto equals = line.find('=');
-    if (line.starts_with('#') || equals == std::string::npos || equals == 0) continue;
-    const std::string name = line.substr(0, equals);
-    if (std::getenv(name.c_str()) != nullptr) continue;
-    if (setenv(name.c_str(), line.c_str() + equals + 1, 0) == 0) applied.push_back({name, path, number});
-  }
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
-// Does the same for this process, and returns the variables that the files have set. Call it on the main
-// thread before other threads start. A missing file is not an error.
+// Reads NCCL's configuration files into the environment of this process, as NCCL does, and returns the
+// variables that they have set. Call it on the main thread before other threads start.
 std::vector<ConfVariable> applyNcclConf() {
-  std::vector<ConfVariable> applied;
-  const char* named = std::getenv("NCCL_CONF_FILE");
-  const char* home = std::getenv("HOME");
-  if (named != nullptr && *named != '\0') {
-    applyFile(named, applied);
-  } else if (home != nullptr) {
-    applyFile(std::string(home) + "/.nccl.conf", applied);
-  }
-  applyFile("/etc/nccl.conf", applied);
+  std::vector<ConfVariable> applied =
+      ncclConfVariables(variable("NCCL_CONF_FILE"), variable("HOME"), [](const std::string& path) {
+        const auto text = wholeFile(path);
+        return text.ok() ? *text : std::string();
+      });
+  std::erase_if(applied, [](const ConfVariable& its) {
+    return std::getenv(its.name.c_str()) != nullptr || setenv(its.name.c_str(), its.value.c_str(), 0) != 0;
+  });
   return applied;
 }
 
@@ -67,7 +49,7 @@ std::vector<Option> optionTable(ConfigOptions& fields) {
   return {flagOption('c', "changed", &fields.changed, "only settings that do not have their default"),
           flagOption('b', "brief", &fields.brief, "a setting is one line"),
           flagOption(0, "markdown", &fields.markdown, "print the table of the documentation, without values"),
-          flagOption(0, "json", &fields.json, "print JSON")};
+          jsonOption(&fields.json)};
 }
 
 constexpr const char* kConfigHelp =
@@ -98,7 +80,7 @@ struct Values {
   // Where the variable was set.
   std::string setter(const char* env) const {
     const ConfVariable* file = fileOf(env);
-    return file != nullptr ? file->file + ":" + std::to_string(file->line) : "environment";
+    return file != nullptr ? file->where() : "environment";
   }
   std::string source(std::size_t index, const char* env) const {
     if (sources[index] == SettingSource::kDefault) return "default";

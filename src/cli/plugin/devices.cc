@@ -8,6 +8,7 @@
 
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
+#include "cli/device/machine.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -19,11 +20,17 @@ namespace {
 struct DevicesOptions {
   PluginOptions plugin;
   bool json = false;
+  std::string machine;
+  std::string host;
 };
 
 std::vector<Option> optionTable(DevicesOptions& fields) {
-  std::vector<Option> options = {flagOption(0, "json", &fields.json, "print JSON")};
+  std::vector<Option> options = {jsonOption(&fields.json)};
   addPluginOptions(options, fields.plugin);
+  options.push_back(textOption('m', "machine", "NAME|FILE", &fields.machine,
+                               "the devices of a software machine (railwise device list)"));
+  options.push_back(
+      textOption('H', "host", "NAME", &fields.host, "which host of --machine (default: its first)"));
   return options;
 }
 
@@ -176,6 +183,11 @@ int devicesCommand(Args args) {
   int status = kExitOk;
   if (!parseOrLeave("devices", optionTable(options), args, kDevicesHelp, 0, &status, kDevicesExitHelp))
     return status;
+  if (!options.host.empty() && options.machine.empty())
+    return leave(kExitUsage, "devices: --host is a host of --machine");
+  if (!options.machine.empty() && options.plugin.device != "auto")
+    return leave(kExitUsage, "devices: --machine and --device name two devices: give one of them");
+  if (!playMachine("devices", options.machine, options.host)) return kExitUsage;
   setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
   return list(options, args);
 }

@@ -175,6 +175,12 @@ std::string ownPluginFile() {
   return "";
 }
 
+// The dynamic linker does not look for a name without a slash in the current folder.
+static std::string inThisFolder(const std::string& plugin) {
+  const bool here = plugin.find('/') == std::string::npos && access(plugin.c_str(), F_OK) == 0;
+  return plugin.empty() || !here ? "" : "; the file is in this folder: --plugin ./" + plugin;
+}
+
 template <typename Api>
 static Outcome<Loaded<Api>> load(const PluginOptions& options, const TableKind& kind) {
   const bool own = namesOwnPlugin(options.plugin);
@@ -188,7 +194,8 @@ static Outcome<Loaded<Api>> load(const PluginOptions& options, const TableKind& 
   const std::string shown = own ? kOwnPlugin : options.plugin;
   std::string name;
   auto library = openFirst(names, &name);
-  if (!library.ok()) return Error{"cannot load plugin " + shown + ": " + library.error()};
+  if (!library.ok())
+    return Error{"cannot load plugin " + shown + ": " + library.error() + inThisFolder(options.plugin)};
   const int newest = options.api != 0 ? options.api : kind.newest;
   const int oldest = options.api != 0 ? options.api : kind.oldest;
   for (int version = newest; version >= oldest; --version) {

@@ -1,7 +1,7 @@
 // railwise topo diff: compares two machines, or one machine as two versions of NCCL see it.
 #include <sys/stat.h>
 
-#include <cstdio>
+#include <algorithm>
 
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
@@ -13,13 +13,25 @@ namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoDiffHelp =
-    "usage: railwise topo diff A B [options]\n"
+    "usage: railwise topo diff A [B] [options]\n"
     "       railwise topo diff A [--nccl=2.30] --against-nccl=2.31 [options]\n\n"
     "What differs in devices, links, paths and choices; with --against-nccl what an upgrade of NCCL changes "
-    "on A. A and B are topology files, /sys trees (a folder or a .tar.gz of railwise topo record), or - for "
-    "this machine.\n"
+    "on A. A and B are topology files, - for standard input, or /sys trees (a folder or a .tar.gz of "
+    "railwise "
+    "topo record); --machine and --root name A or B too, and --machine may be given twice. Without B: this "
+    "machine.\n"
     "Exit status: 0 nothing differs, 1 something does (or a machine cannot be read), 2 a mistake on the "
     "command line.\n\n";
+
+constexpr const char* kTopoDiff = "topo diff";
+
+// Which machine an operand is.
+struct Operand {
+  std::string file;
+  std::string root;
+  std::string software;
+  std::string host;
+};
 
 bool isTree(const std::string& path) {
   struct stat info = {};
@@ -27,40 +39,76 @@ bool isTree(const std::string& path) {
   return path.ends_with(".tar.gz") || path.ends_with(".tgz") || path.ends_with(".tar");
 }
 
-std::optional<topo::Machine> open(const std::string& operand, MachineOptions options) {
-  if (operand == "-") return openMachine("topo diff", "", options);
-  if (!isTree(operand)) return openMachine("topo diff", operand, options);
-  options.root = operand;
-  return openMachine("topo diff", "", options);
+// --root and --machine add an operand each, and --host belongs to the one before it.
+void takeOperands(std::vector<Option>& table, std::vector<Operand>& named) {
+  for (Option& option : table) {
+    if (option.long_name == "root")
+      option.accept = [&](std::string_view value) {
+        return named.push_back({.root = std::string(value)}), true;
+      };
+    if (option.long_name == "machine")
+      option.accept = [&](std::string_view value) {
+        return named.push_back({.software = std::string(value)}), true;
+      };
+    if (option.long_name == "host")
+      option.accept = [&](std::string_view value) {
+        if (named.empty()) return false;
+        named.back().host = value;
+        return true;
+      };
+  }
+}
+
+std::optional<topo::Machine> open(const Operand& operand, MachineOptions options) {
+  options.root = operand.root;
+  options.software = operand.software;
+  options.host = operand.host;
+  return openMachine(kTopoDiff, operand.file, options);
+}
+
+// Each note once.
+void sayNotesOfBoth(const topo::Machine& left, const topo::Machine& right) {
+  std::vector<std::string> notes = left.remarks;
+  for (const std::string& note : right.remarks)
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  sayNotes(kTopoDiff, notes);
 }
 
 }  // namespace
 
 int topoDiffCommand(Args args) {
   MachineOptions options;
-  bool as_json = false;
+  Output output;
   std::optional<topo::NcclChoice> against;
+  std::vector<Operand> named;
   std::vector<Option> table = {
-      flagOption(0, "json", &as_json, "print JSON"),
       ncclOption("against-nccl", &against, "compare A with itself under another NCCL, such as 2.31")};
+  addOutputOptions(table, output);
   addMachineOptions(table, options);
+  takeOperands(table, named);
   int status = kExitOk;
-  const auto arguments = parseOrLeave("topo diff", table, args, kTopoDiffHelp, 2, &status);
+  const auto arguments = parseOrLeave(kTopoDiff, table, args, kTopoDiffHelp, 2, &status);
   if (!arguments) return status;
-  const auto& operands = arguments->positional;
-  if (operands.size() != (against ? 1U : 2U))
+  std::vector<Operand> operands;
+  for (const std::string& path : arguments->positional)
+    operands.push_back(isTree(path) ? Operand{.root = path} : Operand{.file = path});
+  operands.insert(operands.end(), named.begin(), named.end());
+  const std::size_t wanted = against ? 1 : 2;
+  if (operands.empty() || operands.size() > wanted)
     return leave(kExitUsage,
                  "topo diff: give two machines, or one and --against-nccl (railwise topo diff --help)");
-  const auto left = open(operands[0], options);
+  operands.resize(wanted);
+  options.say_remarks = false;
+  const auto left = open(operands.front(), options);
   MachineOptions other = options;
   if (against) other.nccl = against;
-  const auto right = left ? open(against ? operands[0] : operands[1], other) : std::nullopt;
+  const auto right = left ? open(operands.back(), other) : std::nullopt;
   if (!right) return kExitUsage;
+  if (!options.quiet) sayNotesOfBoth(*left, *right);
   const auto differences = topo::diff(*left, *right);
-  std::fputs(
-      (as_json ? topo::diffJson(*left, *right, differences) : topo::diffText(*left, *right, differences))
-          .c_str(),
-      stdout);
+  const std::string text =
+      output.json() ? topo::diffJson(*left, *right, differences) : topo::diffText(*left, *right, differences);
+  if (writeOutput(kTopoDiff, output, text) != kExitOk) return kExitUsage;
   return differences.empty() ? kExitOk : kExitFailed;
 }
 

@@ -43,13 +43,12 @@ std::vector<std::size_t> usualSizes() {
 
 int topoExpectCommand(Args args) {
   MachineOptions machine;
-  machine.known_gpus = true;
   int nodes = 1;
   int collective = static_cast<int>(Collective::kAllReduce);
   uint64_t size = 0;
   bool no_nvls = false;
   std::string graph_file;
-  bool json = false;
+  Output output;
   constexpr int kMostNodes = 1 << 20;
   constexpr uint64_t kMostBytes = uint64_t{1} << 50;
   std::vector<Option> table = {
@@ -58,8 +57,8 @@ int topoExpectCommand(Args args) {
                         "all_reduce (default), all_gather, reduce_scatter, broadcast, reduce or alltoall"),
       sizeOption('s', "size", &size, kMostBytes, "this size only, such as 64M (default: 1K to 8G)"),
       flagOption(0, "no-nvls", &no_nvls, "without NVLS: NCCL_NVLS_ENABLE=0, or a driver without multicast"),
-      graphFileOption(&graph_file),
-      formatOption(&json)};
+      graphFileOption(&graph_file)};
+  addOutputOptions(table, output);
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo expect", table, args, kExpectHelp, 1, &status);
@@ -77,9 +76,9 @@ int topoExpectCommand(Args args) {
   if (!expectations.ok())
     return leave(kExitFailed, "topo expect: %s%s", expectations.error().c_str(),
                  expectations.failure().code == Code::kNoDevice ? ": leave --nodes out" : "");
-  return writeOutput(
-      "topo expect", "",
-      json ? topo::expectationJson(*opened, *expectations) : topo::expectationText(*opened, *expectations));
+  return writeOutput("topo expect", output,
+                     output.json() ? topo::expectationJson(*opened, *expectations)
+                                   : topo::expectationText(*opened, *expectations));
 }
 
 }  // namespace railwise::cli

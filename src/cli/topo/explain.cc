@@ -2,6 +2,7 @@
 #include "topo/explain/explain.h"
 
 #include <optional>
+#include <utility>
 
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
@@ -25,43 +26,36 @@ constexpr const char* kExplainHelp =
 std::string colored(std::string_view text) {
   constexpr std::string_view kProblem = "  ! Problem";
   constexpr std::string_view kContinued = "             ";
-  std::string out;
   bool is_title = true;
   bool is_problem = false;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  return paintedLines(text, [&](std::string_view line) {
     is_problem = line.starts_with(kProblem) || (is_problem && line.starts_with(kContinued));
-    const char* const style = line.empty() ? "" : is_problem ? "\033[33m" : is_title ? "\033[1m" : "";
-    out += style;
-    out += line;
-    out += *style == '\0' ? "\n" : "\033[0m\n";
-    is_title = line.empty();
-  }
-  return out;
+    const bool title = std::exchange(is_title, line.empty());
+    return line.empty() ? "" : is_problem ? kYellow : title ? kBold : "";
+  });
 }
 
 }  // namespace
 
 int explainCommand(Args args) {
   MachineOptions machine;
-  machine.known_gpus = true;
   int gpu = -1;
   int channel = -1;
-  bool json = false;
+  Output output;
   topo::ExplainStyle style;
   ColorChoice color = ColorChoice::kAuto;
   std::vector<Option> table = {
       intOption('g', "gpu", &gpu, 0, 1 << 20, "only the GPU of this rank"),
       flagOption('b', "brief", &style.brief, "only the NIC of each GPU, the problems and what to do"),
       flagOption(0, "each", &style.each, "every GPU, also those that are like another but for names"),
-      intOption('c', "channel", &channel, 0, 63, "only this channel"),
-      formatOption(&json, "text (default) or json, which is complete")};
+      intOption('c', "channel", &channel, 0, 63, "only this channel")};
+  addOutputOptions(table, output);
   addColorOption(table, color);
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 1, &status);
   if (!arguments) return status;
+  const bool json = output.json();
   machine.say_remarks = json;  // the text itself contains the notes
   std::optional<topo::GraphFile> graphs;
   if (!readGraphFile("explain", "", machine.quiet, graphs)) return kExitFailed;
@@ -84,7 +78,8 @@ int explainCommand(Args args) {
   const auto text =
       json ? topo::explainJson(*opened, all, gpu, channel) : topo::explainText(*opened, all, style);
   if (!text.ok()) return leave(kExitUsage, "explain: %s", text.error().c_str());
-  return writeOutput("explain", "", !json && outputHasColor(color) ? colored(*text) : *text);
+  const bool color_wanted = !json && output.file.empty() && outputHasColor(color);
+  return writeOutput("explain", output, color_wanted ? colored(*text) : *text);
 }
 
 }  // namespace railwise::cli

@@ -58,7 +58,7 @@ int topoExportCommand(Args args) {
   std::string output;
   std::vector<Option> table = {
       choiceOption<Writer>('F', "for", kForms, &writer, "the form: slurm, ucx, nixl, env or hwloc-xml"),
-      textOption('o', "output", "FILE", &output, "write to FILE instead of stdout"),
+      outputOption(&output),
       textOption(0, "node", "NAME", &options.node,
                  "slurm: the host's name in the cluster (default: this host's, or that of the file)"),
       textOption(0, "topo-file", "PATH", &options.topo_file,

@@ -14,18 +14,18 @@ namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoGenerateHelp =
-    "usage: railwise topo generate [--root DIR|TAR] [options] > topology.xml\n\n"
+    "usage: railwise topo generate [--root DIR|TAR] [-o topology.xml] [options]\n\n"
     "On a VM every GPU and NIC seems to hang on the CPU, so that NCCL takes all NICs for equally far and "
     "GPUDirect for too far. This prints the file that says what the host has, for NCCL_TOPO_FILE: one bridge "
     "for each group of GPUs and NICs under each NUMA node. What was decided, and why, is said on stderr.\n"
     "Exit status: 0 all right, 1 no file can be made, 2 a mistake on the command line.\n\n";
 
 struct GenerateFields {
-  std::string root;
+  MachineOptions machine;
+  std::string output;
   std::string pair = "order";
   std::string cpu;
   std::vector<std::string> exclude;
-  bool quiet = false;
   topo::GenerateOptions options;
 };
 
@@ -38,8 +38,8 @@ std::vector<Option> optionTable(GenerateFields& fields) {
     return !value.empty();
   };
   exclude.accepted = "a PCI address or a device id";
-  return {
-      textOption(0, "root", "DIR|TAR", &fields.root, "another machine's /sys"),
+  std::vector<Option> table = {
+      outputOption(&fields.output),
       textOption(0, "pair", "order|bus|table=FILE", &fields.pair,
                  "how GPUs and NICs are grouped: by the order of their addresses on each NUMA node "
                  "(default), by PCI bus, or as FILE says (one bridge per line)"),
@@ -53,7 +53,9 @@ std::vector<Option> optionTable(GenerateFields& fields) {
       textOption(0, "cpu", "ARCH,VENDOR,FAMILY,MODEL", &fields.cpu,
                  "the CPU, e.g. x86_64,GenuineIntel,6,143 (default: the recorded one, else this machine's)"),
       flagOption(0, "force", &fields.options.force, "also where a PCIe tree is really there"),
-      flagOption('q', "quiet", &fields.quiet, "do not say what was decided")};
+      flagOption('q', "quiet", &fields.machine.quiet, "do not say what was decided")};
+  addWhichMachine(table, fields.machine);
+  return table;
 }
 
 // False: the reason was reported to the user.
@@ -96,13 +98,13 @@ int topoGenerateCommand(Args args) {
     if (!cpu.ok()) return leave(kExitUsage, "topo generate: --cpu: %s", cpu.error().c_str());
     fields.options.cpu = *cpu;
   }
-  const auto tree = openRoot("topo generate", fields.root);
+  const auto tree = openMachineTree("topo generate", fields.machine);
   if (!tree) return kExitFailed;
   std::vector<std::string> remarks;
   const auto text = topo::generateTopology(*tree, fields.options, &remarks);
-  if (!fields.quiet) sayNotes("topo generate", remarks);
+  if (!fields.machine.quiet) sayNotes("topo generate", remarks);
   if (!text.ok()) return leave(kExitFailed, "topo generate: %s", text.error().c_str());
-  return writeOutput("topo generate", "", *text);
+  return writeOutput("topo generate", fields.output, *text);
 }
 
 }  // namespace railwise::cli

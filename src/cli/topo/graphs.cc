@@ -1,6 +1,5 @@
 // railwise topo graphs: the rings, trees and other graphs that NCCL's search finds on a machine.
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "cli/options/command_line.h"
@@ -12,10 +11,6 @@
 
 namespace railwise::cli {
 namespace {
-
-enum class GraphsFormat { kText, kJson, kXml };
-constexpr std::array<Choice<GraphsFormat>, 3> kGraphsFormats = {
-    {{"text", GraphsFormat::kText}, {"json", GraphsFormat::kJson}, {"xml", GraphsFormat::kXml}}};
 
 constexpr const char* kGraphsHelp =
     "usage: railwise topo graphs [FILE] [--root DIR|TAR] [options]\n\n"
@@ -39,19 +34,16 @@ Outcome<std::string> xmlOf(const topo::Machine& machine, const std::vector<topo:
 
 int topoGraphsCommand(Args args) {
   MachineOptions machine;
-  machine.known_gpus = true;
   int nodes = 0;
   bool why = false;
   std::string graph_file;
-  std::string output;
-  auto format = GraphsFormat::kText;
+  Output output;
   std::vector<Option> table = {
       intOption('n', "nodes", &nodes, 1, 2,
                 "1: the machine alone; 2: with a second, equal one (default: both; xml: 1)"),
       flagOption('w', "why", &why, "also tell what the search tried (text, json)"),
-      choiceOption<GraphsFormat>('f', "format", kGraphsFormats, &format, "text (default), json or xml"),
-      graphFileOption(&graph_file),
-      textOption('o', "output", "FILE", &output, "write to FILE instead of stdout")};
+      graphFileOption(&graph_file)};
+  addOutputOptions(table, output, {"text", "json", "xml"});
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo graphs", table, args, kGraphsHelp, 1, &status);
@@ -60,7 +52,7 @@ int topoGraphsCommand(Args args) {
   if (!readGraphFile("topo graphs", graph_file, machine.quiet, file)) return kExitFailed;
   const auto opened = openMachine("topo graphs", arguments->first(), machine);
   if (!opened) return kExitFailed;
-  if (format == GraphsFormat::kXml && nodes == 0) nodes = 1;
+  if (output.is("xml") && nodes == 0) nodes = 1;
   const auto graphs = topo::searchMachine(*opened, {.one_host = nodes != 2,
                                                     .two_hosts = nodes != 1,
                                                     .file = file.has_value() ? &*file : nullptr,
@@ -68,14 +60,12 @@ int topoGraphsCommand(Args args) {
   if (!graphs.ok()) return leave(kExitFailed, "topo graphs: %s", graphs.error().c_str());
   const bool any = std::any_of(graphs->begin(), graphs->end(),
                                [](const topo::DomainGraphs& of) { return of.one_host || of.two_hosts; });
-  if (!any && format != GraphsFormat::kJson)
+  if (!any && !output.json())
     return leave(
         kExitFailed,
         "topo graphs: no GPU reaches a NIC, so two machines have no communicator: leave --nodes=2 out");
-  if (format == GraphsFormat::kText)
-    return writeOutput("topo graphs", output, topo::graphsText(*opened, *graphs, why));
-  if (format == GraphsFormat::kJson)
-    return writeOutput("topo graphs", output, topo::graphsJson(*opened, *graphs, why));
+  if (output.is("text")) return writeOutput("topo graphs", output, topo::graphsText(*opened, *graphs, why));
+  if (output.json()) return writeOutput("topo graphs", output, topo::graphsJson(*opened, *graphs, why));
   if (graphs->size() > 1 && !machine.quiet)
     say("topo graphs: note: NCCL splits this machine into %zu parts; the graphs of the first one are written",
         graphs->size());

@@ -1,5 +1,6 @@
 // railwise topo lint: finds what is wrong with a topology file although NCCL may not complain.
-#include <cstdio>
+#include "topo/lint/lint.h"
+
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -31,20 +32,22 @@ std::string locationOf(const std::string& file, const topo::Finding& finding) {
 // Of the findings of one kind in a file, more would hide the others.
 constexpr int kShownOfKind = 5;
 
-void printText(const std::string& file, const topo::LintReport& report, bool all) {
+std::string reportText(const std::string& file, const topo::LintReport& report, bool all) {
+  std::string text;
   std::map<std::pair<topo::Finding::Severity, std::string>, int> kinds;
   for (const topo::Finding& finding : report.findings) {
     if (++kinds[{finding.severity, finding.rule}] > kShownOfKind && !all) continue;
     // The reader's own message already begins with the position.
     const bool placed = !report.read && finding.text.starts_with(file);
-    std::printf("%s%s: %s [%s]\n", placed ? "" : (locationOf(file, finding) + ": ").c_str(),
-                topo::severityName(finding.severity), finding.text.c_str(), finding.rule.c_str());
-    if (!finding.fix.empty()) std::printf("    fix: %s\n", finding.fix.c_str());
+    text += (placed ? "" : locationOf(file, finding) + ": ") + topo::severityName(finding.severity) + ": " +
+            finding.text + " [" + finding.rule + "]\n";
+    if (!finding.fix.empty()) text += "    fix: " + finding.fix + "\n";
   }
   for (const auto& [kind, count] : kinds)
     if (count > kShownOfKind && !all)
-      std::printf("%s: %s: %d more like it (--all shows them) [%s]\n", file.c_str(),
-                  topo::severityName(kind.first), count - kShownOfKind, kind.second.c_str());
+      text += textOf("%s: %s: %d more like it (--all shows them) [%s]\n", file.c_str(),
+                     topo::severityName(kind.first), count - kShownOfKind, kind.second.c_str());
+  return text;
 }
 
 struct Counts {
@@ -64,44 +67,43 @@ struct Counts {
 }  // namespace
 
 int topoLintCommand(Args args) {
-  bool as_json = false;
+  Output output;
   bool strict = false;
   bool all = false;
   std::optional<topo::NcclChoice> nccl;
-  const std::vector<Option> table = {
+  ColorChoice color = ColorChoice::kAuto;
+  std::vector<Option> table = {
       ncclOption("nccl", &nccl,
                  "whose init: 2.13 to 2.32, such as 2.30 or 2.30.7 (default: the newest known)"),
-      flagOption(0, "json", &as_json, "print JSON"),
       flagOption(0, "all", &all, "show all findings of a kind, not the first 5"),
       flagOption(0, "strict", &strict, "warnings fail too")};
+  addOutputOptions(table, output);
+  addColorOption(table, color);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
   if (!arguments) return status;
   if (arguments->positional.empty())
     return leave(kExitUsage, "topo lint: which FILE? (railwise topo lint --help)");
   const topo::Settings settings = topo::settingsFromEnvironment(
-      [](const char* name) { return std::getenv(name); }, rulesInUse(nccl, false).release);
+      [](const char* name) { return std::getenv(name); }, topo::chooseRules({.asked = nccl}).release);
   Counts counts;
+  std::string text;
   JsonWriter json;
   json.beginArray();
   for (const std::string& file : arguments->positional) {
     topo::LintReport report = topo::lintFile(file == kStandardInput ? "/dev/stdin" : file);
     topo::addInitFailure(report, settings);
     counts.add(report);
-    if (as_json) {
-      topo::writeLintJson(json, file, report);
-    } else {
-      printText(withoutControls(file), report, all);
-    }
+    topo::writeLintJson(json, file, report);
+    text += reportText(withoutControls(file), report, all);
   }
   json.endArray();
-  if (as_json) {
-    std::fputs(json.text().c_str(), stdout);
-  } else {
-    std::printf("%s: %s, %s, %s\n", counted(arguments->positional.size(), "file").c_str(),
-                counted(counts.errors, "error").c_str(), counted(counts.warnings, "warning").c_str(),
-                counted(counts.notes, "note").c_str());
-  }
+  text += textOf("%s: %s, %s, %s\n", counted(arguments->positional.size(), "file").c_str(),
+                 counted(counts.errors, "error").c_str(), counted(counts.warnings, "warning").c_str(),
+                 counted(counts.notes, "note").c_str());
+  if (outputHasColor(color) && output.file.empty()) text = paintedFindings(text);
+  const int failed = writeOutput("topo lint", output, output.json() ? json.text() : text);
+  if (failed != kExitOk) return failed;
   return counts.errors > 0 || (strict && counts.warnings > 0) ? kExitFailed : kExitOk;
 }
 

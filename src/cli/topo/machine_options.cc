@@ -14,14 +14,14 @@
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
 #include "cli/options/command_line.h"
+#include "cli/options/commands.h"
+#include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "doctor/facts/libraries.h"
 #include "doctor/facts/system.h"
-#include "doctor/facts/trees.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/tar_archive.h"
 #include "topo/explain/describe.h"
-#include "topo/machine/known_machines.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_answers.h"
 #include "topo/sources/load_machine.h"
@@ -30,24 +30,23 @@
 namespace railwise::cli {
 namespace {
 
-// The library that a program would load here. Nothing is loaded or run.
-std::optional<doctor::NcclLibrary> libraryHere() {
+// The variables by which programs find libraries here.
+std::string loaderEnvironment() {
   std::string environment;
   for (const char* name : {"LD_PRELOAD", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"})
     if (const char* value = std::getenv(name)) environment += std::string(name) + "=" + value + "\n";
-  sysfs::MemoryTree facts("this process");
-  facts.file(doctor::kEnvironmentFile, environment);
-  const auto files = sysfs::makeLiveTree();
-  const doctor::OverlayTree tree(*files, facts);
-  auto library = doctor::ncclOfPrograms(doctor::System(tree));
-  if (library && library->version.empty()) library->version = doctor::ncclVersionInside(library->path);
-  return library;
+  return environment;
 }
 
-RulesInUse newest(const std::string& why) {
-  const topo::NcclVersion release = topo::NcclVersion::kNewest;
-  return {release, "the rules of NCCL " + ncclVersionName(release) + ", the newest that are known" + why, "",
-          false};
+// The rules for a machine. `tree`: its files; null: a topology file alone.
+topo::RulesInUse rulesOf(const MachineOptions& options, const sysfs::FileTree* tree) {
+  topo::ReleaseHints hints{.asked = options.nccl, .in_log = options.in_log};
+  hints.looked = tree != nullptr && !options.elsewhere();
+  const auto library = hints.looked      ? doctor::ncclOnThisMachine(loaderEnvironment())
+                       : tree != nullptr ? doctor::ncclOfPrograms(doctor::System(*tree))
+                                         : std::nullopt;
+  if (library) hints.library = library->path, hints.library_release = library->version;
+  return topo::chooseRules(hints);
 }
 
 // "0000:10:00.0 > 0000:11:00.0", from the root port to the switch above the device; "-": it is on a root bus.
@@ -115,37 +114,26 @@ const char* hintFor(const MachineOptions& options) {
          "/sys/bus/pci/devices)";
 }
 
-std::optional<topo::Machine> fromTree(const char* command, std::string file, const MachineOptions& options,
-                                      const topo::Settings& settings) {
-  const auto tree = openMachineTree(command, options);
-  if (!tree) return std::nullopt;
-  if (file.empty()) file = fileOfNccl(command, options);
+// How the tree of a machine is read. Nothing: the reason was reported to the user.
+std::optional<topo::SysfsOptions> sysfsOptions(const char* command, const MachineOptions& options,
+                                               const sysfs::FileTree& tree) {
   topo::SysfsOptions sysfs;
-  sysfs.detection = options.detection;
   // For a recorded tree, NCCL's own answers were made without the masks.
-  sysfs.file_cpus_get_masks = tree->live();
+  sysfs.file_cpus_get_masks = tree.live();
   if (!options.cpu.empty()) {
     auto cpu = topo::parseCpuIdentity(options.cpu);
     if (!cpu.ok()) return say("%s: --cpu: %s", command, cpu.error().c_str()), std::nullopt;
     sysfs.cpu = *cpu;
   }
-  auto answers = topo::askForGpus(*tree, !options.elsewhere(), Config::load());
+  auto answers = topo::askForGpus(tree, !options.elsewhere(), Config::load());
   if (!answers.ok()) return say("%s: %s", command, answers.error().c_str()), std::nullopt;
   if (options.gpu_answers != nullptr) *options.gpu_answers = *answers;
   sysfs.gpu_answers = std::move(*answers);
-  auto machine = topo::loadMachine({.tree = *tree,
-                                    .settings = settings,
-                                    .options = std::move(sysfs),
-                                    .topology_file = file.empty() ? nullptr : &file});
-  if (machine.ok()) return std::move(*machine);
-  if (options.without_gpus != nullptr && sysfs::gpuDevices(*tree).empty())
-    return *options.without_gpus = true, std::nullopt;
-  const char* const hint = machine.failure().code == Code::kNoDevice ? hintFor(options) : "";
-  return say("%s: %s%s", command, machine.error().c_str(), hint), std::nullopt;
+  return sysfs;
 }
 
 // Says whose rules are in use, as the first note.
-void noteRules(const char* command, const RulesInUse& rules, const MachineOptions& options,
+void noteRules(const char* command, const topo::RulesInUse& rules, const MachineOptions& options,
                topo::Machine& machine) {
   const std::string note = (machine.graph->rccl() ? "RCCL's rules, else " : "") + rules.note;
   if (!options.quiet && !rules.warning.empty()) say("%s: warning: %s", command, rules.warning.c_str());
@@ -156,37 +144,13 @@ void noteRules(const char* command, const RulesInUse& rules, const MachineOption
   }
 }
 
-// A file that lists GPUs by their PCI ids alone leaves out compute capability and NVLinks. Known GPUs have
-// them; options count before that. Returns a note, or "".
-std::string fillInGpus(const topo::XmlDocument& document, topo::Detection& detection) {
-  if (detection.gpu_sm != 0 || detection.nvswitch_links != 0) return "";
-  const topo::KnownDetection known = topo::knownDetection(document);
-  if (known.gpu_sm == 0) return "";
-  detection.gpu_sm = known.gpu_sm;
-  detection.nvswitch_links = known.nvswitch_links;
-  return textOf(
-      "the file does not describe its GPUs; they are known to be %s: compute capability %d.%d, %d "
-      "NVLinks to NVSwitches (--gpu-sm, --nvswitch-links say otherwise)",
-      known.gpu.c_str(), known.gpu_sm / 10, known.gpu_sm % 10, known.nvswitch_links);
-}
-
-// The machine of a topology file, or of standard input ("-"). `known` receives the note of fillInGpus().
-Outcome<topo::Machine> fromFile(const std::string& file, const MachineOptions& options,
-                                const topo::Settings& settings, std::string& known) {
-  topo::Detection detection = options.detection;
-  const bool standard_input = file == kStandardInput;
-  auto document = topo::readXmlFile(standard_input ? "/dev/stdin" : file,
-                                    {.max_nodes = detection.any_size ? 0 : topo::kXmlMaxNodes});
-  if (!document.ok() && standard_input) {
-    const std::string text = document.error();
-    return Error{"standard input" + text.substr(std::string_view("/dev/stdin").size())};
-  }
-  if (!document.ok()) return document.failure();
-  if (options.known_gpus) known = fillInGpus(*document, detection);
-  return topo::loadDocument(
-      std::move(*document), settings, detection,
-      standard_input ? "standard input" : std::filesystem::path(file).filename().string());
-}
+constexpr const char* kMachinesHelp =
+    "usage: railwise COMMAND [FILE] [--root DIR|TAR] [--machine NAME|FILE [--host NAME]] [options]\n\n"
+    "Which machine a command answers about, and what it assumes of it. FILE is an NCCL (or RCCL) topology "
+    "file, - standard input. --root and --machine name a /sys; with a FILE too, the machine with "
+    "NCCL_TOPO_FILE=FILE. Without any of them: this machine. What neither tells is assumed, and said on "
+    "stderr: GPUs are known by their PCI ids, and the options say otherwise. The rules are those of --nccl, "
+    "else of the NCCL that a log names, else of the one installed on the machine, else the newest known.\n\n";
 
 // Is it a recorded machine, not the name of a software machine?
 bool isRecording(const std::string& machine) {
@@ -197,7 +161,7 @@ bool isRecording(const std::string& machine) {
 
 }  // namespace
 
-void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
+void addWhichMachine(std::vector<Option>& table, MachineOptions& fields) {
   table.push_back(textOption(0, "root", "DIR|TAR", &fields.root,
                              "the machine whose /sys is below DIR or recorded in TAR (railwise topo record); "
                              "without a FILE: this machine"));
@@ -206,6 +170,11 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
                  "a software machine (railwise device list), or one that railwise topo record has recorded"));
   table.push_back(
       textOption('H', "host", "NAME", &fields.host, "which host of --machine (default: its first)"));
+}
+
+void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
+  const std::size_t first = table.size();
+  addWhichMachine(table, fields);
   table.push_back(ncclOption("nccl", &fields.nccl,
                              "whose rules, 2.13 to 2.32: 2.30 or 2.30.7 (default: those of this machine's "
                              "libnccl, for other machines and files the newest known)"));
@@ -228,6 +197,16 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
       choiceOption<bool>(0, "xgmi", kXgmi, &fields.xgmi_as_nvlink,
                          "AMD links: rccl (RCCL's bandwidths) or nvlink (as NCCL would count them)"));
   table.push_back(flagOption('q', "quiet", &fields.quiet, "do not say what was assumed"));
+  for (std::size_t i = first; i < table.size(); ++i) table[i].topic = kMachinesTopic;
+}
+
+int machinesHelp(Args) {
+  MachineOptions fields;
+  HelpPage page{.intro = kMachinesHelp};
+  addMachineOptions(page.options, fields);
+  for (Option& option : page.options) option.topic = nullptr;
+  showHelp(std::move(page));
+  return kExitOk;
 }
 
 std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string& root) {
@@ -239,7 +218,13 @@ std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string
   return nullptr;
 }
 
-std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const MachineOptions& options) {
+std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const MachineOptions& given) {
+  MachineOptions options = given;
+  takeRecording(options);
+  if (!options.software.empty() && !options.root.empty())
+    return say("%s: --root and --machine are two machines: name one", command), nullptr;
+  if (!options.host.empty() && options.software.empty())
+    return say("%s: --host is a host of --machine", command), nullptr;
   return options.software.empty() ? openRoot(command, options.root)
                                   : deviceRoot(command, options.software, options.host);
 }
@@ -252,33 +237,50 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
                                          const MachineOptions& given) {
   MachineOptions options = given;
   takeRecording(options);
-  if (!options.software.empty() && !options.root.empty())
-    return say("%s: --root and --machine are two machines: name one", command), std::nullopt;
   if (!options.host.empty() && options.software.empty())
     return say("%s: --host is a host of --machine", command), std::nullopt;
   if (!options.cpu.empty() && !options.elsewhere() && !file.empty())
     return say("%s: --cpu is for --root: %s says itself what its CPUs are", command, file.c_str()),
            std::nullopt;
-  const bool live = !options.elsewhere() && file.empty();
-  const RulesInUse rules = rulesInUse(options.nccl, live);
-  const topo::Settings settings = settingsOf(command, options, rules.release);
-  std::optional<topo::Machine> machine;
-  std::string known;
+  std::string path = file;
+  const bool standard_input = path == kStandardInput;
+  if (standard_input) path = "/dev/stdin";
+  std::unique_ptr<sysfs::FileTree> tree;
+  topo::SysfsOptions sysfs;
   if (options.elsewhere() || file.empty()) {
-    machine = fromTree(command, file, options, settings);
-  } else {
-    auto loaded = fromFile(file, options, settings, known);
-    if (!loaded.ok() && options.without_gpus != nullptr && loaded.failure().code == Code::kNoDevice)
-      return *options.without_gpus = true, std::nullopt;
-    if (!loaded.ok()) return say("%s: %s", command, loaded.error().c_str()), std::nullopt;
-    machine = std::move(*loaded);
+    tree = openMachineTree(command, options);
+    if (!tree) return std::nullopt;
+    if (path.empty()) path = fileOfNccl(command, options);
+    auto read = sysfsOptions(command, options, *tree);
+    if (!read) return std::nullopt;
+    sysfs = std::move(*read);
   }
-  if (!machine) return std::nullopt;
+  sysfs.detection = options.detection;
+  const topo::RulesInUse rules = rulesOf(options, tree.get());
+  const topo::Settings settings = settingsOf(command, options, rules.release);
+  auto machine = topo::loadMachine({.tree = tree.get(),
+                                    .settings = settings,
+                                    .options = std::move(sysfs),
+                                    .topology_file = path.empty() ? nullptr : &path,
+                                    .name = standard_input ? "standard input" : ""});
+  if (!machine.ok()) {
+    const bool no_gpu =
+        tree != nullptr ? sysfs::gpuDevices(*tree).empty() : machine.failure().code == Code::kNoDevice;
+    if (options.without_gpus != nullptr && no_gpu) return *options.without_gpus = true, std::nullopt;
+    const bool of_tree = tree != nullptr && machine.failure().code == Code::kNoDevice;
+    std::string text = machine.error();
+    if (standard_input && text.starts_with(path)) text = "standard input" + text.substr(path.size());
+    return say("%s: %s%s", command, text.c_str(), of_tree ? hintFor(options) : ""), std::nullopt;
+  }
   noteRules(command, rules, options, *machine);
-  if (!known.empty()) machine->remarks.insert(machine->remarks.begin(), known);
   if (options.quiet && !options.say_remarks) machine->remarks.clear();
   if (!options.quiet && options.say_remarks) sayNotes(command, machine->remarks);
-  return machine;
+  return std::move(*machine);
+}
+
+topo::RulesInUse rulesFor(const MachineOptions& options) {
+  const auto tree = options.elsewhere() ? nullptr : sysfs::makeLiveTree();
+  return rulesOf(options, tree.get());
 }
 
 Option graphFileOption(std::string* field) {
@@ -340,21 +342,6 @@ Option ncclOption(std::string name, std::optional<topo::NcclChoice>* field, std:
                        if (choice) *field = choice;
                        return choice.has_value();
                      });
-}
-
-RulesInUse rulesInUse(const std::optional<topo::NcclChoice>& asked, bool live) {
-  const auto chosen = [](const topo::NcclChoice& choice, const std::string& where, bool named) {
-    const std::string note = "the rules of NCCL " + ncclVersionName(choice.rules) + where;
-    if (choice.newer) return RulesInUse{choice.rules, note, choice.doubt, named};
-    return RulesInUse{choice.rules, note + (choice.doubt.empty() ? "" : ": " + choice.doubt), "", named};
-  };
-  if (asked) return chosen(*asked, "", true);
-  if (!live) return newest(" (--nccl=2.30 takes those of another release)");
-  const auto library = libraryHere();
-  if (!library) return newest(": no libnccl.so.2 is found here (--nccl names a release)");
-  const auto release = topo::parseNcclVersion(library->version);
-  if (!release) return newest(": " + library->path + " does not tell its release (--nccl names one)");
-  return chosen(topo::rulesFor(*release), ", for " + library->path, false);
 }
 
 }  // namespace railwise::cli

@@ -1,6 +1,6 @@
-// The options of every subcommand that reads a machine (topo show, paths, diff, explain), and the machine
-// that they name: a topology file, a /sys tree, or a file combined with a tree in the way in which NCCL
-// combines NCCL_TOPO_FILE with the machine.
+// The options of every command that answers about a machine, and the machine that they name: a topology file,
+// a /sys tree, or a file combined with a tree in the way in which NCCL combines NCCL_TOPO_FILE with the
+// machine.
 #pragma once
 
 #include <memory>
@@ -18,20 +18,17 @@
 namespace railwise::cli {
 
 struct MachineOptions {
-  std::string root;      // a folder or a .tar.gz; empty: not given
-  std::string software;  // a software machine; empty: not given
-  std::string host;      // a host of the software machine
-  // Whose rules; nothing: rulesInUse() chooses.
-  std::optional<topo::NcclChoice> nccl;
+  std::string root;                         // a folder or a .tar.gz; empty: not given
+  std::string software;                     // a software machine; empty: not given
+  std::string host;                         // a host of the software machine
+  std::optional<topo::NcclChoice> nccl;     // whose rules; nothing: topo::chooseRules() decides
+  std::optional<topo::NcclVersion> in_log;  // the release that the log of a job names
   topo::Detection detection;
   std::string cpu;
   bool xgmi_as_nvlink = false;
   bool net_ib = false;
   bool quiet = false;
   bool say_remarks = true;  // false: the output itself contains the remarks
-  // Where a file does not describe its GPUs, and --gpu-sm and --nvswitch-links are not given: take what is
-  // known of these GPUs. `topo show` as xml or json answers for the file as it is.
-  bool known_gpus = false;
   // For a command to which a machine without GPUs is an answer: *without_gpus becomes true, and nothing is
   // logged. Null: such a machine is an error.
   bool* without_gpus = nullptr;
@@ -46,8 +43,10 @@ struct MachineOptions {
 // The name of a FILE that is standard input.
 inline constexpr const char* kStandardInput = "-";
 
-// Adds --root, --machine, --host, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics, --net-plugin,
-// --cpu, --xgmi and --quiet to `table`.
+// Adds --root, --machine and --host to `table`: which machine.
+void addWhichMachine(std::vector<Option>& table, MachineOptions& fields);
+// Adds these, --nccl, what is assumed of a machine (--gpu-sm, --nvswitch-links, ...) and --quiet. `railwise
+// help machines` describes them.
 void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
 
 // A recording that --machine names is a value of --root. openMachine() does it too.
@@ -90,15 +89,7 @@ int showWithoutGpus(const char* command, const MachineOptions& options);
 // An option with the name of a release, such as --nccl=2.30.
 Option ncclOption(std::string name, std::optional<topo::NcclChoice>* field, std::string text);
 
-// The rules that a command applies, and why.
-struct RulesInUse {
-  topo::NcclVersion release;
-  std::string note;     // for people: "the rules of NCCL 2.30.7", and why these
-  std::string warning;  // "": there is none
-  bool asked = false;   // an option has named the release
-};
-// `asked`: what ncclOption() has read. Without it: for this machine (`live`) the release of the libnccl that
-// programs load here, else the newest release with rules that are known.
-RulesInUse rulesInUse(const std::optional<topo::NcclChoice>& asked, bool live);
+// The rules for a machine of which the options name no topology file: as openMachine() decides.
+topo::RulesInUse rulesFor(const MachineOptions& options);
 
 }  // namespace railwise::cli

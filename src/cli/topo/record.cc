@@ -29,19 +29,19 @@ std::string folderName(const std::string& path) {
 
 int topoRecordCommand(Args args) {
   topo::RecordOptions options;
-  std::string root;
-  const std::vector<Option> table = {
-      flagOption(0, "anonymise", &options.anonymise, "number the GUIDs instead of recording them"),
-      textOption(0, "root", "DIR|TAR", &root, "another machine's /sys")};
+  MachineOptions machine;
+  std::vector<Option> table = {
+      flagOption(0, "anonymise", &options.anonymise, "number the GUIDs instead of recording them")};
+  addWhichMachine(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo record", table, args, kTopoRecordHelp, 1, &status);
   if (!arguments) return status;
   if (arguments->positional.empty())
     return leave(kExitUsage, "topo record: which file to write? (railwise topo record --help)");
   const std::string& path = arguments->positional[0];
-  const auto tree = openRoot("topo record", root);
+  const auto tree = openMachineTree("topo record", machine);
   if (!tree) return kExitFailed;
-  auto answers = topo::askForGpus(*tree, root.empty(), Config::load());
+  auto answers = topo::askForGpus(*tree, !machine.elsewhere(), Config::load());
   if (!answers.ok()) return leave(kExitFailed, "topo record: %s", answers.error().c_str());
   if (*answers != nullptr) sayNotes("topo record", (*answers)->remarks);
   options.gpu_answers = std::move(*answers);

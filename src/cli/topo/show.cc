@@ -1,6 +1,4 @@
 // railwise topo show: writes a machine in all forms.
-#include <array>
-
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -10,27 +8,12 @@
 namespace railwise::cli {
 namespace {
 
-enum class Format { kMatrix, kJson, kXml, kSvg, kHtml };
-constexpr std::array<Choice<Format>, 5> kFormats = {{{"matrix", Format::kMatrix},
-                                                     {"json", Format::kJson},
-                                                     {"xml", Format::kXml},
-                                                     {"svg", Format::kSvg},
-                                                     {"html", Format::kHtml}}};
-
-std::string text(const topo::Machine& machine, Format format) {
-  switch (format) {
-    case Format::kMatrix:
-      return topo::matrixText(machine);
-    case Format::kJson:
-      return topo::topologyJson(machine);
-    case Format::kXml:
-      return topo::writeXml(*machine.xml);
-    case Format::kSvg:
-      return topo::svgText(machine);
-    case Format::kHtml:
-      return topo::htmlText(machine);
-  }
-  return "";
+std::string text(const topo::Machine& machine, const Output& output) {
+  if (output.json()) return topo::topologyJson(machine);
+  if (output.is("xml")) return topo::writeXml(*machine.xml);
+  if (output.is("svg")) return topo::svgText(machine);
+  return output.is("html") ? topo::htmlText(machine)
+                           : topo::matrixText(machine, output.file.empty() ? terminalColumns() : 0);
 }
 
 constexpr const char* kShowHelp =
@@ -44,23 +27,21 @@ constexpr const char* kShowHelp =
 
 int topoShowCommand(Args args) {
   MachineOptions machine;
-  Format format = Format::kMatrix;
-  std::string output;
-  std::vector<Option> table = {
-      choiceOption<Format>('f', "format", kFormats, &format, "matrix (default), json, xml, svg or html"),
-      textOption('o', "output", "FILE", &output, "write to FILE instead of stdout")};
+  Output output;
+  std::vector<Option> table;
+  addOutputOptions(table, output, {"matrix", "json", "xml", "svg", "html"});
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo show", table, args, kShowHelp, 1, &status);
   if (!arguments) return status;
-  machine.known_gpus = format != Format::kXml && format != Format::kJson;  // these two: the file as it is
+  machine.detection.known_gpus = !output.is("xml");  // the file as it is
   bool without_gpus = false;
   const std::string file = arguments->first();
-  if (file.empty() && format == Format::kMatrix && output.empty()) machine.without_gpus = &without_gpus;
+  if (file.empty() && output.is("matrix") && output.file.empty()) machine.without_gpus = &without_gpus;
   const auto opened = openMachine("topo show", file, machine);
   if (without_gpus) return showWithoutGpus("topo show", machine);
   if (!opened) return kExitFailed;
-  return writeOutput("topo show", output, text(*opened, format));
+  return writeOutput("topo show", output, text(*opened, output));
 }
 
 }  // namespace railwise::cli

@@ -33,23 +33,22 @@ bool hasRank(const topo::Transports& transports, const char* option, int rank) {
 
 int topoTransportsCommand(Args args) {
   MachineOptions machine;
-  machine.known_gpus = true;
   topo::TransportsShown shown;
   bool one_process = false;
-  bool json = false;
+  Output output;
   std::vector<Option> table = {
       intOption(0, "from", &shown.from, 0, 1 << 20, "only the pairs that this rank sends in"),
       intOption(0, "to", &shown.to, 0, 1 << 20, "only the pairs that this rank receives in"),
       intOption('n', "nodes", &shown.nodes, 1, 2, "2: also to another host like this (default 1)"),
       intOption('c', "channel", &shown.channel, 0, 63, "the NICs of this channel (default 0)"),
       flagOption(0, "one-process", &one_process,
-                 "the GPUs of a host belong to one process (default: a process for each)"),
-      formatOption(&json)};
+                 "the GPUs of a host belong to one process (default: a process for each)")};
+  addOutputOptions(table, output);
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo transports", table, args, kTransportsHelp, 1, &status);
   if (!arguments) return status;
-  machine.say_remarks = json;  // the text itself contains the notes
+  machine.say_remarks = output.json();  // the text itself contains the notes
   const auto opened = openMachine("topo transports", arguments->first(), machine);
   if (!opened) return kExitFailed;
   topo::Job job = topo::jobOn(*opened);
@@ -61,8 +60,8 @@ int topoTransportsCommand(Args args) {
         kExitUsage,
         "topo transports: a GPU needs no transport to itself; --nodes=2 shows the pair of two hosts");
   return writeOutput(
-      "topo transports", "",
-      json ? topo::transportsJson(transports, shown) : topo::transportsText(transports, shown));
+      "topo transports", output,
+      output.json() ? topo::transportsJson(transports, shown) : topo::transportsText(transports, shown));
 }
 
 }  // namespace railwise::cli

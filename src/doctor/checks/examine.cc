@@ -5,7 +5,6 @@
 #include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
-#include "topo/machine/load.h"
 #include "topo/sources/load_machine.h"
 
 namespace railwise::doctor {
@@ -13,11 +12,9 @@ namespace {
 
 constexpr std::size_t kMostFileBytes = 16 << 20;
 
-// The rules of the NCCL that programs load on the machine; the newest ones if none is found.
 topo::NcclVersion rulesOf(const System& system) {
-  const auto library = ncclOfPrograms(system);
-  const auto release = library ? topo::parseNcclVersion(library->version) : std::nullopt;
-  return release ? topo::rulesFor(*release).rules : topo::NcclVersion::kNewest;
+  const NcclLibrary library = ncclOfPrograms(system).value_or(NcclLibrary());
+  return topo::chooseRules({.library = library.path, .library_release = library.version}).release;
 }
 
 topo::Settings settingsOf(const System& system) {
@@ -41,10 +38,11 @@ Outcome<topo::Machine> modelOf(const Examination& exam, const topo::Settings& se
     if (!read.ok()) return read.failure();
     document = std::move(*read);
   }
-  if (exam.system.tree().list("/sys/bus/pci/devices").empty() && document.has_value())
-    return topo::loadDocument(std::move(*document), settings, {}, exam.topology_file);
-  return topo::loadMachine(
-      {.tree = exam.system.tree(), .settings = settings, .document = std::move(document)});
+  const bool alone = exam.system.tree().list("/sys/bus/pci/devices").empty() && document.has_value();
+  return topo::loadMachine({.tree = alone ? nullptr : &exam.system.tree(),
+                            .settings = settings,
+                            .document = std::move(document),
+                            .name = exam.topology_file});
 }
 
 std::string stateText(const RdmaPort& port) {

@@ -13,6 +13,7 @@
 
 #include "base/dynamic_library.h"
 #include "base/text/split.h"
+#include "doctor/facts/trees.h"
 
 namespace railwise::doctor {
 namespace {
@@ -259,6 +260,16 @@ std::string ncclVersionInside(const std::string& path) {
        at = text.find(kBefore, at + 1))
     version = versionIn(std::string(text.substr(at, kBefore.size() + kMostDigits)), std::string(kBefore));
   return version;
+}
+
+std::optional<NcclLibrary> ncclOnThisMachine(const std::string& environment) {
+  sysfs::MemoryTree facts("this process");
+  facts.file(kEnvironmentFile, environment);
+  const auto files = sysfs::makeLiveTree();
+  const OverlayTree tree(*files, facts);
+  auto library = ncclOfPrograms(System(tree));
+  if (library && library->version.empty()) library->version = ncclVersionInside(library->path);
+  return library;
 }
 
 std::string librariesText(const System& system) {

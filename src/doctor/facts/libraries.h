@@ -42,6 +42,9 @@ std::vector<NcclLibrary> ncclLibraries(const System& system);
 // The libnccl.so.2 that programs load: that of LD_PRELOAD, of LD_LIBRARY_PATH, of the active Python
 // environment, of the linker's folders, of other Pythons. Nothing: none is found.
 std::optional<NcclLibrary> ncclOfPrograms(const System& system);
+// The libnccl.so.2 that a program would load on this machine. `environment`: NAME=value, one per line, as in
+// kEnvironmentFile. Nothing is loaded or run.
+std::optional<NcclLibrary> ncclOnThisMachine(const std::string& environment);
 // The version in the text of a library of this machine, "NCCL version 2.29.7+cuda13.0": "2.29.7". "": it is
 // not there. Nothing is loaded or run.
 std::string ncclVersionInside(const std::string& path);

@@ -2,28 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
+
+#include "base/settings/nccl_conf.h"
 
 namespace railwise::doctor {
-namespace {
-
-// The lines of one of NCCL's configuration files: NAME=value; '#' in the first column begins a comment. A
-// variable that is already set stays. Source: NCCL 2.30.7, misc/param.cc (setEnvFile).
-void addConfFile(const sysfs::FileTree& tree, const std::string& path,
-                 std::map<std::string, Variable>& into) {
-  constexpr std::size_t kMostBytes = 1 << 20;
-  const std::string text = tree.read(path, kMostBytes).value_or("");
-  int number = 0;
-  for (const std::string& line : linesOf(text)) {
-    ++number;
-    const auto equals = line.find('=');
-    if (line.starts_with('#') || equals == std::string::npos || equals == 0) continue;
-    into.emplace(line.substr(0, equals),
-                 Variable{line.substr(equals + 1), path + ":" + std::to_string(number)});
-  }
-}
-
-}  // namespace
-
 System::System(const sysfs::FileTree& tree) : tree_(tree) { readVariables(); }
 
 std::string System::line(const std::string& path) const {
@@ -55,11 +38,13 @@ void System::readVariables() {
     if (equals != std::string::npos && equals > 0)
       variables_.emplace(line.substr(0, equals), Variable{line.substr(equals + 1), "the environment"});
   }
-  const Variable* named = variable("NCCL_CONF_FILE");
-  const Variable* home = variable("HOME");
-  if (named != nullptr) addConfFile(tree_, named->value, variables_);
-  else if (home != nullptr) addConfFile(tree_, home->value + "/.nccl.conf", variables_);
-  addConfFile(tree_, "/etc/nccl.conf", variables_);
+  const auto text_of = [this](const char* name) {
+    const Variable* const its = variable(name);
+    return its == nullptr ? std::string() : its->value;
+  };
+  for (ConfVariable& set : ncclConfVariables(text_of("NCCL_CONF_FILE"), text_of("HOME"),
+                                             [this](const std::string& path) { return text(path); }))
+    variables_.emplace(std::move(set.name), Variable{std::move(set.value), set.where()});
 }
 
 const Variable* System::variable(const std::string& name) const {

@@ -44,7 +44,7 @@ NcclModel ncclModel(const topo::Machine& machine, int hosts) {
   return {.gbytes = answer.peak,
           .ring_gbytes = answer.ring_network,
           .ring_nics = answer.ring_nics,
-          .text = topo::tuning::modelText(machine.settings->nccl) + ", " + std::to_string(hosts) +
+          .text = "NCCL " + ncclVersionName(machine.settings->nccl) + "'s model of " + std::to_string(hosts) +
                   " hosts with " + counted(answer.ranks.size(), "GPU") + " each",
           .algorithm = nameOf(answer.peak_choice->algorithm),
           .limit = answer.limit};

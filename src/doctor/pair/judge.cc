@@ -348,6 +348,10 @@ AllReduceCheck checkAllReduce(const Results& results) {
     if (lower) check.expected_gbytes = model.gbytes;
   }
   check.measured_gbytes = measured.value_or(0);
+  if (results.nccl.gbytes > 0) {
+    check.expected_gbytes = results.nccl.gbytes;
+    check.rule = results.nccl.text + ", " + results.nccl.algorithm + ". " + results.nccl.limit;
+  }
   return check;
 }
 

@@ -44,7 +44,8 @@ struct HostCell {
 // [from][to], in the order of Results::ends.
 std::vector<std::vector<HostCell>> hostMatrix(const Results& results, const std::vector<Verdict>& verdicts);
 
-// Expected and measured bus bandwidth of all_reduce: the slowest of the hosts decides. 0: not known.
+// Expected and measured bus bandwidth of all_reduce. NCCL's own model says what to expect; where it does not,
+// what the NICs of the slowest host carry. 0: not known.
 struct AllReduceCheck {
   double expected_gbytes = 0;
   double measured_gbytes = 0;

@@ -232,6 +232,7 @@ ReportStyle reportStyle(const Results& results, const MeasureOptions& options) {
   for (const EndFacts& end : results.ends) {
     if (end.memory != "host") style.looked.push_back(end.host + ": data in the memory of " + end.memory);
   }
+  if (!results.rules.empty()) style.looked.push_back(results.rules);
   if (anySoftware(results))
     style.hidden.push_back(
         "software devices: what their ports and PCIe links allow says nothing; rails are compared with each "
@@ -309,25 +310,19 @@ std::string allReduceText(const Results& results) {
   const AllReduceCheck check = checkAllReduce(results);
   std::string text = "all_reduce between these hosts, bus bandwidth: ";
   text += check.expected_gbytes > 0
-              ? formatText("the model allows %.4g GB/s (", check.expected_gbytes) + check.rule + ")"
+              ? formatText("at most %.4g GB/s (", check.expected_gbytes) + check.rule + ")"
               : "the model does not say" + (check.rule.empty() ? "" : " (" + check.rule + ")");
   if (check.measured_gbytes <= 0) return text + "; no pair of hosts was measured";
   text += formatText("; RDMA writes of all NICs at once reach %.4g GB/s", check.measured_gbytes);
   if (anySoftware(results)) return text + ", on software devices, which says nothing about hardware";
-  if (check.expected_gbytes > 0)
+  const double ring = results.nccl.ring_gbytes;
+  const double of_rings = ringNicsGbytes(results);
+  if (ring > 0 && of_rings > 0)
+    return text + formatText("; the rings of NCCL want %.1f GB/s of their NICs, and get %.1f (%.0f %%)", ring,
+                             of_rings, std::round(100 * of_rings / ring));
+  if (check.expected_gbytes > 0 && results.nccl.gbytes <= 0)
     text += formatText(" (%.0f %%)", std::round(100 * check.measured_gbytes / check.expected_gbytes));
   return text;
-}
-
-std::string ncclText(const Results& results) {
-  const NcclModel& its = results.nccl;
-  if (its.gbytes <= 0) return "";
-  std::string text =
-      formatText("%s: %.1f GB/s (%s). ", its.text.c_str(), its.gbytes, its.algorithm.c_str()) + its.limit;
-  const double measured = ringNicsGbytes(results);
-  if (its.ring_gbytes <= 0 || measured <= 0 || anySoftware(results)) return text;
-  return text + formatText(" Its rings want %.1f GB/s of the NICs, and you get %.1f (%.0f %%).",
-                           its.ring_gbytes, measured, 100 * measured / its.ring_gbytes);
 }
 
 std::string tablesText(const Results& results, const Judgement& judgement) {
@@ -335,8 +330,7 @@ std::string tablesText(const Results& results, const Judgement& judgement) {
   const auto matches = matchesOf(results);
   if (matches.size() > 1) text += "\n" + textOf(hostTable(results, judgement));
   if (matches.size() == 1) text += "\n" + textOf(railTable(results, judgement, matches[0]));
-  const std::string nccl = ncclText(results);
-  return text + "\n" + allReduceText(results) + "\n" + nccl + (nccl.empty() ? "" : "\n");
+  return text + "\n" + allReduceText(results) + "\n";
 }
 
 std::string pairJson(const Results& results, const Judgement& judgement, const MeasureOptions& options) {
@@ -381,7 +375,6 @@ std::string pageHtml(const Results& results, const Judgement& judgement, const M
   const auto matches = matchesOf(results);
   if (matches.size() > 1) html += tableHtml(hostTable(results, judgement));
   html += "<p>" + escapeXml(allReduceText(results)) + "</p>\n";
-  if (const std::string nccl = ncclText(results); !nccl.empty()) html += "<p>" + escapeXml(nccl) + "</p>\n";
   for (const Match& match : matches) html += tableHtml(railTable(results, judgement, match));
   html += linesHtml("Looked at", style.looked) + linesHtml("Not looked at", style.hidden);
   return html + "</body></html>\n";

@@ -38,10 +38,8 @@ struct Table {
 Table railTable(const Results& results, const Judgement& judgement, const Match& match);
 Table hostTable(const Results& results, const Judgement& judgement);
 std::vector<Match> matchesOf(const Results& results);
-// "all_reduce: ..." in a sentence or two.
+// "all_reduce: ...": the one limit, what was measured, and what NCCL's rings get of the NICs.
 std::string allReduceText(const Results& results);
-// What NCCL's own model expects, and what its rings get of the NICs; "": not known.
-std::string ncclText(const Results& results);
 
 // The results of the pair test as a page: one HTML file without a script that needs nothing else. Pure;
 // thread-safe.

@@ -106,7 +106,7 @@ Comparison compare(const TestRun& run, const ModelMachine& model) {
     return its;
   }
   const tuning::Expectation& answer = answers->front();
-  its.model = (answer.collective ? tuning::modelText(model.machine->settings->nccl)
+  its.model = (answer.collective ? "NCCL's model (" + ncclVersionName(model.machine->settings->nccl) + ")"
                                  : std::string("An estimate of Railwise (NCCL has no model of alltoall)")) +
               " of " + model.machine->name;
   its.limit = answer.limit;

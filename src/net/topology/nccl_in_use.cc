@@ -51,7 +51,7 @@ std::optional<topo::NcclVersion> ncclInUse() {
 
 topo::NcclVersion rulesInUse() {
   const auto release = ncclInUse();
-  if (!release) return topo::NcclVersion::k2_30;
+  if (!release) return topo::chooseRules({}).release;
   const topo::NcclChoice choice = topo::rulesFor(*release);
   RAILWISE_INFO(log::kInit | log::kNet, "NICs by the rules of NCCL %s%s%s",
                 ncclVersionName(choice.rules).c_str(), choice.doubt.empty() ? "" : ": ",

@@ -12,8 +12,8 @@ namespace railwise::net {
 // of the net API tell less than that: NCCL 2.30.3 to 2.31 ask for the same one.
 std::optional<topo::NcclVersion> ncclInUse();
 
-// The release whose rules the model of the machine follows: rulesFor(ncclInUse()), else those of 2.30.7,
-// which read every file that the others read. Logs the release, and what of its rules is not known.
+// The release whose rules the model of the machine follows (topo::chooseRules() with ncclInUse()). Logs the
+// release of this process, and what of its rules is not known.
 topo::NcclVersion rulesInUse();
 
 }  // namespace railwise::net

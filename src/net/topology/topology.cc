@@ -145,7 +145,9 @@ Outcome<topo::Machine> readMachine(const Config& config, const std::string& topo
   settings.net_force_merge.clear();
   topo::SysfsOptions options;
   options.nets.emplace();
-  // No path from a GPU to a NIC leads over NVLink, so what a vendor's library has told is not read.
+  // No path from a GPU to a NIC leads over NVLink (a relay by PXN is NCCL's), so what a vendor's library has
+  // told is not read, and the NVLinks of GPUs that are known are not filled in.
+  options.detection.known_gpus = false;
   options.endpoint_ids = false;
   options.gpu_answers = std::make_shared<const gpu::GpuTopology>();
   for (const auto& device : devices) {
@@ -157,7 +159,7 @@ Outcome<topo::Machine> readMachine(const Config& config, const std::string& topo
                              .port = its.port});
   }
   const auto tree = sysfs::makeLiveTree(config.sysfs_root);
-  return topo::loadMachine({.tree = *tree,
+  return topo::loadMachine({.tree = tree.get(),
                             .settings = settings,
                             .options = std::move(options),
                             .document = readFile(topology_file),

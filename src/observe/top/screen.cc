@@ -451,9 +451,13 @@ Frame frameOf(const Model& model, const Style& style) {
   return frame;
 }
 
-std::string plainText(const Frame& frame, const Style& style) {
+std::string plainText(const Frame& frame, const Style& style, bool color) {
   std::string text;
-  for (const Line& line : frame.lines) text += plainLine(line, style.width, style.utf8) + "\n";
+  int columns = 0;
+  for (const Line& line : frame.lines)
+    text += (color ? escapedLine(line, style.width, style.utf8, true, &columns)
+                   : plainLine(line, style.width, style.utf8)) +
+            "\n";
   return text;
 }
 

@@ -35,7 +35,7 @@ struct Frame {
 Frame frameOf(const Model& model, const Style& style);
 
 // The lines of a frame as they are printed.
-std::string plainText(const Frame& frame, const Style& style);
+std::string plainText(const Frame& frame, const Style& style, bool color = false);
 // The lines of a frame for a terminal: escape sequences that draw all of `style.height` lines anew, from the
 // upper left corner, without clearing the screen first.
 std::string escapedText(const Frame& frame, const Style& style, bool color);

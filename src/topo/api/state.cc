@@ -40,7 +40,7 @@ Result<Machine> fromTree(const std::string* file, const std::string& root, const
   if (!answers.ok()) return Failure{answers.error()};
   sysfs.gpu_answers = std::move(*answers);
   return finished(topo::loadMachine(
-      {.tree = **tree, .settings = load->settings, .options = std::move(sysfs), .topology_file = file}));
+      {.tree = tree->get(), .settings = load->settings, .options = std::move(sysfs), .topology_file = file}));
 }
 
 Result<topo::Pairing> pairingOf(const std::string& text) {
@@ -128,13 +128,11 @@ const char* valueOf(const std::vector<std::string>& variables, std::string_view 
   return nullptr;
 }
 
-// Null: the number is none of the constants, and no release from 2.13 on.
+// Null: the number is no release from 2.13 on.
 std::optional<topo::NcclChoice> releaseOf(Nccl nccl) {
   constexpr int kFirst = 21300;
   constexpr int kLast = 29999;
-  if (nccl == Nccl::k2_30) return topo::rulesFor(topo::NcclVersion::k2_30);
-  if (nccl == Nccl::k2_28) return topo::rulesFor(topo::NcclVersion::k2_28);
-  if (nccl == Nccl::k2_31) return topo::rulesFor(topo::NcclVersion::k2_31);
+  if (nccl == Nccl::kNewest) return topo::rulesFor(topo::NcclVersion::kNewest);
   const int code = static_cast<int>(nccl);
   if (code < kFirst || code > kLast) return std::nullopt;
   return topo::rulesFor(topo::NcclVersion{code});
@@ -197,7 +195,8 @@ Result<Machine> Machine::loadFile(const std::string& path, const Options& option
   return guarded([&]() -> Result<Machine> {
     const auto load = loadOptions(options);
     if (!load) return Failure{load.error()};
-    return finished(topo::loadFile(path, load->settings, load->detection));
+    return finished(topo::loadMachine(
+        {.settings = load->settings, .options = {.detection = load->detection}, .topology_file = &path}));
   });
 }
 
@@ -207,7 +206,10 @@ Result<Machine> Machine::parse(const std::string& xml, const std::string& name, 
     if (!load) return Failure{load.error()};
     auto document = topo::parseXml(xml, name);
     if (!document.ok()) return Failure{document.error()};
-    return finished(topo::loadDocument(std::move(*document), load->settings, load->detection, name));
+    return finished(topo::loadMachine({.settings = load->settings,
+                                       .options = {.detection = load->detection},
+                                       .document = std::move(*document),
+                                       .name = name}));
   });
 }
 

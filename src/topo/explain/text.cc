@@ -56,8 +56,10 @@ class TextWriter {
     std::map<std::string, std::size_t> known;
     for (const GpuExplanation& gpu : all_.gpus) {
       if (style_.rank >= 0 && gpu.rank != style_.rank) continue;
-      const auto [at, is_new] =
-          known.emplace(style_.each ? std::to_string(gpu.rank) : kindOf(gpu), groups.size());
+      const std::string kind = style_.each    ? std::to_string(gpu.rank)
+                               : style_.brief ? wrongWith(gpu)
+                                              : kindOf(gpu);
+      const auto [at, is_new] = known.emplace(kind, groups.size());
       if (is_new) groups.emplace_back();
       groups[at->second].push_back(&gpu);
     }
@@ -97,14 +99,41 @@ class TextWriter {
            names != std::set<std::string>(gpu.one_sided.begin(), gpu.one_sided.end());
   }
 
+  // The text of a problem for every GPU that has it: "mlx5_0 is far from GPU 0" becomes "its NIC is far from
+  // the GPU".
+  std::string withoutNames(const GpuExplanation& gpu, std::string text) const {
+    const auto replace = [&text](const std::string& name, const std::string& with) {
+      for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+        const std::size_t end = at + name.size();
+        if (end == text.size() || std::isalnum(static_cast<unsigned char>(text[end])) == 0)
+          text.replace(at, name.size(), with);
+      }
+    };
+    replace(gpuName(graph_, gpu.gpu), "the GPU");
+    if (gpu.chosen.size() == 1) replace(netName(graph_, gpu.chosen[0].view.net), "its NIC");
+    return text;
+  }
+
+  std::string wrongWith(const GpuExplanation& gpu) const {
+    std::string wrong = gpu.error;
+    for (const Problem& problem : gpu.problems)
+      wrong += "|" + problem.kind + withoutNames(gpu, problem.text) + problem.fix;
+    return wrong;
+  }
+
   // Of a group only what is wrong.
   void writeBriefly(const Group& alike) {
-    if (alike[0]->problems.empty() && alike[0]->error.empty()) return;
-    text_ += "\n" + titleOf({alike[0]});
-    if (alike.size() > 1) text_ += ", and likewise " + titleOf(Group(alike.begin() + 1, alike.end()));
-    text_ += "\n";
-    if (!alike[0]->error.empty()) addParagraph("Why", alike[0]->error);
-    for (const Problem& problem : alike[0]->problems) writeProblem(problem);
+    const GpuExplanation& first = *alike[0];
+    if (first.problems.empty() && first.error.empty()) return;
+    const bool alone = alike.size() == 1;
+    std::string title = titleOf(alike);
+    if (!alone) title.insert(title.find(' '), "s");
+    text_ += "\n" + title + "\n";
+    if (!first.error.empty()) addParagraph("Why", first.error);
+    for (Problem problem : first.problems) {
+      if (!alone) problem.text = withoutNames(first, problem.text);
+      writeProblem(problem);
+    }
   }
 
   // "GPU 0", "GPU 0-7"

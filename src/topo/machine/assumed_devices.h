@@ -21,6 +21,11 @@ struct Detection {
   // Accept files with more elements than NCCL reads, e.g. the dump of an NVLink domain.
   bool any_size = false;
   bool fuse_nics = false;  // fuse NICs as NCCL does, even in files that describe GPUs and nets
+  // Where gpu_sm and nvswitch_links are 0 and nobody describes the GPUs: take what is known of them by their
+  // PCI ids (known_machines.h). False: the file itself is shown.
+  bool known_gpus = true;
+
+  bool takesKnownGpus() const { return known_gpus && gpu_sm == 0 && nvswitch_links == 0; }
 };
 
 // The compute capability (times ten) that is assumed for GPUs if it is not known.

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/pci_ids.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::topo {
 namespace {
@@ -190,11 +191,21 @@ KnownDetection knownDetection(const XmlDocument& document) {
     if (gpu == nullptr || (kind != nullptr && gpu != kind)) return {};  // not known, or GPUs of several kinds
     kind = gpu;
   }
-  if (!with_ids) kind = gpuOfKnownFile(document, first_gpu, gpus);
+  return knownDetection(with_ids ? kind : gpuOfKnownFile(document, first_gpu, gpus), gpus);
+}
+
+KnownDetection knownDetection(const KnownGpu* kind, int gpus) {
   if (kind == nullptr) return {};
   return {.gpu_sm = kind->sm,
           .nvswitch_links = gpus >= kSwitchedBoard ? kind->nvswitch_links : 0,
           .gpu = kind->name};
+}
+
+std::string knownText(const KnownDetection& known) {
+  return formatText(
+      "they are known to be %s: compute capability %d.%d, %d NVLinks to NVSwitches (--gpu-sm, "
+      "--nvswitch-links say otherwise)",
+      known.gpu.c_str(), known.gpu_sm / 10, known.gpu_sm % 10, known.nvswitch_links);
 }
 
 }  // namespace railwise::topo

@@ -54,5 +54,9 @@ struct KnownDetection {
   std::string gpu;  // the name of the GPU, for a remark
 };
 KnownDetection knownDetection(const XmlDocument& document);
+// The same of the GPUs of a /sys tree. `kind`: of all of them; null: not known.
+KnownDetection knownDetection(const KnownGpu* kind, int gpus);
+// A part of a remark: which GPUs they are known to be, and what is assumed of them.
+std::string knownText(const KnownDetection& known);
 
 }  // namespace railwise::topo

@@ -8,6 +8,7 @@
 #include "base/text/words.h"
 #include "topo/machine/assumed_devices.h"
 #include "topo/machine/fusion.h"
+#include "topo/machine/known_machines.h"
 
 namespace railwise::topo {
 namespace {
@@ -218,11 +219,22 @@ void identifyCpus(XmlDocument& document, std::vector<std::string>& remarks) {
   }
 }
 
+// A file that lists GPUs by their PCI ids alone leaves out compute capability and NVLinks.
+void fillInGpus(const XmlDocument& document, Detection& detection, std::vector<std::string>& remarks) {
+  if (!detection.takesKnownGpus()) return;
+  const KnownDetection known = knownDetection(document);
+  if (known.gpu_sm == 0) return;
+  detection.gpu_sm = known.gpu_sm;
+  detection.nvswitch_links = known.nvswitch_links;
+  remarks.push_back("the file does not describe its GPUs; " + knownText(known));
+}
+
 }  // namespace
 
-Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, const Detection& detection,
+Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, Detection detection,
                               std::string name) {
   std::vector<std::string> remarks;
+  fillInGpus(document, detection, remarks);
   Assumed assumed;
   identifyCpus(document, remarks);
   const bool complete = detection.fuse_nics || needsCompletion(document);
@@ -239,14 +251,6 @@ Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, co
   machine->remarks = std::move(remarks);
   machine->assumed = assumed;
   return machine;
-}
-
-Outcome<Machine> loadFile(const std::string& path, const Settings& settings, const Detection& detection) {
-  auto document = readXmlFile(path, {.max_nodes = detection.any_size ? 0 : kXmlMaxNodes});
-  if (!document.ok()) return Error{document.error()};
-  const std::size_t slash = path.rfind('/');
-  return loadDocument(std::move(*document), settings, detection,
-                      path.substr(slash == std::string::npos ? 0 : slash + 1));
 }
 
 void setCpuIdentity(XmlNode& cpu) {

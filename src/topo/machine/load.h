@@ -18,9 +18,8 @@ inline constexpr const char* kVirtualTopology = "/var/run/nvidia-topologyd/virtu
 
 // Makes a machine from a document. The document is completed first if it needs to be, or if NIC fusion is
 // asked for; the remarks say what was assumed. The error of a document without a GPU is kNoDevice.
-Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, const Detection& detection,
+Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, Detection detection,
                               std::string name);
-Outcome<Machine> loadFile(const std::string& path, const Settings& settings, const Detection& detection);
 
 // Makes of a topology file what NCCL makes of it when a communicator starts (ncclTopoGetSystem): each rank
 // adds its own GPU, and the devices of the network plugin; then the ranks' documents become one. This is for

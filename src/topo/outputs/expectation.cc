@@ -29,6 +29,15 @@ void writeTable(std::string& text, const Expectation& its) {
   }
 }
 
+// Of older releases the constants are not known: those of a later one answer.
+std::string rulesText(NcclVersion release) {
+  const std::string name = ncclVersionName(release);
+  const NcclVersion model = tuning::modelRelease(release);
+  if (model <= release) return "The rules and the cost model are those of NCCL " + name + ".";
+  return "The rules are those of NCCL " + name + ", the cost model is that of NCCL " +
+         ncclVersionName(model) + ".";
+}
+
 }  // namespace
 
 std::string expectationText(const Machine& machine, const std::vector<Expectation>& expectations) {
@@ -39,9 +48,7 @@ std::string expectationText(const Machine& machine, const std::vector<Expectatio
     std::string first;
     first += formatText("%s: %s, %d node%s of %zu GPU%s. ", machine.name.c_str(), collectiveName(its),
                         its.nodes, its.nodes == 1 ? "" : "s", here, here == 1 ? "" : "s");
-    if (its.collective)
-      first += formatText("The model is that of NCCL %s.",
-                          ncclVersionName(tuning::modelRelease(machine.settings->nccl)).c_str());
+    if (its.collective) first += rulesText(machine.settings->nccl);
     else first += "NCCL has no model of it: this is an estimate of Railwise.";
     if (expectations.size() > 1) {
       first += " NCCL keeps the ranks";

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text/text_layout.h"
 #include "topo/explain/explain.h"
 #include "topo/outputs/outputs.h"
 
@@ -33,15 +34,22 @@ std::vector<Device> devicesOf(const Graph& graph) {
 
 class Matrix {
  public:
-  explicit Matrix(const Machine& machine)
-      : machine_(machine), graph_(*machine.graph), devices_(devicesOf(graph_)), xgmi_(isXgmi(graph_)) {}
+  Matrix(const Machine& machine, std::size_t columns)
+      : machine_(machine),
+        graph_(*machine.graph),
+        devices_(devicesOf(graph_)),
+        xgmi_(isXgmi(graph_)),
+        columns_(columns) {}
 
   std::string text() {
     layOut();
-    for (std::size_t row = 0; row < devices_.size(); ++row) {
-      if (row % kHeaderEvery == 0) addHeader(row > 0);
-      if (row > 0 && row % kHeaderEvery != 0 && newGroup(row)) text_ += '\n';
-      addRow(row);
+    for (const Part& part : parts()) {
+      if (!text_.empty()) text_ += '\n';
+      for (std::size_t row = 0; row < devices_.size(); ++row) {
+        if (row % kHeaderEvery == 0) addHeader(part, row > 0);
+        if (row > 0 && row % kHeaderEvery != 0 && newGroup(row)) text_ += '\n';
+        addRow(part, row);
+      }
     }
     addLegend();
     addDevices();
@@ -88,32 +96,69 @@ class Matrix {
     }
   }
 
+  // Columns that stand side by side.
+  struct Part {
+    std::size_t first = 0;
+    std::size_t last = 0;   // behind it
+    bool affinity = false;  // the columns of the CPUs follow
+  };
+
+  // The matrix in parts of at most `columns_`. A group of devices is cut only if it fits nowhere.
+  std::vector<Part> parts() const {
+    constexpr std::size_t kNuma = 15;
+    const std::size_t affinity = 3 + affinity_width_ + kNuma + (graph_.hosts() > 1 ? 10 : 0);
+    const auto fits = [this](std::size_t width) { return columns_ == 0 || width <= columns_; };
+    std::vector<Part> all = {{}};
+    std::size_t width = name_width_;
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      std::size_t group = 0;
+      for (std::size_t of = i; of < devices_.size() && (of == i || !newGroup(of)); ++of) group += widths_[of];
+      const bool begins = i > 0 && newGroup(i) && !fits(width + group) && fits(name_width_ + group);
+      if (i > all.back().first && (begins || !fits(width + widths_[i]))) {
+        all.push_back({.first = i});
+        width = name_width_;
+      }
+      all.back().last = i + 1;
+      width += widths_[i];
+    }
+    if (!fits(width + affinity)) all.push_back({.first = devices_.size(), .last = devices_.size()});
+    all.back().affinity = true;
+    return all;
+  }
+
   void addCell(std::string text, std::size_t width) {
     text_ += std::string(width - std::min(width, text.size()), ' ') + text;
   }
 
-  void addHeader(bool again) {
+  void addHeader(const Part& part, bool again) {
     if (again) text_ += '\n';
     text_ += std::string(name_width_, ' ');
-    for (std::size_t i = 0; i < devices_.size(); ++i) addCell(devices_[i].name, widths_[i]);
-    text_ += "   CPU Affinity" +
-             std::string(affinity_width_ - std::min<std::size_t>(affinity_width_, 12), ' ') +
-             "  NUMA Affinity\n";
+    for (std::size_t i = part.first; i < part.last; ++i) addCell(devices_[i].name, widths_[i]);
+    if (part.affinity)
+      text_ += "   CPU Affinity" +
+               std::string(affinity_width_ - std::min<std::size_t>(affinity_width_, 12), ' ') +
+               "  NUMA Affinity";
+    text_ += '\n';
   }
 
-  void addRow(std::size_t row) {
+  void addRow(const Part& part, std::size_t row) {
     const Device& device = devices_[row];
     text_ += device.name + std::string(name_width_ - device.name.size(), ' ');
-    for (std::size_t i = 0; i < devices_.size(); ++i) {
+    for (std::size_t i = part.first; i < part.last; ++i) {
       used_.insert(cells_[row][i]);
       addCell(cells_[row][i], widths_[i]);
     }
+    if (part.affinity) addAffinity(row);
+    text_ += '\n';
+  }
+
+  void addAffinity(std::size_t row) {
+    const Device& device = devices_[row];
     const int cpu = nextCpu(*machine_.paths, device.type, device.index);
     text_ += "   " + affinities_[row] +
              std::string(std::max<std::size_t>(affinity_width_, 12) - affinities_[row].size(), ' ');
     text_ += "  " + (cpu < 0 ? std::string("-") : std::to_string(graph_.of(NodeType::kCpu, cpu).numa));
     if (graph_.hosts() > 1) text_ += " of host " + std::to_string(device.host);
-    text_ += '\n';
   }
 
   void addLegend() {
@@ -129,8 +174,10 @@ class Matrix {
       text_ += std::string("  ") + pathTypeName(path_type) + "   " + meaningText(graph_, path_type) + "\n";
     }
     if (used_.count("PXN") != 0) {
-      text_ += std::string("\nPXN stands in the rows of the GPUs only: ") + libraryName(graph_) +
-               " sends that way, but receives by the way of the column.\n";
+      const std::string sentence = std::string("PXN stands in the rows of the GPUs only: ") +
+                                   libraryName(graph_) +
+                                   " sends that way, but receives by the way of the column.";
+      text_ += "\n" + (columns_ == 0 ? sentence + "\n" : wrappedText(sentence, "", "", columns_));
     }
   }
 
@@ -170,6 +217,7 @@ class Matrix {
   const Graph& graph_;
   const std::vector<Device> devices_;
   const bool xgmi_;
+  const std::size_t columns_;  // 0: as many as it takes
   std::vector<std::vector<std::string>> cells_;
   std::vector<std::string> affinities_;
   std::vector<std::size_t> widths_;
@@ -181,6 +229,8 @@ class Matrix {
 
 }  // namespace
 
-std::string matrixText(const Machine& machine) { return Matrix(machine).text(); }
+std::string matrixText(const Machine& machine, std::size_t columns) {
+  return Matrix(machine, columns).text();
+}
 
 }  // namespace railwise::topo

@@ -13,7 +13,8 @@
 namespace railwise::topo {
 
 // A table that looks like `nvidia-smi topo -m`, with NCCL's path types, a legend, and the NIC of each GPU.
-std::string matrixText(const Machine& machine);
+// `columns`: the matrix is cut into parts that are not wider; 0: it is not cut.
+std::string matrixText(const Machine& machine, std::size_t columns = 0);
 
 // The whole model as JSON; docs/topology-json.md has the schema. Tests compare its rows with NCCL's own
 // answers.

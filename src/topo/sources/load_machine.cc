@@ -26,21 +26,28 @@ Outcome<GpuAnswers> recordedGpus(const sysfs::FileTree& tree) {
 }
 
 Outcome<Machine> loadMachine(MachineInputs inputs) {
+  const bool alone = inputs.tree == nullptr;
+  const Detection& detection = inputs.options.detection;
   if (inputs.topology_file != nullptr) {
-    auto read = readXmlFile(*inputs.topology_file);
+    auto read =
+        readXmlFile(*inputs.topology_file, {.max_nodes = alone && detection.any_size ? 0 : kXmlMaxNodes});
     if (!read.ok()) return read.failure();
     inputs.document = std::move(*read);
+    if (inputs.name.empty()) inputs.name = sysfs::baseName(*inputs.topology_file);
   }
+  if (alone)
+    return loadDocument(std::move(inputs.document).value(), inputs.settings, detection,
+                        std::move(inputs.name));
   if (inputs.options.gpu_answers == nullptr) {
-    auto recorded = recordedGpus(inputs.tree);
+    auto recorded = recordedGpus(*inputs.tree);
     if (!recorded.ok()) return recorded.failure();
     inputs.options.gpu_answers = std::move(*recorded);
   }
   std::vector<std::string> remarks;
-  auto xml = readSysfs(inputs.tree, inputs.document, inputs.settings, inputs.options,
+  auto xml = readSysfs(*inputs.tree, inputs.document, inputs.settings, inputs.options,
                        inputs.remarks ? &remarks : nullptr);
   if (!xml.ok()) return Error{xml.error(), Code::kNoDevice};
-  auto machine = makeMachine(std::move(*xml), inputs.settings, inputs.tree.name());
+  auto machine = makeMachine(std::move(*xml), inputs.settings, inputs.tree->name());
   if (!machine.ok()) return machine;
   machine->completed = true;
   machine->remarks = std::move(remarks);

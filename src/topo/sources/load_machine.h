@@ -1,5 +1,6 @@
-// Makes a Machine from a /sys tree, with or without a topology file over it, as NCCL does at its init. For a
-// topology file alone see machine/load.h. Thread-safe.
+// The one place that opens a machine: from a /sys tree, from a topology file, or from a file over a tree, as
+// NCCL does at its init. The command, the C and C++ APIs, the doctor and the plugin call it, so that one
+// source is one machine with one list of assumptions (Detection, and the machine's remarks). Thread-safe.
 #pragma once
 
 #include <optional>
@@ -13,16 +14,17 @@
 namespace railwise::topo {
 
 struct MachineInputs {
-  const sysfs::FileTree& tree;
+  const sysfs::FileTree* tree = nullptr;  // null: the topology file alone
   const Settings& settings;
-  SysfsOptions options = {};
-  const std::string* topology_file = nullptr;  // the path in NCCL_TOPO_FILE; null: there is no topology file
+  SysfsOptions options = {};                   // of a file alone: only the detection counts
+  const std::string* topology_file = nullptr;  // its path; null: there is no topology file
   std::optional<XmlDocument> document = {};    // the topology file, if the caller has read it
-  bool remarks = true;  // false: the machine has none, and what only they need is not read
+  std::string name = {};  // of a machine that is a file alone; "": the last part of the file's path
+  bool remarks = true;    // false: the machine of a tree has none, and what only they need is not read
 };
 
 // The machine's remarks say what was assumed. An error if NCCL's init would fail. The error's code is
-// kNoDevice if the tree is the reason (a tree without a GPU).
+// kNoDevice if the tree or the file is the reason (it has no GPU).
 Outcome<Machine> loadMachine(MachineInputs inputs);
 
 }  // namespace railwise::topo

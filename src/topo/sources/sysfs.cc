@@ -9,6 +9,7 @@
 #include "sysfs/pci_devices.h"
 #include "topo/machine/assumed_devices.h"
 #include "topo/machine/fusion.h"
+#include "topo/machine/known_machines.h"
 #include "topo/sources/gpu_answers.h"
 #include "topo/sources/net_devices.h"
 #include "topo/sources/sys_walk.h"
@@ -97,8 +98,19 @@ class SysfsReader {
     nets_ = options_.nets
                 ? *options_.nets
                 : netDevices(tree_, settings_, {options_.detection.nic_speed, options_.gdr}, remarks_);
+    lookUpGpus();
     remarkDevices();
     return {};
+  }
+
+  // GPUs of which no library has told are known by their PCI ids, if all are of one kind.
+  void lookUpGpus() {
+    if (!options_.detection.takesKnownGpus()) return;
+    const KnownGpu* const kind = knownGpu(gpus_.front().vendor, gpus_.front().device);
+    const bool alike = std::all_of(gpus_.begin(), gpus_.end(), [&](const sysfs::PciDevice& gpu) {
+      return knownGpu(gpu.vendor, gpu.device) == kind;
+    });
+    if (alike) known_ = knownDetection(kind, static_cast<int>(gpus_.size()));
   }
 
   // Where a vendor's library lists GPUs, a job can use these and no others: /sys shows all GPUs of the host
@@ -166,6 +178,8 @@ class SysfsReader {
           "no library has told of AMD's GPUs, and /sys has neither their architecture nor their xGMI links: "
           "none "
           "are shown");
+    } else if (!amd_ && unknown && known_.gpu_sm != 0) {
+      remark("NVML has not told of the GPUs; " + knownText(known_));
     } else if (!amd_ && unknown && options_.detection.gpu_sm == 0) {
       remark(
           "NVML has not told the compute capability of the GPUs, and /sys does not have it: 8.0 is assumed; "
@@ -312,7 +326,9 @@ class SysfsReader {
     if (options_.detection.gpu_sm != 0) identity.sm = options_.detection.gpu_sm;
     const gpu::Device* told = answerFor(device.busid);
     if (told == nullptr) {
-      identity.nvlinks.push_back({kHiddenTarget, options_.detection.nvswitch_links, true});
+      if (known_.gpu_sm != 0) identity.sm = known_.gpu_sm;
+      const int links = std::max(options_.detection.nvswitch_links, known_.nvswitch_links);
+      identity.nvlinks.push_back({kHiddenTarget, links, true});
       return identity;
     }
     if (told->sm != 0) identity.sm = told->sm;
@@ -408,6 +424,7 @@ class SysfsReader {
   const gpu::GpuTopology* answers_;
   std::vector<sysfs::PciDevice> gpus_;
   std::vector<NetDevice> nets_;
+  KnownDetection known_;  // of GPUs of which no library has told
   bool amd_ = false;
 };
 

@@ -301,8 +301,4 @@ Outcome<std::vector<Expectation>> expectOn(const Machine& machine, const Questio
   return expectations;
 }
 
-std::string modelText(NcclVersion release) {
-  return "NCCL's model (" + ncclVersionName(modelRelease(release)) + ")";
-}
-
 }  // namespace railwise::topo::tuning

@@ -69,7 +69,4 @@ struct Question {
 Outcome<std::vector<Expectation>> expectOn(const Machine& machine, const Question& question,
                                            std::span<const std::size_t> sizes);
 
-// The model that a release answers with, for people: "NCCL's model (2.30.7)".
-std::string modelText(NcclVersion release);
-
 }  // namespace railwise::topo::tuning

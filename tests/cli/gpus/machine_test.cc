@@ -64,7 +64,7 @@ TEST_F(FakeLibrary, ThatHangsCostsANote) {
   const auto list = run({"gpus"}, "hang");
   EXPECT_EQ(list.status, 0) << list.err;
   EXPECT_TRUE(contains(list.err, "did not answer within 2 s"));
-  EXPECT_TRUE(contains(list.out, "0000:df:00.0  sm_80"));
+  EXPECT_TRUE(contains(list.out, "0000:df:00.0  sm_90"));
 }
 
 // A recording has the answers, without serial numbers.

@@ -188,7 +188,18 @@ TEST(TopoCommand, KnowsGpusThatAFileDoesNotDescribe) {
     const auto result = topoCommand({"topo", command, file.path()});
     EXPECT_TRUE(has(result.out + result.err, "H100 SXM5")) << command << ": " << result.err;
   }
-  EXPECT_FALSE(has(topoCommand({"topo", "show", file.path(), "-f", "json"}).err, "H100 SXM5"));
+  EXPECT_FALSE(has(topoCommand({"topo", "show", file.path(), "-f", "xml"}).err, "H100 SXM5"))
+      << "the file itself is shown";
+}
+
+// Eight GPUs with eight NICs have the same two problems.
+TEST(TopoCommand, BrieflyEachProblemIsToldOnce) {
+  const std::string text = unbroken(topoCommand({"explain", "--brief", "-m", "cloud-vm"}).out);
+  const std::string::size_type first = text.find("is far from");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find("is far from", first + 1), std::string::npos) << text;
+  EXPECT_TRUE(has(text, "GPUs 0-7")) << text;
+  EXPECT_TRUE(has(topoCommand({"explain", "--brief", "-m", "cloud-vm", "--gpu=3"}).out, "far from GPU 3"));
 }
 
 TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
@@ -517,12 +528,14 @@ TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
   const auto result = topoCommand(
       {"topo", "expect", kMachine, "--nodes", "4", "--collective", "all_gather", "--size", "64M"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "all_gather, 4 nodes of 4 GPUs. The model is that of NCCL 2.31.2"))
+  EXPECT_TRUE(has(result.out,
+                  "all_gather, 4 nodes of 4 GPUs. The rules and the cost model are those\nof NCCL 2.31.2"))
       << result.out;
   EXPECT_TRUE(has(result.out, "    64 MiB  ")) << result.out;
   EXPECT_TRUE(has(result.out, "\nPeak: ")) << result.out;
   EXPECT_TRUE(has(result.out, "\nThe limit is ")) << result.out;
-  EXPECT_TRUE(has(topoCommand({"topo", "expect", kMachine, "--nccl", "2.28"}).out, "that of NCCL 2.29.7"));
+  EXPECT_TRUE(has(topoCommand({"topo", "expect", kMachine, "--nccl", "2.28"}).out, "NCCL 2.29.7"))
+      << "the constants of older releases are not known";
   EXPECT_TRUE(has(topoCommand({"topo", "expect", kMachine, "-c", "alltoall", "-f", "json"}).out,
                   "\"source\": \"railwise\""));
 }

@@ -54,7 +54,9 @@ TEST(DoctorPair, HealthyHostsAreFine) {
 
 TEST(DoctorPair, NcclsModelOfBothHosts) {
   const auto result = pairTest({"--pair"}, "software:@dgx");
-  EXPECT_TRUE(has(result.out, "), 2 hosts with 8 GPUs each: 461.6 GB/s (NVLSTree). The limit is the network"))
+  EXPECT_TRUE(has(result.out,
+                  "at most 461.6 GB/s (NCCL 2.31.2's model of 2 hosts with 8 GPUs each, NVLSTree. The limit "
+                  "is the network"))
       << result.out << result.err;
   EXPECT_FALSE(has(result.out, "you get")) << "software devices carry what the processor copies\n"
                                            << result.out;

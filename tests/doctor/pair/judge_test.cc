@@ -301,26 +301,28 @@ TEST(AllReduce, TheWeakestHostDecides) {
   EXPECT_DOUBLE_EQ(check.measured_gbytes, 58);
 }
 
-// The third NIC is none of NCCL's rings.
-TEST(AllReduce, WhatNcclsRingsGetOfTheNics) {
+// NCCL's model replaces the sum of the NICs: there is one limit. The third NIC is none of NCCL's rings.
+TEST(AllReduce, NcclsModelIsTheOneLimit) {
   Results results = makeResults(2, 3);
-  EXPECT_EQ(ncclText(results), "");
+  for (EndFacts& end : results.ends) end.all_reduce = {192, "the sum of the NICs"};
+  EXPECT_NE(allReduceText(results).find("192 GB/s (the sum of the NICs)"), std::string::npos);
   results.nccl = {.gbytes = 150,
                   .ring_gbytes = 96,
                   .ring_nics = {"mlx5_0+mlx5_1"},
-                  .text = "NCCL's model (2.30.7), 2 hosts with 8 GPUs each",
+                  .text = "NCCL 2.30.7's model of 2 hosts with 8 GPUs each",
                   .algorithm = "Tree",
                   .limit = "The limit is the network."};
   results.pairs[0].halves[1].together_gbytes = 30;
   results.pairs[1].halves[1].together_gbytes = 42;
   EXPECT_DOUBLE_EQ(ringNicsGbytes(results), 72);
-  EXPECT_EQ(ncclText(results),
-            "NCCL's model (2.30.7), 2 hosts with 8 GPUs each: 150.0 GB/s (Tree). The limit is the network. "
-            "Its rings want "
-            "96.0 GB/s of the NICs, and you get 72.0 (75 %).");
+  EXPECT_DOUBLE_EQ(checkAllReduce(results).expected_gbytes, 150);
+  const std::string text = allReduceText(results);
+  EXPECT_NE(text.find("150 GB/s (NCCL 2.30.7's model of 2 hosts with 8 GPUs each, Tree"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("96.0 GB/s of their NICs, and get 72.0 (75 %)"), std::string::npos) << text;
+  EXPECT_EQ(text.find("192"), std::string::npos) << text;
   results.ends[0].nics[0].software = true;
-  EXPECT_EQ(ncclText(results),
-            "NCCL's model (2.30.7), 2 hosts with 8 GPUs each: 150.0 GB/s (Tree). The limit is the network.");
+  EXPECT_EQ(allReduceText(results).find("72.0"), std::string::npos);
 }
 
 }  // namespace

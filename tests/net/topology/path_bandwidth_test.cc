@@ -166,7 +166,7 @@ TEST_F(AsymmetricHost, RailBandwidthsOfADeviceAcrossSockets) {
   const auto mbps = (*net)->railBandwidths(fused);
   EXPECT_EQ(mbps[0], 384000) << "PCIe 5 x16, less than the port's 400 Gb/s";
   EXPECT_GT(mbps[1], 0);
-  EXPECT_LT(mbps[1], mbps[0] / 2) << "through the other socket";
+  EXPECT_LE(mbps[1], mbps[0] / 2) << "through the other socket: 24 GB/s by the rules of 2.31";
   Net::release();
 }
 

@@ -236,7 +236,7 @@ TEST(ExplainText, BrieflyHasTheTableAndWhatIsWrong) {
       systemOf(cpu(0, gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") + nic(0, "0000:12:00.0", "far"))));
   const std::string text = textOf(explainText(machine, explain(machine), {.brief = true}));
   EXPECT_TRUE(has(text, "\nGPU 0  far ")) << text;
-  EXPECT_TRUE(has(text, "\nGPU 0, and likewise GPU 1\n  ! Problem  ")) << text;
+  EXPECT_TRUE(has(text, "\nGPUs 0, 1\n  ! Problem  ")) << text;
   EXPECT_TRUE(has(text, "\nWhat to do\n")) << text;
   EXPECT_FALSE(has(text, "Rejected")) << text;
   EXPECT_FALSE(has(text, "How NCCL chooses")) << text;

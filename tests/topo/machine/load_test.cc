@@ -97,11 +97,5 @@ TEST(LoadTest, MoreThan256ElementsTogetherAreRefused) {
   EXPECT_NE(machine.error().find("256 XML elements"), std::string::npos) << machine.error();
 }
 
-TEST(LoadTest, AMissingFileSaysSo) {
-  const auto machine = loadFile("/nowhere/topology.xml", {}, {});
-  ASSERT_FALSE(machine.ok());
-  EXPECT_NE(machine.error().find("/nowhere/topology.xml"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace railwise::topo::test

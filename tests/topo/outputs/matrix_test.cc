@@ -1,3 +1,4 @@
+#include "base/text/split.h"
 #include "tests/topo/output_machines.h"
 #include "topo/outputs/outputs.h"
 
@@ -52,6 +53,18 @@ TEST(Matrix, ControlCharactersOfAFileDoNotReachTheTerminal) {
   const std::string text = matrixText(machineOf(twoSwitches("evil\x1b[2J")));
   EXPECT_FALSE(has(text, "\x1b"));
   EXPECT_TRUE(has(text, "evil?[2J"));
+}
+
+// On a terminal the matrix is cut into parts, between groups of devices.
+TEST(Matrix, FitsTheColumns) {
+  const Machine machine = machineOf(twoSwitches());
+  const std::string whole = matrixText(machine);
+  EXPECT_EQ(matrixText(machine, 1000), whole);
+  const std::string cut = matrixText(machine, 50);
+  EXPECT_NE(cut, whole);
+  const std::string matrix = cut.substr(0, cut.find("Legend"));
+  for (const std::string& line : splitAt(matrix, '\n')) EXPECT_LE(line.size(), 50U) << line;
+  for (const char* name : {"GPU0 GPU1", "NIC0 NIC1", "NUMA Affinity"}) EXPECT_TRUE(has(matrix, name)) << cut;
 }
 
 }  // namespace

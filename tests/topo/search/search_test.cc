@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "tests/topo/load_file.h"
 #include "tests/topo/search/search_machines.h"
 #include "topo/machine/load.h"
 

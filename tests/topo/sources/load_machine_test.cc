@@ -11,7 +11,7 @@ namespace {
 
 TEST(LoadMachine, ATreeIsCompletedAndSaysWhatWasAssumed) {
   const sysfs::MemoryTree tree = test::makeNdv5();
-  const auto machine = loadMachine({.tree = tree, .settings = Settings()});
+  const auto machine = loadMachine({.tree = &tree, .settings = Settings()});
   ASSERT_TRUE(machine.ok()) << machine.error();
   EXPECT_EQ(machine->name, tree.name());
   EXPECT_EQ(machine->graph->count(NodeType::kGpu), 8);
@@ -24,7 +24,7 @@ TEST(LoadMachine, ATopologyFileLiesUnderTheTree) {
   auto file =
       parseXml(R"(<system version="1"><cpu numaid="0" arch="arm64" affinity="ff"/></system>)", "file");
   ASSERT_TRUE(file.ok()) << file.error();
-  const auto machine = loadMachine({.tree = tree, .settings = Settings(), .document = std::move(*file)});
+  const auto machine = loadMachine({.tree = &tree, .settings = Settings(), .document = std::move(*file)});
   ASSERT_TRUE(machine.ok()) << machine.error();
   const XmlNode* const cpu = machine->xml->find("cpu", "numaid", "0");
   ASSERT_NE(cpu, nullptr);
@@ -49,7 +49,7 @@ TEST(LoadMachine, AFileThatSaysPartIsCompletedByTheMachine) {
   SysfsOptions options;
   options.detection = {.gpu_sm = 90, .nvswitch_links = 18};
   const auto machine = loadMachine(
-      {.tree = tree, .settings = Settings(), .options = std::move(options), .document = std::move(*file)});
+      {.tree = &tree, .settings = Settings(), .options = std::move(options), .document = std::move(*file)});
   ASSERT_TRUE(machine.ok()) << machine.error();
   const Graph& graph = *machine->graph;
   ASSERT_EQ(graph.count(NodeType::kNet), 1) << "the plugin has no mlx5_9";
@@ -75,14 +75,46 @@ TEST(LoadMachine, AFileThatSaysPartIsCompletedByTheMachine) {
 
 TEST(LoadMachine, AnErrorSaysWhatIsWrong) {
   const sysfs::MemoryTree empty("nothing");
-  const auto none = loadMachine({.tree = empty, .settings = Settings()});
+  const auto none = loadMachine({.tree = &empty, .settings = Settings()});
   EXPECT_TRUE(none.error().starts_with("no GPU in nothing")) << none.error();
   EXPECT_EQ(none.failure().code, Code::kNoDevice);
   const sysfs::MemoryTree tree = test::makeNdv5();
   const std::string missing = "/no/such.xml";
-  const auto unread = loadMachine({.tree = tree, .settings = Settings(), .topology_file = &missing});
+  const auto unread = loadMachine({.tree = &tree, .settings = Settings(), .topology_file = &missing});
   EXPECT_NE(unread.error().find("/no/such.xml"), std::string::npos);
   EXPECT_NE(unread.failure().code, Code::kNoDevice);
+  const auto alone = loadMachine({.settings = Settings(), .topology_file = &missing});
+  EXPECT_NE(alone.error().find("/no/such.xml"), std::string::npos);
+}
+
+// One machine, whether it is a tree or the file that was made of it: its GPUs are known by their PCI ids.
+TEST(LoadMachine, KnownGpusAreTheSameInATreeAndInAFile) {
+  const sysfs::MemoryTree tree = test::makeNdv5();
+  auto file = parseXml(
+      "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
+      "modelid=\"143\" affinity=\"ff\"><pci busid=\"0001:00:00.0\" class=\"0x030200\" vendor=\"0x10de\" "
+      "device=\"0x2330\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"/></cpu></system>",
+      "file");
+  ASSERT_TRUE(file.ok()) << file.error();
+  for (const bool known : {true, false}) {
+    SysfsOptions options;
+    options.detection.known_gpus = known;
+    const auto of_tree = loadMachine({.tree = &tree, .settings = Settings(), .options = options});
+    const auto of_file =
+        loadMachine({.settings = Settings(), .options = options, .document = XmlDocument(*file)});
+    for (const auto* machine : {&of_tree, &of_file}) {
+      ASSERT_TRUE(machine->ok()) << machine->error();
+      const Graph& graph = *(*machine)->graph;
+      EXPECT_EQ(graph.of(NodeType::kGpu, 0).sm, known ? 90 : kAssumedSm);
+      EXPECT_EQ(std::any_of((*machine)->remarks.begin(), (*machine)->remarks.end(),
+                            [](const std::string& remark) {
+                              return remark.find("known to be H100") != std::string::npos;
+                            }),
+                known);
+    }
+    EXPECT_EQ(of_tree->graph->count(NodeType::kNvs), known ? 1 : 0) << "eight GPUs are on a switched board";
+    EXPECT_EQ(of_file->graph->count(NodeType::kNvs), 0) << "a single one is not";
+  }
 }
 
 }  // namespace

@@ -195,7 +195,9 @@ TEST(Sysfs, WhatTheLibraryCouldNotSayIsARemark) {
 }
 
 TEST(Sysfs, TheCapabilityIsAssumedWhereNobodyTellsIt) {
-  sysfs::MemoryTree tree = makeVm({h100("0001", 0)});
+  FlatPci unknown = h100("0001", 0);
+  unknown.device = "0xffff";
+  sysfs::MemoryTree tree = makeVm({unknown});
   EXPECT_TRUE(contains(remarksOn(tree, {}), "8.0 is assumed"));
   gpu::GpuTopology answers;
   answers.gpus = {nvidia(0, "0001:00:00.0", 90)};

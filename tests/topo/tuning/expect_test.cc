@@ -122,7 +122,9 @@ TEST(Expect, TextNamesTheSourceAndFitsATerminal) {
   const std::string text =
       expectationText(machine, {expectOn(machine, 4, Collective::kAllReduce),
                                 expectAllToAll(machine, machine.domains.front(), 4, kSizes)});
-  EXPECT_NE(text.find("all_reduce, 4 nodes of 2 GPUs. The model is that of NCCL 2.31.2"), std::string::npos)
+  EXPECT_NE(
+      text.find("all_reduce, 4 nodes of 2 GPUs. The rules and the cost model are those\nof NCCL 2.31.2."),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("this is an\nestimate of Railwise"), std::string::npos) << text;
   EXPECT_NE(text.find("     1 GiB  "), std::string::npos) << text;

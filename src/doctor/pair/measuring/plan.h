@@ -82,7 +82,7 @@ struct NcclModel {
   double gbytes = 0;       // GB/s of the bus that large messages approach; 0: not known
   double ring_gbytes = 0;  // GB/s that NCCL's rings take of the NICs
   std::vector<std::string> ring_nics;
-  std::string text;       // "NCCL's model (2.30.7), 2 hosts with 8 GPUs each"
+  std::string text;       // "NCCL 2.30.7's model of 2 hosts with 8 GPUs each"
   std::string algorithm;  // "NVLSTree"
   std::string limit;      // a sentence
 };
@@ -93,6 +93,7 @@ struct Results {
   std::size_t rounds = 0;
   double seconds = 0;  // how long all of it took
   NcclModel nccl;      // who reports fills it in
+  std::string rules;   // whose rules and cost model, in words; "": the model does not say
 
   const NicFacts& nic(const PairResult& pair, std::size_t side) const {
     return ends[pair.match[side]].nics[pair.nics[side]];

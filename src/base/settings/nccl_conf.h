@@ -1,0 +1,26 @@
+// NCCL's configuration files, as NCCL reads them into the environment before it loads plugins. Pure.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace railwise {
+
+struct ConfVariable {
+  std::string name;
+  std::string value;
+  std::string file;
+  int line = 0;
+
+  std::string where() const { return file + ":" + std::to_string(line); }
+};
+
+// The variables of the files, in the order of their precedence; a variable that is already set stays. Lines
+// are NAME=value, used unchanged; '#' in the first column begins a comment. First `named` ($NCCL_CONF_FILE),
+// or .nccl.conf in `home` if it is ""; then /etc/nccl.conf. `read`: the text of a file; "": there is none.
+// Source: NCCL 2.30.7, misc/param.cc (initEnv, setEnvFile).
+std::vector<ConfVariable> ncclConfVariables(const std::string& named, const std::string& home,
+                                            const std::function<std::string(const std::string& path)>& read);
+
+}  // namespace railwise
