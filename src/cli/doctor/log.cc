@@ -136,9 +136,34 @@ std::vector<doctor::Comparison> compareAll(const Read& read, const doctor::Ranks
   return comparisons;
 }
 
+// What the verdict is if nothing was found: "fine" is a word for what was measured.
+std::string notJudgedText(const std::vector<doctor::Comparison>& comparisons) {
+  for (const doctor::Comparison& its : comparisons)
+    if (its.obstacle.empty() && its.judged) return "fine";
+  return "nothing found; speed not judged, since " + (comparisons.empty()
+                                                          ? std::string("there is no table of nccl-tests")
+                                                          : comparisons.front().obstacle);
+}
+
+// The best result of the tables, as what judgeRate() takes.
+doctor::Measured measuredOf(const std::vector<doctor::Comparison>& comparisons) {
+  doctor::Measured measured;
+  for (const doctor::Comparison& its : comparisons) {
+    const doctor::ResultRow* const best = its.run.best();
+    if (best == nullptr) continue;
+    measured.below_model = measured.below_model || (its.obstacle.empty() && its.judged && its.doubt.empty() &&
+                                                    its.share() < doctor::kFarBelowModel);
+    if (best->best() <= measured.gb_per_s) continue;
+    measured.gb_per_s = best->best();
+    measured.where = its.run.file + ":" + std::to_string(best->line);
+  }
+  return measured;
+}
+
 doctor::ReportStyle styleOf(const Read& read, const doctor::Ranks& ranks,
                             const std::vector<doctor::Comparison>& comparisons) {
   doctor::ReportStyle style = logStyle(read.job, ranks);
+  style.nothing = notJudgedText(comparisons);
   for (const doctor::Comparison& its : comparisons) {
     style.looked.push_back(readText(its));
     const std::string hidden = "what to expect of " + jobText(its) + ": " + its.obstacle;
@@ -175,6 +200,7 @@ int report(LogOptions& options, const Read& read) {
   const auto comparisons = compareAll(read, ranks, machine ? &*machine : nullptr, !options.no_nvls);
   doctor::Findings findings = judgeJob(read.job, ranks);
   judgeResults(comparisons, findings);
+  judgeRate(ranks, measuredOf(comparisons), findings);
   findings.sort();
   const doctor::ReportStyle style = styleOf(read, ranks, comparisons);
   std::string text =

@@ -78,8 +78,6 @@ constexpr KnownLine kOtherLines[] = {
     {"CUDA out of memory", "cuda-failure", kCause, "a GPU has no memory left",
      "The program, not NCCL, asked for more than there is.",
      "lower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    {"CUDA error:", "cuda-failure", kCause, "a call of CUDA failed", "The GPU or the program failed.",
-     "dmesg | grep -i xid\nexport CUDA_LAUNCH_BLOCKING=1"},
     {"Signal 9 (SIGKILL)|exitcode  : -9|srun: error&Killed", "process-killed", kCause, "a rank was killed",
      "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
     {"exited on signal", "process-killed", kCause, "a rank was killed or crashed",
