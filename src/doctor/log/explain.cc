@@ -29,16 +29,16 @@ const KnownLine* find(std::span<const KnownLine> lines, std::string_view text, s
 // The sentence in which NCCL itself says what to do: "Set NCCL_X=1 to ...", "usually caused by ...". "":
 // none.
 std::string ownRemedy(std::string_view text) {
+  std::size_t first = std::string_view::npos;
   for (const std::string_view words :
        {"Set NCCL", "set NCCL", "usually caused", "Please ", "please ", "Check ", "check that", "check the",
         "Try ", "try ", "Verify ", "verify ", "pdate ", "pgrade ", "Consider ", "Use NCCL", "Disable ",
         "ecompile"}) {
-    const std::size_t at = text.find(words);
-    if (at == std::string_view::npos) continue;
-    const std::size_t stop = text.substr(0, at).rfind(". ");
-    return std::string(text.substr(stop == std::string_view::npos ? 0 : stop + 2));
+    first = std::min(first, text.find(words));
   }
-  return "";
+  if (first == std::string_view::npos) return "";
+  const std::size_t stop = text.substr(0, first).rfind(". ");
+  return std::string(text.substr(stop == std::string_view::npos ? 0 : stop + 2));
 }
 
 Explanation explanationOf(const KnownLine& line) {

@@ -190,6 +190,7 @@ struct Job {
   std::vector<Event> events;
   Fact version;              // "NCCL version 2.21.5+cuda12.4" in a line without a host
   uint64_t lost_events = 0;  // beyond the limits
+  bool has_pastes = false;   // the files have outputs of other programs (pastes/)
   bool has_results = false;  // the logs have tables of nccl-tests (doctor/results)
   Fact deduplicated;         // Ray's "[repeated 7x across cluster]": it has dropped lines of other workers
 };

@@ -1,4 +1,5 @@
-// Says which check each warning falls into: reads lines "SOURCE<tab>TEXT", and writes the check of each with a
+// Says which check each warning falls into: reads lines "SOURCE<tab>TEXT", and writes the check of each with
+// a
 // '-' behind it where the explanation has nothing to type.
 #include <iostream>
 #include <string>

@@ -1,9 +1,10 @@
-// One event, however many lines tell of it: a wrapper and its caller, the two lines of a failed completion, and
-// what is only a consequence become one, with what became of the process.
+// One event, however many lines tell of it: a wrapper and its caller, the two lines of a failed completion,
+// and what is only a consequence become one, with what became of the process.
+#include "doctor/log/judging/chains.h"
+
 #include <algorithm>
 #include <map>
 
-#include "doctor/log/judging/chains.h"
 #include "doctor/log/judging/evidence.h"
 #include "doctor/log/reading/line.h"
 
@@ -36,7 +37,8 @@ bool endsCommunicator(const Event& event) {
 }
 
 bool inTheEnd(const Process& process) {
-  return std::all_of(process.inits.begin(), process.inits.end(), [](const Init& init) { return init.complete; });
+  return std::all_of(process.inits.begin(), process.inits.end(),
+                     [](const Init& init) { return init.complete; });
 }
 
 // What a warning means hangs on what its process did later.
@@ -49,8 +51,8 @@ void weigh(const Process& process, Event& event) {
     event.kind = EventKind::kRemark;
   constexpr int kSystemError = 2;  // ncclSystemError
   if (event.check == "plugin-warning" && passed == kSystemError && !on) event.kind = EventKind::kCause;
-  const bool went_on =
-      on && ((passed == 0 && inTheEnd(process) && !endsCommunicator(event)) || event.check == "unknown-warning");
+  const bool went_on = on && ((passed == 0 && inTheEnd(process) && !endsCommunicator(event)) ||
+                              event.check == "unknown-warning");
   if (went_on && event.kind == EventKind::kCause) {
     event.kind = EventKind::kRemark;
     event.end = "The process went on after it.";
@@ -74,7 +76,8 @@ class Chains {
     for (const auto& [process, events] : of_) explainNetwork(process, events);
     for (const auto& [process, events] : of_) joinConsequences(events);
     const Evidence evidence(job_);
-    for (const auto& [process, events] : of_) joinLostConnections(evidence, process, events);
+    const std::map<std::string, std::size_t> causes = firstCauses();
+    for (const auto& [process, events] : of_) joinLostConnections(evidence, causes, process, events);
     std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
   }
 
@@ -96,10 +99,14 @@ class Chains {
       const Event& next = job_.events[events[i + 1]];
       if (!isNear(one, next)) continue;
       static constexpr std::string_view kCallers = "net_ib|Unable to open device|GID";
-      const bool wrapper = one.check == "verbs-call" && next.check != "verbs-call" && hasWords(next.line.value, kCallers);
+      const bool wrapper =
+          one.check == "verbs-call" && next.check != "verbs-call" && hasWords(next.line.value, kCallers);
       const bool raw = one.check == "completion-error" && next.check == "completion-error" &&
                        completionStatus(one.line.value) < 0 && completionStatus(next.line.value) > 0;
-      const bool same_call = one.check != next.check && next.check == "inner-check" && one.kind == EventKind::kCause;
+      // The caller says it again in its own words.
+      const bool same_call = one.kind == EventKind::kCause && next.kind == EventKind::kCause &&
+                             !one.railwise && one.check != "completion-error" &&
+                             (next.check == "inner-check" || next.check == one.check);
       if (wrapper || raw) joinInto(events[i], events[i + 1]);
       else if (same_call) {
         joinInto(events[i + 1], events[i]);
@@ -117,14 +124,16 @@ class Chains {
     if (job_.processes[static_cast<std::size_t>(process)].network != "Socket") return;
     for (const std::size_t at : events) {
       Event& event = job_.events[at];
-      event.of_network = event.check == "device-closed" || (event.check == "plugin-warning" && event.end.empty()) ||
+      event.of_network = event.check == "device-closed" ||
+                         (event.check == "plugin-warning" && event.end.empty()) ||
                          (event.check == "verbs-call" && hasWords(event.line.value, "ibv_open_device"));
     }
   }
 
   static bool isConsequence(const Event& event) {
     return event.kind == EventKind::kConsequence &&
-           (event.check == "proxy-failed" || event.check == "connection-closed" || event.check == "inner-check");
+           (event.check == "proxy-failed" || event.check == "connection-closed" ||
+            event.check == "inner-check");
   }
 
   // Behind a cause in one process.
@@ -134,23 +143,32 @@ class Chains {
       const Event& event = job_.events[at];
       if (event.check.empty() || event.railwise) continue;
       if (event.kind == EventKind::kCause && !event.of_network) cause = at;
-      else if (cause < job_.events.size() && isConsequence(event) && isAfter(event.line.place, job_.events[cause].line.place))
+      else if (cause < job_.events.size() && isConsequence(event) &&
+               isAfter(event.line.place, job_.events[cause].line.place))
         joinInto(at, cause);
     }
   }
 
+  // By host.
+  std::map<std::string, std::size_t> firstCauses() const {
+    std::map<std::string, std::size_t> causes;
+    for (std::size_t i = 0; i < job_.events.size(); ++i) {
+      const Event& event = job_.events[i];
+      if (event.process >= 0 && event.kind == EventKind::kCause && !event.check.empty())
+        causes.emplace(job_.processes[static_cast<std::size_t>(event.process)].host, i);
+    }
+    return causes;
+  }
+
   // A connection that a host closed whose log has the cause.
-  void joinLostConnections(const Evidence& evidence, int process, const std::vector<std::size_t>& events) {
+  void joinLostConnections(const Evidence& evidence, const std::map<std::string, std::size_t>& causes,
+                           int process, const std::vector<std::size_t>& events) {
     for (const std::size_t at : events) {
       const Event& event = job_.events[at];
       if (event.check != "connection-closed" || event.railwise) continue;
       const std::string peer = Situation(evidence, process, &event).peer_host;
-      for (std::size_t cause = 0; cause < job_.events.size() && !peer.empty() && !joined(at); ++cause) {
-        const Event& its = job_.events[cause];
-        if (its.process >= 0 && its.kind == EventKind::kCause && !its.check.empty() &&
-            job_.processes[static_cast<std::size_t>(its.process)].host == peer && its.process != process)
-          joinInto(at, cause);
-      }
+      const auto cause = causes.find(peer);
+      if (cause != causes.end() && job_.events[cause->second].process != process) joinInto(at, cause->second);
     }
   }
 

@@ -10,9 +10,10 @@ namespace {
 
 // What {braces} may hold.
 constexpr std::string_view kNames[] = {
-    "nic",         "interface",    "bad_interface", "peer",     "local_net", "remote_net", "local_address",
-    "nics_common", "nics_of_most", "host_few",      "few",      "host_most", "many",       "remote_address",
-    "missing",     "ifname",       "host",          "nics_used", "version",  "other_host"};
+    "nic",         "interface",    "bad_interface", "peer",      "local_net", "remote_net", "local_address",
+    "nics_common", "nics_of_most", "host_few",      "few",       "host_most", "many",       "remote_address",
+    "missing",     "ifname",       "host",          "nics_used", "version",
+};
 
 std::string nameOf(const Nic& nic) { return std::string(firstWord(nic.name, ":")); }
 
@@ -42,9 +43,9 @@ std::string addressOfGid(const std::string& gid) {
 }  // namespace
 
 bool isVirtualInterface(std::string_view name) {
-  static constexpr std::string_view kPrefixes[] = {"veth", "docker", "br-",  "cali", "flannel", "cni", "virbr",
-                                                   "usb",  "tap",    "tun",  "lo",   "vxlan",   "lxc", "cilium",
-                                                   "kube", "dummy",  "nodelocaldns", "podman", "vmnet"};
+  static constexpr std::string_view kPrefixes[] = {
+      "veth", "docker", "br-", "cali",   "flannel", "cni",   "virbr",        "usb",    "tap",  "tun",
+      "lo",   "vxlan",  "lxc", "cilium", "kube",    "dummy", "nodelocaldns", "podman", "vmnet"};
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
@@ -75,11 +76,16 @@ double secondsOf(const std::string& time) {
 
 Evidence::Evidence(const Job& job) : job_(job) {
   for (const Process& process : job.processes) {
+    names_of_hosts_.insert(process.host);
+    for (const auto& [name, fact] : process.settings) settings_.emplace(name, &fact);
     for (const Interface& interface : process.interfaces) {
       const auto [known, first] = hosts_.emplace(interface.address, process.host);
       if (!first && known->second != process.host) known->second.clear();
     }
   }
+  for (const Event& event : job.events)
+    if (event.process >= 0 && event.kind == EventKind::kCause)
+      hosts_with_cause_.insert(job.processes[static_cast<std::size_t>(event.process)].host);
   findInterface();
   findNics();
 }
@@ -96,11 +102,9 @@ std::string Evidence::interfaceOf(std::string_view address) const {
   return "";
 }
 
-bool Evidence::hasCause(const std::string& host) const {
-  return std::any_of(job_.events.begin(), job_.events.end(), [&](const Event& event) {
-    return event.process >= 0 && event.kind == EventKind::kCause &&
-           job_.processes[static_cast<std::size_t>(event.process)].host == host;
-  });
+const Fact* Evidence::setting(const std::string& name) const {
+  const auto its = settings_.find(name);
+  return its == settings_.end() ? nullptr : its->second;
 }
 
 void Evidence::findInterface() {
@@ -179,8 +183,8 @@ void Situation::findPeer() {
   if (peer_host.empty()) peer_host = evidence.hostOf(plain);
   // NCCL writes names of hosts too: "remote peer node-0.default.svc<41234>".
   const std::string_view name = firstWord(plain, ".");
-  for (const Process& its : evidence.job().processes)
-    if (peer_host.empty() && !name.empty() && (its.host == plain || its.host == name)) peer_host = its.host;
+  for (const std::string_view written : {plain, name})
+    if (peer_host.empty() && evidence.isHost(written)) peer_host = written;
   std::string_view interface = after(address, "%");
   const std::string known = evidence.interfaceOf(address);
   if (interface.empty()) interface = known;
@@ -194,9 +198,7 @@ void Situation::findPeer() {
 const Fact* Situation::setting(const std::string& name) const {
   if (process != nullptr)
     if (const auto its = process->settings.find(name); its != process->settings.end()) return &its->second;
-  for (const Process& other : evidence.job().processes)
-    if (const auto its = other.settings.find(name); its != other.settings.end()) return &its->second;
-  return nullptr;
+  return evidence.setting(name);
 }
 
 void Situation::findNames() {
@@ -221,11 +223,10 @@ void Situation::findNames() {
   name("host_most", nics.most);
   name("many", std::to_string(nics.number_most));
   name("missing", joined(nics.missing));
-  if (const Fact* const chosen = setting("NCCL_SOCKET_IFNAME"); chosen != nullptr) name("ifname", chosen->value);
+  if (const Fact* const chosen = setting("NCCL_SOCKET_IFNAME"); chosen != nullptr)
+    name("ifname", chosen->value);
   if (process == nullptr) return;
   name("host", process->host);
-  for (const Process& other : evidence.job().processes)
-    if (other.host != process->host && !other.interfaces.empty()) name("other_host", other.host);
   std::vector<std::string> used;
   for (const Nic& its : process->nics) used.push_back(nameOf(its));
   name("nics_used", joined(used, ","));
@@ -242,7 +243,8 @@ std::string Situation::named(std::string_view text) const {
     text.remove_prefix(plain.size());
     const std::size_t end = text.find('}');
     const std::string_view key = end == std::string_view::npos ? "" : text.substr(1, end - 1);
-    if (std::find(std::begin(kNames), std::end(kNames), key) == std::end(kNames)) {  // a brace of the log's own
+    if (std::find(std::begin(kNames), std::end(kNames), key) ==
+        std::end(kNames)) {  // a brace of the log's own
       result += text.substr(0, 1);
       text.remove_prefix(std::min<std::size_t>(1, text.size()));
       continue;

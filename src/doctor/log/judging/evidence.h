@@ -37,7 +37,10 @@ class Evidence {
   };
   const Nics& nics() const { return nics_; }
   // Has a process of the host an error that can be a cause?
-  bool hasCause(const std::string& host) const;
+  bool hasCause(const std::string& host) const { return hosts_with_cause_.count(host) > 0; }
+  bool isHost(std::string_view name) const { return names_of_hosts_.find(name) != names_of_hosts_.end(); }
+  // As the environment of any process has set it; null: the logs do not say.
+  const Fact* setting(const std::string& name) const;
 
  private:
   void findInterface();
@@ -45,6 +48,8 @@ class Evidence {
 
   const Job& job_;
   std::map<std::string, std::string, std::less<>> hosts_;  // address -> host; "": several have it
+  std::set<std::string, std::less<>> names_of_hosts_, hosts_with_cause_;
+  std::map<std::string, const Fact*> settings_;
   std::string common_interface_;
   Nics nics_;
 };

@@ -86,6 +86,10 @@ constexpr char kPeerGpuFix[] =
     "nvidia-smi topo -p2p r; nvidia-smi nvlink -s\n"
     "dmesg | grep -i xid\n"
     "sudo lspci -vvv | grep ACSCtl  # SrcValid+, ReqRedir+ or CmpltRedir+: ACS is on";
+constexpr char kBrokenLinkFix[] =
+    "nvidia-smi topo -p2p r; nvidia-smi nvlink -s  # which link is down\n"
+    "dmesg | grep -i xid\n"
+    "do not set NCCL_IGNORE_DISABLED_P2P=1: it hides a broken NVLink, and the job is slow";
 constexpr char kTooOldWhy[] =
     "The library has no code for this GPU: NCCL, or the program, was built for older ones.";
 constexpr char kTooOldFix[] =
@@ -261,7 +265,9 @@ constexpr KnownLine kNcclLines[] = {
     {"NCCL_NVLS_ENABLE", "nvls-setup", kCause,
      "NVLink SHARP (NVLS) cannot be used by several ranks of one GPU",
      "Multicast needs a whole GPU for each rank (MPS and MIG have none).", "export NCCL_NVLS_ENABLE=0"},
-    {"ailed to peer with device|NCCL_IGNORE_DISABLED_P2P|peer access is not supported", "gpu-peer", kCause,
+    {"NCCL_IGNORE_DISABLED_P2P|P2P is disabled between", "gpu-peer", kCause,
+     "P2P is off between GPUs that NVLink joins", kPeerGpuWhy, kBrokenLinkFix, "", false},
+    {"ailed to peer with device|peer access is not supported", "gpu-peer", kCause,
      "a GPU cannot reach another one", kPeerGpuWhy, kPeerGpuFix, "", false},
     {"o transport found|has no transport", "gpu-peer", kCause, "two ranks have no way to each other",
      "P2P and shared memory are off by setting or not possible, and there is no network.",

@@ -53,6 +53,7 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
       std::find(std::begin(kBeforeNccl), std::end(kBeforeNccl),
                 job.events[static_cast<std::size_t>(first)].check) != std::end(kBeforeNccl))
     return;
+  if (nccl_lines == 0 && job.has_pastes) return;
   if (nccl_lines > 0 && (ranks.size() > 0 || errors || job.has_results)) return;
   Finding finding = {.check = "log-level",
                      .severity = Severity::kAdvice,

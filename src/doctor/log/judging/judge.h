@@ -15,8 +15,8 @@ Findings judgeJob(const Job& job, const Ranks& ranks);
 // The event that came first, as far as the logs tell; index into Job::events, -1: there is no error.
 int firstError(const Job& job);
 
-// Is the first error a cause, and no rank missing? Ranks whose communicator was never completed then need no
-// other reason.
+// Is the first error a cause that ranks which are missing do not explain? Ranks whose communicator was never
+// completed then need no other reason.
 bool explainsWaiting(const Job& job, const Ranks& ranks);
 
 void judgeErrors(const Evidence& evidence, const Ranks& ranks, Findings& findings);

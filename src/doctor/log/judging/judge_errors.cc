@@ -1,4 +1,5 @@
 // Warnings and errors: which came first, and what each means.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -111,6 +112,13 @@ std::string Trail::textOf(const Event& event) const {
 constexpr double kSameMomentS = 5;
 constexpr double kNever = 1e12;
 
+// A line without a time that has none by its nature: of Python, a launcher, or the kernel since its boot.
+bool isOfOthers(const Event& event) {
+  static constexpr std::string_view kChecks[] = {"framework-error", "process-killed", "gpu-fault",
+                                                 "nic-fault",       "pcie-error",     "iommu-fault"};
+  return std::find(std::begin(kChecks), std::end(kChecks), event.check) != std::end(kChecks);
+}
+
 // Times are compared where every error that NCCL has logged has one of the same form, and what has none (an
 // exception of Python) comes last; else the order of the lines counts.
 class Order {
@@ -120,7 +128,7 @@ class Order {
     for (const Event& event : events) {
       if (!event.isError()) continue;
       if (secondsOf(event.time) < 0) {
-        without += event.check == "framework-error" || event.check == "process-killed" ? 0 : 1;
+        without += isOfOthers(event) ? 0 : 1;
         continue;
       }
       ++with_time;
@@ -290,8 +298,11 @@ int firstError(const Job& job) {
 
 bool explainsWaiting(const Job& job, const Ranks& ranks) {
   const int first = firstError(job);
-  return first >= 0 && job.events[static_cast<std::size_t>(first)].kind == EventKind::kCause &&
-         gapsOf(ranks.seen(), ranks.size()).count == 0;
+  if (first < 0) return false;
+  const Event& event = job.events[static_cast<std::size_t>(first)];
+  // Who could not be reached may be the one that is missing.
+  const bool of_peer = event.check.starts_with("connection-") && gapsOf(ranks.seen(), ranks.size()).count > 0;
+  return event.kind == EventKind::kCause && !of_peer;
 }
 
 void judgeErrors(const Evidence& evidence, const Ranks& ranks, Findings& findings) {

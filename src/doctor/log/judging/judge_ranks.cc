@@ -187,20 +187,22 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
 }
 
 // Ranks that no log tells of. If another rank has completed the communicator of the job, they were there.
-void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, Findings& findings) {
+void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, bool explained,
+                    Findings& findings) {
   const Gaps missing = gapsOf(ranks.seen(), ranks.size());
   if (missing.count == 0 || ranks.seen().empty()) return;
   const bool there = completed && ranks.size() == ranks.world();
   findings.add(
       {.check = "missing-ranks",
-       .severity = somebody_waits ? Severity::kError
-                   : there        ? Severity::kAdvice
-                                  : Severity::kWarning,
+       .severity = somebody_waits       ? Severity::kError
+                   : there || explained ? Severity::kAdvice
+                                        : Severity::kWarning,
        .what = counted(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
        .seen = {{"", "",
                  std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
                      " ranks have begun: " + rangesText(ranks.seen())}},
        .why = somebody_waits ? "The other ranks wait for them."
+              : explained    ? "Their logs were not given; the error of another rank is reason enough."
               : there        ? "They have begun, since other ranks have completed the communicator: their "
                                "logs were not given."
                              : "Their logs were not given, or they never came to NCCL.",
@@ -299,9 +301,10 @@ void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
     }
   }
   const bool waits = !waiting.seen.empty();
-  judgeNeverSeen(ranks, waits, completed, findings);
+  const bool explained = waits && explainsWaiting(job, ranks);
+  judgeNeverSeen(ranks, waits && !explained, completed, explained, findings);
   judgeNumbers(job, ranks, findings);
-  if (waits && !explainsWaiting(job, ranks)) findings.add(std::move(waiting));
+  if (waits && !explained) findings.add(std::move(waiting));
   if (!split.seen.empty()) findings.add(std::move(split));
 }
 

@@ -1,4 +1,5 @@
-// What the evidence makes of a line: causes in order of likelihood, each with what shows it. Pure; thread-safe.
+// What the evidence makes of a line: causes in order of likelihood, each with what shows it. Pure;
+// thread-safe.
 #pragma once
 
 #include <string>
