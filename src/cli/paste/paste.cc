@@ -30,7 +30,8 @@ std::optional<int> reportPaste(const char* command, const std::string& file) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || text[first] == '<') return std::nullopt;  // XML
   if (text.find(" NCCL INFO ") != std::string::npos || text.find(" NCCL WARN ") != std::string::npos)
-    return say("%s: %s is a log of NCCL: railwise doctor --log %s", command, file.c_str(), file.c_str()), kExitUsage;
+    return say("%s: %s is a log of NCCL: railwise doctor --log %s", command, file.c_str(), file.c_str()),
+           kExitUsage;
   const doctor::Pastes pastes = doctor::readPastes(file, text);
   if (pastes.empty()) return std::nullopt;
   doctor::Findings findings;

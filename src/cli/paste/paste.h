@@ -7,7 +7,8 @@
 namespace railwise::cli {
 
 // Is the file the output of a program that the doctor reads (nvidia-smi topo -m, ibstat, ...), or a log? Then
-// prints what it tells, or which command reads it, and returns the exit status. Nothing: another file, or none.
+// prints what it tells, or which command reads it, and returns the exit status. Nothing: another file, or
+// none.
 std::optional<int> reportPaste(const char* command, const std::string& file);
 
 }  // namespace railwise::cli

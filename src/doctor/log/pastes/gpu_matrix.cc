@@ -53,7 +53,8 @@ class Matrix : public Paste {
     pastes.kinds.push_back(file + ": nvidia-smi topo -m, " + counted(gpus.size(), "GPU") + " and " +
                            counted(nics.size(), "NIC"));
     pastes.hidden.push_back(
-        "bandwidths and the PCIe tree: the matrix has only classes of paths. `railwise topo record` on the machine, "
+        "bandwidths and the PCIe tree: the matrix has only classes of paths. `railwise topo record` on the "
+        "machine, "
         "or a job's NCCL_TOPO_DUMP_FILE=topo.xml, has them: railwise explain topo.xml");
     std::vector<std::string> without;
     for (const std::string& gpu : gpus) {
@@ -63,7 +64,8 @@ class Matrix : public Paste {
     pastes.looked.push_back("between GPUs: " + linksText(gpus));
     if (nics.empty()) {
       add(pastes, Severity::kAdvice, "the matrix has no NIC", "no row of a NIC",
-          "nvidia-smi lists RDMA devices of /sys/class/infiniband: the machine or container has none, or the driver "
+          "nvidia-smi lists RDMA devices of /sys/class/infiniband: the machine or container has none, or the "
+          "driver "
           "does not know them.",
           "ls /sys/class/infiniband");
       return;
@@ -96,7 +98,8 @@ class Matrix : public Paste {
     std::map<std::string, std::string> cells;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       const std::string_view cell = words[i + 1];
-      if (!rankOfClass(cell) && cell != "X" && !cell.starts_with("NV") && cell != "C2C" && cell != "OK") return false;
+      if (!rankOfClass(cell) && cell != "X" && !cell.starts_with("NV") && cell != "C2C" && cell != "OK")
+        return false;
       cells[columns_[i]] = std::string(cell);
     }
     rows_[std::string(words[0])] = std::move(cells);
@@ -105,7 +108,8 @@ class Matrix : public Paste {
 
   // "NIC0: mlx5_0"
   bool readLegend(const std::vector<std::string_view>& words) {
-    if (rows_.empty() || words.size() != 2 || !isNumbered(words[0], "NIC") || !words[0].ends_with(':')) return false;
+    if (rows_.empty() || words.size() != 2 || !isNumbered(words[0], "NIC") || !words[0].ends_with(':'))
+      return false;
     names_[std::string(words[0].substr(0, words[0].size() - 1))] = std::string(words[1]);
     return true;
   }
@@ -136,7 +140,9 @@ class Matrix : public Paste {
       if (const auto rank = between(gpu, nic)) nearest = std::min(nearest, *rank);
     return nearest;
   }
-  bool isClose(const std::string& gpu, const std::vector<std::string>& nics) const { return best(gpu, nics) < kFar; }
+  bool isClose(const std::string& gpu, const std::vector<std::string>& nics) const {
+    return best(gpu, nics) < kFar;
+  }
 
   // "mlx5_0 (PIX)", or "no NIC at PIX or PXB; nearest are mlx5_0, mlx5_1 (SYS)"
   std::string nearest(const std::string& gpu, const std::vector<std::string>& nics) const {
@@ -182,24 +188,30 @@ class Matrix : public Paste {
     for (const std::string& gpu : without) seen.push_back(gpu + ": " + nearest(gpu, nics));
     add(pastes, none ? Severity::kAdvice : Severity::kWarning,
         none ? "no GPU has a NIC close by (PIX or PXB)"
-             : firstItems(without, 16) + (without.size() == 1 ? " has" : " have") + " no NIC close by (PIX or PXB)",
+             : firstItems(without, 16) + (without.size() == 1 ? " has" : " have") +
+                   " no NIC close by (PIX or PXB)",
         firstItems(seen, 16),
-        none ? "The data of every GPU cross a CPU's host bridge, where GPUDirect is slow or off: a virtual machine that "
+        none ? "The data of every GPU cross a CPU's host bridge, where GPUDirect is slow or off: a virtual "
+               "machine that "
                "hides the PCIe tree, or slots without common switches."
-             : "Their data reach the network through a CPU, or over NVLink and the NIC of another GPU (PXN), which then "
+             : "Their data reach the network through a CPU, or over NVLink and the NIC of another GPU (PXN), "
+               "which then "
                "carries both.",
         none ? "railwise explain  # on the machine\n"
                "sudo lspci -tv  # which slots share a switch; in a virtual machine ask for its topology file"
-             : "ls /sys/class/infiniband; sudo lspci -tv  # is a NIC missing beside these GPUs, or in another slot?\n"
+             : "ls /sys/class/infiniband; sudo lspci -tv  # is a NIC missing beside these GPUs, or in "
+               "another slot?\n"
                "railwise explain  # on the machine: which NIC NCCL takes for each GPU");
   }
 
   // A NIC that is far from every GPU is one for another purpose as a rule.
-  void judgeNics(Pastes& pastes, const std::vector<std::string>& gpus, const std::vector<std::string>& nics) const {
+  void judgeNics(Pastes& pastes, const std::vector<std::string>& gpus,
+                 const std::vector<std::string>& nics) const {
     std::vector<std::string> far, others, seen;
     for (const std::string& nic : nics) {
-      const bool close = std::any_of(gpus.begin(), gpus.end(),
-                                     [&](const std::string& gpu) { return between(gpu, nic).value_or(kFar) < kFar; });
+      const bool close = std::any_of(gpus.begin(), gpus.end(), [&](const std::string& gpu) {
+        return between(gpu, nic).value_or(kFar) < kFar;
+      });
       (close ? others : far).push_back(nameOf(nic));
       if (!close) seen.push_back(nameOf(nic) + ": " + classesText(nic, gpus));
     }
@@ -207,7 +219,8 @@ class Matrix : public Paste {
     add(pastes, Severity::kAdvice,
         firstItems(far, 8) + (far.size() == 1 ? " is" : " are") + " far from every GPU (PHB, NODE or SYS)",
         firstItems(seen, 8),
-        "As a rule a NIC of the front network or of storage. NCCL uses every NIC that it is not told to leave out.",
+        "As a rule a NIC of the front network or of storage. NCCL uses every NIC that it is not told to "
+        "leave out.",
         "export NCCL_IB_HCA==" + joined(others, ",") + "  # \"=\" before the list: exact names");
   }
 

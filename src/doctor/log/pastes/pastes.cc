@@ -60,24 +60,32 @@ class PortStates : public Paste {
   }
 
   void addTo(Pastes& pastes, const std::string& file) const override {
-    if (std::none_of(ports_.begin(), ports_.end(), [](const Port& port) { return !port.state.empty(); })) return;
+    if (std::none_of(ports_.begin(), ports_.end(), [](const Port& port) { return !port.state.empty(); }))
+      return;
     pastes.kinds.push_back(file + ": states of " + counted(ports_.size(), "port"));
     const bool any = std::any_of(ports_.begin(), ports_.end(), isActive);
     std::map<std::string, std::vector<std::string>> rates;
     for (const Port& port : ports_) {
-      pastes.looked.push_back(port.nic + ": " + port.state + (port.rate.empty() ? "" : ", " + port.rate + " Gb/s") +
+      pastes.looked.push_back(port.nic + ": " + port.state +
+                              (port.rate.empty() ? "" : ", " + port.rate + " Gb/s") +
                               (port.layer.empty() ? "" : ", " + port.layer));
       if (isActive(port) && !port.rate.empty()) rates[port.rate].push_back(port.nic);
       if (!isActive(port) && !port.state.empty()) addDown(pastes, port, any);
       if (leadingNumber(port.mtu) == 1024 && leadingNumber(port.most_mtu) > 1024)
-        pastes.findings.push_back({"port-mtu", Severity::kAdvice, "the port's MTU is 1024 bytes",
-                                   {{port.nic, port.where, "active_mtu " + port.mtu + ", max_mtu " + port.most_mtu}},
-                                   "On RoCE it follows the interface's MTU: 1500 gives 1024, 4200 and more 4096. "
-                                   "Small packets cost speed.",
-                                   "ip link set <interface> mtu 9000  # on all hosts, and on the switches"});
+        pastes.findings.push_back(
+            {"port-mtu",
+             Severity::kAdvice,
+             "the port's MTU is 1024 bytes",
+             {{port.nic, port.where, "active_mtu " + port.mtu + ", max_mtu " + port.most_mtu}},
+             "On RoCE it follows the interface's MTU: 1500 gives 1024, 4200 and more 4096. "
+             "Small packets cost speed.",
+             "ip link set <interface> mtu 9000  # on all hosts, and on the switches"});
     }
     if (rates.size() < 2) return;
-    Finding finding = {"port-rates", Severity::kAdvice, "the ports have different rates", {},
+    Finding finding = {"port-rates",
+                       Severity::kAdvice,
+                       "the ports have different rates",
+                       {},
                        "A port below the others is a bad cable or lane, or a NIC for another purpose.",
                        "mlxlink -d <NIC> -m -c  # cable, lanes, bit errors"};
     for (const auto& [rate, nics] : rates) finding.seen.push_back({firstItems(nics, 8), "", rate + " Gb/s"});
@@ -92,13 +100,15 @@ class PortStates : public Paste {
   static void addDown(Pastes& pastes, const Port& port, bool any) {
     const bool waits = hasWords(port.state, "nit|INIT|rmed|ARMED");
     pastes.findings.push_back(
-        {"port-down", any ? Severity::kWarning : Severity::kError,
+        {"port-down",
+         any ? Severity::kWarning : Severity::kError,
          waits ? "no subnet manager has configured the port" : "the port is down",
          {{port.nic, port.where, port.state + (port.physical.empty() ? "" : ", " + port.physical)}},
          waits ? "It has a link, and no connection can be made until a subnet manager gives it a LID."
                : "NCCL leaves the port out; hosts that have its rail wait for it or go around.",
-         waits ? "sminfo  # does a subnet manager answer?"
-               : "rdma link show; mlxlink -d " + port.nic + " -m -c  # cable, transceiver, the switch's port"});
+         waits
+             ? "sminfo  # does a subnet manager answer?"
+             : "rdma link show; mlxlink -d " + port.nic + " -m -c  # cable, transceiver, the switch's port"});
   }
   std::vector<Port> ports_;
 };
@@ -113,14 +123,16 @@ class AddressTable : public Paste {
       words.emplace_back(word);
       rest = trimmedText(rest.substr(word.size()));
     }
-    if (words.size() >= 4 && words[0] == "DEV" && words[1] == "PORT" && words[2] == "INDEX") return header_ = true;
+    if (words.size() >= 4 && words[0] == "DEV" && words[1] == "PORT" && words[2] == "INDEX")
+      return header_ = true;
     if (!header_ || words.size() < 5 || leadingNumber(words[1]) < 0 || leadingNumber(words[2]) < 0 ||
         words[3].find(':') == std::string::npos)
       return false;
     Nic& nic = nics_[words[0]];
     if (nic.where.empty()) nic.where = where;
     const bool second = std::find(words.begin(), words.end(), "v2") != words.end();
-    if (second && words[4].find('.') != std::string::npos) nic.indexes.push_back(words[2] + " (" + words[4] + ")");
+    if (second && words[4].find('.') != std::string::npos)
+      nic.indexes.push_back(words[2] + " (" + words[4] + ")");
     return true;
   }
 
@@ -132,7 +144,9 @@ class AddressTable : public Paste {
                               (nic.indexes.empty() ? std::string("none") : firstItems(nic.indexes, 4)));
       if (nic.indexes.empty())
         pastes.findings.push_back(
-            {"port-address", Severity::kWarning, "no RoCE v2 address with IPv4",
+            {"port-address",
+             Severity::kWarning,
+             "no RoCE v2 address with IPv4",
              {{name, nic.where, "only link-local or RoCE v1 entries"}},
              "Routers do not carry the others, and NCCL prefers an IPv4 address of RoCE v2.",
              "ip addr add <address>/<prefix> dev <interface of " + name + ">"});
@@ -154,7 +168,8 @@ class PciDetails : public Paste {
   bool line(std::string_view text, const std::string& where) override {
     if (text.empty()) return false;
     const std::string_view word = firstWord(text);
-    const bool address = word.size() >= 7 && word[word.size() - 2] == '.' && word.find(':') != std::string_view::npos &&
+    const bool address = word.size() >= 7 && word[word.size() - 2] == '.' &&
+                         word.find(':') != std::string_view::npos &&
                          word.find_first_not_of("0123456789abcdef:.") == std::string_view::npos &&
                          text.find(": ") != std::string_view::npos;
     if (address) {
@@ -181,18 +196,21 @@ class PciDetails : public Paste {
   void addTo(Pastes& pastes, const std::string& file) const override {
     if (controls_ == 0 && !links_) return;
     pastes.kinds.push_back(file + ": lspci -vv");
-    pastes.looked.push_back("ACS: " + std::to_string(redirecting_.size()) + " of " + counted(controls_, "bridge") +
-                            " redirect requests");
+    pastes.looked.push_back("ACS: " + std::to_string(redirecting_.size()) + " of " +
+                            counted(controls_, "bridge") + " redirect requests");
     if (controls_ == 0) pastes.hidden.push_back("ACS: lspci shows it to root alone");
     if (!redirecting_.empty())
       pastes.findings.push_back(
           {"acs-on", Severity::kError, "ACS sends peer-to-peer requests of PCIe up to the CPU", redirecting_,
            "GPUDirect through these bridges is slow, or fails with completion status 4 or 10.",
-           "switch ACS off in the BIOS, or: sudo setpci -s <address> ECAP_ACS+6.w=0000  # each bridge, at each boot\n"
-           "railwise doctor --only gpudirect  # on the machine: only bridges between a GPU and a NIC matter"});
+           "switch ACS off in the BIOS, or: sudo setpci -s <address> ECAP_ACS+6.w=0000  # each bridge, at "
+           "each boot\n"
+           "railwise doctor --only gpudirect  # on the machine: only bridges between a GPU and a NIC "
+           "matter"});
     if (!downgraded_.empty())
-      pastes.findings.push_back({"pcie-link", Severity::kWarning, "a PCIe link is slower or narrower than its device",
-                                 downgraded_, "The device carries less than its port. An idle GPU lowers its speed: "
+      pastes.findings.push_back({"pcie-link", Severity::kWarning,
+                                 "a PCIe link is slower or narrower than its device", downgraded_,
+                                 "The device carries less than its port. An idle GPU lowers its speed: "
                                  "look at it under load; a width below the device's is a fault.",
                                  "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # reseat the card"});
   }
@@ -215,8 +233,10 @@ class NicCounters : public Paste {
     const std::string_view value = valueOf(plain, name);
     if (value.empty() || value == "0" || leadingNumber(value.substr(0, 9)) < 0) return header_;
     ++counters_;
-    if (hasWords(name, "symbol_err|link_down|pcs_symbol|crc_err|fec_uncorrect|in_range_len")) add(errors_, name, value, where);
-    else if (hasWords(name, "discard|out_of_buffer|out_of_sequence|buffer_full")) add(lost_, name, value, where);
+    if (hasWords(name, "symbol_err|link_down|pcs_symbol|crc_err|fec_uncorrect|in_range_len"))
+      add(errors_, name, value, where);
+    else if (hasWords(name, "discard|out_of_buffer|out_of_sequence|buffer_full"))
+      add(lost_, name, value, where);
     else if (hasWords(name, "pause")) add(pauses_, name, value, where);
     return true;
   }
@@ -224,22 +244,26 @@ class NicCounters : public Paste {
   void addTo(Pastes& pastes, const std::string& file) const override {
     if (!header_) return;
     pastes.kinds.push_back(file + ": ethtool -S");
-    if (!pauses_.empty()) pastes.looked.push_back("pause frames: " + text(pauses_) + " (no limit is known for them)");
+    if (!pauses_.empty())
+      pastes.looked.push_back("pause frames: " + text(pauses_) + " (no limit is known for them)");
     if (!errors_.empty())
-      pastes.findings.push_back({"nic-counters", Severity::kWarning, "the port has counted errors of its link", errors_,
-                                 "A cable, a transceiver or a switch's port. Counters run since the driver was loaded: "
-                                 "look twice, do they grow?",
-                                 "ethtool -S <interface> | grep -E 'err|down'  # again in a minute\n"
-                                 "mlxlink -d <NIC> -m -c -e"});
+      pastes.findings.push_back(
+          {"nic-counters", Severity::kWarning, "the port has counted errors of its link", errors_,
+           "A cable, a transceiver or a switch's port. Counters run since the driver was loaded: "
+           "look twice, do they grow?",
+           "ethtool -S <interface> | grep -E 'err|down'  # again in a minute\n"
+           "mlxlink -d <NIC> -m -c -e"});
     if (!lost_.empty())
-      pastes.findings.push_back({"nic-counters", Severity::kWarning, "the port has dropped packets", lost_,
-                                 "RoCE needs a network that drops nothing: PFC or ECN does not hold on this priority, or "
-                                 "the host is too slow to take the packets.",
-                                 "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch"});
+      pastes.findings.push_back(
+          {"nic-counters", Severity::kWarning, "the port has dropped packets", lost_,
+           "RoCE needs a network that drops nothing: PFC or ECN does not hold on this priority, or "
+           "the host is too slow to take the packets.",
+           "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch"});
   }
 
  private:
-  static void add(std::vector<Seen>& seen, std::string_view name, std::string_view value, const std::string& where) {
+  static void add(std::vector<Seen>& seen, std::string_view name, std::string_view value,
+                  const std::string& where) {
     if (seen.size() < kMostItems) seen.push_back({"", where, std::string(name) + " " + std::string(value)});
   }
   static std::string text(const std::vector<Seen>& seen) {
@@ -252,18 +276,20 @@ class NicCounters : public Paste {
   std::vector<Seen> errors_, lost_, pauses_;
 };
 
-// The text of NCCL's RAS client: "#0-0 (1234) MISMATCH", "  Rank 3 has launched up to operation 7 -- GPU ...".
+// The text of NCCL's RAS client: "#0-0 (1234) MISMATCH", "  Rank 3 has launched up to operation 7 -- GPU
+// ...".
 class RasReport : public Paste {
  public:
   bool line(std::string_view text, const std::string& where) override {
     const std::string_view plain = trimmedText(text);
     if (plain.starts_with("Job summary") || plain.starts_with("Communicators...")) return header_ = true;
     if (!header_) return false;
-    const bool state = hasWords(plain, "INCOMPLETE|DEAD|MISMATCH|TIMEOUT") && plain.find("  ") == std::string_view::npos;
+    const bool state =
+        hasWords(plain, "INCOMPLETE|DEAD|MISMATCH|TIMEOUT") && plain.find("  ") == std::string_view::npos;
     if (state) state_ = std::string(plain.substr(plain.find_last_of(' ') + 1));
     const bool rank = plain.starts_with("Rank ") || plain.starts_with("Process ");
-    if ((rank || hasWords(plain, "ranks have launched|considered dead|Missing communicator data")) && !state_.empty() &&
-        seen_[state_].size() < kMostItems) {
+    if ((rank || hasWords(plain, "ranks have launched|considered dead|Missing communicator data")) &&
+        !state_.empty() && seen_[state_].size() < kMostItems) {
       seen_[state_].push_back({"", where, std::string(plain)});
       return true;
     }
@@ -280,16 +306,19 @@ class RasReport : public Paste {
       const char* why;
     };
     static constexpr Row kRows[] = {
-        {"DEAD", Severity::kError, "processes of the job are dead", "Their hosts do not answer RAS any more."},
+        {"DEAD", Severity::kError, "processes of the job are dead",
+         "Their hosts do not answer RAS any more."},
         {"INCOMPLETE", Severity::kError, "ranks are missing in a communicator",
          "They have ended, or never came to the init that the others wait in."},
         {"MISMATCH", Severity::kError, "ranks of a communicator are at different operations",
          "The ranks with the lowest number hold the others up: look at what they do."},
-        {"TIMEOUT", Severity::kWarning, "RAS itself got no answer from some processes", "They hang or are overloaded."}};
+        {"TIMEOUT", Severity::kWarning, "RAS itself got no answer from some processes",
+         "They hang or are overloaded."}};
     for (const Row& row : kRows)
       if (const auto seen = seen_.find(row.state); seen != seen_.end())
-        pastes.findings.push_back({"ras-report", row.severity, row.what, seen->second, row.why,
-                                   "py-spy dump --pid <process of these ranks>; dmesg -T | tail  # on their nodes"});
+        pastes.findings.push_back(
+            {"ras-report", row.severity, row.what, seen->second, row.why,
+             "py-spy dump --pid <process of these ranks>; dmesg -T | tail  # on their nodes"});
   }
 
  private:
@@ -301,9 +330,10 @@ class RasReport : public Paste {
 class KernelMessages : public Paste {
  public:
   bool line(std::string_view text, const std::string&) override {
-    const bool stamped = text.starts_with('[') && text.find("] ") < 32 &&
-                         (text.find('.') < 14 || leadingNumber(text.substr(1)) < 0) &&
-                         hasWords(text, "mlx5_core|NVRM|pcieport|kernel|nvidia|usb|ACPI|oom|AER|nvswitch|IOMMU|DMAR");
+    const bool stamped =
+        text.starts_with('[') && text.find("] ") < 32 &&
+        (text.find('.') < 14 || leadingNumber(text.substr(1)) < 0) &&
+        hasWords(text, "mlx5_core|NVRM|pcieport|kernel|nvidia|usb|ACPI|oom|AER|nvswitch|IOMMU|DMAR");
     if (stamped || text.find(" kernel: ") < 64) ++lines_;
     return false;  // other readers may want the line
   }
@@ -323,7 +353,8 @@ void PasteReader::beginFile(std::string name) {
   endFile();
   file_ = std::move(name);
   line_ = 0;
-  for (const auto make : {gpuMatrix, portStates, addressTable, pciDetails, nicCounters, rasReport, kernelMessages})
+  for (const auto make :
+       {gpuMatrix, portStates, addressTable, pciDetails, nicCounters, rasReport, kernelMessages})
     readers_.push_back(make());
 }
 
