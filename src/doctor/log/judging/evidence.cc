@@ -186,8 +186,8 @@ void Situation::findPeer() {
   for (const std::string_view written : {plain, name})
     if (peer_host.empty() && evidence.isHost(written)) peer_host = written;
   std::string_view interface = after(address, "%");
-  const std::string known = evidence.interfaceOf(address);
-  if (interface.empty()) interface = known;
+  peer_interface = evidence.interfaceOf(address);
+  if (interface.empty()) interface = peer_interface;
   if (!interface.empty() && (isVirtualInterface(interface) || address.starts_with("fe80:")))
     bad_interface = interface;
   if (!bad_interface.empty() || process == nullptr) return;

@@ -67,7 +67,8 @@ class Situation {
   const Event* event = nullptr;
   // Of the event with what was joined to it; of a state the lines that explain the process's network.
   std::string line;
-  std::string peer_host;  // "": not known
+  std::string peer_host;       // "": not known
+  std::string peer_interface;  // that has the address in the line
   std::string local_gid, remote_gid;
   std::string bad_interface;  // that the line or the process uses, and no other host can reach
 

@@ -157,6 +157,11 @@ Truth peerFailed(const Situation& its, const char*) {
                "the log of " + its.peer_host + " has an error of its own");
 }
 
+Truth rightInterface(const Situation& its, const char*) {
+  return yesIf(!its.peer_host.empty() && !its.peer_interface.empty() && its.bad_interface.empty(),
+               "the address is that of " + its.peer_interface + " of " + its.peer_host);
+}
+
 Truth nicsDiffer(const Situation& its, const char*) {
   const Evidence::Nics& nics = its.evidence.nics();
   return yesIf(!nics.few.empty(), nics.most + " lists " + std::to_string(nics.number_most) + ", " + nics.few +
@@ -290,6 +295,13 @@ constexpr Rule kRules[] = {
      {{peerFailed}},
      "The peer failed first: {peer} has the reason.",
      "look at the log of {peer}"},
+    {"connection-refused",
+     3,
+     {{rightInterface}},
+     "The interface is the right one, and {peer} does not answer there: its process has ended, or a firewall "
+     "between the hosts drops what is not its own.",
+     "look at the log of {peer}, and at the host: does its process run?\n"
+     "sudo iptables -S; sudo nft list ruleset  # on {peer}: NCCL uses any port above 1023 between its hosts"},
     {"shared-memory",
      3,
      {{words, "shm|hared memory"}, {error, "2"}},

@@ -155,6 +155,15 @@ TEST(Rules, NamesComeFromTheLogs) {
   EXPECT_TRUE(common.starts_with("export NCCL_SOCKET_IFNAME=ens9 ")) << common;
 }
 
+// The name of an interface that is in use already is no advice.
+TEST(Rules, APeerThatDoesNotAnswerAtItsOwnAddress) {
+  const std::string refused =
+      warns("omar", "misc/socket.cc:538",
+            "socketStartConnect: Connect to 10.3.0.1<40001> failed : Connection refused");
+  const std::string fix = typed(TwoHosts{.complete = false}.text() + refused, "connection-refused");
+  EXPECT_TRUE(fix.starts_with("look at the log of sara") && !has(fix, "IFNAME")) << fix;
+}
+
 TEST(Rules, WhyTheNetworkIsSocketIsOneFinding) {
   const std::string fallback = says("sara", "NET/IB : No device found.") +
                                says("sara", "Using network Socket") +
