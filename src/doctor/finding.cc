@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kShownPlaces = 4;
 constexpr std::size_t kShownDevices = 8;
 
-std::string countsText(const Findings& findings) {
+std::string countsText(const Findings& findings, const std::string& nothing) {
   std::string text;
   const auto append = [&](Severity severity, const char* one, const char* many) {
     const std::size_t number = findings.count(severity);
@@ -25,7 +25,7 @@ std::string countsText(const Findings& findings) {
   append(Severity::kError, "error", "errors");
   append(Severity::kWarning, "warning", "warnings");
   append(Severity::kAdvice, "piece of advice", "pieces of advice");
-  return text.empty() ? "fine" : text;
+  return text.empty() ? nothing : text;
 }
 
 // The devices of a finding, each once: "mlx5_0 port 1, mlx5_1 port 1 and 6 more".
@@ -119,7 +119,7 @@ int Findings::exitStatus() const {
 std::string reportText(const Findings& unsorted, const ReportStyle& style) {
   Findings findings = unsorted;
   findings.sort();
-  std::string text = style.subject + ": " + countsText(findings) + "\n";
+  std::string text = style.subject + ": " + countsText(findings, style.nothing) + "\n";
   if (!findings.empty() && findings.exitStatus() != 0) {
     const Finding& worst = findings.all().front();
     text += "worst: " + titleOf(worst) + "\n";

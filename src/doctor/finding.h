@@ -56,6 +56,7 @@ class Findings {
 struct ReportStyle {
   std::string subject;              // what was looked at: "node17", "3 logs of 16 ranks"
   std::string page = "doctor.md";   // the page in docs/ that has a heading for each check
+  std::string nothing = "fine";     // what stands there if there is no finding
   std::vector<std::string> looked;  // "8 RDMA ports: mlx5_0 ..."; shown below the findings
   std::vector<std::string> hidden;  // what could not be looked at, and what would help: "as root: ACS"
 };

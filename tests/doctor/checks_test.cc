@@ -163,6 +163,22 @@ const Fault kFaults[] = {
      Severity::kError, "mlx5_0 port 1", "INIT", "opensm"},
     {"LID 0", kIb, [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/lid", "0x0\n"); }, "ib-sm",
      Severity::kError, "mlx5_0 port 1", "0x0", "sminfo"},
+    {"limited members", kIb,
+     [](MemoryTree& tree) {
+       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/pkeys/0", "0x7fff\n");
+     },
+     "pkeys", Severity::kError, "mlx5_0 port 1", "0x7fff", "full member"},
+    {"the key is at another index", kIb,
+     [](MemoryTree& tree) {
+       for (int i = 0; i < 8; ++i) {
+         set(tree, portFolder(tree, i) + "/pkeys/0", "0x0000\n");
+         set(tree, portFolder(tree, i) + "/pkeys/1", "0x8023\n");
+       }
+     },
+     "pkeys", Severity::kError, "mlx5_0 port 1", "0x8023", "NCCL_IB_PKEY=1"},
+    {"a rail in another partition", kIb,
+     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/pkeys/0", "0x8044\n"); }, "pkeys",
+     Severity::kWarning, "mlx5_0 port 1", "0x8044", "subnet manager"},
     {"slow port", kIb,
      [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/rate", "100 Gb/sec (4X EDR)\n"); }, "port-speed",
      Severity::kWarning, "mlx5_0 port 1", "100 Gb/sec", "mlxlink"},

@@ -40,7 +40,7 @@ constexpr std::array<Subcommand, 4> kDoctorModes = {{
 }};
 
 constexpr const char* kHelp =
-    "usage: railwise doctor [FILE] [options]\n"
+    "usage: railwise doctor [FILE...] [options]\n"
     "       railwise doctor --log FILE...       what NCCL_DEBUG=INFO logs say (railwise doctor --log "
     "--help)\n"
     "       railwise doctor --pair [HOST]       measures the NICs of two hosts (railwise doctor --pair "
@@ -51,7 +51,9 @@ constexpr const char* kHelp =
     "Says what is wrong with this machine for NCCL over RDMA, the worst first: what was seen and where, what "
     "it\n"
     "costs, and what to type. Needs no root; what root would add is said at the end. FILE: only this NCCL\n"
-    "topology file. docs/doctor.md explains each check.\n"
+    "topology file; logs and outputs of other programs (nvidia-smi topo -m, dmesg, ibstat, lspci -vv) are "
+    "read as\n"
+    "with --log. docs/doctor.md explains each check.\n"
     "Exit status: 0 fine (advice at most), 1 warnings, 2 errors or a mistake on the command line.\n\n";
 
 struct DoctorOptions {
@@ -210,6 +212,16 @@ int examineMachine(const DoctorOptions& options) {
   return examineAndPrint(options, machine->live() ? live : rooted, "", std::nullopt);
 }
 
+constexpr std::size_t kMostFiles = 1UL << 20;
+
+// One file that is XML; all others are logs, or outputs of other programs.
+bool isTopologyFile(const std::vector<std::string>& files) {
+  if (files.size() != 1) return false;
+  const Outcome<std::string> text = wholeFile(files[0]);
+  const std::size_t first = text.ok() ? text->find_first_not_of(" \t\r\n") : std::string::npos;
+  return first == std::string::npos || (*text)[first] == '<' || files[0].ends_with(".xml");
+}
+
 }  // namespace
 
 int doctorCommand(Args args) {
@@ -232,13 +244,14 @@ int doctorCommand(Args args) {
   if (std::any_of(args.begin(), args.end(), asks_for_pairs)) return doctorPairCommand(args);
   DoctorOptions options;
   int status = kExitOk;
-  const auto arguments = parseOrLeave("doctor", optionTable(options), args, kHelp, 1, &status);
+  const auto arguments = parseOrLeave("doctor", optionTable(options), args, kHelp, kMostFiles, &status);
   if (!arguments) return status;
   if (options.list) return listChecks();
   if (options.masked && options.report.empty())
     return say("doctor: --mask is for --report FILE.tar.gz"), kExitUsage;
   takeRecording(options.machine);
   if (arguments->positional.empty()) return examineMachine(options);
+  if (!isTopologyFile(arguments->positional)) return doctorLogCommand(args);
   if (options.machine.elsewhere())
     return say("doctor: FILE and --root or --machine are two machines: name one"), kExitUsage;
   return examineFile(options, arguments->positional[0]);

@@ -4,12 +4,14 @@
 #include <optional>
 
 #include "base/text/json.h"
+#include "base/text/words.h"
 #include "cli/hosts/run_on_hosts.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "doctor/log/judging/judge.h"
+#include "doctor/log/pastes/pastes.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/reading/reader.h"
 #include "doctor/log/summary.h"
@@ -50,22 +52,27 @@ struct LogOptions {
 struct Read {
   doctor::Job job;
   std::vector<doctor::TestRun> runs;
+  doctor::Pastes pastes;
 };
 
 Read readLogs(const std::vector<std::string>& files) {
   doctor::JobReader job;
   doctor::NcclTestsReader tests;
+  doctor::PasteReader pastes;
   for (const std::string& file : files) {
     const std::string name = file == "-" ? "standard input" : file;
     job.beginFile(name);
     tests.beginFile(name);
+    pastes.beginFile(name);
     job.fileProblem(doctor::readLines(file, [&](std::string_view line) {
       job.line(line);
       tests.line(line);
+      pastes.line(line);
     }));
   }
-  Read read{job.take(), tests.take()};
+  Read read{job.take(), tests.take(), pastes.take()};
   read.job.has_results = !read.runs.empty();
+  read.job.has_pastes = !read.pastes.empty();
   return read;
 }
 
@@ -135,9 +142,38 @@ std::vector<doctor::Comparison> compareAll(const Read& read, const doctor::Ranks
   return comparisons;
 }
 
+// What the verdict is if nothing was found: "fine" is a word for what was measured.
+std::string notJudgedText(const std::vector<doctor::Comparison>& comparisons) {
+  for (const doctor::Comparison& its : comparisons)
+    if (its.obstacle.empty() && its.judged) return "fine";
+  return "nothing found; speed not judged, since " + (comparisons.empty()
+                                                          ? std::string("there is no table of nccl-tests")
+                                                          : comparisons.front().obstacle);
+}
+
+// The best result of the tables, as what judgeRate() takes.
+doctor::Measured measuredOf(const std::vector<doctor::Comparison>& comparisons) {
+  doctor::Measured measured;
+  for (const doctor::Comparison& its : comparisons) {
+    const doctor::ResultRow* const best = its.run.best();
+    if (best == nullptr) continue;
+    measured.below_model = measured.below_model || (its.obstacle.empty() && its.judged && its.doubt.empty() &&
+                                                    its.share() < doctor::kFarBelowModel);
+    if (best->best() <= measured.gb_per_s) continue;
+    measured.gb_per_s = best->best();
+    measured.where = its.run.file + ":" + std::to_string(best->line);
+  }
+  return measured;
+}
+
 doctor::ReportStyle styleOf(const Read& read, const doctor::Ranks& ranks,
                             const std::vector<doctor::Comparison>& comparisons) {
   doctor::ReportStyle style = logStyle(read.job, ranks);
+  style.nothing = notJudgedText(comparisons);
+  if (ranks.members().empty() && read.job.has_pastes) style.subject = joined(read.pastes.kinds, "; ");
+  else style.looked.insert(style.looked.end(), read.pastes.kinds.begin(), read.pastes.kinds.end());
+  style.looked.insert(style.looked.end(), read.pastes.looked.begin(), read.pastes.looked.end());
+  style.hidden.insert(style.hidden.end(), read.pastes.hidden.begin(), read.pastes.hidden.end());
   for (const doctor::Comparison& its : comparisons) {
     style.looked.push_back(readText(its));
     const std::string hidden = "what to expect of " + jobText(its) + ": " + its.obstacle;
@@ -174,6 +210,8 @@ int report(LogOptions& options, const Read& read) {
   const auto comparisons = compareAll(read, ranks, machine ? &*machine : nullptr, !options.no_nvls);
   doctor::Findings findings = judgeJob(read.job, ranks);
   judgeResults(comparisons, findings);
+  for (const doctor::Finding& finding : read.pastes.findings) findings.add(finding);
+  judgeRate(ranks, measuredOf(comparisons), findings);
   findings.sort();
   const doctor::ReportStyle style = styleOf(read, ranks, comparisons);
   std::string text =

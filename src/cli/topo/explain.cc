@@ -7,6 +7,7 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
+#include "cli/paste/paste.h"
 #include "cli/topo/machine_options.h"
 #include "topo/explain/channels/channel_ends.h"
 
@@ -62,6 +63,7 @@ int explainCommand(Args args) {
   bool without_gpus = false;
   const std::string file = arguments->first();
   if (file.empty() && !json) machine.without_gpus = &without_gpus;
+  if (const auto paste = reportPaste("explain", file)) return *paste;
   const auto opened = openMachine("explain", file, machine);
   if (without_gpus) {
     const int shown = showWithoutGpus("explain", machine);

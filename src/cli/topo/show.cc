@@ -2,6 +2,7 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
+#include "cli/paste/paste.h"
 #include "cli/topo/machine_options.h"
 #include "topo/outputs/outputs.h"
 
@@ -38,6 +39,7 @@ int topoShowCommand(Args args) {
   bool without_gpus = false;
   const std::string file = arguments->first();
   if (file.empty() && output.is("matrix") && output.file.empty()) machine.without_gpus = &without_gpus;
+  if (const auto paste = reportPaste("topo show", file)) return *paste;
   const auto opened = openMachine("topo show", file, machine);
   if (without_gpus) return showWithoutGpus("topo show", machine);
   if (!opened) return kExitFailed;

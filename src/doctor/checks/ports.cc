@@ -1,9 +1,12 @@
 // RDMA ports: is the link up, as wide and fast as it could be, and does it lose packets?
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 
 #include "base/pci_ids.h"
+#include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "sysfs/rdma_devices.h"
 
@@ -222,9 +225,110 @@ void checkCounters(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 4> kPortChecks = {
+// A partition key: the lower 15 bits are the partition, bit 15 says full member. Two limited members of a
+// partition cannot talk to each other (InfiniBand specification, 10.9).
+constexpr unsigned kFullMember = 0x8000;
+
+std::string keyText(unsigned key) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%04x", key & 0xffffU);
+  return text;
+}
+
+struct Keys {
+  std::map<int, unsigned> table;  // by index, without empty entries
+  int index = -1;                 // that a job takes; -1: the key of NCCL_IB_PKEY_VALUE is not in the table
+  unsigned inForce() const {
+    const auto its = table.find(index);
+    return its == table.end() ? 0 : its->second;
+  }
+  // An index with a full member; -1: none.
+  int fullIndex() const {
+    for (const auto& [at, key] : table)
+      if ((key & kFullMember) != 0) return at;
+    return -1;
+  }
+};
+
+Keys keysOf(const Examination& exam, const RdmaPort& port) {
+  Keys keys;
+  for (const std::string& entry : exam.system.tree().list(port.folder + "/pkeys"))
+    if (const unsigned long key =
+            std::strtoul(exam.system.line(port.folder + "/pkeys/" + entry).c_str(), nullptr, 16);
+        key > 0 && key <= 0xffff)
+      keys.table[std::atoi(entry.c_str())] = static_cast<unsigned>(key);
+  const Variable* const index = exam.system.variable("NCCL_IB_PKEY");
+  keys.index = index == nullptr ? 0 : std::atoi(index->value.c_str());
+  const Variable* const value = exam.system.variable("NCCL_IB_PKEY_VALUE");
+  const long wanted = value == nullptr ? -1 : std::strtol(value->value.c_str(), nullptr, 0);
+  if (wanted < 0) return keys;
+  keys.index = -1;
+  for (const auto& [at, key] : keys.table)
+    if ((key & ~kFullMember) == (static_cast<unsigned>(wanted) & ~kFullMember)) keys.index = at;
+  return keys;
+}
+
+void addKeyFinding(Examination& exam, const RdmaPort& port, const Keys& keys) {
+  const unsigned key = keys.inForce();
+  if ((key & kFullMember) != 0) return;
+  const int full = keys.fullIndex();
+  const bool limited = key != 0;
+  Finding finding{.check = "pkeys", .severity = Severity::kError};
+  finding.what = limited ? "the port is a limited member of its partition"
+                         : "the partition key that jobs take is not there";
+  finding.seen.push_back(
+      {port.label(), port.folder + "/pkeys/" + std::to_string(std::max(keys.index, 0)),
+       limited ? keyText(key)
+               : "no key; others: " +
+                     (full < 0 ? std::string("none")
+                               : "index " + std::to_string(full) + " is " + keyText(keys.table.at(full)))});
+  finding.why = limited
+                    ? "Two limited members (bit 15 clear, as in 0x7fff) cannot talk to each other: no "
+                      "connection is made."
+                    : "NCCL takes index 0 of the table unless it is told another: no queue pair connects.";
+  finding.fix = full >= 0 ? "export NCCL_IB_PKEY=" + std::to_string(full) + "    (the index of " +
+                                keyText(keys.table.at(full)) +
+                                ", on all hosts; by its number from NCCL 2.31 on: NCCL_IB_PKEY_VALUE)"
+                          : "make the port a full member in the subnet manager's partitions "
+                            "(partitions.conf: GUID=full; or UFM)";
+  exam.findings.add(std::move(finding));
+}
+
+void checkKeys(Examination& exam) {
+  std::map<unsigned, std::vector<Seen>> by_key;
+  for (const RdmaPort* port : exam.usedPorts()) {
+    if (!port->infiniband() || !port->active()) continue;
+    const Keys keys = keysOf(exam, *port);
+    if (keys.table.empty()) continue;  // the tree has none
+    addKeyFinding(exam, *port, keys);
+    const unsigned key = keys.inForce();
+    if (key == 0) continue;
+    by_key[key & ~kFullMember].push_back(
+        {port->label(), port->folder + "/pkeys/" + std::to_string(keys.index), keyText(key)});
+  }
+  if (by_key.size() < 2) return;
+  const auto most = std::max_element(by_key.begin(), by_key.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  Finding finding{.check = "pkeys",
+                  .severity = Severity::kWarning,
+                  .what = "the port is in another partition than the others",
+                  .why = counted(most->second.size(), "port has", "ports have") + " " +
+                         most->second.front().value +
+                         ". The port's rail is cut off from hosts whose ports are all in one partition.",
+                  .fix =
+                      "compare the partitions of all ports in the subnet manager (partitions.conf, UFM)\n"
+                      "grep . /sys/class/infiniband/*/ports/*/pkeys/0    (on all hosts)"};
+  for (const auto& [key, seen] : by_key)
+    if (key != most->first) finding.seen.insert(finding.seen.end(), seen.begin(), seen.end());
+  exam.findings.add(std::move(finding));
+}
+
+constexpr std::array<Check, 5> kPortChecks = {
     {{"port-state", "rdma", "ports that are not up", checkState},
      {"ib-sm", "rdma", "InfiniBand ports without a subnet manager", checkSubnetManager},
+     {"pkeys", "rdma", "partition keys of InfiniBand ports: full members, one partition, NCCL_IB_PKEY",
+      checkKeys},
      {"port-speed", "rdma", "speed and width of ports against the card's and against each other", checkSpeed},
      {"port-errors", "rdma", "error counters that move within a second", checkCounters}}};
 

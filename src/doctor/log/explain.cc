@@ -11,24 +11,34 @@ constexpr std::string_view kRailwise = "NET/Railwise : ";
 
 bool has(std::string_view text, std::string_view words) { return text.find(words) != std::string_view::npos; }
 
-// "B&C": does the text have both?
-bool hasAll(std::string_view text, std::string_view parts) {
-  const std::string_view part = firstWord(parts, "&");
-  if (!has(text, part)) return false;
-  return part.size() == parts.size() || hasAll(text, parts.substr(part.size() + 1));
+// Is the source one of "nvls|mnnvl"? A part stands at the beginning of a folder's or a file's name.
+bool isOfFiles(std::string_view source, std::string_view files) {
+  const std::string_view one = firstWord(files, "|");
+  for (std::size_t at = source.find(one); at != std::string_view::npos; at = source.find(one, at + 1))
+    if (at == 0 || source[at - 1] == '/') return true;
+  return one.size() < files.size() && isOfFiles(source, files.substr(one.size() + 1));
 }
 
-// "A|B&C": does the text have A, or both B and C?
-bool fits(std::string_view text, std::string_view words) {
-  const std::string_view one = firstWord(words, "|");
-  if (hasAll(text, one)) return true;
-  return one.size() < words.size() && fits(text, words.substr(one.size() + 1));
-}
-
-const KnownLine* find(std::span<const KnownLine> lines, std::string_view text) {
-  const auto found =
-      std::find_if(lines.begin(), lines.end(), [&](const KnownLine& line) { return fits(text, line.words); });
+const KnownLine* find(std::span<const KnownLine> lines, std::string_view text, std::string_view source = "") {
+  const auto found = std::find_if(lines.begin(), lines.end(), [&](const KnownLine& line) {
+    return hasWords(text, line.words) && (*line.files == '\0' || isOfFiles(source, line.files));
+  });
   return found == lines.end() ? nullptr : &*found;
+}
+
+// The sentence in which NCCL itself says what to do: "Set NCCL_X=1 to ...", "usually caused by ...". "":
+// none.
+std::string ownRemedy(std::string_view text) {
+  std::size_t first = std::string_view::npos;
+  for (const std::string_view words :
+       {"Set NCCL", "set NCCL", "usually caused", "Please ", "please ", "Check ", "check that", "check the",
+        "Try ", "try ", "Verify ", "verify ", "pdate ", "pgrade ", "Consider ", "Use NCCL", "Disable ",
+        "ecompile"}) {
+    first = std::min(first, text.find(words));
+  }
+  if (first == std::string_view::npos) return "";
+  const std::size_t stop = text.substr(0, first).rfind(". ");
+  return std::string(text.substr(stop == std::string_view::npos ? 0 : stop + 2));
 }
 
 Explanation explanationOf(const KnownLine& line) {
@@ -106,13 +116,40 @@ std::optional<Explanation> explainRepeated(std::string_view text) {
   return std::nullopt;
 }
 
+// "Test CUDA failure common.cu:9 'x'" of nccl-tests and "CUDA error: x" of PyTorch, as NCCL would write it.
+// "": another line.
+std::string cudaFailure(std::string_view text) {
+  std::string_view words = after(text, "CUDA error: ");
+  if (const auto test = after(text, "Test CUDA failure "); test.data() != nullptr)
+    words = firstWord(after(test, "'"), "'");
+  return words.data() == nullptr ? "" : "Cuda failure '" + std::string(words) + "'";
+}
+
 }  // namespace
+
+bool hasWords(std::string_view text, std::string_view words) {
+  const std::string_view one = firstWord(words, "|");
+  bool all = true;
+  for (std::string_view rest = one; all;) {
+    const std::string_view part = firstWord(rest, "&");
+    all = has(text, part);
+    if (part.size() == rest.size()) break;
+    rest = rest.substr(part.size() + 1);
+  }
+  return all || (one.size() < words.size() && hasWords(text, words.substr(one.size() + 1)));
+}
+
+int completionStatus(std::string_view text) { return statusOf(text); }
 
 Explanation explainWarning(std::string_view source, std::string_view text) {
   if (text.starts_with(kRailwise)) return explainRailwise(text.substr(kRailwise.size()));
   if (has(text, "Got completion ")) return explainCompletion(text);
-  if (const KnownLine* const known = find(knownNcclWarnings(), text); known != nullptr)
-    return explanationOf(*known);
+  if (const KnownLine* const known = find(knownNcclWarnings(), text, source); known != nullptr) {
+    Explanation explanation = explanationOf(*known);
+    if (const std::string remedy = known->own_remedy ? ownRemedy(text) : ""; !remedy.empty())
+      explanation.fix = "as NCCL says: " + remedy + (explanation.fix.empty() ? "" : "\n" + explanation.fix);
+    return explanation;
+  }
   const std::size_t tree = source.rfind("/src/");  // the path of who built it
   const std::string_view file = firstWord(source.substr(tree == std::string_view::npos ? 0 : tree + 1), ":");
   return {.check = "unknown-warning",
@@ -123,6 +160,7 @@ Explanation explainWarning(std::string_view source, std::string_view text) {
 }
 
 std::optional<Explanation> explainOther(std::string_view text) {
+  if (const std::string failure = cudaFailure(text); !failure.empty()) return explainWarning("", failure);
   const KnownLine* const known = find(knownOtherLines(), text);
   if (known == nullptr || known->kind == kConsequence) {
     // A line of PyTorch may have the reason too.

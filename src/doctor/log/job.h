@@ -24,6 +24,12 @@ struct Fact {
   Place place;
 };
 
+// A network interface that a process uses for sockets.
+struct Interface {
+  std::string name;     // "eth0"
+  std::string address;  // "10.0.0.1", "fe80::1%eth0"
+};
+
 // A library that NCCL tried to load.
 struct PluginAttempt {
   std::string name;    // "libnccl-net-railwise.so"; several, where NCCL names them together
@@ -119,6 +125,11 @@ struct Event : Explanation {
   std::string time;
   Fact line;  // the whole words, with the file and line of the source
   uint64_t repeated = 0;
+  std::vector<Fact> also;  // lines of the same event: a wrapper, a caller, a consequence (chains.h)
+  std::string end;         // what became of the process: "The process went on: ..."; "": not known
+  // It is why the process's network is Socket: the finding of that tells of it, and no other one.
+  bool of_network = false;
+  bool isError() const { return !of_network && Explanation::isError(); }
   bool railwise = false;  // a record of Railwise that the log shows as a warning
 };
 
@@ -155,10 +166,12 @@ struct Process {
   std::map<std::string, uint64_t> algorithms;  // "AllReduce RING SIMPLE": times
   Fact channels;                               // "16 coll channels, 0 collnet channels, ..."
   int nodes = 0;                               // of the job, as NCCL counts them
-  std::set<std::string> addresses;             // of its sockets: "10.0.0.1"
+  std::vector<Interface> interfaces;           // of its sockets
+  Fact ece;                                    // RoCE's enhanced connections, negotiated with options
   std::deque<Init> inits;
   std::vector<Fact> error_trace;  // "transport/net.cc:1302 -> 6"
   Place progress;                 // the last sign that it goes on: an init completed, a connection made
+  std::string progress_time;      // as in Event
   uint64_t lines = 0;
   uint64_t warnings = 0;
 };
@@ -177,6 +190,7 @@ struct Job {
   std::vector<Event> events;
   Fact version;              // "NCCL version 2.21.5+cuda12.4" in a line without a host
   uint64_t lost_events = 0;  // beyond the limits
+  bool has_pastes = false;   // the files have outputs of other programs (pastes/)
   bool has_results = false;  // the logs have tables of nccl-tests (doctor/results)
   Fact deduplicated;         // Ray's "[repeated 7x across cluster]": it has dropped lines of other workers
 };
@@ -189,6 +203,12 @@ Explanation explainWarning(std::string_view source, std::string_view text);
 // A line that is not of NCCL's form: PyTorch's watchdog, an exception; or NCCL's words without what NCCL puts
 // before them (PyTorch's "Last error:", the output of `railwise perf`). Null: no error.
 std::optional<Explanation> explainOther(std::string_view text);
+
+// "A|B&C": does the text have A, or both B and C? "" fits every text.
+bool hasWords(std::string_view text, std::string_view words);
+
+// The status in the line of a failed completion, in the forms of all releases; -1: none.
+int completionStatus(std::string_view text);
 
 // The meaning of ncclResult_t: "ncclRemoteError". "": not an error.
 std::string_view resultName(int result);

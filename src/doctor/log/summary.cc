@@ -143,6 +143,15 @@ void addOneSided(const Ranks& ranks, std::vector<std::string>& looked) {
   }
 }
 
+void addEce(const Ranks& ranks, std::vector<std::string>& looked) {
+  for (const auto& [index, process] : ranks.members()) {
+    if (process.ece.value.empty()) continue;
+    looked.push_back(
+        "ECE is negotiated on RoCE: if the job is slow or unsteady, measure once with NCCL_IB_ECE_ENABLE=0");
+    return;
+  }
+}
+
 void addSettings(const Ranks& ranks, std::vector<std::string>& looked) {
   std::map<std::string, std::set<std::string>> all;
   for (const auto& [index, process] : ranks.members())
@@ -223,6 +232,7 @@ ReportStyle logStyle(const Job& job, const Ranks& ranks) {
   addRankLines(job, ranks, style.looked);
   addConnections(ranks, style.looked);
   addOneSided(ranks, style.looked);
+  addEce(ranks, style.looked);
   addSettings(ranks, style.looked);
   addHidden(job, ranks, style.hidden);
   return style;

@@ -102,6 +102,35 @@ TEST(DoctorLog, ResultsAsJson) {
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 
+// Without --log the content of a file says what it is.
+TEST(DoctorLog, AFileThatIsNoTopologyFile) {
+  const std::string log = kFiles + "mpirun-socket-2.18.log";
+  EXPECT_EQ(runProcess(RAILWISE_CLI, {"doctor", log}).out, doctor({log}).out);
+  const test::Scratch scratch;
+  const std::string matrix = scratch.file(
+      "matrix.txt", "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tSYS\t0-7\nNIC0\tSYS\t X \n\n  NIC0: roce5\n");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"doctor", matrix}, {"explain", matrix}, {"topo", "show", matrix}}) {
+    const ProcessResult result = runProcess(RAILWISE_CLI, words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("nvidia-smi topo -m, 1 GPU and 1 NIC"), std::string::npos) << result.out;
+  }
+  const ProcessResult wrong = runProcess(RAILWISE_CLI, {"explain", log});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("railwise doctor --log"), std::string::npos) << wrong.err;
+}
+
+TEST(DoctorLog, FineIsAWordForWhatWasMeasured) {
+  const test::Scratch scratch;
+  const std::string log = scratch.file(
+      "job.log",
+      "a:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 1 cudaDev 0 commId 0x2 - Init START\n"
+      "a:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 1 cudaDev 0 commId 0x2 - Init COMPLETE\n");
+  EXPECT_NE(
+      doctor({log}).out.find(": nothing found; speed not judged, since there is no table of nccl-tests\n"),
+      std::string::npos);
+}
+
 TEST(DoctorLog, Mistakes) {
   EXPECT_EQ(doctor({}).status, 2);
   EXPECT_NE(doctor({}).err.find("which FILEs?"), std::string::npos);

@@ -1,5 +1,7 @@
 #include "doctor/log/judging/judge.h"
 
+#include <algorithm>
+
 namespace railwise::doctor {
 namespace {
 
@@ -43,14 +45,22 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
          .seen = {{"", ranks.placeText(job.deduplicated.place), job.deduplicated.value}},
          .why = "Which ranks are missing, wait or differ cannot be told from it.",
          .fix = "export RAY_DEDUP_LOGS=0"});
-  const bool errors = firstError(job) >= 0;
+  const int first = firstError(job);
+  const bool errors = first >= 0;
+  // CUDA had failed before anybody called NCCL, and no setting of NCCL's shows more.
+  static constexpr std::string_view kBeforeNccl[] = {"fabric-manager", "nccl-too-old", "cuda-driver"};
+  if (errors && nccl_lines == 0 &&
+      std::find(std::begin(kBeforeNccl), std::end(kBeforeNccl),
+                job.events[static_cast<std::size_t>(first)].check) != std::end(kBeforeNccl))
+    return;
+  if (nccl_lines == 0 && job.has_pastes) return;
   if (nccl_lines > 0 && (ranks.size() > 0 || errors || job.has_results)) return;
   Finding finding = {.check = "log-level",
                      .severity = Severity::kAdvice,
                      .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"};
-  const LogFile* const first = job.files.empty() ? nullptr : &job.files.front();
-  Seen seen = {"", first == nullptr ? "" : first->name,
-               first == nullptr ? "" : std::to_string(first->lines) + " lines"};
+  const LogFile* const file = job.files.empty() ? nullptr : &job.files.front();
+  Seen seen = {"", file == nullptr ? "" : file->name,
+               file == nullptr ? "" : std::to_string(file->lines) + " lines"};
   if (nccl_lines > 0) {
     finding.what = "the logs do not say how many ranks there are";
     finding.why = "They have warnings alone, or end before a communicator begins.";
@@ -69,18 +79,19 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
 }
 
 Findings judgeJob(const Job& job, const Ranks& ranks) {
+  const Evidence evidence(job);
   Findings findings;
   judgeReading(job, ranks, findings);
   if (beginsWithNetwork(job)) {
-    judgeNetwork(job, ranks, findings);
-    judgeErrors(job, ranks, findings);
+    judgeNetwork(evidence, ranks, findings);
+    judgeErrors(evidence, ranks, findings);
   } else {
-    judgeErrors(job, ranks, findings);
-    judgeNetwork(job, ranks, findings);
+    judgeErrors(evidence, ranks, findings);
+    judgeNetwork(evidence, ranks, findings);
   }
   if (job.deduplicated.value.empty()) {
     judgeMissing(job, ranks, findings);
-    judgeDifferences(job, ranks, findings);
+    judgeDifferences(evidence, ranks, findings);
   }
   judgeGpuDirect(job, ranks, findings);
   judgeOneSided(job, ranks, findings);

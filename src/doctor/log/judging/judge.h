@@ -4,6 +4,7 @@
 
 #include "doctor/finding.h"
 #include "doctor/log/job.h"
+#include "doctor/log/judging/evidence.h"
 #include "doctor/log/ranks.h"
 
 namespace railwise::doctor {
@@ -14,13 +15,26 @@ Findings judgeJob(const Job& job, const Ranks& ranks);
 // The event that came first, as far as the logs tell; index into Job::events, -1: there is no error.
 int firstError(const Job& job);
 
-void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings);
-void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings);
+// Is the first error a cause that ranks which are missing do not explain? Ranks whose communicator was never
+// completed then need no other reason.
+bool explainsWaiting(const Job& job, const Ranks& ranks);
+
+void judgeErrors(const Evidence& evidence, const Ranks& ranks, Findings& findings);
+void judgeNetwork(const Evidence& evidence, const Ranks& ranks, Findings& findings);
 void judgeGpuDirect(const Job& job, const Ranks& ranks, Findings& findings);
 void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings);
-void judgeDifferences(const Job& job, const Ranks& ranks, Findings& findings);
+void judgeDifferences(const Evidence& evidence, const Ranks& ranks, Findings& findings);
 void judgeOneSided(const Job& job, const Ranks& ranks, Findings& findings);
 void judgeReading(const Job& job, const Ranks& ranks, Findings& findings);
+
+// What nccl-tests measured beside the logs.
+struct Measured {
+  double gb_per_s = 0;  // the best of the bus; 0: nothing
+  std::string where;    // FILE:LINE
+  bool below_model = false;
+};
+// What the logs say of a low result: a bond that carries one port's rate, ECE.
+void judgeRate(const Ranks& ranks, const Measured& measured, Findings& findings);
 
 // May GPU memory go straight through the NICs of the network in use? {enabled, all} of its NICs.
 struct GpuDirectCount {

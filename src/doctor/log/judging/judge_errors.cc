@@ -1,4 +1,5 @@
 // Warnings and errors: which came first, and what each means.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -6,7 +7,9 @@
 #include <vector>
 
 #include "doctor/log/job.h"
+#include "doctor/log/judging/evidence.h"
 #include "doctor/log/judging/judge.h"
+#include "doctor/log/judging/rules.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/reading/line.h"
 
@@ -18,7 +21,7 @@ namespace {
 
 class Trail {
  public:
-  Trail(const Job& job, const Ranks& ranks);
+  Trail(const Evidence& evidence, const Ranks& ranks);
 
   // " Rank 0 (a) blames rank 2 (b), and that one rank 1 (c), whose log has no error.", or which host the
   // peer's address is. "": the line names no peer that is known.
@@ -28,10 +31,10 @@ class Trail {
   int peerOf(const Event& event) const;
   std::string hostText(const Event& event) const;
 
+  const Evidence& evidence_;
   const Job& job_;
   const Ranks& ranks_;
-  std::map<std::string, int> processes_;      // "host:pid"
-  std::map<std::string, std::string> hosts_;  // address -> host; "": several have it
+  std::map<std::string, int> processes_;  // "host:pid"
   std::map<int, int> blames_;
 };
 
@@ -41,7 +44,9 @@ bool hasErrors(const Job& job, int process) {
   return false;
 }
 
-Trail::Trail(const Job& job, const Ranks& ranks) : job_(job), ranks_(ranks) {
+Trail::Trail(const Evidence& evidence, const Ranks& ranks)
+    : evidence_(evidence), job_(evidence.job()), ranks_(ranks) {
+  const Job& job = job_;
   for (std::size_t i = 0; i < job.processes.size(); ++i) {
     const Process& process = job.processes[i];
     processes_.emplace(process.host + ":" + process.pid, static_cast<int>(i));
@@ -49,10 +54,6 @@ Trail::Trail(const Job& job, const Ranks& ranks) : job_(job), ranks_(ranks) {
     const auto played = process.settings.find("RAILWISE_HOST");
     if (played != process.settings.end())
       processes_.emplace(played->second.value + ":" + process.pid, static_cast<int>(i));
-    for (const std::string& address : process.addresses) {
-      const auto [known, first] = hosts_.emplace(address, process.host);
-      if (!first && known->second != process.host) known->second.clear();
-    }
   }
   for (const Event& event : job.events) {
     if (event.process < 0) continue;
@@ -85,9 +86,8 @@ std::string Trail::hostText(const Event& event) const {
   if (bracket == std::string::npos) return "";
   const std::size_t begin = text.find_last_of(" (=", bracket) + 1;
   const std::string address = text.substr(begin, bracket - begin);
-  const auto host = hosts_.find(address);
-  return host == hosts_.end() || host->second.empty() ? ""
-                                                      : " The peer " + address + " is " + host->second + ".";
+  const std::string host = evidence_.hostOf(address);
+  return host.empty() ? "" : " The peer " + address + " is " + host + ".";
 }
 
 std::string Trail::textOf(const Event& event) const {
@@ -112,21 +112,11 @@ std::string Trail::textOf(const Event& event) const {
 constexpr double kSameMomentS = 5;
 constexpr double kNever = 1e12;
 
-// Seconds of "11-24 12:00:01.25"; without a day, of the day. Negative: no time.
-double secondsOf(const std::string& time) {
-  const std::size_t blank = time.find(' ');
-  if (time.empty()) return -1;
-  double seconds = 0;
-  if (blank == 5) seconds = (leadingNumber(time) * 31.0 + leadingNumber(time.substr(3))) * 86400;
-  const std::string clock = time.substr(blank == std::string::npos ? 0 : blank + 1);
-  if (clock.size() < 8) return -1;
-  seconds +=
-      leadingNumber(clock) * 3600 + leadingNumber(clock.substr(3)) * 60 + leadingNumber(clock.substr(6));
-  if (clock.size() > 9) {
-    double digit = 0.1;
-    for (const char c : clock.substr(9)) seconds += digit * (c - '0'), digit /= 10;
-  }
-  return seconds;
+// A line without a time that has none by its nature: of Python, a launcher, or the kernel since its boot.
+bool isOfOthers(const Event& event) {
+  static constexpr std::string_view kChecks[] = {"framework-error", "process-killed", "gpu-fault",
+                                                 "nic-fault",       "pcie-error",     "iommu-fault"};
+  return std::find(std::begin(kChecks), std::end(kChecks), event.check) != std::end(kChecks);
 }
 
 // Times are compared where every error that NCCL has logged has one of the same form, and what has none (an
@@ -138,7 +128,7 @@ class Order {
     for (const Event& event : events) {
       if (!event.isError()) continue;
       if (secondsOf(event.time) < 0) {
-        without += event.check == "framework-error" || event.check == "process-killed" ? 0 : 1;
+        without += isOfOthers(event) ? 0 : 1;
         continue;
       }
       ++with_time;
@@ -161,10 +151,11 @@ class Order {
   bool timed_ = false;
 };
 
-Seen seenOf(const Ranks& ranks, const Event& event) {
-  Seen seen = {ranks.label(event), ranks.placeText(event.line.place), event.line.value};
-  if (event.repeated > 0) seen.value += " (" + std::to_string(event.repeated) + " more alike)";
-  return seen;
+void addSeen(const Ranks& ranks, const Event& event, std::vector<Seen>& seen) {
+  const std::string label = ranks.label(event);
+  seen.push_back({label, ranks.placeText(event.line.place), event.line.value});
+  if (event.repeated > 0) seen.back().value += " (" + std::to_string(event.repeated) + " more alike)";
+  for (const Fact& also : event.also) seen.push_back({label, ranks.placeText(also.place), also.value});
 }
 
 Severity severityOf(const Event& event) {
@@ -199,41 +190,75 @@ std::string watchdogText(const Job& job, const Ranks& ranks) {
   return text;
 }
 
-// What the rest of the logs adds to the explanation of an event.
-OneSidedReason reasonOf(const Job& job, const Ranks& ranks, const Trail& trail, const Event& event) {
-  OneSidedReason reason = {
-      event.why + trail.textOf(event) + (event.check == "watchdog" ? watchdogText(job, ranks) : ""),
-      event.fix};
-  if (event.check != "one-sided-failed") return reason;
-  const OneSidedReason found = whyNotOneSided(job, ranks, event.process);
-  reason.why += found.why;
-  if (!found.fix.empty()) reason.fix = found.fix;
-  return reason;
+// The number of the queue pair that "Got CQE with error" names.
+std::string queuePairText(const Situation& situation) {
+  const int number = numberAfter(situation.line, "qp_num=");
+  return number < 0 ? "" : " It is queue pair " + std::to_string(number) + ".";
 }
 
-void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index, const Order& order,
+// What the rest of the logs adds to the explanation of an event.
+Advice reasonOf(const Evidence& evidence, const Ranks& ranks, const Trail& trail, const Event& event) {
+  const Job& job = evidence.job();
+  const Situation situation(evidence, event.process, &event);
+  Advice advice = adviceOf(situation, event.check, {event.why, event.fix});
+  advice.why += trail.textOf(event) + queuePairText(situation) +
+                (event.check == "watchdog" ? watchdogText(job, ranks) : "") +
+                (event.end.empty() ? "" : " " + event.end);
+  if (event.check != "one-sided-failed") return advice;
+  const OneSidedReason found = whyNotOneSided(job, ranks, event.process);
+  advice.why += found.why;
+  if (!found.fix.empty()) advice.fix = found.fix;
+  return advice;
+}
+
+// One cause, which several ranks have met.
+bool isSameCause(const Event& a, const Event& b) {
+  return a.kind == EventKind::kCause && b.kind == EventKind::kCause && a.check == b.check && a.what == b.what;
+}
+
+// Ranks whose communicator was begun and never completed, behind a cause.
+std::string unfinishedText(const Ranks& ranks) {
+  std::set<int> waiting;
+  for (const auto& [index, process] : ranks.members())
+    for (const Init& init : process.inits)
+      if (!init.complete && ranks.isWorld(init)) waiting.insert(init.rank);
+  if (waiting.empty()) return "";
+  return " The communicator was never completed: " + std::string(waiting.size() == 1 ? "rank " : "ranks ") +
+         rangesText(waiting) + " did not come to its end.";
+}
+
+void addFirst(const Evidence& evidence, const Ranks& ranks, const Trail& trail, int index, const Order& order,
               Findings& findings) {
+  const Job& job = evidence.job();
   const Event& first = job.events[static_cast<std::size_t>(index)];
   std::set<std::string> later_ranks;
   std::size_t later = 0;
+  Finding finding = {.check = first.check,
+                     .severity = Severity::kError,
+                     .what = "first error of the job: " + first.what,
+                     .seen = {}};
+  addSeen(ranks, first, finding.seen);
   for (const Event& event : job.events) {
     if (&event == &first || !event.isError()) continue;
+    if (isSameCause(first, event)) {
+      addSeen(ranks, event, finding.seen);
+      continue;
+    }
     ++later;
     later_ranks.insert(ranks.label(event));
   }
-  auto [why, fix] = reasonOf(job, ranks, trail, first);
+  const Advice advice = reasonOf(evidence, ranks, trail, first);
+  finding.why = advice.why;
+  finding.fix = advice.fix;
   if (first.kind == EventKind::kConsequence)
-    why += " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
+    finding.why +=
+        " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
+  if (explainsWaiting(job, ranks)) finding.why += unfinishedText(ranks);
   if (later > 0)
-    why += " " + counted(later, "other error", "other errors") + " of " +
-           counted(later_ranks.size(), "rank", "ranks") +
-           (order.timed() ? " came later." : " may be consequences: the logs have no times.");
-  findings.add({.check = first.check,
-                .severity = Severity::kError,
-                .what = "first error of the job: " + first.what,
-                .seen = {seenOf(ranks, first)},
-                .why = why,
-                .fix = fix});
+    finding.why += " " + counted(later, "other error", "other errors") + " of " +
+                   counted(later_ranks.size(), "rank", "ranks") +
+                   (order.timed() ? " came later." : " may be consequences: the logs have no times.");
+  findings.add(std::move(finding));
 }
 
 // Passed-up errors of ranks that warned of nothing.
@@ -271,22 +296,33 @@ int firstError(const Job& job) {
   return gap <= kSameMomentS ? cause : first;
 }
 
-void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
+bool explainsWaiting(const Job& job, const Ranks& ranks) {
+  const int first = firstError(job);
+  if (first < 0) return false;
+  const Event& event = job.events[static_cast<std::size_t>(first)];
+  // Who could not be reached may be the one that is missing.
+  const bool of_peer = event.check.starts_with("connection-") && gapsOf(ranks.seen(), ranks.size()).count > 0;
+  return event.kind == EventKind::kCause && !of_peer;
+}
+
+void judgeErrors(const Evidence& evidence, const Ranks& ranks, Findings& findings) {
+  const Job& job = evidence.job();
   const int first = firstError(job);
   const Order order(job.events);
-  const Trail trail(job, ranks);
-  if (first >= 0) addFirst(job, ranks, trail, first, order, findings);
+  const Trail trail(evidence, ranks);
+  if (first >= 0) addFirst(evidence, ranks, trail, first, order, findings);
   // Alike events are one finding, whatever their fix repeats of the line.
   std::map<std::string, Finding> alike;
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < job.events.size(); ++i) {
     const Event& event = job.events[i];
-    if (static_cast<int>(i) == first) continue;
+    if (static_cast<int>(i) == first || event.of_network) continue;
+    if (first >= 0 && isSameCause(event, job.events[static_cast<std::size_t>(first)])) continue;
     const std::string what = laterText(event);
     const std::string key = event.check + " " + what;
     auto known = alike.find(key);
     if (known == alike.end()) {
-      auto [why, fix] = reasonOf(job, ranks, trail, event);
+      auto [why, fix] = reasonOf(evidence, ranks, trail, event);
       keys.push_back(key);
       known = alike
                   .emplace(key, Finding{.check = event.check,
@@ -297,7 +333,7 @@ void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
                                         .fix = fix})
                   .first;
     }
-    known->second.seen.push_back(seenOf(ranks, event));
+    addSeen(ranks, event, known->second.seen);
   }
   for (const std::string& key : keys) findings.add(alike.at(key));
   addTraces(ranks, findings);

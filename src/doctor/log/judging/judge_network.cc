@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "doctor/log/judging/judge.h"
+#include "doctor/log/judging/rules.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
@@ -124,18 +125,16 @@ std::optional<Reason> pluginProblem(const Process& process) {
 }
 
 // Socket, and it may be meant so.
-Reason socketReason(const Process& process, const std::optional<Reason>& plugin) {
+Reason socketReason(const Evidence& evidence, int index, const std::optional<Reason>& plugin) {
+  const Process& process = evidence.job().processes[static_cast<std::size_t>(index)];
   const auto line = process.networks.find("Socket");
   Reason reason = {"socket-network",
                    "the network is Socket, not RDMA",
                    "",
                    "",
                    {"Using network Socket", line == process.networks.end() ? Place{} : line->second}};
-  const Fact* const net = setting(process, "NCCL_NET");
-  if (net != nullptr && alike(net->value, "Socket")) {
-    reason.why = "NCCL_NET=Socket asks for it.";
-    reason.fix = "unset NCCL_NET";
-  } else if (plugin) {
+  const Situation situation(evidence, index, nullptr);
+  if (plugin && !ruleHolds(situation, reason.check)) {
     reason.why = plugin->what + ", and NCCL's own IB network " +
                  (isOff(process, "NCCL_IB_DISABLE") ? "is turned off by NCCL_IB_DISABLE."
                   : process.no_rdma.value.empty()   ? "did not start."
@@ -154,8 +153,25 @@ Reason socketReason(const Process& process, const std::optional<Reason>& plugin)
     reason.why = "The logs do not say why.";
     reason.fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV";
   }
-  reason.why += " Socket copies through the kernel: on fast NICs most of the speed is lost.";
+  const Advice advice = adviceOf(situation, reason.check, {reason.why, reason.fix});
+  reason.why = advice.why + " Socket copies through the kernel: on fast NICs most of the speed is lost.";
+  reason.fix = advice.fix;
   return reason;
+}
+
+// The lines that explain the network, each as seen by its process.
+void addExplaining(const Job& job, const Ranks& ranks, int process, std::vector<Seen>& seen) {
+  for (const Event& event : job.events) {
+    if (event.process != process || !event.of_network) continue;
+    seen.push_back(ranks.seenAt(process, event.line));
+    for (const Fact& also : event.also) seen.push_back(ranks.seenAt(process, also));
+  }
+}
+
+bool isDeviceClosed(const Job& job, int process) {
+  return std::any_of(job.events.begin(), job.events.end(), [&](const Event& event) {
+    return event.process == process && event.of_network && event.check != "plugin-warning";
+  });
 }
 
 // Another plugin than the one that was asked for, or one that nobody asked for.
@@ -232,7 +248,8 @@ bool usesRdma(const Process& process) {
   return !process.network.empty() && process.network != "Socket" && !isTcp(process);
 }
 
-void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
+void judgeNetwork(const Evidence& evidence, const Ranks& ranks, Findings& findings) {
+  const Job& job = evidence.job();
   const std::set<std::string> across = acrossHosts(job);
   std::vector<Ranks::Member> members(ranks.members());
   // A few lines alone do not say which processes are ranks.
@@ -245,9 +262,15 @@ void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
     const bool costs = usesNetwork(process, across);
     const bool lost = asked || (socket && costs);
     if (plugin) plugin->addTo(findings, ranks, index, lost ? Severity::kError : Severity::kAdvice);
-    if (socket)
-      socketReason(process, plugin)
-          .addTo(findings, ranks, index, costs ? Severity::kError : Severity::kAdvice);
+    if (socket) {
+      const Reason reason = socketReason(evidence, index, plugin);
+      const bool error = costs || isDeviceClosed(job, index);
+      Finding finding = {reason.check, error ? Severity::kError : Severity::kAdvice,
+                         reason.what,  {ranks.seenAt(index, reason.seen)},
+                         reason.why,   reason.fix};
+      addExplaining(job, ranks, index, finding.seen);
+      findings.add(std::move(finding));
+    }
     judgePlugin(ranks, index, process, findings);
     judgeProvider(ranks, index, process, findings);
   }

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "doctor/log/judging/judge.h"
+#include "doctor/log/judging/rules.h"
+#include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
 namespace {
@@ -185,20 +187,22 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
 }
 
 // Ranks that no log tells of. If another rank has completed the communicator of the job, they were there.
-void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, Findings& findings) {
+void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, bool explained,
+                    Findings& findings) {
   const Gaps missing = gapsOf(ranks.seen(), ranks.size());
   if (missing.count == 0 || ranks.seen().empty()) return;
   const bool there = completed && ranks.size() == ranks.world();
   findings.add(
       {.check = "missing-ranks",
-       .severity = somebody_waits ? Severity::kError
-                   : there        ? Severity::kAdvice
-                                  : Severity::kWarning,
+       .severity = somebody_waits       ? Severity::kError
+                   : there || explained ? Severity::kAdvice
+                                        : Severity::kWarning,
        .what = counted(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
        .seen = {{"", "",
                  std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
                      " ranks have begun: " + rangesText(ranks.seen())}},
        .why = somebody_waits ? "The other ranks wait for them."
+              : explained    ? "Their logs were not given; the error of another rank is reason enough."
               : there        ? "They have begun, since other ranks have completed the communicator: their "
                                "logs were not given."
                              : "Their logs were not given, or they never came to NCCL.",
@@ -232,6 +236,47 @@ void judgeNumbers(const Job& job, const Ranks& ranks, Findings& findings) {
   if (!twice.seen.empty()) findings.add(std::move(twice));
 }
 
+// Settings that hide a fault, or make a hang of an error.
+struct HidingSetting {
+  const char* name;
+  bool (*hides)(const std::string& value);
+  Severity severity;
+  const char* why;
+};
+
+bool isOn(const std::string& value) { return value == "1" || lowerCase(value) == "true"; }
+
+constexpr HidingSetting kHiding[] = {
+    {"NCCL_IGNORE_NET_MISMATCH", isOn, Severity::kAdvice,
+     "Ranks that offer different numbers of NICs are no error then: connections over a NIC that a rank lacks "
+     "wait "
+     "for ever."},
+    {"NCCL_IB_TIMEOUT", [](const std::string& value) { return value == "0" || leadingNumber(value) > 31; },
+     Severity::kWarning,
+     "The NIC then waits without end: a peer that is gone is never reported, and the job hangs."},
+    {"NCCL_IGNORE_DISABLED_P2P", isOn, Severity::kAdvice,
+     "GPUs that are joined by NVLink and cannot use it are no error then: a broken NVLink stays hidden."},
+    {"NCCL_CHECKS_DISABLE", isOn, Severity::kAdvice, "Wrong calls of the program are not found then."},
+};
+
+void judgeHiding(const Evidence& evidence, const Ranks& ranks, Findings& findings) {
+  const bool told = ruleHolds(Situation(evidence, -1, nullptr), "differ-nics");
+  for (const auto& [index, process] : ranks.members()) {
+    for (const HidingSetting& setting : kHiding) {
+      const auto its = process.settings.find(setting.name);
+      if (its == process.settings.end() || !setting.hides(its->second.value)) continue;
+      if (told && std::string_view(setting.name) == "NCCL_IGNORE_NET_MISMATCH") continue;
+      const std::string text = std::string(setting.name) + "=" + its->second.value;
+      findings.add({.check = "hiding-setting",
+                    .severity = setting.severity,
+                    .what = text + " hides faults",
+                    .seen = {ranks.seenAt(index, {text, its->second.place})},
+                    .why = setting.why,
+                    .fix = std::string("unset ") + setting.name});
+    }
+  }
+}
+
 }  // namespace
 
 void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
@@ -256,20 +301,34 @@ void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
     }
   }
   const bool waits = !waiting.seen.empty();
-  judgeNeverSeen(ranks, waits, completed, findings);
+  const bool explained = waits && explainsWaiting(job, ranks);
+  judgeNeverSeen(ranks, waits && !explained, completed, explained, findings);
   judgeNumbers(job, ranks, findings);
-  if (waits) findings.add(std::move(waiting));
+  if (waits && !explained) findings.add(std::move(waiting));
   if (!split.seen.empty()) findings.add(std::move(split));
 }
 
-void judgeDifferences(const Job& job, const Ranks& ranks, Findings& findings) {
+void judgeDifferences(const Evidence& evidence, const Ranks& ranks, Findings& findings) {
+  const Job& job = evidence.job();
   std::set<std::string> networks;
   for (const auto& [index, process] : ranks.members()) networks.insert(process.network);
+  judgeHiding(evidence, ranks, findings);
+  // NCCL's own check of their numbers has told.
+  const bool told = std::any_of(job.events.begin(), job.events.end(),
+                                [](const Event& event) { return event.check == "mixed-nics"; });
   std::string found;  // the last check that found something: what comes after it under its name says no more
-  for (const Attribute& attribute : attributes()) {
+  for (Attribute& attribute : attributes()) {
     if (attribute.check == found) continue;
     // Each network names NICs in its own way.
     if (networks.size() > 1 && attribute.of_network) continue;
+    if (std::string_view(attribute.check) == "differ-nics") {
+      if (told) continue;
+      const Situation situation(evidence, -1, nullptr);
+      const Advice advice = adviceOf(situation, attribute.check, {attribute.why, attribute.fix});
+      attribute.why = advice.why;
+      attribute.fix = advice.fix;
+      if (ruleHolds(situation, attribute.check)) attribute.severity = Severity::kError;
+    }
     if (judgeAttribute(ranks, attribute, findings)) found = attribute.check;
   }
   judgeSettings(job, ranks, findings);

@@ -1,5 +1,6 @@
-// The tables of explain.cc: a warning that holds the words of a row means what the row says. The first row
-// that fits counts, so the narrower stand first.
+// The tables of explain.cc: a warning that holds the words of a row, and is of its file, means what the row
+// says. The first row that fits counts, so the narrower stand first. {interface}, {nic} and the like are
+// names that evidence.h finds in the logs.
 #pragma once
 
 #include <span>
@@ -21,6 +22,11 @@ struct KnownLine {
   const char* what;
   const char* why;
   const char* fix;
+  // Parts of the source file's path, one of which the line must have: "nvls|mnnvl". "": any file.
+  const char* files = "";
+  // Where NCCL's own sentence says what to do, may that be shown as the fix? Some of its remedies hide a
+  // fault or make a hang of an error.
+  bool own_remedy = true;
 };
 
 std::span<const KnownLine> knownNcclWarnings();

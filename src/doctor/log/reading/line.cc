@@ -53,6 +53,19 @@ std::string timeOf(std::string_view month_day, std::string_view clock, std::stri
   return time;
 }
 
+// "1128" of "[Sat Nov 28 " and "Nov  8 ", as the kernel's log and syslog write it. "": no day.
+std::string namedDay(std::string_view before) {
+  static constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  if (before.size() < 7) return "";
+  const std::string_view month = before.substr(before.size() - 7, 3),
+                         day = before.substr(before.size() - 3, 2);
+  const std::size_t at = kMonths.find(month);
+  if (at == std::string_view::npos || at % 3 != 0 || !isDigit(day[1])) return "";
+  std::string text = std::to_string(at / 3 + 1);
+  if (text.size() == 1) text.insert(0, "0");
+  return text + (isDigit(day[0]) ? day[0] : '0') + day[1];
+}
+
 // The last time in a prefix: the writer's own, and not the container runtime's before it.
 std::string lastTime(std::string_view prefix) {
   std::string found;
@@ -68,7 +81,7 @@ std::string lastTime(std::string_view prefix) {
       found = timeOf("0" + std::string(rest.substr(0, 3)), rest.substr(4, 8), rest.substr(12));
       at += 11;
     } else if (fits(rest, "00:00:00") && (at == 0 || !isDigit(prefix[at - 1]))) {
-      found = timeOf({}, rest.substr(0, 8), rest.substr(8));
+      found = timeOf(namedDay(prefix.substr(0, at)), rest.substr(0, 8), rest.substr(8));
       at += 7;
     }
   }

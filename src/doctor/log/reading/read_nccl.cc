@@ -120,14 +120,20 @@ void readNetIbNics(Process& process, std::string_view list, Place place) {
   }
 }
 
-// "OOB eth0:10.0.0.1<0>", "Bootstrap: Using eth0:10.0.0.1<0>", "NET/Socket : Using [0]eth0:fe80::1%eth0<0>"
-void readAddress(Process& process, std::string_view text) {
+// "OOB eth0:10.0.0.1<0>", "Bootstrap: Using eth0:10.0.0.1<0>", "NET/Socket : Using [0]eth0:10.0.0.1<0>
+// [1]veth1:fe80::1%veth1<0>"
+void readInterfaces(Process& process, std::string_view text) {
   constexpr std::size_t kMost = 16;
-  const std::string_view before = text.substr(0, text.find('<'));
-  const std::size_t name = before.rfind(' ');
-  if (before.size() == text.size() || name == std::string_view::npos) return;
-  const std::string_view address = after(before.substr(name + 1), ":");
-  if (!address.empty() && process.addresses.size() < kMost) process.addresses.emplace(address);
+  for (std::size_t end = text.find('<'); end != std::string_view::npos; end = text.find('<', end + 1)) {
+    const std::string_view before = text.substr(0, end);
+    std::string_view item = before.substr(before.find_last_of(" ]") + 1);
+    const std::string_view name = firstWord(item, ":");
+    const std::string_view address = after(item, ":");
+    const bool known = std::any_of(process.interfaces.begin(), process.interfaces.end(),
+                                   [&](const Interface& other) { return other.address == address; });
+    if (!known && !name.empty() && !address.empty() && process.interfaces.size() < kMost)
+      process.interfaces.push_back({std::string(name), std::string(address)});
+  }
 }
 
 // "Railwise 0.1.0, libibverbs: mlx5_0/RoCE mlx5_1/RoCE"
@@ -300,15 +306,20 @@ bool readTuning(Process& process, std::string_view text) {
 
 bool readCommunicatorLine(Process& process, const LogLine& line, Place place) {
   const std::string_view text = line.text;
+  const uint64_t before = process.progress.line;
+  const auto noteTime = [&](bool taken) {
+    if (process.progress.line != before) process.progress_time = line.time;
+    return taken;
+  };
   if (readChannel(process, text, place) || readTuning(process, text) || readInit(process, text, place))
-    return true;
+    return noteTime(true);
   if (text.find(" coll channels, ") != std::string_view::npos) {
     setFact(process.channels, text, place);
     return true;
   }
   if (text.ends_with("Destroy COMPLETE") || text.ends_with("Finalize COMPLETE")) {
     process.progress = place;
-    return true;
+    return noteTime(true);
   }
   if (const int nodes = numberAfter(text, " nNodes "); nodes > 0) {
     process.nodes = std::max(process.nodes, nodes);
@@ -321,9 +332,13 @@ bool readNicLine(Process& process, std::string_view text, Place place) {
   if (readHca(process, text, place) || readPair(process, text, place) || readReason(process, text, place))
     return true;
   if (const auto list = after(text, "NET/IB : Using"); list.data() != nullptr)
-    return readAddress(process, list), readNetIbNics(process, list, place), true;
+    return readInterfaces(process, list), readNetIbNics(process, list, place), true;
   if (text.starts_with("Bootstrap") || text.starts_with("NET/Socket : Using")) {
-    readAddress(process, text);
+    readInterfaces(process, text);
+    return true;
+  }
+  if (text.find("set_ece={supported=1") != std::string_view::npos) {
+    if (text.find("options=0x0,") == std::string_view::npos) setFact(process.ece, text, place);
     return true;
   }
   if (readRailwiseNics(process, text, place) || readOfi(process, text, place)) return true;

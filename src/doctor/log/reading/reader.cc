@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "doctor/log/judging/chains.h"
+
 namespace railwise::doctor {
 namespace {
 
@@ -57,7 +59,6 @@ constexpr std::size_t kMostProcesses = 1UL << 17;
 constexpr std::size_t kMostEvents = 1UL << 16;
 constexpr std::size_t kMostTrace = 4;
 constexpr std::size_t kShownLine = 400;
-constexpr int kSystemError = 2;  // ncclSystemError
 
 // Where a stray record is glued to the end of another line, the host's name has that line's last word before
 // it.
@@ -274,7 +275,9 @@ void JobReader::otherRecord(const LogLine& line) {
   const auto hinted = by_hint_.find(rank);
   if (hinted != by_hint_.end()) process = hinted->second;
   else if (rank < 0 && file.processes.size() == 1) process = *file.processes.begin();
-  addEvent({*known, process, rank, line.time, {shortened(line.text), here()}});
+  Event event{*known, process, rank, line.time};
+  event.line = {shortened(line.text), here()};
+  addEvent(std::move(event));
 }
 
 void JobReader::addEvent(Event event) {
@@ -292,26 +295,9 @@ void JobReader::addEvent(Event event) {
   job_.events.push_back(std::move(event));
 }
 
-// What a warning means can hang on what its process did later.
-void JobReader::weigh(Event& event) const {
-  const Process& process = job_.processes[static_cast<std::size_t>(event.process)];
-  const Place warned = event.line.place;
-  const auto later = [&](Place place) { return place.file == warned.file && place.line > warned.line; };
-  // NCCL warns of some things that it does without. Nobody knows all warnings; whoever goes on did without.
-  if (event.check == "unknown-warning" && later(process.progress)) event.kind = EventKind::kRemark;
-  // NCCL goes on with the next NIC.
-  if (event.check == "device-closed" && !process.network.empty() && process.network != "Socket")
-    event.kind = EventKind::kRemark;
-  const bool failed = std::any_of(
-      process.error_trace.begin(), process.error_trace.end(),
-      [&](const Fact& trace) { return later(trace.place) && passedResult(trace.value) == kSystemError; });
-  if (event.check == "plugin-warning" && failed && !later(process.progress)) event.kind = EventKind::kCause;
-}
-
 Job JobReader::take() {
   std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
-  for (Event& event : job_.events)
-    if (event.process >= 0) weigh(event);
+  joinChains(job_);
   for (Process& process : job_.processes)
     if (!process.network.empty() && process.network != "IB" && process.network != "Socket")
       setFact(process.plugin, process.network, process.networks.at(process.network));

@@ -32,7 +32,6 @@ class JobReader {
   int processOf(const LogLine& line);
   void addEvent(Event event);
   std::string_view withoutRepetition(std::string_view plain);
-  void weigh(Event& event) const;
   Place here() const;
 
   Job job_;

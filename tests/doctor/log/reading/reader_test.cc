@@ -41,7 +41,8 @@ TEST(JobReader, NicsOfNetIb) {
   std::string names;
   for (const Nic& nic : process.nics) names += nic.name + "/" + nic.link + " ";
   EXPECT_EQ(names, "mlx5_0:1/IB mlx5_1:1/RoCE mlx5_2:1/RoCE ");
-  EXPECT_EQ(process.addresses, std::set<std::string>{"10.0.0.7"});
+  ASSERT_EQ(process.interfaces.size(), 1U);
+  EXPECT_EQ(process.interfaces[0].address, "10.0.0.7");
 }
 
 // How each release says that it has not found a plugin.

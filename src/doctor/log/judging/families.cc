@@ -1,4 +1,6 @@
-// What NCCL's warnings mean (2.13 to 2.32: src/transport/net_ib*, src/misc, src/os, src/init.cc, ...).
+// What NCCL's warnings mean (2.13 to 2.32, and RCCL's): first rows by key words, which are the same in most
+// releases, then families by source file, which take every other warning of the file. A test holds the table
+// against NCCL's sources (tests/doctor/log/vocabulary_test.py).
 #include "doctor/log/judging/known_line.h"
 
 namespace railwise::doctor {
@@ -12,13 +14,15 @@ constexpr char kMemoryLockFix[] =
     "docker run --ulimit memlock=-1 ...\n"
     "Slurm: LimitMEMLOCK=infinity in slurmd's unit; others: memlock in /etc/security/limits.conf";
 constexpr char kInterfaceFix[] =
-    "export NCCL_SOCKET_IFNAME=eth0\n"
+    "export NCCL_SOCKET_IFNAME={interface}\n"
     "name the interface that all nodes reach each other by (ip -br address), and open its ports in the "
     "firewall";
 constexpr char kShmFix[] =
     "docker run --shm-size=16g ...  # Kubernetes: an emptyDir of medium Memory on /dev/shm\n"
     "df -h /dev/shm; ls /dev/shm/nccl-*  # remove what dead jobs have left";
-constexpr char kCudaFix[] = "nvidia-smi -q -d ECC,PAGE_RETIREMENT\ndmesg | grep -i xid";
+constexpr char kCudaFix[] =
+    "dmesg | grep -i xid\nnvidia-smi -q -d ECC,PAGE_RETIREMENT\n"
+    "export CUDA_LAUNCH_BLOCKING=1  # once: names the call of the program that failed";
 constexpr char kPeerFix[] = "look at the log of that rank, and at its node (dmesg: out of memory, Xid)";
 constexpr char kCallerFix[] = "compare the collectives, counts and types that the ranks call, in their order";
 constexpr char kNoAddressWhy[] =
@@ -43,9 +47,88 @@ constexpr char kOneSidedWhy[] =
     "One-sided communication has no path that every rank of the communicator can use.";
 constexpr char kOneSidedFix[] =
     "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV  # says what is missing";
+constexpr char kSameHostWhy[] =
+    "Ranks of one host hand over memory through a Unix socket, and no network interface matters for it. As a "
+    "rule the other rank is in a container with another network namespace or another /tmp, or it has ended.";
+constexpr char kSameHostFix[] =
+    "docker run --network host --ipc host ...  # for both ranks, or one pod with all ranks of the host\n"
+    "export NCCL_CUMEM_ENABLE=0  # or another NCCL_HOSTID for each container: they then use the network";
+constexpr char kNvlsWhy[] =
+    "NVLink SHARP (multicast in the NVSwitches) cannot be set up: Fabric Manager is not running, was "
+    "restarted "
+    "under running GPUs or is of another version than the driver, or the container lacks /dev/nvidia-caps.";
+constexpr char kNvlsFix[] =
+    "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A4 Fabric\n"
+    "sudo nvidia-smi -r  # with no job on the GPUs; else reboot\n"
+    "export NCCL_NVLS_ENABLE=0  # meanwhile";
+constexpr char kFabricWhy[] =
+    "The GPUs of an NVSwitch machine cannot be used until Fabric Manager has set up the switches: "
+    "nvidia-fabricmanager is not installed, not running, or of another version than the driver. NCCL was "
+    "never "
+    "reached, so NCCL_DEBUG shows nothing of it.";
+constexpr char kFabricFix[] =
+    "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A4 Fabric\n"
+    "dpkg -l | grep -i fabricmanager; cat /proc/driver/nvidia/version  # the two versions must be equal\n"
+    "sudo systemctl enable --now nvidia-fabricmanager";
+constexpr char kImexWhy[] =
+    "The GPUs of several hosts share one NVLink domain, and the ranks cannot exchange handles of memory: "
+    "IMEX "
+    "does not run on every host of the domain, or the container has no IMEX channel.";
+constexpr char kImexFix[] =
+    "ls /dev/nvidia-caps-imex-channels  # in the container, on every host\n"
+    "nvidia-imex-ctl -N; systemctl status nvidia-imex  # every host of the domain\n"
+    "export NCCL_MNNVL_ENABLE=0  # meanwhile: the network instead of NVLink between hosts";
+constexpr char kPeerGpuWhy[] =
+    "A broken NVLink, ACS or an IOMMU between the GPUs, a virtual machine, or GPUs that the container does "
+    "not "
+    "see.";
+constexpr char kPeerGpuFix[] =
+    "nvidia-smi topo -p2p r; nvidia-smi nvlink -s\n"
+    "dmesg | grep -i xid\n"
+    "sudo lspci -vvv | grep ACSCtl  # SrcValid+, ReqRedir+ or CmpltRedir+: ACS is on";
+constexpr char kBrokenLinkFix[] =
+    "nvidia-smi topo -p2p r; nvidia-smi nvlink -s  # which link is down\n"
+    "dmesg | grep -i xid\n"
+    "do not set NCCL_IGNORE_DISABLED_P2P=1: it hides a broken NVLink, and the job is slow";
+constexpr char kTooOldWhy[] =
+    "The library has no code for this GPU: NCCL, or the program, was built for older ones.";
+constexpr char kTooOldFix[] =
+    "python -c 'import torch; print(torch.cuda.nccl.version(), torch.cuda.get_arch_list())'\n"
+    "nvidia-smi --query-gpu=name,compute_cap --format=csv\n"
+    "install an NCCL and a framework for this GPU";
+constexpr char kProgramWhy[] = "NCCL refuses what the program asks for.";
+constexpr char kProgramFix[] =
+    "look at the program's call of NCCL: the line names the function or the argument";
+constexpr char kInnerWhy[] =
+    "A check of NCCL's own that no healthy job meets: as a rule the consequence of an earlier error of this "
+    "rank or of its peer, or memory that something has overwritten.";
+constexpr char kInnerFix[] =
+    "look for an earlier warning of this rank and of its peers\n"
+    "if there is none: report it with NCCL's version at https://github.com/NVIDIA/nccl/issues";
+constexpr char kGdrCopyWhy[] =
+    "Its module or library (gdrdrv, libgdrapi) is missing or of another version. NCCL uses it only where "
+    "NCCL_GDRCOPY_ENABLE=1 asks for it.";
+constexpr char kGdrCopyFix[] = "unset NCCL_GDRCOPY_ENABLE\nlsmod | grep gdrdrv";
 constexpr char kTopologyFix[] = "railwise topo lint FILE\nunset NCCL_TOPO_FILE";
 
 constexpr KnownLine kNcclLines[] = {
+    {"UDS|ncclProxyClientGetFd|ncclProxyCallBlockingUDS|ncclProxyClientQueryFd|ncclIpcSocket|IPC socket",
+     "unix-socket", kCause, "two ranks of one host cannot hand over memory by Unix socket", kSameHostWhy,
+     kSameHostFix},
+    {"mixed local Net device", "mixed-nics", kCause, "the ranks offer different numbers of NICs",
+     "A port is down on one host, its NCCL_IB_HCA differs, or its container lacks a device.",
+     "ibstat; railwise devices  # on the hosts that differ\n"
+     "do not set NCCL_IGNORE_NET_MISMATCH=1: connections over the NIC that is missing then wait for ever",
+     "", false},
+    {"ncclIbRoceGetVersionNum", "gid-type", kCause,
+     "the type of an address (GID) of a RoCE port cannot be read",
+     "An entry of the port's GID table belongs to another network namespace, as in pods with macvlan or "
+     "SR-IOV, or was removed meanwhile.",
+     "show_gids  # in the container: which indexes it sees\n"
+     "export NCCL_IB_GID_INDEX=<an index that show_gids lists here>"},
+    {"Got CQE with error", "completion-error", kCause, "a completion with an error",
+     "The line that follows has the status.", "dmesg | grep -i mlx5"},
+
     {"collective mismatch", "mismatched-collective", kCause, "two ranks called different collectives",
      "The size that one rank sends is not what the other expects.", kCallerFix},
     {"posted incorrect receive info", "mismatched-collective", kCause, "a receive does not fit what is sent",
@@ -175,8 +258,35 @@ constexpr KnownLine kNcclLines[] = {
      "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\nsee CUDA_VISIBLE_DEVICES of each rank"},
     {"Multiple Ranks are using the same GPU", "duplicate-gpu", kCause, "two ranks use one GPU",
      "Each rank needs a GPU of its own.", "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))"},
-    {"ailed to peer with device", "cuda-failure", kCause, "a GPU cannot reach another one",
-     "Peer access fails: virtualisation, ACS or the IOMMU are in the way.", "export NCCL_P2P_DISABLE=1"},
+    {"uda failure", "nvls-setup", kCause, "NVLink SHARP (NVLS) cannot be set up", kNvlsWhy, kNvlsFix,
+     "nvls.cc"},
+    {"NVLS&Multicast|multicast&bind|Multicast&bind", "nvls-setup", kCause,
+     "NVLink SHARP (NVLS) cannot be set up", kNvlsWhy, kNvlsFix},
+    {"NCCL_NVLS_ENABLE", "nvls-setup", kCause,
+     "NVLink SHARP (NVLS) cannot be used by several ranks of one GPU",
+     "Multicast needs a whole GPU for each rank (MPS and MIG have none).", "export NCCL_NVLS_ENABLE=0"},
+    {"NCCL_IGNORE_DISABLED_P2P|P2P is disabled between", "gpu-peer", kCause,
+     "P2P is off between GPUs that NVLink joins", kPeerGpuWhy, kBrokenLinkFix, "", false},
+    {"ailed to peer with device|peer access is not supported", "gpu-peer", kCause,
+     "a GPU cannot reach another one", kPeerGpuWhy, kPeerGpuFix, "", false},
+    {"o transport found|has no transport", "gpu-peer", kCause, "two ranks have no way to each other",
+     "P2P and shared memory are off by setting or not possible, and there is no network.",
+     "unset NCCL_P2P_DISABLE NCCL_SHM_DISABLE NCCL_NET\nnvidia-smi topo -p2p r"},
+    {"cudaIpcGetMemHandle", "gpu-peer", kCause, "GPU memory cannot be shared with another rank", kPeerGpuWhy,
+     kPeerGpuFix},
+    {"cliqueSize|MNNVL", "mnnvl-imex", kCause, "NVLink between hosts (MNNVL) is there and cannot be used",
+     kImexWhy, kImexFix},
+    {"uda failure 802|ystem not yet initialized", "fabric-manager", kCause,
+     "the GPUs' NVSwitch fabric is not up (CUDA error 802, system not yet initialized)", kFabricWhy,
+     kFabricFix},
+    {"no kernel image|uda failure 209|nvalid device function", "nccl-too-old", kCause,
+     "there is no code for this GPU", kTooOldWhy, kTooOldFix},
+    {"driver version is insufficient|uda failure 35", "cuda-driver", kCause, "the CUDA driver is too old",
+     "The program or NCCL was built for a newer CUDA than the driver knows.",
+     "nvidia-smi\ninstall a newer driver"},
+    {"nvalid device ordinal", "cuda-failure", kCause, "the program names a GPU that it does not see",
+     "CUDA_VISIBLE_DEVICES or the container leaves fewer GPUs than the launcher counts.",
+     "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L  # of each rank"},
     {"uda failure&out of memory", "cuda-failure", kCause, "a GPU has no memory left",
      "NCCL needs some hundred MiB of each GPU for its buffers.",
      "nvidia-smi\nlower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
@@ -187,7 +297,7 @@ constexpr KnownLine kNcclLines[] = {
 
     {"No space left on device|failed to extend", "shared-memory", kCause, "/dev/shm is full",
      "The ranks of a node share memory there; containers get 64 MiB by default.", kShmFix},
-    {"shared memory", "shared-memory", kCause, "shared memory cannot be made or opened",
+    {"shared memory|hared memory", "shared-memory", kCause, "shared memory cannot be made or opened",
      "/dev/shm is full, or the ranks of a node are in containers that do not share it.", kShmFix},
     {"Could not map", "shared-memory", kCause, "shared memory cannot be opened",
      "/dev/shm is full, or the ranks of a node do not share it.", kShmFix},
@@ -206,7 +316,16 @@ constexpr KnownLine kNcclLines[] = {
     {"XML", "topology-file", kCause, "a topology or graph file is wrong", "NCCL cannot use the file.",
      kTopologyFix},
     {"Could not find real path of", "nic-place", kHarmless, "a NIC's place in /sys is not known",
+     "A virtual device: NCCL cannot tell which GPU is near it.", "railwise explain", "net_ib"},
+    {"Could not find real path of&infiniband", "nic-place", kHarmless, "a NIC's place in /sys is not known",
      "A virtual device: NCCL cannot tell which GPU is near it.", "railwise explain"},
+    {"Could not find real path of", "device-place", kCause, "a device's PCI address is not in /sys",
+     "The address in the line (compare it with busId of the ranks' init lines: as a rule a GPU) is not in "
+     "/sys: "
+     "the container or virtual machine shows another /sys than the devices it was given.",
+     "ls -l /sys/bus/pci/devices/  # in the container\n"
+     "nvidia-smi --query-gpu=index,pci.bus_id --format=csv\n"
+     "docker run -v /sys:/sys ...  # or NCCL_TOPO_FILE=<a file of the machine>"},
     {"network&not found", "network-not-found", kCause, "the network that NCCL_NET names is not there",
      "The plugin with this network was not loaded, or its init failed; NCCL_NET forbids another.",
      "ldconfig -p | grep nccl-net; for d in ${LD_LIBRARY_PATH//:/ }; do ls $d/libnccl-net*.so; done\nexport "
@@ -250,6 +369,8 @@ constexpr KnownLine kNcclLines[] = {
      "The job is slower without the NIC.", "ibstat; mstlink -d <PCI address> -m  # package mstflint"},
     {"Fatal error. Detected&failed devices", "net-ib-failover", kCause, "NCCL's own network has no NIC left",
      "All NICs of a connection have failed.", "ibstat; mstlink -d <PCI address> -m  # package mstflint"},
+    {"GDRC|gdr_|GDRDRV", "cuda-driver", kRemark, "GDRCopy failed", kGdrCopyWhy, kGdrCopyFix},
+    {"", "cuda-driver", kRemark, "GDRCopy failed", kGdrCopyWhy, kGdrCopyFix, "gdrwrap"},
     {"lib wrapper not initialized", "one-sided", kHarmless,
      "NCCL's one-sided communication (GIN, RMA) does not start: libibverbs is not in use",
      "2.29 and newer look for it in any case; collectives do without.", ""},
@@ -303,6 +424,154 @@ constexpr KnownLine kNcclLines[] = {
      "nvidia-smi\ndmesg | grep -i xid"},
     {"CPU NUMA nodes", "nic-place", kHarmless, "the machine's tree is not as NCCL expects",
      "NCCL may choose far NICs.", "railwise explain"},
+
+    // Families by source file: what no row above knows.
+    {"Call to", "verbs-call", kCause, "a call of the RDMA library failed",
+     "The NIC or its driver refused a request of NCCL.", "dmesg | tail\nibv_devinfo -v",
+     "ibvwrap|mlx5dvwrap"},
+    {"create_qp", "queue-pair", kCause, "a queue pair cannot be made",
+     "A limit of memory that may be locked, of the NIC or of its firmware.",
+     "ulimit -l unlimited\ndmesg | tail"},
+    {"SocketProgress", "connection-closed", kConsequence, "another rank's process went away",
+     "As a rule that rank failed first, or was killed.", kPeerFix},
+    {"exceeded&attempts|ccept&failed|onnect&failed|onnect&returned", "connection-refused", kCause,
+     "a TCP connection to a peer cannot be made",
+     "The peer has ended, a firewall drops the packets, or an interface that the hosts do not share.",
+     kInterfaceFix},
+    {"Call to&failed|Call to&returned|Thread creation|thread&join", "system-error", kCause,
+     "the operating system refused a call of NCCL",
+     "The line names the call; a limit of the container or of the user as a rule.",
+     "ulimit -a; dmesg | tail"},
+    {"Allocation&failed|malloc|calloc", "out-of-memory", kCause, "no memory", "The node has no memory left.",
+     "free -g; dmesg | grep -i oom"},
+    {"ompiled|compatible", "program-call", kCause, "the program was compiled for an older NCCL",
+     "Its device code does not fit the library that is loaded.",
+     "build the program again with this NCCL's headers", "dev_runtime|devcomm"},
+    {"", "port-event", kHarmless, "NCCL's network reports an event of a NIC", kHarmlessEvent, "",
+     "net_ib/common.cc"},
+    {"merge|fused|vNic|virtual|plane", "device-mismatch", kCause, "NICs cannot be fused or used as one",
+     "NCCL_NET_FORCE_MERGE or NCCL_NET_MERGE_LEVEL asks for NICs that do not fit, or a port of one is "
+     "missing.",
+     "unset NCCL_NET_FORCE_MERGE NCCL_NET_MERGE_LEVEL\nibstat  # the ports of one card", "net_ib|topo.cc"},
+    {"OOO|ooo", "queue-pair", kCause, "out-of-order receives are asked for and not possible",
+     "NCCL_IB_OOO_RQ is set, and one of the NICs cannot do it.", "unset NCCL_IB_OOO_RQ", "net_ib"},
+    {"subnet|SUBNET", "queue-pair", kCause, "the subnets of two InfiniBand ports do not fit",
+     "The ports are in different InfiniBand subnets and no router joins them, or NCCL_IB_SUBNET_PREFIX_LEN "
+     "is "
+     "wrong.",
+     "unset NCCL_IB_SUBNET_PREFIX_LEN\nibv_devinfo -v | grep GID  # on both hosts", "net_ib"},
+    {"Unable to query|query port|port_num", "device-closed", kCause, "a NIC cannot be asked for its ports",
+     "The NIC's firmware or driver does not answer.", "ibv_devinfo\ndmesg | grep -i mlx5", "net_ib"},
+    {"esiliency|device", "net-ib-failover", kCause, "NCCL's own failover between NICs gives up",
+     "No NIC of the connection is left, or an inner step of the failover failed.",
+     "ibstat; mstlink -d <PCI address> -m  # package mstflint\nexport NCCL_NET_PLUGIN=railwise",
+     "p2p_resiliency"},
+    {"", "inner-check", kCause, "a check inside NCCL's failover between NICs failed", kInnerWhy, kInnerFix,
+     "p2p_resiliency"},
+    {"DOCA|doca", "one-sided-failed", kCause, "device-side communication (GDAKI) fails in DOCA",
+     "The DOCA library, the NIC's firmware or a driver for GPU-driven NICs is missing or too old.", kProxyFix,
+     "gdaki"},
+    {"", "one-sided-failed", kCause, "one-sided communication (GIN, RMA) fails", kOneSidedWhy, kOneSidedFix,
+     "gin|rma|gdaki|devcomm"},
+    {"", "inner-check", kCause, "a check inside NCCL's InfiniBand network failed", kInnerWhy, kInnerFix,
+     "net_ib"},
+    {"lvsym|lsym", "verbs-call", kCause, "the library of RDMA lacks a function",
+     "rdma-core is older than this NCCL expects.",
+     "apt install libibverbs1 ibverbs-providers  # a newer rdma-core", "ibvsymbols|mlx5dv"},
+    {"", "verbs-call", kCause, "a call of the RDMA library failed",
+     "The NIC or its driver refused a request of NCCL.", "dmesg | tail\nibv_devinfo -v", "ibv|mlx5dv"},
+    {"COMM_ID|COMM_ID_FILE|hostname|OOB_NET", "socket-interface", kCause,
+     "the address for the bootstrap is not valid",
+     "NCCL_COMM_ID must be <address>:<port>, and NCCL_OOB_NET_IFNAME an interface of the host.",
+     "unset NCCL_COMM_ID NCCL_OOB_NET_IFNAME", "bootstrap"},
+    {"usable", "socket-interface", kCause, "no network interface for the bootstrap",
+     "NCCL_SOCKET_IFNAME chooses none, or none is up.", kInterfaceFix, "bootstrap"},
+    {"Root|procs", "ranks-mismatch", kCause, "the ranks do not agree on how many they are",
+     "Two jobs meet at one address, or the launcher gave ranks or their places twice.",
+     "compare RANK, WORLD_SIZE and MASTER_PORT of all ranks", "bootstrap"},
+    {"", "program-call", kCause, "the bootstrap was called wrongly", kProgramWhy, kProgramFix, "bootstrap"},
+    {"ffinity", "process-limits", kRemark, "the CPUs of a thread cannot be chosen",
+     "The container or the launcher allows other CPUs.",
+     "taskset -pc <pid>; cat /sys/fs/cgroup/cpuset.cpus.effective"},
+    {"getting address|hostname|address family|with family|port> pair|string is null|NULL string",
+     "connection-refused", kCause, "the name or address of a peer cannot be resolved",
+     "DNS of the pods, or /etc/hosts of the node, lacks it.", "getent hosts <the name in the line>",
+     "socket.cc|socket.h"},
+    {"NTHREADS|NSOCKS|SOCKETS|sockets", "setting-value", kRemark,
+     "a setting of Socket is larger than NCCL takes", "NCCL uses the most that it knows.",
+     "unset NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD", "net_socket"},
+    {"", "inner-check", kCause, "a check inside NCCL's sockets failed", kInnerWhy, kInnerFix,
+     "socket|net_socket|linux_socket"},
+    {"shm|SHM|map|unlink|file|extend|attaching|locality", "shared-memory", kCause,
+     "shared memory between ranks of a host failed",
+     "/dev/shm is full, not writable, or not shared by the ranks.", kShmFix, "shm|os/linux.cc"},
+    {"", "shared-memory", kCause, "shared memory between ranks of a host failed",
+     "/dev/shm is full, not writable, or not shared by the ranks.", kShmFix, "transport/shm|shmutils"},
+    {"", "system-error", kCause, "the operating system refused a call of NCCL",
+     "The line names the call; a limit of the container or of the user as a rule.", "ulimit -a; dmesg | tail",
+     "os/"},
+    {"", "nvls-setup", kCause, "NVLink SHARP (NVLS) cannot be set up", kNvlsWhy, kNvlsFix, "nvls|multimem"},
+    {"", "mnnvl-imex", kCause, "NVLink between hosts (MNNVL) is there and cannot be used", kImexWhy, kImexFix,
+     "mnnvl"},
+    {"", "switch-reduction", kCause, "reduction in the switches (CollNet, SHARP) failed",
+     "The SHARP plugin or its aggregation manager does not work, or the ranks differ.",
+     "export NCCL_COLLNET_ENABLE=0  # without it", "coll_net|collnet"},
+    {"CollNet|COLLNET|point to point", "switch-reduction", kCause,
+     "reduction in the switches (CollNet, SHARP) cannot be used", "Not all ranks have the plugin for it.",
+     "export NCCL_COLLNET_ENABLE=0  # without it", "init.cc|transport.cc|coll_net"},
+    {"set CUDA|set the|SetDevice", "cuda-failure", kRemark, "NCCL's proxy cannot use the GPU",
+     "MIG, or a GPU that fell off the bus.", "nvidia-smi\ndmesg | grep -i xid", "proxy.cc"},
+    {"Too many", "process-limits", kCause, "more connections than NCCL's proxy takes",
+     "Too many ranks of one host, or calls that are not of this job.", "ulimit -n 1048576", "proxy.cc"},
+    {"Service|poll|abort|execute|receive|closing", "proxy-failed", kConsequence,
+     "NCCL's proxy failed for a rank of this node", "An earlier warning names the reason.", kPeerFix,
+     "proxy.cc"},
+    {"", "inner-check", kCause, "a check inside NCCL's proxy failed", kInnerWhy, kInnerFix, "proxy.cc"},
+    {"", "plugin-api", kCause, "a plugin's numbers or functions do not fit this NCCL",
+     "A plugin of another release, or one with a mistake.", "export NCCL_NET_PLUGIN=none  # without it",
+     "plugin/|src/net.cc|net.cc:"},
+    {"IPC|ipc handle|peer with|peer access|peer device", "gpu-peer", kCause,
+     "the way between two GPUs of a host failed", kPeerGpuWhy, kPeerGpuFix, "transport/p2p"},
+    {"", "gpu-peer", kCause, "two ranks have no way to each other", kPeerGpuWhy, kPeerGpuFix, "transport.cc"},
+    {"", "setting-value", kCause, "NCCL_ALGO, NCCL_PROTO or a tuner's file is not understood",
+     "The line shows the words that NCCL cannot read.", "unset NCCL_ALGO NCCL_PROTO", "tuning"},
+    {"", "topology-file", kCause, "a topology or graph file is wrong", "NCCL cannot use the file.",
+     kTopologyFix, "graph/xml"},
+    {"", "topology-path", kCause, "NCCL cannot make sense of the machine's tree of devices",
+     "A virtual machine or a container hides a part of the PCIe tree, the topology file does not fit, or the "
+     "machine is newer than this NCCL.",
+     "railwise topo lint FILE\nrailwise explain\nunset NCCL_TOPO_FILE NCCL_GRAPH_FILE", "graph/"},
+    {"", "cuda-driver", kCause, "a function of the GPU's driver or of NVML failed",
+     "The driver is older than this NCCL wants, or the container has another library than the host's driver.",
+     "nvidia-smi\ninstall a newer driver", "nvml|cudawrap|strongstream|alloc.h|rocm_smi|rocmwrap"},
+    {"ecc|ECC|xid|Xid|Unrecoverable", "cuda-failure", kCause, "a GPU has a fault",
+     "The memory of the GPU failed.", kCudaFix, "utils"},
+    {"alloc|resize", "out-of-memory", kCause, "no memory", "The node has no memory left.",
+     "free -g; dmesg | grep -i oom", "utils|alloc|checks.h"},
+    {"Coll|sendReg|offset", "mismatched-collective", kCause,
+     "the ranks registered or called with different buffers",
+     "Buffers and counts must be alike on all ranks.", kCallerFix, "argcheck"},
+    {"WORK_FIFO|WARN_ENABLE|NCCL_CTA_POLICY|fifo|Duplicate", "setting-value", kRemark,
+     "a setting is not as NCCL wants it", "NCCL goes on with another value.",
+     "unset the setting that the line names", "init.cc|param"},
+    {"ocalRank|nLocals|intraProc|Group|bugs", "ranks-mismatch", kCause,
+     "NCCL cannot place the ranks on the hosts",
+     "NCCL_HOSTID or the host names are equal on hosts that differ, or differ between ranks of one host.",
+     "hostname  # on all hosts\nunset NCCL_HOSTID", "init.cc"},
+    {"GIN|symmetric", "one-sided-failed", kCause, "one-sided communication (GIN, RMA) fails", kOneSidedWhy,
+     kOneSidedFix, "init.cc|enqueue.cc|dev_runtime"},
+    {"destroy|sync|callback|ProxyStop|reclaim|cleanup|AsyncError", "inner-check", kConsequence,
+     "closing a communicator failed", "As a rule an earlier error broke the communicator.", kPeerFix,
+     "init.cc"},
+    {"", "program-call", kCause, "NCCL refuses a call of the program", kProgramWhy, kProgramFix,
+     "init.cc|enqueue|group.cc|argcheck|dev_runtime|ce_coll|scheduler|param|collectives|init_nvtx|allocator|"
+     "register|msccl|recorder"},
+    {"", "program-call", kCause, "memory of a communicator cannot be suspended or resumed",
+     "The program calls out of order, or the driver refused memory.", kProgramFix, "mem_manager"},
+    {"", "inner-check", kCause, "a check inside NCCL failed", kInnerWhy, kInnerFix,
+     "utils|ras/|transport/p2p|channel.cc|transport/"
+     "net.cc|coll_net|checks.h|debug|profiler|clique|tuner|alt_rsmi|npkit|"
+     "latency|core|transport/generic|rail"},
 };
 
 }  // namespace

@@ -1,0 +1,183 @@
+// One event, however many lines tell of it: a wrapper and its caller, the two lines of a failed completion,
+// and what is only a consequence become one, with what became of the process.
+#include "doctor/log/judging/chains.h"
+
+#include <algorithm>
+#include <map>
+
+#include "doctor/log/judging/evidence.h"
+#include "doctor/log/reading/line.h"
+
+namespace railwise::doctor {
+namespace {
+
+// A wrapper's line and its caller's stand together; other threads may write in between.
+constexpr uint64_t kNearLines = 64;
+
+bool isAfter(Place place, Place than) { return place.file == than.file && place.line > than.line; }
+
+bool isNear(const Event& a, const Event& b) {
+  const Place one = a.line.place, other = b.line.place;
+  return one.file == other.file &&
+         std::max(one.line, other.line) - std::min(one.line, other.line) <= kNearLines;
+}
+
+// "transport/net.cc:1302 -> 6": what NCCL's functions have passed up since the event. 0: nothing.
+int passedUp(const Process& process, const Event& event) {
+  for (const Fact& trace : process.error_trace)
+    if (isAfter(trace.place, event.line.place)) return std::max(0, leadingNumber(after(trace.value, " -> ")));
+  return 0;
+}
+
+// These end a communicator, whatever another communicator of the process does.
+bool endsCommunicator(const Event& event) {
+  static constexpr std::string_view kChecks[] = {"completion-error", "port-event", "mismatched-collective",
+                                                 "message-truncated", "process-killed"};
+  return std::find(std::begin(kChecks), std::end(kChecks), event.check) != std::end(kChecks);
+}
+
+bool inTheEnd(const Process& process) {
+  return std::all_of(process.inits.begin(), process.inits.end(),
+                     [](const Init& init) { return init.complete; });
+}
+
+// What a warning means hangs on what its process did later.
+void weigh(const Process& process, Event& event) {
+  if (event.railwise) return;  // its own words tell
+  const int passed = passedUp(process, event);
+  const bool on = isAfter(process.progress, event.line.place);
+  // NCCL goes on with the next NIC.
+  if (event.check == "device-closed" && !process.network.empty() && process.network != "Socket")
+    event.kind = EventKind::kRemark;
+  constexpr int kSystemError = 2;  // ncclSystemError
+  if (event.check == "plugin-warning" && passed == kSystemError && !on) event.kind = EventKind::kCause;
+  const bool went_on = on && ((passed == 0 && inTheEnd(process) && !endsCommunicator(event)) ||
+                              event.check == "unknown-warning");
+  if (went_on && event.kind == EventKind::kCause) {
+    event.kind = EventKind::kRemark;
+    event.end = "The process went on after it.";
+  } else if (event.isError() && passed > 0) {
+    event.end = "NCCL passed it up as " + std::string(resultName(passed)) + ".";
+  }
+}
+
+class Chains {
+ public:
+  explicit Chains(Job& job) : job_(job) {
+    for (std::size_t i = 0; i < job.events.size(); ++i)
+      if (job.events[i].process >= 0) of_[job.events[i].process].push_back(i);
+  }
+
+  void join() {
+    for (const auto& [process, events] : of_) joinWithin(events);
+    for (const auto& [process, events] : of_)
+      for (const std::size_t at : events)
+        if (!joined(at)) weigh(job_.processes[static_cast<std::size_t>(process)], job_.events[at]);
+    for (const auto& [process, events] : of_) explainNetwork(process, events);
+    for (const auto& [process, events] : of_) joinConsequences(events);
+    const Evidence evidence(job_);
+    const std::map<std::string, std::size_t> causes = firstCauses();
+    for (const auto& [process, events] : of_) joinLostConnections(evidence, causes, process, events);
+    std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
+  }
+
+ private:
+  bool joined(std::size_t at) const { return job_.events[at].check.empty(); }
+
+  void joinInto(std::size_t at, std::size_t head) {
+    Event& event = job_.events[at];
+    Event& into = job_.events[head];
+    into.also.push_back(event.line);
+    into.also.insert(into.also.end(), event.also.begin(), event.also.end());
+    event.check.clear();
+  }
+
+  // A verbs call that failed, then who had called it; "Got CQE with error", then the completion's status.
+  void joinWithin(const std::vector<std::size_t>& events) {
+    for (std::size_t i = 0; i + 1 < events.size(); ++i) {
+      const Event& one = job_.events[events[i]];
+      const Event& next = job_.events[events[i + 1]];
+      if (!isNear(one, next)) continue;
+      static constexpr std::string_view kCallers = "net_ib|Unable to open device|GID";
+      const bool wrapper =
+          one.check == "verbs-call" && next.check != "verbs-call" && hasWords(next.line.value, kCallers);
+      const bool raw = one.check == "completion-error" && next.check == "completion-error" &&
+                       completionStatus(one.line.value) < 0 && completionStatus(next.line.value) > 0;
+      // The caller says it again in its own words.
+      const bool same_call = one.kind == EventKind::kCause && next.kind == EventKind::kCause &&
+                             !one.railwise && one.check != "completion-error" &&
+                             (next.check == "inner-check" || next.check == one.check);
+      if (wrapper || raw) joinInto(events[i], events[i + 1]);
+      else if (same_call) {
+        joinInto(events[i + 1], events[i]);
+        return joinWithin(without(events, i + 1));
+      }
+    }
+  }
+  static std::vector<std::size_t> without(std::vector<std::size_t> events, std::size_t at) {
+    events.erase(events.begin() + static_cast<std::ptrdiff_t>(at));
+    return events;
+  }
+
+  // Why the network is Socket: the finding of it tells.
+  void explainNetwork(int process, const std::vector<std::size_t>& events) {
+    if (job_.processes[static_cast<std::size_t>(process)].network != "Socket") return;
+    for (const std::size_t at : events) {
+      Event& event = job_.events[at];
+      event.of_network = event.check == "device-closed" ||
+                         (event.check == "plugin-warning" && event.end.empty()) ||
+                         (event.check == "verbs-call" && hasWords(event.line.value, "ibv_open_device"));
+    }
+  }
+
+  static bool isConsequence(const Event& event) {
+    return event.kind == EventKind::kConsequence &&
+           (event.check == "proxy-failed" || event.check == "connection-closed" ||
+            event.check == "inner-check");
+  }
+
+  // Behind a cause in one process.
+  void joinConsequences(const std::vector<std::size_t>& events) {
+    std::size_t cause = job_.events.size();
+    for (const std::size_t at : events) {
+      const Event& event = job_.events[at];
+      if (event.check.empty() || event.railwise) continue;
+      if (event.kind == EventKind::kCause && !event.of_network) cause = at;
+      else if (cause < job_.events.size() && isConsequence(event) &&
+               isAfter(event.line.place, job_.events[cause].line.place))
+        joinInto(at, cause);
+    }
+  }
+
+  // By host.
+  std::map<std::string, std::size_t> firstCauses() const {
+    std::map<std::string, std::size_t> causes;
+    for (std::size_t i = 0; i < job_.events.size(); ++i) {
+      const Event& event = job_.events[i];
+      if (event.process >= 0 && event.kind == EventKind::kCause && !event.check.empty())
+        causes.emplace(job_.processes[static_cast<std::size_t>(event.process)].host, i);
+    }
+    return causes;
+  }
+
+  // A connection that a host closed whose log has the cause.
+  void joinLostConnections(const Evidence& evidence, const std::map<std::string, std::size_t>& causes,
+                           int process, const std::vector<std::size_t>& events) {
+    for (const std::size_t at : events) {
+      const Event& event = job_.events[at];
+      if (event.check != "connection-closed" || event.railwise) continue;
+      const std::string peer = Situation(evidence, process, &event).peer_host;
+      const auto cause = causes.find(peer);
+      if (cause != causes.end() && job_.events[cause->second].process != process) joinInto(at, cause->second);
+    }
+  }
+
+  Job& job_;
+  std::map<int, std::vector<std::size_t>> of_;  // events by process
+};
+
+}  // namespace
+
+void joinChains(Job& job) { Chains(job).join(); }
+
+}  // namespace railwise::doctor

@@ -1,0 +1,261 @@
+#include "doctor/log/judging/evidence.h"
+
+#include <algorithm>
+
+#include "base/text/words.h"
+#include "doctor/log/reading/line.h"
+
+namespace railwise::doctor {
+namespace {
+
+// What {braces} may hold.
+constexpr std::string_view kNames[] = {
+    "nic",         "interface",    "bad_interface", "peer",      "local_net", "remote_net", "local_address",
+    "nics_common", "nics_of_most", "host_few",      "few",       "host_most", "many",       "remote_address",
+    "missing",     "ifname",       "host",          "nics_used", "version",
+};
+
+std::string nameOf(const Nic& nic) { return std::string(firstWord(nic.name, ":")); }
+
+// "10.0.0.2" of "... peer 10.0.0.2<41000> ..."; the address without the interface's name behind '%'.
+std::string_view addressIn(std::string_view text) {
+  const std::size_t bracket = text.find('<');
+  if (bracket == std::string_view::npos) return {};
+  return text.substr(0, bracket).substr(text.substr(0, bracket).find_last_of(" (=") + 1);
+}
+
+// What follows one of the keys, which releases write differently.
+std::string valueAfter(std::string_view text, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    std::string_view value = after(text, key);
+    if (value.data() == nullptr) continue;
+    while (value.starts_with(' ')) value.remove_prefix(1);
+    return std::string(firstWord(value, " ,;)\n"));
+  }
+  return "";
+}
+
+std::string addressOfGid(const std::string& gid) {
+  constexpr std::string_view kMapped = "::ffff:";
+  return gid.starts_with(kMapped) ? gid.substr(kMapped.size()) : gid;
+}
+
+}  // namespace
+
+bool isVirtualInterface(std::string_view name) {
+  static constexpr std::string_view kPrefixes[] = {
+      "veth", "docker", "br-", "cali",   "flannel", "cni",   "virbr",        "usb",    "tap",  "tun",
+      "lo",   "vxlan",  "lxc", "cilium", "kube",    "dummy", "nodelocaldns", "podman", "vmnet"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string subnetOf(const std::string& gid) {
+  const std::string address = addressOfGid(gid);
+  if (address.find('.') != std::string::npos) return address.substr(0, address.rfind('.')) + ".0/24";
+  std::size_t end = 0;
+  for (int words = 0; words < 4 && end != std::string::npos; ++words) end = address.find(':', end + 1);
+  return address.substr(0, end);
+}
+
+double secondsOf(const std::string& time) {
+  const std::size_t blank = time.find(' ');
+  if (time.empty()) return -1;
+  double seconds = 0;
+  if (blank == 5) seconds = (leadingNumber(time) * 31.0 + leadingNumber(time.substr(3))) * 86400;
+  const std::string clock = time.substr(blank == std::string::npos ? 0 : blank + 1);
+  if (clock.size() < 8) return -1;
+  seconds +=
+      leadingNumber(clock) * 3600 + leadingNumber(clock.substr(3)) * 60 + leadingNumber(clock.substr(6));
+  if (clock.size() > 9) {
+    double digit = 0.1;
+    for (const char c : clock.substr(9)) seconds += digit * (c - '0'), digit /= 10;
+  }
+  return seconds;
+}
+
+Evidence::Evidence(const Job& job) : job_(job) {
+  for (const Process& process : job.processes) {
+    names_of_hosts_.insert(process.host);
+    for (const auto& [name, fact] : process.settings) settings_.emplace(name, &fact);
+    for (const Interface& interface : process.interfaces) {
+      const auto [known, first] = hosts_.emplace(interface.address, process.host);
+      if (!first && known->second != process.host) known->second.clear();
+    }
+  }
+  for (const Event& event : job.events)
+    if (event.process >= 0 && event.kind == EventKind::kCause)
+      hosts_with_cause_.insert(job.processes[static_cast<std::size_t>(event.process)].host);
+  findInterface();
+  findNics();
+}
+
+std::string Evidence::hostOf(std::string_view address) const {
+  const auto host = hosts_.find(address);
+  return host == hosts_.end() ? "" : host->second;
+}
+
+std::string Evidence::interfaceOf(std::string_view address) const {
+  for (const Process& process : job_.processes)
+    for (const Interface& interface : process.interfaces)
+      if (interface.address == address) return interface.name;
+  return "";
+}
+
+const Fact* Evidence::setting(const std::string& name) const {
+  const auto its = settings_.find(name);
+  return its == settings_.end() ? nullptr : its->second;
+}
+
+void Evidence::findInterface() {
+  std::map<std::string, std::set<std::string>> hosts_of;  // by interface
+  std::set<std::string> hosts;
+  std::vector<std::string> order;
+  for (const Process& process : job_.processes) {
+    hosts.insert(process.host);
+    for (const Interface& interface : process.interfaces) {
+      if (isVirtualInterface(interface.name) || interface.address.starts_with("fe80:")) continue;
+      if (hosts_of[interface.name].empty()) order.push_back(interface.name);
+      hosts_of[interface.name].insert(process.host);
+    }
+  }
+  for (const std::string& name : order)
+    if (common_interface_.empty() && hosts_of[name].size() == hosts.size()) common_interface_ = name;
+}
+
+void Evidence::findNics() {
+  std::map<std::string, std::vector<std::string>> of_host;
+  std::map<std::string, std::size_t> layers;
+  for (const Process& process : job_.processes) {
+    if (process.nics.empty() || of_host.count(process.host) > 0) continue;
+    std::vector<std::string>& names = of_host[process.host];
+    std::set<std::string> kinds;
+    for (const Nic& nic : process.nics) {
+      names.push_back(nameOf(nic));
+      kinds.insert(nic.link);
+      ++layers[nic.link];
+    }
+    nics_.mixed = nics_.mixed || (kinds.count("IB") > 0 && kinds.count("RoCE") > 0);
+    if (names.size() > nics_.number_most) nics_.most = process.host, nics_.number_most = names.size();
+    if (nics_.few.empty() || names.size() < nics_.number_few)
+      nics_.few = process.host, nics_.number_few = names.size();
+  }
+  if (of_host.empty()) return;
+  const auto hasAll = [&](const std::string& name) {
+    return std::all_of(of_host.begin(), of_host.end(), [&](const auto& host) {
+      return std::find(host.second.begin(), host.second.end(), name) != host.second.end();
+    });
+  };
+  const std::vector<std::string>& few = of_host[nics_.few];
+  for (const std::string& name : of_host[nics_.most]) {
+    if (hasAll(name)) nics_.common.push_back(name);
+    if (std::find(few.begin(), few.end(), name) == few.end()) nics_.missing.push_back(name);
+  }
+  if (nics_.number_few == nics_.number_most) nics_.few.clear();
+  const auto most = std::max_element(layers.begin(), layers.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::set<std::string> names;
+  for (const Process& process : job_.processes)
+    for (const Nic& nic : process.nics)
+      if (nic.link == most->first) names.insert(nameOf(nic));
+  nics_.of_most.assign(names.begin(), names.end());
+}
+
+Situation::Situation(const Evidence& all, int index, const Event* its) : evidence(all), event(its) {
+  if (index >= 0) process = &all.job().processes[static_cast<std::size_t>(index)];
+  if (event != nullptr) {
+    line = event->line.value;
+    for (const Fact& also : event->also) line += "\n" + also.value;
+  } else {
+    for (const Event& other : all.job().events)
+      if (other.process == index && other.of_network) line += other.line.value + "\n";
+  }
+  local_gid = valueAfter(line, {"localGids", "localGid", "local GID ", "local_gid"});
+  remote_gid = valueAfter(line, {"remoteGids", "remoteGid", "remote GID ", "remote_gid"});
+  findPeer();
+  findNames();
+}
+
+void Situation::findPeer() {
+  const std::string_view address = addressIn(line);
+  const std::string_view plain = firstWord(address, "%");
+  peer_host = evidence.hostOf(address);
+  if (peer_host.empty()) peer_host = evidence.hostOf(plain);
+  // NCCL writes names of hosts too: "remote peer node-0.default.svc<41234>".
+  const std::string_view name = firstWord(plain, ".");
+  for (const std::string_view written : {plain, name})
+    if (peer_host.empty() && evidence.isHost(written)) peer_host = written;
+  std::string_view interface = after(address, "%");
+  peer_interface = evidence.interfaceOf(address);
+  if (interface.empty()) interface = peer_interface;
+  if (!interface.empty() && (isVirtualInterface(interface) || address.starts_with("fe80:")))
+    bad_interface = interface;
+  if (!bad_interface.empty() || process == nullptr) return;
+  for (const Interface& its : process->interfaces)
+    if (isVirtualInterface(its.name) || its.address.starts_with("fe80:")) bad_interface = its.name;
+}
+
+const Fact* Situation::setting(const std::string& name) const {
+  if (process != nullptr)
+    if (const auto its = process->settings.find(name); its != process->settings.end()) return &its->second;
+  return evidence.setting(name);
+}
+
+void Situation::findNames() {
+  const auto name = [&](const char* key, const std::string& value) {
+    if (!value.empty()) names_[key] = value;
+  };
+  const Evidence::Nics& nics = evidence.nics();
+  std::string nic = valueAfter(line, {" hca ", "on dev ", "open device ", "devName="});
+  if (nic.empty() && process != nullptr && process->nics.size() == 1) nic = process->nics.front().name;
+  name("nic", std::string(firstWord(nic, ":")));
+  name("interface", evidence.commonInterface());
+  name("bad_interface", bad_interface);
+  name("peer", peer_host);
+  name("local_net", local_gid.empty() ? "" : subnetOf(local_gid));
+  name("remote_net", remote_gid.empty() ? "" : subnetOf(remote_gid));
+  name("local_address", addressOfGid(local_gid));
+  name("remote_address", addressOfGid(remote_gid));
+  name("nics_common", joined(nics.common, ","));
+  name("nics_of_most", joined(nics.of_most, ","));
+  name("host_few", nics.few);
+  name("few", std::to_string(nics.number_few));
+  name("host_most", nics.most);
+  name("many", std::to_string(nics.number_most));
+  name("missing", joined(nics.missing));
+  if (const Fact* const chosen = setting("NCCL_SOCKET_IFNAME"); chosen != nullptr)
+    name("ifname", chosen->value);
+  if (process == nullptr) return;
+  name("host", process->host);
+  std::vector<std::string> used;
+  for (const Nic& its : process->nics) used.push_back(nameOf(its));
+  name("nics_used", joined(used, ","));
+  const std::string& version =
+      process->version.value.empty() ? evidence.job().version.value : process->version.value;
+  name("version", std::string(firstWord(version, "+")));
+}
+
+std::string Situation::named(std::string_view text) const {
+  std::string result;
+  while (!text.empty()) {
+    const std::string_view plain = firstWord(text, "{");
+    result += plain;
+    text.remove_prefix(plain.size());
+    const std::size_t end = text.find('}');
+    const std::string_view key = end == std::string_view::npos ? "" : text.substr(1, end - 1);
+    if (std::find(std::begin(kNames), std::end(kNames), key) ==
+        std::end(kNames)) {  // a brace of the log's own
+      result += text.substr(0, 1);
+      text.remove_prefix(std::min<std::size_t>(1, text.size()));
+      continue;
+    }
+    const auto known = names_.find(key);
+    std::string placeholder = "<" + std::string(key) + ">";
+    std::replace(placeholder.begin(), placeholder.end(), '_', ' ');
+    result += known == names_.end() ? placeholder : known->second;
+    text.remove_prefix(end + 1);
+  }
+  return result;
+}
+
+}  // namespace railwise::doctor

@@ -1,0 +1,168 @@
+// Outputs of other programs, known by the form of their lines. Names and numbers are invented.
+#include "doctor/log/pastes/pastes.h"
+
+#include <gtest/gtest.h>
+
+#include "doctor/log/read_job.h"
+
+namespace railwise::doctor {
+namespace {
+
+const Finding* findingOf(const Pastes& pastes, std::string_view check) {
+  for (const Finding& finding : pastes.findings)
+    if (finding.check == check) return &finding;
+  return nullptr;
+}
+bool holds(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
+std::string all(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// As the terminal shows it (tabs), and as a web page has it (blanks).
+std::string matrix(const std::string& gap, const std::string& nic_of_gpu1) {
+  std::string text;
+  for (const std::vector<std::string>& row :
+       {std::vector<std::string>{"", "\033[4mGPU0", "GPU1", "NIC0", "NIC1", "CPU Affinity",
+                                 "NUMA Affinity\033[0m"},
+        {"GPU0", " X ", "NV12", "PXB", "NODE", "0-31", "0"},
+        {"GPU1", "NV12", " X ", nic_of_gpu1, "NODE", "32-63", "1"},
+        {"NIC0", "PXB", nic_of_gpu1, " X ", "SYS"},
+        {"NIC1", "NODE", "NODE", "SYS", " X "}}) {
+    for (const std::string& cell : row) text += cell + gap;
+    text += "\n";
+  }
+  return text +
+         "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n\nNIC Legend:\n\n  NIC0: roce7\n  "
+         "NIC1: roce9\n";
+}
+
+TEST(Pastes, TheMatrixOfNvidiaSmi) {
+  for (const char* const gap : {"\t", "    "}) {
+    const Pastes some = readPastes("m", matrix(gap, "SYS"));
+    ASSERT_EQ(some.kinds.size(), 1U) << gap;
+    EXPECT_EQ(some.kinds[0], "m: nvidia-smi topo -m, 2 GPUs and 2 NICs");
+    ASSERT_EQ(some.findings.size(), 2U);
+    EXPECT_EQ(some.findings[0].severity, Severity::kWarning);
+    EXPECT_EQ(some.findings[0].what, "GPU1 has no NIC close by (PIX or PXB)");
+    EXPECT_EQ(some.findings[1].seen[0].value, "roce9: NODE to every GPU");
+    EXPECT_TRUE(holds(some.findings[1].fix, "NCCL_IB_HCA==roce7"));
+    EXPECT_EQ(some.looked[0], "GPU0: roce7 (PXB)");
+  }
+  const Pastes close = readPastes("m", matrix("\t", "PIX"));
+  EXPECT_EQ(close.findings.size(), 1U) << "only the NIC that is far from all";
+  EXPECT_TRUE(readPastes("m", "<system version=\"1\"/>").empty());
+  EXPECT_TRUE(readPastes("m", "GPU0 is fine\nGPU1 is fine\n").empty());
+}
+
+TEST(Pastes, StatesOfPorts) {
+  const Pastes ibstat = readPastes(
+      "i", all({"CA 'ibp3'", "\tCA type: MT4129", "\tPort 1:", "\t\tState: Active",
+                "\t\tPhysical state: LinkUp", "\t\tRate: 400", "\t\tLink layer: InfiniBand", "CA 'ibp4'",
+                "\tPort 1:", "\t\tState: Initializing", "\t\tPhysical state: LinkUp", "\t\tRate: 400"}));
+  ASSERT_NE(findingOf(ibstat, "port-down"), nullptr);
+  EXPECT_EQ(findingOf(ibstat, "port-down")->seen[0].device, "ibp4");
+  EXPECT_EQ(findingOf(ibstat, "port-down")->fix.substr(0, 6), "sminfo");
+  const Pastes devinfo = readPastes(
+      "d",
+      all({"hca_id:\troce2", "\t\tport:\t1", "\t\t\tstate:\t\t\tPORT_ACTIVE (4)",
+           "\t\t\tmax_mtu:\t\t4096 (5)", "\t\t\tactive_mtu:\t\t1024 (3)", "\t\t\tlink_layer:\t\tEthernet"}));
+  EXPECT_EQ(devinfo.findings.size(), 1U);
+  EXPECT_NE(findingOf(devinfo, "port-mtu"), nullptr);
+}
+
+TEST(Pastes, AddressesOfShowGids) {
+  const auto paste = [](const std::string& line) {
+    return readPastes(
+        "g", all({"DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV", "---\t----\t-----\t---\t---", line}));
+  };
+  EXPECT_TRUE(
+      paste("roce2\t1\t3\t0000:0000:0000:0000:0000:ffff:0a03:0001\t10.3.0.1\tv2\tens9").findings.empty());
+  EXPECT_NE(
+      findingOf(paste("roce2\t1\t0\tfe80:0000:0000:0000:0000:00ff:fe03:0001\t\tv1\tens9"), "port-address"),
+      nullptr);
+}
+
+TEST(Pastes, AcsAndLinksOfLspci) {
+  const auto paste = [](const std::string& bits) {
+    return readPastes("l",
+                      all({"0000:63:01.0 PCI bridge: Broadcom / LSI PEX890xx (prog-if 00 [Normal decode])",
+                           "\tCapabilities: [170 v1] Access Control Services",
+                           "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir" + bits + " CmpltRedir" + bits}));
+  };
+  ASSERT_NE(findingOf(paste("+"), "acs-on"), nullptr);
+  EXPECT_EQ(findingOf(paste("+"), "acs-on")->seen[0].device, "0000:63:01.0");
+  EXPECT_EQ(findingOf(paste("-"), "acs-on"), nullptr);
+  const Pastes link =
+      readPastes("l", all({"63:00.0 Infiniband controller: Mellanox Technologies MT2910 Family",
+                           "\t\tLnkSta:\tSpeed 32GT/s, Width x8 (downgraded)"}));
+  EXPECT_NE(findingOf(link, "pcie-link"), nullptr);
+}
+
+TEST(Pastes, CountersOfEthtool) {
+  const Pastes pastes = readPastes(
+      "e", all({"NIC statistics:", "     rx_packets: 12345678901", "     rx_discards_phy: 17",
+                "     rx_symbol_err_phy: 0", "     link_down_events_phy: 3", "     rx_prio3_pause: 99"}));
+  ASSERT_EQ(pastes.findings.size(), 2U);
+  EXPECT_EQ(pastes.findings[0].seen[0].value, "link_down_events_phy 3");
+  EXPECT_EQ(pastes.findings[1].seen[0].value, "rx_discards_phy 17");
+  EXPECT_TRUE(holds(pastes.looked[0], "rx_prio3_pause 99"));
+}
+
+TEST(Pastes, RanksThatAreBehindInRas) {
+  const Pastes pastes = readPastes(
+      "r", all({"Job summary", "===========", "", "Errors", "======", "", "DEAD",
+                "  1 job process is considered dead (unreachable via the RAS network)",
+                "  Process 77 on node sara managing GPU 3", "", "Warnings", "========", "",
+                "#0-0 (00ab) MISMATCH", "  Communicator ranks have different AllReduce operation counts",
+                "  3 ranks have launched up to operation 9",
+                "  Rank 2 has launched up to operation 8 -- GPU 2 managed by process 76 on node sara"}));
+  ASSERT_EQ(pastes.findings.size(), 2U);
+  EXPECT_TRUE(holds(pastes.findings[0].seen[1].value, "Process 77 on node sara"));
+  EXPECT_TRUE(holds(pastes.findings[1].seen[1].value, "Rank 2 has launched up to operation 8"));
+}
+
+// The kernel's lines and NCCL's stand on one time line: what came first is the first error.
+TEST(Pastes, AKernelLogBesideAJob) {
+  const std::string failed =
+      "[2026-11-28 12:04:27] sara:70:88 [0] transport/net_ib.cc:2200 NCCL WARN NET/IB: Got completion from "
+      "peer "
+      "10.3.0.2<4> with status=12 opcode=0 len=0 vendor err 129 (Send)\n";
+  const std::string down = "[Sat Nov 28 12:04:07 2026] mlx5_core 0000:63:00.1 ens9: Link down\n";
+  const Findings both = judged(readJob(failed + down));
+  EXPECT_EQ(both.all()[0].check, "port-event");
+  EXPECT_TRUE(holds(both.all()[0].why, "came later")) << both.all()[0].why;
+  const std::string later = "Nov 28 12:09:07 sara kernel: mlx5_core 0000:63:00.1 ens9: Link down\n";
+  EXPECT_EQ(judged(readJob(failed + later)).all()[0].check, "completion-error");
+  EXPECT_EQ(judged(readJob(failed + "[ 4711.120001] mlx5_core 0000:63:00.1 ens9: Link up\n")).all()[0].check,
+            "completion-error");
+}
+
+TEST(Pastes, FaultsInTheKernelsLog) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"[ 88.1] NVRM: Xid (PCI:0000:63:00): 79, pid=7, name=python, GPU has fallen off the bus.",
+       "gpu-fault"},
+      {"[ 88.1] NVRM: Xid (PCI:0000:63:00): 999, something", "gpu-fault"},
+      {"[ 88.1] nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+       "gpu-fault"},
+      {"[ 88.1] mlx5_core 0000:63:00.0: poll_health: device's health compromised - reached miss count",
+       "nic-fault"},
+      {"[ 88.1] pcieport 0000:60:01.0: AER: Uncorrected (Fatal) error received: 0000:63:00.0", "pcie-error"},
+      {"[ 88.1] DMAR: [DMA Read NO_PASID] Request device [63:00.0] fault addr 0x0", "iommu-fault"},
+      {"[ 88.1] Out of memory: Killed process 77 (python) total-vm:1kB", "process-killed"},
+      {"[ 88.1] mlx5_core 0000:63:00.0: Port module event[error]: module 0, Cable error, Bus stuck",
+       "port-event"}};
+  for (const auto& [line, check] : kCases) {
+    const auto known = explainOther(line);
+    ASSERT_TRUE(known) << line;
+    EXPECT_EQ(known->check, check) << line;
+    EXPECT_EQ(known->kind, EventKind::kCause) << line;
+  }
+  EXPECT_EQ(explainOther("[ 1.0] pcieport 0000:60:01.0: AER: Corrected error received: 0000:63:00.0")->kind,
+            EventKind::kRemark);
+  EXPECT_FALSE(explainOther("[ 1.0] mlx5_core 0000:63:00.0: firmware version: 28.39.1002"));
+}
+
+}  // namespace
+}  // namespace railwise::doctor
