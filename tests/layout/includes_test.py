@@ -21,10 +21,20 @@ ONLY_FROM = {
 }
 # What a room must not include although it stands on an earlier line: its library goes without.
 NEVER = {
-    "src/net/rma": ("src/net/sender", "src/net/receiver", "src/net/connection"),  # messages and puts know nothing of each other
+    "src/net/rma": ("src/net/sender", "src/net/receiver", "src/net/connection", "src/net/protocol", "src/net/topology", "src/topo"),
     "softdev": ("nccl", "src/sysfs", "src/record", "src/gpu"),
+    "src/verbs": ("nccl", "src/gpu", "src/record"),
     "src/net": ("nccl", "src/gpu"),
-    "src/topo": ("nccl", "src/record"),
+    "src/net/protocol": ("src/net/device", "src/net/wireup", "src/record"),
+    "plugin": ("src/topo", "src/gpu", "src/record", "src/sysfs"),
+    "spy": ("src/sysfs",),
+    "src/topo": ("nccl", "src/record", "src/verbs", "src/net"),
+    "src/topo/document": ("src/sysfs", "src/gpu"),
+    "src/topo/graph": ("src/sysfs", "src/gpu"),
+    "src/topo/paths": ("src/sysfs", "src/gpu"),
+    "src/topo/lint": ("src/sysfs", "src/gpu"),
+    "src/topo/search": ("src/sysfs", "src/gpu"),
+    "src/topo/machine": ("src/sysfs",),
 }
 # rdma-core's headers, by how their names begin -> folders that may include them
 RDMA_HEADERS = {"rdma/": ("src/verbs/", "softdev/"), "infiniband/": ("src/verbs/", "softdev/")}

@@ -26,6 +26,7 @@ class Planted(unittest.TestCase):
         self.write("src/middle/one.h", '#include "low/all.h"\n')
         self.write("src/middle/one.cc", '#include "middle/one.h"\n')
         self.write("src/beside/two.h", "")
+        self.write("src/beside/two_parts.cc", '#include "beside/two.h"\n')
         self.write("src/high/top.h", '#include "beside/two.h"\n')
 
     def write(self, name, text):
@@ -47,6 +48,10 @@ class Planted(unittest.TestCase):
         self.write("src/middle/one.h", '#include "beside/two.h"\n')
         self.assertIn("the room src/beside does not stand before src/middle", self.problems()[0])
 
+    def test_an_include_by_dots_is_seen_through(self):
+        self.write("src/low/all.h", '#include "../high/top.h"\n')
+        self.assertIn("the room src/high does not stand before src/low", self.problems()[0])
+
     def test_a_file_outside_all_rooms_is_found(self):
         self.write("src/new/file.h", "")
         self.assertEqual(self.problems(), ["src/new/file.h: lies in no room of tests/layout/rooms"])
@@ -59,11 +64,13 @@ class Planted(unittest.TestCase):
         self.assertEqual(rooms.reached(self.root, {"src/low/all.h"}), {"layout", "middle"})
         self.assertEqual(rooms.reached(self.root, {"src/middle/one.cc"}), {"layout", "middle"})
         self.assertEqual(rooms.reached(self.root, {"src/beside/two.h"}), {"layout", "high"})
-        self.assertEqual(rooms.reached(self.root, {"docs/page.md"}), {"layout"})
+        self.assertEqual(rooms.reached(self.root, {"src/beside/two_parts.cc"}), {"layout", "high"})  # the functions of two.h
+        self.assertEqual(rooms.reached(self.root, {"docs/page.md", "NEWS.md"}), {"layout"})
         self.assertEqual(rooms.reached(self.root, {"tests/high/helper.py"}), {"layout", "high"})
 
-    def test_a_change_of_the_build_reaches_all(self):
+    def test_a_change_of_the_build_or_of_an_unknown_file_reaches_all(self):
         self.assertIsNone(rooms.reached(self.root, {"CMakeLists.txt"}))
+        self.assertIsNone(rooms.reached(self.root, {"machines/dgx.conf"}))
 
     def test_changes_are_those_of_git_and_new_files(self):
         git = lambda *words: subprocess.run(["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True,

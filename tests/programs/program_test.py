@@ -25,7 +25,7 @@ def need(program, package):
     """Path of a program, or the test is skipped."""
     path = shutil.which(program)
     if path is None:
-        skip(f"{program} is not installed: apt-get install {package} (scripts/packages --tests does)")
+        skip(f"{program} is not installed: apt-get install {package} (scripts/packages --long does)")
     return path
 
 

@@ -54,7 +54,7 @@ def interpreter():
         if os.path.exists(python) and subprocess.run([python, "-c", "import pyverbs.device"], check=False,
                                                      capture_output=True).returncode == 0:
             return python
-    program_test.skip("no pyverbs: apt-get install python3-pyverbs (scripts/packages --tests does)")
+    program_test.skip("no pyverbs: apt-get install python3-pyverbs (scripts/packages --long does)")
 
 
 def unpack(folder):
