@@ -41,7 +41,7 @@ def commands(path=()):
     if is_group and path != ("help",):
         words = re.findall(r"^  (\w+) +\S", text, re.M)
     else:
-        words = re.findall(rf"^       railwise {' '.join(path)} (pick|fitness|--log|--pair)\b", text, re.M)
+        words = re.findall(rf"^       railwise {' '.join(path)} (pick|fitness|--log|--pair|--watch|--health)\b", text, re.M)
     for word in dict.fromkeys(words):
         yield from commands((*path, word)) if path != ("doctor", word) else ()
 
@@ -152,7 +152,7 @@ def check_shell(shell, pages):
              (["railwise", "help", "topo", ""], {path[-1] for path in paths if path[:-1] == ("topo",)}),
              (["railwise", "help", "topo", "sh"], {"show"}),
              (["railwise", "help", "topo", "show", ""], set()),
-             (["railwise", "help", "doctor", ""], {"log", "pair"}),
+             (["railwise", "help", "doctor", ""], {"log", "pair", "watch", "health"}),
              (["railwise", "help", "to"], {"top", "topo"}),
              (["railwise", "help", "topo", "show", "--man-"], {"--man-pages"}),
              (["railwise", "completion", ""], {"bash", "zsh", "fish"}),
