@@ -6,6 +6,7 @@
 
 #include "cli/device/machine.h"
 #include "cli/topo/machine_options.h"
+#include "topo/tuning/cost_model.h"
 #include "topo/tuning/expect.h"
 
 namespace railwise::cli {
@@ -41,7 +42,7 @@ std::optional<ModelAnswer> modelOfHosts(int hosts) {
   const auto answers = topo::tuning::expectOn(*machine, {.nodes = hosts}, {});
   if (!answers.ok() || !answers->front().peak_choice) return std::nullopt;
   const topo::tuning::Expectation& answer = answers->front();
-  return ModelAnswer{.release = ncclVersionName(machine->settings->nccl),
+  return ModelAnswer{.release = ncclVersionName(topo::tuning::modelRelease(machine->settings->nccl)),
                      .hosts = hosts,
                      .gpus = static_cast<int>(answer.ranks.size()),
                      .gbytes = answer.peak,

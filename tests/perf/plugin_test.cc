@@ -110,7 +110,7 @@ TEST(PerfExpectation, OnTwoHostsTheModelIsThere) {
   EXPECT_EQ(second->wait().status, 0);
   EXPECT_NE(result.out.find(" of 0.625 GB/s ("), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("that its rings take of these NICs\n"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("with 2 GPUs on each of 2 hosts like this (2.30.7, "), std::string::npos)
+  EXPECT_NE(result.out.find("with 2 GPUs on each of 2 hosts like this (2.31.2, "), std::string::npos)
       << result.out;
 }
 
