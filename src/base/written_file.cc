@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace railwise {
 namespace {
@@ -28,18 +29,28 @@ int writeAll(int fd, const std::string& text) {
 
 }  // namespace
 
-Outcome<void> replaceFile(const std::string& path, const std::string& text) {
+Outcome<void> replaceFile(const std::string& path, const std::string& text, std::optional<mode_t> mode) {
+  struct stat info = {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  std::error_code failed;
+  const std::string place = exists ? std::filesystem::canonical(path, failed).string() : path;
   // In one folder with `path`, so that rename() replaces it at once; a name that does not end in .prom, so
   // that the node exporter does not read it.
-  std::string temporary = path + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  std::string beside = place + ".XXXXXX";
+  const int made = exists && !S_ISREG(info.st_mode) ? -1 : mkostemp(beside.data(), O_CLOEXEC);
+  const bool renames = made >= 0;
+  const int fd =
+      renames ? made : open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
   if (fd < 0) return cannotWrite(path, errno);
   int error = writeAll(fd, text);
-  if (error == 0 && fchmod(fd, 0644) != 0) error = errno;
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (renames && fchmod(fd, mode.value_or(exists ? info.st_mode & 07777 : 0666 & ~mask)) != 0 && error == 0)
+    error = errno;
   if (close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0 && renames && std::rename(beside.c_str(), place.c_str()) != 0) error = errno;
   if (error == 0) return {};
-  (void)unlink(temporary.c_str());
+  if (renames) (void)unlink(beside.c_str());
   return cannotWrite(path, error);
 }
 

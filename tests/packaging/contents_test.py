@@ -21,7 +21,7 @@ OVERRIDES = {"share/lintian/overrides/{package}"}
 FILES = {
     "railwise-nccl-plugin": {"{lib}/libnccl-net-railwise.so", "{lib}/librccl-net-railwise.so", "include/railwise/profiler.h"} | OVERRIDES,
     "railwise": {"bin/railwise", "{lib}/libnccl-net-railwise-spy.so", "share/railwise/grafana/railwise.json",
-                 "share/railwise/prometheus/railwise-alerts.yml", "share/railwise/machines/*.conf", "share/railwise/watch/*",
+                 "share/railwise/prometheus/railwise-alerts.yml", "share/railwise/machines/*.conf", "share/railwise/watch/*", "libexec/railwise/slurm-health",
                  "share/man/man1/railwise.1.gz", "share/man/man1/railwise-*.1.gz",
                  "share/bash-completion/completions/railwise", "share/zsh/site-functions/_railwise",
                  "share/fish/vendor_completions.d/railwise.fish"} | OVERRIDES,
@@ -78,7 +78,7 @@ def check_files(package, path, library_folder, version):
     for file, member in have.items():
         expect(any(pattern.fullmatch(file) for pattern in patterns.values()), f"{package}: has {file}, which this test does not know")
         expect((member.uname, member.gname) in {("root", "root"), ("", "")}, f"{package}: {file} belongs to {member.uname}")
-        mode = 0o755 if file.startswith("usr/bin/") else 0o777 if member.issym() else 0o644
+        mode = 0o755 if file.startswith(("usr/bin/", "usr/libexec/")) else 0o777 if member.issym() else 0o644
         expect(member.mode == mode, f"{package}: {file} has mode {member.mode:o}, not {mode:o}")
 
 

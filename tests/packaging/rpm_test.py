@@ -19,7 +19,7 @@ FILES = {
     "railwise-nccl-plugin": {LIB + "libnccl-net-railwise.so", LIB + "librccl-net-railwise.so", "/usr/include/railwise/profiler.h"},
     "railwise": {"/usr/bin/railwise", LIB + "libnccl-net-railwise-spy.so", "/usr/share/railwise/grafana/railwise.json",
                  "/usr/share/railwise/prometheus/railwise-alerts.yml", "/usr/share/railwise/machines/dgx.conf",
-                 "/usr/share/railwise/watch/slurm-health"},
+                 "/usr/libexec/railwise/slurm-health"},
     "railwise-device": {LIB + "railwise-verbs/libibverbs.so.1", LIB + "railwise-verbs/librailwise-device.so", LIB + "railwise-verbs/librailwise-sysfs.so",
                         "/usr/include/railwise/device.h"},
     "librailwise-topology0": {LIB + "librailwise-topology.so.0"},

@@ -192,10 +192,11 @@ class Watcher {
 
   Outcome<void> save(int64_t now) {
     saved_ = now;
-    if (auto written = replaceFile(stateFile(options_.state), doctor::watchStateJson(state_)); !written.ok())
+    if (auto written = replaceFile(stateFile(options_.state), doctor::watchStateJson(state_), 0644);
+        !written.ok())
       return written;
     if (options_.textfile.empty()) return {};
-    return replaceFile(options_.textfile, doctor::watchPrometheus(state_, now));
+    return replaceFile(options_.textfile, doctor::watchPrometheus(state_, now), 0644);
   }
 
   const WatchOptions& options_;

@@ -108,7 +108,8 @@ class Reading {
 
 Outcome<void> writeFiles(const MetricsOptions& options, const observe::Metrics& metrics) {
   if (!options.textfile.empty())
-    if (auto written = replaceFile(options.textfile, prometheusText(metrics)); !written.ok()) return written;
+    if (auto written = replaceFile(options.textfile, prometheusText(metrics), 0644); !written.ok())
+      return written;
   if (!options.otlp.empty())
     if (auto written = appendToFile(options.otlp, otlpLine(metrics)); !written.ok()) return written;
   return {};

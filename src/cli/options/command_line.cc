@@ -2,7 +2,6 @@
 
 #include <stdio_ext.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,12 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string_view>
 #include <vector>
 
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
+#include "base/written_file.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
@@ -34,30 +33,6 @@ std::string_view variable(const char* name) {
 
 std::string names(std::span<const Subcommand> subcommands) {
   return joined(subcommands, ", ", &Subcommand::name);
-}
-
-// Writes `text` to a new file beside `path`, which takes its place when all is written. What is no plain file
-// (/dev/stderr, a pipe), or lies in a folder where no file can be made, is written itself.
-Outcome<void> replaceFile(const std::string& path, const std::string& text) {
-  struct stat info = {};
-  const bool exists = stat(path.c_str(), &info) == 0;
-  std::error_code error;
-  const std::string place = exists ? std::filesystem::canonical(path, error).string() : path;
-  std::string beside = place + ".XXXXXX";
-  const int made = exists && !S_ISREG(info.st_mode) ? -1 : mkstemp(beside.data());
-  const bool renames = made >= 0;
-  FILE* const out = renames ? fdopen(made, "wb") : std::fopen(path.c_str(), "wb");
-  if (out == nullptr) return Error{std::strerror(errno)};
-  bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  const mode_t mask = umask(0);
-  umask(mask);
-  if (renames) written = fchmod(made, exists ? info.st_mode & 07777 : 0666 & ~mask) == 0 && written;
-  written = std::fclose(out) == 0 && written;
-  if (written && renames) written = std::rename(beside.c_str(), place.c_str()) == 0;
-  if (written) return {};
-  Error failed{std::strerror(errno)};
-  if (renames) unlink(beside.c_str());
-  return failed;
 }
 
 }  // namespace
@@ -88,7 +63,7 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
 int writeOutput(const char* command, const std::string& path, const std::string& text) {
   if (!path.empty()) {
     if (const auto written = replaceFile(path, text); !written.ok())
-      return leave(kExitFailed, "%s: cannot write %s: %s", command, path.c_str(), written.error().c_str());
+      return leave(kExitFailed, "%s: %s", command, written.error().c_str());
     return kExitOk;
   }
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
