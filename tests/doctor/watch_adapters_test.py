@@ -134,6 +134,13 @@ class NodeProblemDetector(Node):
 
 
 class OtherForms(Node):
+    def test_slurm_knows_nothing_where_nobody_watches(self):
+        self.assertTrue(self.health("slurm").stdout.startswith("unknown "))
+        self.write_state(last_look=int(time.time()) - 3600)
+        self.assertTrue(self.health("slurm").stdout.startswith("unknown "))
+        self.write_state()
+        self.assertEqual(self.health("slurm").stdout, "fine\n")
+
     def test_text(self):
         for checks, status in (((), 0), (("port-flap",), 1), (("port-down",), 2)):
             self.write_state(*checks)

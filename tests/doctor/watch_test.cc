@@ -147,6 +147,25 @@ TEST(Watch, ACounterIsJudgedByItsRate) {
   EXPECT_EQ(healthOf(node.state, node.now).worst, Severity::kError);
 }
 
+TEST(Watch, WhatGrewWhileNobodyLookedIsNoRate) {
+  Node node;
+  (void)node.look(10);
+  node.count("counters/symbol_error", 5000);
+  EXPECT_EQ(namesOf(node.look(86'400)), "");
+  node.count("counters/symbol_error", 5101);
+  EXPECT_EQ(namesOf(node.look(10)), "begin symbol-error-storm");
+}
+
+TEST(Watch, APortThatNeverWasUpIsForgottenWhenItGoes) {
+  Node node;
+  node.up(false);
+  (void)node.look(1);
+  node.tree = sysfs::MemoryTree();
+  node.tree.file("/proc/sys/kernel/random/boot_id", "boot-1\n");
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(namesOf(node.look(1)), "");
+  EXPECT_TRUE(node.state.ports.empty());
+}
+
 TEST(Watch, ALineOfTheKernelIsJoinedToItsPort) {
   Node node;
   node.tree.folder("/sys/devices/pci0000:5d/0000:5e:00.0");
@@ -160,6 +179,10 @@ TEST(Watch, ALineOfTheKernelIsJoinedToItsPort) {
   EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus."})),
             "begin gpu-lost");
   EXPECT_EQ(namesOf(node.look(1, {"usb 1-1: new device"})), "");
+  // A program's mistake, whose process has the number of a broken link.
+  EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 31, pid=21074, name=python"})), "");
+  EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 74, pid=9, NVLink error"})),
+            "begin nvlink-error");
 }
 
 TEST(Watch, WhatWasWrongBeforeARebootEndsWithTheFirstGoodLook) {

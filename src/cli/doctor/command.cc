@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -217,9 +218,15 @@ constexpr std::size_t kMostFiles = 1UL << 20;
 // One file that is XML; all others are logs, or outputs of other programs.
 bool isTopologyFile(const std::vector<std::string>& files) {
   if (files.size() != 1) return false;
-  const Outcome<std::string> text = wholeFile(files[0]);
-  const std::size_t first = text.ok() ? text->find_first_not_of(" \t\r\n") : std::string::npos;
-  return first == std::string::npos || (*text)[first] == '<' || files[0].ends_with(".xml");
+  if (files[0] == "-" || files[0].ends_with(".xml")) return true;
+  if (std::error_code error; !std::filesystem::is_regular_file(files[0], error))
+    return !std::filesystem::exists(files[0], error);
+  constexpr std::size_t kBegin = 4096;
+  const Outcome<std::string> text = wholeFile(files[0], kBegin);
+  const std::string_view begin = text.ok() ? trimmed(*text) : "";
+  constexpr std::string_view kTags[] = {"<?xml", "<!--", "<system", "<graphs"};
+  return begin.empty() || std::any_of(std::begin(kTags), std::end(kTags),
+                                      [&](std::string_view tag) { return begin.starts_with(tag); });
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ constexpr const char* kHealthHelp =
     "usage: railwise doctor --health FORM [--state DIR]\n\n"
     "What railwise doctor --watch knows of this node, without a look at the hardware:\n"
     "  text        one line; exit status 0 fine, 1 warnings, 2 errors or nobody watches\n"
-    "  slurm       \"fine\" or \"drain REASON\"; exit status 0 (packaging/slurm/railwise-health drains the "
+    "  slurm       \"fine\", \"drain REASON\" or \"unknown REASON\"; exit status 0 "
+    "(packaging/slurm/railwise-health drains the "
     "node)\n"
     "  npd         for node-problem-detector: exit status 0 fine, 1 errors, 3 nobody watches\n"
     "  npd-warning the same with warnings\n"
@@ -232,7 +233,10 @@ int printHealth(Form form, const doctor::WatchState& state, int64_t now) {
     case Form::kText:
       return printText(health.text + "\n", !health.watched || errors ? 2 : warnings ? 1 : 0);
     case Form::kSlurm:
-      return printText(errors ? "drain " + health.text + "\n" : "fine\n", kExitOk);
+      return printText(errors           ? "drain " + health.text + "\n"
+                       : health.watched ? "fine\n"
+                                        : "unknown " + health.text + "\n",
+                       kExitOk);
     case Form::kNpd:
       return printText(health.text + "\n", !health.watched ? 3 : errors ? 1 : 0);
     case Form::kNpdWarning:

@@ -1,5 +1,6 @@
 #include "cli/paste/paste.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -15,8 +16,10 @@ constexpr std::size_t kMostBytes = 4UL << 20;
 
 // The beginning of the file, as much as a paste can be. "": it cannot be read, or is standard input.
 std::string beginOf(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return "";  // what a pipe gives is not there twice
   std::ifstream stream(file, std::ios::binary);
-  if (file.empty() || file == "-" || !stream) return "";
+  if (!stream) return "";
   std::string text(kMostBytes, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));

@@ -41,6 +41,8 @@ Look lookAt(const sysfs::FileTree& tree, int64_t time, bool counters) {
       .time = time, .boot = sysfs::firstLine(tree, "/proc/sys/kernel/random/boot_id"), .counters = counters};
   for (const std::string& device : tree.list(kClass)) {
     const std::string function = sysfs::rdmaPlace(tree, device).path;
+    if (!function.empty() && tree.exists(function + "/physfn"))
+      continue;  // a virtual function, given away and taken back
     for (const int number : sysfs::rdmaPorts(tree, device)) {
       const std::string folder = std::string(kClass) + device + "/ports/" + std::to_string(number);
       SeenPort port{.name = device + "/" + std::to_string(number),

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kRepeatSeconds = 3600;
 constexpr int64_t kQuietSeconds = 300;
+constexpr int64_t kLongestPause = 60;  // between two looks of one watch (--every)
 
 class Judge {
  public:
@@ -27,6 +28,7 @@ class Judge {
       if (WatchedPort* port = watched(seen)) judgePort(*port, seen, rebooted);
     }
     for (const WatchedPort& port : state_.ports) judgePresence(port);
+    std::erase_if(state_.ports, [](const WatchedPort& port) { return port.missed > 0 && !port.was_active; });
     for (const std::string& line : look_.kernel) judgeKernel(line);
     endWhatIsOver();
     return std::move(events_);
@@ -119,7 +121,10 @@ class Judge {
       return;
     }
     const int64_t grown = value - at->base, seconds = look_.time - at->base_time;
-    const bool over = static_cast<double>(grown) > rule.limit;
+    // What grew while nobody looked grew at a rate that nobody knows.
+    const bool looked = seconds <= rule.window + kLongestPause;
+    const double windows = std::max(1.0, static_cast<double>(seconds) / rule.window);
+    const bool over = looked && static_cast<double>(grown) > rule.limit * windows;
     if (over)
       raise(rule, port.name,
             std::string(rule.source) + " " + std::to_string(at->base) + " -> " + std::to_string(value) +
@@ -130,7 +135,8 @@ class Judge {
 
   void judgePresence(const WatchedPort& port) {
     for (const WatchRule& rule : watchRules()) {
-      if (rule.kind == WatchKind::kDeviceGone && port.missed >= static_cast<int>(rule.limit))
+      if (rule.kind == WatchKind::kDeviceGone && port.was_active &&
+          port.missed >= static_cast<int>(rule.limit))
         raise(rule, port.name,
               "not in /sys/class/infiniband for " + counted(static_cast<uint64_t>(port.missed), "look"));
     }
@@ -148,7 +154,7 @@ class Judge {
 
   static bool hasWords(const std::string& line, const char* words) {
     std::size_t from = 0;
-    for (const std::string& word : wordsOf(words)) {
+    for (const std::string& word : splitAt(words, '&')) {
       const std::size_t at = line.find(word, from);
       if (at == std::string::npos) return false;
       from = at + word.size();

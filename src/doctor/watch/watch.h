@@ -32,7 +32,8 @@ struct WatchRule {
   const char* check;
   WatchKind kind;
   Severity severity;
-  // Below the port's folder in /sys; or words that a line of the kernel's log has, in this order.
+  // Below the port's folder in /sys; or texts that a line of the kernel's log has, in this order, with &
+  // between.
   const char* source;
   double limit = 0;
   int window = 0;  // seconds

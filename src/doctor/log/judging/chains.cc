@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "doctor/log/judging/evidence.h"
 #include "doctor/log/reading/line.h"
@@ -94,9 +95,11 @@ class Chains {
 
   // A verbs call that failed, then who had called it; "Got CQE with error", then the completion's status.
   void joinWithin(const std::vector<std::size_t>& events) {
-    for (std::size_t i = 0; i + 1 < events.size(); ++i) {
-      const Event& one = job_.events[events[i]];
-      const Event& next = job_.events[events[i + 1]];
+    std::size_t head = 0;  // the last event that was joined into no other
+    for (std::size_t i = 1; i < events.size(); ++i) {
+      const Event& one = job_.events[events[head]];
+      const Event& next = job_.events[events[i]];
+      const std::size_t first = std::exchange(head, i);
       if (!isNear(one, next)) continue;
       static constexpr std::string_view kCallers = "net_ib|Unable to open device|GID";
       const bool wrapper =
@@ -107,16 +110,13 @@ class Chains {
       const bool same_call = one.kind == EventKind::kCause && next.kind == EventKind::kCause &&
                              !one.railwise && one.check != "completion-error" &&
                              (next.check == "inner-check" || next.check == one.check);
-      if (wrapper || raw) joinInto(events[i], events[i + 1]);
-      else if (same_call) {
-        joinInto(events[i + 1], events[i]);
-        return joinWithin(without(events, i + 1));
+      if (wrapper || raw) {
+        joinInto(events[first], events[i]);
+      } else if (same_call) {
+        joinInto(events[i], events[first]);
+        head = first;
       }
     }
-  }
-  static std::vector<std::size_t> without(std::vector<std::size_t> events, std::size_t at) {
-    events.erase(events.begin() + static_cast<std::ptrdiff_t>(at));
-    return events;
   }
 
   // Why the network is Socket: the finding of it tells.

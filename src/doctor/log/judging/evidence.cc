@@ -1,6 +1,10 @@
 #include "doctor/log/judging/evidence.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <array>
 
 #include "base/text/words.h"
 #include "doctor/log/reading/line.h"
@@ -53,9 +57,11 @@ bool isVirtualInterface(std::string_view name) {
 std::string subnetOf(const std::string& gid) {
   const std::string address = addressOfGid(gid);
   if (address.find('.') != std::string::npos) return address.substr(0, address.rfind('.')) + ".0/24";
-  std::size_t end = 0;
-  for (int words = 0; words < 4 && end != std::string::npos; ++words) end = address.find(':', end + 1);
-  return address.substr(0, end);
+  in6_addr bytes = {};
+  if (inet_pton(AF_INET6, address.c_str(), &bytes) != 1 || IN6_IS_ADDR_LINKLOCAL(&bytes)) return "";
+  std::fill(bytes.s6_addr + 8, bytes.s6_addr + 16, uint8_t{0});
+  std::array<char, INET6_ADDRSTRLEN> text = {};
+  return std::string(inet_ntop(AF_INET6, &bytes, text.data(), text.size())) + "/64";
 }
 
 double secondsOf(const std::string& time) {
@@ -171,6 +177,8 @@ Situation::Situation(const Evidence& all, int index, const Event* its) : evidenc
       if (other.process == index && other.of_network) line += other.line.value + "\n";
   }
   local_gid = valueAfter(line, {"localGids", "localGid", "local GID ", "local_gid"});
+  // "local GID index 3, local GID ::ffff:10.0.0.1"
+  if (local_gid == "index") local_gid = valueAfter(line.substr(line.rfind("local GID ")), {"local GID "});
   remote_gid = valueAfter(line, {"remoteGids", "remoteGid", "remote GID ", "remote_gid"});
   findPeer();
   findNames();
@@ -190,7 +198,7 @@ void Situation::findPeer() {
   if (interface.empty()) interface = peer_interface;
   if (!interface.empty() && (isVirtualInterface(interface) || address.starts_with("fe80:")))
     bad_interface = interface;
-  if (!bad_interface.empty() || process == nullptr) return;
+  if (!bad_interface.empty() || !interface.empty() || process == nullptr) return;
   for (const Interface& its : process->interfaces)
     if (isVirtualInterface(its.name) || its.address.starts_with("fe80:")) bad_interface = its.name;
 }

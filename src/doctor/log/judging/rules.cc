@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/text/split.h"
 #include "base/text/words.h"
 #include "doctor/log/reading/line.h"
 
@@ -36,15 +37,31 @@ Truth status(const Situation& its, const char* numbers) {
   return {};
 }
 
+Truth statusNot(const Situation& its, const char* numbers) {
+  return yesIf(status(its, numbers).answer != Answer::kYes);
+}
+
 Truth words(const Situation& its, const char* text) { return yesIf(hasWords(its.line, text)); }
 
 // By number, or in the words of the C library.
 Truth error(const Situation& its, const char* number) {
-  const std::string digits = number;
   const std::string& line = its.line;
-  return yesIf(line.find(std::strerror(std::atoi(number))) != line.npos ||
-               line.find("failed with " + digits) != line.npos || line.find("errno " + digits) != line.npos ||
-               line.find("(" + digits + ")") != line.npos);
+  const auto has = [&](const std::string& text) {
+    const std::size_t at = line.find(text);
+    const std::size_t end = at + text.size();
+    return at != line.npos && (end == line.size() || line[end] < '0' || line[end] > '9');
+  };
+  return yesIf(has(std::strerror(std::atoi(number))) || has(std::string("failed with ") + number) ||
+               has(std::string("errno ") + number) || has(std::string("(") + number + ")"));
+}
+
+// "22,110": one of these.
+Truth errorOf(const Situation& its, const char* numbers) {
+  for (const std::string& number : splitAt(numbers, ',')) {
+    const Truth one = error(its, number.c_str());
+    if (one.answer == Answer::kYes) return one;
+  }
+  return yesIf(false);
 }
 
 // "NAME" or "NAME=VALUE".
@@ -88,12 +105,13 @@ Truth noGpuDirect(const Situation& its, const char*) {
 Truth otherSubnets(const Situation& its, const char*) {
   if (its.local_gid.empty() || its.remote_gid.empty()) return {Answer::kUnknown, ""};
   const std::string local = subnetOf(its.local_gid), remote = subnetOf(its.remote_gid);
+  if (local.empty() || remote.empty()) return yesIf(false);  // link-local: alike everywhere
   return yesIf(local != remote, "the two ends are in " + local + " and " + remote);
 }
 
 Truth sameSubnet(const Situation& its, const char*) {
   const Truth other = otherSubnets(its, "");
-  if (other.answer == Answer::kUnknown) return other;
+  if (other.answer == Answer::kUnknown || subnetOf(its.local_gid).empty()) return {Answer::kUnknown, ""};
   return yesIf(other.answer == Answer::kNo, "both ends are in " + subnetOf(its.local_gid));
 }
 
@@ -126,6 +144,9 @@ Truth late(const Situation& its, const char*) {
   return yesIf(seconds >= kEarlyS,
                "it had worked for " + std::to_string(static_cast<int>(seconds / 60)) + " min");
 }
+
+// Not known to have worked for long.
+Truth notLate(const Situation& its, const char*) { return yesIf(late(its, "").answer != Answer::kYes); }
 
 Truth olderThan(const Situation& its, const char* release) {
   const std::string version = its.named("{version}");
@@ -176,7 +197,7 @@ struct Condition {
 struct Rule {
   const char* checks;  // "a|b"
   int likelihood;      // 3: if the conditions hold, it is so as a rule; 1: possible
-  Condition when[3];
+  Condition when[4];
   const char* cause;
   const char* fix;
 };
@@ -197,8 +218,13 @@ constexpr char kOrderingFix[] =
     "unset NCCL_IB_PCI_RELAXED_ORDERING  # 2, the default, uses it only where libibverbs offers it";
 
 constexpr Rule kRules[] = {
-    {"completion-error|mismatched-collective|message-truncated|memory-registration|verbs-call",
+    {"completion-error|mismatched-collective|message-truncated",
      3,
+     {{set, "NCCL_IB_PCI_RELAXED_ORDERING=1"}, {statusNot, "12"}},
+     kOrderingCause,
+     kOrderingFix},
+    {"memory-registration|verbs-call",
+     1,
      {{set, "NCCL_IB_PCI_RELAXED_ORDERING=1"}},
      kOrderingCause,
      kOrderingFix},
@@ -216,10 +242,10 @@ constexpr Rule kRules[] = {
      "The memory that the NIC was given is not registered, or was freed while in use.",
      "export NCCL_NET_PLUGIN=none  # once: does NCCL's own network fail too?\n"
      "report it to the program's authors: a buffer was freed or registered anew while in use"},
-    {"completion-error", 3, {{status, "12"}, {otherSubnets}}, kRailsCause, kRailsFix},
+    {"completion-error", 3, {{status, "12"}, {otherSubnets}, {notLate}}, kRailsCause, kRailsFix},
     {"completion-error",
      3,
-     {{status, "12"}, {set, "NCCL_IB_GID_INDEX"}, {sameSubnet}},
+     {{status, "12"}, {set, "NCCL_IB_GID_INDEX"}, {sameSubnet}, {notLate}},
      "A fixed index of addresses is set; on one of the hosts this index may be another kind of address.",
      "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it\nshow_gids  # on {host} and {peer}"},
     {"completion-error",
@@ -245,7 +271,7 @@ constexpr Rule kRules[] = {
      "export NCCL_IB_HCA={nics_of_most}  # on all ranks: NICs of one kind"},
     {"queue-pair",
      3,
-     {{set, "NCCL_IB_GID_INDEX"}},
+     {{set, "NCCL_IB_GID_INDEX"}, {errorOf, "19,22,101,110"}},
      "A fixed index of addresses is set, and it does not fit on one of the ends.",
      "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it\nshow_gids  # on {host} and {peer}"},
     {"queue-pair",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/text/words.h"
 #include "doctor/log/job.h"
@@ -282,7 +283,8 @@ class RasReport : public Paste {
  public:
   bool line(std::string_view text, const std::string& where) override {
     const std::string_view plain = trimmedText(text);
-    if (plain.starts_with("Job summary") || plain.starts_with("Communicators...")) return header_ = true;
+    const bool underlined = std::exchange(titled_, plain == "Job summary") && plain.starts_with("====");
+    if (underlined || plain.starts_with("Communicators...")) return header_ = true;
     if (!header_) return false;
     const bool state =
         hasWords(plain, "INCOMPLETE|DEAD|MISMATCH|TIMEOUT") && plain.find("  ") == std::string_view::npos;
@@ -322,6 +324,7 @@ class RasReport : public Paste {
   }
 
  private:
+  bool titled_ = false;  // the line before is the title
   bool header_ = false;
   std::string state_;
   std::map<std::string, std::vector<Seen>> seen_;
@@ -330,9 +333,11 @@ class RasReport : public Paste {
 class KernelMessages : public Paste {
  public:
   bool line(std::string_view text, const std::string&) override {
+    // "[  123.456] ", "[Sat Nov 28 12:04:07 2026] "
+    const bool seconds = text.find('.') < 14 && text.find_first_not_of(" .0123456789", 1) == text.find(']');
+    const bool day = text.size() > 4 && hasWords(text.substr(1, 4), "Mon |Tue |Wed |Thu |Fri |Sat |Sun ");
     const bool stamped =
-        text.starts_with('[') && text.find("] ") < 32 &&
-        (text.find('.') < 14 || leadingNumber(text.substr(1)) < 0) &&
+        text.starts_with('[') && text.find("] ") < 32 && (seconds || day) &&
         hasWords(text, "mlx5_core|NVRM|pcieport|kernel|nvidia|usb|ACPI|oom|AER|nvswitch|IOMMU|DMAR");
     if (stamped || text.find(" kernel: ") < 64) ++lines_;
     return false;  // other readers may want the line

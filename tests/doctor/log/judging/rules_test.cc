@@ -89,6 +89,10 @@ TEST(Rules, EndsInTwoSubnetsAreRailsWithoutARoute) {
   const std::string call =
       typed(TwoHosts{}.text() + warns("sara", "misc/ibvwrap.cc:376", connecting), "queue-pair");
   EXPECT_TRUE(call.starts_with("export NCCL_CROSS_NIC=0")) << call;
+  EXPECT_TRUE(has(call, "ping -I 172.30.7.5 172.30.9.6")) << call;
+  // Link-local addresses have one prefix everywhere.
+  const std::string local = " localGid fe80::a288:c2ff:fe12:1 remoteGids fe80::ba3f:d2ff:fe12:2";
+  EXPECT_FALSE(has(typed(TwoHosts{}.text() + failed(12, local), "completion-error"), "CROSS_NIC"));
 }
 
 TEST(Rules, SettingsThatExplainAnError) {
