@@ -176,8 +176,8 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
   const std::size_t first = table.size();
   addWhichMachine(table, fields);
   table.push_back(ncclOption("nccl", &fields.nccl,
-                             "whose rules, 2.13 to 2.32: 2.30 or 2.30.7 (default: those of this machine's "
-                             "libnccl, for other machines and files the newest known)"));
+                             "whose rules, 2.13 to 2.32: 2.30 or 2.30.7 (default: those of the machine's "
+                             "libnccl; for a file, or without one, the newest known)"));
   table.push_back(intOption(0, "gpu-sm", &fields.detection.gpu_sm, 1, 999,
                             "compute capability of GPUs that are not described (90 = 9.0)"));
   table.push_back(intOption(0, "nvswitch-links", &fields.detection.nvswitch_links, 0, 64,

@@ -35,7 +35,6 @@ int topoShowCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo show", table, args, kShowHelp, 1, &status);
   if (!arguments) return status;
-  machine.detection.known_gpus = !output.is("xml");  // the file as it is
   bool without_gpus = false;
   const std::string file = arguments->first();
   if (file.empty() && output.is("matrix") && output.file.empty()) machine.without_gpus = &without_gpus;
