@@ -233,17 +233,12 @@ bool isTopologyFile(const std::vector<std::string>& files) {
 
 int doctorCommand(Args args) {
   offerSubcommands(kDoctorModes);
-  // --log, --pair and --hosts have options of their own.
-  const auto is_log = [](std::string_view arg) { return arg == "--log"; };
+  // Each mode has options of its own; --pair and --hosts may have a value.
   const auto asks_for_pairs = [](std::string_view arg) {
     return arg.starts_with("--pair") || arg == "--hosts" || arg.starts_with("--hosts=");
   };
-  if (std::any_of(args.begin(), args.end(), is_log)) {
-    std::vector<const char*> rest(args.begin(), args.end());
-    std::erase_if(rest, is_log);
-    return doctorLogCommand(rest);
-  }
-  for (const Subcommand& mode : std::span(kDoctorModes).subspan(2)) {
+  for (const Subcommand& mode : kDoctorModes) {
+    if (mode.run == doctorPairCommand) continue;
     const auto is_mode = [&](std::string_view arg) { return arg == mode.name; };
     std::vector<const char*> rest(args.begin(), args.end());
     if (std::erase_if(rest, is_mode) > 0) return mode.run(rest);

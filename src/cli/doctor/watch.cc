@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/text/words.h"
 #include "base/whole_file.h"
 #include "base/written_file.h"
 #include "cli/options/command_line.h"
@@ -277,9 +278,8 @@ int doctorHealthCommand(Args args) {
   if (!arguments) return status;
   Form form = Form::kText;
   if (!arguments->positional.empty() && !choose<Form>(kForms, arguments->positional[0], &form))
-    return leave(kExitUsage,
-                 "%s: '%s' is no form (text, slurm, npd, npd-warning, prometheus, nvsentinel, json)", kHealth,
-                 arguments->positional[0].c_str());
+    return leave(kExitUsage, "%s: '%s' is no form (%s)", kHealth, arguments->positional[0].c_str(),
+                 joined(namesOf<Form>(kForms)).c_str());
   const Outcome<std::string> text = wholeFile(stateFile(folder));
   Outcome<doctor::WatchState> state = text.ok() ? doctor::readWatchState(*text) : doctor::WatchState();
   if (!text.ok())

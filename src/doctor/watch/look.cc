@@ -1,4 +1,5 @@
 // What one look of the watch reads of a tree.
+#include "base/text/split.h"
 #include "doctor/watch/watch.h"
 #include "sysfs/rdma_devices.h"
 
@@ -7,11 +8,9 @@ namespace {
 
 constexpr std::string_view kClass = "/sys/class/infiniband/";
 
-std::optional<int64_t> numberIn(const sysfs::FileTree& tree, const std::string& path) {
-  const std::string text = sysfs::firstLine(tree, path);
-  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 18)
-    return {};
-  return std::stoll(text);
+std::optional<int64_t> counterAt(const sysfs::FileTree& tree, const std::string& path) {
+  const auto number = numberIn<int64_t>(sysfs::firstLine(tree, path));
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 // The interface of an Ethernet port: what its GID table names first, else the only one of the function.
@@ -26,11 +25,11 @@ void readCounters(const sysfs::FileTree& tree, const std::string& folder, const 
                   SeenPort& port) {
   const bool ethernet = sysfs::firstLine(tree, folder + "/link_layer") == "Ethernet";
   const std::string interface = ethernet ? interfaceOf(tree, folder, function) : "";
-  port.went_down = ethernet ? numberIn(tree, "/sys/class/net/" + interface + "/carrier_down_count")
-                            : numberIn(tree, folder + "/counters/link_downed");
+  port.went_down = ethernet ? counterAt(tree, "/sys/class/net/" + interface + "/carrier_down_count")
+                            : counterAt(tree, folder + "/counters/link_downed");
   for (const WatchRule& rule : watchRules()) {
     if (rule.kind != WatchKind::kCounter) continue;
-    if (const auto value = numberIn(tree, folder + "/" + rule.source)) port.counters[rule.source] = *value;
+    if (const auto value = counterAt(tree, folder + "/" + rule.source)) port.counters[rule.source] = *value;
   }
 }
 

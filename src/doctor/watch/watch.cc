@@ -60,19 +60,25 @@ class Judge {
     for (Latch& latch : state_.latches) latch.before_reboot = true;
   }
 
+  // Null: the watch does not know it.
+  WatchedPort* portNamed(std::string_view name) const {
+    const auto at = std::find_if(state_.ports.begin(), state_.ports.end(),
+                                 [&](const WatchedPort& port) { return port.name == name; });
+    return at == state_.ports.end() ? nullptr : &*at;
+  }
+
   WatchedPort* watched(const SeenPort& seen) {
-    auto at = std::find_if(state_.ports.begin(), state_.ports.end(),
-                           [&](const WatchedPort& port) { return port.name == seen.name; });
-    if (at == state_.ports.end()) {
+    WatchedPort* at = portNamed(seen.name);
+    if (at == nullptr) {
       if (state_.ports.size() == WatchState::kMostPorts) return nullptr;
-      state_.ports.push_back({.name = seen.name, .active = seen.active, .since = look_.time});
-      at = state_.ports.end() - 1;
+      at = &state_.ports.emplace_back(
+          WatchedPort{.name = seen.name, .active = seen.active, .since = look_.time});
     }
     at->missed = 0;
     at->bdf = seen.bdf;
     at->state = seen.state;
     at->was_active = at->was_active || seen.active;
-    return &*at;
+    return at;
   }
 
   void judgePort(WatchedPort& port, const SeenPort& seen, bool rebooted) {
@@ -184,12 +190,10 @@ class Judge {
 
   // After a reboot one look is enough that reads counters and finds the port active.
   bool isOver(const WatchRule& rule, const Latch& latch) const {
-    const auto is_fine = [&](const WatchedPort& port) {
-      return port.name == latch.port && port.active && port.missed == 0;
-    };
-    if (latch.before_reboot)
-      return look_.counters &&
-             (latch.port.empty() || std::any_of(state_.ports.begin(), state_.ports.end(), is_fine));
+    if (latch.before_reboot) {
+      const WatchedPort* const port = portNamed(latch.port);
+      return look_.counters && (latch.port.empty() || (port != nullptr && port->active && port->missed == 0));
+    }
     return look_.time - latch.last >= std::max<int64_t>(kQuietSeconds, rule.window);
   }
 
@@ -204,10 +208,9 @@ class Judge {
   }
 
   void note(EventPhase phase, const WatchRule& rule, const Latch& latch) {
-    const auto at = std::find_if(state_.ports.begin(), state_.ports.end(),
-                                 [&](const WatchedPort& port) { return port.name == latch.port; });
+    const WatchedPort* const port = portNamed(latch.port);
     events_.push_back(
-        {state_.next_event++, look_.time, phase, &rule, latch, at == state_.ports.end() ? "" : at->bdf});
+        {state_.next_event++, look_.time, phase, &rule, latch, port == nullptr ? "" : port->bdf});
   }
 
   WatchState& state_;

@@ -70,7 +70,7 @@ Look lookAt(const sysfs::FileTree& tree, int64_t time, bool counters);
 // What a rule remembers of its counter.
 struct WatchedCounter {
   std::string check;
-  int64_t base = 0;       // at the begin of the window
+  int64_t base = 0;       // when the window began
   int64_t base_time = 0;  // when that was
 };
 
@@ -112,7 +112,7 @@ struct WatchState {
 };
 std::string utcText(int64_t time);  // "2026-11-28T12:04:07Z"
 std::string watchStateJson(const WatchState& state);
-// Of a file that watchStateJson() has written; an error names what is wrong in it.
+// Reads what watchStateJson() has written; an error names what is wrong in it.
 Outcome<WatchState> readWatchState(const std::string& text);
 
 enum class EventPhase { kBegin, kRepeat, kEnd };
