@@ -295,8 +295,9 @@ struct MakerRecord {
 };
 
 struct TableMarks {
-  uint32_t first_free;  // no free entry lies below
-  uint32_t high_water;  // no used entry lies at or above
+  uint32_t first_free;  // no free entry lies below; read and written under the lock of the tables
+  std::atomic<uint32_t>
+      high_water;  // no used entry lies at or above; grows only, and may be read without the lock
 };
 
 struct Segment {

@@ -8,6 +8,11 @@
 namespace railwise::softdev {
 namespace {
 
+void raise(TableMarks& marks, uint32_t used) {
+  if (marks.high_water.load(std::memory_order_relaxed) < used)
+    marks.high_water.store(used, std::memory_order_release);
+}
+
 // First-fit allocation in a table whose entries have `owner`. Index 0 stays unused.
 template <typename Record>
 uint32_t allocate(Record* records, uint32_t count, uint32_t first, TableMarks& marks, uint32_t token,
@@ -15,7 +20,7 @@ uint32_t allocate(Record* records, uint32_t count, uint32_t first, TableMarks& m
   for (uint32_t i = std::max(marks.first_free, first); i < count; ++i) {
     if (records[i].owner.load(std::memory_order_relaxed) != 0) continue;
     // Stored before the owner, because reclaiming looks only below the mark.
-    marks.high_water = std::max(marks.high_water, i + 1);
+    raise(marks, i + 1);
     if (fill != nullptr) fill(records[i]);
     records[i].owner.store(token, std::memory_order_release);
     marks.first_free = i + 1;
@@ -114,7 +119,7 @@ bool allocatePages(Fabric& fabric, uint64_t bytes, uint64_t* offset) {
     run = pageFree(segment, i) ? run + 1 : 0;
     if (run < pages) continue;
     const uint32_t first = i + 1 - pages;
-    marks.high_water = std::max(marks.high_water, i + 1);
+    raise(marks, i + 1);
     for (uint32_t page = first; page <= i; ++page)
       segment.page_owners[page].store(fabric.self.token, std::memory_order_relaxed);
     if (first == marks.first_free) marks.first_free = i + 1;
