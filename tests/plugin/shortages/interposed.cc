@@ -75,7 +75,7 @@ bool refuse(Shortage kind, const char* function, const void* caller) {
 // The plugin's blocks: open addressing, no allocation of its own.
 struct Block {
   void* address;  // null: never used; kRemoved: free again
-  uintptr_t from;
+  std::array<void*, 4> from;
 };
 constexpr std::size_t kSlots = std::size_t{1} << 17;
 Block g_blocks[kSlots];
@@ -98,10 +98,13 @@ std::size_t slotOf(const void* address) {
 
 void* keep(void* address, const void* caller) {
   if (address == nullptr || !g_armed.load(std::memory_order_relaxed) || !ofPlugin(caller)) return address;
+  std::array<void*, 7> stack{};
+  (void)backtrace(stack.data(), static_cast<int>(stack.size()));
   const BlocksGuard guard;
   std::size_t slot = slotOf(address);
   while (g_blocks[slot].address != nullptr && g_blocks[slot].address != kRemoved) slot = (slot + 1) % kSlots;
-  g_blocks[slot] = {address, reinterpret_cast<uintptr_t>(caller)};
+  g_blocks[slot].address = address;
+  std::copy_n(stack.begin() + 2, 4, g_blocks[slot].from.begin());
   ++g_held;
   return address;
 }
@@ -191,7 +194,7 @@ std::size_t blocksHeld() {
 }
 
 std::string whereHeld() {
-  std::array<uintptr_t, 4096> from{};
+  std::array<std::array<void*, 4>, 4096> from{};
   std::size_t count = 0;
   {
     const BlocksGuard guard;
@@ -201,9 +204,9 @@ std::string whereHeld() {
     }
   }
   std::map<std::string, int> places;
-  for (std::size_t i = 0; i < count; ++i) ++places[placeOf(reinterpret_cast<const void*>(from[i]))];
+  for (std::size_t i = 0; i < count; ++i) ++places[framesOfPlugin(from[i])];
   std::string text;
-  for (const auto& [place, blocks] : places) text += " " + std::to_string(blocks) + "x" + place;
+  for (const auto& [place, blocks] : places) text += " " + std::to_string(blocks) + "x" + place + ";";
   return text;
 }
 

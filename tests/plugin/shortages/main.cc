@@ -77,7 +77,8 @@ std::string leaksBeyond(const Left& usual) {
   if (open > usual.descriptors)
     return std::to_string(open - usual.descriptors) + " descriptors are left, of" + names;
   if (blocks > usual.blocks)
-    return std::to_string(blocks - usual.blocks) + " blocks of memory are left:" + where;
+    return std::to_string(blocks) + " blocks of memory are left instead of " + std::to_string(usual.blocks) +
+           ":" + where;
   return "";
 }
 
