@@ -75,10 +75,14 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   StripePlan& plan = segments_.stripes();
   const StripePlan::Row* const row =
       bytes >= plan.least() && group.mayOpen() ? plan.take(number, bytes, link_.endpoint.loads) : nullptr;
-  bool fits = row != nullptr;
-  for (std::size_t part = 0; fits && part < row->parts; ++part)
-    fits = queuePair(row->queue_pair[part]).sendFree() >= 2;
-  if (!fits) [[unlikely]]
+  const auto fits = [&] {
+    std::size_t part = 0;
+    do {
+      if (queuePair(row->queue_pair[part]).sendFree() < 2) return false;
+    } while (++part < row->parts);
+    return true;
+  };
+  if (row == nullptr || !fits()) [[unlikely]]
     return isendSlowPath(address, bytes, tag, &memory, nullptr, request);
   Message& message = turn_.peek(messages_);
   *request = &message;
@@ -97,6 +101,7 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   uint32_t begin = 0;
   for (uint32_t part = 0; part < parts; ++part) {
     LaneQueuePair& queue_pair = queuePair(row->queue_pair[part]);
+    queue_pair.posted() += works;  // not beside the bytes: the compiler would add both in one vector
     const uint32_t end = row->endOf(part, bytes);
     const uint32_t size = end - begin;
     fast_.sge = {address + begin, size, memory.keys[queue_pair.rail].local()};
@@ -104,10 +109,9 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
     first.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
     first.wr_id = workRequestId(queue_pair.index);
     if (apart) last.wr.rdma = first.wr.rdma;
-    queue_pair.posted() += works;
+    last.imm_data = htonl(countedImmediate(slot, parts, size));
     queue_pair.counts().bytes += size;
     ++queue_pair.counts().segments;
-    last.imm_data = htonl(countedImmediate(slot, parts, size));
     last.wr_id =
         stripePartId(slot, size) | workRequestId(queue_pair.index) | endsWorkRequests(queue_pair.cover());
     link_.endpoint.loads[queue_pair.lane].posted(stripePartBytes(size), 0);
