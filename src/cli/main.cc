@@ -9,6 +9,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
+#include "cli/options/nccl_environment.h"
 #include "cli/options/options.h"
 
 namespace railwise::cli {
@@ -90,5 +91,6 @@ int runCommand(Args args) {
 
 int main(int argc, char** argv) {
   const auto count = static_cast<std::size_t>(argc > 0 ? argc - 1 : 0);
+  railwise::cli::readNcclConf();
   return railwise::cli::finishOutput(railwise::cli::runCommand({argv + 1, count}));
 }

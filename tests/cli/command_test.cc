@@ -249,6 +249,21 @@ TEST(ConfigCommand, SaysWhichFileSetAValue) {
   EXPECT_NE(json.out.find("\"line\": 3"), std::string::npos) << json.out;
 }
 
+TEST(NcclConf, CountsForAnswersAboutAMachine) {
+  const ConfFile conf("NCCL_P2P_LEVEL=LOC\n");
+  const std::vector<std::string> explain = {"explain", "--machine", "dgx"};
+  const auto file = railwise(explain, {"NCCL_CONF_FILE=" + conf.path()});
+  EXPECT_NE(file.out.find("  set: NCCL_P2P_LEVEL=LOC (" + conf.path() + ":1)\n"), std::string::npos)
+      << file.out << file.err;
+  const auto environment = railwise(explain, {kNoFile, "NCCL_P2P_LEVEL=LOC"});
+  // The same answer below the lines of the settings.
+  const auto answer = [](const std::string& text) { return text.substr(text.find("\n\n")); };
+  EXPECT_EQ(answer(file.out), answer(environment.out));
+  EXPECT_NE(answer(file.out), answer(railwise(explain, {kNoFile}).out));
+  const auto both = railwise(explain, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_P2P_LEVEL=SYS"});
+  EXPECT_NE(both.out.find("  set: NCCL_P2P_LEVEL=SYS\n"), std::string::npos) << both.out;
+}
+
 TEST(ConfigCommand, SaysWhatIsNotAccepted) {
   const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_ADDR_FAMILY=AF_UNIX"});
   EXPECT_NE(result.out.find("NCCL_IB_ADDR_FAMILY= (default: environment has a value that is not accepted)\n"),

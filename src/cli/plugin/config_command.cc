@@ -6,37 +6,17 @@
 #include <vector>
 
 #include "base/settings/config.h"
-#include "base/settings/nccl_conf.h"
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
-#include "base/whole_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
+#include "cli/options/nccl_environment.h"
 #include "cli/options/options.h"
 
 namespace railwise::cli {
 namespace {
-
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-// Reads NCCL's configuration files into the environment of this process, as NCCL does, and returns the
-// variables that they have set. Call it on the main thread before other threads start.
-std::vector<ConfVariable> applyNcclConf() {
-  std::vector<ConfVariable> applied =
-      ncclConfVariables(variable("NCCL_CONF_FILE"), variable("HOME"), [](const std::string& path) {
-        const auto text = wholeFile(path);
-        return text.ok() ? *text : std::string();
-      });
-  std::erase_if(applied, [](const ConfVariable& its) {
-    return std::getenv(its.name.c_str()) != nullptr || setenv(its.name.c_str(), its.value.c_str(), 0) != 0;
-  });
-  return applied;
-}
 
 struct ConfigOptions {
   bool changed = false;
@@ -68,18 +48,12 @@ std::string orEmpty(const std::string& text, const char* empty) { return text.em
 
 // The settings that result from this environment and from NCCL's files.
 struct Values {
-  std::vector<ConfVariable> files = applyNcclConf();
   std::vector<SettingSource> sources;
   Config config = Config::load(&sources);
 
-  const ConfVariable* fileOf(const char* env) const {
-    const auto found =
-        std::find_if(files.begin(), files.end(), [&](const ConfVariable& v) { return v.name == env; });
-    return found != files.end() ? &*found : nullptr;
-  }
   // Where the variable was set.
   std::string setter(const char* env) const {
-    const ConfVariable* file = fileOf(env);
+    const ConfVariable* file = confLineOf(env);
     return file != nullptr ? file->where() : "environment";
   }
   std::string source(std::size_t index, const char* env) const {
@@ -152,7 +126,7 @@ void printJson(const Values& values, const Shown& shown) {
     json.key("value").value(settingValue(values.config, i));
     json.key("default").value(rows[i].default_text);
     json.key("source").value(kSources[static_cast<std::size_t>(values.sources[i])]);
-    if (const ConfVariable* file = values.fileOf(rows[i].env); file != nullptr) {
+    if (const ConfVariable* file = confLineOf(rows[i].env); file != nullptr) {
       json.key("file").value(file->file);
       json.key("line").value(file->line);
     }

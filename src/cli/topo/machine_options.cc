@@ -17,6 +17,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
+#include "cli/options/nccl_environment.h"
 #include "doctor/facts/libraries.h"
 #include "doctor/facts/system.h"
 #include "sysfs/pci_devices.h"
@@ -87,6 +88,10 @@ topo::Settings settingsOf(const char* command, const MachineOptions& options, to
       topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, release);
   settings.xgmi_as_nvlink = options.xgmi_as_nvlink;
   settings.net_ib = options.net_ib;
+  for (std::string& set : settings.from_environment) {
+    const ConfVariable* const line = confLineOf(set.substr(0, set.find('=')).c_str());
+    if (line != nullptr) set += " (" + line->where() + ")";
+  }
   for (const std::string& warning : settings.warnings) say("%s: %s", command, warning.c_str());
   return settings;
 }
@@ -150,7 +155,9 @@ constexpr const char* kMachinesHelp =
     "file, - standard input. --root and --machine name a /sys; with a FILE too, the machine with "
     "NCCL_TOPO_FILE=FILE. Without any of them: this machine. What neither tells is assumed, and said on "
     "stderr: GPUs are known by their PCI ids, and the options say otherwise. The rules are those of --nccl, "
-    "else of the NCCL that a log names, else of the one installed on the machine, else the newest known.\n\n";
+    "else of the NCCL that a log names, else of the one installed on the machine, else the newest known. "
+    "NCCL's "
+    "variables count as this environment and NCCL's configuration files (railwise config) set them.\n\n";
 
 // Is it a recorded machine, not the name of a software machine?
 bool isRecording(const std::string& machine) {

@@ -1,0 +1,40 @@
+#include "cli/options/nccl_environment.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/whole_file.h"
+
+namespace railwise::cli {
+namespace {
+
+std::vector<ConfVariable>& applied() {
+  static std::vector<ConfVariable> variables;
+  return variables;
+}
+
+std::string valueOf(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+void readNcclConf() {
+  applied() =
+      ncclConfVariables(valueOf("NCCL_CONF_FILE"), valueOf("HOME"), [](const std::string& path) {
+        const auto text = wholeFile(path);
+        return text.ok() ? *text : std::string();
+      });
+  std::erase_if(applied(), [](const ConfVariable& its) {
+    return std::getenv(its.name.c_str()) != nullptr || setenv(its.name.c_str(), its.value.c_str(), 0) != 0;
+  });
+}
+
+const ConfVariable* confLineOf(const char* variable) {
+  const auto found = std::find_if(applied().begin(), applied().end(),
+                                  [&](const ConfVariable& its) { return its.name == variable; });
+  return found != applied().end() ? &*found : nullptr;
+}
+
+}  // namespace railwise::cli
