@@ -87,7 +87,6 @@ class Progress {
   }
 
   void start() {
-    if (thread_.joinable()) thread_.join();              // it has let go of mutex_ for the last time
     thread_ = startBackgroundThread([this] { run(); });  // it waits for mutex_
     running_ = true;
   }
@@ -146,7 +145,8 @@ class Progress {
       const bool told = work_.wait_for(lock, pause, [&] { return news_ || stopping_; });
       if (!told && waiting_.empty()) break;
     }
-    running_ = false;  // joined by the next start, or by stop
+    running_ = false;
+    if (!stopping_) thread_.detach();  // nobody will join the thread
   }
 
   std::mutex mutex_;

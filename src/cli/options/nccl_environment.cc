@@ -21,11 +21,10 @@ std::string valueOf(const char* name) {
 }  // namespace
 
 void readNcclConf() {
-  applied() =
-      ncclConfVariables(valueOf("NCCL_CONF_FILE"), valueOf("HOME"), [](const std::string& path) {
-        const auto text = wholeFile(path);
-        return text.ok() ? *text : std::string();
-      });
+  applied() = ncclConfVariables(valueOf("NCCL_CONF_FILE"), valueOf("HOME"), [](const std::string& path) {
+    const auto text = wholeFile(path);
+    return text.ok() ? *text : std::string();
+  });
   std::erase_if(applied(), [](const ConfVariable& its) {
     return std::getenv(its.name.c_str()) != nullptr || setenv(its.name.c_str(), its.value.c_str(), 0) != 0;
   });

@@ -9,12 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "plugin/api.h"
 #include "plugin/logger.h"
@@ -68,8 +70,8 @@ struct Left {
   std::size_t blocks;
 };
 
-// Empty: no more than usual.
-std::string leaksBeyond(const Left& usual) {
+// More than usual. Empty: no.
+std::string moreThan(const Left& usual) {
   const std::size_t blocks = blocksHeld();
   const std::string where = whereHeld();
   std::string names;
@@ -80,6 +82,18 @@ std::string leaksBeyond(const Left& usual) {
     return std::to_string(blocks) + " blocks of memory are left instead of " + std::to_string(usual.blocks) +
            ":" + where;
   return "";
+}
+
+// What is left for good. A thread that ends gives back its memory a moment later, so looks again for some
+// time.
+std::string leaksBeyond(const Left& usual) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  std::string more = moreThan(usual);
+  while (!more.empty() && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    more = moreThan(usual);
+  }
+  return more;
 }
 
 void prepare(const char* device) {
@@ -161,6 +175,7 @@ std::string measure(const Settings& settings) {
   for (const Kind& kind : kKinds) text += std::to_string(callsOf(kind.kind)) + " ";
   const Life next = settings.live();
   if (!next.failed.empty() || !next.wrong.empty()) return next.failed + next.wrong + "\n" + warnings();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // see leaksBeyond()
   return text + std::to_string(descriptors()) + " " + std::to_string(blocksHeld());
 }
 
