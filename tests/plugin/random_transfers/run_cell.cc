@@ -78,8 +78,12 @@ class CellRun {
   // But for the line that both ends are not alike: they are not. And on a machine that is busy enough
   // (sanitizers, other tests) a device may be silent for so long that a connection tries another way.
   static bool anyWarning() {
-    constexpr std::array kNoFaults = {"the two ends of a connection differ", "nothing has come back for",
-                                      "goes on over", "goes back", "not needed any more"};
+    constexpr std::array kNoFaults = {"the two ends of a connection differ",
+                                      "nothing has come back for",
+                                      "goes on over",
+                                      "goes back",
+                                      "not needed any more",
+                                      "lose a path or go back"};
     std::istringstream lines(warnings());
     for (std::string line; std::getline(lines, line);) {
       const auto has = [&](const char* words) { return line.find(words) != std::string::npos; };
