@@ -1,6 +1,6 @@
 // The frames that the two ends of a connection send each other over the side channel after the handshake.
-// Each frame begins with the header of the handshake's messages. docs/develop/wireup.md says who sends which
-// frame, and what it does in each phase.
+// Each frame begins with the header of the handshake's messages. docs/develop/wireup.md says what each does
+// in each phase.
 //
 // Everything is little-endian with fixed offsets. A frame comes from outside: checkFrame() checks every field
 // before any other code uses one. Plain values, any thread.
