@@ -516,6 +516,12 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
     EXPECT_EQ(older.status, 0) << older.err;
     EXPECT_FALSE(has(oneLine(older.out + older.err), what)) << older.out;
   }
+  const auto doctor = [&](const std::vector<std::string>& environment) {
+    return topoCommand({"doctor", nvls, "--only", "topology"}, environment);
+  };
+  EXPECT_EQ(doctor({}).status, 2);
+  EXPECT_TRUE(has(oneLine(doctor({}).out), help)) << doctor({}).out;
+  EXPECT_EQ(doctor({"NCCL_NVLS_ENABLE=0"}).status, 0) << doctor({"NCCL_NVLS_ENABLE=0"}).out;
   const std::string pcilink = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/one-way-pcilink-lint.xml";
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"topo", "graphs", pcilink}, {"explain", pcilink}, {"topo", "lint", pcilink}}) {
@@ -524,6 +530,30 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
     EXPECT_TRUE(has(result.out + result.err, "0000:20:00.0 has a <pcilink> to the PCIe switch 0000:10:00.0"))
         << result.err;
   }
+}
+
+// NCCL takes the graphs of NCCL_GRAPH_FILE: with a broken one its init fails.
+TEST(TopoCommand, TheGraphFileDecidesWhetherInitFails) {
+  const auto check = [](const std::string& graphs, const std::vector<std::string>& machine, bool fails) {
+    std::vector<std::string> args = {"doctor", "--only", "nccl-init"};
+    args.insert(args.end(), machine.begin(), machine.end());
+    const auto doctor = topoCommand(args, {"NCCL_GRAPH_FILE=" + graphs});
+    EXPECT_EQ(doctor.status, fails ? 2 : 0) << graphs << "\n" << doctor.out << doctor.err;
+    const auto lint = topoCommand({"topo", "lint", kMachine}, {"NCCL_GRAPH_FILE=" + graphs});
+    EXPECT_EQ(lint.status, fails ? 1 : 0) << graphs << "\n" << lint.out << lint.err;
+  };
+  const test::Scratch scratch;
+  for (const char* nodes : {"1", "2"}) {
+    const auto made = topoCommand({"topo", "graphs", kMachine, "-q", "-f", "xml", "-n", nodes});
+    check(scratch.file(std::string("hosts-") + nodes + ".xml", made.out), {kMachine}, false);
+  }
+  const std::string broken =
+      scratch.file("broken.xml",
+                   "<graphs version=\"1\"><graph id=\"0\" pattern=\"4\" nchannels=\"1\"><channel>"
+                   "<gpu dev=\"99\"/></channel></graph></graphs>");
+  check(broken, {kMachine}, true);
+  check(broken, {"--machine", "dgx"}, true);
+  check("/nowhere.xml", {kMachine}, true);
 }
 
 TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
