@@ -191,17 +191,6 @@ int pick(int count, const topo::Machine& machine, const PickOptions& options, co
                      options.output.json() ? topo::pickJson(machine, table, picked.pick) : pickText(picked));
 }
 
-// --machine may be given several times; each is kept.
-void takeEveryMachine(std::vector<Option>& table, PickOptions& options) {
-  for (Option& option : table) {
-    if (option.long_name != "machine") continue;
-    option.accept = [accept = option.accept, &options](std::string_view value) {
-      options.machines.emplace_back(value);
-      return accept(value);
-    };
-  }
-}
-
 }  // namespace
 
 int gpusPickCommand(Args args) {
@@ -222,10 +211,11 @@ int gpusPickCommand(Args args) {
       flagOption(0, "cgroup", &options.cgroup, "the device nodes that the process must be able to open")};
   addOutputOptions(table, options.output);
   addMachineOptions(table, options.machine);
-  takeEveryMachine(table, options);
   int status = kExitOk;
   const auto arguments = parseOrLeave(kPick, table, args, kPickHelp, 2, &status);
   if (!arguments) return status;
+  for (const auto& [option, value] : arguments->given)
+    if (option == "machine") options.machines.push_back(value);
   if (arguments->positional.empty())
     return leave(kExitUsage, "%s: how many GPUs? railwise gpus pick K", kPick);
   const auto count = parseInt(arguments->positional[0], 1, kMostGpus);

@@ -1,6 +1,7 @@
 // railwise topo lint: finds what is wrong with a topology file although NCCL may not complain.
 #include "topo/lint/lint.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -23,7 +24,8 @@ constexpr const char* kTopoLintHelp =
     "it was meant, each with line and fix, and whether the init of a release fails, with NCCL's variables as "
     "they are set here. "
     "docs/lint.md lists the rules.\n"
-    "Exit status: 0 no error, 1 an error (or, with --strict, a warning).\n\n";
+    "Exit status: 0 no error, 1 an error (or, with --strict, a warning), 2 a mistake on the command "
+    "line.\n\n";
 
 std::string locationOf(const std::string& file, const topo::Finding& finding) {
   if (finding.position.line == 0) return file;
@@ -85,6 +87,8 @@ int topoLintCommand(Args args) {
   if (!arguments) return status;
   if (arguments->positional.empty())
     return leave(kExitUsage, "topo lint: which FILE? (railwise topo lint --help)");
+  if (std::count(arguments->positional.begin(), arguments->positional.end(), kStandardInput) > 1)
+    return leave(kExitUsage, "topo lint: - is standard input, and can be read once");
   const topo::Settings settings = topo::settingsFromEnvironment(
       [](const char* name) { return std::getenv(name); }, topo::chooseRules({.asked = nccl}).release);
   std::optional<topo::GraphFile> graphs;

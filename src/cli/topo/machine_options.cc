@@ -262,6 +262,7 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
                                     .settings = settings,
                                     .options = std::move(sysfs),
                                     .topology_file = path.empty() ? nullptr : &path,
+                                    .topology_text = options.file_text,
                                     .name = standard_input ? "standard input" : ""});
   if (!machine.ok()) {
     const bool no_gpu =

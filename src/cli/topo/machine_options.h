@@ -28,7 +28,8 @@ struct MachineOptions {
   bool xgmi_as_nvlink = false;
   bool net_ib = false;
   bool quiet = false;
-  bool say_remarks = true;  // false: the output itself contains the remarks
+  const std::string* file_text = nullptr;  // of FILE, if it is read already; null: it is read
+  bool say_remarks = true;                 // false: the output itself contains the remarks
   // For a command to which a machine without GPUs is an answer: *without_gpus becomes true, and nothing is
   // logged. Null: such a machine is an error.
   bool* without_gpus = nullptr;

@@ -470,6 +470,47 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine}).status, 2);
 }
 
+// Runs `railwise topo diff ARGUMENTS` with kMachine in a pipe.
+ProcessResult diffOfPipe(const std::string& arguments) {
+  const std::string command =
+      std::string("cat '") + kMachine + "' | '" + RAILWISE_CLI + "' topo diff -q " + arguments;
+  return runProcess("/bin/sh", {"-c", command});
+}
+
+TEST(TopoCommand, DiffReadsAPipeOnce) {
+  const auto versions = diffOfPipe("- --against-nccl 2.28");
+  EXPECT_EQ(versions.status, 1) << versions.err;
+  EXPECT_TRUE(has(versions.out, "standard input (NCCL 2.28.9)")) << versions.out;
+  const auto by_name = diffOfPipe("/dev/stdin --against-nccl 2.28");
+  EXPECT_EQ(by_name.status, 1) << by_name.err;
+  EXPECT_EQ(diffOfPipe("- --nccl 2.31 --against-nccl 2.31").status, 0);
+  for (const char* twice : {"topo diff - -", "topo lint - -"}) {
+    const auto result = runProcess(
+        "/bin/sh", {"-c", std::string("cat '") + kMachine + "' | '" + RAILWISE_CLI + "' " + twice});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_TRUE(has(result.err, "- is standard input")) << result.err;
+  }
+}
+
+TEST(TopoCommand, DiffKeepsTheOrderOfTheCommandLine) {
+  const std::vector<std::pair<std::string, std::string>> machines = {
+      {"-", "standard input"},
+      {kMachine, "gb200.xml"},
+      {"--machine dgx --host B", "software machine, host B"}};
+  for (const auto& [left, left_name] : machines) {
+    for (const auto& [right, right_name] : machines) {
+      if (left_name == right_name) continue;
+      const auto result = diffOfPipe(left + " " + right + " -j");
+      const std::size_t first = result.out.find("\"" + left_name + "\"");
+      const std::size_t second = result.out.find("\"" + right_name + "\"");
+      EXPECT_NE(second, std::string::npos) << result.out.substr(0, 200) << result.err;
+      EXPECT_LT(first, second) << left << " " << right;
+    }
+  }
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "-m", "dgx", "--host", "B"}).status, 1);
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--host", "B", "-m", "dgx"}).status, 2);
+}
+
 TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
   const auto missing = topoCommand({"explain", "/nowhere.xml"});
   EXPECT_EQ(missing.status, 1);
