@@ -205,7 +205,8 @@ int examineFile(const DoctorOptions& options, const std::string& file) {
 }
 
 int examineMachine(const DoctorOptions& options) {
-  const std::unique_ptr<sysfs::FileTree> machine = openMachineTree("doctor", options.machine);
+  int status = kExitOk;  // not used: 1 would say that there are warnings
+  const std::unique_ptr<sysfs::FileTree> machine = openMachineTree("doctor", options.machine, &status);
   if (machine == nullptr) return kExitUsage;
   if (options.machine.elsewhere()) return examineAndPrint(options, *machine, "", std::nullopt);
   const sysfs::MemoryTree facts = factsOfThisMachine(options, *machine);

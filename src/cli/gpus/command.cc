@@ -209,9 +209,9 @@ int listCommand(Args args) {
   options.without_gpus = &without_gpus;
   topo::GpuAnswers answers;
   options.gpu_answers = &answers;
-  const auto machine = openMachine("gpus", arguments->first(), options);
+  const auto machine = openMachine("gpus", arguments->first(), options, &status);
   if (without_gpus) return writeWithoutGpus(answers, options.quiet, output);
-  if (!machine) return kExitFailed;
+  if (!machine) return status;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
   return writeOutput("gpus", output,
                      output.json() ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));

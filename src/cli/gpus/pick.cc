@@ -239,12 +239,12 @@ int gpusPickCommand(Args args) {
   bool without_gpus = false;
   options.machine.without_gpus = &without_gpus;
   takeRecording(options.machine);
-  const auto machine = openMachine(kPick, file, options.machine);
+  const auto machine = openMachine(kPick, file, options.machine, &status);
   if (without_gpus)
     say("%s: this machine has no GPU by NVIDIA or AMD; give a topology FILE, --root or --machine for another "
         "machine",
         kPick);
-  if (!machine) return kExitFailed;
+  if (!machine) return status;
   return pick(*count, *machine, options, file);
 }
 

@@ -62,7 +62,8 @@ std::optional<topo::Machine> open(const Operand& operand, MachineOptions options
   options.root = operand.root;
   options.software = operand.software;
   options.host = operand.host;
-  return openMachine(kTopoDiff, operand.file, options);
+  int status = kExitOk;  // not used: 1 would say that something differs
+  return openMachine(kTopoDiff, operand.file, options, &status);
 }
 
 // Each note once.

@@ -64,13 +64,13 @@ int explainCommand(Args args) {
   const std::string file = arguments->first();
   if (file.empty() && !json) machine.without_gpus = &without_gpus;
   if (const auto paste = reportPaste("explain", file)) return *paste;
-  const auto opened = openMachine("explain", file, machine);
+  const auto opened = openMachine("explain", file, machine, &status);
   if (without_gpus) {
     const int shown = showWithoutGpus("explain", machine);
     if (shown != kExitOk) return shown;
     return gpu < 0 ? kExitFailed : kExitUsage;  // no GPU is explained
   }
-  if (!opened) return kExitFailed;
+  if (!opened) return status;
   topo::MachineExplanation all = topo::explain(*opened);
   topo::addChannels(*opened, graphs ? &*graphs : nullptr, all);
   topo::addOneSided(*opened, all);

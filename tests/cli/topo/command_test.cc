@@ -266,7 +266,7 @@ TEST(TopoCommand, MistakesInTheSoftwareMachineAreSaid) {
     std::vector<std::string> args = {"topo", "show"};
     args.insert(args.end(), options.begin(), options.end());
     const auto result = topoCommand(args);
-    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_TRUE(has(result.err, message)) << message << ": " << result.err;
   }
 }
@@ -524,7 +524,7 @@ TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
   const auto sub = topoCommand({"topo", "lnt"});
   EXPECT_EQ(sub.status, 2);
   EXPECT_TRUE(has(sub.err, "did you mean 'lint'?")) << sub.err;
-  EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 1);
+  EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 2);
 }
 
 // All commands say alike where NCCL's init fails, and what helps; exit statuses are those of their help.
