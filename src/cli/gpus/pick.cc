@@ -126,11 +126,10 @@ std::string ringText(const std::vector<int>& ring, const std::vector<int>& ranks
   return joined(ring, " -> ", [&](int row) { return std::to_string(ranks[static_cast<std::size_t>(row)]); });
 }
 
-std::string pickText(const Picked& picked) {
+std::string pickText(const Picked& picked, std::size_t columns) {
   const std::vector<int> ranks = picked.table.ranks();
   const gpu::ChoiceAnswer& answer = picked.pick.answer;
   const std::string plural = answer.best.gpus.size() == 1 ? "GPU " : "GPUs ";
-  const std::size_t columns = outputColumns();
   std::string text =
       wrappedText(plural + gpu::namesText(answer.best.gpus, ranks) + " of " + std::to_string(ranks.size()),
                   "", "  ", columns);
@@ -188,7 +187,8 @@ int pick(int count, const topo::Machine& machine, const PickOptions& options, co
   const Picked picked{.machine = machine, .table = table, .pick = std::move(*answer)};
   if (options.env || options.cgroup) return writeForProcess(picked, options, file);
   return writeOutput(kPick, options.output,
-                     options.output.json() ? topo::pickJson(machine, table, picked.pick) : pickText(picked));
+                     options.output.json() ? topo::pickJson(machine, table, picked.pick)
+                                           : pickText(picked, outputColumns(options.output.file)));
 }
 
 }  // namespace

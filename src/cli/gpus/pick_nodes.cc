@@ -66,8 +66,7 @@ struct PickedNodes {
   }
 };
 
-std::string nodesText(const PickedNodes& picked) {
-  const std::size_t columns = outputColumns();
+std::string nodesText(const PickedNodes& picked, std::size_t columns) {
   std::string all = counted(static_cast<int>(picked.answer.nodes.size()), "node") + " of " +
                     std::to_string(picked.nodes.size() + picked.left_out.size()) + "\n";
   for (const int index : picked.answer.nodes) {
@@ -162,7 +161,9 @@ int pickOfNodes(int count, const PickOptions& options) {
   }
   const PickedNodes picked{
       .nodes = nodes, .answer = *answer, .group_names = group_names, .left_out = left_out};
-  return writeOutput(kPick, options.output, options.output.json() ? nodesJson(picked) : nodesText(picked));
+  return writeOutput(
+      kPick, options.output,
+      options.output.json() ? nodesJson(picked) : nodesText(picked, outputColumns(options.output.file)));
 }
 
 }  // namespace railwise::cli

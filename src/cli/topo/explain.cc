@@ -76,7 +76,7 @@ int explainCommand(Args args) {
   topo::addOneSided(*opened, all);
   style.rank = gpu;
   style.channel = channel;
-  style.columns = outputColumns();
+  style.columns = outputColumns(output.file);
   const auto text =
       json ? topo::explainJson(*opened, all, gpu, channel) : topo::explainText(*opened, all, style);
   if (!text.ok()) return leave(kExitUsage, "explain: %s", text.error().c_str());

@@ -14,7 +14,7 @@ std::string text(const topo::Machine& machine, const Output& output) {
   if (output.is("xml")) return topo::writeXml(*machine.xml);
   if (output.is("svg")) return topo::svgText(machine);
   return output.is("html") ? topo::htmlText(machine)
-                           : topo::matrixText(machine, output.file.empty() ? terminalColumns() : 0);
+                           : topo::matrixText(machine, terminalColumns(output.file));
 }
 
 constexpr const char* kShowHelp =
