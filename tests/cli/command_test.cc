@@ -198,6 +198,22 @@ TEST(Devices, ListsWhatThePluginReports) {
   EXPECT_NE(old.out.find("\"rail\": null"), std::string::npos);
 }
 
+TEST(Devices, ARecordedMachineHasNoDevicesToOpen) {
+  const std::string machines = RAILWISE_SOURCE_DIR "/tests/topo/machines/";
+  for (const std::string command : {"devices", "device show", "device run"}) {
+    const std::string end = command == "device run" ? " -- true" : "";
+    for (const std::string& recording : {machines + "recorded/two-sockets.tar.gz", machines}) {
+      const auto result = railwise(wordsOf(command + " -m " + recording + end));
+      EXPECT_EQ(result.status, 2) << command;
+      EXPECT_NE(result.err.find("is a recorded /sys"), std::string::npos) << result.err;
+      EXPECT_NE(result.err.find("railwise explain -m " + recording), std::string::npos) << result.err;
+    }
+    const auto file = railwise(wordsOf(command + " -m " + machines + "gb200.xml" + end));
+    EXPECT_EQ(file.status, 2) << command;
+    EXPECT_NE(file.err.find("a topology file is given without --machine"), std::string::npos) << file.err;
+  }
+}
+
 TEST(Devices, AMissingApiVersionIsAMistakeAMissingPluginAFailure) {
   const auto api = railwise({"devices", "--plugin", LOOPBACK_OLD_PLUGIN, "--api", "v12"});
   EXPECT_EQ(api.status, 2);

@@ -1,9 +1,8 @@
 // railwise topo diff: compares two machines, or one machine as two versions of NCCL see it.
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "base/whole_file.h"
+#include "cli/device/machine.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -35,18 +34,13 @@ struct Operand {
   std::string host;
 };
 
-bool isTree(const std::string& path) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return true;
-  return path.ends_with(".tar.gz") || path.ends_with(".tgz") || path.ends_with(".tar");
-}
-
 // The machines in the order of the command line; --host belongs to the --machine before it. Nothing: there is
 // none before it.
 std::optional<std::vector<Operand>> operandsOf(const Arguments& arguments) {
   std::vector<Operand> operands;
   for (const auto& [option, value] : arguments.given) {
-    if (option.empty()) operands.push_back(isTree(value) ? Operand{.root = value} : Operand{.file = value});
+    if (option.empty())
+      operands.push_back(isRecording(value) ? Operand{.root = value} : Operand{.file = value});
     if (option == "root") operands.push_back({.root = value});
     if (option == "machine") operands.push_back({.software = value});
     if (option != "host") continue;

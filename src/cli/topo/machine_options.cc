@@ -154,13 +154,6 @@ constexpr const char* kMachinesHelp =
     "stderr: GPUs are known by their PCI ids, and the options say otherwise. The rules are those of --nccl, "
     "else of the NCCL that a log names, else of the one installed on the machine, else the newest known.\n\n";
 
-// Is it a recorded machine, not the name of a software machine?
-bool isRecording(const std::string& machine) {
-  std::error_code error;
-  return machine.ends_with(".tar.gz") || machine.ends_with(".tgz") || machine.ends_with(".tar") ||
-         std::filesystem::is_directory(machine, error);
-}
-
 }  // namespace
 
 void addWhichMachine(std::vector<Option>& table, MachineOptions& fields) {
