@@ -37,7 +37,8 @@ std::optional<ModelAnswer> modelOfHosts(int hosts) {
   options.software = softwareMachine();
   options.quiet = true;
   options.without_gpus = &without_gpus;
-  const auto machine = openMachine(kPerf, "", options);
+  int status = 0;  // not used: without a model perf goes on
+  const auto machine = openMachine(kPerf, "", options, &status);
   if (!machine || machine->graph->rccl() || machine->domains.size() != 1) return std::nullopt;
   const auto answers = topo::tuning::expectOn(*machine, {.nodes = hosts}, {});
   if (!answers.ok() || !answers->front().peak_choice) return std::nullopt;

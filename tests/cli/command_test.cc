@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "base/settings/config.h"
@@ -143,6 +144,48 @@ TEST(Command, MistakesEndWith2AndOneLine) {
   }
 }
 
+std::vector<std::string> wordsOf(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// Every command that answers about a machine: wrong options are a mistake, a machine that cannot be read is
+// none.
+TEST(Command, OptionsThatNameNoMachineAreMistakes) {
+  const std::string out = testing::TempDir() + "railwise-record-" + std::to_string(getpid());
+  for (const std::string& command :
+       std::vector<std::string>{"explain", "topo show", "topo graphs", "topo expect", "topo transports",
+                                "topo export --for env", "gpus", "gpus pick 1", "topo generate",
+                                "topo record " + out, "doctor", "devices", "fingerprint"}) {
+    std::vector<std::string> mistakes = {"--host a", "--machine nosuch", "--machine dgx --host nosuch"};
+    if (command != "devices" && command != "fingerprint") mistakes.push_back("--root / --machine dgx");
+    if (command.find("topo") == 0 && command.find("topo record") != 0)
+      mistakes.push_back("--cpu x --machine dgx");
+    for (const std::string& mistake : mistakes) {
+      const auto result = railwise(wordsOf(command + " " + mistake));
+      EXPECT_EQ(result.status, 2) << command << " " << mistake << "\n" << result.err;
+      EXPECT_NE(result.err, "");
+      EXPECT_EQ(result.out, "") << command << " " << mistake;
+    }
+    if (command == "doctor" || command == "devices")
+      continue;  // no --root, or a status that says the worst finding
+    EXPECT_EQ(railwise(wordsOf(command + " --root /nowhere")).status, 1) << command;
+  }
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Command, WordsThatSelectNothingAreMistakes) {
+  for (const char* command :
+       {"topo generate -m cloud-vm --nic-device zz", "topo generate -m cloud-vm --nic-device 0xffff",
+        "topo generate -m cloud-vm --nic-class zz", "topo generate -m cloud-vm --nic-class 0x0300",
+        "topo generate -m cloud-vm --exclude zz", "topo generate -m cloud-vm --exclude 0xffff",
+        "gpus pick 1 -m dgx -m nosuch", "demo -m nosuch", "stuck --hosts /", "stuck --hosts /nowhere"}) {
+    const auto result = railwise(wordsOf(command));
+    EXPECT_EQ(result.status, 2) << command << "\n" << result.err;
+    EXPECT_EQ(result.out, "") << command;
+  }
+}
+
 TEST(Devices, ListsWhatThePluginReports) {
   const auto result = railwise({"devices", "--plugin", LOOPBACK_PLUGIN});
   EXPECT_EQ(result.status, 0) << result.err;
@@ -153,6 +196,22 @@ TEST(Devices, ListsWhatThePluginReports) {
   const auto old = railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--api", "v9", "--json"});
   EXPECT_NE(old.out.find("\"name\": \"loop0v9\""), std::string::npos) << old.out;
   EXPECT_NE(old.out.find("\"rail\": null"), std::string::npos);
+}
+
+TEST(Devices, ARecordedMachineHasNoDevicesToOpen) {
+  const std::string machines = RAILWISE_SOURCE_DIR "/tests/topo/machines/";
+  for (const std::string command : {"devices", "device show", "device run"}) {
+    const std::string end = command == "device run" ? " -- true" : "";
+    for (const std::string& recording : {machines + "recorded/two-sockets.tar.gz", machines}) {
+      const auto result = railwise(wordsOf(command + " -m " + recording + end));
+      EXPECT_EQ(result.status, 2) << command;
+      EXPECT_NE(result.err.find("is a recorded /sys"), std::string::npos) << result.err;
+      EXPECT_NE(result.err.find("railwise explain -m " + recording), std::string::npos) << result.err;
+    }
+    const auto file = railwise(wordsOf(command + " -m " + machines + "gb200.xml" + end));
+    EXPECT_EQ(file.status, 2) << command;
+    EXPECT_NE(file.err.find("a topology file is given without --machine"), std::string::npos) << file.err;
+  }
 }
 
 TEST(Devices, AMissingApiVersionIsAMistakeAMissingPluginAFailure) {

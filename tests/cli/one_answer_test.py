@@ -6,12 +6,16 @@ Usage: one_answer_test.py RAILWISE [LIBRARY]
 LIBRARY: the folder of librailwise-topology.so; asked too, through the Python package.
 """
 
+import fcntl
 import json
+import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -264,6 +268,28 @@ def options_agree(asker: Asker, scratch: Path) -> list[str]:
     return failures
 
 
+def files_agree(asker: Asker, scratch: Path) -> list[str]:
+    """A file has the same text, however wide the terminal is from which it is written, and without one."""
+    file = str(MACHINES / "gb200.xml")
+    failures = []
+    for asked in ASKED + ("gpus pick 2 -m dgx -m cloud-vm", "gpus pick 4 {} --machine dgx", "topo lint {}"):
+        command = asked.replace("{}", file).split()
+        texts = set()
+        for columns in (0, 40, 97):
+            out = scratch / "out"
+            screen, terminal = os.openpty()
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            subprocess.run([asker.railwise, *command, "-o", str(out)], stdin=subprocess.DEVNULL,
+                           stdout=terminal if columns else subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+            texts.add(out.read_text())
+            out.unlink()
+            os.close(screen)
+            os.close(terminal)
+        if len(texts) > 1:
+            failures.append(f"{' '.join(command)} -o FILE: the file depends on the terminal")
+    return failures
+
+
 def main() -> int:
     asker = Asker(sys.argv[1])
     library = python_library(sys.argv[2]) if len(sys.argv) > 2 and (Path(sys.argv[2]) / "librailwise-topology.so.0").exists() else None
@@ -284,6 +310,7 @@ def main() -> int:
             told += len(facts.said)
             failures += facts.failures
         failures += generated(asker, scratch) + pair_agrees(asker) + log_agrees(asker, scratch) + options_agree(asker, scratch)
+        failures += files_agree(asker, scratch)
     for line in failures[:40]:
         print(f"FAIL: {line[:400]}")
     print(f"{len(machines)} machines, {told} facts, {len(failures)} contradictions")

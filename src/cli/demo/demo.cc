@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/text/words.h"
 #include "cli/demo/failing_port.h"
+#include "cli/device/machine.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -199,6 +201,11 @@ int demoCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("demo", table, args, kHelp, 0, &status);
   if (!arguments) return status;
+  std::error_code error;
+  const bool is_name = !options.machine.empty() && !std::filesystem::exists(options.machine, error);
+  if (is_name &&
+      !openDeviceMachine("demo", {.machine = options.machine, .host = "", .fabric = "", .settings = ""}))
+    return kExitUsage;
   return Demo(options).run();
 }
 

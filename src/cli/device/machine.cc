@@ -104,7 +104,22 @@ void addDeviceMachineOptions(std::vector<Option>& table, DeviceMachineOptions& f
   table.push_back(std::move(set));
 }
 
+bool isRecording(const std::string& machine) {
+  std::error_code error;
+  return machine.ends_with(".tar.gz") || machine.ends_with(".tgz") || machine.ends_with(".tar") ||
+         std::filesystem::is_directory(machine, error);
+}
+
 std::optional<DeviceMachine> openDeviceMachine(const char* command, const DeviceMachineOptions& options) {
+  if (isRecording(options.machine))
+    return say("%s: %s is a recorded /sys, and no device of it can be opened; railwise explain -m %s says "
+               "what its "
+               "NICs are",
+               command, options.machine.c_str(), options.machine.c_str()),
+           std::nullopt;
+  if (options.machine.ends_with(".xml"))
+    return say("%s: %s: a topology file is given without --machine", command, options.machine.c_str()),
+           std::nullopt;
   DeviceMachine machine;
   machine.text = options.machine.empty() ? textFromEnvironment() : textFor(options.machine);
   if (!options.host.empty()) dropHost(machine.text);

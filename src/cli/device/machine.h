@@ -26,6 +26,8 @@ struct DeviceMachine {
   std::string text;  // the text after "software:"; file names in it are absolute
   softdev::MachineConfig config;
 };
+// Is it the /sys of a machine, a folder or an archive of `railwise topo record`, and not a software machine?
+bool isRecording(const std::string& machine);
 // Null: the reason was reported to the user.
 std::optional<DeviceMachine> openDeviceMachine(const char* command, const DeviceMachineOptions& options);
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -183,10 +184,12 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
   const doctor::TracingTree traced(tree);
   const doctor::System system(traced);
   const std::string subject = subjectOf(system, file, options.machine);
-  const doctor::Diagnosis diagnosis = doctor::examine(system, {.only = options.only,
-                                                               .topology_file = file,
-                                                               .topology_text = topology_text,
-                                                               .preflight = options.strict});
+  const doctor::Diagnosis diagnosis =
+      doctor::examine(system, {.only = options.only,
+                               .topology_file = file,
+                               .topology_text = topology_text,
+                               .preflight = options.strict,
+                               .environment = [](const char* name) { return std::getenv(name); }});
   if (!options.report.empty()) {
     if (const int status = writeReport(options, traced.copy(), diagnosis, subject); status != kExitOk)
       return status;
@@ -202,7 +205,8 @@ int examineFile(const DoctorOptions& options, const std::string& file) {
 }
 
 int examineMachine(const DoctorOptions& options) {
-  const std::unique_ptr<sysfs::FileTree> machine = openMachineTree("doctor", options.machine);
+  int status = kExitOk;  // not used: 1 would say that there are warnings
+  const std::unique_ptr<sysfs::FileTree> machine = openMachineTree("doctor", options.machine, &status);
   if (machine == nullptr) return kExitUsage;
   if (options.machine.elsewhere()) return examineAndPrint(options, *machine, "", std::nullopt);
   const sysfs::MemoryTree facts = factsOfThisMachine(options, *machine);

@@ -89,7 +89,7 @@ int compareFiles(const std::vector<std::string>& files, bool json) {
   const fingerprint::Comparison comparison = fingerprint::compareNodes(nodes);
   const int written = writeOutput(kFingerprint, "",
                                   json ? fingerprint::comparisonJson(nodes, comparison)
-                                       : fingerprint::comparisonText(nodes, comparison, outputColumns()));
+                                       : fingerprint::comparisonText(nodes, comparison, outputColumns("")));
   return failed || !comparison.differences.empty() ? kExitFailed : written;
 }
 
@@ -143,9 +143,9 @@ int fingerprintCommand(Args args) {
   if (compare) return compareFiles(files, json);
   const std::optional<fingerprint::Fingerprint> node = readNode(root);
   if (!node) return kExitFailed;
-  return writeOutput(
-      kFingerprint, "",
-      json ? fingerprint::jsonOf(*node) : fingerprint::textOf(*node, one_line ? kOneLine : outputColumns()));
+  return writeOutput(kFingerprint, "",
+                     json ? fingerprint::jsonOf(*node)
+                          : fingerprint::textOf(*node, one_line ? kOneLine : outputColumns("")));
 }
 
 }  // namespace railwise::cli

@@ -124,7 +124,8 @@ std::optional<topo::Machine> machineOfHosts(LogOptions& options, const Read& rea
   if (!read.runs.empty()) options.machine.in_log = releaseOf(read);
   bool without_gpus = false;
   if (!named) options.machine.without_gpus = &without_gpus;
-  auto machine = openMachine(kDoctorLog, options.topology, options.machine);
+  int status = kExitOk;  // not used: 1 would say that there are warnings
+  auto machine = openMachine(kDoctorLog, options.topology, options.machine, &status);
   *failed = named && !machine;
   return machine;
 }

@@ -137,9 +137,9 @@ std::vector<TextRow> foldedLines(const std::vector<TextRow>& lines, std::size_t 
   return folded;
 }
 
-// On a terminal for which the table is too wide, what is equal for all GPUs stands below it.
-std::string fittedText(std::vector<TextRow> lines) {
-  const std::size_t columns = terminalColumns();
+// Where the table is wider than the terminal's columns (0: no limit), what is equal for all GPUs stands below
+// it.
+std::string fittedText(std::vector<TextRow> lines, std::size_t columns) {
   std::string below;
   for (std::size_t column = lines[0].size(); columns > 0 && widthOf(lines) > columns && column-- > 1;) {
     const bool equal = lines.size() > 1 &&
@@ -153,7 +153,7 @@ std::string fittedText(std::vector<TextRow> lines) {
   return tableText(lines) + (below.empty() ? "" : "\n") + below;
 }
 
-std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topology) {
+std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topology, std::size_t columns) {
   const topo::GpuTable table = topo::gpuTable(machine);
   const bool hosts = machine.graph->hosts() > 1;
   std::vector<TextRow> lines = {
@@ -171,7 +171,7 @@ std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topol
     for (const gpu::Device& part : topology.gpus)
       if (part.parent == device.index) lines.push_back(partText(part, hosts));
   }
-  return fittedText(std::move(lines));
+  return fittedText(std::move(lines), columns);
 }
 
 // GPUs that the vendor's library lists and /sys does not: a container without /sys/bus/pci, for example.
@@ -209,12 +209,13 @@ int listCommand(Args args) {
   options.without_gpus = &without_gpus;
   topo::GpuAnswers answers;
   options.gpu_answers = &answers;
-  const auto machine = openMachine("gpus", arguments->first(), options);
+  const auto machine = openMachine("gpus", arguments->first(), options, &status);
   if (without_gpus) return writeWithoutGpus(answers, options.quiet, output);
-  if (!machine) return kExitFailed;
+  if (!machine) return status;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
   return writeOutput("gpus", output,
-                     output.json() ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));
+                     output.json() ? gpu::jsonOf(topology, machine->name)
+                                   : listText(*machine, topology, terminalColumns(output.file)));
 }
 
 }  // namespace

@@ -39,10 +39,11 @@ struct Fitness {
 // Fills gpus and intra. Not kExitOk: the reason was said.
 int addIntra(Fitness& fitness, int count, const std::string& file, MachineOptions& options) {
   bool without_gpus = false;
+  int status = kExitOk;
   options.without_gpus = &without_gpus;
-  const auto machine = openMachine(kFitness, file, options);
+  const auto machine = openMachine(kFitness, file, options, &status);
   if (without_gpus) say("%s: this machine has no GPU; give a topology FILE, --root or --machine", kFitness);
-  if (!machine) return kExitFailed;
+  if (!machine) return status;
   const topo::GpuTable table = topo::gpuTable(*machine);
   const gpu::ChoiceQuestion question = table.question({});
   const auto answer = gpu::chooseGpus(question, count);

@@ -126,11 +126,10 @@ std::string ringText(const std::vector<int>& ring, const std::vector<int>& ranks
   return joined(ring, " -> ", [&](int row) { return std::to_string(ranks[static_cast<std::size_t>(row)]); });
 }
 
-std::string pickText(const Picked& picked) {
+std::string pickText(const Picked& picked, std::size_t columns) {
   const std::vector<int> ranks = picked.table.ranks();
   const gpu::ChoiceAnswer& answer = picked.pick.answer;
   const std::string plural = answer.best.gpus.size() == 1 ? "GPU " : "GPUs ";
-  const std::size_t columns = outputColumns();
   std::string text =
       wrappedText(plural + gpu::namesText(answer.best.gpus, ranks) + " of " + std::to_string(ranks.size()),
                   "", "  ", columns);
@@ -188,18 +187,8 @@ int pick(int count, const topo::Machine& machine, const PickOptions& options, co
   const Picked picked{.machine = machine, .table = table, .pick = std::move(*answer)};
   if (options.env || options.cgroup) return writeForProcess(picked, options, file);
   return writeOutput(kPick, options.output,
-                     options.output.json() ? topo::pickJson(machine, table, picked.pick) : pickText(picked));
-}
-
-// --machine may be given several times; each is kept.
-void takeEveryMachine(std::vector<Option>& table, PickOptions& options) {
-  for (Option& option : table) {
-    if (option.long_name != "machine") continue;
-    option.accept = [accept = option.accept, &options](std::string_view value) {
-      options.machines.emplace_back(value);
-      return accept(value);
-    };
-  }
+                     options.output.json() ? topo::pickJson(machine, table, picked.pick)
+                                           : pickText(picked, outputColumns(options.output.file)));
 }
 
 }  // namespace
@@ -222,10 +211,11 @@ int gpusPickCommand(Args args) {
       flagOption(0, "cgroup", &options.cgroup, "the device nodes that the process must be able to open")};
   addOutputOptions(table, options.output);
   addMachineOptions(table, options.machine);
-  takeEveryMachine(table, options);
   int status = kExitOk;
   const auto arguments = parseOrLeave(kPick, table, args, kPickHelp, 2, &status);
   if (!arguments) return status;
+  for (const auto& [option, value] : arguments->given)
+    if (option == "machine") options.machines.push_back(value);
   if (arguments->positional.empty())
     return leave(kExitUsage, "%s: how many GPUs? railwise gpus pick K", kPick);
   const auto count = parseInt(arguments->positional[0], 1, kMostGpus);
@@ -249,12 +239,12 @@ int gpusPickCommand(Args args) {
   bool without_gpus = false;
   options.machine.without_gpus = &without_gpus;
   takeRecording(options.machine);
-  const auto machine = openMachine(kPick, file, options.machine);
+  const auto machine = openMachine(kPick, file, options.machine, &status);
   if (without_gpus)
     say("%s: this machine has no GPU by NVIDIA or AMD; give a topology FILE, --root or --machine for another "
         "machine",
         kPick);
-  if (!machine) return kExitFailed;
+  if (!machine) return status;
   return pick(*count, *machine, options, file);
 }
 

@@ -28,19 +28,20 @@ std::string nodeName(const std::string& machine) {
   return name;
 }
 
-// Fills the node's best set. "" or why it has none; a machine that cannot be read is reported to the user,
-// and `failed` becomes true.
+// Fills the node's best set. "" or why it has none. A machine that cannot be opened is reported to the user,
+// and `failure` becomes the exit status.
 std::string fillNode(Node& node, int count, const std::string& name, const PickOptions& options,
-                     bool& failed) {
+                     int& failure) {
   MachineOptions one = options.machine;
   const bool is_file = name.ends_with(".xml");
   one.software = is_file ? "" : name;
   one.quiet = true;
   bool without_gpus = false;
   one.without_gpus = &without_gpus;
-  const auto machine = openMachine(kPick, is_file ? name : "", one);
+  int status = kExitOk;
+  const auto machine = openMachine(kPick, is_file ? name : "", one, &status);
   if (without_gpus) return "it has no GPU";
-  if (!machine) return failed = true, "";
+  if (!machine) return failure = status, "";
   const topo::GpuTable table = topo::gpuTable(*machine);
   const auto question = topo::makePickQuestion(*machine, table, options.wishes);
   if (!question.ok()) return "--" + question.error();
@@ -65,8 +66,7 @@ struct PickedNodes {
   }
 };
 
-std::string nodesText(const PickedNodes& picked) {
-  const std::size_t columns = outputColumns();
+std::string nodesText(const PickedNodes& picked, std::size_t columns) {
   std::string all = counted(static_cast<int>(picked.answer.nodes.size()), "node") + " of " +
                     std::to_string(picked.nodes.size() + picked.left_out.size()) + "\n";
   for (const int index : picked.answer.nodes) {
@@ -133,14 +133,14 @@ int addGroups(std::vector<Node>& nodes, const std::string& file, std::vector<std
 int pickOfNodes(int count, const PickOptions& options) {
   std::vector<Node> nodes;
   std::vector<std::string> left_out;
-  bool failed = false;
+  int failure = kExitOk;
   for (const std::string& name : options.machines) {
     Node node{.name = nodeName(name), .ranks = {}, .candidate = {}};
     const bool twice =
         std::any_of(nodes.begin(), nodes.end(), [&](const Node& other) { return other.name == node.name; });
     if (twice) return leave(kExitUsage, "%s: --machine: %s is named twice", kPick, node.name.c_str());
-    const std::string without = fillNode(node, count, name, options, failed);
-    if (failed) return kExitFailed;
+    const std::string without = fillNode(node, count, name, options, failure);
+    if (failure != kExitOk) return failure;
     if (without.empty()) nodes.push_back(std::move(node));
     else left_out.push_back(node.name + ": " + without);
   }
@@ -161,7 +161,9 @@ int pickOfNodes(int count, const PickOptions& options) {
   }
   const PickedNodes picked{
       .nodes = nodes, .answer = *answer, .group_names = group_names, .left_out = left_out};
-  return writeOutput(kPick, options.output, options.output.json() ? nodesJson(picked) : nodesText(picked));
+  return writeOutput(
+      kPick, options.output,
+      options.output.json() ? nodesJson(picked) : nodesText(picked, outputColumns(options.output.file)));
 }
 
 }  // namespace railwise::cli

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/process_id.h"
 #include "base/socket.h"
+#include "base/whole_file.h"
 #include "cli/hosts/run_on_hosts.h"
 #include "cli/observe/records.h"
 #include "cli/options/command_line.h"
@@ -302,10 +303,11 @@ std::vector<std::string> gatherWords(const StuckOptions& options) {
 }
 
 int askHosts(const StuckOptions& options) {
-  std::ifstream file(options.hosts_file);
-  if (!file) return say("%s: %s: cannot be read: %m", kStuck, options.hosts_file.c_str()), kExitUsage;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto names = parseHostFile(text, options.hosts_file, kMostHostsAsked);
+  const auto text = wholeFile(options.hosts_file);
+  if (!text.ok())
+    return leave(kExitUsage, "%s: %s: cannot be read: %s", kStuck, options.hosts_file.c_str(),
+                 text.error().c_str());
+  const auto names = parseHostFile(*text, options.hosts_file, kMostHostsAsked);
   if (!names.ok()) return say("%s: %s", kStuck, names.error().c_str()), kExitUsage;
   std::vector<HostCommand> commands;
   for (const std::string& name : *names) {

@@ -169,15 +169,15 @@ std::string paintedFindings(std::string_view text) {
   });
 }
 
-std::size_t terminalColumns() {
+std::size_t terminalColumns(const std::string& file) {
   winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  return file.empty() && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-std::size_t outputColumns() {
+std::size_t outputColumns(const std::string& file) {
   constexpr std::size_t kFewest = 40;
   constexpr std::size_t kMost = 100;
-  const std::size_t columns = terminalColumns();
+  const std::size_t columns = terminalColumns(file);
   return columns == 0 ? kTextColumns : std::clamp(columns, kFewest, kMost);
 }
 

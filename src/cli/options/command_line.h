@@ -70,9 +70,11 @@ inline constexpr const char* kRed = "\033[31m";
 // What is wrong in colours, for doctor, topo lint and stuck: errors in red, warnings in yellow.
 std::string paintedFindings(std::string_view text);
 
-// The columns of the terminal that is standard output. 0: it is none, or does not tell.
-std::size_t terminalColumns();
-// The columns of lines: of the terminal between 40 and 100 (longer lines are hard to read), else 80.
-std::size_t outputColumns();
+// The columns of the terminal that an output to `file` ("": stdout) goes to. 0: it goes to none, or the
+// terminal does not tell.
+std::size_t terminalColumns(const std::string& file);
+// The columns of lines of such an output: of the terminal between 40 and 100 (longer lines are hard to read),
+// else 80.
+std::size_t outputColumns(const std::string& file);
 
 }  // namespace railwise::cli

@@ -35,27 +35,31 @@ class Parser {
       : options_(options), args_(args) {}
 
   Outcome<Arguments> run() {
-    Arguments result;
-    for (; at_ < args_.size() && !result.help; ++at_) {
+    for (; at_ < args_.size() && !result_.help; ++at_) {
       const std::string_view arg = args_[at_];
       if (arg == "--") {
-        for (++at_; at_ < args_.size(); ++at_) result.positional.emplace_back(args_[at_]);
+        for (++at_; at_ < args_.size(); ++at_) takeArgument(args_[at_]);
         break;
       }
       if (arg == "--help" || arg == "-h") {
-        result.help = true;
+        result_.help = true;
       } else if (arg.starts_with("--")) {
         if (auto read = longOption(arg.substr(2)); !read.ok()) return read.failure();
       } else if (arg.size() > 1 && arg.front() == '-') {
         if (auto read = shortOption(arg); !read.ok()) return read.failure();
       } else {
-        result.positional.emplace_back(arg);
+        takeArgument(arg);
       }
     }
-    return result;
+    return std::move(result_);
   }
 
  private:
+  void takeArgument(std::string_view arg) {
+    result_.positional.emplace_back(arg);
+    result_.given.push_back({"", std::string(arg)});
+  }
+
   Outcome<void> longOption(std::string_view text) {
     const auto equal = text.find('=');
     const std::string_view name = text.substr(0, equal);
@@ -108,6 +112,7 @@ class Parser {
   }
 
   Outcome<void> give(const Option& option, std::string_view value) {
+    result_.given.push_back({option.long_name, std::string(value)});
     if (option.accept(value)) return {};
     return Error{"option " + spelled(option) + ": '" + std::string(value) + "' is not " + option.accepted};
   }
@@ -115,6 +120,7 @@ class Parser {
   std::span<const Option> options_;
   std::span<const char* const> args_;
   std::size_t at_ = 0;
+  Arguments result_;
 };
 
 // JSON has one meaning and three spellings, -j, --json and --format json: a command has those that suit it,

@@ -43,8 +43,15 @@ struct Option {
 inline constexpr const char* kMachinesTopic = "machines";
 
 struct Arguments {
+  // An argument, or the value of an option.
+  struct Given {
+    std::string option;  // its long name; "": an argument
+    std::string value;
+  };
+
   std::vector<std::string> positional;
-  bool help = false;  // --help or -h was given; the parser did not read further
+  std::vector<Given> given;  // in the order of the command line
+  bool help = false;         // --help or -h was given; the parser did not read further
 
   std::string first() const { return positional.empty() ? "" : positional[0]; }
 };

@@ -1,8 +1,8 @@
 // railwise topo diff: compares two machines, or one machine as two versions of NCCL see it.
-#include <sys/stat.h>
-
 #include <algorithm>
 
+#include "base/whole_file.h"
+#include "cli/device/machine.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -20,8 +20,9 @@ constexpr const char* kTopoDiffHelp =
     "railwise "
     "topo record); --machine and --root name A or B too, and --machine may be given twice. Without B: this "
     "machine.\n"
-    "Exit status: 0 nothing differs, 1 something does (or a machine cannot be read), 2 a mistake on the "
-    "command line.\n\n";
+    "Exit status: 0 nothing differs, 1 something does, 2 a machine cannot be read, or a mistake on the "
+    "command "
+    "line.\n\n";
 
 constexpr const char* kTopoDiff = "topo diff";
 
@@ -33,37 +34,30 @@ struct Operand {
   std::string host;
 };
 
-bool isTree(const std::string& path) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return true;
-  return path.ends_with(".tar.gz") || path.ends_with(".tgz") || path.ends_with(".tar");
-}
-
-// --root and --machine add an operand each, and --host belongs to the one before it.
-void takeOperands(std::vector<Option>& table, std::vector<Operand>& named) {
-  for (Option& option : table) {
-    if (option.long_name == "root")
-      option.accept = [&](std::string_view value) {
-        return named.push_back({.root = std::string(value)}), true;
-      };
-    if (option.long_name == "machine")
-      option.accept = [&](std::string_view value) {
-        return named.push_back({.software = std::string(value)}), true;
-      };
-    if (option.long_name == "host")
-      option.accept = [&](std::string_view value) {
-        if (named.empty()) return false;
-        named.back().host = value;
-        return true;
-      };
+// The machines in the order of the command line; --host belongs to the --machine before it. Nothing: there is
+// none before it.
+std::optional<std::vector<Operand>> operandsOf(const Arguments& arguments) {
+  std::vector<Operand> operands;
+  for (const auto& [option, value] : arguments.given) {
+    if (option.empty())
+      operands.push_back(isRecording(value) ? Operand{.root = value} : Operand{.file = value});
+    if (option == "root") operands.push_back({.root = value});
+    if (option == "machine") operands.push_back({.software = value});
+    if (option != "host") continue;
+    const auto machine = std::find_if(operands.rbegin(), operands.rend(),
+                                      [](const Operand& operand) { return !operand.software.empty(); });
+    if (machine == operands.rend()) return std::nullopt;
+    machine->host = value;
   }
+  return operands;
 }
 
 std::optional<topo::Machine> open(const Operand& operand, MachineOptions options) {
   options.root = operand.root;
   options.software = operand.software;
   options.host = operand.host;
-  return openMachine(kTopoDiff, operand.file, options);
+  int status = kExitOk;  // not used: 1 would say that something differs
+  return openMachine(kTopoDiff, operand.file, options, &status);
 }
 
 // Each note once.
@@ -80,29 +74,32 @@ int topoDiffCommand(Args args) {
   MachineOptions options;
   Output output;
   std::optional<topo::NcclChoice> against;
-  std::vector<Operand> named;
   std::vector<Option> table = {
       ncclOption("against-nccl", &against, "compare A with itself under another NCCL, such as 2.31")};
   addOutputOptions(table, output);
   addMachineOptions(table, options);
-  takeOperands(table, named);
   int status = kExitOk;
   const auto arguments = parseOrLeave(kTopoDiff, table, args, kTopoDiffHelp, 2, &status);
   if (!arguments) return status;
-  std::vector<Operand> operands;
-  for (const std::string& path : arguments->positional)
-    operands.push_back(isTree(path) ? Operand{.root = path} : Operand{.file = path});
-  operands.insert(operands.end(), named.begin(), named.end());
+  auto operands = operandsOf(*arguments);
+  if (!operands) return leave(kExitUsage, "topo diff: --host is a host of the --machine before it");
   const std::size_t wanted = against ? 1 : 2;
-  if (operands.empty() || operands.size() > wanted)
+  if (operands->empty() || operands->size() > wanted)
     return leave(kExitUsage,
                  "topo diff: give two machines, or one and --against-nccl (railwise topo diff --help)");
-  operands.resize(wanted);
+  operands->resize(wanted);
+  if (wanted == 2 && operands->front().file == kStandardInput && operands->back().file == kStandardInput)
+    return leave(kExitUsage, "topo diff: - is standard input, and cannot be both machines");
   options.say_remarks = false;
-  const auto left = open(operands.front(), options);
+  // A pipe can be read once, and with --against-nccl the file is both machines.
+  Outcome<std::string> pipe = Error{"not read"};
+  if (const std::string& file = operands->front().file; against && !file.empty())
+    pipe = wholeFile(file == kStandardInput ? "/dev/stdin" : file);
+  if (pipe.ok()) options.file_text = &*pipe;
+  const auto left = open(operands->front(), options);
   MachineOptions other = options;
   if (against) other.nccl = against;
-  const auto right = left ? open(operands.back(), other) : std::nullopt;
+  const auto right = left ? open(operands->back(), other) : std::nullopt;
   if (!right) return kExitUsage;
   if (!options.quiet) sayNotesOfBoth(*left, *right);
   const auto differences = topo::diff(*left, *right);

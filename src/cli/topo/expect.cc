@@ -65,8 +65,8 @@ int topoExpectCommand(Args args) {
   if (!arguments) return status;
   std::optional<topo::GraphFile> file;
   if (!readGraphFile("topo expect", graph_file, machine.quiet, file)) return kExitFailed;
-  const auto opened = openMachine("topo expect", arguments->first(), machine);
-  if (!opened) return kExitFailed;
+  const auto opened = openMachine("topo expect", arguments->first(), machine, &status);
+  if (!opened) return status;
   const std::vector<std::size_t> sizes = size > 0 ? std::vector<std::size_t>{size} : usualSizes();
   topo::tuning::Question question{
       .nodes = nodes, .nvls = !no_nvls, .graphs = file.has_value() ? &*file : nullptr};

@@ -64,19 +64,19 @@ int explainCommand(Args args) {
   const std::string file = arguments->first();
   if (file.empty() && !json) machine.without_gpus = &without_gpus;
   if (const auto paste = reportPaste("explain", file)) return *paste;
-  const auto opened = openMachine("explain", file, machine);
+  const auto opened = openMachine("explain", file, machine, &status);
   if (without_gpus) {
     const int shown = showWithoutGpus("explain", machine);
     if (shown != kExitOk) return shown;
     return gpu < 0 ? kExitFailed : kExitUsage;  // no GPU is explained
   }
-  if (!opened) return kExitFailed;
+  if (!opened) return status;
   topo::MachineExplanation all = topo::explain(*opened);
   topo::addChannels(*opened, graphs ? &*graphs : nullptr, all);
   topo::addOneSided(*opened, all);
   style.rank = gpu;
   style.channel = channel;
-  style.columns = outputColumns();
+  style.columns = outputColumns(output.file);
   const auto text =
       json ? topo::explainJson(*opened, all, gpu, channel) : topo::explainText(*opened, all, style);
   if (!text.ok()) return leave(kExitUsage, "explain: %s", text.error().c_str());

@@ -72,16 +72,16 @@ int topoExportCommand(Args args) {
     return leave(kExitUsage, "%s: for which program? --for slurm, ucx, nixl, env or hwloc-xml", kExport);
   takeRecording(machine);
   const std::string file = arguments->first();
-  const auto opened = openMachine(kExport, file, machine);
-  if (!opened) return kExitFailed;
+  const auto opened = openMachine(kExport, file, machine, &status);
+  if (!opened) return status;
   // The machine itself is read as NCCL reads it, with the file that this variable names.
   const char* const topo_file =
       machine.elsewhere() || !file.empty() ? nullptr : std::getenv("NCCL_TOPO_FILE");
   if (options.topo_file.empty() && topo_file != nullptr) options.topo_file = topo_file;
   if (options.node.empty()) options.node = nodeName(machine, file);
   if (machine.elsewhere() || file.empty()) {
-    const auto tree = openMachineTree(kExport, machine);
-    if (!tree) return kExitFailed;
+    const auto tree = openMachineTree(kExport, machine, &status);
+    if (!tree) return status;
     options.facts = topo::readDeviceFacts(*tree);
   }
   const topo::Exported exported = writer(*opened, options);

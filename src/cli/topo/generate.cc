@@ -98,12 +98,14 @@ int topoGenerateCommand(Args args) {
     if (!cpu.ok()) return leave(kExitUsage, "topo generate: --cpu: %s", cpu.error().c_str());
     fields.options.cpu = *cpu;
   }
-  const auto tree = openMachineTree("topo generate", fields.machine);
-  if (!tree) return kExitFailed;
+  const auto tree = openMachineTree("topo generate", fields.machine, &status);
+  if (!tree) return status;
   std::vector<std::string> remarks;
   const auto text = topo::generateTopology(*tree, fields.options, &remarks);
   if (!fields.machine.quiet) sayNotes("topo generate", remarks);
-  if (!text.ok()) return leave(kExitFailed, "topo generate: %s", text.error().c_str());
+  if (!text.ok())
+    return leave(text.failure().code == Code::kInvalidArgument ? kExitUsage : kExitFailed,
+                 "topo generate: %s", text.error().c_str());
   return writeOutput("topo generate", fields.output, *text);
 }
 

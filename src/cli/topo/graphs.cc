@@ -50,8 +50,8 @@ int topoGraphsCommand(Args args) {
   if (!arguments) return status;
   std::optional<topo::GraphFile> file;
   if (!readGraphFile("topo graphs", graph_file, machine.quiet, file)) return kExitFailed;
-  const auto opened = openMachine("topo graphs", arguments->first(), machine);
-  if (!opened) return kExitFailed;
+  const auto opened = openMachine("topo graphs", arguments->first(), machine, &status);
+  if (!opened) return status;
   if (output.is("xml") && nodes == 0) nodes = 1;
   const auto graphs = topo::searchMachine(*opened, {.one_host = nodes != 2,
                                                     .two_hosts = nodes != 1,

@@ -1,6 +1,7 @@
 // railwise topo lint: finds what is wrong with a topology file although NCCL may not complain.
 #include "topo/lint/lint.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -20,9 +21,11 @@ namespace {
 constexpr const char* kTopoLintHelp =
     "usage: railwise topo lint FILE... [options]\n\n"
     "Checks NCCL topology files (- is standard input): what NCCL refuses, and what it reads otherwise than "
-    "it was meant, each with line and fix, and whether the init of a release fails. docs/lint.md lists the "
-    "rules.\n"
-    "Exit status: 0 no error, 1 an error (or, with --strict, a warning).\n\n";
+    "it was meant, each with line and fix, and whether the init of a release fails, with NCCL's variables as "
+    "they are set here. "
+    "docs/lint.md lists the rules.\n"
+    "Exit status: 0 no error, 1 an error (or, with --strict, a warning), 2 a mistake on the command "
+    "line.\n\n";
 
 std::string locationOf(const std::string& file, const topo::Finding& finding) {
   if (finding.position.line == 0) return file;
@@ -84,15 +87,19 @@ int topoLintCommand(Args args) {
   if (!arguments) return status;
   if (arguments->positional.empty())
     return leave(kExitUsage, "topo lint: which FILE? (railwise topo lint --help)");
+  if (std::count(arguments->positional.begin(), arguments->positional.end(), kStandardInput) > 1)
+    return leave(kExitUsage, "topo lint: - is standard input, and can be read once");
   const topo::Settings settings = topo::settingsFromEnvironment(
       [](const char* name) { return std::getenv(name); }, topo::chooseRules({.asked = nccl}).release);
+  std::optional<topo::GraphFile> graphs;
+  if (!readGraphFile("topo lint", "", false, graphs)) return kExitFailed;
   Counts counts;
   std::string text;
   JsonWriter json;
   json.beginArray();
   for (const std::string& file : arguments->positional) {
     topo::LintReport report = topo::lintFile(file == kStandardInput ? "/dev/stdin" : file);
-    topo::addInitFailure(report, settings);
+    topo::addInitFailure(report, settings, graphs ? &*graphs : nullptr);
     counts.add(report);
     topo::writeLintJson(json, file, report);
     text += reportText(withoutControls(file), report, all);

@@ -119,19 +119,21 @@ const char* hintFor(const MachineOptions& options) {
          "/sys/bus/pci/devices)";
 }
 
-// How the tree of a machine is read. Nothing: the reason was reported to the user.
+// How the tree of a machine is read. Nothing and `status`: as openMachine().
 std::optional<topo::SysfsOptions> sysfsOptions(const char* command, const MachineOptions& options,
-                                               const sysfs::FileTree& tree) {
+                                               const sysfs::FileTree& tree, int* status) {
   topo::SysfsOptions sysfs;
   // For a recorded tree, NCCL's own answers were made without the masks.
   sysfs.file_cpus_get_masks = tree.live();
   if (!options.cpu.empty()) {
     auto cpu = topo::parseCpuIdentity(options.cpu);
-    if (!cpu.ok()) return say("%s: --cpu: %s", command, cpu.error().c_str()), std::nullopt;
+    if (!cpu.ok())
+      return *status = leave(kExitUsage, "%s: --cpu: %s", command, cpu.error().c_str()), std::nullopt;
     sysfs.cpu = *cpu;
   }
   auto answers = topo::askForGpus(tree, !options.elsewhere(), Config::load());
-  if (!answers.ok()) return say("%s: %s", command, answers.error().c_str()), std::nullopt;
+  if (!answers.ok())
+    return *status = leave(kExitFailed, "%s: %s", command, answers.error().c_str()), std::nullopt;
   if (options.gpu_answers != nullptr) *options.gpu_answers = *answers;
   sysfs.gpu_answers = std::move(*answers);
   return sysfs;
@@ -158,13 +160,6 @@ constexpr const char* kMachinesHelp =
     "else of the NCCL that a log names, else of the one installed on the machine, else the newest known. "
     "NCCL's "
     "variables count as this environment and NCCL's configuration files (railwise config) set them.\n\n";
-
-// Is it a recorded machine, not the name of a software machine?
-bool isRecording(const std::string& machine) {
-  std::error_code error;
-  return machine.ends_with(".tar.gz") || machine.ends_with(".tgz") || machine.ends_with(".tar") ||
-         std::filesystem::is_directory(machine, error);
-}
 
 }  // namespace
 
@@ -225,15 +220,18 @@ std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string
   return nullptr;
 }
 
-std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const MachineOptions& given) {
+std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const MachineOptions& given,
+                                                 int* status) {
   MachineOptions options = given;
   takeRecording(options);
+  *status = kExitUsage;
   if (!options.software.empty() && !options.root.empty())
     return say("%s: --root and --machine are two machines: name one", command), nullptr;
   if (!options.host.empty() && options.software.empty())
     return say("%s: --host is a host of --machine", command), nullptr;
-  return options.software.empty() ? openRoot(command, options.root)
-                                  : deviceRoot(command, options.software, options.host);
+  if (!options.software.empty()) return deviceRoot(command, options.software, options.host);
+  *status = kExitFailed;
+  return openRoot(command, options.root);
 }
 
 void takeRecording(MachineOptions& options) {
@@ -241,9 +239,10 @@ void takeRecording(MachineOptions& options) {
 }
 
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
-                                         const MachineOptions& given) {
+                                         const MachineOptions& given, int* status) {
   MachineOptions options = given;
   takeRecording(options);
+  *status = kExitUsage;
   if (!options.host.empty() && options.software.empty())
     return say("%s: --host is a host of --machine", command), std::nullopt;
   if (!options.cpu.empty() && !options.elsewhere() && !file.empty())
@@ -255,13 +254,14 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
   std::unique_ptr<sysfs::FileTree> tree;
   topo::SysfsOptions sysfs;
   if (options.elsewhere() || file.empty()) {
-    tree = openMachineTree(command, options);
+    tree = openMachineTree(command, options, status);
     if (!tree) return std::nullopt;
     if (path.empty()) path = fileOfNccl(command, options);
-    auto read = sysfsOptions(command, options, *tree);
+    auto read = sysfsOptions(command, options, *tree, status);
     if (!read) return std::nullopt;
     sysfs = std::move(*read);
   }
+  *status = kExitFailed;
   sysfs.detection = options.detection;
   const topo::RulesInUse rules = rulesOf(options, tree.get());
   const topo::Settings settings = settingsOf(command, options, rules.release);
@@ -269,6 +269,7 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
                                     .settings = settings,
                                     .options = std::move(sysfs),
                                     .topology_file = path.empty() ? nullptr : &path,
+                                    .topology_text = options.file_text,
                                     .name = standard_input ? "standard input" : ""});
   if (!machine.ok()) {
     const bool no_gpu =
@@ -310,8 +311,9 @@ bool readGraphFile(const char* command, const std::string& option, bool quiet,
 }
 
 int showWithoutGpus(const char* command, const MachineOptions& options) {
-  const auto tree = openMachineTree(command, options);
-  if (!tree) return kExitFailed;
+  int status = kExitOk;
+  const auto tree = openMachineTree(command, options, &status);
+  if (!tree) return status;
   const topo::Settings settings =
       topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, topo::NcclVersion{});
   std::vector<std::string> remarks;

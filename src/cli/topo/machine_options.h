@@ -28,7 +28,8 @@ struct MachineOptions {
   bool xgmi_as_nvlink = false;
   bool net_ib = false;
   bool quiet = false;
-  bool say_remarks = true;  // false: the output itself contains the remarks
+  const std::string* file_text = nullptr;  // of FILE, if it is read already; null: it is read
+  bool say_remarks = true;                 // false: the output itself contains the remarks
   // For a command to which a machine without GPUs is an answer: *without_gpus becomes true, and nothing is
   // logged. Null: such a machine is an error.
   bool* without_gpus = nullptr;
@@ -54,15 +55,17 @@ void takeRecording(MachineOptions& options);
 
 // Opens the machine of `file` (empty: no file; "-": standard input). If --root or --machine is given too, the
 // file is combined with that tree. Without a file and without these options, opens this machine. Null: the
-// reason was reported to the user. The release of NCCL with the rules in use, and assumptions, are printed on
-// stderr, unless
+// reason was reported to the user, and *status is the exit status: kExitUsage if the options are wrong,
+// kExitFailed if the machine cannot be read. The release of NCCL with the rules in use, and assumptions, are
+// printed on stderr, unless
 // --quiet is given.
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
-                                         const MachineOptions& options);
+                                         const MachineOptions& options, int* status);
 
-// The files of the machine that the options name: a software machine, --root, or this machine. Null: the
-// reason was reported to the user.
-std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const MachineOptions& options);
+// The files of the machine that the options name: a software machine, --root, or this machine. Null and
+// `status`: as openMachine().
+std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const MachineOptions& options,
+                                                 int* status);
 
 // Opens the /sys tree in a folder or in a .tar.gz; empty: this machine's /sys. Null: the reason was reported
 // to the user.

@@ -39,8 +39,8 @@ int topoRecordCommand(Args args) {
   if (arguments->positional.empty())
     return leave(kExitUsage, "topo record: which file to write? (railwise topo record --help)");
   const std::string& path = arguments->positional[0];
-  const auto tree = openMachineTree("topo record", machine);
-  if (!tree) return kExitFailed;
+  const auto tree = openMachineTree("topo record", machine, &status);
+  if (!tree) return status;
   auto answers = topo::askForGpus(*tree, !machine.elsewhere(), Config::load());
   if (!answers.ok()) return leave(kExitFailed, "topo record: %s", answers.error().c_str());
   if (*answers != nullptr) sayNotes("topo record", (*answers)->remarks);

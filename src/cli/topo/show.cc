@@ -14,7 +14,7 @@ std::string text(const topo::Machine& machine, const Output& output) {
   if (output.is("xml")) return topo::writeXml(*machine.xml);
   if (output.is("svg")) return topo::svgText(machine);
   return output.is("html") ? topo::htmlText(machine)
-                           : topo::matrixText(machine, output.file.empty() ? terminalColumns() : 0);
+                           : topo::matrixText(machine, terminalColumns(output.file));
 }
 
 constexpr const char* kShowHelp =
@@ -39,9 +39,9 @@ int topoShowCommand(Args args) {
   const std::string file = arguments->first();
   if (file.empty() && output.is("matrix") && output.file.empty()) machine.without_gpus = &without_gpus;
   if (const auto paste = reportPaste("topo show", file)) return *paste;
-  const auto opened = openMachine("topo show", file, machine);
+  const auto opened = openMachine("topo show", file, machine, &status);
   if (without_gpus) return showWithoutGpus("topo show", machine);
-  if (!opened) return kExitFailed;
+  if (!opened) return status;
   return writeOutput("topo show", output, text(*opened, output));
 }
 

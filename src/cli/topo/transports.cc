@@ -49,8 +49,8 @@ int topoTransportsCommand(Args args) {
   const auto arguments = parseOrLeave("topo transports", table, args, kTransportsHelp, 1, &status);
   if (!arguments) return status;
   machine.say_remarks = output.json();  // the text itself contains the notes
-  const auto opened = openMachine("topo transports", arguments->first(), machine);
-  if (!opened) return kExitFailed;
+  const auto opened = openMachine("topo transports", arguments->first(), machine, &status);
+  if (!opened) return status;
   topo::Job job = topo::jobOn(*opened);
   job.one_process = one_process;
   const topo::Transports transports(*opened, job);

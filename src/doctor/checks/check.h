@@ -26,6 +26,8 @@ struct Examination {
   topo::Settings settings;                   // NCCL's, of the release that programs load
   std::string topology_file;                 // the file that NCCL reads; "": none
   std::optional<std::string> topology_text;  // null: it cannot be read
+  std::string graph_file;                    // NCCL_GRAPH_FILE; "": none
+  std::optional<std::string> graph_text;     // null: it cannot be read
   bool preflight = false;                    // the machine is to run jobs
   Findings findings;
   std::vector<std::string> looked;  // what was there and is fine, for people
@@ -67,6 +69,9 @@ struct ExamineOptions {
   std::string topology_file;                 // name of a topology file; empty: the file that NCCL would read
   std::optional<std::string> topology_text;  // its text; null: it is read from the tree
   bool preflight = false;                    // the machine is to run jobs: it must have RDMA devices
+  // Returns NCCL's variables of this computer, for a machine whose tree has no environment. Null: none is
+  // set.
+  topo::Lookup environment;
 };
 
 // What was found, the worst first.

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/text/words.h"
+#include "base/whole_file.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
 #include "topo/sources/load_machine.h"
@@ -17,12 +19,21 @@ topo::NcclVersion rulesOf(const System& system) {
   return topo::chooseRules({.library = library.path, .library_release = library.version}).release;
 }
 
-topo::Settings settingsOf(const System& system) {
+// Reads NCCL's settings and graph file, whose variables are those of the machine, or else of this computer.
+void readSettings(Examination& exam, const topo::Lookup& environment) {
+  const System& system = exam.system;
+  const bool of_machine = system.environmentKnown() || !environment;
   const auto lookup = [&](const char* name) -> const char* {
+    if (!of_machine) return environment(name);
     const Variable* set = system.variable(name);
     return set == nullptr ? nullptr : set->value.c_str();
   };
-  return topo::settingsFromEnvironment(lookup, rulesOf(system));
+  exam.settings = topo::settingsFromEnvironment(lookup, rulesOf(system));
+  const char* const graphs = lookup("NCCL_GRAPH_FILE");
+  if (graphs == nullptr) return;
+  exam.graph_file = graphs;
+  if (of_machine) exam.graph_text = system.tree().read(graphs, kMostFileBytes);
+  else if (auto text = wholeFile(graphs, kMostFileBytes); text.ok()) exam.graph_text = std::move(*text);
 }
 
 // The file that NCCL reads (ncclTopoGetSystem). "": none.
@@ -70,6 +81,7 @@ void lookAtGpus(Examination& exam) {
   const std::size_t gpus = sysfs::gpuDevices(exam.system.tree()).size();
   if (gpus > 0) exam.looked.push_back(counted(gpus, "GPU") + " in /sys/bus/pci/devices");
   if (!exam.topology_file.empty()) exam.looked.push_back("topology file " + exam.topology_file);
+  if (!exam.graph_file.empty()) exam.looked.push_back("graph file " + exam.graph_file + " (NCCL_GRAPH_FILE)");
 }
 
 }  // namespace
@@ -88,7 +100,7 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   exam.preflight = options.preflight;
   if (!exam.topology_text && !exam.topology_file.empty())
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
-  exam.settings = settingsOf(system);
+  readSettings(exam, options.environment);
   const Outcome<topo::Machine> machine = modelOf(exam, exam.settings);
   if (machine.ok()) exam.machine = &*machine;
   // Without a GPU there is no model, which is no fault.

@@ -121,11 +121,25 @@ void checkTopologyFile(Examination& exam) {
        .fix = "ls -l " + exam.topology_file + "\nexport NCCL_TOPO_FILE=<the right file>, or unset it"});
 }
 
+// Returns "", or why NCCL's search fails.
+std::string searchFailure(const Examination& exam) {
+  std::optional<topo::GraphFile> file;
+  if (!exam.graph_file.empty()) {
+    if (!exam.graph_text)
+      return "NCCL_GRAPH_FILE=" + exam.graph_file +
+             " cannot be read; unset NCCL_GRAPH_FILE, or name the right file";
+    auto read = topo::GraphFile::parse(*exam.graph_text, exam.graph_file);
+    if (!read.ok()) return read.error();
+    file = std::move(*read);
+  }
+  return topo::initFailure(*exam.machine, file ? &*file : nullptr);
+}
+
 void checkInit(Examination& exam) {
   if (exam.machine == nullptr) return;
-  const auto graphs = topo::searchMachine(*exam.machine, {});
-  if (graphs.ok()) return;
-  auto [text, fix] = topo::splitAdvice(graphs.error());
+  const std::string failure = searchFailure(exam);
+  if (failure.empty()) return;
+  auto [text, fix] = topo::splitAdvice(failure);
   exam.findings.add(
       {.check = "nccl-init",
        .severity = Severity::kError,

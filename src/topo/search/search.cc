@@ -120,4 +120,17 @@ Outcome<std::vector<DomainGraphs>> searchMachine(const Machine& machine, const M
   return all;
 }
 
+std::string initFailure(const Machine& machine, const GraphFile* file) {
+  const auto found = searchMachine(machine, {.file = file});
+  if (found.ok()) return "";
+  for (const bool two_hosts : {false, true}) {
+    if (file == nullptr) break;
+    const auto fits = searchMachine(machine, {.one_host = !two_hosts, .two_hosts = two_hosts, .file = file});
+    if (fits.ok() && std::any_of(fits->begin(), fits->end(),
+                                 [](const DomainGraphs& of) { return of.one_host || of.two_hosts; }))
+      return "";
+  }
+  return found.error();
+}
+
 }  // namespace railwise::topo

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/outcome.h"
@@ -54,5 +55,9 @@ struct MachineSearch {
 };
 // One entry for each domain of the machine, in its order.
 Outcome<std::vector<DomainGraphs>> searchMachine(const Machine& machine, const MachineSearch& wanted);
+
+// Returns why NCCL's init fails on the machine, alone or with a second one, as the error of searchMachine();
+// "": it does not. A graph file (null: none) is made for one number of hosts: it must fit one of the two.
+std::string initFailure(const Machine& machine, const GraphFile* file);
 
 }  // namespace railwise::topo

@@ -29,11 +29,13 @@ Outcome<Machine> loadMachine(MachineInputs inputs) {
   const bool alone = inputs.tree == nullptr;
   const Detection& detection = inputs.options.detection;
   if (inputs.topology_file != nullptr) {
-    auto read =
-        readXmlFile(*inputs.topology_file, {.max_nodes = alone && detection.any_size ? 0 : kXmlMaxNodes});
+    const std::string& file = *inputs.topology_file;
+    const XmlReadOptions limit{.max_nodes = alone && detection.any_size ? 0 : kXmlMaxNodes};
+    auto read = inputs.topology_text == nullptr ? readXmlFile(file, limit)
+                                                : parseXml(*inputs.topology_text, file, limit);
     if (!read.ok()) return read.failure();
     inputs.document = std::move(*read);
-    if (inputs.name.empty()) inputs.name = sysfs::baseName(*inputs.topology_file);
+    if (inputs.name.empty()) inputs.name = sysfs::baseName(file);
   }
   if (alone)
     return loadDocument(std::move(inputs.document).value(), inputs.settings, detection,

@@ -18,7 +18,8 @@ struct MachineInputs {
   const Settings& settings;
   SysfsOptions options = {};                   // of a file alone: only the detection counts
   const std::string* topology_file = nullptr;  // its path; null: there is no topology file
-  std::optional<XmlDocument> document = {};    // the topology file, if the caller has read it
+  const std::string* topology_text = nullptr;  // its text, if the caller has read it; null: it is read
+  std::optional<XmlDocument> document = {};    // the topology file, if the caller has parsed it
   std::string name = {};  // of a machine that is a file alone; "": the last part of the file's path
   bool remarks = true;    // false: the machine of a tree has none, and what only they need is not read
 };

@@ -52,10 +52,11 @@ class SysfsReader {
       : tree_(tree), settings_(settings), options_(options), remarks_(remarks), answers_(answers) {}
 
   Outcome<XmlDocument> read(const std::optional<XmlDocument>& topology_file) {
+    if (topology_file) file_ = &*topology_file;
     if (const std::string missing = findDevices(); !missing.empty()) return Error{missing};
-    if (topology_file && remarks_ != nullptr) {
-      remarkUnknownGpus(*topology_file);
-      remarkUnknownNets(*topology_file);
+    if (file_ != nullptr && remarks_ != nullptr) {
+      remarkUnknownGpus(*file_);
+      remarkUnknownNets(*file_);
     }
     SysWalk walk(tree_, settings_, machine());
     // Reading this file makes Broadcom's driver look at its switches again (the misspelling is the driver's).
@@ -160,6 +161,21 @@ class SysfsReader {
     return at == answers_->gpus.end() ? nullptr : &*at;
   }
 
+  // The element of a device in the topology file, which NCCL takes before it asks /sys and the libraries.
+  // Null: the file does not have the device.
+  const XmlNode* inFile(const std::string& busid) const {
+    return file_ != nullptr ? file_->find("pci", "busid", busid) : nullptr;
+  }
+
+  // True if neither a vendor's library nor the topology file tells what is assumed of the GPU.
+  bool untold(const sysfs::PciDevice& gpu) const {
+    if (answerFor(gpu.busid) != nullptr) return false;
+    const XmlNode* const pci = inFile(gpu.busid);
+    const XmlNode* const described = pci != nullptr ? pci->child("gpu") : nullptr;
+    if (described == nullptr || !described->has(amd_ ? "gcn" : "sm")) return true;
+    return known_.nvswitch_links > 0 && described->child("nvlink") == nullptr;
+  }
+
   void remarkDevices() {
     if (remarks_ == nullptr) return;
     if (answers_ != nullptr)
@@ -170,9 +186,8 @@ class SysfsReader {
     }
     remarkLost();
     remarkNodeless();
-    const bool unknown = std::any_of(gpus_.begin(), gpus_.end(), [&](const sysfs::PciDevice& gpu) {
-      return answerFor(gpu.busid) == nullptr;
-    });
+    const bool unknown =
+        std::any_of(gpus_.begin(), gpus_.end(), [&](const sysfs::PciDevice& gpu) { return untold(gpu); });
     if (amd_ && unknown) {
       remark(
           "no library has told of AMD's GPUs, and /sys has neither their architecture nor their xGMI links: "
@@ -243,6 +258,9 @@ class SysfsReader {
     if (sysfs::numaNodes(tree_).size() < 2) return;
     std::string nodeless;
     const auto look = [&](const std::string& busid, const std::string& name) {
+      const XmlNode* place = inFile(busid);
+      while (place != nullptr && place->name != "cpu") place = place->parent;
+      if (place != nullptr && place->get("numaid") != "-1") return;
       const std::optional<std::string> folder = sysfs::pciPath(tree_, busid);
       if (folder && sysfs::attribute(tree_, *folder, "numa_node") == "-1")
         nodeless += (nodeless.empty() ? "" : ", ") + name;
@@ -256,6 +274,7 @@ class SysfsReader {
   }
 
   void remarkSlowLink(const sysfs::PciDevice& gpu) {
+    if (const XmlNode* pci = inFile(gpu.busid); pci != nullptr && pci->has("link_speed")) return;
     const std::string now = sysfs::attribute(tree_, gpu.path, "current_link_speed");
     const std::string most = sysfs::attribute(tree_, gpu.path, "max_link_speed");
     const float speed_now = std::strtof(now.c_str(), nullptr);
@@ -422,6 +441,7 @@ class SysfsReader {
   const SysfsOptions& options_;
   std::vector<std::string>* remarks_;
   const gpu::GpuTopology* answers_;
+  const XmlDocument* file_ = nullptr;  // the topology file; null: there is none
   std::vector<sysfs::PciDevice> gpus_;
   std::vector<NetDevice> nets_;
   KnownDetection known_;  // of GPUs of which no library has told

@@ -266,7 +266,7 @@ TEST(TopoCommand, MistakesInTheSoftwareMachineAreSaid) {
     std::vector<std::string> args = {"topo", "show"};
     args.insert(args.end(), options.begin(), options.end());
     const auto result = topoCommand(args);
-    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_TRUE(has(result.err, message)) << message << ": " << result.err;
   }
 }
@@ -470,6 +470,47 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine}).status, 2);
 }
 
+// Runs `railwise topo diff ARGUMENTS` with kMachine in a pipe.
+ProcessResult diffOfPipe(const std::string& arguments) {
+  const std::string command =
+      std::string("cat '") + kMachine + "' | '" + RAILWISE_CLI + "' topo diff -q " + arguments;
+  return runProcess("/bin/sh", {"-c", command});
+}
+
+TEST(TopoCommand, DiffReadsAPipeOnce) {
+  const auto versions = diffOfPipe("- --against-nccl 2.28");
+  EXPECT_EQ(versions.status, 1) << versions.err;
+  EXPECT_TRUE(has(versions.out, "standard input (NCCL 2.28.9)")) << versions.out;
+  const auto by_name = diffOfPipe("/dev/stdin --against-nccl 2.28");
+  EXPECT_EQ(by_name.status, 1) << by_name.err;
+  EXPECT_EQ(diffOfPipe("- --nccl 2.31 --against-nccl 2.31").status, 0);
+  for (const char* twice : {"topo diff - -", "topo lint - -"}) {
+    const auto result = runProcess(
+        "/bin/sh", {"-c", std::string("cat '") + kMachine + "' | '" + RAILWISE_CLI + "' " + twice});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_TRUE(has(result.err, "- is standard input")) << result.err;
+  }
+}
+
+TEST(TopoCommand, DiffKeepsTheOrderOfTheCommandLine) {
+  const std::vector<std::pair<std::string, std::string>> machines = {
+      {"-", "standard input"},
+      {kMachine, "gb200.xml"},
+      {"--machine dgx --host B", "software machine, host B"}};
+  for (const auto& [left, left_name] : machines) {
+    for (const auto& [right, right_name] : machines) {
+      if (left_name == right_name) continue;
+      const auto result = diffOfPipe(left + " " + right + " -j");
+      const std::size_t first = result.out.find("\"" + left_name + "\"");
+      const std::size_t second = result.out.find("\"" + right_name + "\"");
+      EXPECT_NE(second, std::string::npos) << result.out.substr(0, 200) << result.err;
+      EXPECT_LT(first, second) << left << " " << right;
+    }
+  }
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "-m", "dgx", "--host", "B"}).status, 1);
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--host", "B", "-m", "dgx"}).status, 2);
+}
+
 TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
   const auto missing = topoCommand({"explain", "/nowhere.xml"});
   EXPECT_EQ(missing.status, 1);
@@ -483,7 +524,7 @@ TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
   const auto sub = topoCommand({"topo", "lnt"});
   EXPECT_EQ(sub.status, 2);
   EXPECT_TRUE(has(sub.err, "did you mean 'lint'?")) << sub.err;
-  EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 1);
+  EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 2);
 }
 
 // All commands say alike where NCCL's init fails, and what helps; exit statuses are those of their help.
@@ -516,6 +557,12 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
     EXPECT_EQ(older.status, 0) << older.err;
     EXPECT_FALSE(has(oneLine(older.out + older.err), what)) << older.out;
   }
+  const auto doctor = [&](const std::vector<std::string>& environment) {
+    return topoCommand({"doctor", nvls, "--only", "topology"}, environment);
+  };
+  EXPECT_EQ(doctor({}).status, 2);
+  EXPECT_TRUE(has(oneLine(doctor({}).out), help)) << doctor({}).out;
+  EXPECT_EQ(doctor({"NCCL_NVLS_ENABLE=0"}).status, 0) << doctor({"NCCL_NVLS_ENABLE=0"}).out;
   const std::string pcilink = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/one-way-pcilink-lint.xml";
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"topo", "graphs", pcilink}, {"explain", pcilink}, {"topo", "lint", pcilink}}) {
@@ -524,6 +571,30 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
     EXPECT_TRUE(has(result.out + result.err, "0000:20:00.0 has a <pcilink> to the PCIe switch 0000:10:00.0"))
         << result.err;
   }
+}
+
+// NCCL takes the graphs of NCCL_GRAPH_FILE: with a broken one its init fails.
+TEST(TopoCommand, TheGraphFileDecidesWhetherInitFails) {
+  const auto check = [](const std::string& graphs, const std::vector<std::string>& machine, bool fails) {
+    std::vector<std::string> args = {"doctor", "--only", "nccl-init"};
+    args.insert(args.end(), machine.begin(), machine.end());
+    const auto doctor = topoCommand(args, {"NCCL_GRAPH_FILE=" + graphs});
+    EXPECT_EQ(doctor.status, fails ? 2 : 0) << graphs << "\n" << doctor.out << doctor.err;
+    const auto lint = topoCommand({"topo", "lint", kMachine}, {"NCCL_GRAPH_FILE=" + graphs});
+    EXPECT_EQ(lint.status, fails ? 1 : 0) << graphs << "\n" << lint.out << lint.err;
+  };
+  const test::Scratch scratch;
+  for (const char* nodes : {"1", "2"}) {
+    const auto made = topoCommand({"topo", "graphs", kMachine, "-q", "-f", "xml", "-n", nodes});
+    check(scratch.file(std::string("hosts-") + nodes + ".xml", made.out), {kMachine}, false);
+  }
+  const std::string broken =
+      scratch.file("broken.xml",
+                   "<graphs version=\"1\"><graph id=\"0\" pattern=\"4\" nchannels=\"1\"><channel>"
+                   "<gpu dev=\"99\"/></channel></graph></graphs>");
+  check(broken, {kMachine}, true);
+  check(broken, {"--machine", "dgx"}, true);
+  check("/nowhere.xml", {kMachine}, true);
 }
 
 TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sysfs/pci_devices.h"
 #include "tests/topo/flat_tree.h"
 
 namespace railwise::topo {
@@ -29,6 +30,37 @@ TEST(LoadMachine, ATopologyFileLiesUnderTheTree) {
   const XmlNode* const cpu = machine->xml->find("cpu", "numaid", "0");
   ASSERT_NE(cpu, nullptr);
   EXPECT_EQ(cpu->get("arch"), "arm64");
+}
+
+// What is assumed of a GPU, and where /sys places it, is no note where the topology file says otherwise.
+TEST(LoadMachine, NothingIsAssumedOfWhatTheFileDescribes) {
+  sysfs::MemoryTree tree =
+      test::makeFlatTree({"f", "f0"}, {test::h100("0001", -1)}, "x86_64,GenuineIntel,6,143");
+  const std::string folder = sysfs::pciPath(tree, "0001:00:00.0").value();
+  tree.file(folder + "/current_link_speed", "2.5 GT/s PCIe\n")
+      .file(folder + "/max_link_speed", "32.0 GT/s PCIe\n");
+  const auto notesWith = [&](const std::string& gpu) {
+    auto file = parseXml("<system version=\"1\"><cpu numaid=\"0\">" + gpu + "</cpu></system>", "file");
+    EXPECT_TRUE(file.ok()) << file.error();
+    const auto machine = loadMachine({.tree = &tree, .settings = Settings(), .document = std::move(*file)});
+    EXPECT_TRUE(machine.ok()) << machine.error();
+    std::string notes;
+    for (const std::string& note : machine->remarks) notes += note + "\n";
+    return notes;
+  };
+  const std::vector<std::string> assumed = {"NVML has not told", "does not give the NUMA node",
+                                            " runs at 2.5 GT/s"};
+  const std::string without = notesWith("");
+  const std::string described = notesWith(
+      "<pci busid=\"0001:00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">"
+      "<gpu dev=\"0\" sm=\"90\"><nvlink target=\"ffff:ff:ff.f\" count=\"18\" "
+      "tclass=\"0x068000\"/></gpu></pci>");
+  for (const std::string& note : assumed) {
+    EXPECT_NE(without.find(note), std::string::npos) << note << ": " << without;
+    EXPECT_EQ(described.find(note), std::string::npos) << described;
+  }
+  EXPECT_NE(notesWith("<pci busid=\"0001:00:00.0\"><gpu dev=\"0\"/></pci>").find(assumed[0]),
+            std::string::npos);
 }
 
 // NCCL_TOPO_FILE that says only part: the plugin's devices and the GPUs of the machine have the rest.

@@ -32,7 +32,7 @@ XmlPosition oneWayLink(const XmlDocument& document) {
 
 }  // namespace
 
-void addInitFailure(LintReport& report, const Settings& settings) {
+void addInitFailure(LintReport& report, const Settings& settings, const GraphFile* graphs) {
   if (!report.document || report.document->version != 1) return;
   if (std::any_of(report.findings.begin(), report.findings.end(),
                   [](const Finding& finding) { return finding.severity == Finding::kError; }))
@@ -41,9 +41,8 @@ void addInitFailure(LintReport& report, const Settings& settings) {
   const auto machine = loadDocument(XmlDocument(document), settings, {}, document.file);
   std::string error;
   if (machine.ok()) {
-    const auto graphs = searchMachine(*machine, {});
-    if (graphs.ok()) return;
-    error = graphs.error();
+    error = initFailure(*machine, graphs);
+    if (error.empty()) return;
   } else {
     if (!makesGraph(document, settings)) return;
     error = machine.error();

@@ -63,8 +63,9 @@ Outcome<Selection> readSelection(const std::string& option, const std::string& t
   selection.device = hexText(both ? text.substr(colon + 1) : text, 1, kIdDigits, kIdDigits);
   if (!selection.device.empty() && (!both || !selection.vendor.empty())) return selection;
   return Error{"--" + option + "=" + text + ": write " +
-               (addresses ? "a whole PCI address (0001:00:00.0), " : "") +
-               "a device id (0x101e) or both ids (0x15b3:0x101e)"};
+                   (addresses ? "a whole PCI address (0001:00:00.0), " : "") +
+                   "a device id (0x101e) or both ids (0x15b3:0x101e)",
+               Code::kInvalidArgument};
 }
 
 Outcome<std::vector<Selection>> readExclusions(const GenerateOptions& options,
@@ -72,10 +73,11 @@ Outcome<std::vector<Selection>> readExclusions(const GenerateOptions& options,
   std::vector<Selection> exclusions;
   for (const std::string& text : options.exclude) {
     Outcome<Selection> selection = readSelection("exclude", text, true);
-    if (!selection.ok()) return Error{selection.error()};
+    if (!selection.ok()) return selection.failure();
     if (std::none_of(devices.begin(), devices.end(),
                      [&](const sysfs::PciDevice& device) { return selection->matches(device); }))
-      return Error{"--exclude=" + text + " matches no PCI device; \"lspci -Dnn\" lists them"};
+      return Error{"--exclude=" + text + " matches no PCI device; \"lspci -Dnn\" lists them",
+                   Code::kInvalidArgument};
     exclusions.push_back(std::move(*selection));
   }
   return exclusions;
@@ -107,14 +109,16 @@ std::string described(const std::vector<sysfs::PciDevice>& devices) {
 // Keeps the NICs that the options name. An error: the options name no NIC.
 Outcome<bool> selectNics(const GenerateOptions& options, std::vector<sysfs::PciDevice>& nics) {
   if (nics.empty() && !options.nic_class.empty())
-    return Error{"--nic-class=" + options.nic_class + " matches no PCI device that is left"};
+    return Error{"--nic-class=" + options.nic_class + " matches no PCI device that is left",
+                 Code::kInvalidArgument};
   if (options.nic_device.empty()) return true;
   const Outcome<Selection> selection = readSelection("nic-device", options.nic_device, false);
-  if (!selection.ok()) return Error{selection.error()};
+  if (!selection.ok()) return selection.failure();
   const std::vector<sysfs::PciDevice> seen = nics;
   std::erase_if(nics, [&](const sysfs::PciDevice& nic) { return !selection->matches(nic); });
   if (nics.empty())
-    return Error{"--nic-device=" + options.nic_device + " matches no NIC; seen: " + described(seen)};
+    return Error{"--nic-device=" + options.nic_device + " matches no NIC; seen: " + described(seen),
+                 Code::kInvalidArgument};
   return true;
 }
 
@@ -219,10 +223,12 @@ Outcome<Candidates> findCandidates(const sysfs::FileTree& tree, const GenerateOp
   constexpr std::size_t kClassDigits = 6;
   const std::string kind =
       options.nic_class.empty() ? std::string(kNetworkClass) : hexText(options.nic_class, 2, kClassDigits, 0);
-  if (kind.empty()) return Error{"--nic-class=" + options.nic_class + ": write it as 0x0207 or 0x020000"};
+  if (kind.empty())
+    return Error{"--nic-class=" + options.nic_class + ": write it as 0x0207 or 0x020000",
+                 Code::kInvalidArgument};
   std::vector<sysfs::PciDevice> devices = sysfs::pciDevices(tree);
   const Outcome<std::vector<Selection>> exclusions = readExclusions(options, devices);
-  if (!exclusions.ok()) return Error{exclusions.error()};
+  if (!exclusions.ok()) return exclusions.failure();
   Candidates found;
   std::vector<sysfs::PciDevice> nameless;
   for (sysfs::PciDevice& device : devices) {
@@ -242,8 +248,7 @@ Outcome<Candidates> findCandidates(const sysfs::FileTree& tree, const GenerateOp
   }
   if (!nameless.empty())
     remarks.push_back(names(nameless) + ": the vendor cannot be read; by the class taken for NVIDIA's");
-  if (const Outcome<bool> chosen = selectNics(options, found.nics); !chosen.ok())
-    return Error{chosen.error()};
+  if (const Outcome<bool> chosen = selectNics(options, found.nics); !chosen.ok()) return chosen.failure();
   if (options.nic_class.empty() && options.nic_device.empty()) preferNics(tree, found.nics, remarks);
   return found;
 }
@@ -268,7 +273,7 @@ const PciLink* fastestLink(const std::vector<FlatDevice>& devices) {
 Outcome<FlatMachine> readFlatMachine(const sysfs::FileTree& tree, const GenerateOptions& options,
                                      std::vector<std::string>& remarks) {
   Outcome<Candidates> found = findCandidates(tree, options, remarks);
-  if (!found.ok()) return Error{found.error()};
+  if (!found.ok()) return found.failure();
   FlatMachine machine;
   const Outcome<bool> amd = allByAmd(found->gpus);
   if (!amd.ok()) return Error{amd.error()};

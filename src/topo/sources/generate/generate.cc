@@ -177,7 +177,7 @@ Outcome<std::string> generateTopology(const sysfs::FileTree& tree, const Generat
   std::vector<std::string> ignored;
   std::vector<std::string>& told = remarks != nullptr ? *remarks : ignored;
   const Outcome<FlatMachine> machine = readFlatMachine(tree, options, told);
-  if (!machine.ok()) return Error{machine.error()};
+  if (!machine.ok()) return machine.failure();
   const Outcome<Plan> plan = pairDevices(*machine, options, told);
   if (!plan.ok()) return Error{plan.error()};
   if (!machine->nics.empty() && !hasNic(*plan) && !options.force) {

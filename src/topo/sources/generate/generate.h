@@ -16,8 +16,8 @@ namespace railwise::topo {
 
 // Returns the text of the file, with <system version="2"> for AMD's GPUs. `remarks` (may be null) receives,
 // in words for people, what was decided and what could not be decided. Errors: no GPU or no NIC, GPUs of two
-// vendors, a PCIe tree that is not flat, devices that cannot be placed, a selection that matches nothing, a
-// table with mistakes.
+// vendors, a PCIe tree that is not flat, devices that cannot be placed, a table with mistakes; with the code
+// kInvalidArgument a selection that is misspelt or matches nothing.
 Outcome<std::string> generateTopology(const sysfs::FileTree& tree, const GenerateOptions& options,
                                       std::vector<std::string>* remarks);
 
