@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string_view>
 
 #include "base/text/printable.h"
 #include "base/text/split.h"
@@ -32,10 +34,9 @@ std::string countsText(const Findings& findings, const std::string& unjudged) {
 // The devices of a finding, each once: "mlx5_0 port 1, mlx5_1 port 1 and 6 more".
 std::string devicesText(const Finding& finding) {
   std::vector<std::string> devices;
-  for (const Seen& seen : finding.seen) {
-    if (!seen.device.empty() && std::find(devices.begin(), devices.end(), seen.device) == devices.end())
-      devices.push_back(seen.device);
-  }
+  std::set<std::string_view> known;
+  for (const Seen& seen : finding.seen)
+    if (!seen.device.empty() && known.insert(seen.device).second) devices.push_back(seen.device);
   return firstItems(devices, kShownDevices);
 }
 

@@ -183,7 +183,8 @@ struct LogFile {
   uint64_t lines = 0;
   uint64_t nccl_lines = 0;
   std::set<int> processes;
-  std::string problem;  // why it could not be read to its end
+  bool shifted = false;  // it has a line of a process whose `shifted` is known
+  std::string problem;   // why it could not be read to its end
 };
 
 struct Job {
