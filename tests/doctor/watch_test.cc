@@ -294,6 +294,18 @@ TEST(Watch, PrometheusGetsEachMetricWithItsHeadOnce) {
   EXPECT_EQ(std::set<std::string>(heads.begin(), heads.end()).size(), heads.size());
 }
 
+// A state comes from a file, and a name in it may be anything.
+TEST(Watch, PrometheusGetsNamesEscaped) {
+  WatchState state;
+  state.ports.push_back({.name = "a\"b\\c/1\n2", .active = true, .was_active = true, .flaps = 4});
+  state.latches.push_back({.check = "port-down", .port = state.ports[0].name, .since = kStart});
+  const std::string text = watchPrometheus(state, kStart);
+  const std::string labels = R"(nic="a\"b\\c",port="1\n2")";
+  for (const std::string& line : {"port_active{" + labels + "} 1\n", "port_flaps_total{" + labels + "} 4\n",
+                                  "finding{check=\"port-down\",severity=\"error\"," + labels + "} 1\n"})
+    EXPECT_NE(text.find("railwise_watch_" + line), std::string::npos) << line << text;
+}
+
 TEST(Watch, EachRuleHasASeverityAnActionAndAFix) {
   std::set<std::string> checks;
   for (const WatchRule& rule : watchRules()) {

@@ -53,16 +53,15 @@ TEST(Cost, TheWorkGrowsAsTheRanks) {
                  "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"};
   });
   expectLinear("each rank has lost its peer", [](int rank) {
-    return Lines{"NCCL INFO Using network IB", "NCCL WARN socketProgress: Connection closed by remote peer " +
-                                                   addressOf(rank / 2) + "<4>"};
+    return Lines{"NCCL INFO Using network IB",
+                 "NCCL WARN socketProgress: Connection closed by remote peer " + addressOf(rank / 2) + "<4>"};
   });
   expectLinear("each rank has its own cause", [](int rank) {
     return Lines{"NCCL INFO Using network IB", "NCCL WARN NET/IB : Got completion from peer " +
                                                    addressOf(rank / 2) + "<4> with status=12 opcode=0"};
   });
-  expectLinear("RCCL with other levels", [](int) {
-    return Lines{"NCCL WARN NET/Railwise : Railwise 0.1.0, libibverbs: mlx5_0/RoCE"};
-  });
+  expectLinear("RCCL with other levels",
+               [](int) { return Lines{"NCCL WARN NET/Railwise : Railwise 0.1.0, libibverbs: mlx5_0/RoCE"}; });
 }
 
 }  // namespace
