@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/text/json.h"
+#include "doctor/log/job.h"
 #include "tests/ok.h"
 
 namespace railwise::doctor {
@@ -183,6 +184,24 @@ TEST(Watch, ALineOfTheKernelIsJoinedToItsPort) {
   EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 31, pid=21074, name=python"})), "");
   EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 74, pid=9, NVLink error"})),
             "begin nvlink-error");
+  EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 120, GSP task timeout"})), "begin gpu-gsp");
+  EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 790, begins as another number"})), "");
+}
+
+// An Xid that the watch raises is explained in a job's log by the row that the watch has its words of.
+TEST(Watch, AnXidMeansTheSameInTheLogsOfAJob) {
+  Node node;
+  (void)node.look(1);
+  for (int number = 1; number < 200; ++number) {
+    const std::string line = "NVRM: Xid (PCI:0000:17:00): " + std::to_string(number) + ", pid=7";
+    const auto explained = explainOther(line);
+    ASSERT_TRUE(explained) << line;
+    EXPECT_EQ(explained->check, "gpu-fault") << line;
+    node.state.latches.clear();
+    for (const WatchEvent& event : node.look(1, {line})) EXPECT_EQ(event.rule->what, explained->what) << line;
+    const bool raised = number == 74 || number == 79 || number == 119 || number == 120;
+    EXPECT_EQ(!node.state.latches.empty(), raised) << line;
+  }
 }
 
 TEST(Watch, WhatWasWrongBeforeARebootEndsWithTheFirstGoodLook) {
