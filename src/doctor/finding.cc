@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string_view>
 
 #include "base/text/printable.h"
 #include "base/text/split.h"
@@ -15,7 +17,7 @@ namespace {
 constexpr std::size_t kShownPlaces = 4;
 constexpr std::size_t kShownDevices = 8;
 
-std::string countsText(const Findings& findings, const std::string& nothing) {
+std::string countsText(const Findings& findings, const std::string& unjudged) {
   std::string text;
   const auto append = [&](Severity severity, const char* one, const char* many) {
     const std::size_t number = findings.count(severity);
@@ -25,16 +27,16 @@ std::string countsText(const Findings& findings, const std::string& nothing) {
   append(Severity::kError, "error", "errors");
   append(Severity::kWarning, "warning", "warnings");
   append(Severity::kAdvice, "piece of advice", "pieces of advice");
-  return text.empty() ? nothing : text;
+  if (!text.empty()) return text;
+  return unjudged.empty() ? "fine" : "nothing found; " + unjudged;
 }
 
 // The devices of a finding, each once: "mlx5_0 port 1, mlx5_1 port 1 and 6 more".
 std::string devicesText(const Finding& finding) {
   std::vector<std::string> devices;
-  for (const Seen& seen : finding.seen) {
-    if (!seen.device.empty() && std::find(devices.begin(), devices.end(), seen.device) == devices.end())
-      devices.push_back(seen.device);
-  }
+  std::set<std::string_view> known;
+  for (const Seen& seen : finding.seen)
+    if (!seen.device.empty() && known.insert(seen.device).second) devices.push_back(seen.device);
   return firstItems(devices, kShownDevices);
 }
 
@@ -75,8 +77,8 @@ void appendFinding(std::string& text, const Finding& finding, const ReportStyle&
   appendLines(text, "more", "docs/" + style.page + "#" + finding.check);
 }
 
-const char* verdictOf(const Findings& findings) {
-  static constexpr const char* kVerdicts[] = {"fine", "warnings", "errors"};
+const char* verdictOf(const Findings& findings, const ReportStyle& style) {
+  const char* const kVerdicts[] = {style.unjudged.empty() ? "fine" : "not judged", "warnings", "errors"};
   return kVerdicts[findings.exitStatus()];
 }
 
@@ -119,7 +121,7 @@ int Findings::exitStatus() const {
 std::string reportText(const Findings& unsorted, const ReportStyle& style) {
   Findings findings = unsorted;
   findings.sort();
-  std::string text = style.subject + ": " + countsText(findings, style.nothing) + "\n";
+  std::string text = style.subject + ": " + countsText(findings, style.unjudged) + "\n";
   if (!findings.empty() && findings.exitStatus() != 0) {
     const Finding& worst = findings.all().front();
     text += "worst: " + titleOf(worst) + "\n";
@@ -136,7 +138,7 @@ std::string reportText(const Findings& unsorted, const ReportStyle& style) {
 void writeReportJson(JsonWriter& json, const Findings& unsorted, const ReportStyle& style) {
   Findings findings = unsorted;
   findings.sort();
-  json.key("verdict").value(verdictOf(findings));
+  json.key("verdict").value(verdictOf(findings, style));
   json.key("counts").beginInlineObject();
   for (const Severity severity : {Severity::kError, Severity::kWarning, Severity::kAdvice})
     json.key(severityName(severity)).value(static_cast<uint64_t>(findings.count(severity)));

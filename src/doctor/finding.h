@@ -56,7 +56,7 @@ class Findings {
 struct ReportStyle {
   std::string subject;              // what was looked at: "node17", "3 logs of 16 ranks"
   std::string page = "doctor.md";   // the page in docs/ that has a heading for each check
-  std::string nothing = "fine";     // what stands there if there is no finding
+  std::string unjudged;             // why the verdict cannot be "fine": "no check could look"; "": it can
   std::vector<std::string> looked;  // "8 RDMA ports: mlx5_0 ..."; shown below the findings
   std::vector<std::string> hidden;  // what could not be looked at, and what would help: "as root: ACS"
 };
@@ -65,8 +65,8 @@ struct ReportStyle {
 // devices names the first ones.
 std::string reportText(const Findings& findings, const ReportStyle& style);
 
-// Writes the keys "verdict" ("fine", "warnings" or "errors"), "counts", "findings" (check, severity, what,
-// seen, why, fix, page), "looked", "hidden" into the object that is open.
+// Writes the keys "verdict" ("fine", "not judged", "warnings" or "errors"), "counts", "findings" (check,
+// severity, what, seen, why, fix, page), "looked", "hidden" into the object that is open.
 void writeReportJson(JsonWriter& json, const Findings& findings, const ReportStyle& style);
 
 }  // namespace railwise::doctor

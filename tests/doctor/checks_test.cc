@@ -38,6 +38,18 @@ TEST(Doctor, AGoodMachineIsFine) {
   }
 }
 
+// Without root a file of PCI configuration has 64 bytes.
+TEST(Doctor, WhatNoCheckCouldSeeIsNotFine) {
+  MemoryTree tree = goodMachine();
+  set(tree, bridgeFolder(tree) + "/config", pciConfig(true, 0).substr(0, 64));
+  const auto unjudged = [&](std::vector<std::string> only) {
+    return examine(System(tree), {.only = std::move(only)}).unjudged;
+  };
+  EXPECT_NE(unjudged({"acs"}), "");
+  EXPECT_EQ(unjudged({"acs", "memlock"}), "");
+  EXPECT_EQ(unjudged({}), "");
+}
+
 TEST(Doctor, ASoftwareMachineIsFine) {
   MemoryTree tree = goodMachine();
   for (int i = 0; i < 8; ++i) {

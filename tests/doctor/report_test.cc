@@ -71,6 +71,29 @@ TEST(Report, TheWorstComesFirstWithWhatToType) {
 
 TEST(Report, NothingWrongIsFine) { EXPECT_EQ(reportText({}, {.subject = "node1"}), "node1: fine\n"); }
 
+// Neither form says "fine" of what nobody looked at. A warning is one all the same.
+TEST(Report, WhatWasNotJudgedIsNotFine) {
+  const auto verdict = [](const Findings& findings, const std::string& unjudged) {
+    JsonWriter json;
+    json.beginObject();
+    writeReportJson(json, findings, {.subject = "node1", .unjudged = unjudged});
+    json.endObject();
+    const std::string begin = json.text().substr(0, json.text().find(",\n"));
+    return begin.substr(begin.find("\"verdict\""));
+  };
+  EXPECT_EQ(reportText({}, {.subject = "node1", .unjudged = "no check could look"}),
+            "node1: nothing found; no check could look\n");
+  Findings advice, warning;
+  advice.add(
+      {.check = "firmware", .severity = Severity::kAdvice, .what = "old", .seen = {{"mlx5_0", "", ""}}});
+  warning.add(
+      {.check = "mtu", .severity = Severity::kWarning, .what = "small", .seen = {{"mlx5_0", "", ""}}});
+  EXPECT_EQ(verdict({}, ""), R"("verdict": "fine")");
+  EXPECT_EQ(verdict({}, "no check could look"), R"("verdict": "not judged")");
+  EXPECT_EQ(verdict(advice, "no check could look"), R"("verdict": "not judged")");
+  EXPECT_EQ(verdict(warning, "no check could look"), R"("verdict": "warnings")");
+}
+
 TEST(Report, NamesTheFirstOfManyDevices) {
   Findings findings;
   for (int i = 0; i < 10; ++i) findings.add(downPort("mlx5_" + std::to_string(i)));

@@ -90,6 +90,19 @@ class Watch(Node):
         again.wait(LIMIT_S)
         self.assertEqual(self.health("text").returncode, 1)
 
+    def test_two_watches_never_share_a_folder(self):
+        first = self.start()
+        wait_until((self.state / "watch.json").exists)
+        second = railwise("--watch", "--root", self.root, "--state", self.state, "--looks", 1)
+        self.assertEqual(second.returncode, 1)
+        self.assertIn(f"process {first.pid}", second.stderr)
+        self.assertEqual(railwise("--health", "text", "--state", self.state).returncode, 0)  # it only reads
+        other = self.folder / "other"
+        self.assertEqual(railwise("--watch", "--root", self.root, "--state", other, "--looks", 1).returncode, 0)
+        first.kill()  # the lock ends with its process
+        first.wait(LIMIT_S)
+        self.assertEqual(railwise("--watch", "--root", self.root, "--state", self.state, "--looks", 1).returncode, 0)
+
     def test_a_state_that_is_damaged_is_kept_and_said(self):
         (self.state / "watch.json").write_text("{ cut")
         run = railwise("--watch", "--root", self.root, "--state", self.state, "--looks", 1)

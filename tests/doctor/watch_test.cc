@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/text/json.h"
+#include "doctor/log/job.h"
 #include "tests/ok.h"
 
 namespace railwise::doctor {
@@ -183,6 +184,24 @@ TEST(Watch, ALineOfTheKernelIsJoinedToItsPort) {
   EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 31, pid=21074, name=python"})), "");
   EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 74, pid=9, NVLink error"})),
             "begin nvlink-error");
+  EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 120, GSP task timeout"})), "begin gpu-gsp");
+  EXPECT_EQ(namesOf(node.look(1, {"NVRM: Xid (PCI:0000:17:00): 790, begins as another number"})), "");
+}
+
+// An Xid that the watch raises is explained in a job's log by the row that the watch has its words of.
+TEST(Watch, AnXidMeansTheSameInTheLogsOfAJob) {
+  Node node;
+  (void)node.look(1);
+  for (int number = 1; number < 200; ++number) {
+    const std::string line = "NVRM: Xid (PCI:0000:17:00): " + std::to_string(number) + ", pid=7";
+    const auto explained = explainOther(line);
+    ASSERT_TRUE(explained) << line;
+    EXPECT_EQ(explained->check, "gpu-fault") << line;
+    node.state.latches.clear();
+    for (const WatchEvent& event : node.look(1, {line})) EXPECT_EQ(event.rule->what, explained->what) << line;
+    const bool raised = number == 74 || number == 79 || number == 119 || number == 120;
+    EXPECT_EQ(!node.state.latches.empty(), raised) << line;
+  }
 }
 
 TEST(Watch, WhatWasWrongBeforeARebootEndsWithTheFirstGoodLook) {
@@ -292,6 +311,18 @@ TEST(Watch, PrometheusGetsEachMetricWithItsHeadOnce) {
   for (std::size_t at = text.find("# TYPE "); at != std::string::npos; at = text.find("# TYPE ", at + 1))
     heads.insert(text.substr(at + 7, text.find(' ', at + 7) - at - 7));
   EXPECT_EQ(std::set<std::string>(heads.begin(), heads.end()).size(), heads.size());
+}
+
+// A state comes from a file, and a name in it may be anything.
+TEST(Watch, PrometheusGetsNamesEscaped) {
+  WatchState state;
+  state.ports.push_back({.name = "a\"b\\c/1\n2", .active = true, .was_active = true, .flaps = 4});
+  state.latches.push_back({.check = "port-down", .port = state.ports[0].name, .since = kStart});
+  const std::string text = watchPrometheus(state, kStart);
+  const std::string labels = R"(nic="a\"b\\c",port="1\n2")";
+  for (const std::string& line : {"port_active{" + labels + "} 1\n", "port_flaps_total{" + labels + "} 4\n",
+                                  "finding{check=\"port-down\",severity=\"error\"," + labels + "} 1\n"})
+    EXPECT_NE(text.find("railwise_watch_" + line), std::string::npos) << line << text;
 }
 
 TEST(Watch, EachRuleHasASeverityAnActionAndAFix) {

@@ -59,6 +59,16 @@ std::string printableAscii(std::string_view text) {
   return plain;
 }
 
+std::string escapePrometheus(std::string_view text, bool quotes) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\' || (c == '"' && quotes)) result += '\\';
+    if (c == '\n') result += "\\n";
+    else result += c;
+  }
+  return result;
+}
+
 std::string escapeXml(std::string_view text) {
   std::string escaped;
   for (const char c : cleanUtf8(text)) {

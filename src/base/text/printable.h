@@ -17,6 +17,10 @@ std::string cleanUtf8(std::string_view text);
 // Every byte that is not printable ASCII becomes '?'.
 std::string printableAscii(std::string_view text);
 
+// Text for Prometheus: a backslash and a new line are escaped, and a double quote in the value of a label
+// (`quotes`), but not in a help text.
+std::string escapePrometheus(std::string_view text, bool quotes);
+
 // Text in XML and HTML. Pure; thread-safe.
 
 // Escapes `text` for XML text and for attribute values in double quotes. Characters that XML cannot hold

@@ -114,10 +114,17 @@ std::string subjectOf(const doctor::System& system, const std::string& file, con
   return host.empty() ? "this machine" : host;
 }
 
+doctor::ReportStyle styleOf(const doctor::Diagnosis& diagnosis, const std::string& subject) {
+  return {.subject = subject,
+          .unjudged = diagnosis.unjudged,
+          .looked = diagnosis.looked,
+          .hidden = diagnosis.hidden};
+}
+
 int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subject,
                    const DoctorOptions& options) {
   const Output& output = options.output;
-  const doctor::ReportStyle style{.subject = subject, .looked = diagnosis.looked, .hidden = diagnosis.hidden};
+  const doctor::ReportStyle style = styleOf(diagnosis, subject);
   std::string text;
   if (output.json()) {
     JsonWriter json;
@@ -142,7 +149,7 @@ int writeReport(const DoctorOptions& options, const sysfs::MemoryTree& read,
   json.beginObject();
   json.key("railwise").value(RAILWISE_VERSION);
   json.key("machine").value(options.masked ? "masked" : subject);
-  doctor::writeReportJson(json, diagnosis.findings, {.looked = diagnosis.looked, .hidden = diagnosis.hidden});
+  doctor::writeReportJson(json, diagnosis.findings, styleOf(diagnosis, subject));
   json.endObject();
   tree.folder("/sys").file("/railwise/doctor.json", json.text() + "\n");
   if (options.masked) tree = doctor::masked(tree);

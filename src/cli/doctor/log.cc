@@ -38,7 +38,7 @@ constexpr const char* kDoctorLogHelp =
     "Tables of nccl-tests are held against what NCCL's own model expects (railwise topo expect) of the job's "
     "hosts:\n"
     "--topo, --root or --machine names one of them; on a host of the job it is this machine.\n"
-    "Exit status: 0 fine; 1 warnings; 2 errors, or a mistake on the command line.\n\n";
+    "Exit status: 0 no finding, or advice alone; 1 warnings; 2 errors, or a mistake on the command line.\n\n";
 
 struct LogOptions {
   bool json = false;
@@ -143,13 +143,12 @@ std::vector<doctor::Comparison> compareAll(const Read& read, const doctor::Ranks
   return comparisons;
 }
 
-// What the verdict is if nothing was found: "fine" is a word for what was measured.
-std::string notJudgedText(const std::vector<doctor::Comparison>& comparisons) {
+// Why the verdict cannot be "fine", a word for what was measured; "": it can.
+std::string unjudgedText(const std::vector<doctor::Comparison>& comparisons) {
   for (const doctor::Comparison& its : comparisons)
-    if (its.obstacle.empty() && its.judged) return "fine";
-  return "nothing found; speed not judged, since " + (comparisons.empty()
-                                                          ? std::string("there is no table of nccl-tests")
-                                                          : comparisons.front().obstacle);
+    if (its.obstacle.empty() && its.judged) return "";
+  return "speed not judged, since " + (comparisons.empty() ? std::string("there is no table of nccl-tests")
+                                                           : comparisons.front().obstacle);
 }
 
 // The best result of the tables, as what judgeRate() takes.
@@ -170,7 +169,7 @@ doctor::Measured measuredOf(const std::vector<doctor::Comparison>& comparisons) 
 doctor::ReportStyle styleOf(const Read& read, const doctor::Ranks& ranks,
                             const std::vector<doctor::Comparison>& comparisons) {
   doctor::ReportStyle style = logStyle(read.job, ranks);
-  style.nothing = notJudgedText(comparisons);
+  style.unjudged = unjudgedText(comparisons);
   if (ranks.members().empty() && read.job.has_pastes) style.subject = joined(read.pastes.kinds, "; ");
   else style.looked.insert(style.looked.end(), read.pastes.kinds.begin(), read.pastes.kinds.end());
   style.looked.insert(style.looked.end(), read.pastes.looked.begin(), read.pastes.looked.end());

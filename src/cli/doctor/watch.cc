@@ -49,8 +49,8 @@ constexpr const char* kWatchHelp =
     "It runs until a signal ends it. railwise doctor --health reads the state; docs/doctor-watch.md has the "
     "rules, a\n"
     "unit for systemd, and adapters for Slurm, Kubernetes and Prometheus.\n"
-    "Exit status: 0 ended by a signal, or after --looks; 1 the state cannot be written; 2 a mistake on the "
-    "command line.\n\n";
+    "Exit status: 0 ended by a signal, or after --looks; 1 the state cannot be written, or another watch "
+    "writes it;\n2 a mistake on the command line.\n\n";
 
 constexpr const char* kHealthHelp =
     "usage: railwise doctor --health FORM [--state DIR]\n\n"
@@ -134,6 +134,24 @@ doctor::WatchState readState(const std::string& folder) {
   say("%s: %s %s: the watch begins anew (the file is now %s)", kWatch, stateFile(folder).c_str(),
       state.error().c_str(), old.c_str());
   return {};
+}
+
+// Only one watch may write a folder: two would each undo what the other knows. The lock ends with the
+// process. An error names the watch that has it. Where no lock can be had (no right, a file system without
+// locks), the watch goes on; what it cannot write it says later.
+Outcome<Descriptor> lockState(const std::string& folder) {
+  const std::string path = folder + "/watch.lock";
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (!file.valid() || fcntl(file.get(), F_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES))
+    return file;
+  (void)fcntl(file.get(), F_GETLK, &lock);
+  return Error{path + ": another watch keeps its state in this folder" +
+               (lock.l_type != F_UNLCK && lock.l_pid > 0 ? " (process " + std::to_string(lock.l_pid) + ")"
+                                                         : " (a process that is not seen from here)") +
+               ": end it, or give this one another folder (--state DIR)"};
 }
 
 // events.jsonl, and older ones as events.jsonl.1 to .3.
@@ -264,6 +282,8 @@ int doctorWatchCommand(Args args) {
   struct sigaction end = {};
   end.sa_handler = [](int) { g_asked_to_end = 1; };
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) (void)sigaction(signal, &end, nullptr);
+  const Outcome<Descriptor> lock = lockState(options.state);
+  if (!lock.ok()) return leave(kExitFailed, "%s: %s", kWatch, lock.error().c_str());
   return Watcher(options).run();
 }
 

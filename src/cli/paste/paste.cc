@@ -41,7 +41,7 @@ std::optional<int> reportPaste(const char* command, const std::string& file) {
   for (const doctor::Finding& finding : pastes.findings) findings.add(finding);
   const doctor::ReportStyle style = {.subject = joined(pastes.kinds, "; "),
                                      .page = "doctor-log.md",
-                                     .nothing = "nothing found",
+                                     .unjudged = "speed not judged",
                                      .looked = pastes.looked,
                                      .hidden = pastes.hidden};
   return writeOutput(command, "", reportText(findings, style));

@@ -79,6 +79,7 @@ struct Diagnosis {
   Findings findings;
   std::vector<std::string> looked;
   std::vector<std::string> hidden;
+  std::string unjudged;  // as in ReportStyle
 };
 Diagnosis examine(const System& system, const ExamineOptions& options);
 

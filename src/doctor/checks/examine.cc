@@ -108,18 +108,21 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
     exam.hidden.push_back("the machine's model: " + machine.error());
   lookAtPorts(exam);
   lookAtGpus(exam);
-  std::size_t ran = 0;
+  std::size_t ran = 0, blind = 0;
   for (const Check& check : allChecks()) {
     const auto named = [&](const std::string& name) { return name == check.name || name == check.family; };
     if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), named)) continue;
+    const std::size_t hidden = exam.hidden.size();
     check.run(exam);
     ++ran;
+    if (exam.hidden.size() > hidden) ++blind;
   }
   if (system.isRoot() && system.variable("SUDO_USER") != nullptr)
     exam.hidden.push_back("as the job's user (without sudo): environment, limits, and rights to the devices");
   exam.looked.push_back(counted(ran, "check") + " (railwise doctor --list)");
   exam.findings.sort();
-  return {std::move(exam.findings), std::move(exam.looked), std::move(exam.hidden)};
+  return {std::move(exam.findings), std::move(exam.looked), std::move(exam.hidden),
+          blind == ran ? "no check could look" : ""};
 }
 
 std::vector<const RdmaPort*> Examination::usedPorts() const {

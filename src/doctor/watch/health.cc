@@ -47,8 +47,8 @@ class Metrics {
 // nic="mlx5_3",port="1"
 std::string portLabels(const std::string& port) {
   const auto slash = port.find('/');
-  return "nic=\"" + port.substr(0, slash) + "\",port=\"" +
-         (slash == std::string::npos ? "" : port.substr(slash + 1)) + "\"";
+  return "nic=\"" + escapePrometheus(port.substr(0, slash), true) + "\",port=\"" +
+         (slash == std::string::npos ? "" : escapePrometheus(port.substr(slash + 1), true)) + "\"";
 }
 
 const char* sentinelAction(const std::string& action) {

@@ -1,7 +1,9 @@
 // The rules of the watch. Limits are those that others run with: NVSentinel's nic-health-monitor (counters,
 // devices that vanish, kernel lines), NVIDIA's Health Validation (30 s without a link).
 #include <array>
+#include <vector>
 
+#include "doctor/log/judging/known_line.h"
 #include "doctor/watch/watch.h"
 
 namespace railwise::doctor {
@@ -61,20 +63,23 @@ constexpr std::array kRules = {
               "the slot gives the NIC too little power", "look", kKernelLog},
     WatchRule{"nic-temperature", kKernel, kWarning, "High temperature", 0, kHour, "the NIC is hot", "look",
               kKernelLog},
-    WatchRule{"gpu-lost", kKernel, kError, "NVRM: Xid&fallen off the bus", 0, kHour,
-              "a GPU has fallen off the bus", "drain",
-              "nvidia-smi; as a rule the node must be powered off and on"},
-    WatchRule{"nvlink-error", kKernel, kError, "NVRM: Xid&): 74,", 0, kHour, "a GPU has an NVLink error",
-              "drain", "nvidia-smi nvlink -e; reset the GPU or reboot"},
-    WatchRule{"gpu-gsp", kKernel, kError, "NVRM: Xid&): 119,", 0, kHour, "a GPU's firmware does not answer",
-              "drain", "reset the GPU (nvidia-smi -r -i <GPU>) or reboot"},
     WatchRule{"out-of-memory", kKernel, kWarning, "Out of memory: Killed process", 0, kHour,
               "the kernel has killed a process: no memory was left", "look", "sudo dmesg -T | grep -i oom"},
 };
 
 }  // namespace
 
-std::span<const WatchRule> watchRules() { return kRules; }
+std::span<const WatchRule> watchRules() {
+  static const std::vector<WatchRule> kAll = [] {
+    std::vector<WatchRule> all(kRules.begin(), kRules.end());
+    for (const KnownLine& line : knownOtherLines())  // Xids
+      if (*line.watch != '\0')
+        all.push_back(
+            {line.watch, kKernel, kError, line.words.data(), 0, kHour, line.what, "drain", line.fix});
+    return all;
+  }();
+  return kAll;
+}
 
 const char* watchKindName(WatchKind kind) {
   constexpr const char* kNames[] = {"state", "presence", "flaps", "counter", "kernel log"};

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "base/text/split.h"
 #include "base/text/words.h"
+#include "doctor/log/job.h"
 
 namespace railwise::doctor {
 namespace {
@@ -156,16 +156,6 @@ class Judge {
       });
       return raise(rule, at == state_.ports.end() ? "" : at->name, line);
     }
-  }
-
-  static bool hasWords(const std::string& line, const char* words) {
-    std::size_t from = 0;
-    for (const std::string& word : splitAt(words, '&')) {
-      const std::size_t at = line.find(word, from);
-      if (at == std::string::npos) return false;
-      from = at + word.size();
-    }
-    return true;
   }
 
   void raise(const WatchRule& rule, const std::string& port, const std::string& seen) {

@@ -32,8 +32,7 @@ struct WatchRule {
   const char* check;
   WatchKind kind;
   Severity severity;
-  // Below the port's folder in /sys; or texts that a line of the kernel's log has, in this order, with &
-  // between.
+  // Below the port's folder in /sys; or what a line of the kernel's log has, as for hasWords().
   const char* source;
   double limit = 0;
   int window = 0;  // seconds

@@ -95,16 +95,6 @@ std::string nameOf(const Family& family) {
   return name + rowOf(kUnits, family.unit).key + (family.kind == FamilyKind::kCounter ? "_total" : "");
 }
 
-std::string escaped(std::string_view text, bool quotes) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\\' || (c == '"' && quotes)) result += '\\';
-    if (c == '\n') result += "\\n";
-    else result += c;
-  }
-  return result;
-}
-
 std::string numberText(double number) {
   if (std::isnan(number)) return "NaN";
   if (std::isinf(number)) return number > 0 ? "+Inf" : "-Inf";
@@ -117,7 +107,7 @@ std::string labelText(const Labels& labels, const std::string& last = "") {
   std::string text;
   for (const auto& [name, value] : labels) {
     text += text.empty() ? "{" : ",";
-    text += name + "=\"" + escaped(value, true) + "\"";
+    text += name + "=\"" + escapePrometheus(value, true) + "\"";
   }
   if (!last.empty()) text += (text.empty() ? "{" : ",") + last;
   return text.empty() ? "" : text + "}";
@@ -142,7 +132,7 @@ std::string prometheusText(const Metrics& metrics) {
   std::string text;
   for (const Family& family : metrics.families) {
     const std::string name = nameOf(family);
-    text += "# HELP " + name + " " + escaped(family.help, false) + "\n";
+    text += "# HELP " + name + " " + escapePrometheus(family.help, false) + "\n";
     text += "# TYPE " + name + " " + kindText(family.kind) + "\n";
     for (const Sample& sample : family.samples) {
       if (const auto* histogram = std::get_if<Histogram>(&sample.value)) {

@@ -129,6 +129,11 @@ TEST(DoctorLog, FineIsAWordForWhatWasMeasured) {
   EXPECT_NE(
       doctor({log}).out.find(": nothing found; speed not judged, since there is no table of nccl-tests\n"),
       std::string::npos);
+  const ProcessResult job = doctor({log, "--json"}), advice = doctor({kResults, "--json"});
+  for (const ProcessResult& result : {job, advice}) {
+    EXPECT_EQ(result.status, 0);
+    EXPECT_NE(result.out.find("\"verdict\": \"not judged\""), std::string::npos) << result.out;
+  }
 }
 
 TEST(DoctorLog, Mistakes) {

@@ -36,6 +36,12 @@ TEST(DoctorLogPage, HasAHeadingForEachCheck) {
   }
   checks.erase("railwise-doctor-log");
   checks.erase("nccl-tests");
+  // What the watch calls an Xid; its page has them.
+  const std::string of_watch = contentOf(root / "docs/doctor-watch.md");
+  for (const std::string name : {"gpu-lost", "nvlink-error", "gpu-gsp"}) {
+    EXPECT_EQ(checks.erase(name), 1U) << name;
+    EXPECT_NE(of_watch.find("`" + name + "`"), std::string::npos) << name;
+  }
   // A row of a table has an anchor in place of a heading.
   const std::string page = contentOf(root / "docs/doctor-log.md");
   std::set<std::string> headings = matches(page, "\n### ([a-z-]+)\n");

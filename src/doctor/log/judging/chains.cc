@@ -52,13 +52,18 @@ void weigh(const Process& process, Event& event) {
     event.kind = EventKind::kRemark;
   constexpr int kSystemError = 2;  // ncclSystemError
   if (event.check == "plugin-warning" && passed == kSystemError && !on) event.kind = EventKind::kCause;
-  const bool went_on = on && ((passed == 0 && inTheEnd(process) && !endsCommunicator(event)) ||
-                              event.check == "unknown-warning");
+  const bool closed = isAfter(process.closed, event.line.place);
+  // A warning of unknown weight that an orderly end follows was none that kills.
+  const bool went_on = event.check == "unknown-warning"
+                           ? on || closed
+                           : on && passed == 0 && inTheEnd(process) && !endsCommunicator(event);
   if (went_on && event.kind == EventKind::kCause) {
     event.kind = EventKind::kRemark;
     event.end = "The process went on after it.";
   } else if (event.isError() && passed > 0) {
     event.end = "NCCL passed it up as " + std::string(resultName(passed)) + ".";
+  } else if (event.kind == EventKind::kCause && closed && !on) {
+    event.end = "The process died of it: after it the log has only the end of a communicator.";
   }
 }
 

@@ -85,27 +85,33 @@ Evidence::Evidence(const Job& job) : job_(job) {
     names_of_hosts_.insert(process.host);
     for (const auto& [name, fact] : process.settings) settings_.emplace(name, &fact);
     for (const Interface& interface : process.interfaces) {
-      const auto [known, first] = hosts_.emplace(interface.address, process.host);
-      if (!first && known->second != process.host) known->second.clear();
+      const auto [known, first] = owners_.try_emplace(interface.address, Owner{process.host, interface.name});
+      if (!first && known->second.host != process.host) known->second.host.clear();
     }
   }
-  for (const Event& event : job.events)
+  for (const Event& event : job.events) {
+    if (event.of_network) network_events_[event.process].push_back(&event);
     if (event.process >= 0 && event.kind == EventKind::kCause)
       hosts_with_cause_.insert(job.processes[static_cast<std::size_t>(event.process)].host);
+  }
   findInterface();
   findNics();
 }
 
 std::string Evidence::hostOf(std::string_view address) const {
-  const auto host = hosts_.find(address);
-  return host == hosts_.end() ? "" : host->second;
+  const auto owner = owners_.find(address);
+  return owner == owners_.end() ? "" : owner->second.host;
 }
 
 std::string Evidence::interfaceOf(std::string_view address) const {
-  for (const Process& process : job_.processes)
-    for (const Interface& interface : process.interfaces)
-      if (interface.address == address) return interface.name;
-  return "";
+  const auto owner = owners_.find(address);
+  return owner == owners_.end() ? "" : owner->second.interface;
+}
+
+const std::vector<const Event*>& Evidence::networkEvents(int process) const {
+  static const std::vector<const Event*> kNone;
+  const auto its = network_events_.find(process);
+  return its == network_events_.end() ? kNone : its->second;
 }
 
 const Fact* Evidence::setting(const std::string& name) const {
@@ -173,8 +179,7 @@ Situation::Situation(const Evidence& all, int index, const Event* its) : evidenc
     line = event->line.value;
     for (const Fact& also : event->also) line += "\n" + also.value;
   } else {
-    for (const Event& other : all.job().events)
-      if (other.process == index && other.of_network) line += other.line.value + "\n";
+    for (const Event* const other : all.networkEvents(index)) line += other->line.value + "\n";
   }
   local_gid = valueAfter(line, {"localGids", "localGid", "local GID ", "local_gid"});
   // "local GID index 3, local GID ::ffff:10.0.0.1"

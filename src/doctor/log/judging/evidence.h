@@ -20,6 +20,8 @@ class Evidence {
   const Job& job() const { return job_; }
   // The host whose socket has the address; "": none or several have it.
   std::string hostOf(std::string_view address) const;
+  // The events that say why the process's network is Socket.
+  const std::vector<const Event*>& networkEvents(int process) const;
   // The interface that every host of the job lists, without those that no other host can reach (link-local,
   // veth, docker, ...); "": there is none.
   const std::string& commonInterface() const { return common_interface_; }
@@ -47,7 +49,12 @@ class Evidence {
   void findNics();
 
   const Job& job_;
-  std::map<std::string, std::string, std::less<>> hosts_;  // address -> host; "": several have it
+  struct Owner {
+    std::string host;  // "": several have the address
+    std::string interface;
+  };
+  std::map<std::string, Owner, std::less<>> owners_;  // by address
+  std::map<int, std::vector<const Event*>> network_events_;
   std::set<std::string, std::less<>> names_of_hosts_, hosts_with_cause_;
   std::map<std::string, const Fact*> settings_;
   std::string common_interface_;

@@ -160,18 +160,17 @@ Reason socketReason(const Evidence& evidence, int index, const std::optional<Rea
 }
 
 // The lines that explain the network, each as seen by its process.
-void addExplaining(const Job& job, const Ranks& ranks, int process, std::vector<Seen>& seen) {
-  for (const Event& event : job.events) {
-    if (event.process != process || !event.of_network) continue;
-    seen.push_back(ranks.seenAt(process, event.line));
-    for (const Fact& also : event.also) seen.push_back(ranks.seenAt(process, also));
+void addExplaining(const Evidence& evidence, const Ranks& ranks, int process, std::vector<Seen>& seen) {
+  for (const Event* const event : evidence.networkEvents(process)) {
+    seen.push_back(ranks.seenAt(process, event->line));
+    for (const Fact& also : event->also) seen.push_back(ranks.seenAt(process, also));
   }
 }
 
-bool isDeviceClosed(const Job& job, int process) {
-  return std::any_of(job.events.begin(), job.events.end(), [&](const Event& event) {
-    return event.process == process && event.of_network && event.check != "plugin-warning";
-  });
+bool isDeviceClosed(const Evidence& evidence, int process) {
+  const std::vector<const Event*>& events = evidence.networkEvents(process);
+  return std::any_of(events.begin(), events.end(),
+                     [](const Event* event) { return event->check != "plugin-warning"; });
 }
 
 // Another plugin than the one that was asked for, or one that nobody asked for.
@@ -264,11 +263,11 @@ void judgeNetwork(const Evidence& evidence, const Ranks& ranks, Findings& findin
     if (plugin) plugin->addTo(findings, ranks, index, lost ? Severity::kError : Severity::kAdvice);
     if (socket) {
       const Reason reason = socketReason(evidence, index, plugin);
-      const bool error = costs || isDeviceClosed(job, index);
+      const bool error = costs || isDeviceClosed(evidence, index);
       Finding finding = {reason.check, error ? Severity::kError : Severity::kAdvice,
                          reason.what,  {ranks.seenAt(index, reason.seen)},
                          reason.why,   reason.fix};
-      addExplaining(job, ranks, index, finding.seen);
+      addExplaining(evidence, ranks, index, finding.seen);
       findings.add(std::move(finding));
     }
     judgePlugin(ranks, index, process, findings);

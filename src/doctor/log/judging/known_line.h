@@ -27,6 +27,8 @@ struct KnownLine {
   // Where NCCL's own sentence says what to do, may that be shown as the fix? Some of its remedies hide a
   // fault or make a hang of an error.
   bool own_remedy = true;
+  // The check of the watch (watch/) for the line, which drains the node. "": the watch is silent.
+  const char* watch = "";
 };
 
 std::span<const KnownLine> knownNcclWarnings();

@@ -223,7 +223,9 @@ class PciDetails : public Paste {
   std::vector<Seen> redirecting_, downgraded_;
 };
 
-// ethtool -S: "NIC statistics:", then "     rx_discards_phy: 12".
+// ethtool -S: "NIC statistics:", then "     rx_discards_phy: 12". The output does not say since when the
+// counters run, nor of which interface they are: one sample is no rate and two samples cannot be joined, so
+// that they are advice.
 class NicCounters : public Paste {
  public:
   bool line(std::string_view text, const std::string& where) override {
@@ -249,16 +251,18 @@ class NicCounters : public Paste {
       pastes.looked.push_back("pause frames: " + text(pauses_) + " (no limit is known for them)");
     if (!errors_.empty())
       pastes.findings.push_back(
-          {"nic-counters", Severity::kWarning, "the port has counted errors of its link", errors_,
-           "A cable, a transceiver or a switch's port. Counters run since the driver was loaded: "
-           "look twice, do they grow?",
-           "ethtool -S <interface> | grep -E 'err|down'  # again in a minute\n"
+          {"nic-counters", Severity::kAdvice,
+           "the port has counted errors of its link, at a time that nobody knows", errors_,
+           "If they grow: a cable, a transceiver or a switch's port. They run since the driver was loaded.",
+           "ethtool -S <interface> | grep -E 'err|down'  # twice, a minute apart\n"
            "mlxlink -d <NIC> -m -c -e"});
     if (!lost_.empty())
       pastes.findings.push_back(
-          {"nic-counters", Severity::kWarning, "the port has dropped packets", lost_,
-           "RoCE needs a network that drops nothing: PFC or ECN does not hold on this priority, or "
-           "the host is too slow to take the packets.",
+          {"nic-counters", Severity::kAdvice, "the port has dropped packets, at a time that nobody knows",
+           lost_,
+           "If they grow: RoCE needs a network that drops nothing. PFC or ECN does not hold on this "
+           "priority, or the host is too slow to take the packets.",
+           "ethtool -S <interface> | grep -E 'discard|out_of|full'  # twice, a minute apart\n"
            "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch"});
   }
 

@@ -318,8 +318,8 @@ bool readCommunicatorLine(Process& process, const LogLine& line, Place place) {
     return true;
   }
   if (text.ends_with("Destroy COMPLETE") || text.ends_with("Finalize COMPLETE")) {
-    process.progress = place;
-    return noteTime(true);
+    process.closed = place;
+    return true;
   }
   if (const int nodes = numberAfter(text, " nNodes "); nodes > 0) {
     process.nodes = std::max(process.nodes, nodes);

@@ -203,6 +203,7 @@ void JobReader::record(const LogLine& line) {
   if (railwise) setFact(process.plugin, "Railwise", place);
   const bool warns = line.kind == LineKind::kWarn;
   if (warns && process.shifted.value.empty() && isStartOfRailwise(line.text)) shiftLevels(index, line);
+  file.shifted = file.shifted || !process.shifted.value.empty();
   const bool shifted = railwise && !process.shifted.value.empty();
   if (warns && !shifted && !isSettingOfRailwise(line.text)) {
     ++process.warnings;
@@ -256,19 +257,13 @@ void JobReader::information(int index, const LogLine& line, Place place) {
     process.error_trace.push_back({shortened(line.text), place});
 }
 
-// A warning of Railwise has no words before it in the log of such a process.
-bool JobReader::hasShifted(const LogFile& file) const {
-  return std::any_of(file.processes.begin(), file.processes.end(), [&](int index) {
-    return !job_.processes[static_cast<std::size_t>(index)].shifted.value.empty();
-  });
-}
-
 void JobReader::otherRecord(const LogLine& line) {
   if (line.text.empty() || isInformation(line.text)) return;
   readVersion(job_.version, line.text, here());
   std::optional<Explanation> known = explainOther(line.text);
   const LogFile& file = job_.files.back();
-  if (!known && line.text.starts_with(kOfRailwise) && hasShifted(file)) known = explainWarning("", line.text);
+  // A warning of Railwise has no words before it in the log of such a process.
+  if (!known && line.text.starts_with(kOfRailwise) && file.shifted) known = explainWarning("", line.text);
   if (!known) return;
   int process = -1;
   const int rank = line.rank >= 0 ? line.rank : namedRank(line.text);

@@ -27,7 +27,6 @@ class JobReader {
   void record(const LogLine& line);
   void information(int index, const LogLine& line, Place place);
   void shiftLevels(int index, const LogLine& line);
-  bool hasShifted(const LogFile& file) const;
   void otherRecord(const LogLine& line);
   int processOf(const LogLine& line);
   void addEvent(Event event);

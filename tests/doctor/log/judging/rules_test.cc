@@ -295,6 +295,21 @@ TEST(Chains, WhoGoesOnHasNoError) {
   EXPECT_EQ(judged(readJob(TwoHosts{}.text() + warning)).exitStatus(), 2);
 }
 
+// A program that handles an error ends its communicators in order: it has died all the same.
+TEST(Chains, WhoOnlyEndsItsCommunicatorDoesNotGoOn) {
+  const std::string end = "sara:70:70 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1000 - ";
+  const std::string fatal = warns("sara", "x.cc:1", "Cuda failure 700 'an illegal memory access'");
+  for (const char* const state : {"Destroy COMPLETE\n", "Finalize COMPLETE\n"}) {
+    const Findings findings = judged(readJob(TwoHosts{}.text() + fatal + end + state));
+    EXPECT_EQ(findings.exitStatus(), 2) << state;
+    EXPECT_TRUE(has(findings.all()[0].why, "died of it")) << findings.all()[0].why;
+    const std::string unknown = warns("sara", "x.cc:1", "the moon is in the way");
+    EXPECT_EQ(judged(readJob(TwoHosts{}.text() + unknown + end + state)).exitStatus(), 1) << state;
+    EXPECT_EQ(judged(readJob(fatal + end + state + TwoHosts{}.text())).exitStatus(), 1)
+        << "it began anew after " << state;
+  }
+}
+
 TEST(Rate, ABondThatCarriesOnePort) {
   const auto checks = [](const std::string& text, double gb_per_s) {
     const Job job = readJob(text);
