@@ -323,6 +323,15 @@ TEST(NcclConf, CountsForAnswersAboutAMachine) {
   EXPECT_NE(both.out.find("  set: NCCL_P2P_LEVEL=SYS\n"), std::string::npos) << both.out;
 }
 
+TEST(NcclConf, TheDoctorNamesTheFileThatSetAValue) {
+  const ConfFile conf("# site\nNCCL_CROSS_NIC=7\nNCCL_IB_TC=-7\n");
+  const auto result =
+      railwise({"doctor", "--only", "settings"}, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TC=999"});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_NE(result.out.find(conf.path() + ":2: NCCL_CROSS_NIC=7"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("the environment: NCCL_IB_TC=999"), std::string::npos) << result.out;
+}
+
 TEST(ConfigCommand, SaysWhatIsNotAccepted) {
   const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_ADDR_FAMILY=AF_UNIX"});
   EXPECT_NE(result.out.find("NCCL_IB_ADDR_FAMILY= (default: environment has a value that is not accepted)\n"),

@@ -20,6 +20,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
+#include "cli/options/nccl_environment.h"
 #include "cli/plugin/plugin_loader.h"
 #include "cli/topo/machine_options.h"
 #include "doctor/checks/check.h"
@@ -175,8 +176,10 @@ std::string gpuAnswers(const sysfs::FileTree& machine, const Config& config) {
 // What this machine has in no file.
 sysfs::MemoryTree factsOfThisMachine(const DoctorOptions& options, const sysfs::FileTree& machine) {
   const Config config = Config::load();
+  const std::vector<const char*> environment = environmentAlone();  // the doctor names the files itself
   sysfs::MemoryTree facts = doctor::gatherFacts(
-      machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environ}, config);
+      machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environment.data()},
+      config);
   facts.file(doctor::kOwnPluginFile, ownPluginFile() + "\n");
   const doctor::OverlayTree files(sysfs::liveTree(), facts);
   facts.file(doctor::kLibrariesFile, doctor::librariesText(doctor::System(files)));

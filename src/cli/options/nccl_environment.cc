@@ -1,7 +1,10 @@
 #include "cli/options/nccl_environment.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "base/whole_file.h"
 
@@ -34,6 +37,16 @@ const ConfVariable* confLineOf(const char* variable) {
   const auto found = std::find_if(applied().begin(), applied().end(),
                                   [&](const ConfVariable& its) { return its.name == variable; });
   return found != applied().end() ? &*found : nullptr;
+}
+
+std::vector<const char*> environmentAlone() {
+  std::vector<const char*> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (confLineOf(std::string(text.substr(0, text.find('='))).c_str()) == nullptr) all.push_back(*entry);
+  }
+  all.push_back(nullptr);
+  return all;
 }
 
 }  // namespace railwise::cli

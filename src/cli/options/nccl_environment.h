@@ -2,6 +2,8 @@
 // about a machine is what NCCL would do on it.
 #pragma once
 
+#include <vector>
+
 #include "base/settings/nccl_conf.h"
 
 namespace railwise::cli {
@@ -12,5 +14,8 @@ void readNcclConf();
 
 // The line of the file that has set a variable. Null: the environment has, or nothing.
 const ConfVariable* confLineOf(const char* variable);
+
+// The environment without what the files have set, as environ(7).
+std::vector<const char*> environmentAlone();
 
 }  // namespace railwise::cli
