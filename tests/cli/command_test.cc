@@ -308,6 +308,11 @@ TEST(ConfigCommand, SaysWhichFileSetAValue) {
   EXPECT_NE(json.out.find("\"line\": 3"), std::string::npos) << json.out;
 }
 
+TEST(NcclConf, OfAnotherKindThanAFileIsNotRead) {
+  EXPECT_EQ(railwise({"version"}, {"NCCL_CONF_FILE=/dev/zero"}).status, 0);
+  EXPECT_EQ(railwise({"version"}, {"NCCL_CONF_FILE=/tmp"}).status, 0);
+}
+
 TEST(NcclConf, CountsForAnswersAboutAMachine) {
   const ConfFile conf("NCCL_P2P_LEVEL=LOC\n");
   const std::vector<std::string> explain = {"explain", "--machine", "dgx"};

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "base/whole_file.h"
 
@@ -25,6 +27,8 @@ std::string valueOf(const char* name) {
 
 void readNcclConf() {
   applied() = ncclConfVariables(valueOf("NCCL_CONF_FILE"), valueOf("HOME"), [](const std::string& path) {
+    std::error_code unreadable;
+    if (!std::filesystem::is_regular_file(path, unreadable)) return std::string();  // a pipe might never end
     const auto text = wholeFile(path);
     return text.ok() ? *text : std::string();
   });

@@ -63,7 +63,8 @@ void weigh(const Process& process, Event& event) {
   } else if (event.isError() && passed > 0) {
     event.end = "NCCL passed it up as " + std::string(resultName(passed)) + ".";
   } else if (event.kind == EventKind::kCause && closed && !on) {
-    event.end = "The process died of it: after it the log has only the end of a communicator.";
+    event.end =
+        "Nothing after it shows that the process went on: the log has only the end of a communicator.";
   }
 }
 

@@ -302,7 +302,7 @@ TEST(Chains, WhoOnlyEndsItsCommunicatorDoesNotGoOn) {
   for (const char* const state : {"Destroy COMPLETE\n", "Finalize COMPLETE\n"}) {
     const Findings findings = judged(readJob(TwoHosts{}.text() + fatal + end + state));
     EXPECT_EQ(findings.exitStatus(), 2) << state;
-    EXPECT_TRUE(has(findings.all()[0].why, "died of it")) << findings.all()[0].why;
+    EXPECT_TRUE(has(findings.all()[0].why, "Nothing after it shows")) << findings.all()[0].why;
     const std::string unknown = warns("sara", "x.cc:1", "the moon is in the way");
     EXPECT_EQ(judged(readJob(TwoHosts{}.text() + unknown + end + state)).exitStatus(), 1) << state;
     EXPECT_EQ(judged(readJob(fatal + end + state + TwoHosts{}.text())).exitStatus(), 1)
