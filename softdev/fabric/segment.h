@@ -295,9 +295,10 @@ struct MakerRecord {
 };
 
 struct TableMarks {
-  uint32_t first_free;  // no free entry lies below; read and written under the lock of the tables
-  std::atomic<uint32_t>
-      high_water;  // no used entry lies at or above; grows only, and may be read without the lock
+  // No free entry lies below. Under the lock of the tables.
+  uint32_t first_free;
+  // No used entry lies at or above. It only grows; written under that lock, and read without it too.
+  std::atomic<uint32_t> high_water;
 };
 
 struct Segment {

@@ -203,9 +203,7 @@ int demoCommand(Args args) {
   if (!arguments) return status;
   std::error_code error;
   const bool is_name = !options.machine.empty() && !std::filesystem::exists(options.machine, error);
-  if (is_name &&
-      !openDeviceMachine("demo", {.machine = options.machine, .host = "", .fabric = "", .settings = ""}))
-    return kExitUsage;
+  if (is_name && !openDeviceMachine("demo", {.machine = options.machine})) return kExitUsage;
   return Demo(options).run();
 }
 

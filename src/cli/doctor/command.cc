@@ -194,12 +194,11 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
   const doctor::TracingTree traced(tree);
   const doctor::System system(traced);
   const std::string subject = subjectOf(system, file, options.machine);
-  const doctor::Diagnosis diagnosis =
-      doctor::examine(system, {.only = options.only,
-                               .topology_file = file,
-                               .topology_text = topology_text,
-                               .preflight = options.strict,
-                               .environment = [](const char* name) { return std::getenv(name); }});
+  const doctor::Diagnosis diagnosis = doctor::examine(system, {.only = options.only,
+                                                               .topology_file = file,
+                                                               .topology_text = topology_text,
+                                                               .preflight = options.strict,
+                                                               .environment = std::getenv});
   if (!options.report.empty()) {
     if (const int status = writeReport(options, traced.copy(), diagnosis, subject); status != kExitOk)
       return status;

@@ -49,8 +49,7 @@ std::unique_ptr<sysfs::FileTree> treeOf(const Config& config) {
 
 Outcome<topo::Machine> machineOf(const sysfs::FileTree& tree, const Config& config,
                                  topo::NcclVersion release) {
-  const topo::Settings settings =
-      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, release);
+  const topo::Settings settings = topo::settingsFromEnvironment(std::getenv, release);
   topo::SysfsOptions options;
   auto answers = topo::askForGpus(tree, tree.live(), config);
   if (answers.ok()) options.gpu_answers = std::move(*answers);

@@ -21,8 +21,7 @@ constexpr const char* kTopoDiffHelp =
     "topo record); --machine and --root name A or B too, and --machine may be given twice. Without B: this "
     "machine.\n"
     "Exit status: 0 nothing differs, 1 something does, 2 a machine cannot be read, or a mistake on the "
-    "command "
-    "line.\n\n";
+    "command line.\n\n";
 
 constexpr const char* kTopoDiff = "topo diff";
 

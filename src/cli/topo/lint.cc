@@ -22,8 +22,7 @@ constexpr const char* kTopoLintHelp =
     "usage: railwise topo lint FILE... [options]\n\n"
     "Checks NCCL topology files (- is standard input): what NCCL refuses, and what it reads otherwise than "
     "it was meant, each with line and fix, and whether the init of a release fails, with NCCL's variables as "
-    "they are set here. "
-    "docs/lint.md lists the rules.\n"
+    "they are set here. docs/lint.md lists the rules.\n"
     "Exit status: 0 no error, 1 an error (or, with --strict, a warning), 2 a mistake on the command "
     "line.\n\n";
 
@@ -89,8 +88,8 @@ int topoLintCommand(Args args) {
     return leave(kExitUsage, "topo lint: which FILE? (railwise topo lint --help)");
   if (std::count(arguments->positional.begin(), arguments->positional.end(), kStandardInput) > 1)
     return leave(kExitUsage, "topo lint: - is standard input, and can be read once");
-  const topo::Settings settings = topo::settingsFromEnvironment(
-      [](const char* name) { return std::getenv(name); }, topo::chooseRules({.asked = nccl}).release);
+  const topo::Settings settings =
+      topo::settingsFromEnvironment(std::getenv, topo::chooseRules({.asked = nccl}).release);
   std::optional<topo::GraphFile> graphs;
   if (!readGraphFile("topo lint", "", false, graphs)) return kExitFailed;
   Counts counts;

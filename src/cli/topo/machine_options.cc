@@ -84,8 +84,7 @@ constexpr std::array<Choice<bool>, 2> kXgmi = {{{"rccl", false}, {"nvlink", true
 // The settings of NCCL's environment variables and of --nccl. Values that NCCL would not understand are
 // reported on stderr.
 topo::Settings settingsOf(const char* command, const MachineOptions& options, topo::NcclVersion release) {
-  topo::Settings settings =
-      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, release);
+  topo::Settings settings = topo::settingsFromEnvironment(std::getenv, release);
   settings.xgmi_as_nvlink = options.xgmi_as_nvlink;
   settings.net_ib = options.net_ib;
   for (std::string& set : settings.from_environment) {
@@ -158,8 +157,8 @@ constexpr const char* kMachinesHelp =
     "NCCL_TOPO_FILE=FILE. Without any of them: this machine. What neither tells is assumed, and said on "
     "stderr: GPUs are known by their PCI ids, and the options say otherwise. The rules are those of --nccl, "
     "else of the NCCL that a log names, else of the one installed on the machine, else the newest known. "
-    "NCCL's "
-    "variables count as this environment and NCCL's configuration files (railwise config) set them.\n\n";
+    "NCCL's variables count as this environment and NCCL's configuration files (railwise config) set "
+    "them.\n\n";
 
 }  // namespace
 
@@ -314,8 +313,7 @@ int showWithoutGpus(const char* command, const MachineOptions& options) {
   int status = kExitOk;
   const auto tree = openMachineTree(command, options, &status);
   if (!tree) return status;
-  const topo::Settings settings =
-      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, topo::NcclVersion{});
+  const topo::Settings settings = topo::settingsFromEnvironment(std::getenv, topo::NcclVersion{});
   std::vector<std::string> remarks;
   const auto nics = topo::netDevices(*tree, settings, {options.detection.nic_speed, true}, &remarks);
   const auto devices = sysfs::pciDevices(*tree);

@@ -57,8 +57,7 @@ void takeRecording(MachineOptions& options);
 // file is combined with that tree. Without a file and without these options, opens this machine. Null: the
 // reason was reported to the user, and *status is the exit status: kExitUsage if the options are wrong,
 // kExitFailed if the machine cannot be read. The release of NCCL with the rules in use, and assumptions, are
-// printed on stderr, unless
-// --quiet is given.
+// printed on stderr, unless --quiet is given.
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
                                          const MachineOptions& options, int* status);
 

@@ -306,7 +306,7 @@ TEST(Chains, WhoOnlyEndsItsCommunicatorDoesNotGoOn) {
     const std::string unknown = warns("sara", "x.cc:1", "the moon is in the way");
     EXPECT_EQ(judged(readJob(TwoHosts{}.text() + unknown + end + state)).exitStatus(), 1) << state;
     EXPECT_EQ(judged(readJob(fatal + end + state + TwoHosts{}.text())).exitStatus(), 1)
-        << "it began anew after " << state;
+        << "the process has started again after " << state;
   }
 }
 
