@@ -1,0 +1,179 @@
+"""What the stages use: programs run with a limit and their words kept, what was found, and where NCCL is."""
+import dataclasses
+import glob
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+
+class Finding:
+    """What a stage has found. Kinds, worst first: surprise (the machine contradicts what Railwise says of it), wrong, ok, skipped."""
+    kind = ""
+
+    def __init__(self, text):
+        self.text = text
+
+
+class Surprise(Finding):
+    kind = "surprise"
+
+
+class Wrong(Finding):
+    kind = "wrong"
+
+
+class Ok(Finding):
+    kind = "ok"
+
+
+class Skipped(Finding, Exception):
+    """Also raised: the rest of the stage is not tried."""
+    kind = "skipped"
+
+
+class Failed(Exception):
+    """A program of ours failed that must not."""
+
+
+@dataclasses.dataclass
+class Done:
+    status: int
+    output: str
+    errors: str
+
+    def last(self):
+        """What the program said last."""
+        return ((self.errors.strip() or self.output.strip()).splitlines() or ["nothing said"])[-1]
+
+
+def kill(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class Contact:
+    """One run. `out`: the folder of everything that is written. `deadline`: time.monotonic() at which all must be over."""
+
+    def __init__(self, place, out, options):
+        self.railwise = str(place / "bin/railwise")
+        self.plugin = str(place / "lib/libnccl-net-railwise.so")
+        self.out = out
+        self.anonymous = options.anonymous
+        self.apply = options.apply
+        self.host = options.host
+        self.largest = options.largest << 20
+        self.given_nccl = options.nccl
+        # In `railwise device run` the machine's own devices are software devices, and of that machine.
+        stand_in = os.environ.get("RAILWISE_DEVICE", "") if "RAILWISE_SYSFS_ROOT" in os.environ else ""
+        self.real = stand_in or "verbs"  # RAILWISE_DEVICE for the machine's own devices, and for software devices
+        self.software = stand_in or f"software:fabric=contact{os.getpid()}"
+        self.deadline = time.monotonic() + options.minutes * 60
+        self.figures = []  # (what, figure, the most that can be or None)
+
+    @staticmethod
+    def environment():
+        """Of all programs: nothing of NCCL's and ours from outside counts, but where the machine is."""
+        kept = ("RAILWISE_SYSFS_ROOT", "RAILWISE_HOST", "NCCL_SOCKET_IFNAME", "NCCL_IBVERBS_LIB", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE")
+        outside = {key: value for key, value in os.environ.items() if key in kept or not key.startswith(("NCCL_", "RAILWISE_"))}
+        return {"RAILWISE_SLOW_CONNECT": "0", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", **outside}
+
+    def left(self, limit):
+        return max(1.0, min(limit, self.deadline - time.monotonic()))
+
+    def run(self, name, command, environment=(), limit=60, must=False):
+        """Runs a program, and keeps what it says in NAME.txt. A program that is not there is status 127."""
+        begin = time.monotonic()
+        done = self._run(command, {**self.environment(), **dict(environment)}, self.left(limit))
+        (self.out / f"{name}.txt").write_text(f"$ {' '.join(command)}\n{done.output}{done.errors}\n"
+                                              f"# status {done.status} after {time.monotonic() - begin:.1f} s\n")
+        if must and done.status != 0:
+            raise Failed(f"{' '.join(command)} ended with {done.status}: {done.last()}")
+        return done
+
+    @staticmethod
+    def _run(command, environment, limit):
+        try:
+            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       text=True, errors="replace", start_new_session=True)
+        except OSError as problem:
+            return Done(127, "", str(problem))
+        try:
+            output, errors = process.communicate(timeout=limit)
+            return Done(process.returncode, output, errors)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, errors = process.communicate()
+            return Done(124, output, f"{errors}no end within {limit:.0f} s")
+        except BaseException:  # Ctrl-C
+            kill(process)
+            raise
+
+    def json(self, name, command, statuses=(0,), **how):
+        done = self.run(name, command, **how)
+        if done.status not in statuses:
+            raise Failed(f"{' '.join(command)} ended with {done.status} ({name}.txt)")
+        return json.loads(done.output)
+
+    def wait(self, processes, limit):
+        """Whether all ended in time. Those that did not, and those that wait for one that failed, are killed."""
+        deadline = time.monotonic() + self.left(limit)
+        grace = None
+        try:
+            while any(process.poll() is None for process in processes):
+                now = time.monotonic()
+                if grace is None and any(process.poll() for process in processes):
+                    grace = now + 10
+                if now > deadline or (grace is not None and now > grace):
+                    return False
+                time.sleep(0.1)
+            return True
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    kill(process)
+
+    def figure(self, what, value, most=None):
+        self.figures.append((what, value, most))
+
+    @staticmethod
+    def verified(what, found):
+        """Of the JSON of railwise perf."""
+        wrong = sum(row[place]["wrong"] for row in found["results"] for place in ("out_of_place", "in_place") if row.get(place))
+        return Wrong(f"{what}: {wrong} wrong elements") if wrong else Ok(f"{what}: every element right")
+
+    def explained(self, name, words):
+        """{PCI address of a GPU: its NICs, their paths and GPUDirect} by railwise explain; None: no GPU."""
+        done = self.run(name, [self.railwise, "explain", "--json", *words])
+        if done.status != 0:
+            return None
+        return {gpu["busid"]: {"nics": [each["name"] for each in gpu["chosen"]], "paths": [each["type"] for each in gpu["chosen"]],
+                               "gpudirect": [each["gpudirect_send"]["mode"] for each in gpu["chosen"]]}
+                for gpu in json.loads(done.output)["gpus"]}
+
+    def nics(self):
+        """The machine's RDMA devices that are up, as `railwise devices` says them."""
+        done = self.run("nics", [self.railwise, "devices", "--device", self.real, "--json"])
+        return json.loads(done.output)["devices"] if done.status == 0 else []
+
+    def nccl(self):
+        """(libnccl.so.2, libcudart.so). Raises Skipped."""
+        folders = [self.given_nccl] if self.given_nccl else []
+        for package in ("nvidia.nccl", "nvidia.cuda_runtime", "nvidia.cu13", "torch"):
+            try:
+                spec = importlib.util.find_spec(package)
+            except ImportError:
+                spec = None
+            folders += [f"{place}/lib" for place in (spec.submodule_search_locations or [])] if spec else []
+        folders += os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        folders += ["/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib", "/opt/nccl/lib"]
+        found = []
+        for pattern in ("libnccl.so.2", "libcudart.so*"):
+            files = [file for folder in folders if folder for file in sorted(glob.glob(f"{folder}/{pattern}"))]
+            if not files:
+                raise Skipped(f"no {pattern} in {', '.join(filter(None, folders))} (--nccl FOLDER)")
+            found.append(str(pathlib.Path(files[0])))
+        return tuple(found)

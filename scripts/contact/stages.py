@@ -1,0 +1,268 @@
+"""What is tried on a machine that Railwise has never met, one function a stage. Each reads, or sends between the machine's own NICs; only
+`port` changes a setting, and only the interface that --apply names."""
+import glob
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from contact import Ok, Skipped, Surprise, Wrong
+
+HERE = pathlib.Path(__file__).resolve().parent
+# NCCL 2.13 to 2.31, src/transport/net.cc and src/graph/topo.cc.
+GDR = re.compile(r"NET/Railwise : GPU Direct RDMA (Enabled|Disabled) for HCA \d+ '([^']*)'")
+# Programs of vendors and of rdma-core: asked where they are there.
+VENDORS = (("nvidia-smi",), ("nvidia-smi", "topo", "-m"), ("nvidia-smi", "-q"), ("nvidia-smi", "nvlink", "-s"), ("rocm-smi", "--showtopo"),
+           ("amd-smi", "topology"), ("ibv_devinfo", "-v"), ("ibstat",), ("rdma", "link"), ("rdma", "resource"), ("show_gids",), ("lspci", "-tv"),
+           ("lspci", "-nn"), ("ip", "-brief", "address"), ("mst", "status"), ("ofed_info", "-s"), ("nvidia-ctk", "--version"))
+FILES = ("/etc/os-release", "/proc/meminfo", "/proc/cmdline", "/proc/driver/nvidia/version", "/etc/nccl.conf", "/proc/modules", "/proc/self/limits")
+
+
+def system(c):
+    """What the machine is, in its own words."""
+    c.run("uname", ["uname", "-a"])
+    c.run("lscpu", ["lscpu"])
+    c.run("df", ["df", "-h", "/dev/shm", "/tmp"])
+    for file in FILES:
+        if os.path.exists(file):
+            c.run(pathlib.Path(file).name, ["cat", file])
+    c.run("version", [c.railwise, "version"], must=True)
+    yield Ok(f"kernel {os.uname().release}, {os.cpu_count()} CPUs, Python {sys.version.split()[0]}")
+
+
+def vendors(c):
+    """What the vendors' own programs say."""
+    asked = [words for words in VENDORS if shutil.which(words[0])]
+    for words in asked:
+        c.run(re.sub("[^a-z0-9]+", "-", " ".join(words)), list(words))
+    missing = sorted({words[0] for words in VENDORS} - {words[0] for words in asked})
+    yield Ok(f"{len(asked)} answers; not installed: {', '.join(missing) or 'nothing'}")
+
+
+def doctor(c):
+    """The doctor on this machine."""
+    mask = ["--mask"] if c.anonymous else []
+    c.run("doctor", [c.railwise, "doctor", "--report", str(c.out / "doctor-report.tar.gz"), *mask])
+    found = c.json("doctor-json", [c.railwise, "doctor", "--json"], statuses=(0, 1, 2))
+    for finding in found["findings"]:
+        if finding.get("severity") in ("error", "warning"):
+            yield Wrong(f"doctor: {finding['severity']}: {finding.get('title') or finding.get('what')}")
+    yield Ok(f"doctor: {found['verdict']}; {'; '.join(found['looked'])}")
+
+
+def model(c):
+    """Our model of the machine, and whether a recording of it gives the same one."""
+    record = c.out / "record.tar.gz"
+    recorded = c.run("record", [c.railwise, "topo", "record", str(record), *(["--anonymise"] if c.anonymous else [])])
+    if recorded.status != 0:
+        yield Wrong(f"the machine was not recorded: {recorded.last()} (record.txt)")
+    c.run("model", [c.railwise, "topo", "show", "--format", "xml", "-o", str(c.out / "model.xml")])
+    c.run("gpus", [c.railwise, "gpus"])
+    c.run("devices", [c.railwise, "devices", "--verbose"])
+    c.run("explain", [c.railwise, "explain"])
+    live = c.explained("explain-json", [])
+    if live is None:
+        raise Skipped("the machine has no GPU that explain knows")
+    if recorded.status == 0 and c.explained("explain-record", ["--root", str(record)]) != live:
+        yield Surprise("a recording of this machine has other NICs for its GPUs than the machine itself: explain-json, explain-record")
+    yield Ok("NIC of each GPU: " + "; ".join(f"{bus}: {', '.join(each['nics']) or 'none'}" for bus, each in sorted(live.items())))
+
+
+def software(c):
+    """The bundle itself works here: a collective over the software device."""
+    found = c.json("software-perf", [c.railwise, "perf", "all_reduce", "-b", "1K", "-e", "1M", "-f", "32", "--device", c.software, "--json"])
+    yield c.verified("over the software device", found)
+
+
+def loopback(c):
+    """Each NIC of the machine to itself, then all of them, in host memory; every element is verified."""
+    nics = c.nics()
+    if not nics:
+        raise Skipped("no RDMA device that is up")
+    for nic in nics[:8]:
+        yield from _own_nic(c, [nic])
+    if len(nics) > 1:
+        yield from _own_nic(c, nics)
+    found = c.json("put-signal", [c.railwise, "perf", "put_signal", "-b", "8", "-e", "1M", "-f", "32", "--device", c.real, "--json"], limit=30)
+    yield c.verified("puts and signals", found)
+
+
+def _own_nic(c, nics):
+    names = [nic["name"] for nic in nics]
+    channels = str(max(2, len(nics)))
+    found = c.json("loop-" + (names[0] if len(names) == 1 else "all"),
+                   [c.railwise, "perf", "sendrecv", "-b", "8", "-e", "32M", "-f", "1024", "--device", c.real, "--channels", channels, "--json"],
+                   environment={"NCCL_IB_HCA": "=" + ",".join(names)}, limit=30)
+    yield c.verified(f"{', '.join(names)} to itself", found)
+    best = max((row["out_of_place"]["bus_bw"] for row in found["results"]), default=0)
+    most = sum(nic["speed_mbps"] for nic in nics) / 8e3
+    c.figure(f"{', '.join(names)}: sendrecv, GB/s", best, most)
+
+
+def nccl(c):
+    """Real NCCL: ranks on one GPU, each as a host of its own, over the software device, the machine's NICs, and NCCL's own network."""
+    found = c.nccl()
+    nics = c.nics()
+    for ranks in (2, 4):
+        yield from _job(c, found, f"software-{ranks}", ranks, {"RAILWISE_DEVICE": c.software})
+    if not nics:
+        yield Skipped("NCCL over real NICs: no RDMA device that is up")
+        return
+    yield from _job(c, found, "verbs-2", 2, {"RAILWISE_DEVICE": c.real})
+    yield from _job(c, found, "net-ib-2", 2, {"NCCL_NET": "IB", "NCCL_NET_PLUGIN": "none"})
+
+
+def one_sided(c):
+    """Puts and signals of real NCCL."""
+    found = c.nccl()
+    device = {"RAILWISE_DEVICE": c.real} if c.nics() else {"RAILWISE_DEVICE": c.software}
+    yield from _job(c, found, "one-sided", 2, device, ["--one-sided"])
+
+
+def _job(c, found, name, ranks, environment, words=()):
+    """A job of nccl_rank.py, and what its logs say beside what we say."""
+    folder = c.out / f"nccl-{name}"
+    folder.mkdir()
+    library, cuda = found
+    processes = []
+    for rank in range(ranks):
+        variables = {"NCCL_NET": "Railwise", "NCCL_NET_PLUGIN": c.plugin, "NCCL_HOSTID": f"rank{rank}", "NCCL_DEBUG": "INFO",
+                     "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV", "NCCL_DEBUG_FILE": str(folder / f"rank{rank}.log"),
+                     "NCCL_TOPO_DUMP_FILE": str(folder / f"topology{rank}.xml"), "NCCL_NET_MERGE_LEVEL": "LOC", **environment}
+        processes.append(subprocess.Popen(
+            [sys.executable, str(HERE / "nccl_rank.py"), "--nccl", library, "--cuda", cuda, "--id", str(folder / "id"), "--rank", str(rank),
+             "--ranks", str(ranks), "--max", str(c.largest), *words],
+            env={**c.environment(), **variables}, stdin=subprocess.DEVNULL, stdout=open(folder / f"rank{rank}.out", "w"),
+            stderr=subprocess.STDOUT, start_new_session=True))
+    ended = c.wait(processes, 120)
+    outcomes = [_outcome(folder / f"rank{rank}.out") for rank in range(ranks)]
+    wrong = [f"rank {rank}: {outcome.get('wrong', 'nothing said')}" for rank, outcome in enumerate(outcomes) if "verified" not in outcome]
+    if not ended:
+        wrong.append("did not end within its time")
+    logs = sorted(map(str, folder.glob("rank*.log")))
+    if logs:
+        c.run(f"log-{name}", [c.railwise, "doctor", "--log", *logs])
+    if wrong:
+        yield Wrong(f"NCCL, {name}: {'; '.join(wrong)} (nccl-{name}/)")
+        return
+    first = outcomes[0]
+    yield Ok(f"NCCL {first['nccl']}, {name}: {ranks} ranks, every byte right in {len(first['verified'])} sizes")
+    for size, bandwidth in first["busbw"].items():
+        c.figure(f"NCCL all_reduce, {name}, {size} bytes: busbw, GB/s", bandwidth)
+    if first.get("one_sided") is False:
+        yield Skipped(f"one-sided: NCCL {first['nccl']} has no host RMA")
+    if environment.get("NCCL_NET") != "IB":
+        yield from _beside_nccl(c, name, folder, logs, first["nccl"])
+
+
+def _outcome(file):
+    for line in reversed(file.read_text(errors="replace").splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    return {"wrong": (file.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]}
+
+
+def _beside_nccl(c, name, folder, logs, version):
+    """NCCL's own view of the machine beside ours, and the log of a job that went well beside what the doctor makes of it."""
+    found = c.json(f"log-{name}-json", [c.railwise, "doctor", "--log", *logs, "--json"], statuses=(0, 1, 2))
+    for finding in found["findings"]:
+        if finding.get("severity") == "error":
+            yield Surprise(f"{name}: the job went well, and the doctor finds an error in its log: {finding.get('title') or finding.get('what')}")
+    networks = {rank.get("network") for rank in found["ranks"]}
+    if networks != {"Railwise"}:
+        yield Surprise(f"{name}: the log names the network {', '.join(sorted(map(str, networks)))}, not Railwise")
+    if name == "one-sided":
+        yield Ok(f"one-sided communication is served by {found['ranks'][0].get('one_sided')}")
+    offered = {nic["name"]: nic["cuda_memory"] or nic["dmabuf_memory"] for nic in c.nics()}
+    for enabled, nic in sorted(set(GDR.findall(open(logs[0], errors="replace").read()))):
+        if nic in offered and (enabled == "Enabled") != offered[nic]:
+            yield Surprise(f"{name}: GPUDirect with {nic} is {enabled} to NCCL, and railwise devices says the opposite (nics.txt)")
+    dump = folder / "topology0.xml"
+    if not dump.exists():
+        yield Surprise(f"{name}: NCCL has written no topology (NCCL_TOPO_DUMP_FILE)")
+        return
+    release = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+    theirs = c.explained(f"explain-{name}", [str(dump), "--nccl", release])
+    ours = c.explained(f"explain-ours-{name}", ["--nccl", release])
+    for bus, each in sorted((theirs or {}).items()):
+        if ours is None or bus not in ours:
+            yield Surprise(f"{name}: NCCL knows the GPU {bus}, our model of the machine does not")
+        elif ours[bus] != each:
+            yield Surprise(f"{name}: GPU {bus}: from NCCL's topology {each}, from ours {ours[bus]}")
+
+
+def nccl_tests(c):
+    """nccl-tests' all_reduce_perf where it is installed: all GPUs of the machine in one process, past NVLink and shared memory."""
+    program = shutil.which("all_reduce_perf") or next(iter(glob.glob("/opt/nccl*tests*/build/all_reduce_perf")), None)
+    if program is None:
+        raise Skipped("no all_reduce_perf in PATH")
+    c.nccl()
+    gpus = str(max(1, len(c.explained("explain-count", []) or {})))
+    device = c.real if c.nics() else c.software
+    for net, plugin in (("Railwise", c.plugin), *((("IB", "none"),) if c.nics() else ())):
+        done = c.run(f"all_reduce_perf-{net}", [program, "-b", "8", "-e", "64M", "-f", "64", "-g", gpus, "-c", "1"], limit=90, environment={
+            "NCCL_NET": net, "NCCL_NET_PLUGIN": plugin, "RAILWISE_DEVICE": device, "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"})
+        yield Ok(f"all_reduce_perf over {net}") if done.status == 0 else Wrong(f"all_reduce_perf over {net}: {done.last()}")
+
+
+def torch(c):
+    """PyTorch's DistributedDataParallel for some steps, two ranks on one GPU."""
+    if importlib.util.find_spec("torch") is None:
+        raise Skipped("this Python has no torch")
+    device = c.real if c.nics() else c.software
+    folder = c.out / "torch"
+    folder.mkdir()
+    processes = []
+    for rank in range(2):
+        variables = {"NCCL_NET": "Railwise", "NCCL_NET_PLUGIN": c.plugin, "RAILWISE_DEVICE": device, "NCCL_HOSTID": f"rank{rank}", "RANK": str(rank),
+                     "WORLD_SIZE": "2", "INIT": f"file://{folder}/id", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": str(folder / f"rank{rank}.log")}
+        processes.append(subprocess.Popen([sys.executable, str(HERE / "torch_rank.py")], env={**c.environment(), **variables},
+                                          stdin=subprocess.DEVNULL, stdout=open(folder / f"rank{rank}.out", "w"), stderr=subprocess.STDOUT,
+                                          start_new_session=True))
+    ended = c.wait(processes, 120)
+    said = [(folder / f"rank{rank}.out").read_text(errors="replace").strip().splitlines() for rank in range(2)]
+    if ended and all(process.returncode == 0 for process in processes):
+        yield Ok(f"torch: {said[0][-1]}")
+    elif any(lines and lines[-1].startswith("skipped: ") for lines in said):
+        raise Skipped(said[0][-1])
+    else:
+        yield Wrong(f"torch: {(said[0] or said[1] or ['nothing said'])[-1]} (torch/)")
+
+
+def pair(c):
+    """The NICs of this host and of another one (--host), which ssh reaches."""
+    if not c.host:
+        raise Skipped("no --host")
+    done = c.run("pair", [c.railwise, "doctor", "--pair", c.host], limit=180)
+    yield Ok(f"doctor --pair {c.host}") if done.status == 0 else Wrong(f"doctor --pair {c.host}: status {done.status} (pair.txt)")
+
+
+def port(c):
+    """An interface goes down for three seconds in the middle of a run, and comes up again: only with --apply INTERFACE."""
+    if not c.apply:
+        raise Skipped("no --apply INTERFACE")
+    if len(c.nics()) < 2:
+        raise Skipped("one NIC only: nothing would be left")
+    run = subprocess.Popen([c.railwise, "perf", "sendrecv", "-b", "1M", "-e", "1M", "-D", "15", "--device", c.real, "--fuse", "--json"],
+                           env={**c.environment(), "RAILWISE_FAILOVER_TIMEOUT": "30"}, stdout=open(c.out / "port.json", "w"),
+                           stderr=open(c.out / "port.txt", "w"), start_new_session=True)
+    try:
+        time.sleep(4)
+        down = c.run("port-down", ["ip", "link", "set", c.apply, "down"])
+        time.sleep(3)
+    finally:
+        up = c.run("port-up", ["ip", "link", "set", c.apply, "up"])
+    if down.status != 0 or up.status != 0:
+        yield Wrong(f"{c.apply} was not taken down and up: {down.last() or up.last()}")
+    ended = c.wait([run], 60)
+    yield Ok(f"{c.apply} was down for 3 s, and the run went on") if ended and run.returncode == 0 else \
+        Wrong(f"{c.apply} was down for 3 s, and the run ended with {run.returncode} (port.txt)")
+
+
+# In this order; a stage needs nothing of those before it.
+ALL = (system, vendors, doctor, model, software, loopback, nccl, one_sided, nccl_tests, torch, pair, port)
