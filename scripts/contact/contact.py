@@ -4,10 +4,17 @@ import glob
 import importlib.util
 import json
 import os
-import pathlib
 import signal
 import subprocess
+import sys
 import time
+
+COUNT_GPUS = """import ctypes, sys
+cuda, count = ctypes.CDLL(sys.argv[1]), ctypes.c_int()
+cuda.cudaGetErrorString.restype = ctypes.c_char_p
+status = cuda.cudaGetDeviceCount(ctypes.byref(count))
+sys.exit(cuda.cudaGetErrorString(status).decode() if status else print(count.value))
+"""
 
 
 class Finding:
@@ -160,7 +167,7 @@ class Contact:
         return json.loads(done.output)["devices"] if done.status == 0 else []
 
     def nccl(self):
-        """(libnccl.so.2, libcudart.so). Raises Skipped."""
+        """(libnccl.so.2, libcudart.so), where there is a GPU. Raises Skipped."""
         folders = [self.given_nccl] if self.given_nccl else []
         for package in ("nvidia.nccl", "nvidia.cuda_runtime", "nvidia.cu13", "torch"):
             try:
@@ -175,5 +182,8 @@ class Contact:
             files = [file for folder in folders if folder for file in sorted(glob.glob(f"{folder}/{pattern}"))]
             if not files:
                 raise Skipped(f"no {pattern} in {', '.join(filter(None, folders))} (--nccl FOLDER)")
-            found.append(str(pathlib.Path(files[0])))
+            found.append(files[0])
+        count = self.run("cuda-devices", [sys.executable, "-c", COUNT_GPUS, found[1]])
+        if count.status != 0 or count.output.strip() == "0":
+            raise Skipped(f"CUDA ({found[1]}) finds no GPU: {count.last()} (cuda-devices.txt)")
         return tuple(found)
