@@ -1,5 +1,6 @@
 #include "softdev/config/keys.h"
 
+#include "softdev/config/drivers.h"
 #include "softdev/config/fault_rule.h"
 #include "softdev/config/values.h"
 
@@ -68,6 +69,8 @@ bool switchOf(bool DeviceConfig::*field, DeviceDraft& draft, std::string_view va
 constexpr Key<DeviceDraft> kDeviceKeys[] = {
     {"name", "1 to 60 letters, digits, '_', '-' or '.'",
      [](DeviceDraft& d, std::string_view v) { return parseName(v, 60, &d.device.name); }},
+    {"like", "a driver: " RAILWISE_SOFTDEV_DRIVERS,
+     [](DeviceDraft& d, std::string_view v) { return makeLike(v, d.device); }},
     {"count", "a number from 1 to 256",
      [](DeviceDraft& d, std::string_view v) { return parseNumber(v, 1, kMaxDevices, &d.count); }},
     {"ports", "a number from 1 to 4",

@@ -41,6 +41,8 @@ std::vector<Option> faultOptionTable(FaultOptions& fields) {
                                    "RDMA CM), any (drawn)"),
       intOption(0, "rails", &fields.rails, 1, kMaxRailsOfHost,
                 "devices of each rank (default: drawn, 1 to 4)"),
+      textOption(0, "like", "DRIVER", &fields.like,
+                 "devices like those of a driver (docs/software-device.md)"),
       textOption(0, "conduct", "FABRIC", &fields.conduct,
                  "start no ranks, but make the faults happen to those that another program\n"
                  "runs on FABRIC. Each side says how far it is, on stdin and stdout\n"

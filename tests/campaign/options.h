@@ -21,7 +21,8 @@ struct FaultOptions : PerfOptions {
   std::optional<uint64_t> faults;  // the seed of the schedule (schedule.h); every run has one
   bool dry_run = false;
   FaultTransport transport = FaultTransport::kAny;
-  int rails = 0;           // of each rank; 0: drawn
+  int rails = 0;     // of each rank; 0: drawn
+  std::string like;  // devices as narrow as those of this driver; empty: as wide as the software device is
   bool one_sided = false;  // --conduct: the other program puts, signals and gets
   std::string conduct;     // the fabric of the ranks of another program; empty: this program starts the ranks
 };

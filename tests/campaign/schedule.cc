@@ -88,6 +88,7 @@ FaultMachine drawMachine(uint64_t seed, const FaultOptions& options) {
   machine.retries = draw.between(1, 4);
   machine.gpu_memory = options.one_sided;
   machine.one_sided = options.one_sided || isOneSided(options.collective);
+  machine.like = options.like;
   Draw rails(seed, kRailStream);
   const bool alike = rails.chance(75);
   for (int rank = 0; rank < options.ranks; ++rank) {
@@ -184,6 +185,7 @@ std::string machineText(const Schedule& schedule, const std::string& fabric) {
                      : machine.infiniband ? "ib"
                                           : "roce",
                      machine.speed_mbps);
+      if (!machine.like.empty()) text += ",like=" + machine.like;
       if (machine.placed) text += textOf(",pci=0000:00:%02x.0", kFirstPciDevice + device);
     }
   }

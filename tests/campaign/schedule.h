@@ -26,6 +26,7 @@ struct FaultMachine {
   bool gpu_memory = false;  // devices reach it
   bool one_sided = false;   // puts, signals and gets
   int speed_mbps = 400000;
+  std::string like;     // FaultOptions::like
   bool placed = false;  // devices have a place in a PCI tree, beside a GPU; NCCL fuses only such devices
   // Settings of the plugin with which a lost packet is noticed within a second.
   int ack_timeout = 14;  // 4.096 us * 2^n

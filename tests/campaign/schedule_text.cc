@@ -28,7 +28,8 @@ std::string hostsSentence(const FaultMachine& machine, const PerfOptions& option
          textOf(" %s rails", machine.iwarp        ? "iWARP"
                              : machine.infiniband ? "InfiniBand"
                                                   : "RoCE") +
-         (machine.rdma_cm && !machine.iwarp ? " that RDMA CM connects" : "") + use;
+         (machine.rdma_cm && !machine.iwarp ? " that RDMA CM connects" : "") +
+         (machine.like.empty() ? "" : ", like those of " + machine.like) + use;
 }
 
 std::string modeSentence(const FaultMachine& machine) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "softdev/config/drivers.h"
 #include "tests/ok.h"
 
 namespace railwise::softdev {
@@ -190,18 +191,54 @@ TEST_F(ConfigTest, PciAddressBecomesAPath) {
   EXPECT_EQ(config->devices[0].pci, "/sys/bus/pci/devices/fffe:7f:1f.7");
 }
 
+TEST_F(ConfigTest, ADeviceLikeThatOfADriver) {
+  for (const char* driver : {"bnxt_re", "hns", "ionic", "irdma"}) {
+    EXPECT_NE(std::string(RAILWISE_SOFTDEV_DRIVERS).find(driver), std::string::npos);
+    const std::string text = std::string("like=") + driver + ",max_qp=7";
+    const Result<Config> config = parseConfig(text.c_str());
+    ASSERT_OK(config);
+    const DeviceConfig& device = config->devices[0];
+    EXPECT_EQ(device.hca_type, driver);
+    EXPECT_LT(device.max_inline_bytes, DeviceConfig().max_inline_bytes);
+    EXPECT_FALSE(device.ece);
+    EXPECT_EQ(device.max_qp, 7U);
+  }
+  const Result<Config> config = parseConfig("like=bnxt_re,max_sge=4;like=irdma");
+  ASSERT_OK(config);
+  EXPECT_EQ(config->devices[0].vendor_id, 0x14e4U);
+  EXPECT_EQ(config->devices[0].max_sge, 4U);
+  EXPECT_EQ(config->devices[0].max_inline_bytes, 96U);
+  EXPECT_FALSE(config->devices[0].atomics);
+  EXPECT_EQ(config->devices[1].max_inline_bytes, 101U);
+}
+
 TEST_F(ConfigTest, BadValuesAreNamed) {
   const struct {
     const char* text;
     const char* part;
   } cases[] = {
-      {"speed=123", "400000"},     {"speed=fast", "\"fast\""}, {"mtu=1500", "4096"},
-      {"link=token", "roce"},      {"guid=12", "hexadecimal"}, {"guid=0000000000000000", "other than all 0"},
-      {"gid=nonsense", "IPv6"},    {"gid=10.0.0.1/v3", "/v2"}, {"pci=3b:00", "0000:3b:00.0"},
-      {"port_state=up", "active"}, {"max_qp=0", "32000"},      {"max_inline=99999", "4096"},
-      {"count=0", "1 to 256"},     {"name=", "letters"},       {"name=a/b", "letters"},
-      {"max_msg=-1", "bytes"},     {"fabric=a b", "letters"},  {"name=a;name=a", "no other device"},
-      {"speed", "key=value"},      {"dgx", "software:@dgx"},   {"mtu=4096x", "\"4096x\""},
+      {"like=mlx9", "bnxt_re"},
+      {"speed=123", "400000"},
+      {"speed=fast", "\"fast\""},
+      {"mtu=1500", "4096"},
+      {"link=token", "roce"},
+      {"guid=12", "hexadecimal"},
+      {"guid=0000000000000000", "other than all 0"},
+      {"gid=nonsense", "IPv6"},
+      {"gid=10.0.0.1/v3", "/v2"},
+      {"pci=3b:00", "0000:3b:00.0"},
+      {"port_state=up", "active"},
+      {"max_qp=0", "32000"},
+      {"max_inline=99999", "4096"},
+      {"count=0", "1 to 256"},
+      {"name=", "letters"},
+      {"name=a/b", "letters"},
+      {"max_msg=-1", "bytes"},
+      {"fabric=a b", "letters"},
+      {"name=a;name=a", "no other device"},
+      {"speed", "key=value"},
+      {"dgx", "software:@dgx"},
+      {"mtu=4096x", "\"4096x\""},
   };
   for (const auto& c : cases)
     EXPECT_TRUE(mentions(warning(c.text), c.part)) << c.text << ": " << warning(c.text);
