@@ -166,5 +166,19 @@ TEST(JobReader, AlikeWarningsAreCounted) {
   EXPECT_EQ(job.events[0].repeated, 999U);
 }
 
+// Of `railwise perf --verbose`: what the plugin says at INFO is no warning, whatever words it holds.
+TEST(JobReader, WhatThePluginSaysToOurToolsIsNoWarning) {
+  const std::string said =
+      "NET/Railwise : soft0: connection to vm:7: sends ..64 B inline\n"
+      "railwise: rank 0: plugin%: NET/Railwise : soft0 port 1: link down: check the cable\n";
+  const auto with = [&](const std::string& how) {
+    std::string text = "railwise: rank 0: plugin%: " + said;
+    for (std::size_t at = 0; (at = text.find('%')) != std::string::npos;) text.replace(at, 1, how);
+    return readJob(text);
+  };
+  EXPECT_TRUE(with("").events.empty());
+  EXPECT_FALSE(with(" warns").events.empty());
+}
+
 }  // namespace
 }  // namespace railwise::doctor
