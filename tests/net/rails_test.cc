@@ -9,6 +9,7 @@
 #include "loop_connection.h"
 #include "net/loop_traffic.h"
 #include "port_control.h"
+#include "said.h"
 #include "tests/ok.h"
 #include "tests/wait.h"
 
@@ -182,6 +183,14 @@ TEST(Rails, AdaptiveRoutingSendsTheImmediateApart) {
     EXPECT_EQ(after.writes - before.writes, *threshold == '\0' ? 2U : 1U);
     EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 1U);
   }
+}
+
+TEST(Rails, WhereFailoverIsOffTheErrorSaysSo) {
+  const Setting no_failover("RAILWISE_FAILOVER", "0");
+  const test::Said said;
+  LoopConnection loop(2 * kReceiveHalf, "count=2;fault opcode=write_imm nth=5 status=general_err");
+  EXPECT_FALSE(Traffic(loop).run(32, 512));
+  EXPECT_NE(said.warnings().find("(failover is off: RAILWISE_FAILOVER=0 here)"), std::string::npos) << said.all();
 }
 
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: no immediate, no receive used up, but for every eighth.

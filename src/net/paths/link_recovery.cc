@@ -24,7 +24,11 @@ void Link::allowFastPath() {
 
 Status Link::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
   if (!failure.ok()) return failure;
-  if (!canFailOver()) return fail(status, what);
+  if (!canFailOver()) {
+    const bool off = side_channel.opened();  // nothing else keeps it
+    return fail(status, what + (!off ? "" : std::string(" (failover is off: RAILWISE_FAILOVER=0 ") +
+                                                (config.failover == 0 ? "here)" : "at the peer)")));
+  }
   if (recovery.lost()) return Status::success();
   search.lost(title(), what);
   record_.lose(what, queue_pair);
