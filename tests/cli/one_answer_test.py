@@ -280,7 +280,7 @@ def options_agree(asker: Asker, scratch: Path) -> list[str]:
     for command in ("topo generate", "topo record " + str(scratch / "r.tar.gz"), "devices", "topo export --for env"):
         if "unknown option" in asker.run(*command.split(), "-m", "cloud-vm").stderr:
             failures.append(f"{command}: has no -m")
-    for command in ("config", "version", "devices -m dgx", "device show", "topo lint " + str(file)):
+    for command in ("config", "version", "devices -m dgx", "device list", "device show", "topo lint " + str(file)):
         done = asker.run(*command.split(), "-j")
         if not done.stdout.startswith(("{", "[")):
             failures.append(f"{command} -j: {done.stderr}")

@@ -90,7 +90,8 @@ Option onlyOption(std::vector<std::string>* only) {
 std::vector<Option> optionTable(DoctorOptions& options) {
   std::vector<Option> table = {
       onlyOption(&options.only),
-      flagOption(0, "strict", &options.strict, "for a preflight: warnings count as errors (exit status 2)"),
+      flagOption(0, "strict", &options.strict,
+                 "for a preflight: warnings count as errors (exit status 2), and RDMA devices must be there"),
       flagOption(0, "list", &options.list, "list the checks"),
       textOption(0, "report", "FILE.tar.gz", &options.report,
                  "also write all that was read, for somebody who helps you; --root reads it"),
