@@ -1,7 +1,19 @@
 # What is shipped starts with glibc 2.27 and later (NCCL's own containers have 2.28 and later), whatever this machine has: it is
 # linked against the names of an old C library (packaging/glibc), with the C++ runtime inside. Objects are the same with and
 # without; only the last link differs.
-option(RAILWISE_PORTABLE "Link what is shipped for glibc 2.27 and later, with the C++ runtime inside" OFF)
+# Off by default where it cannot work: a sanitizer needs this machine's C library, packaging/glibc knows two processors and no
+# cross compilation, clang's assembler leaves the types of the names out, and Fedora and RHEL have libstdc++.a in a package of
+# its own. The preset debug has it off, too, so that the tests run on a plain build of gcc and those of the packages run once.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -dumpmachine OUTPUT_VARIABLE machine)
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+set(portable OFF)
+if(NOT RAILWISE_SANITIZE AND NOT CMAKE_CROSSCOMPILING AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND machine MATCHES "^(x86_64|aarch64).*linux-gnu" AND IS_ABSOLUTE "${runtime}")
+  set(portable ON)
+endif()
+option(RAILWISE_PORTABLE "Link what is shipped for glibc 2.27 and later, with the C++ runtime inside" ${portable})
+if(NOT RAILWISE_PORTABLE)
+  message(STATUS "RAILWISE_PORTABLE is off: what is built needs a C library and a C++ runtime as new as this machine's")
+endif()
 if(RAILWISE_PORTABLE AND RAILWISE_SANITIZE)
   message(FATAL_ERROR "RAILWISE_PORTABLE and RAILWISE_SANITIZE exclude each other: sanitizers need this machine's C library")
 endif()

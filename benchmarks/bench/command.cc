@@ -95,24 +95,31 @@ std::vector<BenchOptions> oneSidedTableOf(const BenchOptions& options) {
   return all;
 }
 
-// Null: the reason was reported to the user.
-std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
+// `row` of `rows` that are measured, from 0 on. Null: the reason was reported to the user.
+std::optional<std::vector<Costs>> measureAll(const BenchOptions& options, std::size_t row, std::size_t rows) {
+  const auto doing = [&](const char* what) {
+    showProgress(textOf("bench: %s (%zu of %zu)", what, row + 1, rows));
+    return true;
+  };
   const MachineUse machine;
   const double cpu_seconds = ownCpuSeconds();
+  doing("CPU time");
   auto costs = measureCosts(options);
+  bool good = costs && (!options.latency || (doing("latency") && addLatency(options, *costs)));
   const auto others = machine.since(ownCpuSeconds() - cpu_seconds);
-  if (!costs || (options.instructions && !addInstructions(options, *costs)) ||
-      (options.latency && !addLatency(options, *costs)) ||
-      (options.set_ups > 0 && !addSetUp(options, *costs)))
-    return std::nullopt;
+  good = good && (!options.instructions || (doing("instructions") && addInstructions(options, *costs)));
+  good = good && (options.set_ups == 0 || (doing("set-up") && addSetUp(options, *costs)));
+  clearProgress();
+  if (!good) return std::nullopt;
   for (Costs& its : *costs) its.others = others;
   return costs;
 }
 
 int benchTable(const BenchOptions& options) {
   std::vector<BenchRow> rows;
-  for (const BenchOptions& row : options.all ? tableOf(options) : oneSidedTableOf(options)) {
-    auto costs = measureAll(row);
+  const std::vector<BenchOptions> table = options.all ? tableOf(options) : oneSidedTableOf(options);
+  for (const BenchOptions& row : table) {
+    auto costs = measureAll(row, rows.size(), table.size());
     if (!costs) return kExitFailed;
     rows.push_back({row, std::move(*costs)});
   }
@@ -134,10 +141,11 @@ int benchCommand(Args args) {
     return leave(kExitUsage, "bench: %s", conflict.c_str());
   if (options.all || options.one_sided) return benchTable(options);
   std::vector<std::vector<Costs>> by_size;
-  for (const std::size_t size : sizesOf(options)) {
+  const std::vector<std::size_t> sizes = sizesOf(options);
+  for (const std::size_t size : sizes) {
     BenchOptions of_size = options;
     of_size.task.shape.size = size;
-    auto costs = measureAll(of_size);
+    auto costs = measureAll(of_size, by_size.size(), sizes.size());
     if (!costs) return kExitFailed;
     by_size.push_back(std::move(*costs));
   }

@@ -38,8 +38,9 @@ std::optional<ModelAnswer> modelOfHosts(int hosts) {
   options.quiet = true;
   options.without_gpus = &without_gpus;
   int status = 0;  // not used: without a model perf goes on
-  const auto machine = openMachine(kPerf, "", options, &status);
+  auto machine = openMachine(kPerf, "", options, &status);
   if (!machine || machine->graph->rccl() || machine->domains.size() != 1) return std::nullopt;
+  if (!takeGraphFile(kPerf, "", true, *machine)) return std::nullopt;
   const auto answers = topo::tuning::expectOn(*machine, {.nodes = hosts}, {});
   if (!answers.ok() || !answers->front().peak_choice) return std::nullopt;
   const topo::tuning::Expectation& answer = answers->front();

@@ -1,6 +1,6 @@
 """One question, one answer: asks every command that answers about a machine, over all machines, and compares the facts that
-appear twice: the release, the GPUs and their compute capability, the paths between them, the NICs of each GPU, the limits,
-and the notes. Then every way to name a machine, and every way to ask for JSON or for a file.
+appear twice: the release, the GPUs, their model and compute capability, the paths between them, the NICs of each GPU, the
+limits, whether NCCL's init fails, and the notes. Then every way to name a machine, and every way to ask for JSON or for a file.
 
 Usage: one_answer_test.py RAILWISE [LIBRARY]
 LIBRARY: the folder of librailwise-topology.so; asked too, through the Python package.
@@ -68,6 +68,7 @@ def add_topology(facts: Facts, who: str, show: dict):
     facts.add(who, "GPUs", sorted((gpu["rank"], gpu["busid"]) for gpu in gpus.values()))
     for gpu in gpus.values():
         facts.add(who, ("sm", gpu["rank"]), gpu["sm"])
+        facts.add(who, ("model", gpu["rank"]), gpu["model"])
     for source, to, kind, gb, *_ in show["gpu_gpu"]:
         pair = tuple(sorted((gpus[source]["rank"], gpus[to]["rank"])))
         facts.add(who, ("GPU to GPU", gpus[source]["rank"], gpus[to]["rank"]), (kind, bandwidth(gb)))
@@ -96,6 +97,7 @@ def add_gpus(facts: Facts, who: str, gpus: dict):
     for gpu in whole.values():
         if gpu["vendor"] == "NVIDIA":
             facts.add(who, ("sm", gpu["rank"]), gpu["sm"])
+        facts.add(who, ("model", gpu["rank"]), gpu["model"])
     for nic in gpus["nics"]:
         rank = whole[nic["gpu"]]["rank"] if nic["gpu"] in whole else -1
         known = {value for fact, (_, value) in facts.said.items() if fact[:2] == ("GPU to NIC", rank)}
@@ -136,6 +138,22 @@ COMMANDS = (("topo show", add_topology), ("explain", add_explain), ("gpus", add_
             ("topo expect --nodes=2", add_expect))
 
 
+FAILS = "fails its init"
+
+
+def add_init(asker: Asker, facts: Facts, machine: list[str]):
+    """Whether NCCL's init fails. Of lint and doctor errors alone: a note says what another release does."""
+    for command in ("topo graphs", "topo expect", "explain"):
+        done = asker.run(*command.split(), "--json", "-q", *machine)
+        facts.add(command, FAILS, FAILS in done.stdout + done.stderr)
+    if not machine[0].startswith("-"):
+        for file in json.loads(asker.run("topo", "lint", "--json", *machine).stdout):
+            facts.add("topo lint", FAILS, any(FAILS in found["text"] for found in file["findings"] if found["severity"] == "error"))
+    doctor = json.loads(asker.run("doctor", "--json", "--only", "topology", *machine).stdout)
+    facts.add("doctor", FAILS, any(FAILS in json.dumps([found["what"], found["seen"]])
+                                   for found in doctor["findings"] if found["severity"] == "error"))
+
+
 def check_machine(asker: Asker, machine: list[str], library) -> Facts:
     facts = Facts(" ".join(machine).replace(str(ROOT) + "/", ""))
     for command, add in COMMANDS:
@@ -149,6 +167,7 @@ def check_machine(asker: Asker, machine: list[str], library) -> Facts:
         known = facts.said.get("notes", ("", []))[1]
         facts.add("topo export", "notes", asker.notes(slurm)[:len(known)])  # what gres.conf leaves out follows
         add_slurm(facts, "topo export", slurm.stdout)
+    add_init(asker, facts, machine)
     if library is not None and facts.said:
         for how, loaded in library(machine):
             add_topology(facts, how, loaded)
@@ -261,7 +280,7 @@ def options_agree(asker: Asker, scratch: Path) -> list[str]:
     for command in ("topo generate", "topo record " + str(scratch / "r.tar.gz"), "devices", "topo export --for env"):
         if "unknown option" in asker.run(*command.split(), "-m", "cloud-vm").stderr:
             failures.append(f"{command}: has no -m")
-    for command in ("config", "version", "devices -m dgx", "device show", "topo lint " + str(file)):
+    for command in ("config", "version", "devices -m dgx", "device list", "device show", "topo lint " + str(file)):
         done = asker.run(*command.split(), "-j")
         if not done.stdout.startswith(("{", "[")):
             failures.append(f"{command} -j: {done.stderr}")

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -109,21 +108,18 @@ class Demo {
 
   void explainGpu() {
     constexpr const char* kPretend = "dgx";
-    std::vector<std::string> words = {"explain", "--gpu", "3"};
-    const char* sentence = "Which NIC GPU 3 of this machine gets, and why.";
     std::string machine = options_.machine;
     if (machine.empty() && !explains({"explain", "--gpu", "0"})) machine = kPretend;
-    if (machine.empty()) {
-      words.back() = "0";
-      sentence = "Which NIC GPU 0 of this machine gets, and why.";
-    } else {
-      words.insert(words.end(), {"--machine", machine});
-      if (options_.machine.empty())
-        sentence = "Which NIC a GPU gets, and why: this machine has no GPU, so GPU 3 of a DGX-like one.";
-    }
+    std::vector<std::string> words = {"explain", "--gpu", "3"};
+    if (!machine.empty()) words.insert(words.end(), {"--machine", machine});
+    if (machine.empty() || !explains(words)) words[2] = "0";
+    const bool pretends = machine != options_.machine;
+    const std::string sentence =
+        pretends ? "Which NIC a GPU gets, and why: this machine has no GPU, so GPU 3 of a DGX-like one."
+                 : "Which NIC GPU " + words[2] + " of this machine gets, and why.";
     std::string command = "railwise";
     for (const std::string& word : words) command += " " + word;
-    head("Which NIC serves a GPU", sentence, command);
+    head("Which NIC serves a GPU", sentence.c_str(), command);
     show(words);
   }
 
@@ -194,16 +190,16 @@ int demoCommand(Args args) {
       textOption(0, "plugin", "NAME", &options.plugin,
                  "show the failing port with this net plugin too, e.g. NCCL's own as a plugin"),
       textOption('m', "machine", "NAME|FILE", &options.machine,
-                 "the software machine whose GPU 3 is explained (default: this machine, or dgx where it has "
+                 "the machine whose GPU 3, or GPU 0, is explained; as for explain (default: this machine, or "
+                 "dgx where it has "
                  "no GPU)"),
       intOption('s', "seconds", &options.seconds, 3, 60,
                 "seconds of traffic around the failing port (default: 6)")};
   int status = kExitOk;
   const auto arguments = parseOrLeave("demo", table, args, kHelp, 0, &status);
   if (!arguments) return status;
-  std::error_code error;
-  const bool is_name = !options.machine.empty() && !std::filesystem::exists(options.machine, error);
-  if (is_name && !openDeviceMachine("demo", {.machine = options.machine})) return kExitUsage;
+  const bool played = !options.machine.empty() && !isRecording(options.machine);
+  if (played && !openDeviceMachine("demo", {.machine = options.machine})) return kExitUsage;
   return Demo(options).run();
 }
 

@@ -1,7 +1,9 @@
 // railwise device: the software verbs device, for any program.
 #include <array>
-#include <cstdio>
+#include <string>
+#include <vector>
 
+#include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
@@ -37,11 +39,21 @@ constexpr const char* kSysfsHelp =
 }  // namespace
 
 int deviceListCommand(Args args) {
+  Output output;
+  std::vector<Option> table;
+  addOutputOptions(table, output);
   int status = kExitOk;
-  if (!parseOrLeave("device list", {}, args, kListHelp, 0, &status)) return status;
-  for (const softdev::ShippedMachine& machine : softdev::shippedMachines())
-    std::fputs(wrappedText(machine.title(), textOf("%-12s ", machine.name)).c_str(), stdout);
-  return kExitOk;
+  if (!parseOrLeave("device list", table, args, kListHelp, 0, &status)) return status;
+  std::string text;
+  JsonWriter json;
+  json.beginArray();
+  for (const softdev::ShippedMachine& machine : softdev::shippedMachines()) {
+    text += wrappedText(machine.title(), textOf("%-12s ", machine.name));
+    json.beginInlineObject().key("name").value(machine.name).key("title").value(machine.title());
+    json.endInlineObject();
+  }
+  json.endArray();
+  return writeOutput("device list", output, output.json() ? json.text() + "\n" : text);
 }
 
 int deviceSysfsCommand(Args args) {

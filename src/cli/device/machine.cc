@@ -111,14 +111,12 @@ bool isRecording(const std::string& machine) {
 }
 
 std::optional<DeviceMachine> openDeviceMachine(const char* command, const DeviceMachineOptions& options) {
-  if (isRecording(options.machine))
-    return say("%s: %s is a recorded /sys, and no device of it can be opened; railwise explain -m %s says "
-               "what its "
-               "NICs are",
-               command, options.machine.c_str(), options.machine.c_str()),
-           std::nullopt;
-  if (options.machine.ends_with(".xml"))
-    return say("%s: %s: a topology file is given without --machine", command, options.machine.c_str()),
+  const bool recorded = isRecording(options.machine);
+  if (recorded || options.machine.ends_with(".xml"))
+    return say("%s: %s is a %s, and no device of it can be opened; railwise explain %s%s says what its NICs "
+               "are",
+               command, options.machine.c_str(), recorded ? "recorded /sys" : "topology file",
+               recorded ? "-m " : "", options.machine.c_str()),
            std::nullopt;
   DeviceMachine machine;
   machine.text = options.machine.empty() ? textFromEnvironment() : textFor(options.machine);

@@ -1,5 +1,8 @@
 // railwise doctor: what is wrong with this machine, and what to type. --log and --pair are commands of their
 // own (log.cc, pair.cc).
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,7 +90,8 @@ Option onlyOption(std::vector<std::string>* only) {
 std::vector<Option> optionTable(DoctorOptions& options) {
   std::vector<Option> table = {
       onlyOption(&options.only),
-      flagOption(0, "strict", &options.strict, "for a preflight: warnings count as errors (exit status 2)"),
+      flagOption(0, "strict", &options.strict,
+                 "for a preflight: warnings count as errors (exit status 2), and RDMA devices must be there"),
       flagOption(0, "list", &options.list, "list the checks"),
       textOption(0, "report", "FILE.tar.gz", &options.report,
                  "also write all that was read, for somebody who helps you; --root reads it"),
@@ -228,14 +232,38 @@ int examineMachine(const DoctorOptions& options) {
 
 constexpr std::size_t kMostFiles = 1UL << 20;
 
+constexpr std::size_t kBegin = 4096;
+
+// A pipe without a name, of "-" or of <(...): to look into a FIFO would take what it has from the next
+// reader.
+bool isPipe(const std::string& path) {
+  struct statfs of;
+  return statfs(path.c_str(), &of) == 0 && of.f_type == PIPEFS_MAGIC;
+}
+
+// The first bytes that a pipe has, which stay in it.
+std::string beginOfPipe(const std::string& path) {
+  int copy[2];
+  const int pipe_end = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (pipe_end < 0 || pipe(copy) != 0) return "";
+  std::string text(kBegin, '\0');
+  const ssize_t copied = tee(pipe_end, copy[1], kBegin, 0);
+  const ssize_t got = copied > 0 ? read(copy[0], text.data(), text.size()) : 0;
+  for (const int end : {pipe_end, copy[0], copy[1]}) close(end);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return text;
+}
+
 // One file that is XML; all others are logs, or outputs of other programs.
 bool isTopologyFile(const std::vector<std::string>& files) {
   if (files.size() != 1) return false;
-  if (files[0] == "-" || files[0].ends_with(".xml")) return true;
-  if (std::error_code error; !std::filesystem::is_regular_file(files[0], error))
-    return !std::filesystem::exists(files[0], error);
-  constexpr std::size_t kBegin = 4096;
-  const Outcome<std::string> text = wholeFile(files[0], kBegin);
+  if (files[0].ends_with(".xml")) return true;
+  const std::string path = files[0] == kStandardInput ? "/dev/stdin" : files[0];
+  std::error_code error;
+  const bool piped = isPipe(path);
+  if (!piped && !std::filesystem::is_regular_file(path, error))
+    return files[0] == kStandardInput || !std::filesystem::exists(path, error);
+  const Outcome<std::string> text = piped ? beginOfPipe(path) : wholeFile(path, kBegin);
   const std::string_view begin = text.ok() ? trimmed(*text) : "";
   constexpr std::string_view kTags[] = {"<?xml", "<!--", "<system", "<graphs"};
   return begin.empty() || std::any_of(std::begin(kTags), std::end(kTags),

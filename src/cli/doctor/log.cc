@@ -17,6 +17,7 @@
 #include "doctor/log/summary.h"
 #include "doctor/results/comparison.h"
 #include "doctor/results/nccl_tests.h"
+#include "topo/tuning/expect.h"
 
 namespace railwise::cli {
 namespace {
@@ -93,11 +94,9 @@ std::string settingOf(const doctor::Job& job, const char* name) {
   return "";
 }
 
-// What makes NCCL choose otherwise than its model.
 std::vector<std::string> unreadSettings(const doctor::Job& job) {
   std::vector<std::string> settings;
-  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
-                           "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_TUNER_PLUGIN", "RAILWISE_TUNER_CONFIG"})
+  for (const char* name : topo::tuning::kUnmodelled)
     if (const std::string value = settingOf(job, name); !value.empty())
       settings.push_back(std::string(name) + "=" + value);
   return settings;

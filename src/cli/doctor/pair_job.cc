@@ -293,7 +293,8 @@ PairEnd openPairEnd(const PairEndOptions& options) {
   opened.end = pair::openEnd(config, *tree, nameOfThisHost(), options.gpu);
   auto machine = machineOf(*tree, config, options.rules);
   facts.all_reduce = machine.ok() ? pair::allReduceModel(*machine) : pair::AllReduceModel{0, machine.error()};
-  if (machine.ok()) opened.machine = std::move(*machine);
+  // NCCL's model is of the graphs that NCCL takes.
+  if (machine.ok() && takeGraphFile("doctor", "", true, *machine)) opened.machine = std::move(*machine);
   return opened;
 }
 

@@ -140,7 +140,9 @@ std::vector<Option> otherJsonSpellings(std::span<const Option> options) {
                       .value = Option::kRequired,
                       .accepted = "one of text, json",
                       .accept = [json](std::string_view value) {
-                        return value == "text" || (value == "json" && json->accept({}));
+                        const bool text = value == "text";
+                        if (text && json->value != Option::kNone) return true;
+                        return (text || value == "json") && json->accept(text ? "no" : "");
                       }});
   return others;
 }
@@ -215,7 +217,10 @@ Option flagOption(char short_name, std::string long_name, bool* field, std::stri
   return {.short_name = short_name,
           .long_name = std::move(long_name),
           .text = std::move(text),
-          .accept = [field](std::string_view) { return *field = true; }};
+          .accept = [field](std::string_view value) {
+            *field = value != "no";
+            return true;
+          }};
 }
 
 Option valueOption(char short_name, std::string long_name, std::string value_name, std::string text,

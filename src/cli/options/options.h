@@ -69,6 +69,7 @@ std::optional<int> parseInt(std::string_view text, int min, int max);
 // Returns ", did you mean 'x'?", or "" if no candidate is close.
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
 
+// The last one given counts: `accept` with "no" takes the flag back.
 Option flagOption(char short_name, std::string long_name, bool* field, std::string text);
 // An option with a value, which `accept` takes or refuses. `accepted` says what it takes.
 Option valueOption(char short_name, std::string long_name, std::string value_name, std::string text,

@@ -2,6 +2,7 @@
 #include "topo/tuning/expect.h"
 
 #include <array>
+#include <cstdlib>
 #include <optional>
 
 #include "cli/options/command_line.h"
@@ -28,7 +29,8 @@ constexpr const char* kExpectHelp =
     "usage: railwise topo expect [FILE] [--root DIR|TAR] [options]\n\n"
     "Shows what NCCL expects of a collective on the machine: the algorithm and the protocol that it takes "
     "for each size, the time and the bus bandwidth (as nccl-tests counts), the peak, and what limits it. The "
-    "numbers are those of NCCL's own model, without NCCL_ALGO, NCCL_PROTO and a tuner. alltoall: an estimate "
+    "numbers are those of NCCL's own model, without NCCL_ALGO, NCCL_PROTO, a tuner and the like, which a "
+    "note names where they are set here. alltoall: an estimate "
     "of Railwise, since NCCL has no model of it.\n"
     "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
 
@@ -37,6 +39,13 @@ std::vector<std::size_t> usualSizes() {
   std::vector<std::size_t> sizes;
   for (std::size_t bytes = 1024; bytes <= (std::size_t{8} << 30); bytes *= 8) sizes.push_back(bytes);
   return sizes;
+}
+
+// What is set here, and makes NCCL choose otherwise.
+void noteUnmodelled() {
+  for (const char* name : topo::tuning::kUnmodelled)
+    if (const char* const value = std::getenv(name))
+      say("topo expect: note: %s=%s is not in the model: NCCL may choose otherwise here", name, value);
 }
 
 }  // namespace
@@ -63,13 +72,12 @@ int topoExpectCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo expect", table, args, kExpectHelp, 1, &status);
   if (!arguments) return status;
-  std::optional<topo::GraphFile> file;
-  if (!readGraphFile("topo expect", graph_file, machine.quiet, file)) return kExitFailed;
-  const auto opened = openMachine("topo expect", arguments->first(), machine, &status);
+  auto opened = openMachine("topo expect", arguments->first(), machine, &status);
   if (!opened) return status;
+  if (!takeGraphFile("topo expect", graph_file, machine.quiet, *opened)) return kExitFailed;
+  if (!machine.quiet) noteUnmodelled();
   const std::vector<std::size_t> sizes = size > 0 ? std::vector<std::size_t>{size} : usualSizes();
-  topo::tuning::Question question{
-      .nodes = nodes, .nvls = !no_nvls, .graphs = file.has_value() ? &*file : nullptr};
+  topo::tuning::Question question{.nodes = nodes, .nvls = !no_nvls};
   question.collective =
       collective == kAllToAllChoice ? std::nullopt : std::optional(static_cast<Collective>(collective));
   const auto expectations = topo::tuning::expectOn(*opened, question, sizes);

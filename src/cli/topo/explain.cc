@@ -58,21 +58,20 @@ int explainCommand(Args args) {
   if (!arguments) return status;
   const bool json = output.json();
   machine.say_remarks = json;  // the text itself contains the notes
-  std::optional<topo::GraphFile> graphs;
-  if (!readGraphFile("explain", "", machine.quiet, graphs)) return kExitFailed;
   bool without_gpus = false;
   const std::string file = arguments->first();
   if (file.empty() && !json) machine.without_gpus = &without_gpus;
   if (const auto paste = reportPaste("explain", file)) return *paste;
-  const auto opened = openMachine("explain", file, machine, &status);
+  auto opened = openMachine("explain", file, machine, &status);
   if (without_gpus) {
     const int shown = showWithoutGpus("explain", machine);
     if (shown != kExitOk) return shown;
     return gpu < 0 ? kExitFailed : kExitUsage;  // no GPU is explained
   }
   if (!opened) return status;
+  if (!takeGraphFile("explain", "", machine.quiet, *opened)) return kExitFailed;
   topo::MachineExplanation all = topo::explain(*opened);
-  topo::addChannels(*opened, graphs ? &*graphs : nullptr, all);
+  topo::addChannels(*opened, all);
   topo::addOneSided(*opened, all);
   style.rank = gpu;
   style.channel = channel;

@@ -48,15 +48,12 @@ int topoGraphsCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo graphs", table, args, kGraphsHelp, 1, &status);
   if (!arguments) return status;
-  std::optional<topo::GraphFile> file;
-  if (!readGraphFile("topo graphs", graph_file, machine.quiet, file)) return kExitFailed;
-  const auto opened = openMachine("topo graphs", arguments->first(), machine, &status);
+  auto opened = openMachine("topo graphs", arguments->first(), machine, &status);
   if (!opened) return status;
+  if (!takeGraphFile("topo graphs", graph_file, machine.quiet, *opened)) return kExitFailed;
   if (output.is("xml") && nodes == 0) nodes = 1;
-  const auto graphs = topo::searchMachine(*opened, {.one_host = nodes != 2,
-                                                    .two_hosts = nodes != 1,
-                                                    .file = file.has_value() ? &*file : nullptr,
-                                                    .traces = why});
+  const auto graphs =
+      topo::searchMachine(*opened, {.one_host = nodes != 2, .two_hosts = nodes != 1, .traces = why});
   if (!graphs.ok()) return leave(kExitFailed, "topo graphs: %s", graphs.error().c_str());
   const bool any = std::any_of(graphs->begin(), graphs->end(),
                                [](const topo::DomainGraphs& of) { return of.one_host || of.two_hosts; });

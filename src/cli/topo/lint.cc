@@ -90,15 +90,16 @@ int topoLintCommand(Args args) {
     return leave(kExitUsage, "topo lint: - is standard input, and can be read once");
   const topo::Settings settings =
       topo::settingsFromEnvironment(std::getenv, topo::chooseRules({.asked = nccl}).release);
-  std::optional<topo::GraphFile> graphs;
-  if (!readGraphFile("topo lint", "", false, graphs)) return kExitFailed;
+  for (const std::string& warning : settings.warnings) say("topo lint: %s", warning.c_str());
+  const auto graphs = graphFileOf("topo lint", "", false);
   Counts counts;
   std::string text;
   JsonWriter json;
   json.beginArray();
   for (const std::string& file : arguments->positional) {
-    topo::LintReport report = topo::lintFile(file == kStandardInput ? "/dev/stdin" : file);
-    topo::addInitFailure(report, settings, graphs ? &*graphs : nullptr);
+    topo::LintReport report = topo::lintFile(file == kStandardInput ? "/dev/stdin" : file, settings.nccl);
+    if (graphs.ok()) topo::addInitFailure(report, settings, *graphs);
+    else topo::addInitFailure(report, graphs.error());
     counts.add(report);
     topo::writeLintJson(json, file, report);
     text += reportText(withoutControls(file), report, all);

@@ -70,6 +70,8 @@ std::string numaText(const std::vector<sysfs::PciDevice>& devices, const std::st
 // the user.
 std::unique_ptr<sysfs::FileTree> deviceRoot(const char* command, const std::string& machine,
                                             const std::string& host) {
+  if (machine.ends_with(".xml"))
+    return say("%s: %s: a topology file is given without --machine", command, machine.c_str()), nullptr;
   DeviceMachineOptions options;
   options.machine = machine;
   options.host = host;
@@ -294,18 +296,21 @@ Option graphFileOption(std::string* field) {
   return textOption('g', "graph-file", "FILE", field, "take the graphs of FILE (default: NCCL_GRAPH_FILE)");
 }
 
-bool readGraphFile(const char* command, const std::string& option, bool quiet,
-                   std::optional<topo::GraphFile>& file) {
-  std::string path = option;
-  if (path.empty()) {
-    const char* const named = std::getenv("NCCL_GRAPH_FILE");
-    if (named == nullptr) return true;
-    path = named;
-    if (!quiet) say("%s: note: with the graphs of NCCL_GRAPH_FILE=%s, as NCCL takes them", command, named);
-  }
-  auto read = topo::GraphFile::read(path);
-  if (!read.ok()) return say("%s: %s", command, read.error().c_str()), false;
-  file = std::move(*read);
+Outcome<std::shared_ptr<const topo::GraphFile>> graphFileOf(const char* command, const std::string& option,
+                                                            bool quiet) {
+  const char* const named = option.empty() ? std::getenv("NCCL_GRAPH_FILE") : option.c_str();
+  if (named == nullptr) return std::shared_ptr<const topo::GraphFile>();
+  if (option.empty() && !quiet)
+    say("%s: note: with the graphs of NCCL_GRAPH_FILE=%s, as NCCL takes them", command, named);
+  auto read = topo::GraphFile::read(named);
+  if (!read.ok()) return Error{read.error() + (option.empty() ? std::string("; ") + topo::kNoGraphFile : "")};
+  return std::make_shared<const topo::GraphFile>(std::move(*read));
+}
+
+bool takeGraphFile(const char* command, const std::string& option, bool quiet, topo::Machine& machine) {
+  auto file = graphFileOf(command, option, quiet);
+  if (!file.ok()) return say("%s: %s", command, file.error().c_str()), false;
+  machine.graph_file = std::move(*file);
   return true;
 }
 

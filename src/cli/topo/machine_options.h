@@ -75,10 +75,12 @@ std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string
 // --graph-file FILE.
 Option graphFileOption(std::string* field);
 
-// Reads the file that the option names, else the file of NCCL_GRAPH_FILE; without either `file` stays empty.
-// False: the file cannot be read, and the reason was reported to the user.
-bool readGraphFile(const char* command, const std::string& option, bool quiet,
-                   std::optional<topo::GraphFile>& file);
+// The file that the option names, else the file of NCCL_GRAPH_FILE; null: neither names one. An error says
+// what helps.
+Outcome<std::shared_ptr<const topo::GraphFile>> graphFileOf(const char* command, const std::string& option,
+                                                            bool quiet);
+// Gives it to the machine. False: it cannot be read, and the reason was reported to the user.
+bool takeGraphFile(const char* command, const std::string& option, bool quiet, topo::Machine& machine);
 
 // A machine without GPUs: NCCL cannot run there, but its NICs can be shown.
 

@@ -39,9 +39,11 @@ int topoShowCommand(Args args) {
   const std::string file = arguments->first();
   if (file.empty() && output.is("matrix") && output.file.empty()) machine.without_gpus = &without_gpus;
   if (const auto paste = reportPaste("topo show", file)) return *paste;
-  const auto opened = openMachine("topo show", file, machine, &status);
+  auto opened = openMachine("topo show", file, machine, &status);
   if (without_gpus) return showWithoutGpus("topo show", machine);
   if (!opened) return status;
+  // The page draws the graphs.
+  if (output.is("html") && !takeGraphFile("topo show", "", machine.quiet, *opened)) return kExitFailed;
   return writeOutput("topo show", output, text(*opened, output));
 }
 

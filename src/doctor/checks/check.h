@@ -27,7 +27,7 @@ struct Examination {
   std::string topology_file;                 // the file that NCCL reads; "": none
   std::optional<std::string> topology_text;  // null: it cannot be read
   std::string graph_file;                    // NCCL_GRAPH_FILE; "": none
-  std::optional<std::string> graph_text;     // null: it cannot be read
+  std::string graph_problem;                 // why NCCL cannot read it; "": it can
   bool preflight = false;                    // the machine is to run jobs
   Findings findings;
   std::vector<std::string> looked;  // what was there and is fine, for people

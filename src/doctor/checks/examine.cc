@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "base/whole_file.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
+#include "topo/search/graph_file.h"
 #include "topo/sources/load_machine.h"
 
 namespace railwise::doctor {
@@ -19,8 +21,9 @@ topo::NcclVersion rulesOf(const System& system) {
   return topo::chooseRules({.library = library.path, .library_release = library.version}).release;
 }
 
-// Reads NCCL's settings and graph file, whose variables are those of the machine, or else of this computer.
-void readSettings(Examination& exam, const topo::Lookup& environment) {
+// Reads NCCL's settings and returns its graph file, whose variables are those of the machine, or else of this
+// computer. Null: there is none.
+std::shared_ptr<const topo::GraphFile> readSettings(Examination& exam, const topo::Lookup& environment) {
   const System& system = exam.system;
   const bool of_machine = system.environmentKnown() || !environment;
   const auto lookup = [&](const char* name) -> const char* {
@@ -30,10 +33,16 @@ void readSettings(Examination& exam, const topo::Lookup& environment) {
   };
   exam.settings = topo::settingsFromEnvironment(lookup, rulesOf(system));
   const char* const graphs = lookup("NCCL_GRAPH_FILE");
-  if (graphs == nullptr) return;
+  if (graphs == nullptr) return nullptr;
   exam.graph_file = graphs;
-  if (of_machine) exam.graph_text = system.tree().read(graphs, kMostFileBytes);
-  else if (auto text = wholeFile(graphs, kMostFileBytes); text.ok()) exam.graph_text = std::move(*text);
+  std::optional<std::string> text;
+  if (of_machine) text = system.tree().read(graphs, kMostFileBytes);
+  else if (auto read = wholeFile(graphs, kMostFileBytes); read.ok()) text = std::move(*read);
+  auto file = text ? topo::GraphFile::parse(*text, graphs)
+                   : Error{"NCCL_GRAPH_FILE=" + exam.graph_file + " cannot be read; " + topo::kNoGraphFile};
+  if (file.ok()) return std::make_shared<const topo::GraphFile>(std::move(*file));
+  exam.graph_problem = file.error();
+  return nullptr;
 }
 
 // The file that NCCL reads (ncclTopoGetSystem). "": none.
@@ -100,9 +109,9 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   exam.preflight = options.preflight;
   if (!exam.topology_text && !exam.topology_file.empty())
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
-  readSettings(exam, options.environment);
-  const Outcome<topo::Machine> machine = modelOf(exam, exam.settings);
-  if (machine.ok()) exam.machine = &*machine;
+  auto graph_file = readSettings(exam, options.environment);
+  Outcome<topo::Machine> machine = modelOf(exam, exam.settings);
+  if (machine.ok()) exam.machine = &*machine, machine->graph_file = std::move(graph_file);
   // Without a GPU there is no model, which is no fault.
   else if (machine.failure().code != Code::kNoDevice)
     exam.hidden.push_back("the machine's model: " + machine.error());

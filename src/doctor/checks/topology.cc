@@ -107,7 +107,7 @@ void addFitFindings(Examination& exam, const topo::XmlDocument& document) {
 void checkTopologyFile(Examination& exam) {
   if (exam.topology_file.empty()) return;
   if (exam.topology_text) {
-    topo::LintReport report = topo::lintText(*exam.topology_text, exam.topology_file);
+    topo::LintReport report = topo::lintText(*exam.topology_text, exam.topology_file, exam.settings.nccl);
     // Of a machine that can be made checkInit() says it.
     if (exam.machine == nullptr) topo::addInitFailure(report, exam.settings);
     return addLintFindings(exam, report);
@@ -121,23 +121,10 @@ void checkTopologyFile(Examination& exam) {
        .fix = "ls -l " + exam.topology_file + "\nexport NCCL_TOPO_FILE=<the right file>, or unset it"});
 }
 
-// Returns "", or why NCCL's search fails.
-std::string searchFailure(const Examination& exam) {
-  std::optional<topo::GraphFile> file;
-  if (!exam.graph_file.empty()) {
-    if (!exam.graph_text)
-      return "NCCL_GRAPH_FILE=" + exam.graph_file +
-             " cannot be read; unset NCCL_GRAPH_FILE, or name the right file";
-    auto read = topo::GraphFile::parse(*exam.graph_text, exam.graph_file);
-    if (!read.ok()) return read.error();
-    file = std::move(*read);
-  }
-  return topo::initFailure(*exam.machine, file ? &*file : nullptr);
-}
-
 void checkInit(Examination& exam) {
   if (exam.machine == nullptr) return;
-  const std::string failure = searchFailure(exam);
+  const std::string failure =
+      exam.graph_problem.empty() ? topo::initFailure(*exam.machine) : exam.graph_problem;
   if (failure.empty()) return;
   auto [text, fix] = topo::splitAdvice(failure);
   exam.findings.add(

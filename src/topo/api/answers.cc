@@ -113,7 +113,7 @@ std::string lintText(const std::string& path) {
 
 topo::MachineExplanation explained(const topo::Machine& machine) {
   topo::MachineExplanation all = topo::explain(machine);
-  topo::addChannels(machine, nullptr, all);
+  topo::addChannels(machine, all);
   topo::addOneSided(machine, all);
   return all;
 }

@@ -132,6 +132,9 @@ class SlurmWriter {
 }  // namespace
 
 Exported exportSlurm(const Machine& machine, const ExportOptions& options) {
+  if (options.node.empty())
+    return Error{machine.name + " does not tell the node's name, which gres.conf needs: --node=NAME says it",
+                 Code::kInvalidArgument};
   if (dnsLabel(options.node).empty() || !isDeviceName(options.node))
     return Error{"'" + withoutControls(options.node) + "' is no name of a node; --node=NAME says it",
                  Code::kInvalidArgument};

@@ -187,7 +187,7 @@ void lintLink(Linter& linter, const XmlNode& link) {
   }
 }
 
-// Writes one finding for the whole file. For RCCL it is a note.
+// Writes one finding for the whole file. For RCCL, and for a release of NCCL that does so too, it is a note.
 void lintClassless(Linter& linter) {
   for (const char* name : {"nvlink", "xgmi"}) {
     std::vector<const XmlNode*> classless;
@@ -197,12 +197,14 @@ void lintClassless(Linter& linter) {
     const std::string what = "<" + std::string(name) + "> lacks tclass" + moreText(classless);
     const std::string filled =
         "reads the class of the target from /sys; a target that /sys does not have counts as an NVSwitch";
-    if (std::string_view(name) == "nvlink")
+    const bool rccl = std::string_view(name) == "xgmi";
+    if (!rccl && !linter.nccl().has(NcclRule::kNvlinkClassFilled))
       linter.error("nvlink-incomplete", classless[0]->position,
                    what + "; NCCL since 2.31 fails its init, and up to 2.30 " + filled,
                    "write tclass (the other end's class)");
     else
-      linter.note("nvlink-incomplete", classless[0]->position, what + "; RCCL " + filled,
+      linter.note("nvlink-incomplete", classless[0]->position,
+                  what + (rccl ? "; RCCL " : "; NCCL since 2.31 fails its init, and up to 2.30 ") + filled,
                   "write tclass (the other end's class) if the file is to stand for itself");
   }
 }

@@ -35,7 +35,7 @@ const char* severityName(Finding::Severity severity) {
 
 std::vector<std::string> lintRules() { return {kLintRules.begin(), kLintRules.end()}; }
 
-Linter::Linter(const XmlDocument& document) : document_(document) {
+Linter::Linter(const XmlDocument& document, NcclVersion nccl) : document_(document), nccl_(nccl) {
   for (const XmlNode* node : document.order()) {
     by_name_[node->name].push_back(node);
     if (node->name == "pci" && node->has("busid"))
@@ -134,8 +134,9 @@ bool hasNamedNet(const XmlNode& pci) {
                                        [](const XmlNode* net) { return net->has("name"); });
 }
 
-std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRemark>& remarks) {
-  Linter linter(document);
+std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRemark>& remarks,
+                          NcclVersion nccl) {
+  Linter linter(document, nccl);
   lintTags(linter, remarks);
   lintCpus(linter);
   lintPci(linter);
@@ -146,21 +147,21 @@ std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRema
 }
 
 static LintReport reportOf(Outcome<XmlDocument> document, const std::string& file,
-                           const std::vector<XmlRemark>& remarks) {
+                           const std::vector<XmlRemark>& remarks, NcclVersion nccl) {
   if (!document.ok()) return {false, {parseFinding(file, document.error())}, {}};
-  LintReport report{true, lint(*document, remarks), {}};
+  LintReport report{true, lint(*document, remarks, nccl), {}};
   report.document = std::move(*document);
   return report;
 }
 
-LintReport lintFile(const std::string& path) {
+LintReport lintFile(const std::string& path, NcclVersion nccl) {
   std::vector<XmlRemark> remarks;
-  return reportOf(readXmlFile(path, {}, &remarks), path, remarks);
+  return reportOf(readXmlFile(path, {}, &remarks), path, remarks, nccl);
 }
 
-LintReport lintText(std::string_view text, const std::string& file) {
+LintReport lintText(std::string_view text, const std::string& file, NcclVersion nccl) {
   std::vector<XmlRemark> remarks;
-  return reportOf(parseXml(text, file, {}, &remarks), file, remarks);
+  return reportOf(parseXml(text, file, {}, &remarks), file, remarks, nccl);
 }
 
 void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report) {

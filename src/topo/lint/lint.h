@@ -10,6 +10,7 @@
 
 #include "base/text/json.h"
 #include "topo/document/xml.h"
+#include "topo/nccl_release.h"
 
 namespace railwise::topo {
 
@@ -29,16 +30,17 @@ struct Finding {
 const char* severityName(Finding::Severity severity);  // "error", "warning", "note"
 
 // The findings are in the order of the lines. `remarks` come from the reader that made the document.
-std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRemark>& remarks);
+std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRemark>& remarks,
+                          NcclVersion nccl = NcclVersion::kNewest);
 
 struct LintReport {
   bool read = false;  // false: NCCL refuses the file, and the only finding says why
   std::vector<Finding> findings;
   std::optional<XmlDocument> document;  // what was read
 };
-LintReport lintFile(const std::string& path);
+LintReport lintFile(const std::string& path, NcclVersion nccl = NcclVersion::kNewest);
 // As lintFile(), of a text that is already read. `file` is for messages.
-LintReport lintText(std::string_view text, const std::string& file);
+LintReport lintText(std::string_view text, const std::string& file, NcclVersion nccl = NcclVersion::kNewest);
 // Writes one object: file, accepted, findings (severity, rule, line, column, text, fix).
 void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report);
 

@@ -118,10 +118,11 @@ class Rule {
 
 class Linter {
  public:
-  explicit Linter(const XmlDocument& document);
+  Linter(const XmlDocument& document, NcclVersion nccl);
 
   const XmlDocument& document() const { return document_; }
   bool rccl() const { return document_.version == 2; }
+  NcclVersion nccl() const { return nccl_; }  // whose init
   // Does the file itself list its GPUs (with a rank) or its nets (with a name or dev), as NCCL's own dumps
   // do? If it does not, NCCL adds them on the running machine.
   bool describesGpus() const { return describes_gpus_; }
@@ -140,6 +141,7 @@ class Linter {
 
  private:
   const XmlDocument& document_;
+  NcclVersion nccl_;
   std::map<std::string, std::vector<const XmlNode*>, std::less<>> by_name_;
   std::map<std::pair<std::string, int64_t>, const XmlNode*> by_busid_;
   bool describes_gpus_ = false;

@@ -17,6 +17,8 @@
 
 namespace railwise::topo {
 
+class GraphFile;
+
 // GPUs that a communicator keeps together after ncclTopoTrimSystem: P2P or shared memory connects all of
 // them.
 struct Domain {
@@ -35,9 +37,11 @@ struct Machine {
   std::shared_ptr<const Graph> graph;
   std::shared_ptr<const Paths> paths;  // the paths without a communicator, for the whole host
   std::vector<Domain> domains;         // sorted by their lowest rank
-  bool completed = false;              // Railwise numbered the GPUs and NICs, as a running machine would
-  Assumed assumed;                     // what the file does not say
-  std::vector<std::string> remarks;    // what was assumed, in words for people
+  // NCCL_GRAPH_FILE: its graphs are taken instead of searched. Null: there is no such file.
+  std::shared_ptr<const GraphFile> graph_file;
+  bool completed = false;            // Railwise numbered the GPUs and NICs, as a running machine would
+  Assumed assumed;                   // what the file does not say
+  std::vector<std::string> remarks;  // what was assumed, in words for people
   // What the vendors' libraries said of the GPUs; null: nobody asked them (a topology file).
   std::shared_ptr<const gpu::GpuTopology> gpu_answers;
 };

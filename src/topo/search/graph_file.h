@@ -13,6 +13,9 @@
 
 namespace railwise::topo {
 
+// What helps where NCCL cannot read the file that the variable names.
+inline constexpr const char* kNoGraphFile = "unset NCCL_GRAPH_FILE, or name the right file";
+
 class GraphFile {
  public:
   static Outcome<GraphFile> read(const std::string& path);

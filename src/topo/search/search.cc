@@ -109,7 +109,7 @@ Outcome<std::vector<DomainGraphs>> searchMachine(const Machine& machine, const M
       const SearchOptions options{.nodes = nodes,
                                   .several_domains = takesNetwork(machine, domain),
                                   .nvls = wanted.nvls,
-                                  .file = wanted.file,
+                                  .file = machine.graph_file.get(),
                                   .trace = wanted.traces ? &trace : nullptr};
       if (!canSearch(domain, options)) continue;
       auto found = searchGraphs(domain, *machine.settings, options);
@@ -120,12 +120,12 @@ Outcome<std::vector<DomainGraphs>> searchMachine(const Machine& machine, const M
   return all;
 }
 
-std::string initFailure(const Machine& machine, const GraphFile* file) {
-  const auto found = searchMachine(machine, {.file = file});
+std::string initFailure(const Machine& machine) {
+  const auto found = searchMachine(machine, {});
   if (found.ok()) return "";
   for (const bool two_hosts : {false, true}) {
-    if (file == nullptr) break;
-    const auto fits = searchMachine(machine, {.one_host = !two_hosts, .two_hosts = two_hosts, .file = file});
+    if (machine.graph_file == nullptr) break;
+    const auto fits = searchMachine(machine, {.one_host = !two_hosts, .two_hosts = two_hosts});
     if (fits.ok() && std::any_of(fits->begin(), fits->end(),
                                  [](const DomainGraphs& of) { return of.one_host || of.two_hosts; }))
       return "";

@@ -49,7 +49,6 @@ struct MachineSearch {
   bool one_host = true;
   bool two_hosts = true;
   bool nvls = true;  // as in SearchOptions
-  const GraphFile* file = nullptr;
   bool traces =
       false;  // also tell what was tried. It takes longer: the search then makes all of NCCL's attempts
 };
@@ -57,7 +56,7 @@ struct MachineSearch {
 Outcome<std::vector<DomainGraphs>> searchMachine(const Machine& machine, const MachineSearch& wanted);
 
 // Returns why NCCL's init fails on the machine, alone or with a second one, as the error of searchMachine();
-// "": it does not. A graph file (null: none) is made for one number of hosts: it must fit one of the two.
-std::string initFailure(const Machine& machine, const GraphFile* file);
+// "": it does not. A graph file is made for one number of hosts: it must fit one of the two.
+std::string initFailure(const Machine& machine);
 
 }  // namespace railwise::topo

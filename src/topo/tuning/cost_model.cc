@@ -11,7 +11,8 @@
 namespace railwise::topo::tuning {
 namespace {
 
-constexpr int kBlackwell = 100;  // compute capability 10.0
+constexpr int kBlackwell = 100;     // compute capability 10.0
+constexpr int kMostNvlsHeads = 32;  // NCCL_MAX_NVLS_ARITY
 
 std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
 std::size_t index(Algorithm algorithm) { return static_cast<std::size_t>(algorithm); }
@@ -308,10 +309,16 @@ bool correctsNvlsTree(const Communicator& its, int size) {
 
 }  // namespace
 
+// Gathers go over NVLS where no more ranks are on a node than it has heads (updateCollCostTable() in
+// src/enqueue.cc, since 2.27). NCCL's table of costs has a row for it all the same.
+bool CostModel::offers(Collective collective, Algorithm algorithm) const {
+  return algorithm != Algorithm::kNvls || !gathers(collective) || its_.ranks_per_node <= kMostNvlsHeads;
+}
+
 std::optional<float> CostModel::timeUs(Collective collective, Algorithm algorithm, Protocol protocol,
                                        std::size_t bytes) const {
   const Cost& its = cost(collective, algorithm, protocol);
-  if (its.bandwidth == 0) return std::nullopt;
+  if (its.bandwidth == 0 || !offers(collective, algorithm)) return std::nullopt;
   float bandwidth = its.bandwidth;
   float latency = its.latency_us;
   const int size = log2Floor(bytes >> 6);
@@ -345,6 +352,7 @@ std::optional<Choice> CostModel::choose(Collective collective, std::size_t bytes
 std::optional<Choice> CostModel::fastest(Collective collective) const {
   std::optional<Choice> best;
   for (const Algorithm algorithm : kModelled) {
+    if (!offers(collective, algorithm)) continue;
     for (std::size_t p = 0; p < kProtocols; ++p) {
       const auto protocol = static_cast<Protocol>(p);
       const float bandwidth = cost(collective, algorithm, protocol).bandwidth;

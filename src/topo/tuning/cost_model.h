@@ -95,6 +95,7 @@ class CostModel {
 
  private:
   Cost& at(Collective collective, Algorithm algorithm, Protocol protocol);
+  bool offers(Collective collective, Algorithm algorithm) const;
 
   Communicator its_;
   int channels_ = 0;

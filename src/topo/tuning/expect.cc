@@ -286,8 +286,7 @@ Outcome<std::vector<Expectation>> expectOn(const Machine& machine, const Questio
     return expectations;
   }
   const bool alone = question.nodes == 1;
-  const auto graphs = searchMachine(
-      machine, {.one_host = alone, .two_hosts = !alone, .nvls = question.nvls, .file = question.graphs});
+  const auto graphs = searchMachine(machine, {.one_host = alone, .two_hosts = !alone, .nvls = question.nvls});
   if (!graphs.ok()) return graphs.failure();
   for (std::size_t i = 0; i < graphs->size(); ++i) {
     const auto& found = alone ? (*graphs)[i].one_host : (*graphs)[i].two_hosts;

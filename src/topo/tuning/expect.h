@@ -12,7 +12,6 @@
 #include "base/outcome.h"
 #include "topo/machine/machine.h"
 #include "topo/search/channel_graph.h"
-#include "topo/search/graph_file.h"
 #include "topo/tuning/cost_model.h"
 
 namespace railwise::topo::tuning {
@@ -57,12 +56,16 @@ Expectation expectCollective(const Machine& machine, const Domain& domain, const
 Expectation expectAllToAll(const Machine& machine, const Domain& domain, int nodes,
                            std::span<const std::size_t> sizes);
 
+// What makes NCCL choose, or count, otherwise than its model does here.
+inline constexpr const char* kUnmodelled[] = {
+    "NCCL_ALGO",     "NCCL_PROTO",        "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",   "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS", "NCCL_NET_OVERHEAD", "NCCL_TUNER_PLUGIN",  "RAILWISE_TUNER_CONFIG"};
+
 // A collective of equal machines.
 struct Question {
   std::optional<Collective> collective = Collective::kAllReduce;  // none: all-to-all
   int nodes = 1;
   bool nvls = true;
-  const GraphFile* graphs = nullptr;  // NCCL_GRAPH_FILE; null: there is no such file
 };
 // Searches the graphs of the machine, and answers for each of its domains, in their order. An error: NCCL has
 // no such communicator, and why.

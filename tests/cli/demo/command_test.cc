@@ -57,6 +57,20 @@ TEST(Demo, ShowsAnotherPluginBesideOurs) {
   EXPECT_TRUE(has(result.out, "without a software device: no port of its could fail")) << result.out;
 }
 
+// It has two GPUs.
+TEST(Demo, ExplainsAGpuOfARecordedMachine) {
+  const auto result = demo({"--seconds", "3", "--machine",
+                            RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/workstation.tar.gz"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "$ railwise explain --gpu 0 --machine ")) << result.out;
+}
+
+TEST(Demo, AMachineThatCannotBeReadIsToldBeforeTheFirstStep) {
+  const auto result = demo({"--machine", RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_FALSE(has(result.out, "== 1.")) << result.out;
+}
+
 TEST(Demo, AMissingPluginIsToldBeforeTheFirstStep) {
   const auto result = demo({"--plugin", "/nowhere/plugin.so"});
   EXPECT_EQ(result.status, 1);

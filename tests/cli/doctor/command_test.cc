@@ -71,6 +71,22 @@ TEST(DoctorCommand, TellsOfATopologyFile) {
   EXPECT_TRUE(has(result.out, bad + ":")) << result.out;
 }
 
+// What a pipe gives is looked at before it is read: a topology file is one, and a log is one, under any name.
+TEST(DoctorCommand, APipeIsWhatItGives) {
+  const Scratch scratch;
+  const std::string log = scratch.file("log", "node1:1:1 [0] NCCL INFO NCCL version 2.30.7+cuda13.0\n");
+  const std::string xml = RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml";
+  const std::string command = RAILWISE_CLI " doctor ";
+  for (const auto& [file, beginning] : {std::pair{xml, ": fine"}, {log, "1 log, "}}) {
+    for (const std::string& given :
+         {command + "<(cat " + file + ")", "cat " + file + " | " + command + "-", command + "- <" + file}) {
+      const ProcessResult result = runProcess("/bin/bash", {"-c", given});
+      EXPECT_TRUE(has(result.out.substr(0, result.out.find('\n')), beginning)) << given << "\n"
+                                                                               << result.out << result.err;
+    }
+  }
+}
+
 TEST(DoctorCommand, AReportFindsTheSameElsewhere) {
   const Scratch scratch;
   const std::string report = scratch.path("report.tar.gz");

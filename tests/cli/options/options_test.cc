@@ -19,6 +19,19 @@ TEST(ParseSize, RefusesEverythingElse) {
     EXPECT_FALSE(parseSize(text)) << text;
 }
 
+TEST(ParseArguments, TheLastFormGivenCounts) {
+  bool json = false;
+  const std::vector<Option> table = {jsonOption(&json)};
+  const std::pair<std::vector<const char*>, bool> kCases[] = {{{"--json", "--format", "text"}, false},
+                                                              {{"-j", "--format=text", "-j"}, true},
+                                                              {{"--format", "text", "--json"}, true}};
+  for (const auto& [words, expected] : kCases) {
+    json = false;
+    ASSERT_TRUE(parseArguments(table, words).ok());
+    EXPECT_EQ(json, expected) << words[1];
+  }
+}
+
 TEST(ParseInt, ChecksTheRange) {
   EXPECT_EQ(parseInt("7", 1, 7), 7);
   EXPECT_FALSE(parseInt("8", 1, 7));

@@ -223,6 +223,19 @@ TEST(TopoCommand, ExplainNamesTheNicOfEachChannel) {
   EXPECT_FALSE(has(json.out, "\"use\": \"ring-enters\"")) << "that is on channel 1";
 }
 
+// The graphs of `text` with the first channel of each alone.
+std::string withOneChannel(std::string text) {
+  for (std::size_t at = text.find("nchannels=\""); at != std::string::npos;
+       at = text.find("nchannels=\"", at + 1)) {
+    const std::size_t digits = at + 11;
+    if (text[digits] == '0') continue;
+    text.replace(digits, text.find('"', digits) - digits, "1");
+    const std::size_t first = text.find("</channel>", at) + 10;
+    text.erase(first, text.find("</graph>", at) - first);
+  }
+  return text;
+}
+
 TEST(TopoCommand, ExplainTakesTheGraphFileThatNcclTakes) {
   const auto graphs = [](const char* nodes) {
     return topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml", "--nodes", nodes}).out;
@@ -237,9 +250,53 @@ TEST(TopoCommand, ExplainTakesTheGraphFileThatNcclTakes) {
   EXPECT_EQ(useless.status, 0) << "the rest of the answer is there";
   EXPECT_TRUE(has(useless.out, "Rings and trees with a second, equal machine: none:")) << useless.out;
   EXPECT_TRUE(has(useless.out, "<channel> names 0 <net> elements"));
-  const auto missing = topoCommand({"explain", kMachine, "-q"}, {"NCCL_GRAPH_FILE=/nonexistent"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_TRUE(has(missing.err, "explain: /nonexistent: cannot read it")) << missing.err;
+}
+
+// What NCCL cannot read ends its init: every command that searches says it.
+TEST(TopoCommand, AGraphFileThatCannotBeReadIsToldByAll) {
+  const std::vector<std::string> set = {"NCCL_GRAPH_FILE=/nonexistent"};
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"explain", kMachine, "-q"},
+                                                  {"topo", "graphs", kMachine, "-q"},
+                                                  {"topo", "expect", kMachine, "-q"},
+                                                  {"topo", "show", "-f", "html", kMachine, "-q"}}) {
+    const auto missing = topoCommand(command, set);
+    EXPECT_EQ(missing.status, 1) << missing.out.substr(0, 80);
+    EXPECT_TRUE(has(missing.err, "/nonexistent: cannot read it")) << missing.err;
+    EXPECT_TRUE(has(missing.err, "unset NCCL_GRAPH_FILE")) << missing.err;
+  }
+  EXPECT_EQ(topoCommand({"topo", "show", kMachine, "-q"}, set).status, 0) << "it draws no graphs";
+  const auto linted = topoCommand({"topo", "lint", kMachine}, set);
+  EXPECT_EQ(linted.status, 1);
+  EXPECT_TRUE(has(linted.out, "/nonexistent: cannot read it")) << linted.out;
+  EXPECT_TRUE(has(linted.out, "[init-fails]\n    fix: ")) << linted.out;
+  EXPECT_TRUE(has(linted.out, "1 file: 1 error")) << linted.out;
+}
+
+TEST(TopoCommand, ThePageDrawsTheGraphsOfTheGraphFile) {
+  const Scratch one_channel(
+      "one_channel.xml",
+      withOneChannel(topoCommand({"topo", "graphs", kMachine, "-q", "-f", "xml", "-n", "1"}).out));
+  const std::vector<std::string> page = {"topo", "show", "-f", "html", kMachine, "-q"};
+  const auto searched = topoCommand(page);
+  const auto taken = topoCommand(page, {"NCCL_GRAPH_FILE=" + one_channel.path()});
+  EXPECT_EQ(taken.status, 0) << taken.err;
+  EXPECT_NE(taken.out, searched.out);
+}
+
+TEST(TopoCommand, AllNameAVariableThatNcclDoesNotUnderstand) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"topo", "lint", kMachine},
+                                                  {"topo", "graphs", kMachine},
+                                                  {"explain", kMachine}}) {
+    const auto result = topoCommand(command, {"NCCL_P2P_LEVEL=bogus"});
+    EXPECT_TRUE(has(result.err, "NCCL_P2P_LEVEL='bogus' is no level")) << result.err;
+  }
+}
+
+TEST(TopoCommand, ExpectNamesWhatIsNotInTheModel) {
+  const auto set = topoCommand({"topo", "expect", kMachine}, {"NCCL_ALGO=Ring", "NCCL_NET_OVERHEAD=2"});
+  EXPECT_TRUE(has(set.err, "note: NCCL_ALGO=Ring is not in the model")) << set.err;
+  EXPECT_TRUE(has(set.err, "note: NCCL_NET_OVERHEAD=2 is not in the model")) << set.err;
+  EXPECT_FALSE(has(topoCommand({"topo", "expect", kMachine}).err, "not in the model"));
 }
 
 TEST(TopoCommand, ASoftwareMachineHasItsNvlinks) {
@@ -672,6 +729,10 @@ TEST(TopoCommand, ExportSaysWhatItCannotDo) {
   EXPECT_TRUE(has(node.err, "'a b' is no name of a node")) << node.err;
   EXPECT_EQ(topoCommand({"topo", "export", "/nowhere.xml", "--for", "env"}).status, 1);
   EXPECT_EQ(topoCommand({"topo", "export", kMachine, "--for", "env", "-o", "/nowhere/file"}).status, 1);
+  const auto piped =
+      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo export --for slurm - <" + kMachine});
+  EXPECT_EQ(piped.status, 2);
+  EXPECT_TRUE(has(piped.err, "standard input does not tell the node's name")) << piped.err;
 }
 
 TEST(TopoCommand, ExportWritesAFileAndNamesTheNodeAfterTheMachine) {

@@ -125,6 +125,17 @@ TEST(Lint, FindingsComeInTheOrderOfTheLines) {
   EXPECT_LT(findings[0].position.line, findings[1].position.line);
 }
 
+TEST(Lint, AnOlderReleaseFillsInTheClassOfALink) {
+  const std::string text = edited(kMachine, {{" tclass=\"0x030200\"", ""}});
+  for (const auto& [release, severity] :
+       {std::pair{NcclVersion::k2_30, kNote}, {NcclVersion::k2_31, kError}}) {
+    const LintReport report = lintText(text, "m.xml", release);
+    ASSERT_EQ(report.findings.size(), 1U);
+    EXPECT_EQ(report.findings[0].rule, "nvlink-incomplete");
+    EXPECT_EQ(report.findings[0].severity, severity);
+  }
+}
+
 TEST(LintFile, TellsWhyNcclRefusesTheFile) {
   const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "lint_refused.xml";
   std::ofstream(path) << "<system version=\"1\">\n <cpu\n numaid=\"0\"/>\n</system>\n";

@@ -78,6 +78,21 @@ TEST(CostModel, NvlsIsForOneNodeAndItsTreeForSeveral) {
       0);
 }
 
+TEST(CostModel, GathersGoOverNvlsUpToItsHeads) {
+  const CommunicatorGraphs graphs = makeGraphs(4, 20, 16);
+  for (const int ranks : {32, 33}) {
+    const CostModel model(makeHopper(1, ranks), graphs);
+    for (const Collective collective : {Collective::kAllGather, Collective::kReduceScatter}) {
+      EXPECT_EQ(model.timeUs(collective, Algorithm::kNvls, Protocol::kSimple, 1 << 30).has_value(),
+                ranks == 32);
+      EXPECT_EQ(model.fastest(collective)->algorithm == Algorithm::kNvls, ranks == 32);
+      EXPECT_GT(model.cost(collective, Algorithm::kNvls, Protocol::kSimple).bandwidth, 0)
+          << "in NCCL's table";
+    }
+    EXPECT_TRUE(model.timeUs(Collective::kAllReduce, Algorithm::kNvls, Protocol::kSimple, 1 << 30)) << ranks;
+  }
+}
+
 TEST(CostModel, PatIsForOneRankOnANode) {
   const CommunicatorGraphs graphs = makeGraphs(2, 20);
   EXPECT_GT(CostModel(makeHopper(4, 1), graphs)

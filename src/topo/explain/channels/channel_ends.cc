@@ -195,8 +195,8 @@ std::vector<SwappedRing> swappedRings(const ChannelGraph& graph, int channels) {
 
 }  // namespace
 
-void addChannels(const Machine& machine, const GraphFile* file, MachineExplanation& all) {
-  const auto found = searchMachine(machine, {.file = file});
+void addChannels(const Machine& machine, MachineExplanation& all) {
+  const auto found = searchMachine(machine, {});
   for (std::size_t i = 0; i < machine.domains.size(); ++i) {
     all.channels.push_back(channelsOf(machine.domains[i], found.ok() ? (*found)[i].two_hosts : std::nullopt));
     if (!found.ok()) all.channels.back().missing = found.error();

@@ -3,12 +3,10 @@
 #pragma once
 
 #include "topo/explain/explain.h"
-#include "topo/search/graph_file.h"
 
 namespace railwise::topo {
 
-// Runs the search, and adds its answer to `all`, which explain() made of the machine. `file`:
-// NCCL_GRAPH_FILE; null: there is none.
-void addChannels(const Machine& machine, const GraphFile* file, MachineExplanation& all);
+// Runs the search, and adds its answer to `all`, which explain() made of the machine.
+void addChannels(const Machine& machine, MachineExplanation& all);
 
 }  // namespace railwise::topo

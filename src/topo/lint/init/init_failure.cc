@@ -32,25 +32,31 @@ XmlPosition oneWayLink(const XmlDocument& document) {
 
 }  // namespace
 
-void addInitFailure(LintReport& report, const Settings& settings, const GraphFile* graphs) {
+void addInitFailure(LintReport& report, const Settings& settings,
+                    std::shared_ptr<const GraphFile> graph_file) {
   if (!report.document || report.document->version != 1) return;
   if (std::any_of(report.findings.begin(), report.findings.end(),
                   [](const Finding& finding) { return finding.severity == Finding::kError; }))
     return;
   const XmlDocument& document = *report.document;
-  const auto machine = loadDocument(XmlDocument(document), settings, {}, document.file);
+  auto machine = loadDocument(XmlDocument(document), settings, {}, document.file);
   std::string error;
   if (machine.ok()) {
-    error = initFailure(*machine, graphs);
+    machine->graph_file = std::move(graph_file);
+    error = initFailure(*machine);
     if (error.empty()) return;
   } else {
     if (!makesGraph(document, settings)) return;
     error = machine.error();
     if (error.starts_with(document.file + ": ")) error.erase(0, document.file.size() + 2);
   }
+  addInitFailure(report, error);
+}
+
+void addInitFailure(LintReport& report, const std::string& error) {
   auto [text, fix] = splitAdvice(error);
-  const bool of_switches = text.find("<pcilink>") != std::string::npos;
-  const XmlPosition position = of_switches ? oneWayLink(document) : XmlPosition{};
+  const bool of_switches = report.document && text.find("<pcilink>") != std::string::npos;
+  const XmlPosition position = of_switches ? oneWayLink(*report.document) : XmlPosition{};
   const auto after =
       std::find_if(report.findings.begin(), report.findings.end(),
                    [&](const Finding& finding) { return finding.position.line > position.line; });

@@ -3,6 +3,8 @@
 // Pure; thread-safe.
 #pragma once
 
+#include <memory>
+
 #include "topo/lint/lint.h"
 #include "topo/search/graph_file.h"
 #include "topo/settings.h"
@@ -10,8 +12,13 @@
 namespace railwise::topo {
 
 // Adds the error "init-fails" to the report of a file. It adds nothing where the report has an error already,
-// where NCCL reads no such file (RCCL's), and where the file alone makes no machine. `graphs`:
-// NCCL_GRAPH_FILE; null: there is no such file.
-void addInitFailure(LintReport& report, const Settings& settings, const GraphFile* graphs = nullptr);
+// where NCCL reads no such file (RCCL's), and where the file alone makes no machine. `graph_file`: as in
+// Machine.
+void addInitFailure(LintReport& report, const Settings& settings,
+                    std::shared_ptr<const GraphFile> graph_file = nullptr);
+
+// Adds it for a reason that is known: NCCL cannot read its graph file. After the last "; " it says what
+// helps.
+void addInitFailure(LintReport& report, const std::string& error);
 
 }  // namespace railwise::topo

@@ -11,9 +11,9 @@ namespace {
 
 using namespace test;
 
-MachineExplanation explained(const Machine& machine, const GraphFile* file = nullptr) {
+MachineExplanation explained(const Machine& machine) {
   MachineExplanation all = explain(machine);
-  addChannels(machine, file, all);
+  addChannels(machine, all);
   return all;
 }
 
@@ -126,7 +126,9 @@ TEST(ChannelEnds, SayWhatIsWrongWithTheGraphFile) {
       "<net dev=\"9\"/><gpu dev=\"0\"/><gpu dev=\"1\"/><net dev=\"9\"/></channel></graph></graphs>",
       "graphs.xml");
   ASSERT_OK(file);
-  const auto all = explained(machineOf(twoSwitches()), &*file);
+  Machine machine = machineOf(twoSwitches());
+  machine.graph_file = std::make_shared<const GraphFile>(*file);
+  const auto all = explained(machine);
   ASSERT_EQ(all.channels.size(), 1U);
   EXPECT_TRUE(has(all.channels[0].missing, "graphs.xml:1:")) << all.channels[0].missing;
   EXPECT_TRUE(has(all.channels[0].missing, "the machine has no such NIC")) << all.channels[0].missing;
@@ -134,7 +136,7 @@ TEST(ChannelEnds, SayWhatIsWrongWithTheGraphFile) {
 }
 
 TEST(ChannelEnds, OfAGraphFile) {
-  const Machine machine = machineOf(twoSwitches());
+  Machine machine = machineOf(twoSwitches());
   std::string graph;
   for (const char* id : {"0\" pattern=\"4", "1\" pattern=\"3"})
     graph += std::string("<graph id=\"") + id +
@@ -143,7 +145,8 @@ TEST(ChannelEnds, OfAGraphFile) {
              "dev=\"0\"/><gpu dev=\"1\"/><net dev=\"1\"/></channel></graph>";
   const auto file = GraphFile::parse("<graphs version=\"1\">" + graph + "</graphs>", "graphs.xml");
   ASSERT_OK(file);
-  const auto all = explained(machine, &*file);
+  machine.graph_file = std::make_shared<const GraphFile>(*file);
+  const auto all = explained(machine);
   EXPECT_EQ(endsOf(all.gpus[0]), (Ends{"enters 1: 0 [file]", "tree 1: 0 [file]"})) << all.channels[0].missing;
   EXPECT_EQ(endsOf(all.gpus[1]), Ends{"leaves 1: 0"});
 }
