@@ -42,11 +42,32 @@ bool inTheEnd(const Process& process) {
                      [](const Init& init) { return init.complete; });
 }
 
+// A process that writes nothing more for so long, while others do, stands still or was killed.
+constexpr double kSilentS = 300;
+
+// That the process hangs after the event, and what shows it. "": nothing does.
+std::string hangText(const Job& job, const Process& process, const Event& event) {
+  if (event.check == "watchdog") return "The process hangs: its collective never completed.";
+  for (const Event& other : job.events)
+    if (other.process == event.process && other.check == "watchdog" &&
+        (other.line.place.file != event.line.place.file || isAfter(other.line.place, event.line.place)))
+      return "The process hangs after it: its next collective never completed, as PyTorch's watchdog says.";
+  double last = -1;
+  for (const Process& other : job.processes) last = std::max(last, secondsOf(other.last_time));
+  const double own = secondsOf(process.last_time);
+  if (own < 0 || last - own < kSilentS) return "";
+  return "The process hangs after it, or was killed: it writes nothing more, while others go on for " +
+         std::to_string(static_cast<int>((last - own) / 60)) + " min.";
+}
+
 // What a warning means hangs on what its process did later.
-void weigh(const Process& process, Event& event) {
+void weigh(const Job& job, const Process& process, Event& event) {
   if (event.railwise) return;  // its own words tell
   const int passed = passedUp(process, event);
-  const bool on = isAfter(process.progress, event.line.place);
+  const Place at = event.line.place;
+  // A row of nccl-tests is written when all ranks have completed it.
+  const bool on =
+      isAfter(process.progress, at) || job.files[static_cast<std::size_t>(at.file)].last_result > at.line;
   // NCCL goes on with the next NIC.
   if (event.check == "device-closed" && !process.network.empty() && process.network != "Socket")
     event.kind = EventKind::kRemark;
@@ -62,6 +83,8 @@ void weigh(const Process& process, Event& event) {
     event.end = "The process went on after it.";
   } else if (event.isError() && passed > 0) {
     event.end = "NCCL passed it up as " + std::string(resultName(passed)) + ".";
+  } else if (const std::string hang = hangText(job, process, event); event.isError() && !hang.empty()) {
+    event.end = hang;
   } else if (event.kind == EventKind::kCause && closed && !on) {
     event.end =
         "Nothing after it shows that the process went on: the log has only the end of a communicator.";
@@ -79,7 +102,7 @@ class Chains {
     for (const auto& [process, events] : of_) joinWithin(events);
     for (const auto& [process, events] : of_)
       for (const std::size_t at : events)
-        if (!joined(at)) weigh(job_.processes[static_cast<std::size_t>(process)], job_.events[at]);
+        if (!joined(at)) weigh(job_, job_.processes[static_cast<std::size_t>(process)], job_.events[at]);
     for (const auto& [process, events] : of_) explainNetwork(process, events);
     for (const auto& [process, events] : of_) joinConsequences(events);
     const Evidence evidence(job_);
