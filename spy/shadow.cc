@@ -47,7 +47,8 @@ std::vector<std::string> otherActive(const Device& device) {
   for (int index = 0; index < kMostDevices; ++index) {
     const auto other = Registry::get().device(index);
     if (!other || (other->name == device.name && other->port == device.port)) continue;
-    if (isActive(portFile(*other, "state")) && portFile(*other, "link_layer") == link) names.insert(other->name);
+    if (isActive(portFile(*other, "state")) && portFile(*other, "link_layer") == link)
+      names.insert(other->name);
   }
   return {names.begin(), names.end()};
 }
@@ -55,10 +56,13 @@ std::vector<std::string> otherActive(const Device& device) {
 std::string answer(const Device& device, const std::string& port_state) {
   if (port_state.empty()) return "its port is not in /sys, so what Railwise would have done is not known";
   if (isActive(port_state))
-    return "its port is active: the peer or the way to it failed, and what Railwise would have done is not known";
+    return "its port is active: the peer or the way to it failed, and what Railwise would have done is not "
+           "known";
   const std::string port = "its port was down (" + port_state + "); ";
   const std::vector<std::string> others = otherActive(device);
-  if (others.empty()) return port + "no other NIC was active: Railwise would have failed too, unless the port came up again in time";
+  if (others.empty())
+    return port +
+           "no other NIC was active: Railwise would have failed too, unless the port came up again in time";
   return port + firstItems(others, kMostNamed) +
          (others.size() == 1 ? " was active: Railwise would have gone on over it"
                              : " were active: Railwise would have gone on over them") +

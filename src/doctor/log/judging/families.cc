@@ -371,20 +371,20 @@ constexpr KnownLine kNcclLines[] = {
      "The peer's process has ended, a link failed, or the security group of EFA drops the packets.",
      "look at the log of the peer, and at its node (dmesg)\n"
      "rdma statistic show; the EFA interfaces' security group must allow all traffic to itself"},
-    {"NET/OFI&topo|NET/OFI&hwloc|NET/OFI&PCI|NET/OFI&bus|NET/OFI&NUMA|NET/OFI&NIC", "plugin-warning", kRemark,
-     "the plugin aws-ofi-nccl cannot make sense of the machine's tree of devices",
+    {"NET/OFI&topo|NET/OFI&hwloc|NET/OFI&PCI|NET/OFI&bus id|NET/OFI&NUMA|NET/OFI&NIC", "plugin-warning",
+     kRemark, "the plugin aws-ofi-nccl cannot make sense of the machine's tree of devices",
      "NICs are grouped and offered in another way than on the machine that the plugin knows, or not at all.",
      "lspci -tv\nunset OFI_NCCL_TOPO_FILE_TEMPLATE NCCL_TOPO_FILE"},
-    {"NET/OFI&CUDA|NET/OFI&cu|NET/OFI&gdr|NET/OFI&GDR|NET/OFI&hip|NET/OFI&HSA|NET/OFI&stream capture",
+    {"NET/OFI&CUDA|NET/OFI&cuMem|NET/OFI&cuStream|NET/OFI&cuCtx|NET/OFI&cuda|NET/OFI&gdr|NET/OFI&GDR|NET/"
+     "OFI&hipE|NET/OFI&HSA|NET/OFI&stream capture",
      "plugin-warning", kRemark, "the plugin aws-ofi-nccl cannot use the GPU's library",
      "The driver, libcudart or GDRCopy of the image does not fit the plugin.",
      "nvidia-smi; ldd <the plugin's file>"},
-    {"NET/OFI&OFI_NCCL_|NET/OFI&FI_EFA|NET/OFI&setenv|NET/OFI&environment|NET/OFI&param", "plugin-warning",
-     kRemark, "a setting of the plugin aws-ofi-nccl is not as it wants it", "The line names the setting.",
+    {"NET/OFI&OFI_NCCL_|NET/OFI&FI_EFA|NET/OFI&setenv|NET/OFI&environment", "plugin-warning", kRemark,
+     "a setting of the plugin aws-ofi-nccl is not as it wants it", "The line names the setting.",
      "env | grep -e OFI_NCCL -e FI_"},
     {"NET/OFI&Invalid|NET/OFI&not been "
-     "initialized|NET/OFI&NULL|NET/OFI&null|NET/OFI&nexpected|NET/OFI&uplicate|"
-     "NET/OFI&id ",
+     "initialized|NET/OFI&NULL|NET/OFI&null|NET/OFI&nexpected|NET/OFI&uplicate",
      "plugin-warning", kRemark, "a check inside the plugin aws-ofi-nccl failed",
      "As a rule an earlier error broke a connection, or plugin and NCCL do not fit.",
      "look for an earlier warning of this rank and of its peers\n"
