@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "spy/border.h"
+#include "spy/shadow.h"
 
 namespace railwise::spy {
 
@@ -22,6 +23,8 @@ ncclResult_t postThrough(Connection* connection, const char* function, const Pos
   void* made = given;
   const Call call = timed([&] { return inside(connection->inner(), &made); });
   *request = connection->afterPost(posted, given, made, call);
+  if (call.result != ncclSuccess)
+    shadowFailure(connection->device(), connection->name(), function, call.result);
   return call.result;
 }
 
@@ -124,7 +127,10 @@ ncclResult_t test(void* object, int* done, int* sizes) {
     int said = Connection::kUnwritten;
     const Call call = timed([&] { return inside<V>().test(request->inner, &said, place); });
     const int count = request->count;
+    const Connection& connection = *request->connection;
     request->connection->afterTest(*request, said, watched ? place : nullptr, call);
+    if (call.result != ncclSuccess)
+      shadowFailure(connection.device(), connection.name(), "test", call.result);
     *done = said != Connection::kUnwritten ? said : 0;
     for (int i = 0; watched && i < count; ++i) {
       const int size = written[static_cast<std::size_t>(i)];

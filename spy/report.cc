@@ -15,6 +15,7 @@
 #include "spy/contract.h"
 #include "spy/inner.h"
 #include "spy/registry.h"
+#include "spy/shadow.h"
 #include "spy/spy.h"
 
 namespace railwise::spy {
@@ -156,6 +157,7 @@ std::string summaryText() {
     lines += formatText(
         "\nleft open: %llu connections, %llu listeners, %llu requests, %llu registrations of memory",
         count(sums.not_closed), count(report.listeners), count(sums.requestsLeft()), count(sums.memory_left));
+  for (const std::string& line : shadowLines()) lines += "\nshadow: " + line;
   return lines;
 }
 
@@ -177,6 +179,9 @@ std::string reportJson() {
     json.key("first").value(its.first);
     json.endObject();
   });
+  json.endArray();
+  json.key("shadow").beginArray();
+  for (const std::string& line : shadowLines()) json.value(line);
   json.endArray();
   json.key("left_open").beginInlineObject();
   json.key("connections").value(sums.not_closed);

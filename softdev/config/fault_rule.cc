@@ -126,6 +126,8 @@ const std::array kSelectors = {
              [](std::string_view v, FaultRule* r) { return parse32(v, 1, kMaxDevicePorts, &r->port); }},
     Selector{"peer", [] { return std::string("the name of the peer's host, which may end with *"); },
              [](std::string_view v, FaultRule* r) { return parsePattern(v, r->peer); }},
+    Selector{"peer_device", [] { return std::string("the name of the peer's device, which may end with *"); },
+             [](std::string_view v, FaultRule* r) { return parsePattern(v, r->peer_device); }},
     Selector{"process", [] { return std::string("a process id"); },
              [](std::string_view v, FaultRule* r) { return parse32(v, 1, 1U << 22, &r->process); }},
     Selector{"qp", [] { return std::string("a queue pair's number, decimal or 0x..."); },
@@ -318,6 +320,8 @@ Outcome<void> checkWhole(FaultRule* rule) {
   if (rule->verbs != 0 && onlyForWork(rule->action))
     return faultError(action, "is for opcode=, not for verb=");
   if (rule->verbs != 0 && rule->peer[0] != 0) return faultError("peer", "is for opcode=, not for verb=");
+  if (rule->verbs != 0 && rule->peer_device[0] != 0)
+    return faultError("peer_device", "is for opcode=, not for verb=");
   if (rule->verbs == 0 && rule->operations == 0) rule->operations = kFaultAnySend;
   if ((rule->operations & kFaultReceive) != 0) {
     if ((rule->operations & kFaultAnySend) != 0)
@@ -430,6 +434,7 @@ std::string faultRuleText(const FaultRule& rule) {
   if (rule.device[0] != 0) add(text, std::string("device=") + rule.device);
   addNumber(text, "port", rule.port);
   if (rule.peer[0] != 0) add(text, std::string("peer=") + rule.peer);
+  if (rule.peer_device[0] != 0) add(text, std::string("peer_device=") + rule.peer_device);
   addNumber(text, "process", rule.process);
   addNumber(text, "qp", rule.qp);
   if (rule.operations == kFaultAnySend) {

@@ -1,7 +1,7 @@
 // One rule of the fault injector: which operations it applies to, when it strikes, and what then happens. A
 // plain value, because it lies in the shared segment. A zeroed rule applies to nothing. The text of a rule is
 // a list of key=value, separated by spaces or commas:
-//   which   host=NAME device=NAME port=N peer=HOST process=PID qp=NUMBER
+//   which   host=NAME device=NAME port=N peer=HOST peer_device=NAME process=PID qp=NUMBER
 //           names may end with *; for opcode=recv they name the receiver
 //   what    opcode=OP[+OP]: write write_imm read send send_imm atomic, any (these six, the default), recv
 //           verb=VERB[+VERB]: reg_mr, create_qp ... (fault_names.h), any
@@ -93,6 +93,7 @@ struct FaultRule {
   char host[64];
   char device[64];
   char peer[64];
+  char peer_device[64];
   uint32_t port;
   uint32_t qp;
   uint32_t process;

@@ -147,7 +147,10 @@ FaultSite siteOf(const Qp& qp, const Work& work) {
   const Segment& segment = *qp.fabric->segment;
   FaultSite site;
   describePlace(segment, *qp.record, &site);
-  if (const QpRecord* peer = peerOf(qp); peer != nullptr) site.peer = segment.ports[peer->port].host;
+  if (const QpRecord* peer = peerOf(qp); peer != nullptr) {
+    site.peer = segment.ports[peer->port].host;
+    site.peer_device = segment.ports[peer->port].device;
+  }
   site.operation = operationOf(work.opcode);
   site.wr_id = work.wr_id;
   site.bytes = work.length;
@@ -170,6 +173,7 @@ void judge(Qp& qp, const Work& work, Chain* chain, Injection* injection) {
     describePlace(*fabric.segment, *peer, &there);
     there.operation = kFaultReceive;
     there.peer = site.host;
+    there.peer_device = site.device;
     there.stream = there.qp;
     hits_there = strike(fabric, there);
   }

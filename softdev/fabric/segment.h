@@ -19,7 +19,7 @@
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 12;
+constexpr uint32_t kLayoutVersion = 13;
 
 constexpr uint32_t kMaxPorts = 4096;  // distinct port GUIDs that a fabric may ever see: LIDs 1..4096
 constexpr uint32_t kMaxContexts = 4096;

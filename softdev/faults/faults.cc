@@ -19,7 +19,8 @@ bool applies(const FaultRule& rule, const FaultSite& site) {
                                              : (rule.verbs >> static_cast<uint32_t>(site.verb) & 1) != 0;
   return operation && (rule.port == 0 || rule.port == site.port) && (rule.qp == 0 || rule.qp == site.qp) &&
          (rule.process == 0 || rule.process == site.process) && matchesName(rule.host, site.host) &&
-         matchesName(rule.device, site.device) && matchesName(rule.peer, site.peer);
+         matchesName(rule.device, site.device) && matchesName(rule.peer, site.peer) &&
+         matchesName(rule.peer_device, site.peer_device);
 }
 
 // splitmix64: every bit of the result depends on every bit of `x`.

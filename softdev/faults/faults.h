@@ -18,10 +18,11 @@ struct FaultSite {
   Verb verb = Verb::kCount;
   const char* host = "";
   const char* device = "";
-  const char* peer = "";  // host of the peer
-  uint32_t port = 0;      // number
-  uint32_t process = 0;   // pid
-  uint32_t qp = 0;        // number
+  const char* peer = "";         // host of the peer
+  const char* peer_device = "";  // of the peer
+  uint32_t port = 0;             // number
+  uint32_t process = 0;          // pid
+  uint32_t qp = 0;               // number
   uint64_t wr_id = 0;
   uint64_t bytes = 0;
   // Chance is drawn for operation number `ordinal` of this stream; 0: for the number of the rule's match.

@@ -20,11 +20,12 @@ OVERRIDES = {"share/lintian/overrides/{package}"}
 # Below /usr, {lib} being lib/x86_64-linux-gnu; "*" is anything.
 FILES = {
     "railwise-nccl-plugin": {"{lib}/libnccl-net-railwise.so", "{lib}/librccl-net-railwise.so", "include/railwise/profiler.h"} | OVERRIDES,
-    "railwise": {"bin/railwise", "{lib}/libnccl-net-railwise-spy.so", "share/railwise/grafana/railwise.json",
-                 "share/railwise/prometheus/railwise-alerts.yml", "share/railwise/machines/*.conf", "share/railwise/watch/*", "libexec/railwise/slurm-health",
-                 "share/man/man1/railwise.1.gz", "share/man/man1/railwise-*.1.gz",
-                 "share/bash-completion/completions/railwise", "share/zsh/site-functions/_railwise",
-                 "share/fish/vendor_completions.d/railwise.fish"} | OVERRIDES,
+    "railwise-doctor": {"bin/railwise", "share/railwise/machines/*.conf", "share/railwise/watch/*", "libexec/railwise/slurm-health",
+                        "share/man/man1/railwise.1.gz", "share/man/man1/railwise-*.1.gz",
+                        "share/bash-completion/completions/railwise", "share/zsh/site-functions/_railwise",
+                        "share/fish/vendor_completions.d/railwise.fish"} | OVERRIDES,
+    "railwise": {"{lib}/libnccl-net-railwise-spy.so", "share/railwise/grafana/railwise.json",
+                 "share/railwise/prometheus/railwise-alerts.yml"} | OVERRIDES,
     "railwise-device": {"{lib}/railwise-verbs/libibverbs.so.1", "{lib}/railwise-verbs/librailwise-device.so", "{lib}/railwise-verbs/librailwise-sysfs.so",
                         "include/railwise/device.h"},
     "librailwise-topology0": {"{lib}/librailwise-topology.so.0", "{lib}/librailwise-topology.so.{version}"} | OVERRIDES,
@@ -35,7 +36,8 @@ FILES = {
 LIBC = "libc6 (>= 2.27)"
 DEPENDS = {
     "railwise-nccl-plugin": LIBC,
-    "railwise": LIBC + ", railwise-nccl-plugin (= {version}), railwise-device (= {version})",
+    "railwise-doctor": LIBC,
+    "railwise": LIBC + ", railwise-doctor (= {version}), railwise-nccl-plugin (= {version}), railwise-device (= {version})",
     "railwise-device": LIBC,
     "librailwise-topology0": LIBC,
     "librailwise-topology-dev": "librailwise-topology0 (= {version})",
@@ -137,6 +139,28 @@ def check_install(build, library_folder, work):
     expect(all((folder / name).resolve() == (folder / "libnccl-net-railwise.so").resolve() for name in plain), "the component nccl-default: no plain names")
 
 
+def check_alone(path, work):
+    """railwise-doctor in an empty root, with this machine's C library: it does its work, and says which package has the rest."""
+    root = work / "alone"
+    output("dpkg-deb", "--extract", path, root)
+    state = root / "state"
+    bare = {"PATH": f"{root}/usr/bin:/usr/bin:/bin", "HOME": str(root)}
+    needed = re.findall(r"NEEDED.*\[(.*)\]", output("readelf", "--dynamic", root / "usr/bin/railwise").decode())
+    strange = [name for name in needed if not re.match(r"(libc|libm|libdl|librt|libpthread|ld-linux-[\w-]+)\.so", name)]
+    expect(not strange, f"railwise-doctor: the command needs {strange}")
+    for words, statuses, said in (
+            ("doctor", (0, 1, 2), "Looked at:"), ("doctor --machine dgx", (0,), "fine"), ("doctor --list", (0,), "rdma-devices"),
+            ("explain --machine dgx --gpu 3", (0,), "uses mlx5_3"), ("topo show --machine dgx", (0,), "GPU7"),
+            (f"doctor --watch --looks 1 --state {state}", (0,), ""), (f"doctor --health text --state {state}", (0, 1, 2), ""),
+            ("doctor --pair --machine dgx", (2,), "the package railwise-device"),
+            ("devices", (1, 2), "install the package railwise-nccl-plugin"),
+            ("device run true", (125,), "install the package railwise-device")):
+        done = subprocess.run([root / "usr/bin/railwise", *words.split()], capture_output=True, text=True, timeout=120, env=bare, stdin=subprocess.DEVNULL)
+        expect(done.returncode in statuses and said.lower() in (done.stdout + done.stderr).lower(),
+               f"railwise-doctor alone: railwise {words}, status {done.returncode}: {done.stdout}{done.stderr}")
+    expect((state / "watch.json").is_file(), "railwise-doctor alone: the watch left no state")
+
+
 def check_stripped(package, path, sources):
     for name, (_, data) in members(path).items():
         if data.startswith(b"\x7fELF"):
@@ -177,6 +201,7 @@ def main(source, build):
             check_stripped(package, path, f"{pathlib.Path(source).resolve().parent}/".encode())
             expect(path.read_bytes() == again[package].read_bytes(), f"{package}: packed once more, it has other bytes")
         check_links(packages, library_folder)
+        check_alone(packages["railwise-doctor"], pathlib.Path(folder))
         check_install(build, library_folder, pathlib.Path(folder))
         lint(packages)
     for fault in faults:

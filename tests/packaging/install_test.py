@@ -136,6 +136,11 @@ def exercise(root, names):
     """Installs as users do, runs, removes."""
     before = tree(root.folder)
     root.run("test ! -e /usr/lib/*/libibverbs.so.1")
+    # The command alone, which needs none of the others.
+    root.run("dpkg --install /packages/railwise-doctor_*.deb")
+    expect("fine" in root.run("railwise doctor --machine dgx"), "doctor --machine dgx, alone, is not fine")
+    expect("Looked at:" in root.run("railwise doctor", check=False), "doctor, alone, does not say what it looked at")
+    root.run("railwise explain --machine dgx; railwise topo show --machine dgx; railwise doctor --watch --looks 1 --state /tmp/watch")
     root.run("apt-get install -y --no-install-recommends /packages/*.deb 2>&1 || dpkg --install /packages/*.deb")
     said = root.run("railwise perf all_reduce --ranks 4 -b 8 -e 1M -f 8 -c 1")
     expect(re.search(r"Out of bounds values : 0 OK", said), f"perf says {said}")
@@ -186,7 +191,7 @@ def main():
         for deb in sorted(packages.glob("*.deb")):
             shutil.copy(deb, folder / "packages")
             names.append(deb.name.split("_")[0])
-        expect(len(names) >= 6, f"packages: {names}")
+        expect(len(names) >= 7, f"packages: {names}")
         exercise(Root(folder), names)
     print(f"{arguments.root}: installed {', '.join(names)}; ran; removed; nothing left")
     return 0

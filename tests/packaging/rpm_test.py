@@ -17,9 +17,9 @@ import tempfile
 LIB = "/usr/lib64/"
 FILES = {
     "railwise-nccl-plugin": {LIB + "libnccl-net-railwise.so", LIB + "librccl-net-railwise.so", "/usr/include/railwise/profiler.h"},
-    "railwise": {"/usr/bin/railwise", LIB + "libnccl-net-railwise-spy.so", "/usr/share/railwise/grafana/railwise.json",
-                 "/usr/share/railwise/prometheus/railwise-alerts.yml", "/usr/share/railwise/machines/dgx.conf",
-                 "/usr/libexec/railwise/slurm-health"},
+    "railwise-doctor": {"/usr/bin/railwise", "/usr/share/railwise/machines/dgx.conf", "/usr/share/railwise/watch/railwise-watch.service",
+                        "/usr/libexec/railwise/slurm-health"},
+    "railwise": {LIB + "libnccl-net-railwise-spy.so", "/usr/share/railwise/grafana/railwise.json", "/usr/share/railwise/prometheus/railwise-alerts.yml"},
     "railwise-device": {LIB + "railwise-verbs/libibverbs.so.1", LIB + "railwise-verbs/librailwise-device.so", LIB + "railwise-verbs/librailwise-sysfs.so",
                         "/usr/include/railwise/device.h"},
     "librailwise-topology0": {LIB + "librailwise-topology.so.0"},
@@ -27,7 +27,8 @@ FILES = {
     "railwise-nccl-default": {LIB + "libnccl-net.so", LIB + "librccl-net.so"},
     "railwise-debuginfo": set(),
 }
-NEEDED = {"railwise": "railwise-nccl-plugin", "librailwise-topology-devel": "librailwise-topology0", "railwise-nccl-default": "railwise-nccl-plugin"}
+NEEDED = {"railwise": {"railwise-doctor", "railwise-nccl-plugin", "railwise-device"}, "librailwise-topology-devel": {"librailwise-topology0"},
+          "railwise-nccl-default": {"railwise-nccl-plugin"}}
 NEWEST = (2, 28)
 faults = []
 
@@ -52,8 +53,8 @@ def check(name, path):
         version = re.search(r"GLIBC_(\d+)\.(\d+)", need)
         expect(version is None or (int(version[1]), int(version[2])) <= NEWEST, f"{name}: needs {need}")
         expect(not re.search(r"ibverbs|stdc|gcc_s|libz|nccl-default", need), f"{name}: needs {need}")
-    if name in NEEDED:
-        expect(any(need.startswith(NEEDED[name] + " = ") for need in requires), f"{name}: does not need {NEEDED[name]}")
+    siblings = {need.split(" = ")[0] for need in requires if " = " in need}
+    expect(siblings == NEEDED.get(name, set()), f"{name}: needs {siblings} of Railwise's packages")
     expect(not any("ibverbs" in offer or "libnccl-net.so" in offer for offer in provides), f"{name}: offers what only its folder has: {provides}")
     sbom = json.loads(path.with_name(path.name + ".spdx.json").read_text())
     expect(sbom["packages"][0]["name"] == name and sbom["files"], f"{name}: SPDX names {sbom['packages'][0]['name']}")
@@ -77,12 +78,18 @@ def run_in(root, *command):
 def exercise(root, packages):
     installed = [packages[name] for name in ("railwise", "railwise-nccl-plugin", "railwise-device", "railwise-nccl-default")]
     rpm(root, "--initdb")
-    # The C library is not a package of this root.
+    # The command alone. The C library is not a package of this root.
+    alone = packages["railwise-doctor"]
+    rpm(root, "--install", "--force-debian", "--nodeps", "--nosignature", alone)
+    expect("fine" in run_in(root, "doctor", "--machine", "dgx"), "doctor --machine dgx is not fine")
+    run_in(root, "topo", "show", "--machine", "dgx")
+    run_in(root, "doctor", "--watch", "--looks", "1", "--state", root / "state")
     rpm(root, "--install", "--force-debian", "--nodeps", "--nosignature", *installed)
     said = run_in(root, "perf", "all_reduce", "--ranks", "4", "-b", "8", "-e", "1M", "-f", "8", "-c", "1")
     expect("Out of bounds values : 0 OK" in said, f"perf says {said}")
     expect("soft0" in run_in(root, "device", "run", "railwise", "devices"), "device run does not find a software device")
     expect((root / "usr/lib64/libnccl-net.so").resolve() == (root / "usr/lib64/libnccl-net-railwise.so").resolve(), "where libnccl-net.so leads")
+    installed.append(alone)
     names = [query(path, "--queryformat", "%{NAME}")[0] for path in installed]
     expect(rpm(root, "--verify", "--nodeps", *names) == "", "rpm --verify finds changed files")
     rpm(root, "--erase", "--force-debian", *names)

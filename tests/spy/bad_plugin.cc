@@ -42,9 +42,9 @@ ncclResult_t devices(int* count) { return *count = 1, ncclSuccess; }
 
 template <typename Properties>
 ncclResult_t getProperties(int device, Properties* its) {
-  static char name[] = "bad0";
+  static char names[2][5] = {"bad0", "bad1"};
   *its = {};
-  its->name = name;
+  its->name = names[device % 2];
   its->ptrSupport = NCCL_PTR_HOST;
   its->speed = g_orders.impossible_speed ? -1 : 100'000;
   its->port = 1;

@@ -22,13 +22,21 @@ template <typename V>
 class Spied {
  public:
   Spied() {
-    (void)spyFolder();
+    // A machine on which the port of bad0 is down, and that of bad1 is active.
+    setenv("RAILWISE_SYSFS_ROOT", spyFolder().path("machine").c_str(), 1);
+    for (const auto& [name, state] : {std::pair("bad0", "1: DOWN"), std::pair("bad1", "4: ACTIVE")}) {
+      const std::filesystem::path port =
+          spyFolder().path("machine") + "/sys/class/infiniband/" + name + "/ports/1";
+      std::filesystem::create_directories(port);
+      std::ofstream(port / "state") << state << "\n";
+      std::ofstream(port / "link_layer") << "Ethernet\n";
+    }
     (void)V::table();  // loads the plugin
     orders() = {};
     clearLog();
     EXPECT_EQ(V::init(&context_), ncclSuccess) << warnings();
     typename V::Properties properties = {};
-    EXPECT_EQ(V::table().getProperties(0, &properties), ncclSuccess);
+    for (const int device : {1, 0}) EXPECT_EQ(V::table().getProperties(device, &properties), ncclSuccess);
     void* listener = nullptr;
     Handle handle;
     EXPECT_EQ(V::listen(context_, 0, handle.bytes(), &listener), ncclSuccess);
@@ -297,8 +305,8 @@ TEST(SpyContract, ThePluginDescribesAnImpossibleDevice) {
   Spied<A> spied;
   orders().impossible_speed = true;
   A::Properties properties = {};
-  EXPECT_EQ(A::table().getProperties(1, &properties), ncclSuccess);
-  expectOneWarning("getProperties(1): the speed is not positive");
+  EXPECT_EQ(A::table().getProperties(2, &properties), ncclSuccess);
+  expectOneWarning("getProperties(2): the speed is not positive");
 }
 
 // ---- what is no breach
@@ -369,6 +377,34 @@ TEST(SpyContract, AVersionThatThePluginLacksIsNotFound) {
     const bool found = dlsym(openPlugin(), symbol.c_str()) != nullptr;
     EXPECT_EQ(found, version == 8 || version == 12) << symbol;
   }
+}
+
+TEST(Shadow, APortThatIsDownBesideOneThatIsActive) {
+  {
+    Spied<A> spied;
+    orders().fail = true;
+    void* request = nullptr;
+    EXPECT_EQ(spied.isend(&request), ncclSystemError);
+    EXPECT_EQ(spied.isend(&request), ncclSystemError);
+  }
+  const nlohmann::json lines = spyReport()["shadow"];
+  ASSERT_EQ(lines.size(), 1U) << "one for each device: " << lines;
+  const std::string line = lines[0];
+  EXPECT_NE(line.find("its port was down (1: DOWN); bad1 was active: Railwise would have gone on over it"),
+            std::string::npos)
+      << line;
+}
+
+TEST(Shadow, NothingIsClaimedWhereThePortIsActive) {
+  {
+    Spied<A> spied;
+    std::ofstream(spyFolder().path("machine") + "/sys/class/infiniband/bad0/ports/1/state") << "4: ACTIVE\n";
+    orders().fail = true;
+    void* request = nullptr;
+    EXPECT_EQ(spied.isend(&request), ncclSystemError);
+  }
+  for (const std::string line : spyReport()["shadow"])
+    EXPECT_EQ(line.find("would have gone on"), std::string::npos) << line;
 }
 
 }  // namespace

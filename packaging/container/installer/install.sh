@@ -24,7 +24,7 @@ plugin=
 for folder in /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /usr/local/lib; do
   if [ -f "$folder/libnccl-net-railwise.so" ]; then plugin=$folder/libnccl-net-railwise.so; fi
 done
-command=$(command -v railwise) || { echo "install.sh: this image has no railwise: install the package railwise" >&2; exit 1; }
+command=$(command -v railwise) || { echo "install.sh: this image has no railwise: install the package railwise-doctor" >&2; exit 1; }
 # Jobs source a file with this name in it.
 case $prefix in *[!A-Za-z0-9/._-]*) echo "install.sh: $prefix: only letters, digits, / . _ and - can stand in the path" >&2; exit 2 ;; esac
 [ -n "$plugin" ] || { echo "install.sh: this image has no libnccl-net-railwise.so: install railwise-nccl-plugin" >&2; exit 1; }

@@ -156,6 +156,7 @@ int measureAndReport(const PairOptions& options, PairSeat seat, PairEnd opened, 
   if (!results.ok()) (*exchange)->fail(results.error());  // all ends say it and end
   (*exchange)->leave();
   if (reports) results->nccl = modelOfAll(*results, 0, opened.machine);
+  results->cross_nic = topo::settingsFromEnvironment(std::getenv, options.rules.release).cross_nic;
   if (results->nccl.gbytes > 0) results->rules = options.rules.note;
   clearProgress();
   return reports ? writeReport(options, *results) : kExitOk;

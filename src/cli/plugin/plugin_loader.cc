@@ -195,7 +195,8 @@ static Outcome<Loaded<Api>> load(const PluginOptions& options, const TableKind& 
   std::string name;
   auto library = openFirst(names, &name);
   if (!library.ok())
-    return Error{"cannot load plugin " + shown + ": " + library.error() + inThisFolder(options.plugin)};
+    return Error{"cannot load plugin " + shown + ": " + library.error() + inThisFolder(options.plugin) +
+                 (own && ownPluginFile().empty() ? "; install the package railwise-nccl-plugin" : "")};
   const int newest = options.api != 0 ? options.api : kind.newest;
   const int oldest = options.api != 0 ? options.api : kind.oldest;
   for (int version = newest; version >= oldest; --version) {

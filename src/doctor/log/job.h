@@ -172,6 +172,7 @@ struct Process {
   std::vector<Fact> error_trace;  // "transport/net.cc:1302 -> 6"
   Place progress;                 // the last sign that it goes on: an init completed, a connection made
   std::string progress_time;      // as in Event
+  std::string last_time;          // of its last line with a time, as in Event
   Place closed;                   // the last communicator that was destroyed or finalized; a process may do
                                   // that because of an error, so it is no progress
   uint64_t lines = 0;
@@ -183,8 +184,9 @@ struct LogFile {
   uint64_t lines = 0;
   uint64_t nccl_lines = 0;
   std::set<int> processes;
-  bool shifted = false;  // it has a line of a process whose `shifted` is known
-  std::string problem;   // why it could not be read to its end
+  uint64_t last_result = 0;  // line of the last row of nccl-tests, which all ranks have completed; 0: none
+  bool shifted = false;      // it has a line of a process whose `shifted` is known
+  std::string problem;       // why it could not be read to its end
 };
 
 struct Job {

@@ -49,6 +49,7 @@ class PairJudge {
       reportLatency(i);
     }
     judgeFacts(results_, judgement_.findings);
+    judgeAcross(results_, judgement_.findings);
     judgement_.findings.sort();
     return std::move(judgement_);
   }

@@ -67,4 +67,9 @@ std::string pairName(const Results& results, const PairResult& pair);
 
 void judgeFacts(const Results& results, Findings& findings);
 
+// Whether rails route to each other, from Results::across. The text is one sentence for NCCL_CROSS_NIC; "":
+// it was not tried.
+std::string acrossText(const Results& results);
+void judgeAcross(const Results& results, Findings& findings);
+
 }  // namespace railwise::doctor::pair

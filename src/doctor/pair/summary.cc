@@ -330,7 +330,9 @@ std::string tablesText(const Results& results, const Judgement& judgement) {
   const auto matches = matchesOf(results);
   if (matches.size() > 1) text += "\n" + textOf(hostTable(results, judgement));
   if (matches.size() == 1) text += "\n" + textOf(railTable(results, judgement, matches[0]));
-  return text + "\n" + allReduceText(results) + "\n";
+  text += "\n" + allReduceText(results) + "\n";
+  const std::string across = acrossText(results);
+  return across.empty() ? text : text + "\n" + across + "\n";
 }
 
 std::string pairJson(const Results& results, const Judgement& judgement, const MeasureOptions& options) {
@@ -348,6 +350,7 @@ std::string pairJson(const Results& results, const Judgement& judgement, const M
   json.endArray();
   writeMatrix(json, results, judgement);
   const AllReduceCheck check = checkAllReduce(results);
+  json.key("across_rails").value(acrossText(results));
   json.key("all_reduce").beginInlineObject();
   json.key("model_gb_per_s").value(check.expected_gbytes);
   json.key("measured_gb_per_s").value(check.measured_gbytes);
@@ -374,7 +377,7 @@ std::string pageHtml(const Results& results, const Judgement& judgement, const M
   for (const Finding& finding : judgement.findings.all()) html += findingHtml(finding);
   const auto matches = matchesOf(results);
   if (matches.size() > 1) html += tableHtml(hostTable(results, judgement));
-  html += "<p>" + escapeXml(allReduceText(results)) + "</p>\n";
+  html += "<p>" + escapeXml(allReduceText(results)) + "</p>\n<p>" + escapeXml(acrossText(results)) + "</p>\n";
   for (const Match& match : matches) html += tableHtml(railTable(results, judgement, match));
   html += linesHtml("Looked at", style.looked) + linesHtml("Not looked at", style.hidden);
   return html + "</body></html>\n";

@@ -137,5 +137,17 @@ TEST(Explain, WordsOfNcclWithoutItsPrefix) {
   EXPECT_FALSE(explainOther("NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>"));
 }
 
+TEST(Explain, WarningsOfAwsOfiNcclAndOfRocmHaveAdviceOfTheirKind) {
+  const auto fixOf = [](std::string_view source, std::string_view text) {
+    return explainWarning(source, text).fix;
+  };
+  EXPECT_NE(fixOf("", "NET/OFI Unable to register memory (type = 2)").find("ulimit -l"), std::string::npos);
+  EXPECT_NE(fixOf("", "NET/OFI Request 0x1 completed with error. RC: 103").find("peer"), std::string::npos);
+  EXPECT_NE(fixOf("", "NET/OFI cuMemAlloc failed").find("nvidia-smi"), std::string::npos);
+  EXPECT_EQ(fixOf("", "NET/OFI an error occurred").find("nvidia-smi"), std::string::npos);
+  EXPECT_NE(fixOf("misc/rocm_smi_wrap.cc:34", "init failure").find("rocm-smi"), std::string::npos);
+  EXPECT_NE(fixOf("misc/msccl/msccl_parser.cc:71", "name is too long").find("MSCCL"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace railwise::doctor

@@ -77,6 +77,37 @@ TEST(DoctorPair, ABlackHoleIsNamedAndTheOthersAreMeasured) {
   EXPECT_TRUE(has(result.out, "soft0  soft0  4096")) << result.out;
 }
 
+// What rail 0 to 3 of both hosts do not route: each to all others.
+const std::string kRailsAlone =
+    ";fault device=soft0 peer_device=soft1 drop;fault device=soft1 peer_device=soft2 drop"
+    ";fault device=soft2 peer_device=soft3 drop;fault device=soft3 peer_device=soft0 drop"
+    ";fault device=soft1 peer_device=soft0 drop;fault device=soft2 peer_device=soft1 drop"
+    ";fault device=soft3 peer_device=soft2 drop;fault device=soft0 peer_device=soft3 drop";
+
+TEST(DoctorPair, RailsThatRouteToEachOther) {
+  const auto result = pairTest({"--pair"}, kTwoHosts);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "A soft3 - B soft0): NCCL_CROSS_NIC may stay as it is.")) << result.out;
+}
+
+TEST(DoctorPair, RailsThatDoNotRouteToEachOtherForbidCrossNic) {
+  const auto result = pairTest({"--pair"}, kTwoHosts + kRailsAlone);
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "NCCL_CROSS_NIC must be 0.")) << result.out;
+  EXPECT_TRUE(has(result.out, "WARNING pair-across-rails")) << result.out;
+  EXPECT_FALSE(has(result.out, "pair-no-reach")) << "within a rail all works\n" << result.out;
+  const auto told = pairTest({"--pair"}, kTwoHosts + kRailsAlone, {"NCCL_CROSS_NIC=0"});
+  EXPECT_EQ(told.status, 0) << told.out << told.err;
+  EXPECT_TRUE(has(told.out, "NCCL_CROSS_NIC must be 0, and is.")) << told.out;
+}
+
+TEST(DoctorPair, ARouteThatIsMissingBetweenRailsIsNamed) {
+  const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=A device=soft1 peer_device=soft2 drop");
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "no route A soft1 -> B soft2")) << result.out;
+  EXPECT_FALSE(has(result.out, "A soft0 -> B soft1")) << result.out;
+}
+
 TEST(DoctorPair, AnMtuThatDiffersIsNamed) {
   const auto result = pairTest(
       {"--pair"},

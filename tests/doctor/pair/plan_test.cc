@@ -169,5 +169,30 @@ TEST(PairNics, ChoosesTheGidsThatReachEachOther) {
   EXPECT_EQ(pair.gids[1], 0U);
 }
 
+TEST(AcrossRails, EachNicMeetsTheNextRailOfItsLinkOnce) {
+  EndFacts a = test::makeEnd("A", 3);
+  a.nics.push_back(test::makeRoceNic("storage", 1));
+  EndFacts b = a;
+  b.host = "B";
+  const auto across = acrossRails(a, b, pairNics(a, b, false, 24), 24);
+  std::vector<std::array<std::size_t, 2>> nics;
+  for (const NicPair& pair : across) nics.push_back(pair.nics);
+  EXPECT_EQ(nics, (std::vector<std::array<std::size_t, 2>>{{0, 1}, {1, 2}, {2, 0}}));
+}
+
+TEST(AcrossRails, OneRailHasNoOther) {
+  const EndFacts a = test::makeEnd("A", 1);
+  EXPECT_TRUE(acrossRails(a, a, pairNics(a, a, false, 24), 24).empty());
+}
+
+TEST(AcrossRails, AddressesThatNeverReachEachOtherAreAResult) {
+  EndFacts a = test::makeEnd("A", 0);
+  a.nics = {test::makeRoceNic("mlx5_0", 1), test::makeRoceNic("mlx5_1", 2)};
+  a.nics[1].gids[0].value.raw[0] = 0x20;  // IPv6 on this rail alone
+  const auto across = acrossRails(a, a, pairNics(a, a, false, 24), 24);
+  ASSERT_EQ(across.size(), 2U);
+  EXPECT_EQ(across[0].obstacle, Obstacle::kNoGids);
+}
+
 }  // namespace
 }  // namespace railwise::doctor::pair

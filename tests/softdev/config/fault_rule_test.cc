@@ -24,10 +24,12 @@ std::string refused(const std::string& text) {
 
 TEST(FaultRule, EverySelector) {
   const FaultRule rule = parsed(
-      "host=a device=mlx5_* port=2 peer=b process=17 qp=0x10002 opcode=write+read after=64k nth=3 every=2 "
-      "probability=0.25 seed=9 count=5 drop");
+      "host=a device=mlx5_* port=2 peer=b peer_device=mlx* process=17 qp=0x10002 opcode=write+read after=64k "
+      "nth=3 "
+      "every=2 probability=0.25 seed=9 count=5 drop");
   EXPECT_STREQ(rule.host, "a");
   EXPECT_STREQ(rule.device, "mlx5_*");
+  EXPECT_STREQ(rule.peer_device, "mlx*");
   EXPECT_STREQ(rule.peer, "b");
   EXPECT_EQ(rule.port, 2U);
   EXPECT_EQ(rule.process, 17U);
@@ -70,14 +72,14 @@ TEST(FaultRule, EverySendWhenNothingIsSaid) {
 }
 
 TEST(FaultRule, TextParsesToTheSameRule) {
-  for (const char* text :
-       {"host=a device=mlx5_* port=2 peer=b process=17 qp=65538 opcode=write+read after=65536 nth=3 every=2 "
-        "probability=0.25 seed=9 count=5 drop=2",
-        "verb=reg_mr+create_qp nth=2 errno=ENOMEM", "opcode=recv status=loc_prot_err",
-        "opcode=any delay=20us", "device=soft0 opcode=any gid=3=::ffff:10.1.2.3/v2",
-        "opcode=any place=adversarial", "opcode=any kill=peer", "port=1 opcode=write port=down",
-        "opcode=send rnr=4", "opcode=any speed=25000", "opcode=any event=lid_change",
-        "opcode=any device_fatal", "opcode=any qp_fatal"}) {
+  for (const char* text : {"host=a device=mlx5_* port=2 peer=b peer_device=mlx* process=17 qp=65538 "
+                           "opcode=write+read after=65536 nth=3 "
+                           "every=2 probability=0.25 seed=9 count=5 drop=2",
+                           "verb=reg_mr+create_qp nth=2 errno=ENOMEM", "opcode=recv status=loc_prot_err",
+                           "opcode=any delay=20us", "device=soft0 opcode=any gid=3=::ffff:10.1.2.3/v2",
+                           "opcode=any place=adversarial", "opcode=any kill=peer",
+                           "port=1 opcode=write port=down", "opcode=send rnr=4", "opcode=any speed=25000",
+                           "opcode=any event=lid_change", "opcode=any device_fatal", "opcode=any qp_fatal"}) {
     const FaultRule rule = parsed(text);
     EXPECT_EQ(faultRuleText(rule), text);
     const FaultRule again = parsed(faultRuleText(rule));
@@ -107,6 +109,7 @@ TEST(FaultRule, ErrorsNameTheWordAndWhatIsAccepted) {
         Case{"verb=reg_mr drop", "is for opcode="},
         Case{"verb=reg_mr opcode=write delay=1us", "not for both"},
         Case{"verb=reg_mr peer=b errno=EIO", "\"peer\": is for opcode="},
+        Case{"verb=reg_mr peer_device=b errno=EIO", "\"peer_device\": is for opcode="},
         Case{"verb=nothing errno=EIO", "alloc_pd"},
         Case{"verb=reg_mr errno=EBOGUS", "EPERM"},
         Case{"opcode=recv drop", "is not for opcode=recv"},

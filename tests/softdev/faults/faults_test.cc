@@ -323,8 +323,9 @@ TEST(Faults, SelectorsLeaveOthersAlone) {
   for (const std::string& missed :
        {std::string("device=two"), std::string("device=onx"), std::string("port=2"),
         "qp=" + std::to_string(other.a.qp->qp_num), std::string("process=4000000"),
-        std::string("host=nobody"), std::string("peer=nobody"), std::string("opcode=read"),
-        std::string("opcode=send+atomic"), std::string("after=17"), std::string("verb=modify_qp")}) {
+        std::string("host=nobody"), std::string("peer=nobody"), std::string("peer_device=one"),
+        std::string("opcode=read"), std::string("opcode=send+atomic"), std::string("after=17"),
+        std::string("verb=modify_qp")}) {
     const uint32_t id = addRule(device, missed + (missed[0] == 'v' ? " errno=EIO" : " status=fatal_err"));
     ASSERT_NE(id, 0U);
     expectWrite(pair.a, IBV_WC_SUCCESS);
@@ -340,7 +341,8 @@ TEST(Faults, SelectorsFindTheirs) {
   for (const std::string& hit :
        {std::string("device=one0"), std::string("device=on*"), std::string("device=*"), std::string("port=1"),
         std::string("qp="), "process=" + process, std::string("host=alpha"), std::string("peer=al*"),
-        std::string("opcode=any"), std::string("opcode=read+write"), std::string("after=8 nth=1")}) {
+        std::string("peer_device=one*"), std::string("opcode=any"), std::string("opcode=read+write"),
+        std::string("after=8 nth=1")}) {
     Pair pair(device);
     const std::string text = hit == "qp=" ? hit + std::to_string(pair.a.qp->qp_num) : hit;
     const uint32_t id = addRule(device, text + " status=fatal_err");

@@ -42,11 +42,37 @@ bool inTheEnd(const Process& process) {
                      [](const Init& init) { return init.complete; });
 }
 
+// A process that writes nothing more for so long, while others do, stands still or was killed.
+constexpr double kSilentS = 300;
+
+// That the process hangs after the event, and what shows it. "": nothing does.
+// `of_process`: its events, as positions in Job::events. `last`: seconds of the last line of the job.
+std::string hangText(const Job& job, const std::vector<std::size_t>& of_process, double last,
+                     const Process& process, const Event& event) {
+  if (event.check == "watchdog") return "The process hangs: its collective never completed.";
+  bool ended = false;  // as PyTorch or the launcher says
+  for (const std::size_t at : of_process) {
+    const Event& other = job.events[at];
+    ended = ended || other.check == "framework-error" || other.check == "process-killed";
+    if (other.check == "watchdog" &&
+        (other.line.place.file != event.line.place.file || isAfter(other.line.place, event.line.place)))
+      return "The process hangs after it: its next collective never completed, as PyTorch's watchdog says.";
+  }
+  const double own = secondsOf(process.last_time);
+  if (ended || own < 0 || last - own < kSilentS) return "";
+  return "The process hangs after it, or has ended: it writes nothing more, while others go on for " +
+         std::to_string(static_cast<int>((last - own) / 60)) + " min.";
+}
+
 // What a warning means hangs on what its process did later.
-void weigh(const Process& process, Event& event) {
+void weigh(const Job& job, const std::vector<std::size_t>& of_process, double last, const Process& process,
+           Event& event) {
   if (event.railwise) return;  // its own words tell
   const int passed = passedUp(process, event);
-  const bool on = isAfter(process.progress, event.line.place);
+  const Place at = event.line.place;
+  // A row of nccl-tests is written when all ranks have completed it.
+  const bool on =
+      isAfter(process.progress, at) || job.files[static_cast<std::size_t>(at.file)].last_result > at.line;
   // NCCL goes on with the next NIC.
   if (event.check == "device-closed" && !process.network.empty() && process.network != "Socket")
     event.kind = EventKind::kRemark;
@@ -62,6 +88,10 @@ void weigh(const Process& process, Event& event) {
     event.end = "The process went on after it.";
   } else if (event.isError() && passed > 0) {
     event.end = "NCCL passed it up as " + std::string(resultName(passed)) + ".";
+  } else if (const std::string hang =
+                 event.isError() ? hangText(job, of_process, last, process, event) : std::string();
+             !hang.empty()) {
+    event.end = hang;
   } else if (event.kind == EventKind::kCause && closed && !on) {
     event.end =
         "Nothing after it shows that the process went on: the log has only the end of a communicator.";
@@ -77,9 +107,12 @@ class Chains {
 
   void join() {
     for (const auto& [process, events] : of_) joinWithin(events);
+    double last = -1;
+    for (const Process& process : job_.processes) last = std::max(last, secondsOf(process.last_time));
     for (const auto& [process, events] : of_)
       for (const std::size_t at : events)
-        if (!joined(at)) weigh(job_.processes[static_cast<std::size_t>(process)], job_.events[at]);
+        if (!joined(at))
+          weigh(job_, events, last, job_.processes[static_cast<std::size_t>(process)], job_.events[at]);
     for (const auto& [process, events] : of_) explainNetwork(process, events);
     for (const auto& [process, events] : of_) joinConsequences(events);
     const Evidence evidence(job_);

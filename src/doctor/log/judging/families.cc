@@ -360,6 +360,35 @@ constexpr KnownLine kNcclLines[] = {
     {"HSA_", "rccl-hint", kHarmless, "RCCL advises another setting of ROCm", kRcclHint, kRcclFix},
     {"CUMEM", "cuda-driver", kHarmless, "the CUDA driver lacks a function that NCCL can use",
      "NCCL goes on without it.", "install a newer driver"},
+    {"NET/OFI&regis|NET/OFI&MR |NET/OFI&mr_|NET/OFI&emory handle", "plugin-warning", kRemark,
+     "the plugin aws-ofi-nccl cannot register memory",
+     "The limit of locked memory, or GPU memory without dma-buf and without nvidia_peermem (EFA: "
+     "efa_nv_peermem).",
+     "ulimit -l  # should be unlimited\nlsmod | grep peermem"},
+    {"NET/OFI&completed with error|NET/OFI&cq|NET/OFI&CQ|NET/OFI&posting|NET/OFI&fi_send|NET/OFI&fi_write|"
+     "NET/OFI&fi_read",
+     "plugin-warning", kRemark, "a transfer of the plugin aws-ofi-nccl failed",
+     "The peer's process has ended, a link failed, or the security group of EFA drops the packets.",
+     "look at the log of the peer, and at its node (dmesg)\n"
+     "rdma statistic show; the EFA interfaces' security group must allow all traffic to itself"},
+    {"NET/OFI&topo|NET/OFI&hwloc|NET/OFI&PCI|NET/OFI&bus id|NET/OFI&NUMA|NET/OFI&NIC", "plugin-warning",
+     kRemark, "the plugin aws-ofi-nccl cannot make sense of the machine's tree of devices",
+     "NICs are grouped and offered in another way than on the machine that the plugin knows, or not at all.",
+     "lspci -tv\nunset OFI_NCCL_TOPO_FILE_TEMPLATE NCCL_TOPO_FILE"},
+    {"NET/OFI&CUDA|NET/OFI&cuMem|NET/OFI&cuStream|NET/OFI&cuCtx|NET/OFI&cuda|NET/OFI&gdr|NET/OFI&GDR|NET/"
+     "OFI&hipE|NET/OFI&HSA|NET/OFI&stream capture",
+     "plugin-warning", kRemark, "the plugin aws-ofi-nccl cannot use the GPU's library",
+     "The driver, libcudart or GDRCopy of the image does not fit the plugin.",
+     "nvidia-smi; ldd <the plugin's file>"},
+    {"NET/OFI&OFI_NCCL_|NET/OFI&FI_EFA|NET/OFI&setenv|NET/OFI&environment", "plugin-warning", kRemark,
+     "a setting of the plugin aws-ofi-nccl is not as it wants it", "The line names the setting.",
+     "env | grep -e OFI_NCCL -e FI_"},
+    {"NET/OFI&Invalid|NET/OFI&not been "
+     "initialized|NET/OFI&NULL|NET/OFI&null|NET/OFI&nexpected|NET/OFI&uplicate",
+     "plugin-warning", kRemark, "a check inside the plugin aws-ofi-nccl failed",
+     "As a rule an earlier error broke a connection, or plugin and NCCL do not fit.",
+     "look for an earlier warning of this rank and of its peers\n"
+     "export NCCL_NET_PLUGIN=none  # once: does it fail without the plugin?"},
     {"NET/OFI", "plugin-warning", kRemark, "the plugin aws-ofi-nccl warns",
      "It may be the reason why another network is used.", "fi_info -p efa  # the provider that it needs"},
     {"Resiliency is enabled&single device", "net-ib-failover", kHarmless,
@@ -541,9 +570,17 @@ constexpr KnownLine kNcclLines[] = {
      "A virtual machine or a container hides a part of the PCIe tree, the topology file does not fit, or the "
      "machine is newer than this NCCL.",
      "railwise topo lint FILE\nrailwise explain\nunset NCCL_TOPO_FILE NCCL_GRAPH_FILE", "graph/"},
+    {"", "setting-value", kRemark, "an algorithm file of RCCL's MSCCL is not understood, or does not fit",
+     "RCCL is not installed whole, or MSCCL_ALGO_DIR names other files.",
+     "export RCCL_MSCCL_ENABLE=0  # without MSCCL\nunset MSCCL_ALGO_DIR MSCCL_ALGO_FILE", "msccl"},
+    {"", "cuda-driver", kCause, "a function of ROCm (HSA, ROCm SMI) failed",
+     "The driver amdgpu does not run, is of another release than ROCm in the image, or the container lacks "
+     "/dev/kfd and /dev/dri.",
+     "rocminfo; rocm-smi\ndocker run --device=/dev/kfd --device=/dev/dri --group-add video ...",
+     "alt_rsmi|rocm_smi|rocmwrap"},
     {"", "cuda-driver", kCause, "a function of the GPU's driver or of NVML failed",
      "The driver is older than this NCCL wants, or the container has another library than the host's driver.",
-     "nvidia-smi\ninstall a newer driver", "nvml|cudawrap|strongstream|alloc.h|rocm_smi|rocmwrap"},
+     "nvidia-smi\ninstall a newer driver", "nvml|cudawrap|strongstream|alloc.h"},
     {"ecc|ECC|xid|Xid|Unrecoverable", "cuda-failure", kCause, "a GPU has a fault",
      "The memory of the GPU failed.", kCudaFix, "utils"},
     {"alloc|resize", "out-of-memory", kCause, "no memory", "The node has no memory left.",
@@ -565,12 +602,12 @@ constexpr KnownLine kNcclLines[] = {
      "init.cc"},
     {"", "program-call", kCause, "NCCL refuses a call of the program", kProgramWhy, kProgramFix,
      "init.cc|enqueue|group.cc|argcheck|dev_runtime|ce_coll|scheduler|param|collectives|init_nvtx|allocator|"
-     "register|msccl|recorder"},
+     "register|recorder"},
     {"", "program-call", kCause, "memory of a communicator cannot be suspended or resumed",
      "The program calls out of order, or the driver refused memory.", kProgramFix, "mem_manager"},
     {"", "inner-check", kCause, "a check inside NCCL failed", kInnerWhy, kInnerFix,
      "utils|ras/|transport/p2p|channel.cc|transport/"
-     "net.cc|coll_net|checks.h|debug|profiler|clique|tuner|alt_rsmi|npkit|"
+     "net.cc|coll_net|checks.h|debug|profiler|clique|tuner|npkit|ipcsocket|"
      "latency|core|transport/generic|rail"},
 };
 

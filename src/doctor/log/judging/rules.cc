@@ -261,7 +261,7 @@ constexpr Rule kRules[] = {
      "The connection had worked: a link, a cable, a switch or the peer went away.",
      "dmesg -T | grep -E 'mlx5|AER'  # on {peer} and {host}, at that time\nibstat {nic}"},
 
-    {"queue-pair", 3, {{error, "110"}, {otherSubnets}}, kRailsCause, kRailsFix},
+    {"queue-pair", 3, {{errorOf, "101,110,113"}, {otherSubnets}}, kRailsCause, kRailsFix},
     {"queue-pair",
      3,
      {{layersMixed}},

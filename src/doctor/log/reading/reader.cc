@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/split.h"
 #include "doctor/log/judging/chains.h"
 
 namespace railwise::doctor {
@@ -109,6 +110,16 @@ bool isSettingOfRailwise(std::string_view text) {
   return words.substr(firstWord(words).size()).starts_with(" set to ");
 }
 
+// A row of nccl-tests: "8388608  2097152  float  sum  -1  132.4  63.4 ...".
+bool isResultRow(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(' ');
+  if (begin == std::string_view::npos || text[begin] < '0' || text[begin] > '9') return false;
+  const auto words = wordsOf(text);
+  constexpr std::size_t kColumns = 9;
+  return words.size() >= kColumns && leadingNumber(words[1]) >= 0 && leadingNumber(words[2]) < 0 &&
+         words[2].size() > 2;
+}
+
 // Equal for events that are one.
 std::string keyOf(const Event& event) {
   return std::to_string(event.process) + " " + std::to_string(event.rank) + " " + event.check + " " +
@@ -199,6 +210,7 @@ void JobReader::record(const LogLine& line) {
     by_hint_.emplace(line.rank, index);
   }
   const Place place = here();
+  if (!line.time.empty()) process.last_time = line.time;
   // NCCL up to 2.26 says nothing of a plugin that has its newest table.
   const bool railwise = line.text.starts_with(kOfRailwise);
   if (railwise) setFact(process.plugin, "Railwise", place);
@@ -261,6 +273,7 @@ void JobReader::information(int index, const LogLine& line, Place place) {
 void JobReader::otherRecord(const LogLine& line) {
   if (line.text.empty() || isInformation(line.text)) return;
   readVersion(job_.version, line.text, here());
+  if (isResultRow(line.text)) job_.files.back().last_result = here().line;
   std::optional<Explanation> known = explainOther(line.text);
   const LogFile& file = job_.files.back();
   // A warning of Railwise has no words before it in the log of such a process.

@@ -64,6 +64,14 @@ class Round {
     return shareHalves();  // nobody closes a queue pair that another end still writes to
   }
 
+  // Only whether writes arrive.
+  Outcome<void> runReach() {
+    openEndpoints();
+    if (auto connected = connectAll(); !connected.ok()) return connected;
+    if (auto probed = probeAll(); !probed.ok()) return probed;
+    return shareHalves();  // nobody closes a queue pair that another end still writes to
+  }
+
   std::vector<MatchState> take() { return std::move(matches_); }
 
  private:
@@ -257,6 +265,25 @@ Outcome<std::vector<EndFacts>> shareFacts(Exchange& exchange, const OpenEnd& end
   return ends;
 }
 
+// The pairs across rails of the matches of one round, as a round of their own.
+std::vector<MatchState> acrossOf(const std::vector<MatchState>& ran, const std::vector<EndFacts>& ends,
+                                 int subnet_bits) {
+  std::vector<MatchState> matches;
+  for (const MatchState& state : ran) {
+    std::vector<NicPair> rails;
+    for (const PairResult& pair : state.pairs) {
+      const bool works =
+          pair.measured() && pair.halves[0].reach == Reach::kAll && pair.halves[1].reach == Reach::kAll;
+      if (works) rails.push_back(pair);
+    }
+    const Match& match = state.match;
+    matches.push_back({match, {}});
+    for (const NicPair& nics : acrossRails(ends[match[0]], ends[match[1]], rails, subnet_bits))
+      matches.back().pairs.push_back({nics, match, {}});
+  }
+  return matches;
+}
+
 // Two ends with one name would be one in the report.
 void tellApart(std::vector<EndFacts>& ends) {
   std::set<std::string> seen;
@@ -274,8 +301,10 @@ void dropIdle(Results& results, const std::vector<std::size_t>& measuring) {
     place[rank] = kept.size();
     kept.push_back(std::move(results.ends[rank]));
   }
-  for (PairResult& pair : results.pairs) {
-    for (std::size_t& end : pair.match) end = place[end];
+  for (auto* const pairs : {&results.pairs, &results.across}) {
+    for (PairResult& pair : *pairs) {
+      for (std::size_t& end : pair.match) end = place[end];
+    }
   }
   results.ends = std::move(kept);
 }
@@ -300,6 +329,8 @@ Outcome<Results> conduct(Exchange& exchange, OpenEnd& end, const MeasureOptions&
   if (!shared.ok()) return shared.failure();
   const std::vector<std::size_t> measuring = measuringEnds(*shared);
   const auto rounds = tournament(measuring);
+  // Between two NICs of one host packets may never leave it.
+  const bool one_host = measuring.size() == 2 && (*shared)[measuring[0]].host == (*shared)[measuring[1]].host;
   tellApart(*shared);
   Results results;
   results.ends = std::move(*shared);
@@ -318,8 +349,17 @@ Outcome<Results> conduct(Exchange& exchange, OpenEnd& end, const MeasureOptions&
                                                         std::to_string(rounds.size()) + ": ";
     auto ran = round.run([&](const std::string& text) { progress(prefix + text); });
     if (!ran.ok()) return ran.failure();
-    for (MatchState& state : round.take())
+    const std::vector<MatchState> done = round.take();
+    for (const MatchState& state : done)
       results.pairs.insert(results.pairs.end(), state.pairs.begin(), state.pairs.end());
+    // Every host is in a match of the first round, or of the first two. With `full` all rails have met
+    // already.
+    if (options.full || one_host || number > measuring.size() % 2) continue;
+    progress(prefix + "do rails route to each other");
+    Round across(exchange, end, options, results.ends, acrossOf(done, results.ends, options.subnet_bits));
+    if (auto crossed = across.runReach(); !crossed.ok()) return crossed.failure();
+    for (const MatchState& state : across.take())
+      results.across.insert(results.across.end(), state.pairs.begin(), state.pairs.end());
   }
   dropIdle(results, measuring);
   results.seconds = std::chrono::duration<double>(Clock::now() - begin).count();

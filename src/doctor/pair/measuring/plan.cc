@@ -181,6 +181,21 @@ std::vector<NicPair> pairNics(const EndFacts& a, const EndFacts& b, bool full, i
   return full ? pairing.all() : pairing.run();
 }
 
+std::vector<NicPair> acrossRails(const EndFacts& a, const EndFacts& b, const std::vector<NicPair>& rails,
+                                 int subnet_bits) {
+  std::vector<NicPair> across;
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    const LinkKind link = a.nics[rails[i].nics[0]].link;
+    for (std::size_t step = 1; step < rails.size(); ++step) {
+      const NicPair& next = rails[(i + step) % rails.size()];
+      if (b.nics[next.nics[1]].link != link) continue;
+      across.push_back(examine({&a, &b}, {rails[i].nics[0], next.nics[1]}, subnet_bits).nics);
+      break;
+    }
+  }
+  return across;
+}
+
 double medianOf(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

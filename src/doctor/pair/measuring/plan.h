@@ -47,6 +47,11 @@ struct NicPair {
 // `subnet_bits`: NCCL_IB_SUBNET_PREFIX_LEN.
 std::vector<NicPair> pairNics(const EndFacts& a, const EndFacts& b, bool full, int subnet_bits);
 
+// Each NIC of `rails` (pairs of one match that reach each other) with the far NIC of the next rail of its
+// link, the last one with that of the first: few pairs, and no rail is left out. Empty: there is one rail.
+std::vector<NicPair> acrossRails(const EndFacts& a, const EndFacts& b, const std::vector<NicPair>& rails,
+                                 int subnet_bits);
+
 // What the pair test found. Plain values; thread-safe.
 
 // How far the writes of one end got.
@@ -90,6 +95,8 @@ struct NcclModel {
 struct Results {
   std::vector<EndFacts> ends;
   std::vector<PairResult> pairs;
+  std::vector<PairResult> across;  // NICs of different rails: only whether writes arrive
+  int cross_nic = 2;               // NCCL_CROSS_NIC; who reports fills it in
   std::size_t rounds = 0;
   double seconds = 0;  // how long all of it took
   NcclModel nccl;      // who reports fills it in

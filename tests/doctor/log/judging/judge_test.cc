@@ -327,6 +327,42 @@ TEST(Judge, AnUnknownWarningOfWhoGoesOnIsNoError) {
   EXPECT_EQ(judged(readJob(goodJob(1) + warning + goodJob(1))).exitStatus(), 1);
 }
 
+TEST(Judge, RowsOfNcclTestsAfterAWarningShowThatTheJobWentOn) {
+  const std::string warning = warningOf(0, "", "the moon is in the way");
+  const std::string row =
+      "     8388608       2097152     float     sum      -1    132.4   63.36  110.88      0    131.9\n";
+  EXPECT_EQ(judged(readJob(goodJob(1) + row + warning)).exitStatus(), 2);
+  const Findings findings = judged(readJob(goodJob(1) + warning + row));
+  EXPECT_EQ(findings.exitStatus(), 1);
+  EXPECT_NE(findings.all()[0].why.find("went on"), std::string::npos) << findings.all()[0].why;
+}
+
+TEST(Judge, APytorchTimeoutAfterAnErrorSaysThatTheProcessHangs) {
+  const std::string timeout =
+      "[rank0]:[E1124 06:24:44.9 P.cpp:6] [Rank 0] Watchdog caught collective operation timeout: "
+      "WorkNCCL(SeqNum=8)\n";
+  const std::string hinted = "[rank0]: node0:100:100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n";
+  const Findings findings = judged(readJob(goodJob(2) + hinted + warningOf(0, "", kRetry) + timeout));
+  EXPECT_EQ(findings.all()[0].check, "completion-error");
+  EXPECT_NE(findings.all()[0].why.find("hangs"), std::string::npos) << findings.all()[0].why;
+  const Findings without = judged(readJob(goodJob(2) + hinted + warningOf(0, "", kRetry)));
+  EXPECT_EQ(without.all()[0].why.find("hangs"), std::string::npos) << without.all()[0].why;
+}
+
+TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
+  const auto at = [](const char* time, int rank, const char* level, const std::string& text) {
+    return std::string("[2025-11-24 ") + time + "] node" + std::to_string(rank) + ":100:100 [0] NCCL " +
+           level + " " + text + "\n";
+  };
+  const std::string head = goodJob(2) + at("10:00:00", 0, "WARN", kRetry);
+  const Findings hung =
+      judged(readJob(head + at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
+  EXPECT_NE(hung.all()[0].why.find("while others go on for 30 min"), std::string::npos) << hung.all()[0].why;
+  const Findings soon =
+      judged(readJob(head + at("10:00:30", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
+  EXPECT_EQ(soon.all()[0].why.find("hangs"), std::string::npos) << soon.all()[0].why;
+}
+
 TEST(Judge, NoLineOfNccl) {
   EXPECT_EQ(checksOf(judged(readJob("epoch 1\nepoch 2\n"))), "log-level");
   EXPECT_EQ(judged(readJob("")).exitStatus(), 2);
