@@ -26,8 +26,9 @@ Status Link::lose(const LaneQueuePair* queue_pair, Status status, const std::str
   if (!failure.ok()) return failure;
   if (!canFailOver()) {
     const bool off = side_channel.opened();  // nothing else keeps it
-    return fail(status, what + (!off ? "" : std::string(" (failover is off: RAILWISE_FAILOVER=0 ") +
-                                                (config.failover == 0 ? "here)" : "at the peer)")));
+    return fail(status, what + (!off ? ""
+                                     : std::string(" (failover is off: RAILWISE_FAILOVER=0 ") +
+                                           (config.failover == 0 ? "here)" : "at the peer)")));
   }
   if (recovery.lost()) return Status::success();
   search.lost(title(), what);

@@ -89,7 +89,8 @@ int namedRank(std::string_view text) {
 
 // "[rank3]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:95] ...": PyTorch reports no error.
 bool isInformation(std::string_view text) {
-  if (text.find("plugin: NET/Railwise : ") != std::string_view::npos) return true;  // of railwise perf --verbose
+  if (text.find("plugin: NET/Railwise : ") != std::string_view::npos)
+    return true;  // of railwise perf --verbose
   const std::size_t level = text.substr(0, 40).find("[I");
   return level != std::string_view::npos && leadingNumber(text.substr(level + 2)) >= 0;
 }
