@@ -25,8 +25,7 @@ bool isOff(const System& system, const char* name) {
 int switchedBoard(const Examination& exam) {
   constexpr std::size_t kLeast = 8;
   const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
-  const topo::KnownGpu* const known =
-      gpus.empty() ? nullptr : topo::knownGpu(gpus[0].vendor, gpus[0].device);
+  const topo::KnownGpu* const known = gpus.empty() ? nullptr : topo::knownGpu(gpus[0].vendor, gpus[0].device);
   return known == nullptr || known->nvswitch_links == 0 || gpus.size() < kLeast ? 0 : known->sm;
 }
 
@@ -36,7 +35,8 @@ constexpr char kManagerFile[] = "/var/run/nvidia-fabricmanager/nv-fabricmanager.
 constexpr char kSwitchDriver[] = "/proc/driver/nvidia-nvswitch";
 
 constexpr const char* kManagerFix =
-    "systemctl status nvidia-fabricmanager; sudo systemctl restart nvidia-fabricmanager    (its version must be "
+    "systemctl status nvidia-fabricmanager; sudo systemctl restart nvidia-fabricmanager    (its version must "
+    "be "
     "the driver's; no job may run)\n"
     "nvidia-smi -q | grep -A 4 Fabric; sudo dmesg | grep -i -e sxid -e nvswitch";
 
@@ -65,7 +65,8 @@ void checkFabric(Examination& exam) {
   if (!finding.seen.empty()) {
     finding.what = "the GPU has not joined its NVLink fabric";
     finding.why =
-        "CUDA programs fail at their start (error 802), or the GPU has no NVLink peers; NVLS and NVLink between "
+        "CUDA programs fail at their start (error 802), or the GPU has no NVLink peers; NVLS and NVLink "
+        "between "
         "hosts are off.";
     finding.fix = std::string(kManagerFix) +
                   "\nOn a rack (NVL72) the switch trays run it: nvidia-smi -q, and NMX on the trays";
@@ -78,27 +79,27 @@ void checkFabric(Examination& exam) {
     exam.cannotLook("NVLink fabric state: NVML does not tell (libnvidia-ml.so.1 of driver 525 or later)");
 }
 
-// The nodes over which GPU memory is shared between hosts. Source: NCCL 2.30.7, mnnvl.cc (init fails where the
-// domain is complete and no handle can be exported), and the driver's line in /proc/devices.
+// The nodes over which GPU memory is shared between hosts. Source: NCCL 2.30.7, mnnvl.cc (init fails where
+// the domain is complete and no handle can be exported), and the driver's line in /proc/devices.
 constexpr char kChannels[] = "/dev/nvidia-caps-imex-channels";
 
 void checkImex(Examination& exam) {
   const topo::GpuAnswers gpus = gpusOf(exam);
   const System& system = exam.system;
   const auto at = gpus == nullptr ? std::vector<gpu::Device>() : gpus->gpus;
-  const auto domain =
-      std::find_if(at.begin(), at.end(), [](const gpu::Device& device) { return !device.fabric_cluster.empty(); });
+  const auto domain = std::find_if(at.begin(), at.end(),
+                                   [](const gpu::Device& device) { return !device.fabric_cluster.empty(); });
   if (domain == at.end() || isOff(system, "NCCL_MNNVL_ENABLE")) return;
   if (isOff(system, "NCCL_CUMEM_ENABLE"))
-    return exam.findings.add({.check = "imex",
-                              .severity = Severity::kAdvice,
-                              .what = "NCCL_CUMEM_ENABLE=0 switches NVLink between hosts off",
-                              .seen = {{"", system.variable("NCCL_CUMEM_ENABLE")->where, "NCCL_CUMEM_ENABLE=0"}},
-                              .why = "Ranks of other hosts of the domain are then reached over the NICs.",
-                              .fix = "unset NCCL_CUMEM_ENABLE"});
+    return exam.findings.add(
+        {.check = "imex",
+         .severity = Severity::kAdvice,
+         .what = "NCCL_CUMEM_ENABLE=0 switches NVLink between hosts off",
+         .seen = {{"", system.variable("NCCL_CUMEM_ENABLE")->where, "NCCL_CUMEM_ENABLE=0"}},
+         .why = "Ranks of other hosts of the domain are then reached over the NICs.",
+         .fix = "unset NCCL_CUMEM_ENABLE"});
   const std::string devices = system.text("/proc/devices");
-  if (devices.empty())
-    return exam.cannotLook("IMEX channels: /proc/devices and /dev of the machine");
+  if (devices.empty()) return exam.cannotLook("IMEX channels: /proc/devices and /dev of the machine");
   if (!system.tree().list(kChannels).empty()) return;
   const bool driver = devices.find("nvidia-caps-imex-channels") != std::string::npos;
   exam.findings.add(
@@ -108,13 +109,14 @@ void checkImex(Examination& exam) {
        .seen = {{"GPU " + domain->busid, kChannels, "empty or missing"},
                 {"", "/proc/devices", driver ? "nvidia-caps-imex-channels" : "no nvidia-caps-imex-channels"}},
        .why = "NCCL finds the domain and cannot share memory in it: its init fails over several nodes.",
-       .fix = system.container().empty()
-                  ? "sudo mkdir -p /dev/nvidia-caps-imex-channels && sudo mknod "
-                    "/dev/nvidia-caps-imex-channels/channel0 c $(awk '/imex-channels/ {print $1}' /proc/devices) 0"
-                    "    (for good: options nvidia NVreg_CreateImexChannel0=1)\n"
-                    "nvidia-imex-ctl -N    (IMEX runs on all nodes of the domain?)"
-                  : "give the container a channel: --device=/dev/nvidia-caps-imex-channels/channel0; in Kubernetes "
-                    "a ComputeDomain of NVIDIA's DRA driver"});
+       .fix = system.container().empty() ? "sudo mkdir -p /dev/nvidia-caps-imex-channels && sudo mknod "
+                                           "/dev/nvidia-caps-imex-channels/channel0 c $(awk '/imex-channels/ "
+                                           "{print $1}' /proc/devices) 0"
+                                           "    (for good: options nvidia NVreg_CreateImexChannel0=1)\n"
+                                           "nvidia-imex-ctl -N    (IMEX runs on all nodes of the domain?)"
+                                         : "give the container a channel: "
+                                           "--device=/dev/nvidia-caps-imex-channels/channel0; in Kubernetes "
+                                           "a ComputeDomain of NVIDIA's DRA driver"});
 }
 
 void checkNvls(Examination& exam) {

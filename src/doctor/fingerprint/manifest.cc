@@ -29,7 +29,14 @@ void writePorts(JsonWriter& json, const System& system) {
     ++groups[{printableAscii(port.layer), port.rate_mbps / 1000, kStates[static_cast<int>(port.state) + 1]}];
   json.key("ports").inlineObjects(groups, [&](const auto& group) {
     const auto& [link, gbps, state] = group.first;
-    json.key("link").known(link).key("gbps").known(gbps > 0 ? gbps : -1).key("state").value(state).key("count").value(group.second);
+    json.key("link")
+        .known(link)
+        .key("gbps")
+        .known(gbps > 0 ? gbps : -1)
+        .key("state")
+        .value(state)
+        .key("count")
+        .value(group.second);
   });
 }
 
@@ -74,7 +81,8 @@ std::string manifestText(const Json& value) {
   if (!value.is_object()) return value.dump();
   std::vector<std::string> words;
   for (const auto& [key, each] : value.items())
-    if (key != "count" && !each.is_null()) words.push_back(manifestText(each) + (key == "gbps" ? " Gb/s" : ""));
+    if (key != "count" && !each.is_null())
+      words.push_back(manifestText(each) + (key == "gbps" ? " Gb/s" : ""));
   return (value.contains("count") ? value["count"].dump() + " x " : "") + joined(words);
 }
 
@@ -122,7 +130,8 @@ class Comparer {
     std::vector<std::string> names;
     for (const auto& each : schema.items()) names.push_back(each.key());
     const auto near = closest(key, names);
-    fail(line, place, "is no key of a manifest" + (near ? "; did you mean " + *near + "?" : " (" + joined(names) + ")"));
+    fail(line, place,
+         "is no key of a manifest" + (near ? "; did you mean " + *near + "?" : " (" + joined(names) + ")"));
     return false;
   }
 
@@ -154,7 +163,8 @@ class Comparer {
         const bool unset = above == "settings" && value.is_null();
         if (error_.empty() && (unset ? !its.is_null() : !fits(value, its)))
           differences_.push_back({place, line, unset ? "not set" : manifestText(value),
-                                  its.is_null() && above == "settings" ? "not set" : manifestText(its), false});
+                                  its.is_null() && above == "settings" ? "not set" : manifestText(its),
+                                  false});
       }
       if (!error_.empty()) return;
     }
@@ -171,7 +181,8 @@ class Comparer {
         checkScalar(value, schema[key].is_number(), at, place + "." + key);
         line = at;
       }
-      if (!group.contains("count") || group["count"].is_null()) fail(line, place, "has a group without count");
+      if (!group.contains("count") || group["count"].is_null())
+        fail(line, place, "has a group without count");
       if (!error_.empty()) return;
       int64_t count = 0;
       std::vector<std::string> others;
@@ -185,10 +196,12 @@ class Comparer {
       }
       if (count == group["count"].template get<int64_t>()) continue;
       differences_.push_back({place, line, manifestText(group),
-                              std::to_string(count) + (others.empty() ? "" : ", and " + joined(others, "; ")), true});
+                              std::to_string(count) + (others.empty() ? "" : ", and " + joined(others, "; ")),
+                              true});
     }
     for (std::size_t i = 0; i < node.size(); ++i)
-      if (!meant[i] && differences_.empty()) differences_.push_back({place, line, "no others", manifestText(node[i]), true});
+      if (!meant[i] && differences_.empty())
+        differences_.push_back({place, line, "no others", manifestText(node[i]), true});
   }
 
   const std::string& text_;

@@ -1,6 +1,6 @@
 // The manifest of a kind of node: what each node of the kind must have. It is the JSON of a fingerprint with
-// ports and settings, of which a person strikes out what may vary (docs/doctor.md#manifest). Pure functions of
-// a tree and of a text; thread-safe.
+// ports and settings, of which a person strikes out what may vary (docs/doctor.md#manifest). Pure functions
+// of a tree and of a text; thread-safe.
 #pragma once
 
 #include <string>
