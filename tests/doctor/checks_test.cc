@@ -655,6 +655,7 @@ TEST(Manifest, WhatIsLeftOutMayVary) {
   EXPECT_EQ(severity(R"({"ports": [{"gbps": 400, "count": 8}], "settings": {"NCCL_ALGO": null}})"), 0);
   EXPECT_EQ(severity(R"({"ports": [{"gbps": 400, "count": 4}]})"), 2);
   EXPECT_EQ(severity(R"({"nics": []})"), 2);  // and the node has some
+  EXPECT_EQ(severity(R"({"kernel": "5.15.*", "nics": []})"), 2);
   EXPECT_EQ(severity(R"({"settings": {"NCCL_NET": null}})"), 1);
 }
 

@@ -172,6 +172,7 @@ class Comparer {
 
   // Each group of the manifest, by its count; a group of the node that fits none is too much.
   void groups(const Json& wanted, const Json& schema, const Json& node, const std::string& place, int line) {
+    const std::size_t before = differences_.size();
     std::vector<bool> meant(node.size());
     for (const Json& group : wanted) {
       if (!group.is_object()) return fail(line, place, "has something that is no object");
@@ -200,7 +201,7 @@ class Comparer {
                               true});
     }
     for (std::size_t i = 0; i < node.size(); ++i)
-      if (!meant[i] && differences_.empty())
+      if (!meant[i] && differences_.size() == before)
         differences_.push_back({place, line, "no others", manifestText(node[i]), true});
   }
 
