@@ -239,7 +239,7 @@ struct GpuDevice {
   // The NVLink domain over hosts (GB200 NVL72).
   std::string fabric_cluster;  // UUID; empty: none
   int fabric_clique = -1;
-  std::string fabric_state;  // "completed", "in progress", "not started"; empty: no fabric
+  std::string fabric_state;  // "completed", "failed", "in progress", "not started"; empty: no fabric
 
   std::optional<int> utilisation_percent;
   std::optional<int> processes;  // that have memory on the GPU

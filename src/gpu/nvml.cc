@@ -320,6 +320,7 @@ class NvmlReader {
     device.fabric_state = kStates[info.state];
     if (info.state != 3) return;
     if (info.status != kNvmlSuccess) {
+      device.fabric_state = "failed";
       remark(gpu(device) + " could not join its NVLink fabric: " + errorText(info.status) +
              ". See the fabric manager (or IMEX and NMX) of the machine");
       return;

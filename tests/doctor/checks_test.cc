@@ -11,6 +11,7 @@
 #include "cli/device/tree.h"
 #include "doctor/checks/check.h"
 #include "doctor/finding.h"
+#include "doctor/fingerprint/manifest.h"
 #include "gpu/json.h"
 #include "softdev/config/config.h"
 #include "sysfs/tar_archive.h"
@@ -41,10 +42,15 @@ TEST(Doctor, AGoodMachineIsFine) {
 // Without root a file of PCI configuration has 64 bytes.
 TEST(Doctor, WhatNoCheckCouldSeeIsNotFine) {
   MemoryTree tree = goodMachine();
-  set(tree, bridgeFolder(tree) + "/config", pciConfig(true, 0).substr(0, 64));
   const auto unjudged = [&](std::vector<std::string> only) {
     return examine(System(tree), {.only = std::move(only)}).unjudged;
   };
+  // One device that cannot be read is named, and the others are judged.
+  set(tree, bridgeFolder(tree) + "/config", pciConfig(true, 0).substr(0, 64));
+  EXPECT_EQ(unjudged({"acs"}), "");
+  EXPECT_EQ(examine(System(tree), {.only = {"acs"}}).hidden.size(), 1U);
+  for (const std::string& busid : tree.list("/sys/bus/pci/devices"))
+    set(tree, "/sys/bus/pci/devices/" + busid + "/config", pciConfig(true, 0).substr(0, 64));
   EXPECT_NE(unjudged({"acs"}), "");
   EXPECT_EQ(unjudged({"acs", "memlock"}), "");
   EXPECT_EQ(unjudged({}), "");
@@ -61,7 +67,10 @@ TEST(Doctor, ASoftwareMachineIsFine) {
   set(tree, "/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n");
   set(tree, "/proc/self/limits",
       "Max locked memory         65536                65536                bytes\n");
-  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
+  EXPECT_EQ(
+      textOf(diagnose(tree)),
+      "node: fine\n\nNot looked at:\n  simulated: what only hardware has (drivers, GPUDirect, limits)\n");
+  EXPECT_NE(examine(System(tree), {.only = {"memlock"}}).unjudged, "");
 }
 
 // A fault, and what the doctor must say of it.
@@ -93,7 +102,101 @@ void unsetVariable(MemoryTree& tree, const std::string& name) {
 
 void container(MemoryTree& tree) { tree.file("/.dockerenv", ""); }
 
+// Changes each GPU of the tree.
+void changeGpus(MemoryTree& tree, void (*change)(gpu::Device&)) {
+  auto gpus = gpu::parseJson(tree.read("/railwise/gpus.json", 1 << 20).value_or(""));
+  ASSERT_TRUE(gpus.ok()) << gpus.error();
+  for (gpu::Device& device : gpus->gpus) change(device);
+  tree.file("/railwise/gpus.json", gpu::jsonOf(*gpus));
+}
+
+// All NVIDIA GPUs become those with another PCI id.
+void makeGpus(MemoryTree& tree, const std::string& device) {
+  for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
+    const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
+    if (tree.read(folder + "/class").value_or("").starts_with("0x0302"))
+      tree.file(folder + "/device", device + "\n");
+  }
+}
+
+// The port of mlx5_0 becomes a bond of two.
+void makeBond(MemoryTree& tree, const std::string& mode, const std::string& joined,
+              const std::string& second) {
+  const std::string bond = sysfs::realPathOf(tree, "/sys/class/net/en_mlx5_0");
+  tree.file(bond + "/bonding/mode", mode + "\n").file(bond + "/bonding/slaves", "ens1f0 ens1f1\n");
+  tree.file(bond + "/bonding/ad_num_ports", joined + "\n");
+  tree.file("/sys/class/net/ens1f0/bonding_slave/mii_status", "up\n");
+  tree.file("/sys/class/net/ens1f1/bonding_slave/mii_status", second + "\n");
+}
+
+void joinDomain(gpu::Device& device) { device.fabric_cluster = "8d1a1fa6-c5b0-4e0f-9a3b-2c4d5e6f7081"; }
+
 const Fault kFaults[] = {
+    {"the fabric is not complete", kIb,
+     [](MemoryTree& tree) {
+       changeGpus(tree, [](gpu::Device& device) { device.fabric_state = "in progress"; });
+     },
+     "fabric-manager", Severity::kError, "GPU 0000:1b:00.0", "in progress",
+     "systemctl status nvidia-fabricmanager"},
+    {"no Fabric Manager before Hopper", kIb,
+     [](MemoryTree& tree) {
+       makeGpus(tree, "0x20b2");
+       tree = without(tree, "/railwise/gpus.json");
+       tree.file("/proc/driver/nvidia-nvswitch/permissions", "");
+     },
+     "fabric-manager", Severity::kError, "", "nv-fabricmanager.pid", "systemctl status nvidia-fabricmanager"},
+    {"no IMEX channel", kIb,
+     [](MemoryTree& tree) {
+       changeGpus(tree, joinDomain);
+       tree.file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n");
+     },
+     "imex", Severity::kError, "GPU 0000:1b:00.0", "/dev/nvidia-caps-imex-channels", "mknod"},
+    {"NVLink between hosts switched off", kIb,
+     [](MemoryTree& tree) {
+       changeGpus(tree, joinDomain);
+       environment(tree, "NCCL_CUMEM_ENABLE=0");
+     },
+     "imex", Severity::kAdvice, "", "NCCL_CUMEM_ENABLE=0", "unset NCCL_CUMEM_ENABLE"},
+    {"a GPU in MIG mode", kIb,
+     [](MemoryTree& tree) { changeGpus(tree, [](gpu::Device& device) { device.partitioned = true; }); }, "nvls",
+     Severity::kAdvice, "GPU 0000:1b:00.0", "MIG mode: on", "-mig 0"},
+    {"NCCL older than the GPU", kIb,
+     [](MemoryTree& tree) {
+       makeGpus(tree, "0x2901");
+       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
+       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.24.3", "")
+           .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.24.3");
+     },
+     "nccl-too-old", Severity::kWarning, "GPU 0000:1b:00.0", "2.24.3; code for the B200 since 2.25.1",
+     "nvidia-nccl"},
+    {"a port of the bond down", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "1", "down"); }, "bond",
+     Severity::kWarning, "mlx5_0 port 1", "ens1f1 is down", "/proc/net/bonding/en_mlx5_0"},
+    {"LACP takes one port of two", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "1", "up"); },
+     "bond", Severity::kWarning, "mlx5_0 port 1", "1 of 2 ports", "LACP"},
+    {"a bond of one port at a time", kRoce,
+     [](MemoryTree& tree) { makeBond(tree, "active-backup 1", "1", "up"); }, "bond", Severity::kAdvice,
+     "mlx5_0 port 1", "active-backup", "802.3ad"},
+    {"a NIC of Grace in no IOMMU group, since 595", kIb,
+     [](MemoryTree& tree) {
+       set(tree, "/proc/driver/nvidia/version",
+           "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.45.04  Release Build\n");
+       makeGpus(tree, "0x2342");
+       tree = without(tree, nicFolder(tree, 0) + "/iommu_group");
+     },
+     "gpudirect-override", Severity::kWarning, "mlx5_0", "no root port in common", "SMMU"},
+    {"timeout without end", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=0"); },
+     "hiding-setting", Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=0", "unset NCCL_IB_TIMEOUT"},
+    {"timeout beyond five bits", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=32"); },
+     "hiding-setting", Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=32", "unset NCCL_IB_TIMEOUT"},
+    {"numbers of NICs that may differ", kIb,
+     [](MemoryTree& tree) { environment(tree, "NCCL_IGNORE_NET_MISMATCH=1"); }, "hiding-setting",
+     Severity::kAdvice, "NCCL_IGNORE_NET_MISMATCH", "=1", "unset NCCL_IGNORE_NET_MISMATCH"},
+    {"an algorithm left from a test", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_ALGO=Ring"); },
+     "hiding-setting", Severity::kAdvice, "NCCL_ALGO", "NCCL_ALGO=Ring", "unset NCCL_ALGO"},
+    {"ECE left off", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_ECE_ENABLE=0"); },
+     "hiding-setting", Severity::kAdvice, "NCCL_IB_ECE_ENABLE", "=0", "unset NCCL_IB_ECE_ENABLE"},
+    {"a fixed GID index", kRoce, [](MemoryTree& tree) { environment(tree, "NCCL_IB_GID_INDEX=3"); },
+     "hiding-setting", Severity::kAdvice, "NCCL_IB_GID_INDEX", "=3", "unset NCCL_IB_GID_INDEX"},
     {"no RDMA driver", kIb,
      [](MemoryTree& tree) { tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs"); },
      "rdma-devices", Severity::kError, "0000:18:00.0", "0x15b3:0x1021", "modprobe mlx5_ib"},
@@ -472,6 +575,109 @@ const Fault kFaults[] = {
      "launcher", Severity::kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
 };
 
+// The manifest of the good machine, and what the doctor says of a machine by it.
+std::string manifestOf(const MemoryTree& tree) {
+  const auto gpus = gpu::parseJson(tree.read("/railwise/gpus.json", 1 << 20).value_or(""));
+  return fingerprint::manifestOf(tree, gpus.ok() ? *gpus : gpu::GpuTopology());
+}
+
+Findings byManifest(const MemoryTree& tree, const std::string& manifest) {
+  return examine(System(tree),
+                 {.only = {"manifest"}, .manifest_file = "h100.json", .manifest_text = manifest})
+      .findings;
+}
+
+TEST(Manifest, ANodeFitsItsOwn) {
+  for (const Network network : {kIb, kRoce}) {
+    MemoryTree tree = goodMachine(network);
+    tree.file("/etc/nccl.conf", "NCCL_IB_HCA=mlx5\n");
+    const Diagnosis diagnosis =
+        examine(System(tree),
+                {.only = {"manifest"}, .manifest_file = "h100.json", .manifest_text = manifestOf(tree)});
+    EXPECT_EQ(textOf(diagnosis), "node: fine\n");
+    EXPECT_EQ(diagnosis.looked.size(), 4U);  // the manifest is named
+  }
+}
+
+struct ManifestCase {
+  const char* name;
+  void (*make)(MemoryTree&);
+  Severity severity;
+  const char* key;
+  const char* expected;
+  const char* found;
+};
+
+TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
+  const ManifestCase cases[] = {
+      {"a port is slower",
+       [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/rate", "200 Gb/sec (4X HDR)\n"); },
+       Severity::kError, "ports", "8 x InfiniBand, 400 Gb/s, active",
+       "7, and 1 x InfiniBand, 200 Gb/s, active"},
+      {"a port is down", [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/state", "1: DOWN\n"); },
+       Severity::kError, "ports", "8 x InfiniBand, 400 Gb/s, active", "down"},
+      {"a NIC is missing", [](MemoryTree& tree) { tree = without(tree, "/sys/class/infiniband/mlx5_7"); },
+       Severity::kError, "nics", "8 x MT4129", "found 7"},
+      {"other firmware",
+       [](MemoryTree& tree) { set(tree, "/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"); },
+       Severity::kError, "nics", "28.39.1002", "28.36.1010"},
+      {"another kernel",
+       [](MemoryTree& tree) { set(tree, "/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"); },
+       Severity::kWarning, "kernel", "6.8.0-45-generic", "6.8.0-47-generic"},
+      {"a setting is gone", [](MemoryTree& tree) { tree = without(tree, "/etc/nccl.conf"); },
+       Severity::kWarning, "settings.NCCL_IB_HCA", "mlx5", "not set"},
+  };
+  for (const ManifestCase& each : cases) {
+    MemoryTree tree = goodMachine();
+    tree.file("/etc/nccl.conf", "NCCL_IB_HCA=mlx5\n");
+    const std::string manifest = manifestOf(tree);
+    each.make(tree);
+    const Findings findings = byManifest(tree, manifest);
+    const auto all = findings.all();
+    const auto at = std::find_if(all.begin(), all.end(), [&](const Finding& finding) {
+      return finding.seen.at(0).device == each.key;
+    });
+    ASSERT_NE(at, all.end()) << each.name;
+    EXPECT_EQ(at->severity, each.severity) << each.name;
+    EXPECT_NE(at->seen[0].value.find(each.expected), std::string::npos) << at->seen[0].value;
+    EXPECT_NE(at->seen[0].value.find(each.found), std::string::npos) << at->seen[0].value;
+  }
+}
+
+// A person writes only what matters.
+TEST(Manifest, WhatIsLeftOutMayVary) {
+  const MemoryTree tree = goodMachine();
+  const auto severity = [&](const std::string& manifest) { return byManifest(tree, manifest).exitStatus(); };
+  EXPECT_EQ(severity("{}"), 0);
+  EXPECT_EQ(severity(R"({"nics": [{"firmware": "28.39.*", "count": 8}], "kernel": null})"), 0);
+  EXPECT_EQ(severity(R"({"kernel": ["5.15.*", "6.8.*"]})"), 0);
+  EXPECT_EQ(severity(R"({"kernel": ["5.15.*", "6.9.*"]})"), 1);
+  EXPECT_EQ(severity(R"({"ports": [{"gbps": 400, "count": 8}], "settings": {"NCCL_ALGO": null}})"), 0);
+  EXPECT_EQ(severity(R"({"ports": [{"gbps": 400, "count": 4}]})"), 2);
+  EXPECT_EQ(severity(R"({"nics": []})"), 2);  // and the node has some
+  EXPECT_EQ(severity(R"({"kernel": "5.15.*", "nics": []})"), 2);
+  EXPECT_EQ(severity(R"({"settings": {"NCCL_NET": null}})"), 1);
+}
+
+TEST(Manifest, ABadOneIsNamedWithLineAndKey) {
+  const auto errorOf = [](const std::string& text) {
+    const auto read = fingerprint::compareWithManifest(text, "h100.json", goodMachine(), {});
+    return read.ok() ? std::string() : read.error();
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{\n\"kernl\": \"6.8\"}", "h100.json:2: kernl is no key of a manifest; did you mean kernel?"},
+      {"{\"nics\": [\n{\"type\": \"a\", \"count\": 1},\n{\"tipe\": \"b\", \"count\": 1}]}",
+       "h100.json:3: nics.tipe "},
+      {"{\n\n\"ports\": [{\"gbps\": \"fast\", \"count\": 8}]}", "h100.json:3: ports.gbps "},
+      {"{\"ports\": [{\"gbps\": 400}]}", "h100.json:1: ports has a group without count"},
+      {"{\"kernel\": 6}", "h100.json:1: kernel "},
+      {"{\"gpu\": 8}", "h100.json:1: gpu "},
+      {"{\n\"kernel\": \"6.8\",\n", "h100.json:3: "},
+      {"[]", "h100.json:1: "},
+      {"", "h100.json:1: "}};
+  for (const auto& [text, begin] : cases) EXPECT_TRUE(errorOf(text).starts_with(begin)) << errorOf(text);
+}
+
 class Faults : public testing::TestWithParam<Fault> {};
 
 TEST_P(Faults, IsFoundWithWhatToType) {
@@ -520,9 +726,66 @@ TEST(Doctor, AFaultIsNotTakenForAnother) {
 
 TEST(Doctor, EveryCheckHasAFault) {
   // These need a machine of another shape, and have tests below.
-  std::set<std::string> without_fault = {"hidden-tree", "nic-far", "gpu-nic-root", "nccl-init"};
+  std::set<std::string> without_fault = {"hidden-tree", "nic-far", "gpu-nic-root", "nccl-init", "manifest"};
   for (const Fault& fault : kFaults) without_fault.insert(fault.check);
   for (const Check& check : allChecks()) EXPECT_TRUE(without_fault.contains(check.name)) << check.name;
+}
+
+// What is as it should be, near each fault of the GPUs' fabric, of bonds and of settings.
+TEST(Doctor, WhatIsMeantIsNoFault) {
+  const auto expectFine = [](const char* what, Network network, void (*change)(MemoryTree&)) {
+    MemoryTree tree = goodMachine(network);
+    change(tree);
+    EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n") << what;
+  };
+  expectFine("Fabric Manager runs", kIb, [](MemoryTree& tree) {
+    makeGpus(tree, "0x20b2");
+    tree = without(tree, "/railwise/gpus.json");
+    tree.file("/proc/driver/nvidia-nvswitch/permissions", "");
+    tree.file("/var/run/nvidia-fabricmanager/nv-fabricmanager.pid", "2939\n");
+  });
+  expectFine("an IMEX channel", kIb, [](MemoryTree& tree) {
+    changeGpus(tree, joinDomain);
+    tree.file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n");
+    tree.file("/dev/nvidia-caps-imex-channels/channel0", "");
+  });
+  expectFine("NVLink between hosts is not wanted", kIb, [](MemoryTree& tree) {
+    changeGpus(tree, joinDomain);
+    environment(tree, "NCCL_MNNVL_ENABLE=0");
+  });
+  expectFine("the first NCCL for the GPU", kIb, [](MemoryTree& tree) {
+    makeGpus(tree, "0x2901");
+    tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
+    tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.25.1", "")
+        .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.25.1");
+  });
+  expectFine("a bond of two ports", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "2", "up"); });
+  expectFine("NICs in IOMMU groups", kIb, [](MemoryTree& tree) {
+    makeGpus(tree, "0x2342");
+    set(tree, "/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.45.04  Release Build\n");
+  });
+  expectFine("settings with a meaning", kIb, [](MemoryTree& tree) {
+    environment(tree, "NCCL_IB_TIMEOUT=22\nNCCL_IGNORE_NET_MISMATCH=0\nNCCL_IB_ECE_ENABLE=1");
+  });
+}
+
+TEST(Doctor, WhatNobodyToldOfTheFabricIsSaid) {
+  const MemoryTree tree = without(goodMachine(), "/railwise/gpus.json");
+  const Diagnosis diagnosis = examine(System(tree), {.only = {"fabric-manager"}});
+  EXPECT_EQ(diagnosis.findings.exitStatus(), 0);
+  EXPECT_NE(diagnosis.unjudged, "");
+  ASSERT_EQ(diagnosis.hidden.size(), 1U);
+}
+
+TEST(Doctor, APreflightWantsGpus) {
+  MemoryTree tree;
+  tree.file("/railwise/environment", "RAILWISE_DEVICE=software\n").folder("/sys/bus/pci/devices");
+  const auto status = [&](bool preflight) {
+    return examine(System(tree), {.only = {"gpu-driver"}, .preflight = preflight}).findings.exitStatus();
+  };
+  EXPECT_EQ(status(false), 0);
+  EXPECT_EQ(status(true), 2);
 }
 
 // A pod with one virtual function of SR-IOV sees its neighbours' devices in /sys too.

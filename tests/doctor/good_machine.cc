@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/device/tree.h"
+#include "gpu/json.h"
 #include "softdev/config/config.h"
 #include "sysfs/pci_devices.h"
 
@@ -46,6 +47,13 @@ void addNic(sysfs::MemoryTree& tree, int index, Network network) {
     tree.file("/railwise/dcb/en_" + name, "pfc 0x08\ndscp 26 3\ntrust dscp\n");
     tree.file("/railwise/ethtool/en_" + name, "400000\n");
   }
+}
+
+void addFabric(sysfs::MemoryTree& tree) {
+  auto gpus = gpu::parseJson(tree.read("/railwise/gpus.json", 1 << 20).value_or(""));
+  ASSERT_TRUE(gpus.ok()) << gpus.error();
+  for (gpu::Device& device : gpus->gpus) device.fabric_state = "completed";
+  tree.file("/railwise/gpus.json", gpu::jsonOf(*gpus));
 }
 
 void addPci(sysfs::MemoryTree& tree) {
@@ -104,6 +112,7 @@ sysfs::MemoryTree goodMachine(Network network) {
   tree.file("/railwise/access", "process_vm_readv ok\n").file("/railwise/verbs", "");
   tree.file("/railwise/interfaces", "eth0 10.0.0.17:0\n").file("/railwise/later/milliseconds", "1000\n");
   for (int index = 0; index < kNics; ++index) addNic(tree, index, network);
+  addFabric(tree);
   addPci(tree);
   addProcesses(tree);
   addSoftware(tree);

@@ -325,6 +325,26 @@ TEST(Watch, PrometheusGetsNamesEscaped) {
     EXPECT_NE(text.find("railwise_watch_" + line), std::string::npos) << line << text;
 }
 
+TEST(Watch, WhatIsNotAsTheManifestSaysBeginsAndEnds) {
+  Node node;
+  node.look(10);
+  const auto compare = [&](std::map<std::string, std::string> differences) {
+    node.now += 60;
+    Look look = lookAt(node.tree, node.now, true);
+    look.manifest = std::move(differences);
+    return takeLook(node.state, look);
+  };
+  const auto begun =
+      compare({{"devices", "ports: expected 8, found 7"}, {"versions", "kernel: expected 6, found 7"}});
+  EXPECT_EQ(namesOf(begun), "begin manifest-devices, begin manifest-versions");
+  EXPECT_EQ(begun.at(0).latch.seen, "ports: expected 8, found 7");
+  EXPECT_EQ(namesOf(compare({{"devices", "ports: expected 8, found 7"}})), "");
+  std::string later;
+  for (int i = 0; i < 7; ++i) later += namesOf(compare({})) + " ";
+  EXPECT_NE(later.find("end manifest-devices"), std::string::npos) << later;
+  EXPECT_NE(later.find("end manifest-versions"), std::string::npos) << later;
+}
+
 TEST(Watch, EachRuleHasASeverityAnActionAndAFix) {
   std::set<std::string> checks;
   for (const WatchRule& rule : watchRules()) {

@@ -347,6 +347,42 @@ std::vector<SettingMistake> settingsNoLongerRead(const Environment& environment)
   return found;
 }
 
+std::span<const HidingSetting> hidingSettings() {
+  using enum HidingSetting::Kind;
+  static constexpr auto kNumber = [](const std::string& value) {
+    return std::strtoll(value.c_str(), nullptr, 0);
+  };
+  static constexpr auto kOn = [](const std::string& value) {
+    return kNumber(value) == 1 || upperText(value) == "TRUE";
+  };
+  static constexpr auto kOff = [](const std::string& value) { return value == "0"; };
+  static constexpr auto kSet = [](const std::string& value) { return !value.empty(); };
+  static constexpr HidingSetting kSettings[] = {
+      {"NCCL_IGNORE_NET_MISMATCH", kOn, kHides,
+       "Ranks that offer different numbers of NICs are no error then: connections over a NIC that a rank "
+       "lacks wait for ever."},
+      // InfiniBand specification, Local ACK Timeout: 0 is infinite, and the field has five bits.
+      {"NCCL_IB_TIMEOUT", [](const std::string& value) { return kNumber(value) < 1 || kNumber(value) > 31; },
+       kHangs, "The NIC then waits without end: a peer that is gone is never reported, and the job hangs."},
+      {"NCCL_IGNORE_DISABLED_P2P", kOn, kHides,
+       "GPUs that are joined by NVLink and cannot use it are no error then: a broken NVLink stays hidden."},
+      {"NCCL_CHECKS_DISABLE", kOn, kHides, "Wrong calls of the program are not found then."},
+      {"NCCL_IB_GID_INDEX", [](const std::string& value) { return kNumber(value) >= 0; }, kLeftOver,
+       "The index names another address when an interface gets one or loses one: the job then fails at "
+       "connect. Railwise, and NCCL since 2.21, choose by family and version."},
+      {"NCCL_ALGO", kSet, kLeftOver,
+       "One algorithm for all sizes is slow for most, and an algorithm that is not possible is an error."},
+      {"NCCL_PROTO", kSet, kLeftOver,
+       "One protocol for all sizes is slow for most; LL128 where it is not safe gives wrong data."},
+      {"NCCL_IB_ECE_ENABLE", kOff, kLeftOver,
+       "Both NICs then agree on no extensions of congestion control and retransmission. It serves to "
+       "measure once."},
+      {"NCCL_NVLS_ENABLE", kOff, kLeftOver,
+       "GPUs on NVSwitches then reduce without the switches: large AllReduce is slower."},
+  };
+  return kSettings;
+}
+
 std::vector<SettingMistake> settingMistakes(const Environment& environment) {
   std::vector<SettingMistake> all = valueMistakes(environment);
   for (auto* more : {&contradictions, &settingsNoLongerRead}) {

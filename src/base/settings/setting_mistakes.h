@@ -3,6 +3,7 @@
 // another machine. Thread-safe.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,21 @@ std::vector<SettingMistake> contradictions(const Environment& environment);
 // Variables that NCCL has had before 2.13 and no longer reads.
 std::vector<SettingMistake> settingsNoLongerRead(const Environment& environment);
 
-// All of the above, in this order.
+// Settings that NCCL takes and that hide a fault, or make a hang of an error.
+struct HidingSetting {
+  enum class Kind : uint8_t {
+    kHangs,     // an error becomes a hang
+    kHides,     // an error is not reported
+    kLeftOver,  // is for an experiment, and slow or fragile in every other job
+  };
+  const char* name;
+  bool (*hides)(const std::string& value);
+  Kind kind;
+  const char* why;
+};
+std::span<const HidingSetting> hidingSettings();
+
+// All mistakes above, in this order.
 std::vector<SettingMistake> settingMistakes(const Environment& environment);
 
 }  // namespace railwise

@@ -31,6 +31,7 @@
 #include "doctor/facts/libraries.h"
 #include "doctor/facts/trees.h"
 #include "doctor/finding.h"
+#include "doctor/fingerprint/manifest.h"
 #include "gpu/json.h"
 #include "sysfs/tar_archive.h"
 #include "topo/sources/gpu_answers.h"
@@ -70,6 +71,8 @@ struct DoctorOptions {
   bool strict = false;
   std::vector<std::string> only;
   std::string report;
+  std::string manifest;
+  std::string save_manifest;
   int watch_ms = 1000;
   MachineOptions machine;
 };
@@ -78,7 +81,7 @@ Option onlyOption(std::vector<std::string>* only) {
   return {.long_name = "only",
           .value = Option::kRequired,
           .value_name = "CHECK,..",
-          .text = "only these checks, or families: rdma, gpudirect, topology, container, nccl",
+          .text = "only these checks, or families: rdma, gpudirect, nvlink, topology, container, nccl",
           .accepted = "names of checks (railwise doctor --list)",
           .accept = [only](std::string_view value) {
             const std::vector<std::string> names = fullPartsOf(value, ',');
@@ -97,6 +100,10 @@ std::vector<Option> optionTable(DoctorOptions& options) {
                  "also write all that was read, for somebody who helps you; --root reads it"),
       flagOption(0, "mask", &options.masked,
                  "with --report: addresses, GUIDs and host names made unreadable"),
+      textOption(0, "manifest", "FILE", &options.manifest,
+                 "also compare the machine with a manifest: each difference is a finding"),
+      textOption(0, "save-manifest", "FILE", &options.save_manifest,
+                 "write what the machine has as a manifest, and leave (-: standard output)"),
       intOption(0, "counters-for", &options.watch_ms, 0, 60000,
                 "milliseconds to watch error counters (default 1000)")};
   addOutputOptions(table, options.output);
@@ -192,9 +199,28 @@ sysfs::MemoryTree factsOfThisMachine(const DoctorOptions& options, const sysfs::
   return facts;
 }
 
+int saveManifest(const DoctorOptions& options, const sysfs::FileTree& tree) {
+  const auto gpus = topo::recordedGpus(tree);
+  if (!gpus.ok()) return say("doctor: %s", gpus.error().c_str()), kExitUsage;
+  const std::string manifest =
+      doctor::fingerprint::manifestOf(tree, *gpus == nullptr ? gpu::GpuTopology() : **gpus);
+  const std::string& to = options.save_manifest;
+  return writeOutput("doctor", to == "-" ? "" : to, manifest) == kExitOk ? kExitOk : kExitUsage;
+}
+
 // `tree`: the machine; `file`: only this topology file. Returns the exit status.
 int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, const std::string& file,
                     const std::optional<std::string>& topology_text) {
+  if (!options.save_manifest.empty()) return saveManifest(options, tree);
+  std::string manifest;
+  if (!options.manifest.empty()) {
+    const Outcome<std::string> text = wholeFile(options.manifest);
+    if (!text.ok()) return say("doctor: %s: %s", options.manifest.c_str(), text.error().c_str()), kExitUsage;
+    manifest = *text;
+    const auto read =
+        doctor::fingerprint::compareWithManifest(manifest, options.manifest, sysfs::MemoryTree(), {});
+    if (!read.ok()) return say("doctor: %s", read.error().c_str()), kExitUsage;
+  }
   const doctor::TracingTree traced(tree);
   const doctor::System system(traced);
   const std::string subject = subjectOf(system, file, options.machine);
@@ -202,6 +228,8 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
                                                                .topology_file = file,
                                                                .topology_text = topology_text,
                                                                .preflight = options.strict,
+                                                               .manifest_file = options.manifest,
+                                                               .manifest_text = manifest,
                                                                .environment = std::getenv});
   if (!options.report.empty()) {
     if (const int status = writeReport(options, traced.copy(), diagnosis, subject); status != kExitOk)

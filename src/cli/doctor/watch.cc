@@ -19,13 +19,16 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/settings/config.h"
 #include "base/text/words.h"
 #include "base/whole_file.h"
 #include "base/written_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
+#include "doctor/fingerprint/manifest.h"
 #include "sysfs/file_tree.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
 namespace {
@@ -35,6 +38,7 @@ constexpr const char* kHealth = "doctor --health";
 constexpr const char* kStateFolder = "/var/lib/railwise";
 constexpr int64_t kCountersSeconds = 10;
 constexpr int64_t kSaveSeconds = 10;
+constexpr int64_t kManifestSeconds = 60;
 constexpr off_t kMostEventBytes = 1 << 20;  // of a file of events
 constexpr int kOldEventFiles = 3;
 
@@ -69,6 +73,7 @@ struct WatchOptions {
   std::string state = kStateFolder;
   std::string textfile;
   std::string root;
+  std::string manifest;
   bool json = false;
   bool list = false;
   int every_ms = 1000;
@@ -81,6 +86,8 @@ std::vector<Option> watchOptions(WatchOptions& options) {
           textOption(0, "textfile", "FILE.prom", &options.textfile,
                      "also write metrics for node_exporter's textfile collector"),
           textOption(0, "root", "DIR", &options.root, "the machine whose /sys is below DIR"),
+          textOption(0, "manifest", "FILE", &options.manifest,
+                     "also compare the node with a manifest each minute (railwise doctor --save-manifest)"),
           flagOption('j', "json", &options.json, "print events as lines of JSON"),
           flagOption(0, "list", &options.list, "print the rules as JSON"),
           intOption(0, "every", &options.every_ms, 1, 60000, "milliseconds between two looks (default 1000)"),
@@ -168,6 +175,42 @@ Outcome<void> addEvents(const std::string& folder, const std::string& lines) {
   return appendToFile(path, lines);
 }
 
+// A manifest, and the GPUs as they were when the watch began: their libraries are not asked each minute.
+class ManifestWatch {
+ public:
+  // An error: the file is no manifest.
+  static Outcome<ManifestWatch> open(const std::string& file, const sysfs::FileTree& tree,
+                                     bool this_machine) {
+    ManifestWatch watch;
+    if (file.empty()) return watch;
+    Outcome<std::string> text = wholeFile(file);
+    if (!text.ok()) return Error{file + ": " + text.error()};
+    watch.file_ = file;
+    watch.text_ = std::move(*text);
+    if (const auto gpus = topo::askForGpus(tree, this_machine, Config::load()); gpus.ok() && *gpus != nullptr)
+      watch.gpus_ = **gpus;
+    const auto read = doctor::fingerprint::compareWithManifest(watch.text_, file, tree, watch.gpus_);
+    if (!read.ok()) return read.failure();
+    return watch;
+  }
+  std::map<std::string, std::string> differences(const sysfs::FileTree& tree) const {
+    std::map<std::string, std::string> all;
+    if (file_.empty()) return all;
+    const auto found = doctor::fingerprint::compareWithManifest(text_, file_, tree, gpus_);
+    if (!found.ok()) return all;
+    for (const auto& each : *found) {
+      std::string& text = all[each.device ? "devices" : "versions"];
+      text += (text.empty() ? "" : "; ") + each.key + ": expected " + each.expected + ", found " + each.found;
+    }
+    return all;
+  }
+
+ private:
+  std::string file_;
+  std::string text_;
+  gpu::GpuTopology gpus_;
+};
+
 class Watcher {
  public:
   explicit Watcher(const WatchOptions& options)
@@ -177,6 +220,9 @@ class Watcher {
         state_(readState(options.state)) {}
 
   int run() {
+    Outcome<ManifestWatch> manifest = ManifestWatch::open(options_.manifest, tree_, rooted_ == nullptr);
+    if (!manifest.ok()) return leave(kExitUsage, "%s: %s", kWatch, manifest.error().c_str());
+    manifest_ = std::move(*manifest);
     if (rooted_ == nullptr && !kernel_.readable())
       say("%s: note: the kernel's log cannot be read (%s): as root it is watched too", kWatch, "/dev/kmsg");
     for (int look = 1; g_asked_to_end == 0; ++look) {
@@ -196,6 +242,10 @@ class Watcher {
     if (counters) counted_ = now;
     doctor::Look look = doctor::lookAt(tree_, now, counters);
     if (rooted_ == nullptr) look.kernel = kernel_.next();
+    if (now - compared_ >= kManifestSeconds || now < compared_) {
+      compared_ = now;
+      look.manifest = manifest_.differences(tree_);
+    }
     const std::vector<doctor::WatchEvent> events = doctor::takeLook(state_, look);
     std::string lines;
     for (const doctor::WatchEvent& event : events) {
@@ -224,8 +274,10 @@ class Watcher {
   const sysfs::FileTree& tree_;
   doctor::WatchState state_;
   KernelLog kernel_;
+  ManifestWatch manifest_;
   const std::string host_ = hostName();
   int64_t counted_ = 0;
+  int64_t compared_ = 0;
   int64_t saved_ = 0;
 };
 

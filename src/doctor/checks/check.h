@@ -29,16 +29,22 @@ struct Examination {
   std::string graph_file;                    // NCCL_GRAPH_FILE; "": none
   std::string graph_problem;                 // why NCCL cannot read it; "": it can
   bool preflight = false;                    // the machine is to run jobs
+  std::string manifest_file, manifest_text;  // the site's manifest and its text; "": none
   Findings findings;
   std::vector<std::string> looked;  // what was there and is fine, for people
   std::vector<std::string> hidden;  // what could not be read, and what would help
+  bool blind = false;               // the check that runs could look at nothing
 
+  // Notes what the check could not read; `all`: it could look at nothing else.
+  void cannotLook(const std::string& what, bool all = true);
   // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.
   std::vector<const RdmaPort*> usedPorts() const;
   // GPUs of this host itself: not those that it has given to virtual machines, whose isolation is meant.
   std::vector<sysfs::PciDevice> ownGpus() const;
   // True if every RDMA device is of a software machine: nothing of the hardware matters then.
   bool simulated() const;
+  // As simulated(), for a check that then looks at nothing: says so.
+  bool skipSimulated();
 };
 
 // Has this host given the PCI function to a virtual machine?
@@ -46,7 +52,7 @@ bool givenToGuest(const System& system, const std::string& path);
 
 struct Check {
   const char* name;    // of its findings
-  const char* family;  // "rdma", "gpudirect", "topology", "container", "nccl"
+  const char* family;  // "rdma", "gpudirect", "nvlink", "topology", "container", "nccl"
   const char* text;    // what it looks at, in a line
   void (*run)(Examination&);
 };
@@ -56,6 +62,7 @@ std::span<const Check> portChecks();
 std::span<const Check> addressChecks();
 std::span<const Check> pciChecks();
 std::span<const Check> gpuDirectChecks();
+std::span<const Check> nvlinkChecks();
 std::span<const Check> topologyChecks();
 std::span<const Check> containerChecks();
 std::span<const Check> ncclChecks();
@@ -68,7 +75,8 @@ struct ExamineOptions {
   std::vector<std::string> only;             // names of checks or families; empty: all
   std::string topology_file;                 // name of a topology file; empty: the file that NCCL would read
   std::optional<std::string> topology_text;  // its text; null: it is read from the tree
-  bool preflight = false;                    // the machine is to run jobs: it must have RDMA devices
+  bool preflight = false;                    // the machine is to run jobs: it must have RDMA devices and GPUs
+  std::string manifest_file, manifest_text;  // the site's manifest and its text; "": none
   // Returns NCCL's variables of this computer, for a machine whose tree has no environment. Null: none is
   // set.
   topo::Lookup environment;

@@ -50,7 +50,7 @@ void checkMemlock(Examination& exam) {
   constexpr unsigned long long kEnough = 1ULL << 30;    // NCCL's buffers of one rank on eight NICs
   constexpr unsigned long long kNothing = 64ULL << 20;  // not even a few connections
   const auto limit = limitOf(exam.system, "Max locked memory");
-  if (!limit || exam.ports.empty() || exam.simulated() || exam.system.hasCapability(kIpcLock)) return;
+  if (!limit || exam.ports.empty() || exam.skipSimulated() || exam.system.hasCapability(kIpcLock)) return;
   if (limit->soft >= kEnough) return;
   exam.findings.add(
       {.check = "memlock",

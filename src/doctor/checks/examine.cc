@@ -107,6 +107,8 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   exam.topology_file = options.topology_file.empty() ? topologyFileOf(system) : options.topology_file;
   exam.topology_text = options.topology_text;
   exam.preflight = options.preflight;
+  exam.manifest_file = options.manifest_file;
+  exam.manifest_text = options.manifest_text;
   if (!exam.topology_text && !exam.topology_file.empty())
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
   auto graph_file = readSettings(exam, options.environment);
@@ -121,10 +123,10 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   for (const Check& check : allChecks()) {
     const auto named = [&](const std::string& name) { return name == check.name || name == check.family; };
     if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), named)) continue;
-    const std::size_t hidden = exam.hidden.size();
+    exam.blind = false;
     check.run(exam);
     ++ran;
-    if (exam.hidden.size() > hidden) ++blind;
+    if (exam.blind) ++blind;
   }
   if (system.isRoot() && system.variable("SUDO_USER") != nullptr)
     exam.hidden.push_back("as the job's user (without sudo): environment, limits, and rights to the devices");
@@ -156,10 +158,20 @@ bool Examination::simulated() const {
          std::all_of(ports.begin(), ports.end(), [](const RdmaPort& port) { return port.simulated; });
 }
 
+bool Examination::skipSimulated() {
+  if (simulated()) cannotLook("simulated: what only hardware has (drivers, GPUDirect, limits)");
+  return simulated();
+}
+
+void Examination::cannotLook(const std::string& what, bool all) {
+  blind = blind || all;
+  if (std::find(hidden.begin(), hidden.end(), what) == hidden.end()) hidden.push_back(what);
+}
+
 std::vector<Check> allChecks() {
   std::vector<Check> all;
-  for (const auto family : {rdmaChecks, portChecks, addressChecks, pciChecks, gpuDirectChecks, topologyChecks,
-                            containerChecks, ncclChecks}) {
+  for (const auto family : {rdmaChecks, portChecks, addressChecks, pciChecks, gpuDirectChecks, nvlinkChecks,
+                            topologyChecks, containerChecks, ncclChecks}) {
     const std::span<const Check> checks = family();
     all.insert(all.end(), checks.begin(), checks.end());
   }

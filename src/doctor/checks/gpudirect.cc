@@ -39,7 +39,16 @@ bool hasRealNic(const Examination& exam) {
 bool modulesKnown(const System& system) { return system.exists("/proc/modules"); }
 
 void checkDriver(Examination& exam) {
-  if (exam.simulated() || !modulesKnown(exam.system)) return;
+  if (exam.preflight && sysfs::gpuDevices(exam.system.tree()).empty() && exam.system.environmentKnown())
+    exam.findings.add(
+        {.check = "gpu-driver",
+         .severity = Severity::kError,
+         .what = "the machine has no GPU",
+         .seen = {{"", "/sys/bus/pci/devices", "no GPU of NVIDIA or AMD"}},
+         .why = "A node for jobs has GPUs (--strict).",
+         .fix = "lspci | grep -i -e nvidia -e 'Processing accel'    (a GPU that is lost: sudo dmesg "
+                "| grep -i xid; power the node off and on)"});
+  if (exam.skipSimulated() || !modulesKnown(exam.system)) return;
   const auto look = [&](bool there, const char* module, const char* what, const std::string& fix) {
     if (!there || exam.system.moduleLoaded(module)) return;
     Finding finding{.check = "gpu-driver", .severity = Severity::kError, .what = what};
@@ -89,7 +98,7 @@ std::string openModuleFix(const System& system) {
 
 void checkPeerMemory(Examination& exam) {
   const System& system = exam.system;
-  if (!hasGpus(exam, &sysfs::PciDevice::isNvidiaGpu) || !hasRealNic(exam) || exam.simulated()) return;
+  if (!hasGpus(exam, &sysfs::PciDevice::isNvidiaGpu) || !hasRealNic(exam) || exam.skipSimulated()) return;
   if (!system.exists(kNvidiaVersion)) return;  // gpu-driver tells
   const Variable* off = system.variable("NCCL_DMABUF_ENABLE");
   const std::string no_dma_buf =
@@ -129,7 +138,7 @@ void checkPeerMemory(Examination& exam) {
 // client of MLNX_OFED. Source: RCCL, net_ib.cc (rocm_ib_init, ncclIbDmaBufSupport) and its documentation.
 void checkAmdMemory(Examination& exam) {
   const System& system = exam.system;
-  if (!hasGpus(exam, &sysfs::PciDevice::isAmdGpu) || !hasRealNic(exam) || exam.simulated()) return;
+  if (!hasGpus(exam, &sysfs::PciDevice::isAmdGpu) || !hasRealNic(exam) || exam.skipSimulated()) return;
   for (const char* client : {"/sys/kernel/mm/memory_peers", "/sys/kernel/memory_peers", "/sys/memory_peers"})
     if (system.exists(client)) return;
   const std::string file = "/boot/config-" + system.line("/proc/sys/kernel/osrelease");
@@ -150,6 +159,40 @@ void checkAmdMemory(Examination& exam) {
   exam.findings.add(std::move(finding));
 }
 
+// The root port above a device, or the device itself: "/sys/devices/pci0009:00/0009:00:00.0".
+std::string rootPortOf(const std::string& path) {
+  const auto root = path.find("/pci");
+  const auto port = root == std::string::npos ? root : path.find('/', root + 1);
+  return port == std::string::npos ? "" : path.substr(0, path.find('/', port + 1));
+}
+
+// Grace's GPUs, which the driver reaches coherently, since 595: GPU and NIC share a root port, or the NIC is
+// in an IOMMU group. Source: NVIDIA aicr issues 2459, 2607, 2691.
+void checkSharedRoot(Examination& exam) {
+  const System& system = exam.system;
+  Finding finding{.check = "gpudirect-override", .severity = Severity::kWarning};
+  for (const sysfs::PciDevice& gpu : exam.ownGpus()) {
+    const topo::KnownGpu* known = topo::knownGpu(gpu.vendor, gpu.device);
+    const std::string_view name = known == nullptr ? "" : known->name;
+    if (!name.starts_with("GH200") && !name.starts_with("GB200")) continue;
+    for (const RdmaPort* port : exam.usedPorts()) {
+      if (port->pci_path.empty() || port->software || rootPortOf(port->pci_path) == rootPortOf(gpu.path) ||
+          system.exists(port->pci_path + "/iommu_group"))
+        continue;
+      finding.seen.push_back({port->device, port->pci_path + "/iommu_group",
+                              "none, and no root port in common with GPU " + gpu.busid});
+    }
+  }
+  if (finding.seen.empty()) return;
+  finding.what = "the driver gives no dma-bufs to a NIC that is in no IOMMU group";
+  finding.why = "Registration of GPU memory fails, and NCCL falls back to host memory or to sockets.";
+  finding.fix =
+      "sudo dmesg | grep -i -e smmu -e iommu    (switch the SMMU on: in the firmware, and no "
+      "arm-smmu-v3.disable or iommu=off on the kernel's command line)\n"
+      "drivers from 595 on have no NVreg_GrdmaPciTopoCheckOverride";
+  exam.findings.add(std::move(finding));
+}
+
 // The driver compares the IOMMU groups of GPU and NIC before it gives a dma-buf. On Grace they differ, and
 // the override is needed; later drivers have neither check nor override. Source: azhpc-images pull request
 // 589, NVIDIA aicr pull request 2607.
@@ -157,7 +200,8 @@ void checkOverride(Examination& exam) {
   constexpr int kRemovedInBranch = 595;
   const System& system = exam.system;
   const int branch = driverBranch(system);
-  if (branch == 0 || branch >= kRemovedInBranch || peerMemoryRegistered(system)) return;
+  if (branch == 0 || peerMemoryRegistered(system)) return;
+  if (branch >= kRemovedInBranch) return checkSharedRoot(exam);
   if (system.field(kNvidiaParameters, "GrdmaPciTopoCheckOverride") != "0") return;
   const auto group = [&](const std::string& path) {
     return sysfs::realPathOf(system.tree(), path + "/iommu_group");
@@ -236,8 +280,8 @@ constexpr std::array<Check, 6> kGpuDirectChecks = {
      {"gpudirect", "gpudirect", "dma-buf and nvidia_peermem: loaded, and known to the RDMA drivers",
       checkPeerMemory},
      {"gpudirect-amd", "gpudirect", "AMD's GPUs: dma-buf and the peer-memory client", checkAmdMemory},
-     {"gpudirect-override", "gpudirect", "NVreg_GrdmaPciTopoCheckOverride of drivers before 595",
-      checkOverride},
+     {"gpudirect-override", "gpudirect",
+      "IOMMU groups of GPUs and NICs on Grace: what drivers before and since 595 ask", checkOverride},
      {"gpu-nic-root", "gpudirect", "GPUs without a NIC on their root complex", checkRoots},
      {"data-direct", "gpudirect", "Data Direct of ConnectX-8", checkDataDirect}}};
 

@@ -13,6 +13,7 @@
 #include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
+#include "topo/machine/known_machines.h"
 #include "topo/nccl_release.h"
 
 namespace railwise::doctor {
@@ -238,6 +239,14 @@ constexpr Named<SettingMistake::Kind> kMistakes[] = {
     {SettingMistake::Kind::kContradiction, "settings do not go together", ""},
     {SettingMistake::Kind::kNoLongerRead, "a setting is no longer read", ""}};
 
+// Does the check hiding-setting say more of the setting?
+bool hides(const std::string& name, const std::string& value) {
+  const auto all = hidingSettings();
+  return std::any_of(all.begin(), all.end(), [&](const HidingSetting& setting) {
+    return name == setting.name && setting.kind == HidingSetting::Kind::kHangs && setting.hides(value);
+  });
+}
+
 void checkSettings(Examination& exam) {
   const Environment environment = environmentOf(exam.system);
   for (const UnknownName& unknown : unknownNames(environment)) {
@@ -254,6 +263,8 @@ void checkSettings(Examination& exam) {
                                         environment.at(unknown.name)});
   }
   for (const SettingMistake& mistake : settingMistakes(environment)) {
+    if (mistake.kind == SettingMistake::Kind::kValue && hides(mistake.name, environment.at(mistake.name)))
+      continue;
     exam.findings.add({.check = "settings",
                        .severity = mistake.init_fails ? Severity::kError : Severity::kWarning,
                        .what = rowOf(kMistakes, mistake.kind).words,
@@ -261,6 +272,63 @@ void checkSettings(Examination& exam) {
                        .why = mistake.init_fails ? "The job does not start."
                                                  : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
                        .fix = "unset " + mistake.name + "    (or: " + mistake.fix + ")"});
+  }
+}
+
+void checkHiding(Examination& exam) {
+  using enum HidingSetting::Kind;
+  const auto found = exam.findings.all();
+  for (const HidingSetting& setting : hidingSettings()) {
+    const Variable* const set = exam.system.variable(setting.name);
+    if (set == nullptr || !setting.hides(set->value)) continue;
+    const std::string text = std::string(setting.name) + "=" + set->value;
+    const bool told = std::any_of(found.begin(), found.end(), [&](const Finding& finding) {
+      return std::any_of(finding.seen.begin(), finding.seen.end(), [&](const Seen& seen) {
+        return (seen.where + seen.value + seen.device).find(setting.name) != std::string::npos;
+      });
+    });
+    if (told) continue;  // by another check, with more of it
+    exam.findings.add({.check = "hiding-setting",
+                       .severity = setting.kind == kHangs ? Severity::kWarning : Severity::kAdvice,
+                       .what = text + (setting.kind == kHangs   ? " makes a hang of an error"
+                                       : setting.kind == kHides ? " hides faults"
+                                                                : " looks like left from a test"),
+                       .seen = {{setting.name, set->where, text}},
+                       .why = setting.why,
+                       .fix = std::string("unset ") + setting.name});
+  }
+}
+
+// The compute capabilities by major number, and the first NCCL with code for them. Source:
+// makefiles/common.mk of NCCL's releases. CUDA translates the code of an older GPU where the library has it
+// as PTX.
+struct GpuSupport {
+  int major;
+  topo::NcclVersion since;
+};
+constexpr GpuSupport kGpuSupport[] = {
+    {8, {20703}}, {9, {21501}}, {10, {22501}}, {11, {22705}}, {12, {22501}}};
+
+void checkGpuSupport(Examination& exam) {
+  const auto library = ncclOfPrograms(exam.system);
+  const auto release = library && !library->rccl ? topo::parseNcclVersion(library->version) : std::nullopt;
+  if (!release) return;
+  for (const sysfs::PciDevice& gpu : exam.ownGpus()) {
+    const topo::KnownGpu* const known = topo::knownGpu(gpu.vendor, gpu.device);
+    for (const GpuSupport& support : kGpuSupport) {
+      if (known == nullptr || known->sm / 10 != support.major || *release >= support.since) continue;
+      const std::string since = topo::ncclVersionName(support.since);
+      exam.findings.add({.check = "nccl-too-old",
+                         .severity = Severity::kWarning,
+                         .what = "the NCCL that programs load is older than the GPU",
+                         .seen = {{"GPU " + gpu.busid, library->path,
+                                   library->version + "; code for the " + known->name + " since " + since}},
+                         .why = "NCCL's init fails (\"no kernel image is available\"), or CUDA translates "
+                                "code of an older GPU at "
+                                "each start, and NCCL takes the speeds of older NVLinks.",
+                         .fix = "pip install -U nvidia-nccl-cu12    (" + since +
+                                " or later; PyTorch's own: a newer PyTorch)"});
+    }
   }
 }
 
@@ -362,14 +430,17 @@ void checkLauncher(Examination& exam) {
         "export SRUN_CPUS_PER_TASK=8    (or srun --cpus-per-task=8)");
 }
 
-constexpr std::array<Check, 8> kNcclChecks = {
+constexpr std::array<Check, 10> kNcclChecks = {
     {{"plugin", "nccl", "the plugin that NCCL_NET_PLUGIN names, and where NCCL looks", checkPlugin},
      {"plugin-form", "nccl", "a path as NCCL_NET_PLUGIN with an NCCL that takes names alone",
       checkPluginForm},
      {"plugin-unasked", "nccl", "a libnccl-net.so that NCCL loads without being asked", checkUnaskedPlugin},
      {"plugin-fallback", "nccl", "what happens where the plugin fails", checkFallback},
      {"nccl-version", "nccl", "installed versions of NCCL", checkLibraries},
+     {"nccl-too-old", "nccl", "the NCCL that programs load against the GPUs", checkGpuSupport},
      {"settings", "nccl", "NCCL_* and RAILWISE_*: misspelt, out of range, contradicting", checkSettings},
+     {"hiding-setting", "nccl", "settings that hide faults, make hangs of errors, or are left from tests",
+      checkHiding},
      {"bootstrap-interface", "nccl", "the interface over which NCCL starts", checkBootstrap},
      {"launcher", "nccl", "variables of PyTorch and Slurm", checkLauncher}}};
 

@@ -71,7 +71,7 @@ void checkRelaxedOrdering(Examination& exam) {
          .fix = "unset NCCL_IB_PCI_RELAXED_ORDERING"});
   }
   std::set<std::string> done;
-  bool unreadable = false;
+  bool unreadable = false, readable = false;
   for (const RdmaPort* port : exam.usedPorts()) {
     if (port->pci_path.empty() || port->simulated || !done.insert(port->pci_path).second) continue;
     // The bit of a virtual function is reserved; its card's function has it, which a VM does not see.
@@ -79,6 +79,7 @@ void checkRelaxedOrdering(Examination& exam) {
     if (card.empty() && isVirtualFunction(exam.system, port->pci_path)) continue;
     const PciConfig config(exam.system, card.empty() ? port->pci_path : card);
     const std::optional<bool> on = config.relaxedOrdering();
+    readable = readable || config.complete();
     unreadable = unreadable || (!config.complete() && exam.system.exists(port->pci_path + "/config"));
     if (!on.has_value() || *on) continue;
     const std::string busid(sysfs::baseName(card.empty() ? port->pci_path : card));
@@ -92,7 +93,7 @@ void checkRelaxedOrdering(Examination& exam) {
                 " CAP_EXP+8.w=10:10\nFor good: PCI_WR_ORDERING=1 in "
                 "mlxconfig, and \"Relaxed Ordering\" in the BIOS"});
   }
-  if (unreadable) exam.hidden.push_back("as root: relaxed ordering of the NICs (PCI configuration)");
+  if (unreadable) exam.cannotLook("as root: relaxed ordering of the NICs (PCI configuration)", !readable);
 }
 
 // The bridges above two devices up to the one that they share. Empty: they share none.
@@ -123,13 +124,14 @@ std::vector<std::string> bridgesBetween(const std::string& a, const std::string&
 void checkAcs(Examination& exam) {
   const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
   std::set<std::string> done;
-  bool unreadable = false;
+  bool unreadable = false, readable = false;
   for (const RdmaPort* port : exam.usedPorts()) {
     if (port->pci_path.empty() || port->simulated) continue;
     for (const sysfs::PciDevice& gpu : gpus) {
       for (const std::string& bridge : bridgesBetween(port->pci_path, gpu.path)) {
         if (!done.insert(bridge).second) continue;
         const PciConfig config(exam.system, bridge);
+        readable = readable || config.complete();
         unreadable = unreadable || (!config.complete() && exam.system.exists(bridge + "/config"));
         const uint16_t control = config.acsControl().value_or(0);
         if ((control & (kAcsRequestRedirect | kAcsCompletionRedirect)) == 0) continue;
@@ -153,7 +155,7 @@ void checkAcs(Examination& exam) {
     }
   }
   if (unreadable)
-    exam.hidden.push_back("as root: ACS of the bridges between GPUs and NICs (PCI configuration)");
+    exam.cannotLook("as root: ACS of the bridges between GPUs and NICs (PCI configuration)", !readable);
 }
 
 // "identity" and "" (no IOMMU) leave addresses as they are; "DMA" and "DMA-FQ" translate them.

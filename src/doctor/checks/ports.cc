@@ -152,6 +152,52 @@ void checkSpeed(Examination& exam) {
   }
 }
 
+// The bond that carries a port: its interface, or the bond below its VLAN. "": none.
+std::string bondOf(const System& system, const RdmaPort& port) {
+  if (port.interface.empty()) return {};
+  std::vector<std::string> names = physicalInterfaces(system, port.interface);
+  names.insert(names.begin(), port.interface);
+  for (const std::string& name : names)
+    if (system.exists("/sys/class/net/" + name + "/bonding")) return name;
+  return {};
+}
+
+// Source of the files: Linux, Documentation/networking/bonding.rst.
+void checkBonds(Examination& exam) {
+  const System& system = exam.system;
+  for (const RdmaPort* port : exam.usedPorts()) {
+    const std::string bond = bondOf(system, *port);
+    if (bond.empty()) continue;
+    const std::string folder = "/sys/class/net/" + bond + "/bonding/";
+    const std::vector<std::string> parts = wordsOf(system.line(folder + "slaves"));
+    const std::string mode = system.line(folder + "mode");
+    Finding finding{.check = "bond", .severity = Severity::kWarning};
+    for (const std::string& part : parts) {
+      const std::string file = "/sys/class/net/" + part + "/bonding_slave/mii_status";
+      if (system.line(file) == "down") finding.seen.push_back({port->label(), file, part + " is down"});
+    }
+    const auto joined = system.number(folder + "ad_num_ports");
+    const auto number = static_cast<long long>(parts.size());
+    if (finding.seen.empty() && mode.starts_with("802.3ad") && joined && *joined > 0 && *joined < number)
+      finding.seen.push_back({port->label(), folder + "ad_num_ports",
+                              std::to_string(*joined) + " of " + std::to_string(number) + " ports"});
+    if (finding.seen.empty()) {
+      if (!mode.starts_with("active-backup") || number < 2) continue;
+      finding.severity = Severity::kAdvice;
+      finding.what = "the bond uses one of its ports at a time";
+      finding.seen.push_back({port->label(), folder + "mode", mode});
+      finding.fix =
+          "bond mode 802.3ad on host and switch, or no bond: NCCL and Railwise use single ports together";
+    } else {
+      finding.what = "a port of the bond carries nothing";
+      finding.fix =
+          "cat /proc/net/bonding/" + bond + "    (link, LACP partner)\nThen the cable, and the switch's LACP";
+    }
+    finding.why = "The NIC is as slow as the ports that are left: half of two.";
+    exam.findings.add(std::move(finding));
+  }
+}
+
 enum class Cause { kCable, kFabric };
 // A counter that should stand still, and what it means when it moves.
 struct Counter {
@@ -161,7 +207,7 @@ struct Counter {
   Cause cause;
 };
 
-constexpr std::array<Counter, 18> kCounters = {
+constexpr std::array<Counter, 24> kCounters = {
     {{"counters/symbol_error", Severity::kWarning, "the link has symbol errors now", Cause::kCable},
      {"counters/link_error_recovery", Severity::kWarning, "the link recovers from errors now", Cause::kCable},
      {"counters/link_downed", Severity::kError, "the link is flapping", Cause::kCable},
@@ -186,6 +232,17 @@ constexpr std::array<Counter, 18> kCounters = {
      {"hw_counters/seq_err_naks_rcvd", Severity::kWarning, "packets are lost now (NAK received)",
       Cause::kFabric},
      {"hw_counters/rnr_nak_retry_err", Severity::kWarning, "the receiver is not ready and retries run out",
+      Cause::kFabric},
+     {"counters/excessive_buffer_overrun_errors", Severity::kWarning, "the port's buffers overrun now",
+      Cause::kFabric},
+     {"hw_counters/implied_nak_seq_err", Severity::kWarning, "packets are lost now (implied NAK)",
+      Cause::kFabric},
+     {"hw_counters/roce_adp_retrans_to", Severity::kWarning,
+      "packets are sent again after an adaptive timeout now", Cause::kFabric},
+     {"hw_counters/req_transport_retries_exceeded", Severity::kWarning, "retries run out now",
+      Cause::kFabric},
+     {"hw_counters/rx_drops", Severity::kWarning, "the EFA device drops packets now", Cause::kFabric},
+     {"hw_counters/retrans_timeout_events", Severity::kWarning, "packets are sent again after a timeout now",
       Cause::kFabric},
      {"hw_counters/np_cnp_sent", Severity::kAdvice, "the fabric is congested now (CNPs sent)",
       Cause::kFabric},
@@ -324,12 +381,13 @@ void checkKeys(Examination& exam) {
   exam.findings.add(std::move(finding));
 }
 
-constexpr std::array<Check, 5> kPortChecks = {
+constexpr std::array<Check, 6> kPortChecks = {
     {{"port-state", "rdma", "ports that are not up", checkState},
      {"ib-sm", "rdma", "InfiniBand ports without a subnet manager", checkSubnetManager},
      {"pkeys", "rdma", "partition keys of InfiniBand ports: full members, one partition, NCCL_IB_PKEY",
       checkKeys},
      {"port-speed", "rdma", "speed and width of ports against the card's and against each other", checkSpeed},
+     {"bond", "rdma", "bonds of which a port carries nothing", checkBonds},
      {"port-errors", "rdma", "error counters that move within a second", checkCounters}}};
 
 }  // namespace

@@ -203,7 +203,7 @@ void checkVersions(Examination& exam) {
   constexpr int kDmaBufRelease = 34;  // ibv_reg_dmabuf_mr
   const std::string library = verbsLibrary(exam.system);
   const int release = std::atoi(rdmaCoreVersion(library).c_str());
-  if (release == 0 || exam.ports.empty() || exam.simulated()) return;
+  if (release == 0 || exam.ports.empty() || exam.skipSimulated()) return;
   if (exam.system.exists("/sys/kernel/mm/memory_peers/nv_mem")) return;  // which needs no dma-buf
   const std::pair<int, int> kernel = exam.system.kernel();
   const bool old_library = release < kDmaBufRelease && kernel >= std::pair(5, 12);

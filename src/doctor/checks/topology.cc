@@ -6,10 +6,12 @@
 
 #include "base/pci_ids.h"
 #include "doctor/checks/check.h"
+#include "doctor/fingerprint/manifest.h"
 #include "topo/explain/explain.h"
 #include "topo/lint/init/init_failure.h"
 #include "topo/machine/known_machines.h"
 #include "topo/search/search.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::doctor {
 namespace {
@@ -222,14 +224,36 @@ void checkKnownMachine(Examination& exam) {
                : "give the container all of them (device plugin, hostNetwork), then compare with the host"});
 }
 
-constexpr std::array<Check, 7> kTopologyChecks = {
+void checkManifest(Examination& exam) {
+  if (exam.manifest_file.empty()) return;
+  const sysfs::FileTree& tree = exam.system.tree();
+  const auto gpus = topo::recordedGpus(tree);
+  const auto differences =
+      fingerprint::compareWithManifest(exam.manifest_text, exam.manifest_file, tree,
+                                       gpus.ok() && *gpus != nullptr ? **gpus : gpu::GpuTopology());
+  if (!differences.ok()) return exam.cannotLook(differences.error());
+  exam.looked.push_back("manifest " + exam.manifest_file);
+  for (const fingerprint::ManifestDifference& each : *differences) {
+    const std::string values = "expected " + each.expected + ", found " + each.found;
+    exam.findings.add(
+        {.check = "manifest",
+         .severity = each.device ? Severity::kError : Severity::kWarning,
+         .what = "not as the manifest says: " + values,
+         .seen = {{each.key, exam.manifest_file + ":" + std::to_string(each.line), values}},
+         .why = "Nodes of one kind must be alike: a job goes at the pace of the odd one.",
+         .fix = "mend the node; or, if it is right: railwise doctor --save-manifest " + exam.manifest_file});
+  }
+}
+
+constexpr std::array<Check, 8> kTopologyChecks = {
     {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree},
      {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile},
      {"topology-fit", "topology", "the topology file against this machine", checkTopologyFit},
      {"nccl-init", "topology", "whether NCCL's search for rings, trees and NVLS fails", checkInit},
      {"nic-far", "topology", "GPUs whose NIC is farther than PXB", checkFarNics},
      {"numa-balancing", "topology", "automatic NUMA balancing", checkNumaBalancing},
-     {"known-machine", "topology", "clouds' machines and DGX: what they should have", checkKnownMachine}}};
+     {"known-machine", "topology", "clouds' machines and DGX: what they should have", checkKnownMachine},
+     {"manifest", "topology", "the site's manifest of its nodes (--manifest FILE)", checkManifest}}};
 
 }  // namespace
 

@@ -177,9 +177,13 @@ std::string jsonOf(const Fingerprint& node) {
   JsonWriter json;
   json.beginInlineObject().key("schema").value(kSchema).key("schema_version").value(kVersion);
   json.key("host").known(node.host).key("hash").value(hashOf(node));
+  writeFields(json, node);
+  return json.endInlineObject().text();
+}
+
+void writeFields(JsonWriter& json, const Fingerprint& node) {
   FieldWriter fields(json);
   describeNode(fields, node);
-  return json.endInlineObject().text();
 }
 
 Outcome<std::vector<ParsedFingerprint>> parseFingerprints(std::string_view text, const std::string& name) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/outcome.h"
+#include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "gpu/topology.h"
 #include "sysfs/file_tree.h"
@@ -72,6 +73,9 @@ std::string textOf(const Fingerprint& node, std::size_t columns = kOneLine);
 // One line of JSON with its newline (docs/fingerprint.md), so that the lines of many nodes can be in one
 // file.
 std::string jsonOf(const Fingerprint& node);
+
+// The fields of a node, into the object that is open.
+void writeFields(JsonWriter& json, const Fingerprint& node);
 
 // What jsonOf() has written, perhaps on another node by another version of Railwise: everything comes from
 // outside.

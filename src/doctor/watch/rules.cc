@@ -15,6 +15,9 @@ constexpr const char* kCable =
 constexpr const char* kFabric = "The switch's counters; on RoCE PFC and ECN: railwise doctor --only rdma";
 constexpr const char* kKernelLog = "sudo dmesg -T | grep -i -e mlx5 -e bnxt -e irdma -e AER";
 
+constexpr const char* kManifestFix =
+    "railwise doctor --only manifest --manifest FILE    (names each difference)";
+
 using enum WatchKind;
 using enum Severity;
 constexpr int kHour = 3600;
@@ -26,6 +29,10 @@ constexpr std::array kRules = {
               kCable},
     WatchRule{"port-flapping", kFlaps, kError, "", 2, kHour, "the port goes down again and again", "drain",
               kCable},
+    WatchRule{"manifest-devices", kManifest, kError, "devices", 0, 0,
+              "NICs, ports or GPUs are not as the manifest says", "drain", kManifestFix},
+    WatchRule{"manifest-versions", kManifest, kWarning, "versions", 0, 0,
+              "versions or settings are not as the manifest says", "look", kManifestFix},
     WatchRule{"symbol-errors", kCounter, kWarning, "counters/symbol_error", 120, kHour,
               "the link has symbol errors", "look", kCable},
     WatchRule{"symbol-error-storm", kCounter, kError, "counters/symbol_error", 100, 10,
@@ -82,7 +89,7 @@ std::span<const WatchRule> watchRules() {
 }
 
 const char* watchKindName(WatchKind kind) {
-  constexpr const char* kNames[] = {"state", "presence", "flaps", "counter", "kernel log"};
+  constexpr const char* kNames[] = {"state", "presence", "flaps", "counter", "kernel log", "manifest"};
   return kNames[static_cast<int>(kind)];
 }
 

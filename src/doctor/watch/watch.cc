@@ -30,6 +30,9 @@ class Judge {
     for (const WatchedPort& port : state_.ports) judgePresence(port);
     std::erase_if(state_.ports, [](const WatchedPort& port) { return port.missed > 0 && !port.was_active; });
     for (const std::string& line : look_.kernel) judgeKernel(line);
+    for (const WatchRule& rule : watchRules())
+      if (rule.kind == WatchKind::kManifest && look_.manifest.contains(rule.source))
+        raise(rule, "", look_.manifest.at(rule.source));
     endWhatIsOver();
     return std::move(events_);
   }

@@ -24,6 +24,7 @@ enum class WatchKind {
   kFlaps,       // `limit`: times that the port may go down within `window` seconds
   kCounter,     // `limit`: how much the counter may grow within `window` seconds
   kKernel,      // a line of the kernel's log has `words`
+  kManifest,    // the node is not what the site's manifest says
 };
 
 // What the watch judges, and by which limit. A rule is a row in rules.cc and a heading in
@@ -62,6 +63,8 @@ struct Look {
   bool counters = false;
   std::vector<SeenPort> ports;
   std::vector<std::string> kernel;  // lines of the kernel's log since the look before
+  // By the source of a rule: where the node is not as the manifest says. Only in a look that compares.
+  std::map<std::string, std::string> manifest;
 };
 // `counters`: they cost a question to the NIC's firmware each, so not every look reads them.
 Look lookAt(const sysfs::FileTree& tree, int64_t time, bool counters);

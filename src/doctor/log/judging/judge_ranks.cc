@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 
+#include "base/settings/setting_mistakes.h"
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/judging/rules.h"
 #include "doctor/log/reading/line.h"
@@ -236,43 +237,22 @@ void judgeNumbers(const Job& job, const Ranks& ranks, Findings& findings) {
   if (!twice.seen.empty()) findings.add(std::move(twice));
 }
 
-// Settings that hide a fault, or make a hang of an error.
-struct HidingSetting {
-  const char* name;
-  bool (*hides)(const std::string& value);
-  Severity severity;
-  const char* why;
-};
-
-bool isOn(const std::string& value) { return value == "1" || lowerCase(value) == "true"; }
-
-constexpr HidingSetting kHiding[] = {
-    {"NCCL_IGNORE_NET_MISMATCH", isOn, Severity::kAdvice,
-     "Ranks that offer different numbers of NICs are no error then: connections over a NIC that a rank lacks "
-     "wait "
-     "for ever."},
-    {"NCCL_IB_TIMEOUT", [](const std::string& value) { return value == "0" || leadingNumber(value) > 31; },
-     Severity::kWarning,
-     "The NIC then waits without end: a peer that is gone is never reported, and the job hangs."},
-    {"NCCL_IGNORE_DISABLED_P2P", isOn, Severity::kAdvice,
-     "GPUs that are joined by NVLink and cannot use it are no error then: a broken NVLink stays hidden."},
-    {"NCCL_CHECKS_DISABLE", isOn, Severity::kAdvice, "Wrong calls of the program are not found then."},
-};
-
 void judgeHiding(const Evidence& evidence, const Ranks& ranks, Findings& findings) {
   const bool told = ruleHolds(Situation(evidence, -1, nullptr), "differ-nics");
   for (const auto& [index, process] : ranks.members()) {
-    for (const HidingSetting& setting : kHiding) {
+    for (const HidingSetting& setting : hidingSettings()) {
+      if (setting.kind == HidingSetting::Kind::kLeftOver) continue;  // no fault of a job that has failed
       const auto its = process.settings.find(setting.name);
       if (its == process.settings.end() || !setting.hides(its->second.value)) continue;
       if (told && std::string_view(setting.name) == "NCCL_IGNORE_NET_MISMATCH") continue;
       const std::string text = std::string(setting.name) + "=" + its->second.value;
-      findings.add({.check = "hiding-setting",
-                    .severity = setting.severity,
-                    .what = text + " hides faults",
-                    .seen = {ranks.seenAt(index, {text, its->second.place})},
-                    .why = setting.why,
-                    .fix = std::string("unset ") + setting.name});
+      findings.add(
+          {.check = "hiding-setting",
+           .severity = setting.kind == HidingSetting::Kind::kHangs ? Severity::kWarning : Severity::kAdvice,
+           .what = text + " hides faults",
+           .seen = {ranks.seenAt(index, {text, its->second.place})},
+           .why = setting.why,
+           .fix = std::string("unset ") + setting.name});
     }
   }
 }

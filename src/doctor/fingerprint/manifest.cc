@@ -1,0 +1,233 @@
+#include "doctor/fingerprint/manifest.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "base/text/closest_name.h"
+#include "base/text/json.h"
+#include "base/text/printable.h"
+#include "base/text/words.h"
+#include "doctor/facts/rdma_ports.h"
+#include "doctor/facts/system.h"
+#include "doctor/fingerprint/fingerprint.h"
+
+namespace railwise::doctor::fingerprint {
+namespace {
+
+using Json = nlohmann::ordered_json;  // keeps the order of the text, by which a key's line is found
+
+constexpr const char* kManifestSchema = "railwise-manifest";
+constexpr const char* kStates[] = {"unknown", "nop", "down", "init", "armed", "active"};
+
+void writePorts(JsonWriter& json, const System& system) {
+  std::map<std::tuple<std::string, int, std::string>, int> groups;
+  for (const RdmaPort& port : rdmaPorts(system))
+    ++groups[{printableAscii(port.layer), port.rate_mbps / 1000, kStates[static_cast<int>(port.state) + 1]}];
+  json.key("ports").inlineObjects(groups, [&](const auto& group) {
+    const auto& [link, gbps, state] = group.first;
+    json.key("link")
+        .known(link)
+        .key("gbps")
+        .known(gbps > 0 ? gbps : -1)
+        .key("state")
+        .value(state)
+        .key("count")
+        .value(group.second);
+  });
+}
+
+std::string documentOf(const Fingerprint& node, const System& system, bool with_environment) {
+  JsonWriter json;
+  json.beginObject().key("schema").value(kManifestSchema);
+  writeFields(json, node);
+  writePorts(json, system);
+  json.key("settings").beginObject();
+  for (const auto& [name, variable] : system.variables()) {
+    const bool ours = name.starts_with("NCCL_") || name.starts_with("RAILWISE_");
+    if (ours && (with_environment || variable.where != "the environment"))
+      json.key(printableAscii(name)).value(printableAscii(variable.value));
+  }
+  return json.endObject().endObject().text();
+}
+
+// A document that has every key.
+Json everyKey() {
+  Fingerprint node;
+  node.gpus = node.gpu_firmware = {{"", 1}};
+  node.nics = {NicGroup{.count = 1}};
+  sysfs::MemoryTree tree;
+  Json all = Json::parse(documentOf(node, System(tree), false));
+  all["ports"] = {{{"link", nullptr}, {"gbps", 0}, {"state", nullptr}, {"count", 1}}};
+  return all;
+}
+
+bool fits(const Json& wanted, const Json& its) {
+  if (wanted.is_array())
+    return std::any_of(wanted.begin(), wanted.end(), [&](const Json& each) { return fits(each, its); });
+  if (!wanted.is_string()) return wanted.is_null() || wanted == its;
+  const std::string pattern = wanted, text = its.is_string() ? std::string(its) : "";
+  return pattern == text || fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+}
+
+// "8 x InfiniBand, 400, active"
+std::string manifestText(const Json& value) {
+  if (value.is_null()) return "not known";
+  if (value.is_array()) return joined(value, " or ", [](const Json& each) { return manifestText(each); });
+  if (value.is_string()) return value;
+  if (!value.is_object()) return value.dump();
+  std::vector<std::string> words;
+  for (const auto& [key, each] : value.items())
+    if (key != "count" && !each.is_null())
+      words.push_back(manifestText(each) + (key == "gbps" ? " Gb/s" : ""));
+  return (value.contains("count") ? value["count"].dump() + " x " : "") + joined(words);
+}
+
+class Comparer {
+ public:
+  Comparer(const std::string& text, std::string name) : text_(text), name_(std::move(name)) {}
+
+  Outcome<std::vector<ManifestDifference>> compare(const Json& node) {
+    Json wanted;
+    try {
+      wanted = Json::parse(text_);
+    } catch (const Json::parse_error& error) {
+      return Error{name_ + ":" + std::to_string(lineAt(error.byte)) + ": no JSON from here on"};
+    }
+    if (!wanted.is_object()) return Error{name_ + ":1: not a JSON object"};
+    object(wanted, everyKey(), node, "");
+    if (!error_.empty()) return Error{error_};
+    return std::move(differences_);
+  }
+
+ private:
+  int lineAt(std::size_t byte) const {
+    const auto end = text_.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text_.size()));
+    return static_cast<int>(std::count(text_.begin(), end, '\n')) + 1;
+  }
+
+  // Of the next place of the key: keys are asked for in the order of the text.
+  int nextLine(const std::string& key) {
+    const std::string quoted = "\"" + key + "\"";
+    for (auto at = text_.find(quoted, from_); at != std::string::npos; at = text_.find(quoted, at + 1)) {
+      const auto behind = text_.find_first_not_of(" \t\r\n", at + quoted.size());
+      if (behind == std::string::npos || text_[behind] != ':') continue;
+      from_ = behind;
+      return lineAt(at);
+    }
+    return lineAt(from_);
+  }
+
+  void fail(int line, const std::string& key, const std::string& what) {
+    if (error_.empty()) error_ = name_ + ":" + std::to_string(line) + ": " + printableAscii(key) + " " + what;
+  }
+
+  bool knows(const Json& schema, const std::string& key, const std::string& place, int line) {
+    if (schema.contains(key)) return true;
+    std::vector<std::string> names;
+    for (const auto& each : schema.items()) names.push_back(each.key());
+    const auto near = closest(key, names);
+    fail(line, place,
+         "is no key of a manifest" + (near ? "; did you mean " + *near + "?" : " (" + joined(names) + ")"));
+    return false;
+  }
+
+  // A text, a list of texts, a number.
+  void checkScalar(const Json& value, bool number, int line, const std::string& place) {
+    if (value.is_null()) return;
+    const auto is_text = [](const Json& each) { return each.is_string(); };
+    if (number && !value.is_number_integer()) fail(line, place, "is no whole number");
+    if (!number && !is_text(value) && !(value.is_array() && std::all_of(value.begin(), value.end(), is_text)))
+      fail(line, place, "is neither a text nor a list of texts");
+  }
+
+  void object(const Json& wanted, const Json& schema, const Json& node, const std::string& above) {
+    const bool any_name = above == "modules" || above == "settings";
+    for (const auto& [key, value] : wanted.items()) {
+      const int line = nextLine(key);
+      const std::string place = above.empty() ? key : above + "." + key;
+      if (!any_name && !knows(schema, key, place, line)) return;
+      const Json kind = any_name ? Json() : schema[key];
+      const Json its = node.is_object() && node.contains(key) ? node[key] : Json();
+      if (kind.is_object()) {
+        if (!value.is_object()) return fail(line, place, "is no object");
+        object(value, kind, its, place);
+      } else if (kind.is_array()) {
+        if (!value.is_array()) return fail(line, place, "is no list");
+        groups(value, kind[0], its, place, line);
+      } else {
+        checkScalar(value, kind.is_number(), line, place);
+        const bool unset = above == "settings" && value.is_null();
+        if (error_.empty() && (unset ? !its.is_null() : !fits(value, its)))
+          differences_.push_back({place, line, unset ? "not set" : manifestText(value),
+                                  its.is_null() && above == "settings" ? "not set" : manifestText(its),
+                                  false});
+      }
+      if (!error_.empty()) return;
+    }
+  }
+
+  // Each group of the manifest, by its count; a group of the node that fits none is too much.
+  void groups(const Json& wanted, const Json& schema, const Json& node, const std::string& place, int line) {
+    const std::size_t before = differences_.size();
+    std::vector<bool> meant(node.size());
+    for (const Json& group : wanted) {
+      if (!group.is_object()) return fail(line, place, "has something that is no object");
+      for (const auto& [key, value] : group.items()) {
+        const int at = nextLine(key);
+        if (!knows(schema, key, place + "." + key, at)) return;
+        checkScalar(value, schema[key].is_number(), at, place + "." + key);
+        line = at;
+      }
+      if (!group.contains("count") || group["count"].is_null())
+        fail(line, place, "has a group without count");
+      if (!error_.empty()) return;
+      int64_t count = 0;
+      std::vector<std::string> others;
+      for (std::size_t i = 0; i < node.size(); ++i) {
+        const bool fit = std::all_of(group.items().begin(), group.items().end(), [&](const auto& each) {
+          return each.key() == "count" || fits(each.value(), node[i][each.key()]);
+        });
+        if (fit) count += node[i]["count"].template get<int64_t>();
+        else others.push_back(manifestText(node[i]));
+        meant[i] = meant[i] || fit;
+      }
+      if (count == group["count"].template get<int64_t>()) continue;
+      differences_.push_back({place, line, manifestText(group),
+                              std::to_string(count) + (others.empty() ? "" : ", and " + joined(others, "; ")),
+                              true});
+    }
+    for (std::size_t i = 0; i < node.size(); ++i)
+      if (!meant[i] && differences_.size() == before)
+        differences_.push_back({place, line, "no others", manifestText(node[i]), true});
+  }
+
+  const std::string& text_;
+  const std::string name_;
+  std::string error_;
+  std::size_t from_ = 0;
+  std::vector<ManifestDifference> differences_;
+};
+
+Fingerprint manifestNode(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus) {
+  Fingerprint node = fingerprintOf(tree, gpus);
+  node.railwise.clear();  // Railwise is updated by itself
+  return node;
+}
+
+}  // namespace
+
+std::string manifestOf(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus) {
+  return documentOf(manifestNode(tree, gpus), System(tree), false) + "\n";
+}
+
+Outcome<std::vector<ManifestDifference>> compareWithManifest(const std::string& text, const std::string& name,
+                                                             const sysfs::FileTree& tree,
+                                                             const gpu::GpuTopology& gpus) {
+  return Comparer(text, name).compare(Json::parse(documentOf(manifestNode(tree, gpus), System(tree), true)));
+}
+
+}  // namespace railwise::doctor::fingerprint
