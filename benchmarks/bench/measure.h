@@ -57,7 +57,8 @@ struct Costs {
   std::optional<BenchSetUp> set_up = {};  // cost of one connection
   std::optional<OthersUse> others = {};   // the machine's other load during the whole row
 
-  double bandwidthGbps() const { return static_cast<double>(size) * 8 / wall_ns_min; }
+  // What one core could carry: not the rate of the run, which jumps with the load of the machine.
+  double bandwidthGbps() const { return static_cast<double>(size) * 8 / cpu_ns_min; }
 };
 
 // The costs of each plugin, in the order of the command line.

@@ -54,9 +54,10 @@ ProcessStat processStat(const std::string& pid) {
   std::size_t at = stat.rfind(')');  // the program's name may have blanks
   if (at == std::string::npos || at + 2 >= stat.size()) return {};
   const char state = stat[at + 2];
+  const auto parent = static_cast<pid_t>(std::strtol(stat.c_str() + at + 3, nullptr, 10));
   for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
   if (at == std::string::npos) return {};
-  return {.state = state, .start = std::strtoull(stat.c_str() + at, nullptr, 10)};
+  return {.state = state, .parent = parent, .start = std::strtoull(stat.c_str() + at, nullptr, 10)};
 }
 
 std::string bootId() {

@@ -30,6 +30,7 @@ inline pid_t processId() {
 // with its number.
 struct ProcessStat {
   char state = 0;      // R, S, D, T, Z ...
+  pid_t parent = 0;    // 0: none in this PID namespace
   uint64_t start = 0;  // 0: there is no such process
 };
 inline constexpr const char* kThisProcess = "self";

@@ -60,11 +60,14 @@ int endQuietly(const Launched& launched) {
   return launched.exit_status;
 }
 
-void printSurvived(const PerfOptions& options, const Launched& launched) {
-  // After a failure the ranks' messages say what happened: a peer that died is no port that failed.
-  if (launched.exit_status != kExitOk || !tableOnStdout(options)) return;
+// Prints what the run has survived, and returns it. After a failure the ranks' messages say what happened: a
+// peer that died is no port that failed.
+std::string printSurvived(const PerfOptions& options, const Launched& launched) {
+  if (launched.exit_status != kExitOk) return "";
   const std::vector<int> pids(launched.pids.begin(), launched.pids.end());
-  std::fputs(survivedText(recordsOf(pids)).c_str(), stdout);
+  std::string text = survivedText(recordsOf(pids));
+  if (tableOnStdout(options)) std::fputs(text.c_str(), stdout);
+  return text;
 }
 
 // A run with --timeline.
@@ -88,10 +91,13 @@ class TimelineRun {
     const Launched launched = launchRanks(launch_);
     readLog();
     if (launched.signal == SIGPIPE) return endQuietly(launched);
-    const bool drawn = recorder_.write(
-        options_.timeline, std::string("railwise perf ") + collectiveName(options_.collective),
-        record_->received(options_.ranks), log_.marks(), launched.exit_status != kExitOk);
-    printSurvived(options_, launched);
+    const std::string survived = printSurvived(options_, launched);
+    Report report;
+    (void)record_->latest(&report);
+    const bool drawn = recorder_.write(options_.timeline,
+                                       std::string("railwise perf ") + collectiveName(options_.collective),
+                                       record_->received(options_.ranks), log_.marks(),
+                                       launched.exit_status != kExitOk, surroundingsText(report) + survived);
     return drawn ? launched.exit_status : std::max(launched.exit_status, kExitFailed);
   }
 
@@ -119,7 +125,7 @@ int launchPerf(const PerfOptions& options, std::span<const char* const> args, bo
     return TimelineRun(options, std::move(launch), fabricOfRanks(options, software_fallback)).run();
   const Launched launched = launchRanks(launch);
   if (launched.signal == SIGPIPE) return endQuietly(launched);
-  printSurvived(options, launched);
+  (void)printSurvived(options, launched);
   return launched.exit_status;
 }
 

@@ -234,7 +234,9 @@ TEST(BenchCommand, HasEndsInTwoThreadsOrProcesses) {
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.out.find(std::string("\"ends\": \"") + ends), std::string::npos) << result.out;
     EXPECT_GT(number(result.out, "cpu_ns_min"), 0) << result.out;
-    EXPECT_GT(number(result.out, "bandwidth_gbps"), 0) << result.out;
+    // At the least CPU time: bits per nanosecond.
+    const double bits = number(result.out, "bandwidth_gbps") * number(result.out, "cpu_ns_min");
+    EXPECT_NEAR(bits, 8 * number(result.out, "size"), 1) << result.out;
     EXPECT_NEAR(number(result.out, "receive_work_requests"), 0.5, 0.05) << "of both ends: " << result.out;
   }
 }

@@ -129,6 +129,17 @@ TEST(Postmortem, DescribesTheOpenMessage) {
       << text;
 }
 
+// Nothing in the record says when a killed process ended: it may have been stopped for hours before.
+TEST(Postmortem, TheEndOfAKilledProcessIsNotKnown) {
+  record::Snapshot snapshot = killed();
+  addEvent(snapshot, EventKind::kPortDown, 100);
+  const std::string text = postmortemText(snapshot, 40);
+  EXPECT_TRUE(has(text, "\nLast sign of life: ")) << text;
+  EXPECT_TRUE(has(text, "times are before the last sign of life")) << text;
+  EXPECT_FALSE(has(text, "Ended: ")) << text;
+  EXPECT_TRUE(has(postmortemJson(snapshot, 40), "\"ended\": null"));
+}
+
 TEST(Postmortem, EventsHaveBothTimes) {
   record::Snapshot snapshot = killed();
   addEvent(snapshot, EventKind::kPortDown, 100);
@@ -150,6 +161,7 @@ TEST(Postmortem, AProcessThatEndedInOrderOrLivesIsNotCalledKilled) {
   record::Snapshot snapshot = killed();
   snapshot.process.ended_ns = 111 * kSecond;
   EXPECT_TRUE(has(postmortemVerdict(snapshot), "ended in order"));
+  EXPECT_TRUE(has(postmortemText(snapshot, 40), "\nEnded: ")) << postmortemText(snapshot, 40);
   snapshot.process.ended_ns = 0;
   snapshot.process.alive = true;
   EXPECT_TRUE(has(postmortemVerdict(snapshot), "lives while 1 connection is open"));

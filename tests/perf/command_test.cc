@@ -299,6 +299,7 @@ TEST(PerfErrors, AJobThatHangsEndsAndSaysWhoWaitsForWhom) {
   EXPECT_EQ(result.status, 1);
   EXPECT_TRUE(contains(result.err, "no progress for 1 s: in sendrecv of 65536 bytes")) << result.err;
   EXPECT_TRUE(contains(result.err, "receive(s) from rank ")) << result.err;
+  EXPECT_TRUE(contains(result.err, "railwise stuck says why")) << result.err;
 }
 
 TEST(PerfErrors, NoDeviceEndsWith1) {
@@ -421,7 +422,9 @@ TEST(PerfStopped, AStoppedRankIsKilledInTheEnd) {
   EXPECT_EQ(result.status, 1);
   const auto line = result.err.find("railwise: rank 0: no progress for 1 s: ");
   ASSERT_NE(line, std::string::npos) << result.err;
-  EXPECT_TRUE(contains(result.err.substr(line, result.err.find('\n', line) - line), " rank 1")) << result.err;
+  const std::string text = result.err.substr(line, result.err.find('\n', line) - line);
+  EXPECT_TRUE(contains(text, "; rank 1 (pid " + std::to_string(pid) + " on ")) << text;
+  EXPECT_TRUE(contains(text, ") is stopped")) << text;
   EXPECT_NE(kill(pid, 0), 0);
 }
 

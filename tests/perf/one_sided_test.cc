@@ -76,6 +76,7 @@ TEST_P(PerfOneSided, IsRightWhenAPortFailsInTheMiddle) {
   const std::string drawn(std::istreambuf_iterator<char>(file), {});
   EXPECT_TRUE(contains(drawn, std::string("railwise perf ") + GetParam())) << drawn;
   EXPECT_TRUE(contains(drawn, "soft0 port=down (rule 1)")) << drawn;
+  EXPECT_TRUE(contains(drawn, ">Longest time that a connection was without a path: ")) << drawn;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PerfOneSided, testing::ValuesIn(kCommands));

@@ -16,9 +16,13 @@ constexpr const char* kPostmortemHelp =
     "usage: railwise postmortem FILE|PID [options]\n\n"
     "Says how a process ended, what it had open, what went wrong first, and its last events. FILE is a "
     "record; with PID\n"
-    "the record is looked for in --dir. Works on living processes too. A record stays for "
-    "RAILWISE_METRICS_KEEP seconds\n"
-    "(3600) after its process was killed; copy it to keep it.\n"
+    "the record is looked for in --dir. Works on living processes too. The record "
+    "of a killed process\n"
+    "stays for RAILWISE_METRICS_KEEP seconds (3600) of whoever looks: each process of this user that loads "
+    "Railwise,\n"
+    "and each of these commands, removes what is older than its own value, so the shortest counts. Copy a "
+    "record to\n"
+    "keep it.\n"
     "Exit status: 0 the record was read, 1 it cannot be read, 2 a mistake on the command line.\n\n";
 
 // Several processes may have had the number: takes the living one, else the last.

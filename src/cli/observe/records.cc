@@ -5,13 +5,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <set>
 
+#include "base/process_id.h"
+#include "base/text/words.h"
 #include "record/file.h"
 
 namespace railwise::cli {
 namespace {
 
 constexpr int kKeepS = 3600;  // RAILWISE_METRICS_KEEP's default
+// A chain of parents that is read while processes come and go has an end.
+constexpr int kMostGenerations = 64;
 
 const char* setting(const char* name) {
   const char* text = std::getenv(name);
@@ -30,6 +35,34 @@ void readFiles(const std::vector<record::RecordFile>& files, uint32_t user,
     if (read.ok()) snapshots.push_back(std::move(*read));
     else notes->push_back(read.error());
   }
+}
+
+// Is the process of this record a descendant of `pid`? No for a process of another PID namespace.
+bool descendsFrom(const record::RecordFile& file, const std::string& pid) {
+  ProcessStat stat = processStat(std::to_string(file.pid));
+  if (stat.start != file.start) return false;
+  for (int generations = 0; stat.parent > 0 && generations < kMostGenerations; ++generations) {
+    const std::string parent = std::to_string(stat.parent);
+    if (parent == pid) return true;
+    stat = processStat(parent);
+  }
+  return false;
+}
+
+// Why there is no record of `pid`. A user often gives the number of what has started the ranks.
+Error noRecordOf(const std::string& pid, const std::string& folder,
+                 const std::vector<record::RecordFile>& files) {
+  std::set<uint32_t> descendants;  // with the spy a process has two records
+  for (const record::RecordFile& file : files)
+    if (file.alive && descendsFrom(file, pid)) descendants.insert(file.pid);
+  const std::string text = "process " + pid + " has no record in " + folder;
+  if (!descendants.empty())
+    return {text + ", but processes that it has started have: " + joined(descendants, " ", [](uint32_t each) {
+              return std::to_string(each);
+            })};
+  return {text +
+          ": it has not loaded Railwise, runs as another user or in another container (--dir), or has "
+          "RAILWISE_METRICS=0"};
 }
 
 }  // namespace
@@ -54,11 +87,7 @@ Outcome<std::vector<record::Snapshot>> readRecords(const std::string& chosen,
   std::vector<record::RecordFile> files = record::listRecords(folder, user);
   for (const std::string& pid : pids) {
     const auto is = [&](const record::RecordFile& file) { return std::to_string(file.pid) == pid; };
-    if (std::none_of(files.begin(), files.end(), is))
-      return Error{
-          "process " + pid + " has no record in " + folder +
-          ": it has not loaded Railwise, runs as another user or in another container (--dir), or has "
-          "RAILWISE_METRICS=0"};
+    if (std::none_of(files.begin(), files.end(), is)) return noRecordOf(pid, folder, files);
   }
   std::erase_if(files, [&](const record::RecordFile& file) {
     if (pids.empty()) return !gone && !file.alive;

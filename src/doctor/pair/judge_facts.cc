@@ -66,7 +66,9 @@ class FactJudge {
            .seen = {{end.host, "",
                      std::to_string(end.nics.size()) + " NIC ports, not " + std::to_string(usual)}},
            .why = "The host with the fewest NICs decides how fast a job is.",
-           .fix = "lspci | grep -i -e mellanox -e ethernet; railwise fingerprint --compare"});
+           .fix = "lspci | grep -i -e mellanox -e ethernet\n"
+                  "railwise fingerprint --json > HOST.json    # on each host\n"
+                  "railwise fingerprint --compare *.json"});
     }
   }
 

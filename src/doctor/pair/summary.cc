@@ -236,7 +236,7 @@ ReportStyle reportStyle(const Results& results, const MeasureOptions& options) {
   if (anySoftware(results))
     style.hidden.push_back(
         "software devices: what their ports and PCIe links allow says nothing; rails are compared with each "
-        "other");
+        "other; their latency is the scheduler's and is not judged");
   if (anyObstacle(results, Obstacle::kBothDown)) style.hidden.push_back("ports that are down at both ends");
   addLonelyNics(results, style.hidden);
   for (const EndFacts& end : results.ends) {

@@ -197,11 +197,12 @@ class Postmortem {
                                    (process.spy ? ", spy in front of " + plainText(process.plugin_file) : ""),
                                "Program: ", 9);
     text += wrapped(clockText(process.started_ns), "Started: ", 9);
-    const char* const label = process.alive ? "Read:    " : "Ended:   ";
-    const bool known = process.alive || process.ended_ns != 0;
-    text += wrapped(clockText(end_ns_) + (known ? "" : ", the last sign of life") + ", " +
-                        record::durationText(process.started_ns, end_ns_) + " after the start",
-                    label, 9);
+    const char* const label = process.alive           ? "Read:    "
+                              : process.ended_ns != 0 ? "Ended:   "
+                                                      : "Last sign of life: ";
+    text += wrapped(
+        clockText(end_ns_) + ", " + record::durationText(process.started_ns, end_ns_) + " after the start",
+        label, 9);
     if (snapshot_.unrecorded > 0)
       text +=
           wrapped(counted(snapshot_.unrecorded, "connection", "connections") + " had no place in the record",
@@ -314,7 +315,9 @@ class Postmortem {
     const auto last = lastEvents(events);
     if (last.empty()) return "";
     std::string text =
-        "\nThe last " + counted(last.size(), "event") + " (times are before the end; * has gone wrong)\n";
+        "\nThe last " + counted(last.size(), "event") + " (times are before " +
+        (snapshot_.process.alive || snapshot_.process.ended_ns != 0 ? "the end" : "the last sign of life") +
+        "; * has gone wrong)\n";
     for (const record::Event* const event : last) {
       char before[48];
       std::snprintf(before, sizeof before, "%10s %s ", ("-" + agoText(event->at_ns)).c_str(),
@@ -344,7 +347,10 @@ std::string Postmortem::json(std::size_t events) const {
   json.key("rank").value(process.rank).key("ranks").value(process.ranks);
   json.key("program").value(plainText(process.program)).key("plugin").value(plainText(process.plugin));
   json.key("alive").value(process.alive).key("ended_in_order").value(process.ended_ns != 0);
-  json.key("started").value(clockText(process.started_ns)).key("ended").value(clockText(end_ns_));
+  json.key("started").value(clockText(process.started_ns)).key("ended");
+  if (process.ended_ns != 0) json.value(clockText(end_ns_));
+  else json.null();
+  json.key("last_sign_of_life").value(clockText(end_ns_));
   json.key("rails").arrayOf(snapshot_.rails, [&](const record::Rail& rail) {
     json.beginInlineObject();
     json.key("device").value(plainText(rail.device)).key("port").value(rail.port);

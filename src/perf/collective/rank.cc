@@ -427,6 +427,7 @@ class Rank {
     its.others = machine.since(on_host);
     its.load = load;
     report_.surroundings = its;
+    keepReport();
     return Status::success();
   }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/process_id.h"
 #include "cli/options/message.h"
 #include "perf/job/bootstrap_join.h"
 
@@ -242,7 +243,18 @@ class Job final : public Bootstrap {
     }
     if (now - last_progress_at_ < options_.timeout) return;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count();
-    fail(textOf("%s%lld s: ", kNoProgress, static_cast<long long>(seconds)) + doing());
+    fail(textOf("%s%lld s: ", kNoProgress, static_cast<long long>(seconds)) + doing() + stoppedRanks());
+  }
+
+  // The ranks on this host that do not run because of a signal or a debugger. If there are none: who may know
+  // why nothing happens.
+  std::string stoppedRanks() const {
+    std::string text;
+    for (const Peer& each : peers_) {
+      const char state = each.host == peer(rank()).host ? processStat(std::to_string(each.pid)).state : '\0';
+      if (state == 'T' || state == 't') text += "; " + each.text() + " is stopped";
+    }
+    return text.empty() ? " (railwise stuck says why, while the job waits)" : text;
   }
 
   // What this rank does, and for which rank its main thread waits.

@@ -61,6 +61,30 @@ Measurement takeMeasurement(ByteReader& reader) {
   return measured;
 }
 
+void putSurroundings(ByteWriter& writer, const std::optional<Surroundings>& its) {
+  writer.u32(its ? 1 : 0);
+  if (!its) return;
+  writer.u32(static_cast<uint32_t>(its->cores)).u32(static_cast<uint32_t>(its->ranks_on_host));
+  writer.u64(its->naps).u64(std::bit_cast<uint64_t>(its->load)).u32(its->others ? 1 : 0);
+  if (!its->others) return;
+  writer.u64(std::bit_cast<uint64_t>(its->others->processes));
+  writer.u64(std::bit_cast<uint64_t>(its->others->hypervisor));
+}
+
+std::optional<Surroundings> takeSurroundings(ByteReader& reader) {
+  if (reader.u32() == 0) return std::nullopt;
+  Surroundings its;
+  its.cores = static_cast<int>(reader.u32());
+  its.ranks_on_host = static_cast<int>(reader.u32());
+  its.naps = reader.u64();
+  its.load = std::bit_cast<double>(reader.u64());
+  if (reader.u32() == 0) return its;
+  OthersUse& others = its.others.emplace();
+  others.processes = std::bit_cast<double>(reader.u64());
+  others.hypervisor = std::bit_cast<double>(reader.u64());
+  return its;
+}
+
 }  // namespace
 
 // Reports are written alternately to two places, so that one of them is always complete.
@@ -164,6 +188,7 @@ Bytes packReport(const Report& report) {
     putMeasurement(writer, row.out_of_place);
     putMeasurement(writer, row.in_place);
   }
+  putSurroundings(writer, report.surroundings);
   return writer.take();
 }
 
@@ -196,6 +221,7 @@ bool unpackReport(const Bytes& bytes, Report* report) {
     row.in_place = takeMeasurement(reader);
     report->rows.push_back(row);
   }
+  report->surroundings = takeSurroundings(reader);
   return reader.ok() && reader.atEnd();
 }
 

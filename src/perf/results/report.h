@@ -157,6 +157,8 @@ bool isLikeTheRings(const Report& report, const ModelAnswer& model);
 std::string headerText(const Report& report);
 std::string rowText(const Report& report, const Row& row);
 std::string footerText(const Report& report);
+// Lines of the footer: what made the results worse than they could be. "": nothing is known to have.
+std::string surroundingsText(const Report& report);
 // `more` adds further members to the document.
 std::string jsonText(const Report& report, const std::function<void(JsonWriter&)>& more = {});
 // A line of names, then a line for each measurement, separated by commas.

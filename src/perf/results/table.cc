@@ -152,21 +152,6 @@ std::string rowText(const Report& report, const Row& row) {
 
 namespace {
 
-// Says what made the results worse than they could be.
-std::string surroundingsText(const Surroundings& surroundings) {
-  std::string text;
-  if (surroundings.ranks_on_host > surroundings.cores)
-    text += textOf("# %d ranks share %d cores: those that wait give theirs away, and slept %llu times\n",
-                   surroundings.ranks_on_host, surroundings.cores,
-                   static_cast<unsigned long long>(surroundings.naps));
-  if (surroundings.load > surroundings.cores)
-    text += textOf("# this machine was busy: its load was %.1f on %d cores when the run began\n",
-                   surroundings.load, surroundings.cores);
-  if (surroundings.others && surroundings.others->worthSaying())
-    text += "# this machine was busy: " + surroundings.others->text() + "\n";
-  return text;
-}
-
 // Says that a few iterations were far longer than the others, so that averages say little.
 std::string outliersText(const Report& report) {
   constexpr double kFar = 2;
@@ -218,9 +203,25 @@ std::string reachedText(const Report& report, const Reached& its) {
 
 }  // namespace
 
+std::string surroundingsText(const Report& report) {
+  if (!report.surroundings) return "";
+  const Surroundings& surroundings = *report.surroundings;
+  std::string text;
+  if (surroundings.ranks_on_host > surroundings.cores)
+    text += textOf("# %d ranks share %d cores: those that wait give theirs away, and slept %llu times\n",
+                   surroundings.ranks_on_host, surroundings.cores,
+                   static_cast<unsigned long long>(surroundings.naps));
+  if (surroundings.load > surroundings.cores)
+    text += textOf("# this machine was busy: its load was %.1f on %d cores when the run began\n",
+                   surroundings.load, surroundings.cores);
+  if (surroundings.others && surroundings.others->worthSaying())
+    text += "# this machine was busy: " + surroundings.others->text() + "\n";
+  return text;
+}
+
 std::string footerText(const Report& report) {
   const auto wrong = static_cast<unsigned long long>(report.wrong());
-  return (report.surroundings ? surroundingsText(*report.surroundings) : "") + outliersText(report) +
+  return surroundingsText(report) + outliersText(report) +
          (report.software_device ? "# software device: these figures say nothing about a NIC\n" : "") +
          textOf("# %-20s : %llu %s\n", "Out of bounds values", wrong, wrong == 0 ? "OK" : "FAILED") +
          textOf("# %-20s : %g \n", "Avg bus bandwidth", report.averageBusBandwidth()) +

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/text/split.h"
 #include "cli/options/message.h"
 #include "perf/results/record.h"
 #include "softdev/engine/attachment.h"
@@ -76,7 +77,7 @@ class TimelinePlot {
   TimelinePlot(const std::string& title, const Timeline& timeline)
       : title_(title), timeline_(timeline), frame_(kMargins) {
     marks_ = std::min(timeline.marks.size(), kMostMarks);
-    const std::size_t lines = marks_ + (marks_ < timeline.marks.size() ? 1 : 0);
+    const std::size_t lines = marks_ + (marks_ < timeline.marks.size() ? 1 : 0) + timeline.notes.size();
     frame_.height = kMargins.top + kPlotHeight + kMargins.bottom + kMarkLine * static_cast<double>(lines);
     base_ = kMargins.top + kPlotHeight;
     for (std::size_t i = 1; i < timeline.samples.size(); ++i) top_ = std::max(top_, rate(i));
@@ -98,6 +99,7 @@ class TimelinePlot {
     addCurve();
     addMeans();
     addMarks();
+    for (const std::string& note : timeline_.notes) addLine(note);
     return svg_ + "</svg>\n";
   }
 
@@ -168,18 +170,21 @@ class TimelinePlot {
                      x(mark.ms), kMargins.top - 2, base_, topo::escapeXml(mark.words).c_str()) +
               "</title></path>\n";
       svg_ += plotText("small", "middle", x(mark.ms), kMargins.top - 6, number);
-      svg_ += plotText("small", "start", kMargins.left, base_ + 42 + kMarkLine * static_cast<double>(i),
-                       textOf("%s: %.0f ms  ", number.c_str(), mark.ms - first_ms_) + mark.words);
+      addLine(textOf("%s: %.0f ms  ", number.c_str(), mark.ms - first_ms_) + mark.words);
     }
-    if (marks_ == timeline_.marks.size()) return;
-    svg_ += plotText("small", "start", kMargins.left, base_ + 42 + kMarkLine * static_cast<double>(marks_),
-                     textOf("and %zu more", timeline_.marks.size() - marks_));
+    if (marks_ < timeline_.marks.size()) addLine(textOf("and %zu more", timeline_.marks.size() - marks_));
+  }
+
+  // A line of text below the plot.
+  void addLine(const std::string& words) {
+    svg_ += plotText("small", "start", kMargins.left, base_ + 42 + kMarkLine * lines_++, words);
   }
 
   const std::string& title_;
   const Timeline& timeline_;
   PlotFrame frame_;
   std::size_t marks_ = 0;
+  int lines_ = 0;    // so far, below the plot
   double base_ = 0;  // y of zero throughput
   double top_ = 0;   // GB/s at the top of the plot
   double first_ms_ = 0;
@@ -242,7 +247,7 @@ void TimelineRecorder::take(uint64_t received) {
 }
 
 bool TimelineRecorder::write(const std::string& file, const std::string& run, uint64_t received,
-                             const std::vector<FaultMark>& marks, bool failed) {
+                             const std::vector<FaultMark>& marks, bool failed, const std::string& foot) {
   take(received);
   const std::chrono::duration<double, std::milli> begun = begun_wall_.time_since_epoch();
   for (const FaultMark& mark : marks) {
@@ -252,6 +257,7 @@ bool TimelineRecorder::write(const std::string& file, const std::string& run, ui
   std::sort(timeline_.marks.begin(), timeline_.marks.end(),
             [](const Timeline::Mark& a, const Timeline::Mark& b) { return a.ms < b.ms; });
   timeline_.failed = failed;
+  for (const std::string& line : linesOf(foot)) timeline_.notes.push_back(line.substr(line.find(' ') + 1));
   const std::string title = run + textOf(": bytes received per %d ms; longest pause %.0f ms%s",
                                          static_cast<int>(kSamplePeriod.count()), longestPauseMs(timeline_),
                                          failed ? "; the run failed" : "");

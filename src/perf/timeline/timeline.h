@@ -21,7 +21,8 @@ struct Timeline {
   };
   std::vector<Sample> samples;  // sorted by time
   std::vector<Mark> marks;
-  bool failed = false;  // the run ended before its work was done
+  std::vector<std::string> notes;  // lines below the marks
+  bool failed = false;             // the run ended before its work was done
 };
 
 // The longest time without new bytes between two samples, after the first bytes and before the last. In a run
@@ -73,9 +74,10 @@ class TimelineRecorder {
   // `received`: bytes of all ranks so far. Call it often: a sample is taken every 10 ms.
   void sample(uint64_t received);
   // Takes the last sample and draws the run to `file`, under a title that begins with `run`. `failed`: the
-  // run ended before its work was done. False: the reason was reported to the user.
+  // run ended before its work was done. `foot`: lines of the table's foot that the picture has too, each
+  // with "# " in front. False: the reason was reported to the user.
   bool write(const std::string& file, const std::string& run, uint64_t received,
-             const std::vector<FaultMark>& marks, bool failed);
+             const std::vector<FaultMark>& marks, bool failed, const std::string& foot = "");
 
  private:
   void take(uint64_t received);

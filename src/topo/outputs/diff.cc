@@ -340,7 +340,7 @@ std::string diffJson(const Machine& left, const Machine& right, const std::vecto
   json.beginObject();
   json.key("schema").value("railwise-topology-diff").key("schema_version").value(1);
   json.key("left").value(left.name).key("right").value(right.name);
-  json.key("equal").value(differences.empty());
+  json.key("equal").value(differences.empty()).key("same_file").value(sameFile(left, right));
   json.key("differences").inlineObjects(differences, [&](const Difference& difference) {
     json.key("kind").value(difference.kind).key("what").value(difference.what);
     json.key("left").value(difference.left).key("right").value(difference.right);

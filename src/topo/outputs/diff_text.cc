@@ -163,11 +163,17 @@ std::string rulesChanged(const Machine& left, const Machine& right) {
 
 }  // namespace
 
+bool sameFile(const Machine& left, const Machine& right) {
+  return writeXml(*left.xml) == writeXml(*right.xml);
+}
+
 std::string diffText(const Machine& left, const Machine& right, const std::vector<Difference>& differences) {
   const auto nameOf = [](const Machine& machine) { return machine.name + " (" + rulesText(machine) + ")"; };
   const std::string rules = rulesChanged(left, right);
   if (differences.empty())
-    return "no difference between " + nameOf(left) + " and " + nameOf(right) + "\n" + rules;
+    return "no difference between " + nameOf(left) + " and " + nameOf(right) +
+           (sameFile(left, right) ? "" : ", but the files that topo show --format xml writes differ") + "\n" +
+           rules;
   std::string text = "left:  " + nameOf(left) + "\nright: " + nameOf(right) + "\n";
   for (const Kind& kind : kKinds) {
     const auto groups = groupsOf(differences, kind.name);

@@ -63,6 +63,10 @@ struct Difference {
 
 std::vector<Difference> diff(const Machine& left, const Machine& right);
 
+// Is the topology file of both machines equal, as writeXml() writes it? Machines that differ in nothing may
+// have different files.
+bool sameFile(const Machine& left, const Machine& right);
+
 // Describes the differences in words, sorted by kind. Pairs with equal differences share one line. If nothing
 // differs, a line says so. Under two releases of NCCL, the rules that differ between them follow.
 std::string diffText(const Machine& left, const Machine& right, const std::vector<Difference>& differences);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/process_id.h"
 #include "process.h"
 #include "record/held_record.h"
 #include "record/record_builder.h"
@@ -232,6 +233,35 @@ TEST(PostmortemCommand, TellsWhatAProcessDidLast) {
       << result.out;
   EXPECT_TRUE(
       has(run({"postmortem", "4242", "--dir", scratch.path("")}).out, "rank 3 (node1:4242) did not end"));
+}
+
+TEST(RecordsOfPids, TheDescendantsOfALauncherAreNamed) {
+  const Scratch scratch;
+  // A shell, its child, and the rank as the child's child.
+  Process launcher("/bin/sh", {"-c", "(/bin/sh -c 'echo $$; exec sleep 100'; :); :"});
+  ASSERT_TRUE(launcher.waitForOut("\n"));
+  const std::string rank = launcher.out().substr(0, launcher.out().find('\n'));
+  const std::string launcher_pid = std::to_string(launcher.pid());
+  RecordBuilder builder = waitingRank();
+  builder.header().pid = static_cast<uint32_t>(std::stoul(rank));
+  builder.header().process_start = processStat(rank).start;
+  const HeldRecord held(builder.write(scratch.path("")));
+  RecordBuilder stranger = lateRank();
+  stranger.header().pid = static_cast<uint32_t>(getpid());
+  stranger.header().process_start = processStat(kThisProcess).start;
+  const HeldRecord other(stranger.write(scratch.path("")));
+  for (const char* command : {"stuck", "metrics", "postmortem", "top"}) {
+    const auto result = run({command, launcher_pid, "--dir", scratch.path("")});
+    EXPECT_NE(result.status, 0) << command;
+    EXPECT_TRUE(has(result.err, "process " + launcher_pid + " has no record in ")) << result.err;
+    EXPECT_TRUE(has(result.err, " have: " + rank + "\n")) << command << ": " << result.err;
+  }
+  // The number was another process's when the record was written.
+  builder.header().process_start += 1;
+  const Scratch before;
+  const HeldRecord earlier(builder.write(before.path("")));
+  EXPECT_FALSE(has(run({"stuck", launcher_pid, "--dir", before.path("")}).err, " have: "));
+  kill(std::stoi(rank), SIGKILL);
 }
 
 // A job over the software device, with records in a folder of the test.

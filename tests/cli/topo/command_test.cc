@@ -522,6 +522,11 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   const auto upgrade = topoCommand({"topo", "diff", kMachine, "--nccl", "2.30", "--against-nccl", "2.31"});
   EXPECT_TRUE(has(upgrade.out, "(NCCL 2.30.7)")) << upgrade.out;
   EXPECT_TRUE(has(upgrade.out, "  since 2.31.2: all NVSwitches are one target")) << upgrade.out;
+  // From 2.31 on the file has one NVLink to all NVSwitches, which changes nothing else.
+  const auto dgx = topoCommand({"topo", "diff", "-m", "dgx", "--nccl", "2.30", "--against-nccl", "2.31"});
+  EXPECT_EQ(dgx.status, 0) << dgx.err;
+  EXPECT_TRUE(has(dgx.out, "no difference")) << dgx.out;
+  EXPECT_TRUE(has(dgx.out, "the files that topo show --format xml writes differ")) << dgx.out;
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.5"}).status, 2);
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "/nowhere.xml"}).status, 2);
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine}).status, 2);

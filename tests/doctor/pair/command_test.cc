@@ -58,6 +58,9 @@ TEST(DoctorPair, NcclsModelOfBothHosts) {
                   "at most 461.6 GB/s (NCCL 2.31.2's model of 2 hosts with 8 GPUs each, NVLSTree. The limit "
                   "is the network"))
       << result.out << result.err;
+  const auto hidden = result.out.find("Not looked at:");
+  ASSERT_NE(hidden, std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("latency", hidden), std::string::npos) << result.out;
   EXPECT_FALSE(has(result.out, "you get")) << "software devices carry what the processor copies\n"
                                            << result.out;
 }

@@ -228,6 +228,9 @@ TEST(PairJudge, AHostWithoutDevicesOrWithFewerIsNamed) {
   const Judgement judgement = judge(results);
   ASSERT_NE(find(judgement, "pair-nic-count"), nullptr);
   EXPECT_EQ(find(judgement, "pair-nic-count")->seen[0].device, "D");
+  const std::string fix = find(judgement, "pair-nic-count")->fix;
+  EXPECT_NE(fix.find("railwise fingerprint --json > "), std::string::npos) << "what --compare reads: " << fix;
+  EXPECT_NE(fix.find("railwise fingerprint --compare *.json"), std::string::npos) << fix;
   ASSERT_NE(find(judgement, "pair-no-device"), nullptr);
   EXPECT_EQ(find(judgement, "pair-no-device")->seen[0].device, "E");
 }

@@ -22,6 +22,8 @@ Report makeReport() {
   report.rank_lines = {{0, 12, "h0", "soft0"}, {1, 13, "h1", "soft0,soft1"}};
   report.rows = {{8, 2, {1e-6, 0}, {2e-6, 3}}, {16, 4, {3e-6, 0}, {4e-6, 0}}};
   report.late_signals = 1;
+  report.surroundings = {
+      .cores = 2, .ranks_on_host = 4, .naps = 7, .others = OthersUse{0.9, 0.25}, .load = 3.5};
   return report;
 }
 
@@ -29,6 +31,7 @@ TEST(PackedReport, ComesBackAsItWas) {
   Report back;
   ASSERT_TRUE(unpackReport(packReport(makeReport()), &back));
   EXPECT_EQ(jsonText(back), jsonText(makeReport()));
+  EXPECT_EQ(surroundingsText(back), surroundingsText(makeReport()));
 }
 
 TEST(PackedReport, HalfOfOneIsNone) {

@@ -83,6 +83,16 @@ TEST(PerfTimeline, ManyMarksAreCut) {
   EXPECT_TRUE(contains(svg, ">and 70 more</text>"));
 }
 
+TEST(PerfTimeline, NotesStandBelowTheMarks) {
+  Timeline timeline = makeTimeline();
+  timeline.notes = {"other processes had 90 %", "the second"};
+  const std::string svg = drawTimeline("", timeline);
+  EXPECT_TRUE(contains(svg, "x=\"76.0\" y=\"366.0\">1: 12 ms")) << svg;
+  EXPECT_TRUE(contains(svg, "x=\"76.0\" y=\"384.0\">other processes had 90 %</text>")) << svg;
+  EXPECT_TRUE(contains(svg, "x=\"76.0\" y=\"402.0\">the second</text>")) << svg;
+  EXPECT_TRUE(contains(svg, "viewBox=\"0 0 920 430\"")) << svg;
+}
+
 TEST(PerfTimeline, NothingIsDrawnToo) {
   const std::string svg = drawTimeline("nothing", {});
   EXPECT_TRUE(svg.ends_with("</svg>\n"));

@@ -21,6 +21,7 @@ TEST(Diff, OfTheSameMachineIsEmpty) {
   EXPECT_EQ(diffText(left, right, {}),
             "no difference between test.xml (NCCL 2.31.2) and test.xml (NCCL 2.31.2)\n");
   EXPECT_TRUE(has(diffJson(left, right, {}), "\"equal\": true"));
+  EXPECT_TRUE(has(diffJson(left, right, {}), "\"same_file\": true"));
 }
 
 // Files do name two switches alike (rccl/topo_4p4h.xml) and list a net under every NUMA node.

@@ -168,6 +168,10 @@ class Pairer {
       if (options_.pairing == Pairing::kBus) byBus(plan_[node], devices);
       else byOrder(plan_[node], devices);
     }
+    if (guessed_)
+      remarks_.push_back(
+          "this order is a guess, because /sys does not show which devices share a PCIe switch: compare with "
+          "lspci -tv on the host, and where it differs give --pair=table=FILE");
     return std::move(plan_);
   }
 
@@ -237,6 +241,7 @@ class Pairer {
     appendCards(plan.loose, used, nics - used);
     remarks_.push_back(where_ + counted(gpus, "GPU") + " and " + counted(nics, "NIC") + " on " +
                        counted(bridges, "bridge") + ", paired in the order of their PCI addresses");
+    guessed_ = true;
     if (used < nics) {
       remarks_.push_back(
           where_ + "the GPUs cannot share the NICs evenly: " + names(plan.loose) +
@@ -326,6 +331,7 @@ class Pairer {
   Plan plan_;
   std::string where_;
   int per_bridge_ = 0;
+  bool guessed_ = false;  // some devices were paired by their order
 };
 
 }  // namespace

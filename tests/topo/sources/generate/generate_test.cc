@@ -121,6 +121,7 @@ TEST(Generate, TheFunctionsOfACardStayTogether) {
       makeTree({h100("0001", 0), h100("0002", 0), ethernetVf("0101", 0), second, ethernetVf("0102", 0)}));
   EXPECT_EQ(shapeOf(made), "cpu0[bridge(0001 0101 0101) bridge(0002 0102)]") << made.text;
   EXPECT_TRUE(has(made.remarks, "2 GPUs and 2 NICs on 2 bridges")) << made.remarks;
+  EXPECT_TRUE(has(made.remarks, "a guess")) << made.remarks;
 }
 
 TEST(Generate, ANicThatIsLeftOverStaysAtTheCpuAndIsSaid) {
