@@ -40,6 +40,8 @@ std::string portFile(const Device& device, const char* file) {
 // "4: ACTIVE"
 bool isActive(const std::string& port_state) { return port_state.starts_with("4"); }
 
+std::string portName(const Device& device) { return device.name + " port " + std::to_string(device.port); }
+
 // The other NICs that the plugin has offered, of the same link, whose ports are active now.
 std::vector<std::string> otherActive(const Device& device) {
   std::set<std::string> names;
@@ -48,7 +50,7 @@ std::vector<std::string> otherActive(const Device& device) {
     const auto other = Registry::get().device(index);
     if (!other || (other->name == device.name && other->port == device.port)) continue;
     if (isActive(portFile(*other, "state")) && portFile(*other, "link_layer") == link)
-      names.insert(other->name);
+      names.insert(other->name == device.name ? portName(*other) : other->name);
   }
   return {names.begin(), names.end()};
 }
@@ -56,8 +58,7 @@ std::vector<std::string> otherActive(const Device& device) {
 std::string answer(const Device& device, const std::string& port_state) {
   if (port_state.empty()) return "its port is not in /sys, so what Railwise would have done is not known";
   if (isActive(port_state))
-    return "its port is active: the peer or the way to it failed, and what Railwise would have done is not "
-           "known";
+    return "its port is active now: what failed is not known, nor what Railwise would have done";
   const std::string port = "its port was down (" + port_state + "); ";
   const std::vector<std::string> others = otherActive(device);
   if (others.empty())
@@ -81,9 +82,10 @@ std::string clockText() {
 
 void shadowFailure(const Device& device, const std::string& connection, const char* function,
                    ncclResult_t result) {
-  if (pluginName() == "Railwise") return;  // it has done what it does
+  if (pluginName() == "Railwise") return;                              // it has done what it does
+  if (result != ncclSystemError && result != ncclRemoteError) return;  // no fault of a NIC
   const std::lock_guard lock(shadow().mutex);
-  if (!shadow().devices.insert(device.name).second) return;
+  if (!shadow().devices.insert(portName(device)).second) return;
   const std::string line = clockText() + " " + function + " of " + connection + " failed with " +
                            std::to_string(static_cast<int>(result)) + ": " +
                            answer(device, portFile(device, "state"));

@@ -403,8 +403,8 @@ TEST(Shadow, NothingIsClaimedWhereThePortIsActive) {
     void* request = nullptr;
     EXPECT_EQ(spied.isend(&request), ncclSystemError);
   }
-  for (const std::string line : spyReport()["shadow"])
-    EXPECT_EQ(line.find("would have gone on"), std::string::npos) << line;
+  const nlohmann::json lines = spyReport()["shadow"];
+  for (const std::string line : lines) EXPECT_EQ(line.find("would have gone on"), std::string::npos) << line;
 }
 
 }  // namespace

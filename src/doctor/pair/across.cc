@@ -9,16 +9,28 @@ namespace {
 
 constexpr std::size_t kMostNamed = 4;
 
-// "A mlx5_0 -> B mlx5_1": every direction of every pair that was tried, in which writes do not arrive.
-std::vector<std::string> missingRoutes(const Results& results) {
-  std::vector<std::string> missing;
+// The directions of the pairs that were tried: "A mlx5_0 -> B mlx5_1".
+struct Routes {
+  std::vector<std::string> missing;  // not even 8 bytes arrive
+  std::vector<std::string> narrow;   // packets of full size do not
+  std::size_t known = 0;             // the missing and the narrow ones are among them
+};
+
+Routes routesOf(const Results& results) {
+  Routes routes;
   for (const PairResult& pair : results.across) {
+    // No address of one port reaches one of the other: a route that is missing, and nothing to measure.
+    const bool no_address = pair.obstacle == Obstacle::kNoGids;
+    if (!pair.measured() && !no_address) continue;
     for (const std::size_t side : kSides) {
-      const bool arrives = pair.measured() && pair.halves[side].reach == Reach::kAll;
-      if (!arrives) missing.push_back(directionName(results, pair, side));
+      const Reach reach = no_address ? Reach::kNone : pair.halves[side].reach;
+      if (reach == Reach::kNotTried) continue;
+      ++routes.known;
+      if (reach == Reach::kNone) routes.missing.push_back(directionName(results, pair, side));
+      if (reach == Reach::kSmallOnly) routes.narrow.push_back(directionName(results, pair, side));
     }
   }
-  return missing;
+  return routes;
 }
 
 }  // namespace
@@ -28,19 +40,27 @@ std::string acrossText(const Results& results) {
   std::vector<std::string> tried;
   for (const PairResult& pair : results.across) tried.push_back(pairName(results, pair));
   const std::string pairs = "each NIC with the one of the next rail: " + firstItems(tried, kMostNamed);
-  const std::vector<std::string> missing = missingRoutes(results);
-  if (missing.empty()) return "Rails route to each other (" + pairs + "): NCCL_CROSS_NIC may stay as it is.";
-  if (missing.size() == 2 * tried.size())
-    return "Rails do not route to each other (" + pairs + "): NCCL_CROSS_NIC must be 0" +
-           (results.cross_nic == 0 ? ", and is." : ".");
-  return "Not all rails route to each other (" + pairs + "): no route " + firstItems(missing, kMostNamed) +
-         ". Mend it, or set NCCL_CROSS_NIC=0.";
+  const Routes routes = routesOf(results);
+  if (routes.known == 0)
+    return "Whether rails route to each other is not known: no pair of them could be tried.";
+  const std::string off = results.cross_nic == 0 ? ", and is." : ".";
+  if (routes.missing.size() == routes.known)
+    return "Rails do not route to each other (" + pairs + "): NCCL_CROSS_NIC must be 0" + off;
+  if (!routes.missing.empty())
+    return "Not all rails route to each other (" + pairs + "): no route " +
+           firstItems(routes.missing, kMostNamed) + ". Where that is meant, NCCL_CROSS_NIC must be 0" + off;
+  if (!routes.narrow.empty())
+    return "Rails route to each other (" + pairs +
+           "), but packets of full size are lost: " + firstItems(routes.narrow, kMostNamed) +
+           ". Check the MTU on the way.";
+  return "Rails route to each other (" + pairs + "): NCCL_CROSS_NIC may stay as it is.";
 }
 
 void judgeAcross(const Results& results, Findings& findings) {
-  const std::vector<std::string> missing = missingRoutes(results);
+  const Routes routes = routesOf(results);
+  const std::vector<std::string>& missing = routes.missing;
   if (missing.empty() || results.cross_nic == 0) return;
-  const bool all = missing.size() == 2 * results.across.size();
+  const bool all = missing.size() == routes.known;
   Finding finding = {
       .check = "pair-across-rails",
       .severity = Severity::kWarning,

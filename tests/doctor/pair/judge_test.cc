@@ -27,6 +27,27 @@ TEST(PairJudge, EqualRailsAreFine) {
   EXPECT_DOUBLE_EQ(judgement.verdicts[0].allowed_gbytes, 50);
 }
 
+// What could not be tried is no missing route, and neither is one that loses large packets.
+TEST(PairJudge, OnlyARouteThatWasTriedIsMissing) {
+  Results results = makeResults(2, 2);
+  results.across = {{{.nics = {0, 1}}, {0, 1}, {}}, {{.nics = {1, 0}}, {0, 1}, {}}};
+  EXPECT_NE(acrossText(results).find("is not known"), std::string::npos) << acrossText(results);
+  for (PairResult& pair : results.across)
+    for (Half& half : pair.halves) half.reach = Reach::kAll;
+  EXPECT_NE(acrossText(results).find("may stay"), std::string::npos) << acrossText(results);
+  results.across[0].halves[1].reach = Reach::kSmallOnly;
+  EXPECT_NE(acrossText(results).find("MTU"), std::string::npos) << acrossText(results);
+  EXPECT_EQ(find(judge(results), "pair-across-rails"), nullptr);
+  results.across[0].halves[1].reach = Reach::kNone;
+  EXPECT_NE(acrossText(results).find("Not all rails"), std::string::npos) << acrossText(results);
+  EXPECT_NE(find(judge(results), "pair-across-rails"), nullptr);
+  for (Half& half : results.across[0].halves) half.reach = Reach::kNone;
+  results.across[1].halves[0].reach = results.across[1].halves[1].reach = Reach::kNotTried;
+  EXPECT_NE(acrossText(results).find("must be 0"), std::string::npos) << acrossText(results);
+  for (PairResult& pair : results.across) pair.halves = {}, pair.obstacle = Obstacle::kNoGids;
+  EXPECT_NE(acrossText(results).find("must be 0"), std::string::npos) << acrossText(results);
+}
+
 TEST(PairJudge, OfTwoHostsTheSlowPairIsNamedWithBothEnds) {
   Results results = makeResults(2, 8);
   makeSlow(results.pairs[3]);

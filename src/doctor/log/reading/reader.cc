@@ -89,8 +89,9 @@ int namedRank(std::string_view text) {
 
 // "[rank3]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:95] ...": PyTorch reports no error.
 bool isInformation(std::string_view text) {
-  if (text.find("plugin: NET/Railwise : ") != std::string_view::npos)
-    return true;  // of railwise perf --verbose
+  constexpr std::string_view kTool = "railwise: ";  // "railwise: rank 0: plugin: ...", of perf --verbose
+  const std::string_view rest = text.starts_with(kTool) ? text.substr(kTool.size()) : "";
+  if (rest.starts_with("plugin: ") || after(rest.substr(0, 24), ": plugin: ").data() != nullptr) return true;
   const std::size_t level = text.substr(0, 40).find("[I");
   return level != std::string_view::npos && leadingNumber(text.substr(level + 2)) >= 0;
 }
@@ -111,14 +112,20 @@ bool isSettingOfRailwise(std::string_view text) {
   return words.substr(firstWord(words).size()).starts_with(" set to ");
 }
 
-// A row of nccl-tests: "8388608  2097152  float  sum  -1  132.4  63.4 ...".
+bool isNumber(std::string_view word) {
+  return !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// A row of nccl-tests: "8388608  2097152  float  sum  -1  132.4  63.4 ...": size, count, type, operation,
+// root, time.
 bool isResultRow(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');
   if (begin == std::string_view::npos || text[begin] < '0' || text[begin] > '9') return false;
   const auto words = wordsOf(text);
   constexpr std::size_t kColumns = 9;
-  return words.size() >= kColumns && leadingNumber(words[1]) >= 0 && leadingNumber(words[2]) < 0 &&
-         words[2].size() > 2;
+  return words.size() >= kColumns && isNumber(words[0]) && isNumber(words[1]) &&
+         leadingNumber(words[2]) < 0 && (words[4] == "-1" || isNumber(words[4])) &&
+         leadingNumber(words[5]) >= 0;
 }
 
 // Equal for events that are one.

@@ -188,7 +188,7 @@ std::vector<NicPair> acrossRails(const EndFacts& a, const EndFacts& b, const std
     const LinkKind link = a.nics[rails[i].nics[0]].link;
     for (std::size_t step = 1; step < rails.size(); ++step) {
       const NicPair& next = rails[(i + step) % rails.size()];
-      if (b.nics[next.nics[1]].link != link) continue;
+      if (b.nics[next.nics[1]].link != link || next.nics[1] == rails[i].nics[1]) continue;
       across.push_back(examine({&a, &b}, {rails[i].nics[0], next.nics[1]}, subnet_bits).nics);
       break;
     }

@@ -180,5 +180,13 @@ TEST(JobReader, WhatThePluginSaysToOurToolsIsNoWarning) {
   EXPECT_FALSE(with(" warns").events.empty());
 }
 
+TEST(JobReader, ALineOfALogIsNoRowOfNcclTests) {
+  const auto row = [](const char* line) { return readJob(line).files[0].last_result; };
+  EXPECT_EQ(row("     8388608       2097152     float     sum      -1    132.4   63.36  118.80      0\n"),
+            1U);
+  EXPECT_EQ(row("2026-11-28 22:10:11,123 INFO rank 3 waits for the next batch of data\n"), 0U);
+  EXPECT_EQ(row("12 34 waiting for 5 of the 8 ranks of node7 here\n"), 0U);
+}
+
 }  // namespace
 }  // namespace railwise::doctor
