@@ -124,6 +124,7 @@ Status Connecting::call() {
   // This end describes itself before it calls: the listener would take a caller that falls silent for a
   // stranger.
   request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
+  request_.header.version = commonVersion(handle_);
   request_.random = randomBytes();
   RAILWISE_TRY(chooser().describe(request_.end));
   seal(request_, handle_.secret);

@@ -69,7 +69,8 @@ Result<std::unique_ptr<Reception>> Reception::create(const Device& device, const
   RAILWISE_TRY(made->openSocket());
   ListenHandle& handle = made->handle_;
   handle.magic = kMagic;
-  handle.version = kProtocolVersion;
+  handle.oldest_version = kProtocol.oldest;
+  handle.newest_version = kProtocol.newest;
   handle.rails = static_cast<uint8_t>(device.rails().size());
   handle.out_of_order = offersOutOfOrder(device, options.config) ? 1 : 0;
   handle.kind = kind;
@@ -200,6 +201,8 @@ Reception::Hearing Reception::hear(Caller& caller, std::string& reason) {
   const ConnectRequest& request = caller.request;
   if (caller.transfer.moved >= sizeof(MessageHeader)) {
     reason = checkHeader(request.header, MessageType::kRequest, sizeof(ConnectRequest));
+    if (reason.empty() && !kProtocol.has(request.header.version))
+      reason = "speaks protocol version " + std::to_string(request.header.version) + " of Railwise";
     if (!reason.empty()) return Hearing::kDrop;
   }
   if (caller.transfer.moved >= kHelloBytes && !caller.proven) {

@@ -21,8 +21,8 @@ CROWD = 40
 MOST_HELD = 200
 PAUSE_S = (0.01, 0.08)
 MAGIC = b"RAILWISE"  # of our messages (src/net/wireup/handshake.h)
-HEADER = pathlib.Path(__file__).resolve().parents[2] / "src/base/protocol_version.h"
-VERSION = int(re.search(r"kProtocolVersion = (\d+)", HEADER.read_text())[1])
+HEADER = pathlib.Path(__file__).resolve().parents[2] / "src/base/protocol_spoken.cc"
+VERSION = int(re.search(r"kProtocol = \{\d+, (\d+)\}", HEADER.read_text())[1])
 
 Socket = collections.namedtuple("Socket", "inode state local remote")  # local, remote: (address, port)
 

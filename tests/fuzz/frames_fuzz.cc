@@ -70,7 +70,7 @@ void use(const std::vector<std::byte>& frame) {
 // The header of a kind of frame, so that the fuzzer gets past it.
 std::vector<uint8_t> withHeader(const uint8_t* data, size_t size) {
   const auto type = static_cast<MessageType>(data[0] % 21);
-  const MessageHeader header = {kMagic, railwise::kProtocolVersion, type,
+  const MessageHeader header = {kMagic, railwise::kProtocol.newest, type,
                                 static_cast<uint32_t>(frameBytes(type))};
   std::vector<uint8_t> bytes(std::max(frameBytes(type), sizeof header));
   std::memcpy(bytes.data(), &header, sizeof header);

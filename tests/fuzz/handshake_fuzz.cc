@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto handle = as<ListenHandle>(data, size);
   if (checkHandle(handle, ListenerKind::kMessages).empty()) require(handleAddresses(handle).front().valid());
   handle.magic = kMagic;  // so that the fuzzer gets past it
-  handle.version = railwise::kProtocolVersion;
+  handle.oldest_version = handle.newest_version = railwise::kProtocol.newest;
   if (checkHandle(handle, ListenerKind::kMessages).empty())
     require(!handleAddresses(handle).front().text().empty());
 

@@ -30,17 +30,18 @@ TYPED_TEST(PeerTest, AHandleOfAnotherPluginFailsAtOnce) {
   EXPECT_NE(warnings().find("runs another network plugin"), std::string::npos) << warnings();
 }
 
-TYPED_TEST(PeerTest, AnOlderProtocolIsNamed) {
+TYPED_TEST(PeerTest, AnotherProtocolIsNamedWithTheEndToUpgrade) {
   Session<TypeParam> session;
   Handle handle;
   void *listener = nullptr, *send = kStale;
   ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
   net::ListenHandle changed;
   std::memcpy(&changed, handle.bytes(), sizeof changed);
-  changed.version = 77;
+  changed.oldest_version = changed.newest_version = 77;
   std::memcpy(handle.bytes(), &changed, sizeof changed);
   EXPECT_EQ(TypeParam::connect(session.context(), 0, handle.bytes(), &send), ncclInvalidUsage);
   EXPECT_NE(warnings().find("protocol version 77"), std::string::npos) << warnings();
+  EXPECT_NE(warnings().find("upgrade Railwise on this node"), std::string::npos) << warnings();
   EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
 }
 

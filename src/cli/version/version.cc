@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kHelp =
     "usage: railwise version [--json]\n\n"
     "The version, those of NCCL's network and RMA (one-sided) plugin APIs, that of the protocol between two "
-    "ends of a connection (jobs need one protocol on all nodes), and the commit, if it was built from git. "
+    "ends of a connection (two nodes of a job need one in common), and the commit, if it was built from git. "
     "--json adds the kind of build, NCCL's GIN and tuner APIs and the releases of NCCL that topo and explain "
     "know.\n\n";
 
@@ -38,7 +38,8 @@ std::string jsonText() {
   return "{\n  \"name\": \"railwise\",\n  \"version\": \"" RAILWISE_VERSION "\",\n  \"commit\": " +
          (commit.empty() ? "null" : "\"" + commit + "\"") +
          ",\n  \"build_type\": \"" RAILWISE_BUILD_TYPE "\",\n  \"protocol\": " +
-         std::to_string(kProtocolVersion) + ",\n  \"net_api\": " + apiText(kOldestApi, kNewestApi) +
+         apiText(kProtocol.oldest, kProtocol.newest) +
+         ",\n  \"net_api\": " + apiText(kOldestApi, kNewestApi) +
          ",\n  \"rma_api\": " + apiText(kOldestRmaApi, kNewestRmaApi) +
          ",\n  \"gin_api\": " + apiText(kOnlyGin, kOnlyGin) +
          ",\n  \"tuner_api\": " + apiText(kOldestTuner, kNewestTuner) + ",\n  \"nccl_releases\": [" +
@@ -54,9 +55,9 @@ int versionCommand(Args args) {
   if (!parseOrLeave("version", table, args, kHelp, 0, &status)) return status;
   if (json) return writeOutput("version", "", jsonText());
   const std::string commit = RAILWISE_COMMIT;
-  std::printf("railwise %s (NCCL net plugin API v%d to v%d, RMA plugin API v%d to v%d)\nprotocol %d\n",
+  std::printf("railwise %s (NCCL net plugin API v%d to v%d, RMA plugin API v%d to v%d)\nprotocol %s\n",
               RAILWISE_VERSION, kOldestApi, kNewestApi, kOldestRmaApi, kNewestRmaApi,
-              static_cast<int>(kProtocolVersion));
+              protocolText(kProtocol).c_str());
   if (!commit.empty()) std::printf("commit %s\n", commit.c_str());
   return kExitOk;
 }

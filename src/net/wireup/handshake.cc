@@ -53,13 +53,14 @@ std::string checkHandle(const ListenHandle& handle, ListenerKind expected) {
            "NCCL_NET_PLUGIN=railwise "
            "(and NCCL_NET=Railwise, which makes a failing plugin an error) on every node";
   }
-  if (handle.version != kProtocolVersion) {
-    return "the peer speaks protocol version " + std::to_string(handle.version) +
-           " of Railwise and this end version " + std::to_string(kProtocolVersion) +
-           ": install the same Railwise on every node";
-  }
-  if (handleAddresses(handle).empty() || !terminated(handle.host) || handle.rails < 1 ||
-      handle.rails > kMaxRails) {
+  const std::string host = fieldText(handle.host);
+  if (std::string mismatch =
+          protocolMismatch({handle.oldest_version, std::max(handle.oldest_version, handle.newest_version)},
+                           host.empty() ? "the peer" : host);
+      !mismatch.empty())
+    return mismatch;
+  if (handle.newest_version < handle.oldest_version || handleAddresses(handle).empty() ||
+      !terminated(handle.host) || handle.rails < 1 || handle.rails > kMaxRails) {
     return "the peer's handle is damaged";
   }
   if (handle.kind == expected) return {};
@@ -74,11 +75,6 @@ std::string checkHandle(const ListenHandle& handle, ListenerKind expected) {
 
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes) {
   if (header.magic != kMagic) return "the other side does not run Railwise";
-  if (header.version != kProtocolVersion) {
-    return "the other side speaks protocol version " + std::to_string(header.version) +
-           " of Railwise, this one version " + std::to_string(kProtocolVersion) +
-           ": install the same Railwise on every node";
-  }
   if (header.type != type || header.bytes != bytes) return "the other side sent a message out of turn";
   return {};
 }

@@ -31,7 +31,7 @@ static_assert(std::endian::native == std::endian::little,
 
 inline constexpr uint64_t kMagic = 0x455349574c494152;  // "RAILWISE" in memory
 inline constexpr std::size_t kHostBytes = 64;           // "host:pid", with its final zero
-inline constexpr std::size_t kHandleHostBytes = 32;     // the same in a handle, which has less room
+inline constexpr std::size_t kHandleHostBytes = 30;     // the same in a handle, which has less room
 inline constexpr std::size_t kDeviceBytes = 64;         // verbs' own limit for device names
 inline constexpr std::size_t kVersionBytes = 16;
 // The version of a NIC's firmware or of a GPU driver. "NVIDIA 550.90.07" has 16 characters; a text that is
@@ -63,7 +63,7 @@ enum class ListenerKind : uint8_t { kMessages = 0, kOneSided = 1 };
 
 struct ListenHandle {
   uint64_t magic;
-  uint16_t version;
+  uint16_t oldest_version;  // of the protocol, that the listener speaks
   uint16_t port;
   uint8_t candidates;    // number of valid addresses; the first one is tried first
   uint8_t rails;         // number of rails of the listener's device
@@ -74,6 +74,7 @@ struct ListenHandle {
   // Number of the connection attempt; connect() writes it into the caller's copy; 0 in transit.
   uint32_t connecting;
   char host[kHandleHostBytes];  // "host:pid"; a long host name is cut
+  uint16_t newest_version;
 };
 static_assert(sizeof(ListenHandle) == kHandleBytes);
 
@@ -104,6 +105,8 @@ enum class MessageType : uint16_t {
 
 struct MessageHeader {
   uint64_t magic;
+  // In a request: the newest version of the protocol that both ends speak. Both know it then, and nobody
+  // reads the field in other messages.
   uint16_t version;
   MessageType type;
   uint32_t bytes;  // length of the whole message
@@ -259,7 +262,7 @@ static_assert(sizeof(ResumeProof) == 40);
 template <typename Message>
 Message makeMessage(MessageType type) {
   Message message = {};
-  message.header = {kMagic, kProtocolVersion, type, sizeof(Message)};
+  message.header = {kMagic, kProtocol.newest, type, sizeof(Message)};
   return message;
 }
 
@@ -272,6 +275,10 @@ void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> add
 // `expected`: the kind of listener that the caller wants to reach.
 std::string checkHandle(const ListenHandle& handle, ListenerKind expected);
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes);
+// The newest version of the protocol that this end and the listener of a handle that is right speak.
+inline uint16_t commonVersion(const ListenHandle& handle) {
+  return std::min(handle.newest_version, kProtocol.newest);
+}
 std::string checkEnd(const EndInfo& end);
 // Of a request or a reply: does this end have no queue pairs, because no port works or a device has failed?
 // The connection then begins in the state of one that has lost all its paths (docs/develop/wireup.md).

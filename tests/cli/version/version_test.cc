@@ -20,7 +20,8 @@ TEST(Version, JsonHasWhatPeopleAskFor) {
     EXPECT_EQ(answer.at("version"), RAILWISE_VERSION);
     EXPECT_TRUE(answer.at("commit").is_null() || answer.at("commit").is_string());
     EXPECT_FALSE(answer.at("build_type").get<std::string>().empty());
-    EXPECT_EQ(answer.at("protocol"), kProtocolVersion);
+    EXPECT_EQ(answer.at("protocol").at("oldest"), kProtocol.oldest);
+    EXPECT_EQ(answer.at("protocol").at("newest"), kProtocol.newest);
     EXPECT_EQ(answer.at("net_api"), (nlohmann::json{{"oldest", 6}, {"newest", 12}}));
     EXPECT_EQ(answer.at("rma_api"), (nlohmann::json{{"oldest", 13}, {"newest", 16}}));
     EXPECT_EQ(answer.at("gin_api"), (nlohmann::json{{"oldest", 11}, {"newest", 11}}));
@@ -32,8 +33,7 @@ TEST(Version, JsonHasWhatPeopleAskFor) {
 
 TEST(Version, TheTextHasProtocolAndCommit) {
   const auto text = runProcess(RAILWISE_CLI, {"version"});
-  EXPECT_NE(text.out.find("\nprotocol " + std::to_string(kProtocolVersion) + "\n"), std::string::npos)
-      << text.out;
+  EXPECT_NE(text.out.find("\nprotocol " + protocolText(kProtocol) + "\n"), std::string::npos) << text.out;
   const auto commit = nlohmann::json::parse(runProcess(RAILWISE_CLI, {"version", "--json"}).out).at("commit");
   const bool built_from_git = std::filesystem::exists(RAILWISE_SOURCE_DIR "/.git");
   EXPECT_EQ(commit.is_string(), built_from_git) << "an archive has none";
