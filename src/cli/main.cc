@@ -18,12 +18,14 @@ namespace {
 int helpAlone(Args args);
 int completions(Args args);
 
-constexpr std::array<Subcommand, 18> kCommands = {{
+constexpr std::array<Subcommand, 19> kCommands = {{
     {"demo", demoCommand, "what Railwise does, in less than a minute: devices, a GPU's NIC, a failing port"},
     {"perf", perfCommand,
      "run a collective through a net plugin: bandwidth, latency, every element verified"},
     {"bench", benchCommand,
      "what a message costs with one plugin or several, counted and timed side by side"},
+    {"conform", conformCommand,
+     "whether a net plugin keeps what NCCL relies on, and what it does when something fails"},
     {"devices", devicesCommand, "list the devices of a net plugin as NCCL sees them"},
     {"topo", topoCommand, "read, make, check, compare and draw topologies"},
     {"gpus", gpusCommand, "the GPUs of a machine, and which of them a job should take"},

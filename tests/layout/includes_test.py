@@ -8,7 +8,7 @@ import sys
 
 from rooms import INCLUDE, below, closure, floors, included_file, includes, sources
 
-TOPS = ("nccl", "plugin", "softdev", "spy", "src", "benchmarks/bench")
+TOPS = ("nccl", "plugin", "softdev", "spy", "src", "benchmarks/bench", "conform")
 # Rooms that only these may include: walls of the products, beside the order.
 ONLY_FROM = {
     "softdev": ("softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/timeline/", "benchmarks/bench/"),
@@ -40,7 +40,7 @@ NEVER = {
 RDMA_HEADERS = {"rdma/": ("src/verbs/", "softdev/"), "infiniband/": ("src/verbs/", "softdev/")}
 # The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks. The
 # preloaded library stands alone.
-MAY_GETENV = ("src/base/settings/config.cc", "softdev/sysfs_preload/redirect.cc", "src/cli/", "src/perf/", "benchmarks/bench/")
+MAY_GETENV = ("src/base/settings/config.cc", "softdev/sysfs_preload/redirect.cc", "src/cli/", "src/perf/", "benchmarks/bench/", "conform/")
 GETENV = re.compile(r"\b(secure_)?getenv\s*\(")
 
 

@@ -13,7 +13,7 @@ SOURCES = (".h", ".cc", ".def")
 # Tests that start what they test instead of linking it, or load it: folder of tests/ -> folders whose files are in that.
 COMMAND = ("src/cli", "plugin", "softdev")
 STARTED = {
-    "bench": (*COMMAND, "benchmarks/bench"), "campaign": COMMAND, "cli": COMMAND, "doctor": COMMAND, "gpu": ("softdev",), "lab": COMMAND,
+    "bench": (*COMMAND, "benchmarks/bench"), "campaign": COMMAND, "cli": COMMAND, "conform": (*COMMAND, "conform", "spy"), "doctor": COMMAND, "gpu": ("softdev",), "lab": COMMAND,
     "model": ("src/net",), "nccl": (*COMMAND, "spy"), "net": ("softdev",), "observe": COMMAND, "packaging": (*COMMAND, "spy", "src/topo/api"),
     "perf": COMMAND, "plugin": ("plugin", "softdev"), "programs": ("softdev",), "python": (*COMMAND, "src/topo/api"), "record": COMMAND,
     "softdev": COMMAND, "spy": (*COMMAND, "spy"), "topo": (*COMMAND, "src/topo/api"), "verbs": ("softdev",),
@@ -91,7 +91,7 @@ def mirrors(name, folders):
         return READ_BY[parts[0]] & folders | {"layout"}
     if parts[-1].endswith(".md"):
         return {"layout"}
-    found = {"bench"} if parts[0] == "benchmarks" else {parts[0]} if parts[0] in ("plugin", "softdev", "spy") else set()
+    found = {"bench"} if parts[0] == "benchmarks" else {parts[0]} if parts[0] in ("conform", "plugin", "softdev", "spy") else set()
     if len(parts) > 2 and parts[0] in ("src", "tests"):
         found = {parts[1]}
     return found & folders
@@ -115,7 +115,7 @@ def with_parts(root, graph):
 def reached(root, changed):
     """The folders of tests/ that changes of the files `changed` can reach, or None: all of them."""
     folders = test_folders(root)
-    graph = with_parts(root, includes(root, ("nccl", "plugin", "softdev", "spy", "src", "benchmarks", "include", "tests")))
+    graph = with_parts(root, includes(root, ("nccl", "plugin", "softdev", "spy", "src", "benchmarks", "conform", "include", "tests")))
     closures = {}
     for folder in folders:
         starts = [one for one in graph if one.startswith(f"tests/{folder}/") or below(one, STARTED.get(folder, ()))]

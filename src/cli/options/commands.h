@@ -12,6 +12,7 @@ namespace railwise::cli {
 // Each takes the arguments after its own name and returns the exit status.
 int benchCommand(Args args);
 int configCommand(Args args);
+int conformCommand(Args args);
 int demoCommand(Args args);
 int deviceCommand(Args args);
 int deviceRunCommand(Args args);

@@ -1,4 +1,5 @@
-// Stands before src/base/protocol_spoken.cc in the link of a plugin that speaks other versions of the protocol.
+// Stands before src/base/protocol_spoken.cc in the link of a plugin that speaks other versions of the
+// protocol.
 #include "base/protocol_version.h"
 
 namespace railwise {

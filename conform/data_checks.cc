@@ -1,0 +1,266 @@
+// What is sent arrives: sizes, order, groups, memory.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+
+#include "conform/subject.h"
+
+namespace railwise::conform {
+namespace {
+
+// NCCL_NET_MAX_REQUESTS: requests of a connection that are under way at once.
+constexpr std::size_t kWindow = 32;
+
+std::string sizes(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  Connection connection(subject);
+  NetApi& api = subject.api();
+  constexpr std::size_t kMost = 4 << 20, kBeyond = 64;
+  Memory from(api, connection.send, kMost, 3);
+  Memory to(api, connection.receive, kMost + kBeyond);
+  for (const std::size_t bytes : {0UL, 1UL, 3UL, 8UL, 127UL, 4095UL, 4097UL, 65537UL, 1UL << 20, kMost}) {
+    to.fill(0, kMost + kBeyond, 0);
+    const NetApi::Buffer buffer = {to.data(), kMost, 7, to.handle()};  // more room than the message needs
+    Request receive = startReceive(api, connection.receive, {&buffer, 1});
+    Request send = startSend(api, connection.send, from.data(), bytes, 7, from.handle(), &receive);
+    finish(api, send, &receive);
+    finish(api, receive);
+    const int size = receive.sizes[0];
+    const std::string message = "a message of " + std::to_string(bytes) + " bytes ";
+    if (size != static_cast<int>(bytes)) throw Broken(message + "is said to have " + std::to_string(size));
+    if (const long at = to.firstWrong(0, bytes, 3); at >= 0)
+      throw Broken(message + "is wrong at byte " + std::to_string(at));
+    if (to.firstWrong(bytes, kMost + kBeyond - bytes, 0) >= 0)
+      throw Broken(message + "is written beyond its end");
+  }
+  from.deregister();
+  to.deregister();
+  connection.close();
+  return "";
+}
+
+std::string large(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  Connection connection(subject);
+  tryOut(connection, 96 << 20);
+  return "";
+}
+
+// Sends `count` messages of growing seed with a full window at both ends, and verifies their order.
+void stream(NetApi& api, Connection& connection, std::size_t count, std::size_t bytes) {
+  Memory from(api, connection.send, kWindow * bytes);
+  Memory to(api, connection.receive, kWindow * bytes);
+  struct Under {
+    void* request;
+    std::size_t number;
+  };
+  std::deque<Under> sends, receives;
+  std::size_t sent = 0, posted = 0, arrived = 0;
+  const auto seedOf = [](std::size_t number) { return static_cast<unsigned>(number % 200 + 1); };
+  until("the end of the stream", [&] {
+    if (posted < count && receives.size() < kWindow) {
+      const NetApi::Buffer buffer = {to.data() + posted % kWindow * bytes, bytes, 1, to.handle()};
+      void* request = nullptr;
+      must(api.irecvGroup(connection.receive, {&buffer, 1}, &request), "irecv");
+      if (request != nullptr) receives.push_back({request, posted++});
+    }
+    if (sent < count && sends.size() < kWindow) {
+      char* const data = from.data() + sent % kWindow * bytes;
+      from.fill(sent % kWindow * bytes, bytes, seedOf(sent));
+      void* request = nullptr;
+      must(api.isend(connection.send, data, bytes, 1, from.handle(), &request), "isend");
+      if (request != nullptr) sends.push_back({request, sent++});
+    }
+    int done = 0;
+    if (!sends.empty()) must(api.test(sends.front().request, &done, nullptr), "test of a send");
+    if (done != 0) {
+      // The memory of a send that is done belongs to the caller again.
+      from.fill(sends.front().number % kWindow * bytes, bytes, 255);
+      sends.pop_front();
+    }
+    done = 0;
+    int size = -1;
+    if (!receives.empty()) must(api.test(receives.front().request, &done, &size), "test of a receive");
+    if (done != 0) {
+      const std::size_t number = receives.front().number;
+      if (size != static_cast<int>(bytes) ||
+          to.firstWrong(number % kWindow * bytes, bytes, seedOf(number)) >= 0)
+        throw Broken("receive " + std::to_string(number) + " does not hold message " +
+                     std::to_string(number));
+      receives.pop_front();
+      ++arrived;
+    }
+    return arrived == count && sends.empty();
+  });
+  from.deregister();
+  to.deregister();
+}
+
+std::string order(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  Connection connection(subject);
+  stream(subject.api(), connection, 2000, 64);
+  stream(subject.api(), connection, 300, 20'000);
+  connection.close();
+  return "";
+}
+
+std::string bothWays(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  const int last = subject.devices() - 1;
+  Connection there(subject, 0, last);
+  Connection back(subject, last, 0);
+  for (int i = 0; i < 3; ++i) {
+    stream(subject.api(), there, 100, 5000);
+    stream(subject.api(), back, 100, 5000);
+  }
+  return subject.devices() > 1 ? "between two devices" : "";
+}
+
+std::string manyConnections(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  std::vector<std::unique_ptr<Connection>> connections;
+  for (int i = 0; i < 64; ++i) connections.push_back(std::make_unique<Connection>(subject));
+  for (int round = 0; round < 3; ++round)
+    for (auto& connection : connections) tryOut(*connection);
+  for (auto& connection : connections) connection->close();
+  return "";
+}
+
+// A receive of several buffers, which sends fill by their tags, in any order.
+std::string groups(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  const std::size_t most = subject.mostTogether();
+  if (most < 2) throw DoesNotApply("maxRecvs is 1");
+  Connection connection(subject);
+  NetApi& api = subject.api();
+  constexpr std::size_t kRoom = 3000;
+  Memory from(api, connection.send, most * kRoom);
+  Memory to(api, connection.receive, most * kRoom);
+  for (std::size_t round = 0; round < 60; ++round) {
+    const std::size_t count = 2 + round % (most - 1);
+    std::vector<NetApi::Buffer> buffers;
+    for (std::size_t i = 0; i < count; ++i)
+      buffers.push_back({to.data() + i * kRoom, kRoom, static_cast<int>(100 + i), to.handle()});
+    Request receive = startReceive(api, connection.receive, buffers);
+    const auto sizeOf = [&](std::size_t i) { return (i * 977 + round * 13) % kRoom; };  // 0, too
+    std::vector<Request> sends;
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::size_t i = (k * (round % 2 == 0 ? 1 : count - 1) + round) % count;
+      from.fill(i * kRoom, kRoom, static_cast<unsigned>(round + i + 1));
+      sends.push_back(startSend(api, connection.send, from.data() + i * kRoom, sizeOf(i),
+                                static_cast<int>(100 + i), from.handle(), &receive));
+    }
+    for (Request& send : sends) finish(api, send, &receive);
+    finish(api, receive);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (receive.sizes[i] != static_cast<int>(sizeOf(i)))
+        throw Broken("buffer " + std::to_string(i) + " is said to have " + std::to_string(receive.sizes[i]) +
+                     " bytes of " + std::to_string(sizeOf(i)));
+      if (to.firstWrong(i * kRoom, sizeOf(i), static_cast<unsigned>(round + i + 1)) >= 0)
+        throw Broken("buffer " + std::to_string(i) + " of " + std::to_string(count) +
+                     " has the data of another tag");
+    }
+  }
+  from.deregister();
+  to.deregister();
+  connection.close();
+  return "up to " + std::to_string(most) + " together";
+}
+
+std::string unaligned(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  Connection connection(subject);
+  NetApi& api = subject.api();
+  std::vector<char> from(10'001), to(10'001);
+  void *of_send = nullptr, *of_receive = nullptr;
+  for (std::size_t shift = 1; shift < 9; ++shift) {
+    const std::size_t bytes = from.size() - shift;
+    std::memset(from.data(), static_cast<int>(shift), from.size());
+    must(api.regMr(connection.send, from.data() + shift, bytes, NCCL_PTR_HOST, &of_send),
+         "regMr at an odd address");
+    must(api.regMr(connection.receive, to.data() + shift, bytes, NCCL_PTR_HOST, &of_receive),
+         "regMr at an odd address");
+    const NetApi::Buffer buffer = {to.data() + shift, bytes, 0, of_receive};
+    Request receive = startReceive(api, connection.receive, {&buffer, 1});
+    Request send = startSend(api, connection.send, from.data() + shift, bytes, 0, of_send, &receive);
+    finish(api, send, &receive);
+    finish(api, receive);
+    if (std::memcmp(from.data() + shift, to.data() + shift, bytes) != 0) throw Broken("the message is wrong");
+    must(api.deregMr(connection.send, of_send), "deregMr");
+    must(api.deregMr(connection.receive, of_receive), "deregMr");
+  }
+  return "";
+}
+
+// User buffers: NCCL registers the same memory for several connections, and parts of it again.
+std::string registeredTwice(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  NetApi& api = subject.api();
+  Connection connection(subject), other(subject);
+  Memory from(api, connection.send, 1 << 20, 9);
+  Memory to(api, connection.receive, 1 << 20);
+  void *again = nullptr, *part = nullptr, *elsewhere = nullptr;
+  must(api.regMr(connection.send, from.data(), 1 << 20, NCCL_PTR_HOST, &again), "regMr of the same memory");
+  must(api.regMr(connection.send, from.data() + 5000, 100, NCCL_PTR_HOST, &part), "regMr of a part");
+  must(api.regMr(other.send, from.data(), 1 << 20, NCCL_PTR_HOST, &elsewhere),
+       "regMr for another connection");
+  from.deregister();
+  must(api.deregMr(other.send, elsewhere), "deregMr");
+  other.close();
+  for (const auto& [handle, at] : {std::pair{again, 0}, std::pair{part, 5000}}) {
+    to.fill(0, 200, 0);
+    const NetApi::Buffer buffer = {to.data(), 100, 0, to.handle()};
+    Request receive = startReceive(api, connection.receive, {&buffer, 1});
+    Request send = startSend(api, connection.send, from.data() + at, 100, 0, handle, &receive);
+    finish(api, send, &receive);
+    finish(api, receive);
+    if (std::memcmp(to.data(), from.data() + at, 100) != 0) throw Broken("the message is wrong");
+  }
+  must(api.deregMr(connection.send, part), "deregMr");
+  must(api.deregMr(connection.send, again), "deregMr");
+  return "";
+}
+
+std::string fused(const cli::PluginOptions& plugin) {
+  Subject subject(plugin);
+  if (subject.devices() < 2) throw DoesNotApply("there is one device");
+  const int parts[] = {0, 1};
+  int device = -1;
+  const ncclResult_t made = subject.api().makeVDevice(parts, &device);
+  if (made == ncclInvalidUsage && device == -1)
+    throw DoesNotApply("the table has no makeVDevice, or it refuses these two");
+  must(made, "makeVDevice");
+  if (subject.properties(device).speed_mbps < subject.properties(0).speed_mbps)
+    throw Broken("two devices together are slower than one");
+  Connection connection(subject, device, device);
+  stream(subject.api(), connection, 200, 40'000);
+  connection.close();
+  return "";
+}
+
+constexpr Check kChecks[] = {
+    {"data.sizes", Kind::kContract, "0 bytes to 4 MiB arrive whole, with their size, and nothing beyond",
+     sizes},
+    {"data.large", Kind::kContract, "a message of 96 MiB arrives", large, "", 60},
+    {"data.order", Kind::kContract,
+     "32 requests under way at each end: each receive gets its message; a send that is done gives its memory "
+     "back",
+     order, "", 60},
+    {"data.both-ways", Kind::kContract, "two connections in opposite directions", bothWays, "", 60},
+    {"data.many", Kind::kContract, "64 connections at once", manyConnections, "", 90},
+    {"data.groups", Kind::kContract,
+     "receives of several buffers are filled by tag, in any order, with all sizes", groups},
+    {"data.unaligned", Kind::kContract, "memory at odd addresses is registered and arrives", unaligned},
+    {"data.registered-twice", Kind::kContract,
+     "memory is registered again, in part, and for another connection; each lives until its own deregMr",
+     registeredTwice},
+    {"data.fused", Kind::kContract, "two devices as one (makeVDevice) carry a stream", fused, "", 60, 9},
+};
+
+}  // namespace
+
+std::span<const Check> dataChecks() { return kChecks; }
+
+}  // namespace railwise::conform

@@ -1,0 +1,191 @@
+#include "conform/subject.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "nccl/types.h"
+
+namespace railwise::conform {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr uint64_t kCommunicator = 0x5261696c;
+
+char patternAt(std::size_t i, unsigned seed) {
+  return seed == 0 ? 0 : static_cast<char>(i * 7 + i / 251 + seed);
+}
+
+}  // namespace
+
+void must(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess) throw Broken(std::string(call) + " answers " + cli::resultText(result));
+}
+
+void until(const std::string& what, const std::function<bool()>& step, Clock::duration limit) {
+  const Deadline deadline = Deadline::after(limit);
+  while (!step()) {
+    if (deadline.passed())
+      throw Broken(what + " has not come in " +
+                   std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s");
+  }
+}
+
+static cli::LoadedPlugin& loaded(const cli::PluginOptions& options) {
+  auto plugin = cli::loadPlugin(options);
+  if (!plugin.ok()) throw Broken(plugin.error());
+  return *new cli::LoadedPlugin(std::move(*plugin));  // never unloaded: the plugin's threads may run
+}
+
+Subject::Subject(const cli::PluginOptions& options) : loaded_(loaded(options)) {
+  const auto devices = cli::startPlugin(api(), kCommunicator);
+  if (!devices.ok()) throw Broken(devices.error());
+  devices_ = *devices;
+}
+
+cli::NetProperties Subject::properties(int device) {
+  cli::NetProperties properties;
+  must(api().getProperties(device, &properties), "getProperties");
+  return properties;
+}
+
+std::size_t Subject::mostTogether() {
+  return std::min(cli::kMaxGroup, static_cast<std::size_t>(std::max(1, properties(0).max_recvs)));
+}
+
+Connection::Connection(Subject& subject, int send_device, int receive_device) : api(subject.api()) {
+  alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+  must(api.listen(receive_device, handle, &listener), "listen");
+  until("the connection", [&] {
+    if (send == nullptr) must(api.connect(send_device, handle, &send), "connect");
+    if (receive == nullptr) must(api.accept(listener, &receive), "accept");
+    return send != nullptr && receive != nullptr;
+  });
+}
+
+void Connection::close() {
+  must(api.closeSend(send), "closeSend");
+  must(api.closeRecv(receive), "closeRecv");
+  must(api.closeListen(listener), "closeListen");
+}
+
+Memory::Memory(NetApi& api, void* comm, std::size_t bytes, unsigned seed)
+    : api_(api), comm_(comm), bytes_(bytes + kPage) {
+  shift_ = kPage - reinterpret_cast<uintptr_t>(bytes_.data()) % kPage;
+  fill(0, bytes, seed);
+  must(api.regMr(comm, data(), bytes, NCCL_PTR_HOST, &handle_), "regMr");
+}
+
+void Memory::deregister() { must(api_.deregMr(comm_, handle_), "deregMr"); }
+
+void Memory::fill(std::size_t from, std::size_t bytes, unsigned seed) {
+  for (std::size_t i = 0; i < bytes; ++i) data()[from + i] = patternAt(i, seed);
+}
+
+long Memory::firstWrong(std::size_t from, std::size_t bytes, unsigned seed) const {
+  for (std::size_t i = 0; i < bytes; ++i)
+    if (bytes_[shift_ + from + i] != patternAt(i, seed)) return static_cast<long>(i);
+  return -1;
+}
+
+void test(NetApi& api, Request& request) {
+  if (request.done) return;
+  int done = 0;
+  must(api.test(request.request, &done, request.sizes), "test");
+  request.done = done != 0;
+}
+
+Request startSend(NetApi& api, void* comm, char* data, std::size_t bytes, int tag, void* handle,
+                  Request* meanwhile) {
+  Request send;
+  until("isend's request", [&] {
+    must(api.isend(comm, data, bytes, tag, handle, &send.request), "isend");
+    if (meanwhile != nullptr) test(api, *meanwhile);
+    return send.request != nullptr;
+  });
+  return send;
+}
+
+Request startReceive(NetApi& api, void* comm, std::span<const NetApi::Buffer> buffers) {
+  Request receive;
+  until("irecv's request", [&] {
+    must(api.irecvGroup(comm, buffers, &receive.request), "irecv");
+    return receive.request != nullptr;
+  });
+  return receive;
+}
+
+void finish(NetApi& api, Request& request, Request* meanwhile) {
+  until("the completion", [&] {
+    test(api, request);
+    if (meanwhile != nullptr) test(api, *meanwhile);
+    return request.done;
+  });
+}
+
+void tryOut(Connection& connection, std::size_t bytes) {
+  NetApi& api = connection.api;
+  Memory from(api, connection.send, bytes, 5);
+  Memory to(api, connection.receive, bytes);
+  const NetApi::Buffer buffer = {to.data(), bytes, 0, to.handle()};
+  Request receive = startReceive(api, connection.receive, {&buffer, 1});
+  Request send = startSend(api, connection.send, from.data(), bytes, 0, from.handle(), &receive);
+  finish(api, send, &receive);
+  finish(api, receive);
+  if (receive.sizes[0] != static_cast<int>(bytes) || to.firstWrong(0, bytes, 5) >= 0)
+    throw Broken("a message arrived wrong");
+  from.deregister();
+  to.deregister();
+}
+
+Peer::Peer(const Body& body) {
+  int ends[2] = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw Broken("no socket pair");
+  channel_ = Descriptor(ends[0]);
+  Descriptor other(ends[1]);
+  ProcessPlan plan;
+  plan.body = [&](std::string& answer) {
+    channel_.close();
+    try {
+      body(other.get());
+      return 0;
+    } catch (const Broken& broken) {
+      answer = broken.what();
+      return 1;
+    }
+  };
+  auto process = Process::start(plan);
+  if (!process.ok()) throw Broken(process.error());
+  process_.emplace(std::move(*process));
+}
+
+void Peer::kill() {
+  process_->kill(SIGKILL);
+  (void)process_->wait();
+}
+
+void Peer::pause() { process_->kill(SIGSTOP); }
+
+void Peer::resume() { process_->kill(SIGCONT); }
+
+void Peer::join() {
+  const ProcessEnd end = process_->wait();
+  if (end.good()) return;
+  throw Broken("the other process " +
+               (end.signalled ? "died by signal " + std::to_string(end.code)
+                              : "failed: " + process_->receiveAll(Deadline::after(std::chrono::seconds(1)))));
+}
+
+void tell(int channel, std::span<const char> bytes) {
+  if (send(channel, bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size()))
+    throw Broken("the other process is gone");
+}
+
+void hear(int channel, std::span<char> bytes) {
+  if (recv(channel, bytes.data(), bytes.size(), MSG_WAITALL) != static_cast<ssize_t>(bytes.size()))
+    throw Broken("the other process is gone");
+}
+
+}  // namespace railwise::conform

@@ -1,0 +1,26 @@
+// Runs a check in a process of its own, and what it found.
+#pragma once
+
+#include <string>
+
+#include "conform/check.h"
+
+namespace railwise::conform {
+
+struct Verdict {
+  enum Kind { kHeld, kBroken, kDoesNotApply };
+  Kind kind = kBroken;
+  std::string text;  // how it held, what the plugin did, or why the check does not apply
+};
+
+// On software devices of a fabric of its own. `number`: of the trial. Main thread only.
+Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int number);
+
+// The versions of its net table and of its RMA table that a plugin exports, newest first. An error: it cannot
+// be loaded.
+struct Exports {
+  std::vector<int> net, rma;
+};
+Outcome<Exports> exportsOf(const cli::PluginOptions& plugin);
+
+}  // namespace railwise::conform
