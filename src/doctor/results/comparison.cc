@@ -25,6 +25,9 @@ namespace tuning = topo::tuning;
 // decides, of which NCCL's constants know little.
 constexpr double kLargeEnough = 0.8;
 
+// PCIe and the host's memory carry less than this share of what NVLink does.
+constexpr double kWithoutNvlink = 0.25;
+
 constexpr std::string_view kAllToAll = "alltoall";
 
 // Nothing: the model does not have the collective.
@@ -48,6 +51,23 @@ std::string countRanks(Comparison& its, const ModelMachine& model) {
   const bool equal = std::all_of(its.run.ranks_on_host.begin(), its.run.ranks_on_host.end(),
                                  [&](const auto& host) { return host.second * its.hosts == its.ranks; });
   return equal && its.ranks % its.hosts == 0 ? "" : "the hosts have different numbers of ranks";
+}
+
+// The machine that Railwise brings with such GPUs: "; hosts like an HGX H100: -m dgx"; "": none.
+std::string alikeText(const Comparison& its) {
+  constexpr int kGpus = 8;
+  const bool alike = its.run.gpu.find("H100") != std::string::npos && its.ranks == kGpus * its.hosts;
+  return alike ? "; hosts like an HGX H100: -m dgx" : "";
+}
+
+// The first thing to type. One host: a small part of what NVLink carries comes by another way.
+std::string firstFix(const Comparison& its, bool without_nvlink) {
+  if (its.hosts > 1) return "railwise doctor --pair HOST  # measures each NIC beside what it should carry\n";
+  if (without_nvlink)
+    return "nvidia-smi topo -m  # NV and a number between all GPUs? PIX, NODE or SYS: NVLink is down or "
+           "hidden\n"
+           "env | grep NCCL_P2P  # NCCL_P2P_DISABLE=1 or a low NCCL_P2P_LEVEL: no NVLink\n";
+  return "nvidia-smi nvlink --status  # a link that is down\n";
 }
 
 // "": the model of the machine answers for this job.
@@ -93,7 +113,7 @@ Comparison compare(const TestRun& run, const ModelMachine& model) {
   }
   std::optional<tuning::Question> question = questionOf(run.collective);
   if (!question) its.obstacle = "NCCL's model does not have " + run.collective;
-  else if (model.machine == nullptr) its.obstacle = model.why_none;
+  else if (model.machine == nullptr) its.obstacle = model.why_none + alikeText(its);
   else its.obstacle = unfit(its, *model.machine);
   if (!its.obstacle.empty()) return its;
   question->nodes = its.hosts;
@@ -135,15 +155,16 @@ void judgeResults(std::span<const Comparison> comparisons, Findings& findings) {
                            "dmesg | grep -i -e xid -e mlx5 -e AER  # GPU, NIC and PCIe errors"});
     }
     if (!its.judged || !its.doubt.empty() || its.share() >= kFarBelowModel) continue;
+    const bool without_nvlink =
+        its.hosts == 1 && its.share() < kWithoutNvlink && its.limit.starts_with("The limit is NVLink");
     findings.add(
         {.check = "below-model",
          .severity = Severity::kWarning,
          .what = "the bus bandwidth is far below what NCCL's model expects of these hosts",
          .seen = {seenAt(its, its.run.rows[*its.judged], youGetText(its))},
-         .why = its.model + ". " + its.limit + " Good hosts reach 80 % and more.",
-         .fix = std::string(its.hosts > 1 ? "railwise doctor --pair HOST  # measures each NIC beside what it "
-                                            "should carry\n"
-                                          : "nvidia-smi nvlink --status  # a link that is down\n") +
+         .why = its.model + ". " + its.limit +
+                (without_nvlink ? " So little comes without NVLink." : " Good hosts reach 80 % and more."),
+         .fix = firstFix(its, without_nvlink) +
                 "railwise doctor  # on each host\n"
                 "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING  # and --log again: "
                 "network, GPUDirect, settings"});

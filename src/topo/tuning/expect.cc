@@ -83,8 +83,8 @@ std::string limitOf(const Domain& domain, const CommunicatorGraphs& graphs, cons
                         static_cast<double>(channels.bandwidth_inter));
   }
   if (channels.type_intra == PathType::kNvl)
-    return formatText("The limit is NVLink: %d channels of %.1f GB/s; %.1f GB/s leave a GPU.", count,
-                      static_cast<double>(channels.bandwidth_intra),
+    return formatText("The limit is NVLink: %s has %d channels of %.1f GB/s; %.1f GB/s leave a GPU.",
+                      nameOf(choice.algorithm), count, static_cast<double>(channels.bandwidth_intra),
                       static_cast<double>(domain.total_bandwidth));
   return formatText("The limit is the way between GPUs, which is %s: %s. %d channel%s of %.1f GB/s.",
                     pathTypeName(channels.type_intra), pathTypeMeaning(channels.type_intra), count,

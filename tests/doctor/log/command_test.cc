@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "process.h"
 #include "scratch.h"
 
@@ -62,6 +64,32 @@ TEST(DoctorLog, ResultsBesideTheModelOfAMachine) {
                             "NCCL's model (2.30.7) of software machine, host A. The limit is the network"),
             std::string::npos)
       << result.out;
+}
+
+// A tenth of what NVLink carries comes by another way; half of it over fewer links.
+TEST(DoctorLog, AResultThatNeedsNoNvlinkNamesNvlinkFirst) {
+  const auto firstFix = [](const std::string& row) {
+    const test::Scratch scratch;
+    std::string text;  // the results of one host, with one row
+    std::ifstream file(kResults);
+    for (std::string line; std::getline(file, line);)
+      if (line.find(" gpu-b ") == std::string::npos && line.find(" float ") == std::string::npos)
+        text += line + "\n";
+    const ProcessResult result = doctor({scratch.file("out.txt", text + row), "-m", "dgx"});
+    EXPECT_EQ(result.status, 1) << result.out << result.err;
+    const std::size_t at = result.out.find("  fix   ");
+    return at == std::string::npos ? result.out : result.out.substr(at, result.out.find('\n', at) - at);
+  };
+  const std::string tenth = firstFix(
+      "  8589934592    2147483648     float     sum      -1   397940   21.59   37.78       0   397870   "
+      "21.59   "
+      "37.78       0\n");
+  EXPECT_NE(tenth.find("nvidia-smi topo -m"), std::string::npos) << tenth;
+  const std::string half = firstFix(
+      "  8589934592    2147483648     float     sum      -1  68719.5  125.00  218.75       0  68719.5  "
+      "125.00  "
+      "218.75       0\n");
+  EXPECT_NE(half.find("nvlink --status"), std::string::npos) << half;
 }
 
 TEST(DoctorLog, ResultsBesideTheModelOfAFile) {

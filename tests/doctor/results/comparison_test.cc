@@ -83,6 +83,17 @@ TEST_F(Compared, FarBelowIsAFinding) {
   EXPECT_NE(finding.fix.find("railwise doctor --pair"), std::string::npos);
 }
 
+TEST_F(Compared, WithoutAMachineOneWithSuchGpusIsNamed) {
+  model_.machine = nullptr;
+  TestRun run = makeRun(1, 90);
+  EXPECT_EQ(compareRun(run).obstacle, "no machine");
+  run.ranks = run.ranks_on_host["node0"] = 8;
+  run.gpu = "NVIDIA H100 80GB HBM3";
+  EXPECT_NE(compareRun(run).obstacle.find("-m dgx"), std::string::npos) << compareRun(run).obstacle;
+  run.gpu = "NVIDIA A10";
+  EXPECT_EQ(compareRun(run).obstacle, "no machine");
+}
+
 TEST_F(Compared, SmallSizesTellNoBandwidth) {
   TestRun run = makeRun(4, 90);
   run.rows.pop_back();

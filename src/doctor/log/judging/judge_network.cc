@@ -144,11 +144,16 @@ Reason socketReason(const Evidence& evidence, int index, const std::optional<Rea
   } else if (isOff(process, "NCCL_IB_DISABLE")) {
     reason.why = "NCCL_IB_DISABLE=1 turns RDMA off.";
     reason.fix = "unset NCCL_IB_DISABLE";
+  } else if (const Fact* const hca = setting(process, "NCCL_IB_HCA");
+             hca != nullptr && !process.no_rdma.value.empty()) {
+    reason.why = "NCCL found no RDMA device with NCCL_IB_HCA=" + hca->value + ", which may choose none: \"" +
+                 process.no_rdma.value + "\".";
+    reason.fix =
+        "ibv_devices  # has it a name that NCCL_IB_HCA=" + hca->value +
+        " chooses?\nunset NCCL_IB_HCA\nls /dev/infiniband  # in the container: --device=/dev/infiniband";
   } else if (!process.no_rdma.value.empty()) {
     reason.why = "NCCL found no RDMA device: \"" + process.no_rdma.value + "\".";
-    reason.fix =
-        "ibv_devices; ls /sys/class/infiniband  # in the container: --device=/dev/infiniband\n"
-        "see NCCL_IB_HCA: it may choose none";
+    reason.fix = "ibv_devices; ls /sys/class/infiniband  # in the container: --device=/dev/infiniband";
   } else {
     reason.why = "The logs do not say why.";
     reason.fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV";
@@ -214,6 +219,13 @@ void judgeProvider(const Ranks& ranks, int index, const Process& process, Findin
   tcp.addTo(findings, ranks, index, Severity::kError);
 }
 
+bool onSeveralHosts(const Job& job) {
+  std::set<std::string> hosts;
+  for (const Process& process : job.processes)
+    if (!process.host.empty()) hosts.insert(process.host);
+  return hosts.size() > 1;
+}
+
 // Communicators with processes on several hosts, for releases that do not count nodes.
 std::set<std::string> acrossHosts(const Job& job) {
   std::map<std::string, std::string> host_of;
@@ -258,7 +270,9 @@ void judgeNetwork(const Evidence& evidence, const Ranks& ranks, Findings& findin
     const std::optional<Reason> plugin = pluginProblem(process);
     const bool asked = !askedPlugin(process).empty() || !process.failed_plugins.empty();
     const bool socket = process.network == "Socket";
-    const bool costs = usesNetwork(process, across);
+    // Without a line that counts ranks or nodes: the logs are of several hosts.
+    const bool costs =
+        usesNetwork(process, across) || (process.nodes == 0 && process.inits.empty() && onSeveralHosts(job));
     const bool lost = asked || (socket && costs);
     if (plugin) plugin->addTo(findings, ranks, index, lost ? Severity::kError : Severity::kAdvice);
     if (socket) {

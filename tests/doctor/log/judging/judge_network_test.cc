@@ -76,6 +76,30 @@ TEST(JudgeNetwork, SocketOfJobsThatNeverLeaveANode) {
   EXPECT_EQ(findingOf(oneHost(2), "socket-network")->severity, Severity::kError);
 }
 
+TEST(JudgeNetwork, SocketOnSeveralHostsCostsAlsoWhereNoLineCountsThem) {
+  const auto judgedOn = [](int hosts) {
+    std::string text;
+    for (int host = 0; host < hosts; ++host)
+      text += saidBy(host, {"NET/IB : No device found.", "Using network Socket"});
+    return judged(readJob(text));
+  };
+  EXPECT_EQ(judgedOn(1).exitStatus(), 0);
+  EXPECT_EQ(judgedOn(2).exitStatus(), 2);
+}
+
+TEST(JudgeNetwork, TheSettingThatMayHaveChosenNoDeviceIsNamed) {
+  const std::vector<std::string> lines = {"NET/IB : No device found.", "Using network Socket"};
+  std::vector<std::string> chosen = lines;
+  chosen.insert(chosen.begin(), "NCCL_IB_HCA set by environment to mlx5_9");
+  for (const auto& [said, names] : {std::pair{lines, false}, std::pair{chosen, true}}) {
+    const Findings findings = judged(readJob(saidBy(0, said)));
+    const Finding* const finding = findingOf(findings, "socket-network");
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->why.find("NCCL_IB_HCA=mlx5_9") != std::string::npos, names) << finding->why;
+    EXPECT_EQ(finding->fix.find("unset NCCL_IB_HCA") != std::string::npos, names) << finding->fix;
+  }
+}
+
 TEST(JudgeNetwork, DistancesByRelease) {
   const std::tuple<const char*, int, int, const char*> kCases[] = {
       {"2.25.1", 7, 4, "distance is SYS, and PXB"},
