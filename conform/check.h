@@ -14,6 +14,10 @@ namespace railwise::conform {
 struct Broken : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+// A call answered an error.
+struct Refused : Broken {
+  using Broken::Broken;
+};
 // The plugin has not got what the check is about.
 struct DoesNotApply : std::runtime_error {
   using std::runtime_error::runtime_error;

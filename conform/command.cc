@@ -87,7 +87,7 @@ std::string tableOf(const std::vector<Row>& rows) {
     std::vector<TextRow> lines;
     int held = 0, counted = 0;
     for (const Row& row : rows) {
-      if (row.check->kind != kind || row.answers.empty()) continue;
+      if (row.check->kind != kind) continue;
       if (row.answers.front().verdict.kind != Verdict::kDoesNotApply || row.answers.size() > 1) {
         ++counted;
         held += row.broken() ? 0 : 1;
@@ -180,7 +180,10 @@ int conformCommand(Args args) {
     return leave(kExitUsage, "conform: no check begins with '%s' (railwise conform --list)",
                  options.only.c_str());
   if (options.list) return printList(checks);
-  if (options.plugin.device == "auto") options.plugin.device = kDefaultDevice;
+  if (options.plugin.device == "auto") {
+    const char* const device = std::getenv("RAILWISE_DEVICE");
+    options.plugin.device = device != nullptr ? device : kDefaultDevice;
+  }
   if (needsDropIn(options.plugin, namesOwnPlugin(options.plugin.plugin) ? "Railwise" : options.plugin.plugin))
     return runBehindDropIn("conform", options.plugin, args);
   applyDevice(options.plugin, false);
@@ -190,6 +193,10 @@ int conformCommand(Args args) {
   std::vector<Row> rows;
   for (const Check* const check : checks) rows.push_back(tryAll(*check, options.plugin, *exports));
   clearProgress();
+  std::erase_if(rows, [](const Row& row) { return row.answers.empty(); });
+  if (rows.empty())
+    return leave(kExitFailed, "conform: nothing to try: the plugin exports net API %s, RMA API %s",
+                 versionsText(exports->net).c_str(), versionsText(exports->rma).c_str());
   const bool broken = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
     return row.check->kind != Kind::kCare && row.broken();
   });

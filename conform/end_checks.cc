@@ -176,21 +176,32 @@ std::string killedSender(const cli::PluginOptions& plugin) { return killed(plugi
 
 // A rank whose process was stopped (a debugger, a snapshot of a VM) for a while.
 std::string stopped(const cli::PluginOptions& plugin) {
-  constexpr int kMessages = 2000;
+  constexpr int kMessages = 2000, kStoppedAt = 100;
+  constexpr auto kStop = std::chrono::seconds(3);
   Peer peer([&](int channel) { carry(plugin, channel, false, kMessages); });
   Subject subject(plugin);
   NetApi& api = subject.api();
   FarConnection connection(api, peer.channel(), true);
   Memory memory(api, connection.end, kBytes, 3);
-  for (int i = 0; i < kMessages; ++i) {
-    if (i == 100) {
-      peer.pause();
-      usleep(3'000'000);
-      peer.resume();
-    }
-    Request send = startSend(api, connection.end, memory.data(), kBytes, 0, memory.handle());
-    finish(api, send);
-  }
+  std::optional<Deadline> resumes;
+  // The sender goes on to post and test while its peer stands still.
+  int sent = 0;
+  Request send;
+  until(
+      "the last message",
+      [&] {
+        if (sent == kStoppedAt && !resumes) {
+          peer.pause();
+          resumes = Deadline::after(kStop);
+        }
+        if (resumes && resumes->passed()) peer.resume();
+        if (send.request == nullptr)
+          must(api.isend(connection.end, memory.data(), kBytes, 0, memory.handle(), &send.request), "isend");
+        if (send.request != nullptr) test(api, send);
+        if (send.done) send = {}, ++sent;
+        return sent == kMessages;
+      },
+      kStop + std::chrono::seconds(20));
   char over = 0;
   hear(peer.channel(), {&over, 1});
   tell(peer.channel(), {&over, 1});

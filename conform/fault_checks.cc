@@ -118,10 +118,8 @@ std::string shortOf(const cli::PluginOptions& plugin) {
   try {
     Connection connection(subject);
     tryOut(connection);
-  } catch (const Broken& broken) {
+  } catch (const Refused&) {
     how = "an error";
-    if (std::string(broken.what()).find("has not come") != std::string::npos)
-      throw Broken("no error: " + std::string(broken.what()));
   }
   Connection again(subject);
   tryOut(again);
@@ -133,29 +131,29 @@ std::string shortOf(const cli::PluginOptions& plugin) {
 
 constexpr Check kChecks[] = {
     {"fault.slow", Kind::kContract, "sends that take 20 ms each for a while cost time only", mended,
-     "device=soft0 opcode=any delay=20ms count=60", 60},
+     "device=* opcode=any delay=20ms count=60", 60},
     {"fault.packets-lost", Kind::kContract, "packets that the transport repeats are not noticed", mended,
-     "device=soft0 opcode=any nth=50 every=40 drop=2 count=5", 60},
+     "device=* opcode=any nth=50 every=40 drop=2 count=5", 60},
     {"fault.not-ready", Kind::kContract, "a receiver that is not ready for a moment is not noticed", mended,
-     "device=soft0 opcode=any nth=50 every=40 rnr=2 count=5", 60},
-    UNDER_TRAFFIC("fault.port", "a port goes down", "device=soft0 opcode=any nth=150 port=down"),
+     "device=* opcode=any nth=50 every=40 rnr=2 count=5", 60},
+    UNDER_TRAFFIC("fault.port", "a port goes down", "device=* opcode=any nth=150 port=down"),
     UNDER_TRAFFIC("fault.all-ports", "all ports go down",
-                  "device=soft0 opcode=any nth=150 port=down,fault=device=soft1 opcode=any port=down"),
+                  "device=* opcode=any nth=150 every=1 count=200 port=down"),
     UNDER_TRAFFIC("fault.lost", "a packet is lost each time it is repeated",
-                  "device=soft0 opcode=any nth=150 drop"),
+                  "device=* opcode=any nth=150 drop"),
     UNDER_TRAFFIC("fault.completion", "a send completes with an error of the remote end",
-                  "device=soft0 opcode=any nth=150 status=rem_access_err"),
+                  "device=* opcode=any nth=150 status=rem_access_err"),
     UNDER_TRAFFIC("fault.queue-pair", "a queue pair fails (IBV_EVENT_QP_FATAL)",
-                  "device=soft0 opcode=any nth=150 qp_fatal"),
+                  "device=* opcode=any nth=150 qp_fatal"),
     UNDER_TRAFFIC("fault.device", "a device fails (IBV_EVENT_DEVICE_FATAL)",
-                  "device=soft0 opcode=any nth=150 device_fatal"),
-    UNDER_TRAFFIC("fault.post", "ibv_post_send fails", "device=soft0 verb=post_send nth=150 errno=ENOMEM"),
+                  "device=* opcode=any nth=150 device_fatal"),
+    UNDER_TRAFFIC("fault.post", "ibv_post_send fails", "device=* verb=post_send nth=150 errno=ENOMEM"),
     {"fault.no-queue-pair", Kind::kFaults, "ibv_create_qp fails: an error or not, the next connection works",
-     shortOf, "device=soft0 verb=create_qp nth=2 errno=ENOMEM", 60},
+     shortOf, "device=* verb=create_qp nth=2 errno=ENOMEM", 60},
     {"fault.no-memory", Kind::kFaults, "ibv_reg_mr fails: an error or not, the next connection works",
-     shortOf, "device=soft0 verb=reg_mr nth=2 errno=ENOMEM", 60},
+     shortOf, "device=* verb=reg_mr nth=2 errno=ENOMEM", 60},
     {"fault.no-rtr", Kind::kFaults, "ibv_modify_qp fails: an error or not, the next connection works",
-     shortOf, "device=soft0 verb=modify_qp nth=2 errno=ETIMEDOUT", 60},
+     shortOf, "device=* verb=modify_qp nth=2 errno=ETIMEDOUT", 60},
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ char patternAt(std::size_t i, unsigned seed) {
 }  // namespace
 
 void must(ncclResult_t result, const char* call) {
-  if (result != ncclSuccess) throw Broken(std::string(call) + " answers " + cli::resultText(result));
+  if (result != ncclSuccess) throw Refused(std::string(call) + " answers " + cli::resultText(result));
 }
 
 void until(const std::string& what, const std::function<bool()>& step, Clock::duration limit) {
@@ -53,6 +53,10 @@ cli::NetProperties Subject::properties(int device) {
 
 std::size_t Subject::mostTogether() {
   return std::min(cli::kMaxGroup, static_cast<std::size_t>(std::max(1, properties(0).max_recvs)));
+}
+
+std::size_t Subject::connections(std::size_t wanted) {
+  return std::min(wanted, static_cast<std::size_t>(std::max(2, properties(0).max_comms) / 2));
 }
 
 Connection::Connection(Subject& subject, int send_device, int receive_device) : api(subject.api()) {

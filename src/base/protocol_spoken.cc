@@ -1,4 +1,5 @@
-// A file of its own: tests link another one, and have the plugin of a later version (tests/versions).
+// A file of its own: tests link another one, and have the plugin of a later version
+// (tests/plugin/neighbours).
 #include "base/protocol_version.h"
 
 namespace railwise {

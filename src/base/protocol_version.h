@@ -1,6 +1,5 @@
 // The versions of what two ends of a connection say to each other, from the handshake on
-// (net/wireup/handshake.h). An end speaks several: those since the last change that an end of before cannot
-// follow. Two ends talk if they have one in common.
+// (net/wireup/handshake.h). An end may speak several; two ends talk if they have one in common.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,9 @@ struct ProtocolVersions {
   bool has(uint16_t version) const { return oldest <= version && version <= newest; }
 };
 
-// What this build speaks. A change of a message raises `newest`; if an end of before cannot read the message,
-// it also raises `oldest`, and what is new is only said to an end that speaks it.
+// What this build speaks. A change of a message raises `newest`, and an end says what is new only to an end
+// that speaks it: the request has the version that both speak. `oldest` is raised when an old version is
+// given up.
 extern const ProtocolVersions kProtocol;
 
 // "16", "16 to 17".

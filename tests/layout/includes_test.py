@@ -11,7 +11,7 @@ from rooms import INCLUDE, below, closure, floors, included_file, includes, sour
 TOPS = ("nccl", "plugin", "softdev", "spy", "src", "benchmarks/bench", "conform")
 # Rooms that only these may include: walls of the products, beside the order.
 ONLY_FROM = {
-    "softdev": ("softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/timeline/", "benchmarks/bench/"),
+    "softdev": ("softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/timeline/", "benchmarks/bench/", "conform/"),
     "src/verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/measuring/", "src/cli/doctor/pair_job.cc",
                   "benchmarks/bench/load/raw"),
     "src/tuner": ("src/tuner/", "plugin/"),

@@ -47,6 +47,13 @@ void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> add
   }
 }
 
+// Before 16 a handle has one version, and the host's name where the newest one stands now.
+static uint16_t newestOf(const ListenHandle& handle) {
+  constexpr uint16_t kFirstWithTwo = 16;
+  return handle.oldest_version < kFirstWithTwo ? handle.oldest_version
+                                               : std::max(handle.oldest_version, handle.newest_version);
+}
+
 std::string checkHandle(const ListenHandle& handle, ListenerKind expected) {
   if (handle.magic != kMagic) {
     return "the peer's handle is not Railwise's: that rank runs another network plugin. Set "
@@ -55,8 +62,7 @@ std::string checkHandle(const ListenHandle& handle, ListenerKind expected) {
   }
   const std::string host = fieldText(handle.host);
   if (std::string mismatch =
-          protocolMismatch({handle.oldest_version, std::max(handle.oldest_version, handle.newest_version)},
-                           host.empty() ? "the peer" : host);
+          protocolMismatch({handle.oldest_version, newestOf(handle)}, host.empty() ? "the peer" : host);
       !mismatch.empty())
     return mismatch;
   if (handle.newest_version < handle.oldest_version || handleAddresses(handle).empty() ||
