@@ -75,7 +75,9 @@ TEST(Handle, AGoodOneIsAccepted) {
 TEST(Handle, EveryBadFieldIsRefused) {
   const std::pair<const char*, std::function<void(ListenHandle&)>> cases[] = {
       {"another network plugin", [](ListenHandle& h) { h.magic = 2; }},
-      {"protocol version 8 to 9 ", [](ListenHandle& h) { h.oldest_version = 8, h.newest_version = 9; }},
+      {"protocol version 80 to 90 ", [](ListenHandle& h) { h.oldest_version = 80, h.newest_version = 90; }},
+      // Before version 16 the name of the host lay where the newest version is now.
+      {"protocol version 15 ", [](ListenHandle& h) { h.oldest_version = 15, h.newest_version = 0x3939; }},
       {"upgrade Railwise on node7:123,", [](ListenHandle& h) { h.oldest_version = h.newest_version = 8; }},
       {"upgrade Railwise on this node", [](ListenHandle& h) { h.oldest_version = h.newest_version = 900; }},
       {"damaged", [](ListenHandle& h) { h.newest_version = 8; }},
