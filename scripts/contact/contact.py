@@ -1,4 +1,5 @@
 """What the stages use: programs run with a limit and their words kept, what was found, and where NCCL is."""
+import ctypes
 import dataclasses
 import glob
 import importlib.util
@@ -7,8 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 COUNT_GPUS = """import ctypes, sys
 cuda, count = ctypes.CDLL(sys.argv[1]), ctypes.c_int()
 cuda.cudaGetErrorString.restype = ctypes.c_char_p
@@ -57,9 +61,22 @@ class Done:
         return ((self.errors.strip() or self.output.strip()).splitlines() or ["nothing said"])[-1]
 
 
+def start(command, environment, output, errors=subprocess.STDOUT):
+    """A child that ends with this script, however that ends."""
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True,
+                            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
+
+
 def kill(process):
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """False: it hangs in the kernel, and is left behind."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(5)
+    except ProcessLookupError:
+        process.poll()
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 class Contact:
@@ -74,6 +91,7 @@ class Contact:
         self.host = options.host
         self.largest = options.largest << 20
         self.given_nccl = options.nccl
+        self.gpus_in_use = options.gpus_in_use
         # In `railwise device run` the machine's own devices are software devices, and of that machine.
         stand_in = os.environ.get("RAILWISE_DEVICE", "") if "RAILWISE_SYSFS_ROOT" in os.environ else ""
         self.real = stand_in or "verbs"  # RAILWISE_DEVICE for the machine's own devices, and for software devices
@@ -83,41 +101,57 @@ class Contact:
 
     @staticmethod
     def environment():
-        """Of all programs: nothing of NCCL's and ours from outside counts, but where the machine is."""
-        kept = ("RAILWISE_SYSFS_ROOT", "RAILWISE_HOST", "NCCL_SOCKET_IFNAME", "NCCL_IBVERBS_LIB", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE")
+        """Of all programs: nothing of NCCL's and ours from outside counts, but where the machine is, and which NICs, class and service level
+        the site allows."""
+        kept = ("RAILWISE_SYSFS_ROOT", "RAILWISE_HOST", "NCCL_SOCKET_IFNAME", "NCCL_IBVERBS_LIB", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE",
+                "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_PKEY", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE",
+                "NCCL_IB_ROCE_VERSION_NUM")
         outside = {key: value for key, value in os.environ.items() if key in kept or not key.startswith(("NCCL_", "RAILWISE_"))}
         return {"RAILWISE_SLOW_CONNECT": "0", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", **outside}
 
     def left(self, limit):
-        return max(1.0, min(limit, self.deadline - time.monotonic()))
+        left = self.deadline - time.monotonic()
+        if left < 1:
+            raise Skipped("the time was over")
+        return min(limit, left)
+
+    def plugin_environment(self):
+        """NCCL before 2.19 takes a name only, no path."""
+        places = [os.path.dirname(self.plugin), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        return {"NCCL_NET": "Railwise", "NCCL_NET_PLUGIN": "railwise", "LD_LIBRARY_PATH": ":".join(places)}
 
     def run(self, name, command, environment=(), limit=60, must=False):
         """Runs a program, and keeps what it says in NAME.txt. A program that is not there is status 127."""
         begin = time.monotonic()
         done = self._run(command, {**self.environment(), **dict(environment)}, self.left(limit))
         (self.out / f"{name}.txt").write_text(f"$ {' '.join(command)}\n{done.output}{done.errors}\n"
-                                              f"# status {done.status} after {time.monotonic() - begin:.1f} s\n")
+                                              f"# status {done.status} after {time.monotonic() - begin:.1f} s\n", encoding="utf-8")
         if must and done.status != 0:
             raise Failed(f"{' '.join(command)} ended with {done.status}: {done.last()}")
         return done
 
     @staticmethod
     def _run(command, environment, limit):
-        try:
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                       text=True, errors="replace", start_new_session=True)
-        except OSError as problem:
-            return Done(127, "", str(problem))
-        try:
-            output, errors = process.communicate(timeout=limit)
-            return Done(process.returncode, output, errors)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, errors = process.communicate()
-            return Done(124, output, f"{errors}no end within {limit:.0f} s")
-        except BaseException:  # Ctrl-C
-            kill(process)
-            raise
+        # Files, not pipes: a process that cannot be killed would hold a pipe open for ever.
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            try:
+                process = start(command, environment, output, errors)
+            except OSError as problem:
+                return Done(127, "", str(problem))
+            late = ""
+            try:
+                status = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                late = f"no end within {limit:.0f} s" + ("" if kill(process) else ", and it cannot be killed")
+                status = 124
+            except BaseException:  # Ctrl-C
+                kill(process)
+                raise
+            said = []
+            for file in (output, errors):
+                file.seek(0)
+                said.append(file.read().decode("utf-8", errors="replace"))
+            return Done(status, said[0], said[1] + late)
 
     def json(self, name, command, statuses=(0,), **how):
         done = self.run(name, command, **how)
@@ -155,6 +189,8 @@ class Contact:
     def explained(self, name, words):
         """{PCI address of a GPU: its NICs, their paths and GPUDirect} by railwise explain; None: no GPU."""
         done = self.run(name, [self.railwise, "explain", "--json", *words])
+        if done.status != 0 and "no GPU" not in done.errors:
+            raise Failed(f"railwise explain ended with {done.status}: {done.last()} ({name}.txt)")
         if done.status != 0:
             return None
         return {gpu["busid"]: {"nics": [each["name"] for each in gpu["chosen"]], "paths": [each["type"] for each in gpu["chosen"]],
@@ -164,6 +200,8 @@ class Contact:
     def nics(self):
         """The machine's RDMA devices that are up, as `railwise devices` says them."""
         done = self.run("nics", [self.railwise, "devices", "--device", self.real, "--json"])
+        if done.status != 0 and "no RDMA device" not in done.errors:
+            raise Failed(f"railwise devices ended with {done.status}: {done.last()} (nics.txt)")
         return json.loads(done.output)["devices"] if done.status == 0 else []
 
     def nccl(self):
@@ -186,4 +224,11 @@ class Contact:
         count = self.run("cuda-devices", [sys.executable, "-c", COUNT_GPUS, found[1]])
         if count.status != 0 or count.output.strip() == "0":
             raise Skipped(f"CUDA ({found[1]}) finds no GPU: {count.last()} (cuda-devices.txt)")
+        self.leave_jobs_alone()
         return tuple(found)
+
+    def leave_jobs_alone(self):
+        """Raises Skipped if somebody computes on the GPUs: what NCCL takes of their memory could end a job."""
+        used = self.run("gpus-in-use", ["nvidia-smi", "--query-compute-apps=pid,name", "--format=csv,noheader"])
+        if used.status == 0 and used.output.strip() and not self.gpus_in_use:
+            raise Skipped(f"{len(used.output.splitlines())} processes compute on the GPUs (gpus-in-use.txt; --gpus-in-use tries nevertheless)")

@@ -1,4 +1,5 @@
 """The report of a run: report.json for programs, report.html for people, and names made unreadable on request."""
+import getpass
 import html
 import json
 import re
@@ -44,10 +45,13 @@ NAMES = (("mac", re.compile(r"\b(?:[0-9a-fA-F]{2}:){5,}[0-9a-fA-F]{2}\b")), ("gu
 class Mask:
     """Equal names get equal numbers in all files."""
 
-    def __init__(self, home):
+    def __init__(self, home, others=()):
         self._numbers = {}
-        words = sorted({socket.gethostname(), socket.gethostname().split(".")[0]}, key=len, reverse=True)
-        self._words = [("host", re.compile(rf"\b{re.escape(word)}\b")) for word in words if len(word) > 1]
+        names = [socket.gethostname(), socket.getfqdn(), getpass.getuser(), *others]
+        words = sorted({*names, *(name.split(".")[0] for name in names)}, key=len, reverse=True)
+        self._words = [("name", re.compile(rf"\b{re.escape(word)}\b(?:\.[A-Za-z][\w-]*)*")) for word in words
+                       if len(word) > 1 and word not in ("root", "localhost")]
+        self._words.append(("serial", re.compile(r"(?<=Serial Number).*|(?<=Board Part Number).*")))
         self._words += [("home", re.compile(re.escape(home)))] if len(home) > 1 else []
 
     def text(self, text):
@@ -59,6 +63,9 @@ class Mask:
         return self._numbers.setdefault((kind, name.lower()), f"{kind}-{len(self._numbers) + 1}")
 
     def folder(self, folder):
-        for file in folder.rglob("*"):
+        """A file that is no text of ours goes: nobody knows what is in it."""
+        for file in [each for each in folder.rglob("*") if each.is_file()]:
             if file.suffix in (".txt", ".json", ".html", ".xml", ".log", ".out"):
-                file.write_text(self.text(file.read_text(errors="replace")))
+                file.write_text(self.text(file.read_text(encoding="utf-8", errors="replace")), encoding="utf-8")
+            elif not file.name.endswith(".tar.gz"):  # those are made anonymous by what writes them
+                file.unlink()

@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree
 
-from contact import Ok, Skipped, Surprise, Wrong
+from contact import Failed, Ok, Skipped, Surprise, Wrong, kill, start
 
 HERE = pathlib.Path(__file__).resolve().parent
 # NCCL 2.13 to 2.31, src/transport/net.cc and src/graph/topo.cc.
@@ -30,7 +31,7 @@ def system(c):
     c.run("df", ["df", "-h", "/dev/shm", "/tmp"])
     for file in FILES:
         if os.path.exists(file):
-            c.run(pathlib.Path(file).name, ["cat", file])
+            c.run(file.strip("/").replace("/", "-"), ["cat", file])
     c.run("version", [c.railwise, "version"], must=True)
     yield Ok(f"kernel {os.uname().release}, {os.cpu_count()} CPUs, Python {sys.version.split()[0]}")
 
@@ -84,8 +85,14 @@ def loopback(c):
     nics = c.nics()
     if not nics:
         raise Skipped("no RDMA device that is up")
-    for nic in nics[:8]:
-        yield from _own_nic(c, [nic])
+    most = 16
+    for nic in nics[:most]:
+        try:
+            yield from _own_nic(c, [nic])
+        except Failed as problem:
+            yield Wrong(str(problem))
+    if len(nics) > most:
+        yield Skipped(f"each alone: {', '.join(nic['name'] for nic in nics[most:])}")
     if len(nics) > 1:
         yield from _own_nic(c, nics)
     found = c.json("put-signal", [c.railwise, "perf", "put_signal", "-b", "8", "-e", "1M", "-f", "32", "--device", c.real, "--json"], limit=30)
@@ -131,15 +138,14 @@ def _job(c, found, name, ranks, environment, words=()):
     library, cuda = found
     processes = []
     for rank in range(ranks):
-        variables = {"NCCL_NET": "Railwise", "NCCL_NET_PLUGIN": c.plugin, "NCCL_HOSTID": f"rank{rank}", "NCCL_DEBUG": "INFO",
-                     "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV", "NCCL_DEBUG_FILE": str(folder / f"rank{rank}.log"),
+        variables = {**c.plugin_environment(), "NCCL_HOSTID": f"rank{rank}", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV", "NCCL_DEBUG_FILE": str(folder / f"rank{rank}.log"),
                      "NCCL_TOPO_DUMP_FILE": str(folder / f"topology{rank}.xml"), "NCCL_NET_MERGE_LEVEL": "LOC", **environment}
-        processes.append(subprocess.Popen(
+        processes.append(start(
             [sys.executable, str(HERE / "nccl_rank.py"), "--nccl", library, "--cuda", cuda, "--id", str(folder / "id"), "--rank", str(rank),
              "--ranks", str(ranks), "--max", str(c.largest), *words],
-            env={**c.environment(), **variables}, stdin=subprocess.DEVNULL, stdout=open(folder / f"rank{rank}.out", "w"),
-            stderr=subprocess.STDOUT, start_new_session=True))
+            {**c.environment(), **variables}, open(folder / f"rank{rank}.out", "w")))
     ended = c.wait(processes, 120)
+    (folder / "id").unlink(missing_ok=True)  # an address of this machine
     outcomes = [_outcome(folder / f"rank{rank}.out") for rank in range(ranks)]
     wrong = [f"rank {rank}: {outcome.get('wrong', 'nothing said')}" for rank, outcome in enumerate(outcomes) if "verified" not in outcome]
     if not ended:
@@ -156,8 +162,9 @@ def _job(c, found, name, ranks, environment, words=()):
         c.figure(f"NCCL all_reduce, {name}, {size} bytes: busbw, GB/s", bandwidth)
     if first.get("one_sided") is False:
         yield Skipped(f"one-sided: NCCL {first['nccl']} has no host RMA")
+        return
     if environment.get("NCCL_NET") != "IB":
-        yield from _beside_nccl(c, name, folder, logs, first["nccl"])
+        yield from _beside_nccl(c, name, folder, logs, first["nccl"], environment)
 
 
 def _outcome(file):
@@ -167,7 +174,7 @@ def _outcome(file):
     return {"wrong": (file.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]}
 
 
-def _beside_nccl(c, name, folder, logs, version):
+def _beside_nccl(c, name, folder, logs, version, environment):
     """NCCL's own view of the machine beside ours, and the log of a job that went well beside what the doctor makes of it."""
     found = c.json(f"log-{name}-json", [c.railwise, "doctor", "--log", *logs, "--json"], statuses=(0, 1, 2))
     for finding in found["findings"]:
@@ -182,18 +189,36 @@ def _beside_nccl(c, name, folder, logs, version):
     for enabled, nic in sorted(set(GDR.findall(open(logs[0], errors="replace").read()))):
         if nic in offered and (enabled == "Enabled") != offered[nic]:
             yield Surprise(f"{name}: GPUDirect with {nic} is {enabled} to NCCL, and railwise devices says the opposite (nics.txt)")
+    if environment["RAILWISE_DEVICE"] == c.real:
+        yield from _model_beside_nccl(c, name, folder, version)
+
+
+def _model_beside_nccl(c, name, folder, version):
+    """The NICs of the job's GPUs from NCCL's dump, and from our model of the machine with these GPUs alone."""
     dump = folder / "topology0.xml"
     if not dump.exists():
         yield Surprise(f"{name}: NCCL has written no topology (NCCL_TOPO_DUMP_FILE)")
         return
     release = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
     theirs = c.explained(f"explain-{name}", [str(dump), "--nccl", release])
-    ours = c.explained(f"explain-ours-{name}", ["--nccl", release])
+    model = c.out / f"model-{name}.xml"
+    c.run(f"model-{name}", [c.railwise, "topo", "show", "--format", "xml", "-o", str(model)], must=True)
+    _keep_gpus(model, set(theirs or ()))
+    ours = c.explained(f"explain-ours-{name}", [str(model), "--nccl", release])
     for bus, each in sorted((theirs or {}).items()):
         if ours is None or bus not in ours:
             yield Surprise(f"{name}: NCCL knows the GPU {bus}, our model of the machine does not")
         elif ours[bus] != each:
             yield Surprise(f"{name}: GPU {bus}: from NCCL's topology {each}, from ours {ours[bus]}")
+
+
+def _keep_gpus(file, busids):
+    """Takes the GPUs out of a topology file that are not of the job, as NCCL does."""
+    tree = xml.etree.ElementTree.parse(file)
+    for pci in tree.iter("pci"):
+        for gpu in pci.findall("gpu") if pci.get("busid") not in busids else ():
+            pci.remove(gpu)
+    tree.write(file)
 
 
 def nccl_tests(c):
@@ -204,9 +229,9 @@ def nccl_tests(c):
     c.nccl()
     gpus = str(max(1, len(c.explained("explain-count", []) or {})))
     device = c.real if c.nics() else c.software
-    for net, plugin in (("Railwise", c.plugin), *((("IB", "none"),) if c.nics() else ())):
+    for net, of_plugin in (("Railwise", c.plugin_environment()), *((("IB", {"NCCL_NET": "IB", "NCCL_NET_PLUGIN": "none"}),) if c.nics() else ())):
         done = c.run(f"all_reduce_perf-{net}", [program, "-b", "8", "-e", "64M", "-f", "64", "-g", gpus, "-c", "1"], limit=90, environment={
-            "NCCL_NET": net, "NCCL_NET_PLUGIN": plugin, "RAILWISE_DEVICE": device, "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"})
+            **of_plugin, "RAILWISE_DEVICE": device, "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"})
         yield Ok(f"all_reduce_perf over {net}") if done.status == 0 else Wrong(f"all_reduce_perf over {net}: {done.last()}")
 
 
@@ -214,22 +239,22 @@ def torch(c):
     """PyTorch's DistributedDataParallel for some steps, two ranks on one GPU."""
     if importlib.util.find_spec("torch") is None:
         raise Skipped("this Python has no torch")
+    c.leave_jobs_alone()
     device = c.real if c.nics() else c.software
     folder = c.out / "torch"
     folder.mkdir()
     processes = []
     for rank in range(2):
-        variables = {"NCCL_NET": "Railwise", "NCCL_NET_PLUGIN": c.plugin, "RAILWISE_DEVICE": device, "NCCL_HOSTID": f"rank{rank}", "RANK": str(rank),
+        variables = {**c.plugin_environment(), "RAILWISE_DEVICE": device, "NCCL_HOSTID": f"rank{rank}", "RANK": str(rank),
                      "WORLD_SIZE": "2", "INIT": f"file://{folder}/id", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": str(folder / f"rank{rank}.log")}
-        processes.append(subprocess.Popen([sys.executable, str(HERE / "torch_rank.py")], env={**c.environment(), **variables},
-                                          stdin=subprocess.DEVNULL, stdout=open(folder / f"rank{rank}.out", "w"), stderr=subprocess.STDOUT,
-                                          start_new_session=True))
+        processes.append(start([sys.executable, str(HERE / "torch_rank.py")], {**c.environment(), **variables}, open(folder / f"rank{rank}.out", "w")))
     ended = c.wait(processes, 120)
+    (folder / "id").unlink(missing_ok=True)
     said = [(folder / f"rank{rank}.out").read_text(errors="replace").strip().splitlines() for rank in range(2)]
     if ended and all(process.returncode == 0 for process in processes):
-        yield Ok(f"torch: {said[0][-1]}")
+        yield Ok(f"torch: {(said[0] or ['nothing said'])[-1]}")
     elif any(lines and lines[-1].startswith("skipped: ") for lines in said):
-        raise Skipped(said[0][-1])
+        raise Skipped((said[0] or said[1])[-1])
     else:
         yield Wrong(f"torch: {(said[0] or said[1] or ['nothing said'])[-1]} (torch/)")
 
@@ -246,22 +271,68 @@ def port(c):
     """An interface goes down for three seconds in the middle of a run, and comes up again: only with --apply INTERFACE."""
     if not c.apply:
         raise Skipped("no --apply INTERFACE")
+    _may_go_down(c.apply)
     if len(c.nics()) < 2:
         raise Skipped("one NIC only: nothing would be left")
-    run = subprocess.Popen([c.railwise, "perf", "sendrecv", "-b", "1M", "-e", "1M", "-D", "15", "--device", c.real, "--fuse", "--json"],
-                           env={**c.environment(), "RAILWISE_FAILOVER_TIMEOUT": "30"}, stdout=open(c.out / "port.json", "w"),
-                           stderr=open(c.out / "port.txt", "w"), start_new_session=True)
+    before = {what: c.run(f"port-{what}", ["ip", *words, "show", "dev", c.apply, *last], must=True).output.splitlines()
+              for what, words, last in (("addresses", ["-6", "-o", "addr"], ["scope", "global"]), ("routes", ["route"], []), ("routes6", ["-6", "route"], []))}
+    run = start([c.railwise, "perf", "sendrecv", "-b", "1M", "-e", "1M", "-D", "15", "--device", c.real, "--fuse", "--json"],
+                {**c.environment(), "RAILWISE_FAILOVER_TIMEOUT": "30"}, open(c.out / "port.json", "w"), open(c.out / "port.txt", "w"))
+    # Whatever becomes of this script, the interface comes up.
+    guard = subprocess.Popen(["sh", "-c", f"sleep 15; ip link set {c.apply} up"], start_new_session=True, stdin=subprocess.DEVNULL)
     try:
         time.sleep(4)
+        ran = run.poll() is None
         down = c.run("port-down", ["ip", "link", "set", c.apply, "down"])
         time.sleep(3)
+        still = run.poll() is None
     finally:
         up = c.run("port-up", ["ip", "link", "set", c.apply, "up"])
+        if up.status == 0:
+            kill(guard)
+            _restore(c, before)
+        if sys.exc_info()[0]:
+            kill(run)
     if down.status != 0 or up.status != 0:
-        yield Wrong(f"{c.apply} was not taken down and up: {down.last() or up.last()}")
+        kill(run)
+        yield Wrong(f"{c.apply} was not taken down and up: {down.last() if down.status else up.last()}")
+        return
     ended = c.wait([run], 60)
-    yield Ok(f"{c.apply} was down for 3 s, and the run went on") if ended and run.returncode == 0 else \
-        Wrong(f"{c.apply} was down for 3 s, and the run ended with {run.returncode} (port.txt)")
+    if not ran or not still:
+        yield Wrong(f"the run did not go on while {c.apply} was down: it ended with {run.returncode} (port.txt)")
+    elif not ended or run.returncode != 0:
+        yield Wrong(f"{c.apply} was down for 3 s, and the run ended with {run.returncode} (port.txt)")
+    else:
+        yield c.verified(f"{c.apply} was down for 3 s, and the run went on", json.loads((c.out / "port.json").read_text()))
+
+
+def _may_go_down(interface):
+    """Raises Skipped for an interface that is not there, not up, of no RDMA device, or by which somebody reaches this machine."""
+    place = pathlib.Path("/sys/class/net") / interface
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", interface) or not place.exists():
+        raise Skipped(f"there is no interface {interface}")
+    if (place / "operstate").read_text().strip() not in ("up", "unknown"):
+        raise Skipped(f"{interface} is not up")
+    if not list(place.glob("device/infiniband/*")):
+        raise Skipped(f"{interface} belongs to no RDMA device")
+    for line in pathlib.Path("/proc/net/route").read_text().splitlines()[1:]:
+        if line.split()[:2] == [interface, "00000000"]:
+            raise Skipped(f"{interface} has the default route")
+    session = os.environ.get("SSH_CONNECTION", "").split()
+    addresses = subprocess.run(["ip", "-o", "addr", "show", "dev", interface], capture_output=True, text=True, check=False).stdout
+    if len(session) > 2 and re.search(rf"inet6? {re.escape(session[2])}/", addresses):
+        raise Skipped(f"{interface} carries this ssh session")
+
+
+def _restore(c, before):
+    """What `ip link set down` takes away: IPv6 addresses, and routes that somebody has set."""
+    for line in before["addresses"]:
+        words = line.split()
+        c.run("port-restore", ["ip", "-6", "addr", "replace", words[words.index("inet6") + 1], "dev", c.apply])
+    for family, what in (("-4", "routes"), ("-6", "routes6")):
+        for line in before[what]:
+            if "proto kernel" not in line:
+                c.run("port-restore", ["ip", family, "route", "replace", *line.split(), "dev", c.apply])
 
 
 # In this order; a stage needs nothing of those before it.

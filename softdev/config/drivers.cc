@@ -29,7 +29,7 @@ constexpr char kHuawei[] = "0x19e5";
 constexpr Driver kDrivers[] = {
     {"bnxt_re", pci::kBroadcom, 0x1750, 6, 96, false},
     {"hns", kHuawei, 0xa222, 16, 32, true},
-    {"ionic", pci::kPensando, 0x1003, 8, 32, true},
+    {"ionic", pci::kPensando, 0x1002, 8, 32, true},
     {"irdma", pci::kIntel, 0x159b, 13, 101, false},
 };
 
