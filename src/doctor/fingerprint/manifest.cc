@@ -83,7 +83,8 @@ std::string manifestText(const Json& value) {
   for (const auto& [key, each] : value.items())
     if (key != "count" && !each.is_null())
       words.push_back(manifestText(each) + (key == "gbps" ? " Gb/s" : ""));
-  return (value.contains("count") ? value["count"].dump() + " x " : "") + joined(words);
+  return (value.contains("count") ? value["count"].dump() + " x " : "") +
+         (words.empty() ? "not known" : joined(words));
 }
 
 class Comparer {

@@ -56,6 +56,15 @@ std::string acrossText(const Results& results) {
   return "Rails route to each other (" + pairs + "): NCCL_CROSS_NIC may stay as it is.";
 }
 
+void writeAcrossJson(JsonWriter& json, const Results& results) {
+  const Routes routes = routesOf(results);
+  json.key("across_rails").beginObject();
+  json.key("text").known(acrossText(results));
+  json.key("directions_tried").value(static_cast<uint64_t>(routes.known));
+  json.key("missing").row(routes.missing).key("small_packets_only").row(routes.narrow);
+  json.endObject();
+}
+
 void judgeAcross(const Results& results, Findings& findings) {
   const Routes routes = routesOf(results);
   const std::vector<std::string>& missing = routes.missing;

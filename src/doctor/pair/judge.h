@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text/json.h"
 #include "doctor/finding.h"
 #include "doctor/pair/measuring/plan.h"
 
@@ -70,6 +71,8 @@ void judgeFacts(const Results& results, Findings& findings);
 // Whether rails route to each other, from Results::across. The text is one sentence for NCCL_CROSS_NIC; "":
 // it was not tried.
 std::string acrossText(const Results& results);
+// Writes the key "across_rails" into the object that is open.
+void writeAcrossJson(JsonWriter& json, const Results& results);
 void judgeAcross(const Results& results, Findings& findings);
 
 }  // namespace railwise::doctor::pair

@@ -350,7 +350,7 @@ std::string pairJson(const Results& results, const Judgement& judgement, const M
   json.endArray();
   writeMatrix(json, results, judgement);
   const AllReduceCheck check = checkAllReduce(results);
-  json.key("across_rails").value(acrossText(results));
+  writeAcrossJson(json, results);
   json.key("all_reduce").beginInlineObject();
   json.key("model_gb_per_s").value(check.expected_gbytes);
   json.key("measured_gb_per_s").value(check.measured_gbytes);
@@ -377,7 +377,8 @@ std::string pageHtml(const Results& results, const Judgement& judgement, const M
   for (const Finding& finding : judgement.findings.all()) html += findingHtml(finding);
   const auto matches = matchesOf(results);
   if (matches.size() > 1) html += tableHtml(hostTable(results, judgement));
-  html += "<p>" + escapeXml(allReduceText(results)) + "</p>\n<p>" + escapeXml(acrossText(results)) + "</p>\n";
+  for (const std::string& text : {allReduceText(results), acrossText(results)})
+    if (!text.empty()) html += "<p>" + escapeXml(text) + "</p>\n";
   for (const Match& match : matches) html += tableHtml(railTable(results, judgement, match));
   html += linesHtml("Looked at", style.looked) + linesHtml("Not looked at", style.hidden);
   return html + "</body></html>\n";

@@ -114,6 +114,7 @@ std::vector<Attribute> attributes() {
        kTablesFix, ginTables},
       {"differ-driver", Severity::kWarning, "the nodes have different CUDA drivers",
        "Features of NCCL then differ, and some mixtures fail.",
+       "railwise fingerprint --json > HOST.json  # on each host\n"
        "railwise fingerprint --compare *.json  # what else differs",
        [](const Process& process) { return process.driver; }},
       {"differ-channels", Severity::kWarning, "the ranks have different numbers of channels",

@@ -278,7 +278,19 @@ void JobReader::information(int index, const LogLine& line, Place place) {
     process.error_trace.push_back({shortened(line.text), place});
 }
 
+// The process that wrote a line which is not NCCL's, by the rank that the line names, or as the only one of
+// its file. -1: not known.
+int JobReader::writerOf(int rank) const {
+  const auto hinted = by_hint_.find(rank);
+  if (hinted != by_hint_.end()) return hinted->second;
+  const std::set<int>& processes = job_.files.back().processes;
+  return rank < 0 && processes.size() == 1 ? *processes.begin() : -1;
+}
+
 void JobReader::otherRecord(const LogLine& line) {
+  // A training that prints its steps is not silent.
+  const int writer = line.time.empty() ? -1 : writerOf(line.rank);
+  if (writer >= 0) job_.processes[static_cast<std::size_t>(writer)].last_time = line.time;
   if (line.text.empty() || isInformation(line.text)) return;
   readVersion(job_.version, line.text, here());
   if (isResultRow(line.text)) job_.files.back().last_result = here().line;
@@ -287,12 +299,8 @@ void JobReader::otherRecord(const LogLine& line) {
   // A warning of Railwise has no words before it in the log of such a process.
   if (!known && line.text.starts_with(kOfRailwise) && file.shifted) known = explainWarning("", line.text);
   if (!known) return;
-  int process = -1;
   const int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
-  const auto hinted = by_hint_.find(rank);
-  if (hinted != by_hint_.end()) process = hinted->second;
-  else if (rank < 0 && file.processes.size() == 1) process = *file.processes.begin();
-  Event event{*known, process, rank, line.time};
+  Event event{*known, writerOf(rank), rank, line.time};
   event.line = {shortened(line.text), here()};
   addEvent(std::move(event));
 }

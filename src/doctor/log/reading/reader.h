@@ -27,6 +27,7 @@ class JobReader {
   void record(const LogLine& line);
   void information(int index, const LogLine& line, Place place);
   void shiftLevels(int index, const LogLine& line);
+  int writerOf(int rank) const;
   void otherRecord(const LogLine& line);
   int processOf(const LogLine& line);
   void addEvent(Event event);

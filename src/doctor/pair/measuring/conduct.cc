@@ -270,13 +270,15 @@ std::vector<MatchState> acrossOf(const std::vector<MatchState>& ran, const std::
                                  int subnet_bits) {
   std::vector<MatchState> matches;
   for (const MatchState& state : ran) {
-    std::vector<NicPair> rails;
-    for (const PairResult& pair : state.pairs) {
-      const bool works =
-          pair.measured() && pair.halves[0].reach == Reach::kAll && pair.halves[1].reach == Reach::kAll;
-      if (works) rails.push_back(pair);
-    }
     const Match& match = state.match;
+    const auto works = [&](const NicPair& rail) {
+      return std::any_of(state.pairs.begin(), state.pairs.end(), [&](const PairResult& pair) {
+        return pair.nics == rail.nics && pair.measured() && pair.halves[0].reach == Reach::kAll &&
+               pair.halves[1].reach == Reach::kAll;
+      });
+    };
+    std::vector<NicPair> rails = pairNics(ends[match[0]], ends[match[1]], false, subnet_bits);
+    std::erase_if(rails, [&](const NicPair& rail) { return !works(rail); });
     matches.push_back({match, {}});
     for (const NicPair& nics : acrossRails(ends[match[0]], ends[match[1]], rails, subnet_bits))
       matches.back().pairs.push_back({nics, match, {}});
@@ -352,9 +354,8 @@ Outcome<Results> conduct(Exchange& exchange, OpenEnd& end, const MeasureOptions&
     const std::vector<MatchState> done = round.take();
     for (const MatchState& state : done)
       results.pairs.insert(results.pairs.end(), state.pairs.begin(), state.pairs.end());
-    // Every host is in a match of the first round, or of the first two. With `full` all rails have met
-    // already.
-    if (options.full || one_host || number > measuring.size() % 2) continue;
+    // Every host is in a match of the first round, or of the first two.
+    if (one_host || number > measuring.size() % 2) continue;
     progress(prefix + "do rails route to each other");
     Round across(exchange, end, options, results.ends, acrossOf(done, results.ends, options.subnet_bits));
     if (auto crossed = across.runReach(); !crossed.ok()) return crossed.failure();

@@ -358,6 +358,13 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
   const Findings hung =
       judged(readJob(head + at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
   EXPECT_NE(hung.all()[0].why.find("while others go on for 30 min"), std::string::npos) << hung.all()[0].why;
+  // What a training prints counts, too.
+  const std::string hinted =
+      "[rank0]: [2025-11-24 09:59:00] node0:100:100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n";
+  const Findings busy = judged(readJob(goodJob(2) + hinted + at("10:00:00", 0, "WARN", kRetry) +
+                                       "[rank0]: [2025-11-24 10:29:00] step 400, loss 2.1\n" +
+                                       at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
+  EXPECT_EQ(busy.all()[0].why.find("hangs"), std::string::npos) << busy.all()[0].why;
   const Findings soon =
       judged(readJob(head + at("10:00:30", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
   EXPECT_EQ(soon.all()[0].why.find("hangs"), std::string::npos) << soon.all()[0].why;
