@@ -92,6 +92,12 @@ constexpr const char* kMlx0 = "/sys/class/infiniband/mlx5_0/ports/1";
 
 void environment(MemoryTree& tree, const std::string& line) { append(tree, "/railwise/environment", line); }
 
+// Of mlx5_0's interface, now and later.
+void ethernetCounter(MemoryTree& tree, const std::string& name, const char* before, const char* after) {
+  const std::string path = "/railwise/ethernet_counters/en_mlx5_0/" + name;
+  tree.file(path, before).file("/railwise/later" + path, after);
+}
+
 // Replaces the text of the environment: NAME=VALUE lines of the good machine that begin so are left out.
 void unsetVariable(MemoryTree& tree, const std::string& name) {
   std::string rest;
@@ -317,6 +323,15 @@ const Fault kFaults[] = {
        set(tree, "/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/link_downed", "8\n");
      },
      "port-errors", Severity::kError, "mlx5_2 port 1", "7 -> 8", "cable"},
+    {"packets discarded in spite of flow control", kRoce,
+     [](MemoryTree& tree) { ethernetCounter(tree, "rx_prio3_discards", "4\n", "9\n"); }, "port-errors",
+     Severity::kWarning, "mlx5_0 port 1", "4 -> 9 in 1000 ms", "discard"},
+    {"a pause storm", kRoce,
+     [](MemoryTree& tree) { ethernetCounter(tree, "tx_pause_storm_error_events", "0\n", "1\n"); },
+     "port-errors", Severity::kError, "mlx5_0 port 1", "0 -> 1", "PFC"},
+    {"the switch pauses the port", kRoce,
+     [](MemoryTree& tree) { ethernetCounter(tree, "rx_prio3_pause", "10\n", "90\n"); }, "port-errors",
+     Severity::kAdvice, "mlx5_0 port 1", "10 -> 90", "pause"},
     {"no GID", kRoce,
      [](MemoryTree& tree) {
        for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))

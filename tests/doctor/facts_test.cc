@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
+#include "base/text/printable.h"
 #include "doctor/facts/gather.h"
 #include "doctor/facts/libraries.h"
 #include "doctor/facts/pci_config.h"
@@ -305,6 +307,20 @@ TEST(Netlink, LoopbackHasNeitherPfcNorLinkModes) {
   EXPECT_EQ(fastestLinkMode("lo"), 0);
   EXPECT_EQ(dcbText("no-such-interface-at-all"), "");
   EXPECT_EQ(fastestLinkMode("no-such-interface-at-all"), 0);
+  EXPECT_TRUE(ethernetCounters("lo").empty());
+  EXPECT_TRUE(ethernetCounters("no-such-interface-at-all").empty());
+}
+
+// Whatever this machine has: each counter of a driver has a name of its own.
+TEST(Ethtool, CountersHaveNames) {
+  for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net")) {
+    std::set<std::string> names;
+    for (const auto& [name, value] : ethernetCounters(interface.path().filename())) {
+      EXPECT_FALSE(name.empty());
+      EXPECT_EQ(printableAscii(name), name);
+      EXPECT_TRUE(names.insert(name).second) << name;
+    }
+  }
 }
 
 }  // namespace

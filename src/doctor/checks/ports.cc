@@ -259,26 +259,71 @@ std::string counterFix(const Examination& exam, const RdmaPort& port, Cause caus
          "\nThe switch's counters; on RoCE PFC and ECN (checks pfc, traffic-class, ecn)";
 }
 
+// A counter that has grown between the two looks; 0: it has not.
+struct Growth {
+  long long before = 0, after = 0;
+  bool any() const { return after > before; }
+  std::string text(long long milliseconds) const {
+    return std::to_string(before) + " -> " + std::to_string(after) + " in " + std::to_string(milliseconds) +
+           " ms";
+  }
+};
+Growth growthOf(const Examination& exam, const std::string& path) {
+  const auto before = exam.system.number(path), after = exam.system.number(kLaterFolder + path);
+  return before && after ? Growth{*before, *after} : Growth{};
+}
+
+// What mlx5, bnxt_en, ice and others count of flow control: their names differ, the words in them do not.
+void checkFlowControl(Examination& exam, const RdmaPort& port, long long milliseconds) {
+  struct Kind {
+    const char* word;
+    const char* begins;
+    Severity severity;
+    const char* what;
+  };
+  static constexpr Kind kKinds[] = {
+      {"storm", "", Severity::kError, "a pause storm: the port pauses its peer without end"},
+      {"discard", "", Severity::kWarning, "the port discards packets now"},
+      {"drop", "", Severity::kWarning, "the port drops packets now"},
+      {"pause", "tx_", Severity::kAdvice, "the host is slower than what arrives (pause frames sent)"},
+      {"pause", "rx_", Severity::kAdvice, "the switch holds this port back now (pause frames received)"}};
+  const std::string folder = kEthernetCounters + port.interface;
+  for (const Kind& kind : kKinds) {
+    Finding finding = {.check = "port-errors", .severity = kind.severity, .what = kind.what};
+    for (const std::string& name : exam.system.tree().list(folder)) {
+      if (name.find(kind.word) == std::string::npos || !name.starts_with(kind.begins)) continue;
+      if (std::string_view(kind.word) == "pause" && name.find("storm") != std::string::npos) continue;
+      if (const Growth growth = growthOf(exam, folder + "/" + name); growth.any())
+        finding.seen.push_back(
+            {port.label(), "ethtool -S " + port.interface + ": " + name, growth.text(milliseconds)});
+    }
+    if (finding.seen.empty()) continue;
+    finding.why = kind.severity == Severity::kAdvice
+                      ? "Flow control works; while it holds a port back, the port is slower than it could be."
+                      : "RoCE needs a network that drops nothing.";
+    finding.fix = counterFix(exam, port, Cause::kFabric);
+    exam.findings.add(std::move(finding));
+  }
+}
+
 void checkCounters(Examination& exam) {
   const auto milliseconds = exam.system.number(kLaterFile);
   if (!milliseconds.has_value()) return;
   for (const RdmaPort* port : exam.usedPorts()) {
     for (const Counter& counter : kCounters) {
       const std::string path = port->folder + "/" + counter.path;
-      const auto before = exam.system.number(path);
-      const auto after = exam.system.number(kLaterFolder + path);
-      if (!before || !after || *after <= *before) continue;
+      const Growth growth = growthOf(exam, path);
+      if (!growth.any()) continue;
       exam.findings.add({.check = "port-errors",
                          .severity = counter.severity,
                          .what = counter.what,
-                         .seen = {{port->label(), path,
-                                   std::to_string(*before) + " -> " + std::to_string(*after) + " in " +
-                                       std::to_string(*milliseconds) + " ms"}},
+                         .seen = {{port->label(), path, growth.text(*milliseconds)}},
                          .why =
                              "Each lost packet is sent again after a timeout or a NAK: some hundredths of a "
                              "percent of loss can cost half of the bandwidth.",
                          .fix = counterFix(exam, *port, counter.cause)});
     }
+    checkFlowControl(exam, *port, *milliseconds);
   }
 }
 

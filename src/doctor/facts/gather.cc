@@ -250,6 +250,8 @@ std::string verbsText(const Config& config) {
   return text;
 }
 
+constexpr const char* kFlowControlWords[] = {"pause", "discard", "drop", "storm"};
+
 void gatherInterfaces(const System& system, const std::vector<RdmaPort>& ports, sysfs::MemoryTree& facts) {
   for (const RdmaPort& port : ports) {
     if (port.interface.empty() || port.simulated) continue;
@@ -258,6 +260,12 @@ void gatherInterfaces(const System& system, const std::vector<RdmaPort>& ports, 
     if (const int mbps = fastestLinkMode(port.interface); mbps > 0)
       facts.file(kLinkModesFolder + port.interface, std::to_string(mbps) + "\n");
   }
+}
+
+// Counters of what the flow control of a port does, and of what it loses nevertheless.
+bool isOfFlowControl(const std::string& name) {
+  return std::any_of(std::begin(kFlowControlWords), std::end(kFlowControlWords),
+                     [&](const char* word) { return name.find(word) != std::string::npos; });
 }
 
 // All counters of a port, below `folder`.
@@ -270,6 +278,10 @@ void copyCounters(const sysfs::FileTree& machine, const std::vector<RdmaPort>& p
         if (const auto value = machine.read(path)) facts.file(folder + path, *value);
       }
     }
+    if (port.interface.empty() || port.simulated) continue;
+    for (const auto& [name, value] : ethernetCounters(port.interface))
+      if (isOfFlowControl(name))
+        facts.file(folder + kEthernetCounters + port.interface + "/" + name, std::to_string(value) + "\n");
   }
 }
 
@@ -323,19 +335,58 @@ std::string dcbText(const std::string& interface) {
   return text;
 }
 
-int fastestLinkMode(const std::string& interface) {
+// One call of ethtool. False: the driver does not answer.
+static bool askEthtool(const std::string& interface, void* data) {
   const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid() || interface.size() >= IFNAMSIZ) return 0;
+  if (!socket.valid() || interface.size() >= IFNAMSIZ) return false;
+  ifreq asked = {};
+  std::memcpy(asked.ifr_name, interface.c_str(), interface.size() + 1);
+  asked.ifr_data = static_cast<char*>(data);
+  return ::ioctl(socket.get(), SIOCETHTOOL, &asked) == 0;
+}
+
+std::vector<std::pair<std::string, uint64_t>> ethernetCounters(const std::string& interface) {
+  // Words, aligned for what ethtool writes behind its headers: here one number.
+  std::vector<uint64_t> words(sizeof(ethtool_sset_info) / sizeof(uint64_t) + 1);
+  auto* const sets = reinterpret_cast<ethtool_sset_info*>(words.data());
+  *sets = {};
+  sets->cmd = ETHTOOL_GSSET_INFO;
+  sets->sset_mask = uint64_t{1} << ETH_SS_STATS;
+  if (!askEthtool(interface, sets) || sets->sset_mask == 0) return {};
+  uint32_t count = 0;
+  std::memcpy(&count, sets + 1, sizeof count);
+  constexpr uint32_t kMost = 1 << 14;
+  if (count == 0 || count > kMost) return {};
+
+  std::vector<uint64_t> names(2 + count * ETH_GSTRING_LEN / sizeof(uint64_t));
+  auto* const strings = reinterpret_cast<ethtool_gstrings*>(names.data());
+  *strings = {};
+  strings->cmd = ETHTOOL_GSTRINGS;
+  strings->string_set = ETH_SS_STATS;
+  strings->len = count;
+  std::vector<uint64_t> values(1 + count);
+  auto* const stats = reinterpret_cast<ethtool_stats*>(values.data());
+  *stats = {};
+  stats->cmd = ETHTOOL_GSTATS;
+  stats->n_stats = count;
+  if (!askEthtool(interface, strings) || !askEthtool(interface, stats)) return {};
+  std::vector<std::pair<std::string, uint64_t>> counters;
+  const char* const name = reinterpret_cast<const char*>(names.data()) + sizeof(ethtool_gstrings);
+  for (uint32_t i = 0; i < std::min({count, strings->len, stats->n_stats}); ++i)
+    counters.emplace_back(
+        std::string(name + i * ETH_GSTRING_LEN, strnlen(name + i * ETH_GSTRING_LEN, ETH_GSTRING_LEN)),
+        values[1 + i]);
+  return counters;
+}
+
+int fastestLinkMode(const std::string& interface) {
   std::vector<uint32_t> words(sizeof(ethtool_link_settings) / sizeof(uint32_t) + 3 * kMostWords);
   const auto ask = [&](int8_t count) {
     ethtool_link_settings settings = {};
     settings.cmd = ETHTOOL_GLINKSETTINGS;
     settings.link_mode_masks_nwords = count;
     std::memcpy(words.data(), &settings, sizeof settings);
-    ifreq asked = {};
-    std::memcpy(asked.ifr_name, interface.c_str(), interface.size() + 1);
-    asked.ifr_data = reinterpret_cast<char*>(words.data());
-    if (::ioctl(socket.get(), SIOCETHTOOL, &asked) != 0) return int8_t{0};
+    if (!askEthtool(interface, words.data())) return int8_t{0};
     std::memcpy(&settings, words.data(), sizeof settings);
     return settings.link_mode_masks_nwords;
   };

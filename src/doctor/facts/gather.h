@@ -3,7 +3,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/settings/config.h"
 #include "sysfs/file_tree.h"
@@ -27,6 +30,9 @@ sysfs::MemoryTree gatherFacts(const sysfs::FileTree& machine, const GatherOption
 // PFC and the map of DSCP to priorities (IEEE 802.1Qaz): "pfc 0x08", "dscp 26 3", "trust dscp", a line each.
 // "": the driver has no DCB, or does not answer.
 std::string dcbText(const std::string& interface);
+
+// What a driver counts of an interface, as `ethtool -S` prints it: name and value. Empty: it counts nothing.
+std::vector<std::pair<std::string, uint64_t>> ethernetCounters(const std::string& interface);
 
 // Mb/s of the fastest link mode that interface and module support, as `ethtool` lists them. 0: not known.
 int fastestLinkMode(const std::string& interface);

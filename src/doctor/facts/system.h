@@ -25,6 +25,8 @@ inline constexpr char kLinkModesFolder[] = "/railwise/ethtool/";   // Mb/s of th
 inline constexpr char kInterfacesFile[] = "/railwise/interfaces";  // NAME ADDRESS, in NCCL's order
 inline constexpr char kOwnPluginFile[] = "/railwise/own_plugin";   // path of Railwise's own plugin
 inline constexpr char kLibrariesFile[] = "/railwise/libraries";  // PATH WORD: what a library is (libraries.h)
+// A folder for each interface: what its driver counts, a file for each counter.
+inline constexpr char kEthernetCounters[] = "/railwise/ethernet_counters/";
 // The counters of the ports some time later, below this folder; the file has the milliseconds between.
 inline constexpr char kLaterFolder[] = "/railwise/later";
 inline constexpr char kLaterFile[] = "/railwise/later/milliseconds";
