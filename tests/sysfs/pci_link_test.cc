@@ -1,6 +1,6 @@
-#include "sysfs/pci_link.h"
-
 #include <gtest/gtest.h>
+
+#include "sysfs/pci_devices.h"
 
 namespace railwise::sysfs {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/text/json.h"
 #include "base/text/split.h"
-#include "gpu/choose/ring.h"
+#include "gpu/choose/choose.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
 

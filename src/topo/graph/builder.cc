@@ -1,4 +1,3 @@
-#include "topo/graph/builder.h"
 
 #include <algorithm>
 #include <string>

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "topo/graph/builder.h"
+#include "topo/graph/graph.h"
 
 namespace railwise::topo {
 namespace {

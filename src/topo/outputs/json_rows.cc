@@ -2,7 +2,7 @@
 
 #include "topo/outputs/outputs.h"
 #include "topo/outputs/parts.h"
-#include "topo/transports/table.h"
+#include "topo/transports/transports.h"
 
 namespace railwise::topo {
 namespace {

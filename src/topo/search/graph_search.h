@@ -9,7 +9,6 @@
 #include "topo/search/channel_bound.h"
 #include "topo/search/channel_graph.h"
 #include "topo/search/channel_search.h"
-#include "topo/search/trace.h"
 #include "topo/search/vain_attempts.h"
 
 namespace railwise::topo {

@@ -11,7 +11,6 @@
 #include "topo/machine/machine.h"
 #include "topo/search/channel_graph.h"
 #include "topo/search/graph_file.h"
-#include "topo/search/trace.h"
 
 namespace railwise::topo {
 

@@ -1,6 +1,6 @@
-#include "topo/exports/names.h"
-
 #include <gtest/gtest.h>
+
+#include "topo/exports/host_view.h"
 
 namespace railwise::topo {
 namespace {
