@@ -1,6 +1,6 @@
 // The graph of one machine, or of the hosts that share NVLink. NCCL calls it ncclTopoSystem. Nodes are GPUs,
 // PCIe switches, NVSwitches, NUMA nodes, NICs and network devices. Links have a type and a bandwidth in GB/s.
-// builder.h makes the graph from the XML, and it is const from then on. Reading is thread-safe.
+// buildGraph() makes the graph from the XML, and it is const from then on. Reading is thread-safe.
 #pragma once
 
 #include <array>

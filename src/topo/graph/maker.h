@@ -70,11 +70,6 @@ class GraphMaker {
     return true;
   }
 
-  static int intOr(const XmlNode& node, const char* attribute, int otherwise) {
-    const std::string* text = node.find(attribute);
-    return text == nullptr ? otherwise : toInt(*text);
-  }
-
   // ncclTopoCreateNode.
   NodeIndex create(const XmlNode& from, NodeType type, int64_t id, int host) {
     if (graph_.count(type) == kMaxNodesPerType) {
@@ -133,7 +128,7 @@ class GraphMaker {
   }
 
   // Which part of a split GPU a <gpu> is. -1: the GPU is whole.
-  int partOf(const XmlNode& gpu) const { return parts_ ? intOr(gpu, "mlopart", -1) : -1; }
+  int partOf(const XmlNode& gpu) const { return parts_ ? intOf(gpu, "mlopart", -1) : -1; }
 
   std::vector<NodeIndex> partsOf(int64_t id) const {  // ncclTopoGetDevNodes
     std::vector<NodeIndex> parts;

@@ -425,15 +425,6 @@ struct Group {
   std::vector<std::string> whats;
 };
 
-// Lists pairs such as "GPU/0 -> NET/1", if they cannot be written as two lists.
-std::string pairsText(const std::vector<std::string>& whats) {
-  constexpr std::size_t kShown = 6;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kShown, whats.size()); ++i) text += (i > 0 ? ", " : "") + whats[i];
-  if (whats.size() > kShown) text += " and " + std::to_string(whats.size() - kShown) + " more";
-  return text;
-}
-
 // Writes the pairs of a group. If every first id is paired with every second id, writes two lists. If any two
 // of the ids are paired, writes one list. Otherwise lists the pairs.
 std::string endsText(const Group& group) {
@@ -454,7 +445,7 @@ std::string endsText(const Group& group) {
   both.insert(to.begin(), to.end());
   const std::size_t ordered = both.size() * (both.size() - 1);
   const bool clique = arrow == " -> " ? count == ordered : count * 2 == ordered;
-  return clique ? "any two of " + idsText(both) : pairsText(group.whats);
+  return clique ? "any two of " + idsText(both) : firstItems(group.whats, 6);
 }
 
 std::string groupText(const Group& group, bool pairs) {

@@ -30,9 +30,6 @@ struct SearchOptions {
   SearchTrace* trace = nullptr;
 };
 
-// True if such a communicator can exist: where the network takes part, there must be a NIC.
-bool canSearch(const Domain& domain, const SearchOptions& options);
-
 // An error if NCCL's init would fail. After the last "; " it says what helps.
 Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& settings,
                                          const SearchOptions& options);

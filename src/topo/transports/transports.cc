@@ -21,8 +21,7 @@ int indexOf(const Machine& machine, const Node& gpu) {
   return -1;
 }
 
-}  // namespace
-
+// False: the driver is known to have no cuMem (CUDA's virtual memory management, as NCCL wants it: CUDA 12).
 bool driverOffersCumem(const Machine& machine) {
   if (machine.gpu_answers == nullptr) return true;
   const auto& gpus = machine.gpu_answers->gpus;
@@ -32,6 +31,8 @@ bool driverOffersCumem(const Machine& machine) {
   });
 }
 
+// Empty, or why the driver forbids peer to peer between two GPUs of this host, for example "chipset not
+// supported".
 std::string whyDriverForbidsP2p(const Machine& machine, const Node& from, const Node& to) {
   const int a = indexOf(machine, from);
   const int b = indexOf(machine, to);
@@ -41,17 +42,6 @@ std::string whyDriverForbidsP2p(const Machine& machine, const Node& from, const 
       return peer.reason.empty() ? "not supported" : peer.reason;
   return "";
 }
-
-std::string nvlinkDomain(const Machine& machine) {
-  if (machine.gpu_answers == nullptr) return "";
-  for (const gpu::Device& device : machine.gpu_answers->gpus)
-    if (device.fabric_state == "completed" &&
-        device.fabric_cluster.find_first_not_of("0-") != std::string::npos)
-      return device.fabric_cluster;
-  return "";
-}
-
-namespace {
 
 constexpr int kReadsOverNvlink = 80;     // sm of the A100, the only GPU that reads a peer by default
 constexpr int kFirstWithMulticast = 90;  // sm of the H100, the first GPU with NVLink SHARP
@@ -321,6 +311,15 @@ std::string gdrText(const NetEnd& end) {
 }
 
 }  // namespace
+
+std::string nvlinkDomain(const Machine& machine) {
+  if (machine.gpu_answers == nullptr) return "";
+  for (const gpu::Device& device : machine.gpu_answers->gpus)
+    if (device.fabric_state == "completed" &&
+        device.fabric_cluster.find_first_not_of("0-") != std::string::npos)
+      return device.fabric_cluster;
+  return "";
+}
 
 const char* transportKindName(TransportKind kind) {
   switch (kind) {
