@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/text/split.h"
 #include "topo/explain/describe.h"
 
 namespace railwise::topo {
@@ -40,7 +41,9 @@ Deal dealOf(const Paths& paths, int gpu) {
 // Explains the choices of the GPUs of one communicator.
 class Explainer {
  public:
-  explicit Explainer(const Paths& paths) : paths_(paths), graph_(paths.graph()) {
+  // `peer_devs`: the NVML indices of the GPUs of an equal host.
+  Explainer(const Paths& paths, std::vector<int> peer_devs)
+      : paths_(paths), graph_(paths.graph()), peer_devs_(std::move(peer_devs)) {
     for (int gpu = 0; gpu < graph_.count(NodeType::kGpu); ++gpu) {
       const auto nets = localNets(paths, gpu);
       taken_.push_back(nets.ok() ? *nets : std::vector<int>{});
@@ -153,8 +156,7 @@ class Explainer {
 
   void addPeers(GpuExplanation& explanation, int gpu) const {
     if (graph_.hosts() > 1 || explanation.nets.empty()) return;
-    std::vector<int> devs = peer_devs_;
-    for (const int dev : devs) {
+    for (const int dev : peer_devs_) {
       for (std::size_t channel = 0; channel < explanation.nets.size(); ++channel) {
         const auto route = netTowardsPeer(paths_, gpu, dev, static_cast<int>(channel));
         if (route.ok())
@@ -163,15 +165,11 @@ class Explainer {
     }
   }
 
- public:
-  void setPeerDevs(std::vector<int> devs) { peer_devs_ = std::move(devs); }
-
- private:
   const Paths& paths_;
   const Graph& graph_;
+  const std::vector<int> peer_devs_;
   std::vector<std::vector<int>> taken_;  // the NETs that each GPU uses, by GPU index
   std::vector<std::string> errors_;
-  std::vector<int> peer_devs_;
 };
 
 std::vector<int> devsOf(const Graph& graph) {
@@ -199,8 +197,7 @@ MachineExplanation explain(const Machine& machine) {
   MachineExplanation all;
   all.gpus.resize(static_cast<std::size_t>(machine.graph->count(NodeType::kGpu)));
   const auto add = [&](const Paths& paths) {
-    Explainer explainer(paths);
-    explainer.setPeerDevs(devsOf(*machine.graph));
+    const Explainer explainer(paths, devsOf(*machine.graph));
     for (int gpu = 0; gpu < paths.graph().count(NodeType::kGpu); ++gpu) {
       GpuExplanation explanation = explainer.explainGpu(gpu);
       explanation.gpu = machine.graph->gpuOfRank(explanation.rank);
@@ -279,12 +276,8 @@ bool isNetElement(const XmlNode& node) { return node.name == "net" && node.paren
 // The devices behind a NIC of Railwise, as NCCL's own network names them: "mlx5_0" and "mlx5_1" of
 // "mlx5_0+mlx5_1", "mlx5_2" of its second port "mlx5_2:2".
 std::vector<std::string> devicesOf(const std::string& name) {
-  std::vector<std::string> devices;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('+', begin), name.size());
-    devices.push_back(name.substr(begin, std::min(name.find(':', begin), end) - begin));
-    begin = end + 1;
-  }
+  std::vector<std::string> devices = splitAt(name, '+');
+  for (std::string& device : devices) device.resize(std::min(device.find(':'), device.size()));
   return devices;
 }
 

@@ -215,8 +215,7 @@ class Builder : public GraphMaker {
                    ": no <cpu> in <system>; NCCL needs at least one NUMA node"};
     graph_.setRccl(document_.version == 2 && !settings_.xgmi_as_nvlink);
     graph_.setHosts(static_cast<int>(host_hashes_.size()), 0);
-    if (!addNvlinks(*system, nullptr, 0) || !addC2c(*system, nullptr, 0) || !addPciLinks(*system, nullptr, 0))
-      return error_;
+    if (!addOtherLinks(*system)) return error_;
     PciTree tree(graph_, document_.file, settings_.nccl.has(NcclRule::kBroadcomGen5));
     if (!tree.flattenSwitches()) return tree.error();
     if (!connectCpus()) return error_;
