@@ -4,6 +4,7 @@
 // it would add eight libraries to a command and a librailwise-topology that need only libstdc++ and libc.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +13,24 @@
 #include "sysfs/file_tree.h"
 
 namespace railwise::sysfs {
+
+// The tar format, uncompressed: POSIX ustar. Reads GNU long names and pax paths; writes GNU long names.
+// Thread-safe.
+
+struct TarEntry {
+  enum class Kind { kFile, kFolder, kSymlink, kHardLink };
+  Kind kind = Kind::kFile;
+  std::string path;  // as in the archive, "machine/sys/..."
+  std::string link;
+  std::string_view content;
+};
+
+// Calls `take` for each file, folder and link in order. Returns "" or an error text, of the format or of
+// `take`.
+std::string readTar(std::string_view bytes, const std::function<std::string(const TarEntry&)>& take);
+
+void appendTar(std::string& archive, const TarEntry& entry);
+void endTar(std::string& archive);
 
 // Limit packed and unpacked. A recorded tree has a few MiB.
 inline constexpr std::size_t kMaxArchiveBytes = 64UL << 20;

@@ -39,6 +39,12 @@ class Reader {
     field = static_cast<int>(read);
   }
 
+  void numbers(std::span<const NumberSetting> table) {
+    for (const NumberSetting& setting : table)
+      if (!setting.since || settings_.nccl.has(*setting.since))
+        number(setting.variable, settings_.*setting.field);
+  }
+
   // As ncclGetLevel: the exact names LOC to SYS; otherwise the leading digit is an old number.
   void level(const char* name, int& field) {
     const char* value = text(name);
@@ -146,38 +152,13 @@ Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version) {
   read.level("NCCL_P2P_LEVEL", settings.p2p_level);
   read.disable("NCCL_P2P_DISABLE", settings.p2p_level);  // this variable has precedence over NCCL_P2P_LEVEL
   read.level("NCCL_NET_GDR_LEVEL", settings.net_gdr_level);
-  read.number("NCCL_NET_GDR_READ", settings.net_gdr_read);
-  read.number("NCCL_NET_GDR_C2C", settings.net_gdr_c2c);
-  read.number("NCCL_NET_GDR_MLOPART", settings.net_gdr_mlopart);
-  read.number("NCCL_NET_FORCE_FLUSH", settings.net_force_flush);
-  read.number("NCCL_NET_DISABLE_INTRA", settings.net_disable_intra);
-  read.number("NCCL_NVB_DISABLE", settings.nvb_disable);
-  read.number("NCCL_PXN_DISABLE", settings.pxn_disable);
-  read.number("NCCL_PXN_C2C", settings.pxn_c2c);
-  read.number("NCCL_P2P_PXN_LEVEL", settings.p2p_pxn_level);
-  read.number("NCCL_CROSS_NIC", settings.cross_nic);
-  read.number("NCCL_SHM_DISABLE", settings.shm_disable);
-  read.number("NCCL_TOPO_SPLIT_MLOPART", settings.topo_split_mlopart);
-  if (version.has(NcclRule::kNicsByShareOfCx8))
-    read.number("NCCL_TOPO_SCATTER_START_NET", settings.topo_scatter_start_net);
-  read.number("NCCL_IGNORE_CPU_AFFINITY", settings.ignore_cpu_affinity);
-  read.number("NCCL_P2P_READ_ENABLE", settings.p2p_read_enable);
-  read.number("NCCL_P2P_DIRECT_DISABLE", settings.p2p_direct_disable);
-  read.number("NCCL_P2P_USE_CUDA_MEMCPY", settings.p2p_use_cuda_memcpy);
-  read.number("NCCL_CUMEM_ENABLE", settings.cumem_enable);
-  read.number("NCCL_MNNVL_ENABLE", settings.mnnvl_enable);
-  read.number("NCCL_NVLS_ENABLE", settings.nvls_enable);
-  read.number("NCCL_IGNORE_DISABLED_P2P", settings.ignore_disabled_p2p);
+  read.numbers(kNumberSettings);
   if (version.has(NcclRule::kDeviceNodes)) read.crossClique(version.has(NcclRule::kCliquesObeyLevel));
   if (version.has(NcclRule::kNetDevsPolicy)) read.netDevsPolicy();
   read.mergeLevel();
   read.mergePolicy();
   if (const char* groups = read.text("NCCL_NET_FORCE_MERGE")) settings.net_force_merge = groups;
-  read.number("NCCL_MNNVL_SCATTER_NETS_ENABLE", settings.mnnvl_scatter_nets);
-  read.number("NCCL_MNNVL_RAIL_PER_HOST", settings.mnnvl_rail_per_host);
-  read.number("NCCL_IB_MERGE_NICS", settings.ib_merge_nics);
-  read.number("NCCL_IB_MERGE_VFS", settings.ib_merge_vfs);
-  read.number("NCCL_IB_DEVICE_PCI_ORDER", settings.ib_device_pci_order);
+  read.numbers(kNicSettings);
   return settings;
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,6 +82,45 @@ struct Settings {
   std::vector<std::string> from_environment;
   // Warnings about values that NCCL does not recognise. NCCL ignores such values, so the defaults stay.
   std::vector<std::string> warnings;
+};
+
+// A variable that is a number, and its field.
+struct NumberSetting {
+  const char* variable;
+  int Settings::*field;
+  std::optional<NcclRule> since = {};  // the releases that read it; nothing: all
+  bool in_json = true;                 // `railwise topo show --json` has it where it is set
+};
+// Two tables, because NCCL reads what is no number in between.
+inline constexpr NumberSetting kNumberSettings[] = {
+    {"NCCL_NET_GDR_READ", &Settings::net_gdr_read},
+    {"NCCL_NET_GDR_C2C", &Settings::net_gdr_c2c},
+    {"NCCL_NET_GDR_MLOPART", &Settings::net_gdr_mlopart},
+    {"NCCL_NET_FORCE_FLUSH", &Settings::net_force_flush},
+    {"NCCL_NET_DISABLE_INTRA", &Settings::net_disable_intra},
+    {"NCCL_NVB_DISABLE", &Settings::nvb_disable},
+    {"NCCL_PXN_DISABLE", &Settings::pxn_disable},
+    {"NCCL_PXN_C2C", &Settings::pxn_c2c},
+    {"NCCL_P2P_PXN_LEVEL", &Settings::p2p_pxn_level},
+    {"NCCL_CROSS_NIC", &Settings::cross_nic},
+    {"NCCL_SHM_DISABLE", &Settings::shm_disable},
+    {"NCCL_TOPO_SPLIT_MLOPART", &Settings::topo_split_mlopart},
+    {"NCCL_TOPO_SCATTER_START_NET", &Settings::topo_scatter_start_net, NcclRule::kNicsByShareOfCx8, false},
+    {"NCCL_IGNORE_CPU_AFFINITY", &Settings::ignore_cpu_affinity},
+    {"NCCL_P2P_READ_ENABLE", &Settings::p2p_read_enable},
+    {"NCCL_P2P_DIRECT_DISABLE", &Settings::p2p_direct_disable},
+    {"NCCL_P2P_USE_CUDA_MEMCPY", &Settings::p2p_use_cuda_memcpy},
+    {"NCCL_CUMEM_ENABLE", &Settings::cumem_enable},
+    {"NCCL_MNNVL_ENABLE", &Settings::mnnvl_enable},
+    {"NCCL_NVLS_ENABLE", &Settings::nvls_enable},
+    {"NCCL_IGNORE_DISABLED_P2P", &Settings::ignore_disabled_p2p},
+};
+inline constexpr NumberSetting kNicSettings[] = {
+    {"NCCL_MNNVL_SCATTER_NETS_ENABLE", &Settings::mnnvl_scatter_nets, {}, false},
+    {"NCCL_MNNVL_RAIL_PER_HOST", &Settings::mnnvl_rail_per_host, {}, false},
+    {"NCCL_IB_MERGE_NICS", &Settings::ib_merge_nics},
+    {"NCCL_IB_MERGE_VFS", &Settings::ib_merge_vfs},
+    {"NCCL_IB_DEVICE_PCI_ORDER", &Settings::ib_device_pci_order},
 };
 
 // Returns the value of an environment variable. Null: it is not set.

@@ -2,8 +2,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "gpu/json.h"
 #include "tests/gpu/machines.h"
 
@@ -33,85 +31,7 @@ GpuTopology readAll(const std::string& machine, const std::string& amd_smi, cons
   return topology.ok() ? *topology : GpuTopology{};
 }
 
-TEST(AmdSmiTest, Mi300xInSpxIsEightWholeGpus) {
-  const GpuTopology machine = amdSmi("mi300x_spx");
-  EXPECT_NO_REMARK(machine);
-  ASSERT_EQ(machine.gpus.size(), 8u);
-  const Device& gpu = machine.gpus[1];
-  EXPECT_EQ(gpu.index, 1);
-  EXPECT_EQ(gpu.vendor, Vendor::kAmd);
-  EXPECT_EQ(gpu.vendor_index, 1);
-  EXPECT_EQ(gpu.model, "AMD Instinct MI300X");
-  EXPECT_EQ(gpu.memory_bytes, uint64_t{196592} << 20);
-  EXPECT_EQ(gpu.memory_used_bytes, uint64_t{284} << 20);
-  EXPECT_EQ(gpu.architecture, "gfx942");
-  EXPECT_EQ(gpu.sm, 0);
-  EXPECT_EQ(gpu.busid, "0000:26:00.0");
-  EXPECT_TRUE(gpu.uuid.starts_with("00ff74a1-0000-1000-8000-")) << gpu.uuid;
-  EXPECT_NE(gpu.uuid, machine.gpus[2].uuid);
-  EXPECT_EQ(gpu.numa, 0);
-  EXPECT_EQ(machine.gpus[4].numa, 1);
-  EXPECT_EQ(gpu.driver, "6.8.5");
-  EXPECT_EQ(gpu.firmware, "113-M3000100-103");
-  EXPECT_EQ(gpu.partition, "");
-  EXPECT_FALSE(gpu.partitioned);
-  EXPECT_EQ(gpu.share, 1);
-  EXPECT_EQ(machine.gpus[0].processes, 1);
-  EXPECT_EQ(machine.gpus[1].processes, 2);
-  EXPECT_EQ(machine.gpus[2].processes, 0);
-  EXPECT_EQ(gpu.utilisation_percent, 0);
-  EXPECT_EQ(gpu.health.ecc_uncorrected, 0u);
-  EXPECT_EQ(gpu.health.link_errors, 0u);
-  EXPECT_EQ(gpu.health.throttled, std::nullopt);
-  ASSERT_EQ(machine.links.size(), 56u);
-  const Link* link = linkBetween(machine, 0, 7);
-  ASSERT_NE(link, nullptr);
-  EXPECT_EQ(link->kind, LinkKind::kXgmi);
-  EXPECT_EQ(link->latency, LatencyClass::kDirect);
-  EXPECT_EQ(link->width, 1);
-  EXPECT_DOUBLE_EQ(link->gb_per_s, 48);
-  EXPECT_EQ(link->to_busid, "0000:e5:00.0");
-  ASSERT_EQ(machine.peers.size(), 56u);
-  EXPECT_TRUE(machine.peers[0].allowed);
-}
-
-TEST(AmdSmiTest, Mi300xInCpxIsEightPartitionsOfEachGpu) {
-  const GpuTopology machine = amdSmi("mi300x_cpx");
-  EXPECT_NO_REMARK(machine);
-  ASSERT_EQ(machine.gpus.size(), 16u);
-  const Device& second = machine.gpus[9];
-  EXPECT_EQ(second.partition, "CPX");
-  EXPECT_TRUE(second.partitioned);
-  EXPECT_DOUBLE_EQ(second.share, 1.0 / 8);
-  EXPECT_EQ(second.busid, "0000:26:00.1");
-  EXPECT_EQ(second.processes, 1);
-  ASSERT_NE(linkBetween(machine, 0, 7), nullptr);
-  EXPECT_EQ(linkBetween(machine, 0, 7)->kind, LinkKind::kInfinityFabric);
-  ASSERT_NE(linkBetween(machine, 7, 8), nullptr);
-  EXPECT_EQ(linkBetween(machine, 7, 8)->kind, LinkKind::kXgmi);
-}
-
-TEST(AmdSmiTest, Mi250IsTwoDiesEach) {
-  const GpuTopology machine = amdSmi("mi250");
-  EXPECT_NO_REMARK(machine);
-  ASSERT_EQ(machine.gpus.size(), 4u);
-  EXPECT_EQ(machine.gpus[0].architecture, "gfx90a");
-  const Link* inside = linkBetween(machine, 0, 1);
-  ASSERT_NE(inside, nullptr);
-  EXPECT_EQ(inside->kind, LinkKind::kXgmi);
-  EXPECT_EQ(inside->width, 4);
-  EXPECT_DOUBLE_EQ(inside->gb_per_s, 200);
-  EXPECT_EQ(linkBetween(machine, 0, 3), nullptr);  // two hops: over another die
-  ASSERT_NE(linkBetween(machine, 1, 2), nullptr);
-  EXPECT_EQ(linkBetween(machine, 1, 2)->kind, LinkKind::kPcie);
-  const auto refused = std::find_if(machine.peers.begin(), machine.peers.end(),
-                                    [](const PeerStatus& peer) { return peer.from == 1 && peer.to == 2; });
-  ASSERT_NE(refused, machine.peers.end());
-  EXPECT_FALSE(refused->allowed);
-  EXPECT_EQ(refused->reason, "not accessible");
-}
-
-// Structs have another layout in each of these versions.
+// What the machines are stands in rocm_smi_test.cc. Structs have another layout in each of these versions.
 class AmdSmiReleaseTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(AmdSmiReleaseTest, TellsWhatRocmSmiTells) {
@@ -120,10 +40,10 @@ TEST_P(AmdSmiReleaseTest, TellsWhatRocmSmiTells) {
     const GpuTopology other = amd(name);
     EXPECT_EQ(allRemarks(machine), allRemarks(other)) << name;
     ASSERT_EQ(machine.gpus.size(), other.gpus.size()) << name;
+    EXPECT_NE(machine.gpus.front().uuid, machine.gpus.back().uuid);
     for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
       // The one allowed difference: each library has an identity of its own for a GPU.
-      EXPECT_NE(machine.gpus[i].uuid, "");
-      EXPECT_NE(machine.gpus[i].uuid, other.gpus[i].uuid);
+      EXPECT_TRUE(machine.gpus[i].uuid.starts_with("00ff74a1-0000-1000-8000-")) << machine.gpus[i].uuid;
       machine.gpus[i].uuid = other.gpus[i].uuid;
     }
     EXPECT_EQ(jsonOf(machine), jsonOf(other)) << name;

@@ -8,8 +8,6 @@
 #include <map>
 #include <random>
 
-#include "gpu/choose/ring.h"
-
 namespace railwise::gpu {
 namespace {
 

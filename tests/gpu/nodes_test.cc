@@ -4,8 +4,8 @@
 #include <random>
 #include <set>
 
+#include "gpu/choose/choose.h"
 #include "gpu/choose/hosts.h"
-#include "gpu/choose/ring.h"
 
 namespace railwise::gpu {
 namespace {

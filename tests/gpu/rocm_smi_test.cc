@@ -1,6 +1,9 @@
-// AMD's machines, as the fake ROCm SMI describes them, and Debian's real library on a machine without GPUs.
+// AMD's machines, as the fake ROCm SMI describes them (AMD SMI tells them alike: amd_smi_test.cc), and
+// Debian's real library on a machine without GPUs.
 #include <dlfcn.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "tests/gpu/machines.h"
 
@@ -16,6 +19,7 @@ TEST(RocmSmiTest, Mi300xInSpxIsEightWholeGpus) {
   const Device& gpu = machine.gpus[1];
   EXPECT_EQ(gpu.index, 1);
   EXPECT_EQ(gpu.vendor, Vendor::kAmd);
+  EXPECT_EQ(gpu.vendor_index, 1);
   EXPECT_EQ(gpu.model, "AMD Instinct MI300X");
   EXPECT_EQ(gpu.memory_bytes, uint64_t{196592} << 20);
   EXPECT_EQ(gpu.memory_used_bytes, uint64_t{284} << 20);
@@ -24,6 +28,7 @@ TEST(RocmSmiTest, Mi300xInSpxIsEightWholeGpus) {
   EXPECT_EQ(gpu.busid, "0000:26:00.0");
   EXPECT_EQ(gpu.uuid, "0x8c5b2d1e00000001");
   EXPECT_EQ(gpu.numa, 0);
+  EXPECT_EQ(machine.gpus[4].numa, 1);
   EXPECT_EQ(gpu.driver, "6.8.5");
   EXPECT_EQ(gpu.firmware, "113-M3000100-103");
   EXPECT_EQ(gpu.partition, "");
@@ -83,6 +88,13 @@ TEST(RocmSmiTest, Mi250IsTwoDiesEach) {
   EXPECT_EQ(between->width, 1);
   EXPECT_DOUBLE_EQ(between->gb_per_s, 50);
   EXPECT_EQ(linkBetween(machine, 0, 3), nullptr);  // two hops: over another die
+  ASSERT_NE(linkBetween(machine, 1, 2), nullptr);
+  EXPECT_EQ(linkBetween(machine, 1, 2)->kind, LinkKind::kPcie);
+  const auto refused = std::find_if(machine.peers.begin(), machine.peers.end(),
+                                    [](const PeerStatus& peer) { return peer.from == 1 && peer.to == 2; });
+  ASSERT_NE(refused, machine.peers.end());
+  EXPECT_FALSE(refused->allowed);
+  EXPECT_EQ(refused->reason, "not accessible");
 }
 
 TEST(RocmSmiTest, AnOlderLibraryLeavesFieldsUnknown) {

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "sysfs/tar_format.h"
 #include "tests/ok.h"
 #include "tests/topo/topologies.h"
 

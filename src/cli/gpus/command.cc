@@ -68,13 +68,8 @@ std::string nicText(const topo::Graph& graph, const std::vector<topo::NearNic>& 
   if (nearest.empty()) return "none";
   std::vector<std::string> names;
   for (const topo::NearNic& nic : nearest) names.push_back(topo::netName(graph, nic.net));
-  if (names.size() > kMostNicNames) {
-    const std::size_t more = names.size() - kMostNicNames;
-    names.resize(kMostNicNames);
-    names.push_back(std::to_string(more) + " more");
-  }
-  return listText(names) + " (" + topo::pathTypeName(nearest[0].type) + ", " +
-         topo::gbText(static_cast<float>(nearest[0].gb_per_s)) + " GB/s)";
+  return topo::shortList(std::move(names), kMostNicNames) + " (" + topo::pathTypeName(nearest[0].type) +
+         ", " + topo::gbText(static_cast<float>(nearest[0].gb_per_s)) + " GB/s)";
 }
 
 TextRow rowText(const topo::Machine& machine, const topo::GpuTable& table, std::size_t i,

@@ -6,8 +6,8 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
+#include "gpu/choose/choose.h"
 #include "gpu/choose/hosts.h"
-#include "gpu/choose/ring.h"
 #include "topo/choice/pick.h"
 #include "topo/explain/describe.h"
 

@@ -10,7 +10,7 @@
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "topo/exports/exports.h"
-#include "topo/exports/names.h"
+#include "topo/exports/host_view.h"
 
 namespace railwise::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/text/text_layout.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/pci_config.h"
-#include "sysfs/pci_link.h"
+#include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 
 namespace railwise::doctor {

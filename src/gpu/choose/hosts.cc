@@ -12,7 +12,7 @@
 #include "base/text/split.h"
 #include "base/text/words.h"
 #include "base/whole_file.h"
-#include "gpu/choose/ring.h"
+#include "gpu/choose/choose.h"
 
 namespace railwise::gpu {
 namespace {

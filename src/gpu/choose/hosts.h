@@ -52,7 +52,7 @@ struct NodesAnswer {
   double total = 0;  // fitness
 };
 
-// The `count` nodes with the best fitness (choose/ring.h); of equal ones those whose sets are better, then
+// The `count` nodes with the best fitness (choose/choose.h); of equal ones those whose sets are better, then
 // the first ones. Without groups the sets alone decide. `groups_available`: how many groups there are, of
 // which the candidates may be in some. Nothing: there are not so many nodes.
 std::optional<NodesAnswer> chooseNodes(const std::vector<NodeCandidate>& candidates, int count,

@@ -12,7 +12,6 @@
 #include "base/text/bus_id.h"
 #include "net/topology/gpu_in_use.h"
 #include "sysfs/pci_devices.h"
-#include "sysfs/pci_link.h"
 #include "topo/machine/load.h"
 #include "topo/sources/generate/flat_machine.h"
 #include "verbs/gpu_direct.h"

@@ -7,7 +7,7 @@
 
 #include "base/text/json.h"
 #include "base/text/split.h"
-#include "gpu/choose/ring.h"
+#include "gpu/choose/choose.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
 
@@ -35,27 +35,13 @@ std::optional<int> rankIn(std::string_view text) {
   return rank && *rank >= 0 && *rank <= kMostRank ? rank : std::nullopt;
 }
 
-std::vector<std::string> splitAtCommas(const std::string& list) {
-  std::vector<std::string> items(1);
-  for (const char c : list) {
-    if (c == ',') {
-      items.emplace_back();
-    } else {
-      items.back() += c;
-    }
-  }
-  return items;
-}
-
 // The rows whose GPU has memory of a process, or a MIG instance with one, as the vendor's library says.
 std::vector<int> occupiedRows(const Machine& machine, const GpuTable& table) {
   std::vector<int> rows;
   const gpu::GpuTopology topology = gpuTopology(machine);
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
-    const auto device = std::find_if(topology.gpus.begin(), topology.gpus.end(), [&](const gpu::Device& one) {
-      return one.rank == table.rows[row].rank();
-    });
-    if (device == topology.gpus.end()) continue;
+    const gpu::Device* const device = physicalGpu(topology, *machine.graph, table.rows[row].gpu);
+    if (device == nullptr) continue;
     const bool used = std::any_of(topology.gpus.begin(), topology.gpus.end(), [&](const gpu::Device& one) {
       return (one.index == device->index || one.parent == device->index) && one.processes.value_or(0) > 0;
     });
@@ -141,7 +127,7 @@ Outcome<std::vector<int>> rowsOf(const GpuTable& table, const std::string& list)
   for (const GpuRow& row : table.rows) all_ranks.insert(all_ranks.end(), row.ranks.begin(), row.ranks.end());
   std::sort(all_ranks.begin(), all_ranks.end());
   std::vector<int> rows;
-  for (const std::string& item : splitAtCommas(list)) {
+  for (const std::string& item : splitAt(list, ',')) {
     const std::size_t dash = item.find('-');
     const auto first = rankIn(std::string_view(item).substr(0, dash));
     const auto last = dash == std::string::npos ? first : rankIn(std::string_view(item).substr(dash + 1));
@@ -162,7 +148,7 @@ Outcome<std::vector<int>> rowsOf(const GpuTable& table, const std::string& list)
 
 Outcome<std::vector<int>> netsOf(const Graph& graph, const std::string& list) {
   std::vector<int> nets;
-  for (const std::string& item : splitAtCommas(list)) {
+  for (const std::string& item : splitAt(list, ',')) {
     std::vector<std::string> names;
     bool found = false;
     for (int net = 0; net < graph.count(NodeType::kNet); ++net) {

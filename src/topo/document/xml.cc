@@ -1,6 +1,7 @@
 #include "topo/document/xml.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <unordered_map>
 
 #include "base/text/printable.h"
@@ -89,6 +90,11 @@ XmlNode* XmlNode::child(std::string_view child_name, std::string_view attribute,
     if (matches(*candidate, child_name, attribute, value)) return candidate;
   }
   return nullptr;
+}
+
+int intOf(const XmlNode& node, std::string_view attribute, int otherwise) {
+  const std::string* text = node.find(attribute);
+  return text == nullptr ? otherwise : static_cast<int>(std::strtol(text->c_str(), nullptr, 0));
 }
 
 XmlDocument::XmlDocument(const XmlDocument& other) : file(other.file), version(other.version) {

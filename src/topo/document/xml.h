@@ -50,6 +50,9 @@ struct XmlNode {
   XmlNode* child(std::string_view child_name, std::string_view attribute, std::string_view value) const;
 };
 
+// The number that an attribute is, as NCCL reads it (strtol, which finds the base).
+int intOf(const XmlNode& node, std::string_view attribute, int otherwise);
+
 // A tree of nodes. A node never moves in memory. order() lists the nodes in the order of their creation, the
 // order in which NCCL searches them.
 class XmlDocument {

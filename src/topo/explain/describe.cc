@@ -201,6 +201,13 @@ int nextCpu(const Paths& paths, NodeType type, int index) {
   return nearest.empty() ? -1 : nearest[0];
 }
 
+std::string shortList(std::vector<std::string> names, std::size_t shown) {
+  const std::size_t more = names.size() > shown ? names.size() - shown : 0;
+  names.resize(names.size() - more);
+  if (more > 0) names.push_back(std::to_string(more) + " more");
+  return listText(names);
+}
+
 std::string rangesText(const std::vector<int>& numbers) {
   std::string text;
   for (std::size_t i = 0; i < numbers.size();) {

@@ -60,6 +60,8 @@ std::string gpuFacts(const Graph& graph, const Node& gpu);
 // The index of the CPU next to a GPU or NET. -1: there is none.
 int nextCpu(const Paths& paths, NodeType type, int index);
 
+// Lists the first `shown` names, and how many more there are: "mlx5_0, mlx5_1 and 6 more".
+std::string shortList(std::vector<std::string> names, std::size_t shown);
 // "0-3, 7" for sorted numbers.
 std::string rangesText(const std::vector<int>& numbers);
 

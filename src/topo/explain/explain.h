@@ -88,7 +88,7 @@ struct GpuExplanation {
   std::vector<RejectedNic> rejected;
   std::vector<PeerRoute> peers;
   std::vector<ChannelEnd> ends;        // empty without addChannels()
-  std::vector<std::string> one_sided;  // names of NICs; empty without addOneSided() of explain/one_sided.h
+  std::vector<std::string> one_sided;  // names of NICs; empty without addOneSided()
   std::vector<Problem> problems;
 };
 

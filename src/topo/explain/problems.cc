@@ -265,14 +265,10 @@ void addIdleNics(const Machine& machine, MachineExplanation& all) {
     if (!used[net]) idle.push_back(netName(*machine.graph, static_cast<int>(net)));
   }
   if (idle.empty() || idle.size() == used.size()) return;
-  const std::size_t shown = 8;
-  const std::size_t more = idle.size() > shown ? idle.size() - shown : 0;
   const char* verb = idle.size() == 1 ? " is" : " are";
-  idle.resize(idle.size() - more);
-  if (more > 0) idle.push_back(std::to_string(more) + " more");
   all.problems.push_back(
       {.kind = "idle-nic",
-       .text = listText(idle) + verb + " not the NIC of any GPU",
+       .text = shortList(std::move(idle), 8) + verb + " not the NIC of any GPU",
        .fix = "all right for management and storage; leave such a NIC out with NCCL_IB_HCA. A NIC meant for "
               "the GPUs wants the same speed and distance as the others"});
 }

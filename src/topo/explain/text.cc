@@ -9,14 +9,6 @@ namespace {
 
 constexpr std::size_t kLabelWidth = 13;  // length of "  GPUDirect  "
 
-// Lists the first `shown` names, and how many more there are.
-std::string shortList(std::vector<std::string> names, std::size_t shown) {
-  const std::size_t more = names.size() > shown ? names.size() - shown : 0;
-  names.resize(names.size() - more);
-  if (more > 0) names.push_back(std::to_string(more) + " more");
-  return listText(names);
-}
-
 class TextWriter {
  public:
   TextWriter(const Machine& machine, const MachineExplanation& all, const ExplainStyle& style)

@@ -5,7 +5,6 @@
 #include "topo/explain/describe.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
-#include "topo/exports/names.h"
 
 namespace railwise::topo {
 namespace {

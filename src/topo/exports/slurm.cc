@@ -8,7 +8,6 @@
 #include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
-#include "topo/exports/names.h"
 
 namespace railwise::topo {
 namespace {

@@ -1,4 +1,3 @@
-#include "topo/graph/builder.h"
 
 #include <algorithm>
 #include <string>
@@ -216,8 +215,7 @@ class Builder : public GraphMaker {
                    ": no <cpu> in <system>; NCCL needs at least one NUMA node"};
     graph_.setRccl(document_.version == 2 && !settings_.xgmi_as_nvlink);
     graph_.setHosts(static_cast<int>(host_hashes_.size()), 0);
-    if (!addNvlinks(*system, nullptr, 0) || !addC2c(*system, nullptr, 0) || !addPciLinks(*system, nullptr, 0))
-      return error_;
+    if (!addOtherLinks(*system)) return error_;
     PciTree tree(graph_, document_.file, settings_.nccl.has(NcclRule::kBroadcomGen5));
     if (!tree.flattenSwitches()) return tree.error();
     if (!connectCpus()) return error_;
@@ -350,15 +348,15 @@ class Builder : public GraphMaker {
     for (const XmlNode* net : nic.children) {
       if (net->name != "net" || !net->has("dev")) continue;
       const bool gins = settings_.nccl.has(NcclRule::kGinDevices);
-      if ((!gins || intOr(*net, "net", 1) != 0) && !addNet(*net, NodeType::kNet, node, host)) return false;
-      if (gins && intOr(*net, "gin", 0) != 0 && !addNet(*net, NodeType::kGin, node, host)) return false;
-      if (parts_ && intOr(*net, "rma", 0) != 0 && !addNet(*net, NodeType::kRma, node, host)) return false;
+      if ((!gins || intOf(*net, "net", 1) != 0) && !addNet(*net, NodeType::kNet, node, host)) return false;
+      if (gins && intOf(*net, "gin", 0) != 0 && !addNet(*net, NodeType::kGin, node, host)) return false;
+      if (parts_ && intOf(*net, "rma", 0) != 0 && !addNet(*net, NodeType::kRma, node, host)) return false;
     }
     return true;
   }
 
   bool addNet(const XmlNode& xml, NodeType type, NodeIndex nic, int host) {
-    const int dev = intOr(xml, "dev", 0);
+    const int dev = intOf(xml, "dev", 0);
     const int64_t id = makeId(host, dev);
     const NodeIndex index = create(xml, type, id, host);
     if (index == kNoNode) return false;
@@ -368,17 +366,17 @@ class Builder : public GraphMaker {
     const std::string* guid = xml.find("guid");
     net.has_guid = guid != nullptr;
     net.guid = guid != nullptr ? std::strtoull(guid->c_str(), nullptr, 16) : static_cast<uint64_t>(id);
-    int speed_mbps = intOr(xml, "speed", 0);
+    int speed_mbps = intOf(xml, "speed", 0);
     if (speed_mbps <= 0) speed_mbps = kDefaultNetMbps;
     net.bandwidth = static_cast<float>(speed_mbps / 8000.0);
     net.latency = std::strtof(xml.get("latency").c_str(), nullptr);
-    net.port = intOr(xml, "port", 0);
+    net.port = intOf(xml, "port", 0);
     net.pci_device = at(nic).pci_device;
-    net.gdr = intOr(xml, "gdr", 0);
-    net.max_comms = intOr(xml, "maxconn", kMaxChannels);
-    net.coll = intOr(xml, "coll", 0);
-    net.rail = intOr(xml, "rail", -1);
-    net.plane = intOr(xml, "plane", -1);
+    net.gdr = intOf(xml, "gdr", 0);
+    net.max_comms = intOf(xml, "maxconn", kMaxChannels);
+    net.coll = intOf(xml, "coll", 0);
+    net.rail = intOf(xml, "rail", -1);
+    net.plane = intOf(xml, "plane", -1);
     return connectBoth(xml, nic, index, LinkType::kNet, net.bandwidth);
   }
 

@@ -1,6 +1,6 @@
 // The graph of one machine, or of the hosts that share NVLink. NCCL calls it ncclTopoSystem. Nodes are GPUs,
 // PCIe switches, NVSwitches, NUMA nodes, NICs and network devices. Links have a type and a bandwidth in GB/s.
-// builder.h makes the graph from the XML, and it is const from then on. Reading is thread-safe.
+// buildGraph() makes the graph from the XML, and it is const from then on. Reading is thread-safe.
 #pragma once
 
 #include <array>
@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/outcome.h"
+#include "topo/document/xml.h"
 #include "topo/settings.h"
 
 namespace railwise::topo {
@@ -153,5 +155,12 @@ class Graph {
 
 // Turns NCCL's mask "0000ffff,..." into "0-47,96-143". "": the mask is empty or cannot be read.
 std::string cpuList(const std::string& affinity);
+
+// Builds the Graph from the XML as NCCL's ncclTopoGetSystemFromXml does. Nodes and links are made in NCCL's
+// order, because their order decides between equal choices later.
+
+// An error names the file, the line, the attribute or device, and what to do. NCCL's init would fail with the
+// same document.
+Outcome<Graph> buildGraph(const XmlDocument& document, const Settings& settings);
 
 }  // namespace railwise::topo

@@ -70,11 +70,6 @@ class GraphMaker {
     return true;
   }
 
-  static int intOr(const XmlNode& node, const char* attribute, int otherwise) {
-    const std::string* text = node.find(attribute);
-    return text == nullptr ? otherwise : toInt(*text);
-  }
-
   // ncclTopoCreateNode.
   NodeIndex create(const XmlNode& from, NodeType type, int64_t id, int host) {
     if (graph_.count(type) == kMaxNodesPerType) {
@@ -133,7 +128,7 @@ class GraphMaker {
   }
 
   // Which part of a split GPU a <gpu> is. -1: the GPU is whole.
-  int partOf(const XmlNode& gpu) const { return parts_ ? intOr(gpu, "mlopart", -1) : -1; }
+  int partOf(const XmlNode& gpu) const { return parts_ ? intOf(gpu, "mlopart", -1) : -1; }
 
   std::vector<NodeIndex> partsOf(int64_t id) const {  // ncclTopoGetDevNodes
     std::vector<NodeIndex> parts;
@@ -178,21 +173,23 @@ class GraphMaker {
     return true;
   }
 
-  template <typename Visit>
-  bool walk(const XmlNode& node, const char* name, const std::string* busid, int host, const Visit& visit) {
-    if (node.name == name) return visit(node, busid, host);
+  // Adds the link that an element describes. `busid`: of the nearest element above that has one; null: none.
+  using AddLink = bool (GraphMaker::*)(const XmlNode& link, const std::string* busid, int host);
+
+  bool walk(const XmlNode& node, const char* name, const std::string* busid, int host, AddLink add) {
+    if (node.name == name) return (this->*add)(node, busid, host);
     if (node.name == "cpu") host = hostOf(node);
     const std::string* own = node.find("busid");
     for (const XmlNode* child : node.children)
-      if (!walk(*child, name, own != nullptr ? own : busid, host, visit)) return false;
+      if (!walk(*child, name, own != nullptr ? own : busid, host, add)) return false;
     return true;
   }
 
-  bool addNvlinks(const XmlNode& system, const std::string* busid, int host) {
-    const auto visit = [this](const XmlNode& link, const std::string* gpu_busid, int on) {
-      return addNvlink(link, gpu_busid, on);
-    };
-    return walk(system, document_.version == 1 ? "nvlink" : "xgmi", busid, host, visit);
+  bool addOtherLinks(const XmlNode& system) {
+    const bool c2c = settings_.nccl.has(NcclRule::kC2cLinks);
+    return walk(system, document_.version == 1 ? "nvlink" : "xgmi", nullptr, 0, &GraphMaker::addNvlink) &&
+           (!c2c || walk(system, "c2c", nullptr, 0, &GraphMaker::addC2cLink)) &&
+           walk(system, "pcilink", nullptr, 0, &GraphMaker::addPciLink);
   }
 
   bool addNvlink(const XmlNode& link, const std::string* busid, int host) {
@@ -253,14 +250,6 @@ class GraphMaker {
     return kNoNode;
   }
 
-  bool addC2c(const XmlNode& system, const std::string* busid, int host) {
-    if (!settings_.nccl.has(NcclRule::kC2cLinks)) return true;
-    const auto visit = [this](const XmlNode& link, const std::string* gpu_busid, int on) {
-      return addC2cLink(link, gpu_busid, on);
-    };
-    return walk(system, "c2c", busid, host, visit);
-  }
-
   bool addC2cLink(const XmlNode& link, const std::string* busid, int host) {
     if (!isPrimary(*link.parent)) return true;
     NodeIndex device = kNoNode;
@@ -285,13 +274,6 @@ class GraphMaker {
       at(bridge).busid = at(device).busid;
     }
     return connectBoth(link, device, bridge, LinkType::kC2c, bandwidth);
-  }
-
-  bool addPciLinks(const XmlNode& system, const std::string* busid, int host) {
-    const auto visit = [this](const XmlNode& link, const std::string* from, int on) {
-      return addPciLink(link, from, on);
-    };
-    return walk(system, "pcilink", busid, host, visit);
   }
 
   bool addPciLink(const XmlNode& link, const std::string* busid, int host) {

@@ -119,11 +119,6 @@ bool hasRank(const XmlNode& pci) {
                      [](const XmlNode* child) { return child->name == "gpu" && child->has("rank"); });
 }
 
-int intOf(const XmlNode& node, std::string_view attribute, int otherwise) {
-  const std::string* text = node.find(attribute);
-  return text != nullptr ? static_cast<int>(std::strtol(text->c_str(), nullptr, 0)) : otherwise;
-}
-
 std::string moreText(const std::vector<const XmlNode*>& nodes) {
   return nodes.size() > 1 ? " (and " + std::to_string(nodes.size() - 1) + " more like it)" : "";
 }

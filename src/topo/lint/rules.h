@@ -166,7 +166,6 @@ std::string hostOf(const XmlNode& node);    // host_hash of the <cpu> above the 
 // The names in `attributes` that the node has no attribute for.
 std::vector<std::string> missingOf(const XmlNode& node, std::initializer_list<const char*> attributes);
 bool hasRank(const XmlNode& pci);  // has `pci` a <gpu> child with a rank?
-int intOf(const XmlNode& node, std::string_view attribute, int otherwise);  // reads with strtol, as NCCL does
 // For a finding about the first of several nodes: " (and 3 more like it)", or "".
 std::string moreText(const std::vector<const XmlNode*>& nodes);
 // True: NCCL finds a net of this NIC by its name, so it looks up nothing in /sys for the NIC.

@@ -14,11 +14,6 @@ namespace {
 
 constexpr uint64_t kFirstGuid = 0x1000;
 
-int intOr(const XmlNode& node, const char* attribute, int otherwise) {
-  const std::string* text = node.find(attribute);
-  return text == nullptr ? otherwise : static_cast<int>(std::strtol(text->c_str(), nullptr, 0));
-}
-
 bool isClass(const XmlNode& pci, const char* prefix) { return pci.get("class").starts_with(prefix); }
 
 // What descriptions lack, and what stands for it: one sentence about them all.
@@ -31,18 +26,11 @@ class LeftOut {
   // "the file leaves out sm and gdr of GPUs, which the driver tells NCCL: ... and ... assumed".
   void remark(const std::string& whose, std::vector<std::string>& remarks) const {
     if (!attributes_.empty())
-      remarks.push_back("the file leaves out " + list(attributes_) + " of " + whose +
-                        " tells NCCL: " + list(assumed_) + " assumed");
+      remarks.push_back("the file leaves out " + listText(attributes_) + " of " + whose +
+                        " tells NCCL: " + listText(assumed_) + " assumed");
   }
 
  private:
-  static std::string list(const std::vector<std::string>& items) {
-    std::string text;
-    for (std::size_t i = 0; i < items.size(); ++i)
-      text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i];
-    return text;
-  }
-
   std::vector<std::string> attributes_;
   std::vector<std::string> assumed_;
 };
@@ -78,7 +66,7 @@ class DeviceAssumer {
       if (node->name != "gpu" || !node->has("rank") || !node->parent->has("busid")) continue;
       if (isHidden(*node->parent->child("gpu"))) continue;
       ranked_.push_back(node);
-      repeated = !ranks.insert(intOr(*node, "rank", 0)).second || repeated;
+      repeated = !ranks.insert(intOf(*node, "rank", 0)).second || repeated;
     }
     if (ranked_.empty() || repeated) {
       numberGpus();
@@ -92,7 +80,7 @@ class DeviceAssumer {
   }
 
   // NCCL takes dev="-1" for a GPU that is not to be used.
-  static bool isHidden(const XmlNode& gpu) { return intOr(gpu, "dev", 0) == -1; }
+  static bool isHidden(const XmlNode& gpu) { return intOf(gpu, "dev", 0) == -1; }
 
   // The GPUs in the order of their addresses, as the driver numbers them. Its first <gpu>, or null, is that
   // which NCCL fills in.
@@ -120,7 +108,7 @@ class DeviceAssumer {
       const auto at = all.find(lowerCase(gpu->parent->get("busid")));
       devices_.gpus.push_back({.busid = at->first,
                                .dev = static_cast<int>(std::distance(all.begin(), at)),
-                               .rank = intOr(*gpu, "rank", 0),
+                               .rank = intOf(*gpu, "rank", 0),
                                .mlopart = gpu->get("mlopart", "-1"),
                                .described = at->second});
     }
@@ -201,12 +189,12 @@ class DeviceAssumer {
     std::vector<const XmlNode*> others;
     for (const XmlNode* net : described_) (net->has("dev") ? numbered : others).push_back(net);
     std::stable_sort(numbered.begin(), numbered.end(), [](const XmlNode* a, const XmlNode* b) {
-      return intOr(*a, "dev", 0) < intOr(*b, "dev", 0);
+      return intOf(*a, "dev", 0) < intOf(*b, "dev", 0);
     });
     std::vector<const XmlNode*> all;
     auto next = numbered.begin();
     for (const XmlNode* net : others) {
-      while (next != numbered.end() && intOr(**next, "dev", 0) <= static_cast<int>(all.size()))
+      while (next != numbered.end() && intOf(**next, "dev", 0) <= static_cast<int>(all.size()))
         all.push_back(*next++);
       all.push_back(net);
     }
@@ -217,14 +205,14 @@ class DeviceAssumer {
   void addDescribed(const XmlNode& net) {
     const auto index = static_cast<int>(devices_.nets.size());
     NetDevice device{.name = net.get("name"),
-                     .speed_mbps = intOr(net, "speed", detection_.nic_speed),
-                     .port = intOr(net, "port", 1),
+                     .speed_mbps = intOf(net, "speed", detection_.nic_speed),
+                     .port = intOf(net, "port", 1),
                      .guid = net.has("guid") ? std::strtoull(net.get("guid").c_str(), nullptr, 16)
                                              : kFirstGuid + devices_.nets.size(),
-                     .gdr = intOr(net, "gdr", 1) != 0,
-                     .rail = intOr(net, "rail", -1),
-                     .plane = intOr(net, "plane", -1)};
-    device.max_comms = intOr(net, "maxconn", device.max_comms);
+                     .gdr = intOf(net, "gdr", 1) != 0,
+                     .rail = intOf(net, "rail", -1),
+                     .plane = intOf(net, "plane", -1)};
+    device.max_comms = intOf(net, "maxconn", device.max_comms);
     if (!net.has("name")) {
       // The plugin tells its place, at which NCCL adds it anew.
       for (int number = index; device.name.empty(); ++number)
@@ -233,7 +221,7 @@ class DeviceAssumer {
       if (net.parent->parent->name == "pci") device.busid = lowerCase(net.parent->parent->get("busid"));
       ++nameless_;
     }
-    if (const int dev = intOr(net, "dev", index); dev != index && renumbered_.empty())
+    if (const int dev = intOf(net, "dev", index); dev != index && renumbered_.empty())
       renumbered_ = device.name + " is " + std::to_string(index) + ", not " + std::to_string(dev);
     devices_.nets.push_back(std::move(device));
   }

@@ -2,31 +2,11 @@
 
 #include <algorithm>
 
-#include "topo/graph/builder.h"
+#include "topo/graph/graph.h"
+#include "topo/paths/decisions.h"
 
 namespace railwise::topo {
 namespace {
-
-// ncclTopoSearchInit for a communicator of several hosts: computes the bandwidth of one channel and of one
-// GPU.
-void measure(Domain& domain) {
-  const Graph& graph = *domain.graph;
-  const bool devs = graph.count(NodeType::kDev) > 0;
-  const NodeType type = devs ? NodeType::kDev : NodeType::kGpu;
-  for (int d = 0; d < graph.count(type); ++d) {
-    for (int n = 0; n < graph.count(NodeType::kNet); ++n) {
-      const Path& path = domain.paths->get(type, d, NodeType::kNet, n);
-      if (path.hops != 0) domain.max_bandwidth = std::max(domain.max_bandwidth, path.bandwidth);
-    }
-    float nvlink = 0;
-    float pci = 0;
-    for (const Link& link : graph.of(type, d).links) {
-      if (link.type == LinkType::kNvl) nvlink += link.bandwidth;
-      if (link.type == LinkType::kPci) pci = link.bandwidth;
-    }
-    domain.total_bandwidth = std::max({domain.total_bandwidth, nvlink, pci});
-  }
-}
 
 // ncclTopoTrimSystem: the domain of each GPU, identified by the lowest GPU index in the domain.
 std::vector<int> domainOfGpus(const Paths& paths) {
@@ -45,7 +25,9 @@ std::vector<int> domainOfGpus(const Paths& paths) {
 void finishDomain(Domain& domain) {
   for (const NodeIndex gpu : domain.graph->of(NodeType::kGpu))
     domain.ranks.push_back(domain.graph->node(gpu).rank);
-  measure(domain);
+  const SearchBandwidth most = searchBandwidth(*domain.paths, true);
+  domain.max_bandwidth = most.channel;
+  domain.total_bandwidth = most.gpu;
 }
 
 // Returns "", or why NCCL fails.

@@ -52,14 +52,7 @@ std::string transportsJson(const Transports& transports, const TransportsShown& 
 // under two releases of NCCL): devices, links, paths and choices. GPUs and NICs are matched by PCI address
 // and name, then by their number.
 
-// One thing that differs. If one machine lacks the thing, its text is empty.
-struct Difference {
-  std::string kind;  // "device", "numa", "link", "path", "nic", "gpudirect", "p2p", "pxn", "domain"
-  // Ids: "GPU/0", "GPU/0 -> NET/1"; if both machines have the thing, the ids of the left one.
-  std::string what;
-  std::string left;
-  std::string right;
-};
+using topology::Difference;
 
 std::vector<Difference> diff(const Machine& left, const Machine& right);
 

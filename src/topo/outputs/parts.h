@@ -13,36 +13,8 @@
 #include "topo/outputs/drawing/drawing.h"
 #include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"
-#include "topo/search/search.h"
 
 namespace railwise::topo {
-
-// Writes "gpu_gpu": [[from, to, type, GB/s, hops, [via...]], ...], and six more tables of the same form.
-void writePathTables(JsonWriter& json, const Paths& paths);
-
-// Writes "p2p": [[from, to, allowed, read, intermediate rank, reason], ...].
-void writeP2p(JsonWriter& json, const Paths& paths);
-
-// Writes "gdr": [[gpu, net, receive, send, flush, PXN rank, rule and reason of receive, rule and reason of
-// send, reason of flush], ...].
-void writeGdr(JsonWriter& json, const Paths& paths);
-
-// Writes "domains": [{ranks, max_bw, total_bw, local_net, p2p_net}, ...].
-void writeDomains(JsonWriter& json, const Machine& machine);
-
-// Writes the fields of an object: "pairs" and "other_host" (rows), "classes", "nvls", "one_process" and
-// "channel".
-void writeTransports(JsonWriter& json, const Transports& transports, const TransportsShown& shown);
-
-// What a search of rings and trees tried, in sentences for people: the speeds, what was relaxed at each of
-// them and why, what was found, and why the search ended.
-
-// Sentences in the order of the search. `graph`: of the domain.
-std::vector<std::string> whySentences(const GraphTrace& trace, const CommunicatorGraphs& graphs,
-                                      const Graph& graph);
-
-// What is different from the attempt before, in a few words.
-const char* moveText(SearchMove move);
 
 // The drawing as SVG elements, for the SVG and HTML outputs.
 
@@ -68,8 +40,5 @@ std::string_view htmlScript();
 // "sha256-<base64>" for the page's content security policy, which allows only this style and this script.
 std::string_view htmlStyleHash();
 std::string_view htmlScriptHash();
-
-// The data that the script shows after a click, as JSON that is safe inside <script>.
-std::string htmlData(const Machine& machine, const MachineExplanation& all);
 
 }  // namespace railwise::topo

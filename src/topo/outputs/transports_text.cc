@@ -4,8 +4,7 @@
 #include "base/text/words.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/outputs.h"
-#include "topo/transports/driver.h"
-#include "topo/transports/table.h"
+#include "topo/transports/transports.h"
 
 namespace railwise::topo {
 namespace {

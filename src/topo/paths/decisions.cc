@@ -228,4 +228,27 @@ int pickLocalNet(const Graph& graph, const Settings& settings, int gpu, const st
   return locals[static_cast<std::size_t>((net % count + count) % count)];
 }
 
+SearchBandwidth searchBandwidth(const Paths& paths, bool network) {
+  const Graph& graph = paths.graph();
+  if (!network && graph.count(NodeType::kGpu) == 1)
+    return {kLocalBandwidth, paths.settings().nccl.has(NcclRule::kOneGpuBandwidth) ? kLocalBandwidth : 0};
+  const NodeType device = graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu;
+  const NodeType to = network ? NodeType::kNet : device;
+  SearchBandwidth most;
+  for (int d = 0; d < graph.count(device); ++d) {
+    for (int i = 0; i < graph.count(to); ++i) {
+      const Path& path = paths.get(device, d, to, i);
+      if (path.hops != 0) most.channel = std::max(most.channel, path.bandwidth);
+    }
+    float nvlink = 0;
+    float pci = 0;
+    for (const Link& link : graph.of(device, d).links) {
+      if (link.type == LinkType::kNvl) nvlink += link.bandwidth;
+      if (link.type == LinkType::kPci) pci = link.bandwidth;
+    }
+    most.gpu = std::max({most.gpu, nvlink, pci});
+  }
+  return most;
+}
+
 }  // namespace railwise::topo

@@ -58,4 +58,12 @@ struct Turn {
 Turn firstTurn(const Graph& graph, const Settings& settings, int gpu, const std::vector<int>& locals,
                int sharers);
 
+// The bandwidths at which a search begins, in GB/s (ncclTopoSearchInit).
+struct SearchBandwidth {
+  float channel = 0;  // the fastest path: no channel can have more (NCCL's maxBw)
+  float gpu = 0;      // all links of the fastest GPU together (NCCL's totalBw)
+};
+// `network`: the network takes part, and the paths to the NETs count.
+SearchBandwidth searchBandwidth(const Paths& paths, bool network);
+
 }  // namespace railwise::topo

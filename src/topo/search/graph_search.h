@@ -6,19 +6,13 @@
 #include <vector>
 
 #include "base/outcome.h"
+#include "topo/paths/decisions.h"
 #include "topo/search/channel_bound.h"
 #include "topo/search/channel_graph.h"
 #include "topo/search/channel_search.h"
-#include "topo/search/trace.h"
 #include "topo/search/vain_attempts.h"
 
 namespace railwise::topo {
-
-// The bandwidths at which a search begins, in GB/s.
-struct SearchBandwidth {
-  float channel = 0;  // the fastest path: no channel can have more (NCCL's maxBw)
-  float gpu = 0;      // all links of the fastest GPU together (NCCL's totalBw)
-};
 
 struct SearchTask {
   Algorithm algorithm = Algorithm::kRing;

@@ -9,30 +9,6 @@
 namespace railwise::topo {
 namespace {
 
-// ncclTopoSearchInit.
-SearchBandwidth bandwidthOf(const Paths& paths, bool inter) {
-  const Graph& graph = paths.graph();
-  if (!inter && graph.count(NodeType::kGpu) == 1)
-    return {kLocalBandwidth, paths.settings().nccl.has(NcclRule::kOneGpuBandwidth) ? kLocalBandwidth : 0};
-  const NodeType device = graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu;
-  const NodeType to = inter ? NodeType::kNet : device;
-  SearchBandwidth most;
-  for (int d = 0; d < graph.count(device); ++d) {
-    for (int i = 0; i < graph.count(to); ++i) {
-      const Path& path = paths.get(device, d, to, i);
-      if (path.hops != 0) most.channel = std::max(most.channel, path.bandwidth);
-    }
-    float nvlink = 0;
-    float pci = 0;
-    for (const Link& link : graph.of(device, d).links) {
-      if (link.type == LinkType::kNvl) nvlink += link.bandwidth;
-      if (link.type == LinkType::kPci) pci = link.bandwidth;
-    }
-    most.gpu = std::max({most.gpu, nvlink, pci});
-  }
-  return most;
-}
-
 bool networkTakesPart(const SearchOptions& options) { return options.nodes > 1 || options.several_domains; }
 
 // ncclTopoTrimSystem: the network takes part if a domain has not as many GPUs as the communicator has ranks.
@@ -43,11 +19,12 @@ bool takesNetwork(const Machine& machine, const Domain& domain) {
   return domain.ranks.size() != ranks.size();
 }
 
-}  // namespace
-
+// True if such a communicator can exist: where the network takes part, there must be a NIC.
 bool canSearch(const Domain& domain, const SearchOptions& options) {
   return !networkTakesPart(options) || domain.graph->count(NodeType::kNet) > 0;
 }
+
+}  // namespace
 
 Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& settings,
                                          const SearchOptions& options) {
@@ -55,7 +32,7 @@ Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& s
   if (!paths.ok()) return paths.failure();
   SearchSpace space(*paths, networkTakesPart(options));
   space.every_net_collnet = options.collnet;
-  const SearchBandwidth bandwidth = bandwidthOf(*paths, space.inter);
+  const SearchBandwidth bandwidth = searchBandwidth(*paths, space.inter);
 
   CommunicatorGraphs found{.nodes = options.nodes,
                            .inter = space.inter,

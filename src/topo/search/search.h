@@ -11,7 +11,6 @@
 #include "topo/machine/machine.h"
 #include "topo/search/channel_graph.h"
 #include "topo/search/graph_file.h"
-#include "topo/search/trace.h"
 
 namespace railwise::topo {
 
@@ -30,9 +29,6 @@ struct SearchOptions {
   // Receives what was tried. Null: nobody asks.
   SearchTrace* trace = nullptr;
 };
-
-// True if such a communicator can exist: where the network takes part, there must be a NIC.
-bool canSearch(const Domain& domain, const SearchOptions& options);
 
 // An error if NCCL's init would fail. After the last "; " it says what helps.
 Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& settings,

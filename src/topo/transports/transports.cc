@@ -2,12 +2,46 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
 
 #include "topo/paths/policy.h"
-#include "topo/transports/driver.h"
 
 namespace railwise::topo {
 namespace {
+
+// The first driver branch with CUDA 12.
+constexpr int kDriverOfCuda12 = 525;
+
+// The index of a GPU in the answers; -1: it is not there.
+int indexOf(const Machine& machine, const Node& gpu) {
+  if (machine.gpu_answers == nullptr || gpu.host != machine.graph->localHost()) return -1;
+  for (const gpu::Device& device : machine.gpu_answers->gpus)
+    if (gpu::isWhole(device) && !device.busid.empty() && device.busid == gpu.busid) return device.index;
+  return -1;
+}
+
+// False: the driver is known to have no cuMem (CUDA's virtual memory management, as NCCL wants it: CUDA 12).
+bool driverOffersCumem(const Machine& machine) {
+  if (machine.gpu_answers == nullptr) return true;
+  const auto& gpus = machine.gpu_answers->gpus;
+  return std::none_of(gpus.begin(), gpus.end(), [](const gpu::Device& device) {
+    const int branch = std::atoi(device.driver.c_str());
+    return device.vendor == gpu::Vendor::kNvidia && branch > 0 && branch < kDriverOfCuda12;
+  });
+}
+
+// Empty, or why the driver forbids peer to peer between two GPUs of this host, for example "chipset not
+// supported".
+std::string whyDriverForbidsP2p(const Machine& machine, const Node& from, const Node& to) {
+  const int a = indexOf(machine, from);
+  const int b = indexOf(machine, to);
+  if (a < 0 || b < 0 || a == b) return "";
+  for (const gpu::PeerStatus& peer : machine.gpu_answers->peers)
+    if (peer.from == a && peer.to == b && !peer.allowed)
+      return peer.reason.empty() ? "not supported" : peer.reason;
+  return "";
+}
 
 constexpr int kReadsOverNvlink = 80;     // sm of the A100, the only GPU that reads a peer by default
 constexpr int kFirstWithMulticast = 90;  // sm of the H100, the first GPU with NVLink SHARP
@@ -278,6 +312,15 @@ std::string gdrText(const NetEnd& end) {
 
 }  // namespace
 
+std::string nvlinkDomain(const Machine& machine) {
+  if (machine.gpu_answers == nullptr) return "";
+  for (const gpu::Device& device : machine.gpu_answers->gpus)
+    if (device.fabric_state == "completed" &&
+        device.fabric_cluster.find_first_not_of("0-") != std::string::npos)
+      return device.fabric_cluster;
+  return "";
+}
+
 const char* transportKindName(TransportKind kind) {
   switch (kind) {
     case TransportKind::kP2p:
@@ -428,6 +471,34 @@ std::vector<std::string> Transports::logLines(const RankPair& pair, const Transp
       break;
   }
   return {"No transport found for rank " + std::to_string(pair.from)};
+}
+
+TransportTable tabulate(const Transports& transports, const PairFilter& filter) {
+  TransportTable table;
+  std::map<std::string, std::size_t> known;  // name and reason -> index of the class
+  for (const int from : transports.ranks()) {
+    if (filter.from >= 0 && filter.from != from) continue;
+    for (const int to : transports.ranks()) {
+      if (filter.to >= 0 && filter.to != to) continue;
+      if (from == to && !filter.other_host) continue;
+      TransportRow row{
+          .pair = {.from = from, .to = to, .other_host = filter.other_host, .channel = filter.channel}};
+      const Transport transport = transports.between(row.pair);
+      const std::string name = transportName(transport);
+      const std::string reason = transportReason(transport);
+      const auto [at, is_new] = known.emplace(name + '\n' + reason, table.classes.size());
+      if (is_new) table.classes.push_back({.first = transport, .name = name, .reason = reason});
+      row.index = at->second;
+      ++table.classes[row.index].pairs;
+      row.intermediate_rank = transport.intermediate_rank;
+      row.sender = transport.sender;
+      row.receiver = transport.receiver;
+      row.sender.gdr_reason.clear();
+      row.receiver.gdr_reason.clear();
+      table.rows.push_back(std::move(row));
+    }
+  }
+  return table;
 }
 
 }  // namespace railwise::topo

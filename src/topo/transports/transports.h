@@ -114,4 +114,41 @@ class Transports {
   std::vector<RankPlace> places_;
 };
 
+// What the vendor's library said of the GPUs' driver, as far as it decides about transports. A topology file
+// says nothing of it.
+
+// The UUID of the NVLink domain that this host belongs to; empty: none.
+std::string nvlinkDomain(const Machine& machine);
+
+// The transports of many pairs, with equal ones put together. The outputs show it. Plain values.
+
+struct TransportClass {
+  Transport first;  // of the first pair of the class
+  std::string name;
+  std::string reason;
+  int pairs = 0;
+};
+
+struct TransportRow {
+  RankPair pair;
+  std::size_t index = 0;       // in TransportTable::classes
+  int intermediate_rank = -1;  // P2P through a third GPU
+  NetEnd sender;               // without reasons, like `receiver`
+  NetEnd receiver;
+};
+
+struct TransportTable {
+  std::vector<TransportClass> classes;  // in the order in which the rows need them
+  std::vector<TransportRow> rows;       // by `from`, then by `to`
+};
+
+// Which pairs to tabulate. -1: all ranks.
+struct PairFilter {
+  int from = -1;
+  int to = -1;
+  bool other_host = false;
+  int channel = 0;
+};
+TransportTable tabulate(const Transports& transports, const PairFilter& filter);
+
 }  // namespace railwise::topo

@@ -1,12 +1,11 @@
 // XML -> graph: NCCL's numbers, NCCL's order, NCCL's refusals.
-#include "topo/graph/builder.h"
-
 #include <gtest/gtest.h>
 
 #include "base/text/bus_id.h"
 #include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/graph/constants.h"
+#include "topo/graph/graph.h"
 
 namespace railwise::topo::test {
 namespace {

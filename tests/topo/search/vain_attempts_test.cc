@@ -1,5 +1,11 @@
 #include "topo/search/vain_attempts.h"
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "tests/topo/search/search_machines.h"
 
 namespace railwise::topo {
@@ -60,5 +66,75 @@ TEST(VainAttempts, ANicTheyDidNotLeaveByDoesNotCount) {
   EXPECT_FALSE(f.knows(asked));
 }
 
+TEST(KnownStages, KnowsWhatAStageCameTo) {
+  KnownStages known;
+  EXPECT_FALSE(known.find(7));
+  known.add(7, {.steps = 12, .least_hops = -3});
+  const auto found = known.find(7);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->steps, 12);
+  EXPECT_EQ(found->least_hops, -3);
+  EXPECT_FALSE(known.find(8));
+}
+
+TEST(KnownStages, KeepsTheLastOutcomeOfAStage) {
+  KnownStages known;
+  known.add(7, {.steps = 1, .least_hops = 0});
+  known.add(7, {.steps = 2, .least_hops = 0});
+  EXPECT_EQ(known.find(7)->steps, 2);
+}
+
+TEST(KnownStages, GrowsAndKeepsAllStages) {
+  KnownStages known;
+  for (int i = 0; i < 5000; ++i) known.add(static_cast<uint64_t>(i) << 13U, {.steps = i, .least_hops = 0});
+  for (int i = 0; i < 5000; ++i) EXPECT_EQ(known.find(static_cast<uint64_t>(i) << 13U)->steps, i);
+}
+
+TEST(KnownStages, ForgetsAll) {
+  KnownStages known;
+  known.add(7, {.steps = 1, .least_hops = 0});
+  for (int i = 0; i < 1 << 16; ++i) {  // more attempts than it can count
+    known.clear();
+    ASSERT_FALSE(known.find(7));
+    known.add(9, {.steps = 1, .least_hops = 0});
+  }
+}
+
+bool tries(const std::vector<float>& speeds, float speed) {
+  return std::find(speeds.begin(), speeds.end(), speed) != speeds.end();
+}
+
+TEST(SearchSpeeds, FallForEveryVersionAndGpu) {
+  for (const NcclVersion version : {NcclVersion::k2_28, NcclVersion::k2_30})
+    for (const bool inter : {false, true})
+      for (const int sm : {60, 80, 90, 100, 121}) {
+        const auto speeds = searchSpeeds(version, inter, sm);
+        EXPECT_TRUE(std::is_sorted(speeds.begin(), speeds.end(), std::greater<>())) << sm;
+      }
+}
+
+TEST(SearchSpeeds, ArriveWithTheGeneration) {
+  EXPECT_EQ(searchSpeeds(NcclVersion::k2_30, false, 86).front(), 40);
+  EXPECT_EQ(searchSpeeds(NcclVersion::k2_30, false, 90).front(), 60);
+  EXPECT_EQ(searchSpeeds(NcclVersion::k2_30, false, 100).front(), 90);
+  EXPECT_EQ(searchSpeeds(NcclVersion::k2_30, true, 100).front(), 96);
+}
+
+TEST(SearchSpeeds, OfBlackwellGrewWithTheVersions) {
+  EXPECT_TRUE(tries(searchSpeeds(NcclVersion::k2_30, true, 100), 86));
+  EXPECT_FALSE(tries(searchSpeeds(NcclVersion::k2_28, true, 100), 86));
+  EXPECT_TRUE(tries(searchSpeeds(NcclVersion::k2_30, false, 100), 45));
+  EXPECT_FALSE(tries(searchSpeeds(NcclVersion::k2_28, false, 100), 45));
+}
+
+TEST(SearchSpeeds, Of2_29AreThoseOfTheTag) {
+  const NcclVersion release{22907};
+  EXPECT_TRUE(tries(searchSpeeds(release, true, 100), 80));
+  EXPECT_FALSE(tries(searchSpeeds(release, true, 100), 86));
+  EXPECT_FALSE(tries(searchSpeeds(NcclVersion::k2_30, true, 100), 90.2F));
+  EXPECT_TRUE(tries(searchSpeeds(NcclVersion::k2_31, true, 100), 90.2F));
+}
+
 }  // namespace
+
 }  // namespace railwise::topo

@@ -1,7 +1,6 @@
 #include "topo/transports/transports.h"
 
 #include "tests/topo/output_machines.h"
-#include "topo/transports/table.h"
 
 namespace railwise::topo {
 namespace {

@@ -12,7 +12,6 @@
 #include "base/text/name_selection.h"
 #include "doctor/pair/measuring/wire.h"
 #include "sysfs/pci_devices.h"
-#include "sysfs/pci_link.h"
 #include "verbs/pci_place.h"
 
 namespace railwise::doctor::pair {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "topo/graph/builder.h"
+#include "topo/graph/graph.h"
 #include "topo/machine/load.h"
 #include "topo/search/search.h"
 

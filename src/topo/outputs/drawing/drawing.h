@@ -8,7 +8,6 @@
 
 #include "topo/explain/explain.h"
 #include "topo/graph/graph.h"
-#include "topo/outputs/drawing/drawing.h"
 
 namespace railwise::topo {
 

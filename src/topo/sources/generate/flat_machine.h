@@ -11,7 +11,6 @@
 #include "base/outcome.h"
 #include "sysfs/file_tree.h"
 #include "sysfs/pci_devices.h"
-#include "sysfs/pci_link.h"
 #include "topo/sources/cpu_identity.h"
 
 namespace railwise::topo {
