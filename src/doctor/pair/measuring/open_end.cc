@@ -13,7 +13,7 @@
 #include "doctor/pair/measuring/wire.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/pci_link.h"
-#include "verbs/pci_place.h"
+#include "verbs/port.h"
 
 namespace railwise::doctor::pair {
 namespace {
