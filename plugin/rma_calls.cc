@@ -5,8 +5,7 @@
 #include <span>
 
 #include "net/rma/rma.h"
-#include "net/topology/gpu_in_use.h"
-#include "net/topology/nccl_in_use.h"
+#include "net/topology/in_use.h"
 #include "plugin/guard.h"
 #include "plugin/handles.h"
 

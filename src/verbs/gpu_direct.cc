@@ -2,7 +2,7 @@
 
 #include "railwise/device.h"
 #include "verbs/memory_region.h"
-#include "verbs/pci_place.h"
+#include "verbs/port.h"
 
 namespace railwise::verbs {
 

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "sysfs/rdma_devices.h"
+
 namespace railwise::verbs {
 namespace {
 
@@ -108,6 +110,20 @@ Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed) {
     port.speed_mbps = static_cast<int>(hundreds * 100);
   }
   return port;
+}
+
+PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions) {
+  const sysfs::FileTree& tree = sysfs::liveTree();
+  PciPlace place;
+  if (library().pci_path != nullptr) {
+    place.path = library().pci_path(device);
+  } else {
+    sysfs::RdmaPlace found = sysfs::rdmaPlace(tree, device->name);
+    place.path = std::move(found.path);
+    place.software = found.software;
+  }
+  place.function0_path = sysfs::cardOf(tree, place.path, merge_virtual_functions);
+  return place;
 }
 
 }  // namespace railwise::verbs

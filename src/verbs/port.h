@@ -1,5 +1,7 @@
-// One port of an RDMA device as verbs reports it.
+// One port of an RDMA device as verbs reports it, and where the device is in the PCI tree.
 #pragma once
+
+#include <string>
 
 #include "verbs/library.h"
 
@@ -29,5 +31,16 @@ Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed = tr
 // PortInfo LinkSpeedActive and LinkWidthActive; the values are the effective data rates that NCCL uses (SDR
 // 2500, QDR 10000, FDR10 10000, FDR 14000, EDR 25000, HDR 50000, NDR 100000, XDR 200000).
 int linkSpeedMbps(unsigned active_speed, unsigned active_width);
+
+// Where a device is in the PCI tree. A software device reports that itself; for other devices /sys has it.
+// The device's path in the PCI tree (`path`), and the path that NCCL gets (`function0_path`, sysfs::cardOf).
+// Both are "" if the device has no place in the PCI tree.
+struct PciPlace {
+  std::string path;
+  std::string function0_path;
+  // Soft-RoCE or soft-iWARP: the device cannot register memory of a GPU.
+  bool software = false;
+};
+PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions = true);
 
 }  // namespace railwise::verbs

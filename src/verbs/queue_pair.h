@@ -1,18 +1,60 @@
-// Reliable-connected queue pairs: creation and the transitions INIT, RTR, RTS.
+// Reliable-connected queue pairs: creation and the transitions INIT, RTR, RTS; rules of the path between two
+// ports.
 // Every error is returned as kSystem and logged once with device, port, queue pair, the transition and what
 // to check. ETIMEDOUT is logged only at INFO: it means that the peer's address is not resolved yet, and that
 // another try makes sense.
 #pragma once
 
-#include <optional>
+#include <infiniband/verbs.h>
 
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/light_mutex.h"
 #include "base/settings/config.h"
 #include "verbs/gid.h"
 #include "verbs/handles.h"
-#include "verbs/inline_limits.h"
 #include "verbs/port.h"
 
 namespace railwise::verbs {
+
+// Which requests for inline bytes a device has refused, so that it refuses each of them once and not for each
+// queue pair. Thread-safe.
+class InlineLimits {
+ public:
+  // What a device's answer depends on: a queue pair with more requests may have fewer inline bytes.
+  struct Shape {
+    uint32_t send_requests;
+    uint32_t receive_requests;
+    bool out_of_order;
+    bool operator==(const Shape&) const = default;
+  };
+
+  // What to ask for: `wanted`, halved until it is less than what was refused.
+  uint32_t askFor(const Shape& shape, uint32_t wanted) const {
+    const std::lock_guard lock(mutex_);
+    for (const Refused& each : refused_) {
+      if (each.shape != shape) continue;
+      while (wanted >= each.bytes) wanted /= 2;
+    }
+    return wanted;
+  }
+  // The device has refused `bytes` (not 0) and granted fewer.
+  void note(const Shape& shape, uint32_t bytes) {
+    const std::lock_guard lock(mutex_);
+    refused_.push_back({shape, bytes});
+  }
+
+ private:
+  struct Refused {
+    Shape shape;
+    uint32_t bytes;
+  };
+  mutable LightMutex mutex_;
+  std::vector<Refused> refused_;  // few: a connection has three kinds of queue pairs
+};
 
 // So many reads of a queue pair are under way at most: gets, and on iWARP the read behind each segment of
 // data. The device may allow fewer (readsAtOnce()). One is enough for flushes: one at a time decides. So is
@@ -105,5 +147,22 @@ Status readyToSend(ibv_qp* qp, const Port& local, const Config& config, uint32_t
 // What the device offers (before RTR) or has agreed to (after RTR). None if the device has no ECE or
 // NCCL_IB_ECE_ENABLE is 0.
 std::optional<Ece> queryEce(ibv_qp* qp, const Config& config);
+
+// Pure rules of the path between two ports: the UDP source port of a RoCE flow, and whether two InfiniBand
+// ports are on different subnets. Any thread.
+
+// The UDP source port of the RoCE v2 packets of a queue pair with this flow label. Switches use it to spread
+// flows over equal-cost paths. Source: rdma_flow_label_to_udp_sport of the kernel (include/rdma/ib_verbs.h),
+// 14 bits above 0xc000. With label 0 the device chooses the port from the numbers of the queue pairs.
+uint16_t udpSourcePort(uint32_t flow_label);
+
+// The flow label (20 bits, never 0) of lane `lane` of a connection. Lanes with equal `entropy` (any value
+// that differs between connections) have different UDP source ports, up to 16384 lanes.
+uint32_t laneFlowLabel(uint32_t entropy, uint32_t lane);
+
+// Are two InfiniBand ports on different subnets? If one of the GIDs has a routable LID (gid.h), compares
+// bytes 6 and 7, the number of the subnet (NCCL 2.30.7, net_ib/connect.cc); otherwise compares the whole
+// prefixes.
+bool onOtherSubnet(const ibv_gid& local, const ibv_gid& remote);
 
 }  // namespace railwise::verbs

@@ -17,7 +17,7 @@
 #include "verbs/drivers/mlx5.h"
 #include "verbs/drivers/siw.h"
 #include "verbs/gpu_direct.h"
-#include "verbs/pci_place.h"
+#include "verbs/port.h"
 
 namespace railwise::net {
 namespace {

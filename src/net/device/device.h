@@ -24,8 +24,8 @@
 #include "net/limits.h"
 #include "record/writer.h"
 #include "verbs/gid.h"
-#include "verbs/inline_limits.h"
 #include "verbs/port.h"
+#include "verbs/queue_pair.h"
 
 namespace railwise::net {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "net/paths/choose_joiner.h"
+#include "net/paths/joiner.h"
 #include "net/wireup/pairing.h"
 
 namespace railwise::net {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "net/paths/choose_joiner.h"
+#include "net/paths/joiner.h"
 
 namespace railwise::net {
 

@@ -1,5 +1,5 @@
 // How the queue pairs of an epoch get connected. There are two ways: both ends exchange their addresses and
-// bring their queue pairs up themselves (join_by_exchange.h), or the connection manager connects them
+// bring their queue pairs up themselves (joiner.cc), or the connection manager connects them
 // (join_by_manager.h). The end that called connect (the sender) chooses the way; its request says which.
 //
 // Threads: belongs to one connection; one thread at a time.
@@ -7,12 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/settings/config.h"
 #include "base/status.h"
 #include "net/device/device.h"
 #include "net/paths/endpoint.h"
 #include "net/paths/failback.h"
+#include "net/wireup/authentication.h"
 #include "net/wireup/handshake.h"
 #include "net/wireup/side_channel.h"
 #include "verbs/gid.h"
@@ -97,5 +99,12 @@ class Joiner {
   const Config& config_;
   const Session& session_;
 };
+
+// `session` must outlive the joiner. `by_manager`: the connection manager connects.
+std::unique_ptr<Joiner> makeJoiner(Direction direction, const Device& device, const Config& config,
+                                   const Session& session, bool by_manager);
+// Must the connection manager connect the queue pairs of a sender on this device? On iWARP always; elsewhere
+// if RAILWISE_CONNECT=cm.
+bool wantsConnectionManager(const Device& device, const Config& config);
 
 }  // namespace railwise::net

@@ -1,6 +1,6 @@
 // A link: two ends that know each other, the paths between their rails, and the queue pairs of an epoch,
 // which it leaves and makes anew when a path is lost. It knows no message: what is sent is its user's
-// (link_user.h). The end that called connect chooses the paths, the other end answers (link_role.h).
+// (link_user.h). The end that called connect chooses the paths, the other end answers (LinkRole).
 //
 // For each unit that it sends, a user reads public members here, polls, and posts. Everything else it leaves
 // to idle(), which finds out whether the peer is there and whether a path works, and recovers.

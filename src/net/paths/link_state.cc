@@ -1,6 +1,6 @@
 #include "net/paths/link_state.h"
 
-#include "net/paths/choose_joiner.h"
+#include "net/paths/joiner.h"
 #include "record/writer.h"
 
 namespace railwise::net {

@@ -1,8 +1,11 @@
 #include "net/paths/recovery_log.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "net/patience.h"
 
 namespace railwise::net {
@@ -42,6 +45,57 @@ void RecoveryLog::addLostTime(Clock::duration time) { lost_time_ += std::min(tim
 bool RecoveryLog::refusedTooOften(uint64_t arrived) {
   refusals_ = std::exchange(refused_at_, arrived) == arrived ? refusals_ + 1 : 1;
   return refusals_ > kMostRefusals;
+}
+
+namespace {
+
+// One for each direction as a rule.
+constexpr int kFewLines = 2;
+
+}  // namespace
+
+bool logLimited(const std::string& line) {
+  static std::mutex mutex;
+  static Clock::time_point since;
+  static int said = 0;
+  int nth = 0;
+  {
+    const std::lock_guard lock(mutex);
+    const Clock::time_point now = Clock::now();
+    if (now - since > Patience::kFewWarnings) {
+      since = now;
+      said = 0;
+    }
+    nth = ++said;
+  }
+  if (nth <= kFewLines) {
+    RAILWISE_WARN("%s", line.c_str());
+    return true;
+  }
+  if (nth == kFewLines + 1)
+    RAILWISE_WARN(
+        "more connections of this process lose a path or go back: NCCL_DEBUG=INFO names each, `railwise top` "
+        "counts them");
+  RAILWISE_INFO(log::kNet, "%s", line.c_str());
+  return false;
+}
+
+void SearchLog::lost(const std::string& title, const std::string& what) {
+  // A path that is lost before messages went over it belongs to the search that has found it.
+  const bool still = told_ != Told::kNothing;
+  const bool warned = logLimited(title + ": " + what +
+                                 (still ? "; still looking for another path" : "; looking for another path"));
+  // A user who has read that the search began also reads that it has ended.
+  if (!still || warned) told_ = warned ? Told::kWarning : Told::kInformation;
+}
+
+bool SearchLog::end(const std::string& title, std::string_view how) {
+  const Told told = std::exchange(told_, Told::kNothing);
+  if (told == Told::kNothing) return false;
+  const std::string line = title + " " + std::string(how);
+  if (told == Told::kWarning) RAILWISE_WARN("%s", line.c_str());
+  else RAILWISE_INFO(log::kNet, "%s", line.c_str());
+  return true;
 }
 
 }  // namespace railwise::net

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "verbs/path.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {

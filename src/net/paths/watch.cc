@@ -1,6 +1,6 @@
 // Finds out, while a connection waits, whether the peer is still there and whether a path to the peer works.
 // The events of the devices, the side channel and the connection manager report most failures. A connection
-// that is silent asks the peer's device, which answers without the peer's help (paths/arrival_proof.h).
+// that is silent asks the peer's device, which answers without the peer's help (ArrivalProof).
 #include "net/paths/watch.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Finds out, while a link waits, whether the peer is still there and whether a path to the peer works. The
 // events of the devices, the side channel and the connection manager report most failures. A link that is
-// silent asks the peer's device, which answers without the peer's help (arrival_proof.h).
+// silent asks the peer's device, which answers without the peer's help (ArrivalProof).
 //
 // Threads: the link's.
 #pragma once

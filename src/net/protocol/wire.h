@@ -25,7 +25,7 @@
 #include <cstring>
 
 #include "net/limits.h"
-#include "net/paths/window_head.h"
+#include "net/paths/transport_rules.h"
 
 namespace railwise::net {
 

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "net/receiver/receive_connection.h"
-#include "net/receiver/receive_events.h"
+#include "net/receiver/receives.h"
 
 namespace railwise::net {
 namespace {

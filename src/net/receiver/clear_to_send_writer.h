@@ -11,10 +11,9 @@
 
 #include "net/device/memory.h"
 #include "net/paths/lane.h"
-#include "net/paths/work_id.h"
 #include "net/protocol/message_buffers.h"
 #include "net/protocol/wire.h"
-#include "net/receiver/receive.h"
+#include "net/receiver/receives.h"
 
 namespace railwise::net {
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "net/paths/lane.h"
-#include "net/paths/work_id.h"
 #include "net/protocol/message_buffers.h"
 #include "net/protocol/wire.h"
 

@@ -12,7 +12,6 @@
 #include "net/receiver/clear_to_send_writer.h"
 #include "net/receiver/flusher.h"
 #include "net/receiver/posted_receives.h"
-#include "net/receiver/receive.h"
 #include "net/receiver/receives.h"
 
 namespace railwise::net {

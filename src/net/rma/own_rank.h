@@ -26,7 +26,6 @@ class OwnRank {
   void add(RmaRequest& request) { open_.push_back(&request); }
   // Rails that have brought something, as bits of Loopback.
   void brought(uint32_t rails) { unflushed_ |= rails; }
-  uint32_t unflushed() const { return unflushed_; }
   bool busy() const { return !open_.empty(); }
   void progress();
   // Drops what is open.

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "net/paths/window_head.h"
-#include "net/paths/work_id.h"
+#include "net/paths/lane.h"
+#include "net/paths/transport_rules.h"
 #include "net/patience.h"
 
 namespace railwise::net {

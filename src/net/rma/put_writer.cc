@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "net/paths/window_head.h"
+#include "net/paths/transport_rules.h"
 
 namespace railwise::net {
 namespace {

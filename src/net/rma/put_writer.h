@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "net/paths/chooser.h"
+#include "net/paths/lane.h"
 #include "net/paths/link.h"
-#include "net/paths/work_id.h"
 #include "net/rma/mistakes.h"
 #include "net/rma/report.h"
 #include "net/rma/stream.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "net/paths/work_id.h"
+#include "net/paths/lane.h"
 
 namespace railwise::net {
 

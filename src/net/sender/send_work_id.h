@@ -4,7 +4,6 @@
 #pragma once
 
 #include "net/paths/lane.h"
-#include "net/paths/work_id.h"
 
 namespace railwise::net {
 

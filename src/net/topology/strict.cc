@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/text/bus_id.h"
-#include "net/topology/gpu_in_use.h"
+#include "net/topology/in_use.h"
 #include "sysfs/pci_devices.h"
 #include "topo/machine/load.h"
 #include "topo/sources/generate/flat_machine.h"

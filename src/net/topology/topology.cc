@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "net/topology/nccl_in_use.h"
+#include "net/topology/in_use.h"
 #include "sysfs/pci_devices.h"
 #include "topo/lint/lint.h"
 #include "topo/machine/load.h"

@@ -29,8 +29,8 @@
 #include "net/paths/answerer.h"
 #include "net/paths/cells.h"
 #include "net/paths/chooser.h"
+#include "net/paths/lane.h"
 #include "net/paths/link.h"
-#include "net/paths/work_id.h"
 
 namespace railwise::net {
 

@@ -1,8 +1,8 @@
 // Whose rules the plugin follows: a stand-in for NCCL's library tells its release (fake_nccl.c).
-#include "net/topology/nccl_in_use.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+
+#include "net/topology/in_use.h"
 
 namespace railwise::net {
 namespace {

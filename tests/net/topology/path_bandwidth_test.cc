@@ -9,7 +9,7 @@
 
 #include "cli/device/tree.h"
 #include "net/net.h"
-#include "net/topology/gpu_in_use.h"
+#include "net/topology/in_use.h"
 #include "softdev/config/config.h"
 #include "tests/ok.h"
 #include "tests/topo/output_machines.h"

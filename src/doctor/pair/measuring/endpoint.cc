@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "doctor/pair/measuring/wire.h"
 #include "verbs/memory_region.h"
-#include "verbs/path.h"
+#include "verbs/queue_pair.h"
 
 namespace railwise::doctor::pair {
 namespace {

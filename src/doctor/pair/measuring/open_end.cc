@@ -12,7 +12,7 @@
 #include "base/text/name_selection.h"
 #include "doctor/pair/measuring/wire.h"
 #include "sysfs/pci_devices.h"
-#include "verbs/pci_place.h"
+#include "verbs/port.h"
 
 namespace railwise::doctor::pair {
 namespace {

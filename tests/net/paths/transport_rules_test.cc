@@ -1,5 +1,5 @@
 // The work request that proves arrival, by a write and by a read, without a device.
-#include "net/paths/arrival_proof.h"
+#include "net/paths/transport_rules.h"
 
 #include <gtest/gtest.h>
 

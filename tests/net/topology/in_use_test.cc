@@ -1,4 +1,4 @@
-#include "net/topology/gpu_driver.h"
+#include "net/topology/in_use.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Through which rails a flush goes after its epoch has ended.
-#include "net/receiver/flush_rails.h"
+#include "net/receiver/flusher.h"
 
 #include <gtest/gtest.h>
 
