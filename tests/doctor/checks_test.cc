@@ -194,9 +194,9 @@ const Fault kFaults[] = {
      "hiding-setting", Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=0", "unset NCCL_IB_TIMEOUT"},
     {"timeout beyond five bits", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=32"); },
      "hiding-setting", Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=32", "unset NCCL_IB_TIMEOUT"},
-    {"numbers of NICs that may differ", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IGNORE_NET_MISMATCH=1"); }, "hiding-setting",
-     Severity::kAdvice, "NCCL_IGNORE_NET_MISMATCH", "=1", "unset NCCL_IGNORE_NET_MISMATCH"},
+    {"a broken NVLink that stays hidden", kIb,
+     [](MemoryTree& tree) { environment(tree, "NCCL_IGNORE_DISABLED_P2P=2"); }, "hiding-setting",
+     Severity::kAdvice, "NCCL_IGNORE_DISABLED_P2P", "=2", "unset NCCL_IGNORE_DISABLED_P2P"},
     {"an algorithm left from a test", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_ALGO=Ring"); },
      "hiding-setting", Severity::kAdvice, "NCCL_ALGO", "NCCL_ALGO=Ring", "unset NCCL_ALGO"},
     {"ECE left off", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_ECE_ENABLE=0"); },
@@ -781,7 +781,8 @@ TEST(Doctor, WhatIsMeantIsNoFault) {
         "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.45.04  Release Build\n");
   });
   expectFine("settings with a meaning", kIb, [](MemoryTree& tree) {
-    environment(tree, "NCCL_IB_TIMEOUT=22\nNCCL_IGNORE_NET_MISMATCH=0\nNCCL_IB_ECE_ENABLE=1");
+    environment(tree,
+                "NCCL_IB_TIMEOUT=22\nNCCL_IGNORE_NET_MISMATCH=1\nNCCL_NVLS_ENABLE=0\nNCCL_IB_ECE_ENABLE=1");
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -347,6 +348,15 @@ std::vector<SettingMistake> settingsNoLongerRead(const Environment& environment)
   return found;
 }
 
+// InfiniBand specification, Local ACK Timeout: 0 is infinite, and the field has five bits. NCCL hands 8 bits
+// to libibverbs, and takes its default in place of a number beyond 64 bits (src/misc/param.cc).
+static bool waitsWithoutEnd(const std::string& value) {
+  errno = 0;
+  const auto given = std::strtoll(value.c_str(), nullptr, 0);
+  const auto bits = static_cast<uint8_t>(given);
+  return errno == 0 && (bits < 1 || bits > 31);
+}
+
 std::span<const HidingSetting> hidingSettings() {
   using enum HidingSetting::Kind;
   static constexpr auto kNumber = [](const std::string& value) {
@@ -358,13 +368,10 @@ std::span<const HidingSetting> hidingSettings() {
   static constexpr auto kOff = [](const std::string& value) { return value == "0"; };
   static constexpr auto kSet = [](const std::string& value) { return !value.empty(); };
   static constexpr HidingSetting kSettings[] = {
-      {"NCCL_IGNORE_NET_MISMATCH", kOn, kHides,
-       "Ranks that offer different numbers of NICs are no error then: connections over a NIC that a rank "
-       "lacks wait for ever."},
-      // InfiniBand specification, Local ACK Timeout: 0 is infinite, and the field has five bits.
-      {"NCCL_IB_TIMEOUT", [](const std::string& value) { return kNumber(value) < 1 || kNumber(value) > 31; },
-       kHangs, "The NIC then waits without end: a peer that is gone is never reported, and the job hangs."},
-      {"NCCL_IGNORE_DISABLED_P2P", kOn, kHides,
+      {"NCCL_IB_TIMEOUT", waitsWithoutEnd, kHangs,
+       "The NIC then waits without end: a peer that is gone is never reported, and the job hangs."},
+      {"NCCL_IGNORE_DISABLED_P2P", [](const std::string& value) { return kOn(value) || kNumber(value) == 2; },
+       kHides,
        "GPUs that are joined by NVLink and cannot use it are no error then: a broken NVLink stays hidden."},
       {"NCCL_CHECKS_DISABLE", kOn, kHides, "Wrong calls of the program are not found then."},
       {"NCCL_IB_GID_INDEX", [](const std::string& value) { return kNumber(value) >= 0; }, kLeftOver,
@@ -377,8 +384,6 @@ std::span<const HidingSetting> hidingSettings() {
       {"NCCL_IB_ECE_ENABLE", kOff, kLeftOver,
        "Both NICs then agree on no extensions of congestion control and retransmission. It serves to "
        "measure once."},
-      {"NCCL_NVLS_ENABLE", kOff, kLeftOver,
-       "GPUs on NVSwitches then reduce without the switches: large AllReduce is slower."},
   };
   return kSettings;
 }

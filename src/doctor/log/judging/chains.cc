@@ -44,6 +44,7 @@ bool inTheEnd(const Process& process) {
 
 // A process that writes nothing more for so long, while others do, stands still or was killed.
 constexpr double kSilentS = 300;
+constexpr double kDayS = 86400;
 
 // That the process hangs after the event, and what shows it. "": nothing does.
 // `of_process`: its events, as positions in Job::events. `last`: seconds of the last line of the job.
@@ -59,7 +60,9 @@ std::string hangText(const Job& job, const std::vector<std::size_t>& of_process,
       return "The process hangs after it: its next collective never completed, as PyTorch's watchdog says.";
   }
   const double own = secondsOf(process.last_time);
-  if (ended || own < 0 || last - own < kSilentS) return "";
+  // The year, and of some logs the day, is not known: a long gap may be none.
+  const double longest = own < kDayS ? kDayS / 2 : 20 * kDayS;
+  if (ended || own < 0 || last - own < kSilentS || last - own > longest) return "";
   return "The process hangs after it, or has ended: it writes nothing more, while others go on for " +
          std::to_string(static_cast<int>((last - own) / 60)) + " min.";
 }

@@ -68,7 +68,11 @@ double secondsOf(const std::string& time) {
   const std::size_t blank = time.find(' ');
   if (time.empty()) return -1;
   double seconds = 0;
-  if (blank == 5) seconds = (leadingNumber(time) * 31.0 + leadingNumber(time.substr(3))) * 86400;
+  if (blank == 5) {
+    static constexpr int kDaysBefore[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+    const int month = std::clamp(leadingNumber(time), 1, 12);
+    seconds = (kDaysBefore[month - 1] + leadingNumber(time.substr(3))) * 86400.0;
+  }
   const std::string clock = time.substr(blank == std::string::npos ? 0 : blank + 1);
   if (clock.size() < 8) return -1;
   seconds +=

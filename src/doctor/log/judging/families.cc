@@ -118,7 +118,8 @@ constexpr KnownLine kNcclLines[] = {
     {"mixed local Net device", "mixed-nics", kCause, "the ranks offer different numbers of NICs",
      "A port is down on one host, its NCCL_IB_HCA differs, or its container lacks a device.",
      "ibstat; railwise devices  # on the hosts that differ\n"
-     "do not set NCCL_IGNORE_NET_MISMATCH=1: connections over the NIC that is missing then wait for ever",
+     "leave NCCL_IGNORE_NET_MISMATCH=0: with 1, NCCL's default, connections over the missing NIC wait for "
+     "ever",
      "", false},
     {"ncclIbRoceGetVersionNum", "gid-type", kCause,
      "the type of an address (GID) of a RoCE port cannot be read",

@@ -238,14 +238,12 @@ void judgeNumbers(const Job& job, const Ranks& ranks, Findings& findings) {
   if (!twice.seen.empty()) findings.add(std::move(twice));
 }
 
-void judgeHiding(const Evidence& evidence, const Ranks& ranks, Findings& findings) {
-  const bool told = ruleHolds(Situation(evidence, -1, nullptr), "differ-nics");
+void judgeHiding(const Ranks& ranks, Findings& findings) {
   for (const auto& [index, process] : ranks.members()) {
     for (const HidingSetting& setting : hidingSettings()) {
       if (setting.kind == HidingSetting::Kind::kLeftOver) continue;  // no fault of a job that has failed
       const auto its = process.settings.find(setting.name);
       if (its == process.settings.end() || !setting.hides(its->second.value)) continue;
-      if (told && std::string_view(setting.name) == "NCCL_IGNORE_NET_MISMATCH") continue;
       const std::string text = std::string(setting.name) + "=" + its->second.value;
       findings.add(
           {.check = "hiding-setting",
@@ -293,7 +291,7 @@ void judgeDifferences(const Evidence& evidence, const Ranks& ranks, Findings& fi
   const Job& job = evidence.job();
   std::set<std::string> networks;
   for (const auto& [index, process] : ranks.members()) networks.insert(process.network);
-  judgeHiding(evidence, ranks, findings);
+  judgeHiding(ranks, findings);
   // NCCL's own check of their numbers has told.
   const bool told = std::any_of(job.events.begin(), job.events.end(),
                                 [](const Event& event) { return event.check == "mixed-nics"; });

@@ -346,13 +346,13 @@ constexpr Rule kRules[] = {
      "Of {many} NICs {host_few} offers {few}: {missing} is missing there.",
      "ibstat; railwise devices  # on {host_few}: why is {missing} not there?\n"
      "export NCCL_IB_HCA={nics_common}  # or: on all ranks, the NICs that all hosts have\n"
-     "do not set NCCL_IGNORE_NET_MISMATCH=1: connections over {missing} then wait for ever"},
+     "leave NCCL_IGNORE_NET_MISMATCH=0: with 1, NCCL's default, connections over {missing} wait for ever"},
     {"differ-nics|watchdog",
      3,
      {{set, "NCCL_IGNORE_NET_MISMATCH=1"}, {nicsDiffer}},
      "The check of NIC counts is off: connections over {missing}, which {host_few} lacks, wait for ever.",
-     "unset NCCL_IGNORE_NET_MISMATCH\nexport NCCL_IB_HCA={nics_common}  # on all ranks: the NICs that all "
-     "hosts have\n"
+     "export NCCL_IGNORE_NET_MISMATCH=0  # 1 is the default: an error in place of a hang\n"
+     "export NCCL_IB_HCA={nics_common}  # on all ranks: the NICs that all hosts have\n"
      "ibstat; railwise devices  # on {host_few}"},
     {"watchdog",
      2,

@@ -358,6 +358,20 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
   const Findings hung =
       judged(readJob(head + at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
   EXPECT_NE(hung.all()[0].why.find("while others go on for 30 min"), std::string::npos) << hung.all()[0].why;
+  // A month that ends, a year that ends, and a clock without days past midnight.
+  const auto hangs = [](const std::string& one, const std::string& other) {
+    const auto line = [](const std::string& time, int rank, const char* level, const std::string& text) {
+      return "[" + time + "] node" + std::to_string(rank) + ":100:100 [0] NCCL " + level + " " + text + "\n";
+    };
+    const Findings findings =
+        judged(readJob(goodJob(2) + line(one, 0, "WARN", kRetry) +
+                       line(other, 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
+    return findings.all()[0].why.find("hangs") != std::string::npos;
+  };
+  EXPECT_FALSE(hangs("2025-11-30 23:59:58", "2025-12-01 00:00:02"));
+  EXPECT_TRUE(hangs("2025-11-30 23:59:58", "2025-12-01 00:30:02"));
+  EXPECT_FALSE(hangs("2026-01-01 08:00:00", "2025-12-31 23:00:00"));
+  EXPECT_FALSE(hangs("00:10:00", "23:50:00"));
   // What a training prints counts, too.
   const std::string hinted =
       "[rank0]: [2025-11-24 09:59:00] node0:100:100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n";
