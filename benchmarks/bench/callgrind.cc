@@ -138,7 +138,9 @@ static Outcome<Instructions> countIn(const char* function, BenchTask task, Bench
   child.end();  // callgrind writes the profile when the process exits
   const auto costs = readCallgrind(profile.text());
   if (!costs || costs->empty())
-    return Error{"valgrind counted nothing: has this program been stripped of its symbols?"};
+    return Error{
+        "valgrind counted nothing: it needs the symbols of this command (package railwise-dbgsym, or a build "
+        "tree)"};
   const auto isDevice = [](const std::string& object) {
     const std::string name = fs::path(object).filename().string();
     return name.starts_with("libibverbs") || name.starts_with("librailwise-device");

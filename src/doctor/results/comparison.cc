@@ -186,7 +186,9 @@ std::string youGetText(const Comparison& its) {
 std::string headlineText(const Comparison& its) {
   const ResultRow* const best = its.run.best();
   if (its.judged) return collectiveText(its) + " " + shareText(its);
-  return collectiveText(its) + formatText(" %.1f GB/s", best == nullptr ? 0 : best->best());
+  const std::string text = collectiveText(its) + formatText(" %.1f GB/s", best == nullptr ? 0 : best->best());
+  if (its.obstacle.empty()) return text;
+  return text + " (not judged" + (its.obstacle.ends_with(alikeText(its)) ? alikeText(its) : "") + ")";
 }
 
 std::string readText(const Comparison& its) {
