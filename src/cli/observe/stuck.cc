@@ -43,9 +43,10 @@ constexpr const char* kStuckHelp =
     "up\n"
     "the job: the rank at the root that waits for no one, a rank that is dead or stopped, a rail that has "
     "failed or\n"
-    "is silent. It reads the records of the processes twice: what has moved in between is not stuck. Without "
+    "is silent. It reads the records of the processes twice: what has moved in between is not stuck. With "
     "PID:\n"
-    "all processes of this user. To see both ends of a connection it must ask the hosts of both.\n"
+    "the process and those of its job on this host; else all processes of this user. To see both ends of a "
+    "connection it must ask the hosts of both.\n"
     "Exit status: 0 nothing is stuck, 1 something is, 2 a mistake on the command line.\n\n";
 
 struct StuckOptions {
@@ -228,9 +229,27 @@ Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& te
 
 // ---- this host
 
-bool isAskedFor(const std::vector<std::string>& pids, const record::Snapshot& snapshot) {
-  const std::string pid = std::to_string(snapshot.process.pid);
-  return pids.empty() || std::find(pids.begin(), pids.end(), pid) != pids.end();
+// Have both an end of one connection?
+bool areConnected(const record::Snapshot& one, const record::Snapshot& other) {
+  return std::any_of(one.connections.begin(), one.connections.end(), [&](const record::Connection& here) {
+    return here.pair_id != 0 &&
+           std::any_of(other.connections.begin(), other.connections.end(),
+                       [&](const record::Connection& there) { return there.pair_id == here.pair_id; });
+  });
+}
+
+// Leaves those of `all` that are among `asked`, or that connections join to them: the rest of their job.
+void keepJobOf(const std::vector<record::Snapshot>& asked, std::vector<record::Snapshot>& all) {
+  const auto rest = std::partition(all.begin(), all.end(), [&](const record::Snapshot& one) {
+    return std::any_of(asked.begin(), asked.end(), [&](const record::Snapshot& other) {
+      return isOneProcess(one.process, other.process);
+    });
+  });
+  auto end = rest;
+  for (auto kept = all.begin(); kept != end; ++kept)
+    end =
+        std::partition(end, all.end(), [&](const record::Snapshot& one) { return areConnected(*kept, one); });
+  all.erase(end, all.end());
 }
 
 // The state of a process in the kernel; 0 if the number belongs to another process: the record may be a
@@ -244,17 +263,23 @@ char kernelState(const record::Process& process) {
 Outcome<observe::HostFacts> gatherHere(const StuckOptions& options) {
   observe::HostFacts facts;
   facts.name = observe::plainText(nameOfThisHost());
-  auto first = readRecords(options.folder, options.pids, true, &facts.notes);
+  const auto asked = readRecords(options.folder, options.pids, true, &facts.notes);
+  if (!asked.ok()) return asked.failure();
+  // All records, of which those of the job are kept. What cannot be read is said once.
+  const auto read = [&] {
+    facts.notes.clear();
+    auto all = readRecords(options.folder, {}, true, &facts.notes);
+    if (all.ok() && !options.pids.empty()) keepJobOf(*asked, *all);
+    return all;
+  };
+  auto first = read();
   if (!first.ok()) return first.failure();
   if (options.seconds <= 0 || first->empty()) {
     facts.processes = observe::factsOfAll({}, *first);
   } else {
     std::this_thread::sleep_for(std::chrono::duration<double>(options.seconds));
-    facts.notes.clear();  // what cannot be read is said once
-    auto second = readRecords(options.folder, {}, true, &facts.notes);
+    auto second = read();
     if (!second.ok()) return second.failure();
-    std::erase_if(*second,
-                  [&](const record::Snapshot& snapshot) { return !isAskedFor(options.pids, snapshot); });
     facts.processes = observe::factsOfAll(*first, *second);
   }
   for (std::string& note : facts.notes) note = observe::plainText(note);

@@ -45,11 +45,11 @@ ProcessResult stuck(Words args, const Words& environment = {}) {
 }
 
 // Rank 3 on node1 (process 4242): a sender to rank 4 on node2 (process 5151), which has posted no receive.
-RecordBuilder waitingRank() {
+RecordBuilder waitingRank(uint64_t pair_id = 77) {
   RecordBuilder builder;
   builder.rail("mlx5_0");
   record::ConnectionRecord& sender = builder.connection(Side::kSender).connection;
-  sender.pair_id = 77;
+  sender.pair_id = pair_id;
   sender.oldest = 1;
   sender.oldest_since_ns = sender.waits_since_ns = builder.ago(9);
   sender.waits_for = WaitsFor::kClearToSend;
@@ -79,6 +79,20 @@ TEST(StuckCommand, NamesTheRankThatWaitsForNone) {
                   "STUCK: rank 4 (node2:5151) does not call: its GPU or its application "
                   "holds up the job; 1 process waits for it"))
       << result.out;
+}
+
+TEST(StuckCommand, OneProcessStandsForItsJobAndForNoOther) {
+  const Scratch scratch;
+  const HeldRecord waiting(waitingRank().write(scratch.path("")));
+  const HeldRecord late(lateRank().write(scratch.path("")));
+  RecordBuilder of_another_job = waitingRank(78);
+  of_another_job.header().pid = 6161;
+  const HeldRecord stranger(of_another_job.write(scratch.path("")));
+  const auto result = stuck({"4242", "--dir", scratch.path("")});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_TRUE(has(joined(result.out), "STUCK: rank 4 (node2:5151) does not call")) << result.out;
+  EXPECT_FALSE(has(result.out, "6161")) << result.out;
+  EXPECT_TRUE(has(stuck({"--dir", scratch.path("")}).out, "6161"));
 }
 
 TEST(StuckCommand, NamesADeadRank) {
