@@ -688,6 +688,9 @@ TEST(Manifest, ABadOneIsNamedWithLineAndKey) {
       {"{\"kernel\": 6}", "h100.json:1: kernel "},
       {"{\"gpu\": 8}", "h100.json:1: gpu "},
       {"{\n\"kernel\": \"6.8\",\n", "h100.json:3: "},
+      {"{\"ports\": 1e999}", "h100.json: a number "},
+      {"{\"ports\": [{\"gbps\": -1e999, \"count\": 8}]}", "h100.json: a number "},
+      {"{\"kernel\": \"\xff\"}", "h100.json:1: "},
       {"[]", "h100.json:1: "},
       {"", "h100.json:1: "}};
   for (const auto& [text, begin] : cases) EXPECT_TRUE(errorOf(text).starts_with(begin)) << errorOf(text);

@@ -214,8 +214,8 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
   if (!options.save_manifest.empty()) return saveManifest(options, tree);
   std::string manifest;
   if (!options.manifest.empty()) {
-    const Outcome<std::string> text = wholeFile(options.manifest);
-    if (!text.ok()) return say("doctor: %s: %s", options.manifest.c_str(), text.error().c_str()), kExitUsage;
+    const Outcome<std::string> text = doctor::fingerprint::readManifest(options.manifest);
+    if (!text.ok()) return say("doctor: %s", text.error().c_str()), kExitUsage;
     manifest = *text;
     const auto read =
         doctor::fingerprint::compareWithManifest(manifest, options.manifest, sysfs::MemoryTree(), {});

@@ -183,8 +183,8 @@ class ManifestWatch {
                                      bool this_machine) {
     ManifestWatch watch;
     if (file.empty()) return watch;
-    Outcome<std::string> text = wholeFile(file);
-    if (!text.ok()) return Error{file + ": " + text.error()};
+    Outcome<std::string> text = doctor::fingerprint::readManifest(file);
+    if (!text.ok()) return text.failure();
     watch.file_ = file;
     watch.text_ = std::move(*text);
     if (const auto gpus = topo::askForGpus(tree, this_machine, Config::load()); gpus.ok() && *gpus != nullptr)

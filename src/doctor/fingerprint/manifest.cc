@@ -11,6 +11,7 @@
 #include "base/text/json.h"
 #include "base/text/printable.h"
 #include "base/text/words.h"
+#include "base/whole_file.h"
 #include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"
 #include "doctor/fingerprint/fingerprint.h"
@@ -21,6 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;  // keeps the order of the text, by which a key's line is found
 
 constexpr const char* kManifestSchema = "railwise-manifest";
+constexpr std::size_t kMostManifestBytes = 2UL << 20;  // a manifest has about 1 KiB
 constexpr const char* kStates[] = {"unknown", "nop", "down", "init", "armed", "active"};
 
 void writePorts(JsonWriter& json, const System& system) {
@@ -97,6 +99,8 @@ class Comparer {
       wanted = Json::parse(text_);
     } catch (const Json::parse_error& error) {
       return Error{name_ + ":" + std::to_string(lineAt(error.byte)) + ": no JSON from here on"};
+    } catch (const Json::exception&) {
+      return Error{name_ + ": a number in it is too large"};
     }
     if (!wanted.is_object()) return Error{name_ + ":1: not a JSON object"};
     object(wanted, everyKey(), node, "");
@@ -223,6 +227,13 @@ Fingerprint manifestNode(const sysfs::FileTree& tree, const gpu::GpuTopology& gp
 
 std::string manifestOf(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus) {
   return documentOf(manifestNode(tree, gpus), System(tree), false) + "\n";
+}
+
+Outcome<std::string> readManifest(const std::string& file) {
+  Outcome<std::string> text = wholeFile(file, kMostManifestBytes + 1);
+  if (!text.ok()) return Error{file + ": " + text.error()};
+  if (text->size() > kMostManifestBytes) return Error{file + ": more than 2 MiB, which is no manifest"};
+  return text;
 }
 
 Outcome<std::vector<ManifestDifference>> compareWithManifest(const std::string& text, const std::string& name,

@@ -16,6 +16,9 @@ namespace railwise::doctor::fingerprint {
 // the environment is that of a job.
 std::string manifestOf(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus);
 
+// The text of a manifest. An error names the file: it cannot be read, or is larger than any manifest.
+Outcome<std::string> readManifest(const std::string& file);
+
 struct ManifestDifference {
   std::string key;  // "ports", "settings.NCCL_IB_HCA"
   int line = 0;     // of the manifest, from 1

@@ -146,6 +146,7 @@ TEST(DoctorCommand, MistakesAreTold) {
   says({"--only", "memlok"}, "railwise doctor --list");
   says({"no-such-file.xml"}, "no-such-file.xml: No such file or directory");
   says({"a.xml", "--root", "/tmp"}, "two machines");
+  says({"--manifest", "/dev/zero"}, "/dev/zero: more than ");
   says({"--root", "/no/such/folder"}, "/no/such/folder");
   says({"--mask"}, "--report");
   says({"--report", "/no/such/folder/x.tar.gz", "--machine", "dgx"}, "/no/such/folder/x.tar.gz");
