@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -323,6 +324,23 @@ TEST(Watch, PrometheusGetsNamesEscaped) {
   for (const std::string& line : {"port_active{" + labels + "} 1\n", "port_flaps_total{" + labels + "} 4\n",
                                   "finding{check=\"port-down\",severity=\"error\"," + labels + "} 1\n"})
     EXPECT_NE(text.find("railwise_watch_" + line), std::string::npos) << line << text;
+}
+
+// events.jsonl and --json are read line by line: each line is an event, and no line is empty.
+TEST(Watch, EveryLineOfTheEventsIsAnEvent) {
+  Node node;
+  (void)node.look(1);
+  node.up(false);
+  std::vector<WatchEvent> events = node.look(1, {"Out of memory: Killed process 7 (\"a\nb\")"});
+  for (WatchEvent& event : node.look(40)) events.push_back(std::move(event));
+  ASSERT_GE(events.size(), 2U);
+  std::string text;
+  for (const WatchEvent& event : events) text += watchEventJson(event, "node17");
+  std::istringstream lines(text);
+  std::size_t read = 0;
+  for (std::string line; std::getline(lines, line); ++read)
+    EXPECT_NE(line.find("\"check\": \"" + std::string(events.at(read).rule->check)), std::string::npos) << line;
+  EXPECT_EQ(read, events.size());
 }
 
 TEST(Watch, WhatIsNotAsTheManifestSaysBeginsAndEnds) {

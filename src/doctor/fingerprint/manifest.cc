@@ -226,7 +226,7 @@ Fingerprint manifestNode(const sysfs::FileTree& tree, const gpu::GpuTopology& gp
 }  // namespace
 
 std::string manifestOf(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus) {
-  return documentOf(manifestNode(tree, gpus), System(tree), false) + "\n";
+  return documentOf(manifestNode(tree, gpus), System(tree), false);
 }
 
 Outcome<std::string> readManifest(const std::string& file) {
