@@ -614,6 +614,24 @@ TEST(Manifest, ANodeFitsItsOwn) {
   }
 }
 
+// What is not known of some NICs, ports or GPUs fits the others too.
+TEST(Manifest, ANodeOfWhichSomeFieldsAreNotKnownFitsItsOwn) {
+  const std::string kNic = "/sys/class/infiniband/mlx5_";
+  for (const char* const file : {"/fw_ver", "/board_id", "/hca_type", "/ports/1/rate", "/ports/1/state"}) {
+    MemoryTree tree = goodMachine();
+    for (const char* const nic : {"0", "3"}) tree = without(tree, kNic + nic + file);
+    const std::string manifest = manifestOf(tree);
+    EXPECT_EQ(byManifest(tree, manifest).exitStatus(), 0) << file << manifest;
+    tree = without(tree, kNic + "5");  // of which all is known
+    EXPECT_EQ(byManifest(tree, manifest).exitStatus(), 2) << file << manifest;
+  }
+  const std::string narrow_last =
+      R"({"nics": [{"type": "MT*", "count": 1}, {"firmware": "28.39.1*", "count": 7}]})";
+  MemoryTree tree = goodMachine();
+  set(tree, kNic + "5/fw_ver", "28.36.1010\n");
+  EXPECT_EQ(byManifest(tree, narrow_last).exitStatus(), 0);
+}
+
 struct ManifestCase {
   const char* name;
   void (*make)(MemoryTree&);

@@ -339,7 +339,8 @@ TEST(Watch, EveryLineOfTheEventsIsAnEvent) {
   std::istringstream lines(text);
   std::size_t read = 0;
   for (std::string line; std::getline(lines, line); ++read)
-    EXPECT_NE(line.find("\"check\": \"" + std::string(events.at(read).rule->check)), std::string::npos) << line;
+    EXPECT_NE(line.find("\"check\": \"" + std::string(events.at(read).rule->check)), std::string::npos)
+        << line;
   EXPECT_EQ(read, events.size());
 }
 

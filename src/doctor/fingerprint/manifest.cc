@@ -67,6 +67,15 @@ Json everyKey() {
   return all;
 }
 
+// How narrow a text, a list or a number of a manifest is: 0 fits everything.
+std::size_t narrowness(const Json& wanted) {
+  constexpr std::size_t kExact = 256;  // above the letters of any pattern
+  if (wanted.is_null()) return 0;
+  if (wanted.is_array()) return 1;
+  const std::string text = wanted.is_string() ? std::string(wanted) : "";
+  return text.find_first_of("*?[") == std::string::npos ? kExact : std::min(text.size(), kExact - 1);
+}
+
 bool fits(const Json& wanted, const Json& its) {
   if (wanted.is_array())
     return std::any_of(wanted.begin(), wanted.end(), [&](const Json& each) { return fits(each, its); });
@@ -175,39 +184,53 @@ class Comparer {
     }
   }
 
-  // Each group of the manifest, by its count; a group of the node that fits none is too much.
+  struct Group {
+    const Json* wanted;
+    int line;
+    std::size_t narrow = 0;
+    int64_t count = 0;  // of what the node has of it
+  };
+
+  // Each group of the manifest, by its count. A group of the node is of the narrowest one that it fits; one
+  // that fits none is too much.
   void groups(const Json& wanted, const Json& schema, const Json& node, const std::string& place, int line) {
     const std::size_t before = differences_.size();
-    std::vector<bool> meant(node.size());
+    std::vector<Group> all;
     for (const Json& group : wanted) {
       if (!group.is_object()) return fail(line, place, "has something that is no object");
+      std::size_t narrow = 0;
       for (const auto& [key, value] : group.items()) {
         const int at = nextLine(key);
         if (!knows(schema, key, place + "." + key, at)) return;
         checkScalar(value, schema[key].is_number(), at, place + "." + key);
+        if (key != "count") narrow += narrowness(value);
         line = at;
       }
       if (!group.contains("count") || group["count"].is_null())
         fail(line, place, "has a group without count");
       if (!error_.empty()) return;
-      int64_t count = 0;
-      std::vector<std::string> others;
-      for (std::size_t i = 0; i < node.size(); ++i) {
-        const bool fit = std::all_of(group.items().begin(), group.items().end(), [&](const auto& each) {
-          return each.key() == "count" || fits(each.value(), node[i][each.key()]);
-        });
-        if (fit) count += node[i]["count"].template get<int64_t>();
-        else others.push_back(manifestText(node[i]));
-        meant[i] = meant[i] || fit;
-      }
-      if (count == group["count"].template get<int64_t>()) continue;
-      differences_.push_back({place, line, manifestText(group),
-                              std::to_string(count) + (others.empty() ? "" : ", and " + joined(others, "; ")),
-                              true});
+      all.push_back({&group, line, narrow});
     }
-    for (std::size_t i = 0; i < node.size(); ++i)
-      if (!meant[i] && differences_.size() == before)
-        differences_.push_back({place, line, "no others", manifestText(node[i]), true});
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Group& a, const Group& b) { return a.narrow > b.narrow; });
+    std::vector<std::string> others;
+    for (const Json& its : node) {
+      const auto of = std::find_if(all.begin(), all.end(), [&](const Group& group) {
+        return std::all_of(group.wanted->items().begin(), group.wanted->items().end(), [&](const auto& each) {
+          return each.key() == "count" || fits(each.value(), its[each.key()]);
+        });
+      });
+      if (of == all.end()) others.push_back(manifestText(its));
+      else of->count += its["count"].template get<int64_t>();
+    }
+    for (const Group& group : all) {
+      if (group.count == (*group.wanted)["count"].template get<int64_t>()) continue;
+      differences_.push_back(
+          {place, group.line, manifestText(*group.wanted),
+           std::to_string(group.count) + (others.empty() ? "" : ", and " + joined(others, "; ")), true});
+    }
+    if (differences_.size() > before) return;
+    for (const std::string& other : others) differences_.push_back({place, line, "no others", other, true});
   }
 
   const std::string& text_;

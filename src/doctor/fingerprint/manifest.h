@@ -28,8 +28,9 @@ struct ManifestDifference {
 };
 
 // Where a node is not what the manifest says. Every key may be left out, and null says nothing but of a
-// setting, which must then not be set. A text may have `*` and `?`, or be a list of which one must fit. An
-// error names file, line and key of what is no manifest.
+// setting, which must then not be set. A text may have `*` and `?`, or be a list of which one must fit. NICs,
+// ports and GPUs count in the narrowest group that they fit. An error names file, line and key of what is no
+// manifest.
 Outcome<std::vector<ManifestDifference>> compareWithManifest(const std::string& text, const std::string& name,
                                                              const sysfs::FileTree& tree,
                                                              const gpu::GpuTopology& gpus);
