@@ -185,8 +185,9 @@ doctor::ManifestDifferences manifestDifferences(const std::string& text, const s
   doctor::ManifestDifferences all;
   if (!found.ok()) return all;
   for (const auto& each : *found)
-    all[each.device ? "devices" : "versions"].push_back(each.key + ": expected " + each.expected +
-                                                        ", found " + each.found);
+    if (each.read)
+      all[each.device ? "devices" : "versions"].push_back(each.key + ": expected " + each.expected +
+                                                          ", found " + each.found);
   return all;
 }
 
@@ -199,8 +200,11 @@ class Watcher {
         state_(readState(options.state)) {}
 
   int run() {
-    if (const auto read = readManifest(); !read.ok())
-      return leave(kExitUsage, "%s: %s", kWatch, read.error().c_str());
+    if (!options_.manifest.empty()) {
+      Outcome<std::string> text = doctor::fingerprint::readManifest(options_.manifest);
+      if (!text.ok()) return leave(kExitUsage, "%s: %s", kWatch, text.error().c_str());
+      manifest_ = std::move(*text);
+    }
     if (rooted_ == nullptr && !kernel_.readable())
       say("%s: note: the kernel's log cannot be read (%s): as root it is watched too", kWatch, "/dev/kmsg");
     for (int look = 1; g_asked_to_end == 0; ++look) {
@@ -215,16 +219,6 @@ class Watcher {
   }
 
  private:
-  Outcome<void> readManifest() {
-    if (options_.manifest.empty()) return {};
-    Outcome<std::string> text = doctor::fingerprint::readManifest(options_.manifest);
-    if (!text.ok()) return text.failure();
-    manifest_ = std::move(*text);
-    const auto read =
-        doctor::fingerprint::compareWithManifest(manifest_, options_.manifest, sysfs::MemoryTree(), {});
-    return read.ok() ? Outcome<void>() : read.failure();
-  }
-
   Outcome<void> take(int64_t now) {
     const bool counters = now - counted_ >= kCountersSeconds || now < counted_;
     if (counters) counted_ = now;

@@ -16,7 +16,7 @@ namespace railwise::doctor::fingerprint {
 // the environment is that of a job.
 std::string manifestOf(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus);
 
-// The text of a manifest. An error names the file: it cannot be read, or is larger than any manifest.
+// The text of a manifest. An error names the file: it cannot be read, or is no manifest.
 Outcome<std::string> readManifest(const std::string& file);
 
 struct ManifestDifference {
@@ -25,6 +25,7 @@ struct ManifestDifference {
   std::string expected;
   std::string found;
   bool device = false;  // GPUs, NICs or ports, not versions and settings
+  bool read = true;     // false: the node does not tell, so it may be no difference
 };
 
 // Where a node is not what the manifest says. Every key may be left out, and null says nothing but of a
