@@ -614,6 +614,48 @@ TEST(Manifest, ANodeFitsItsOwn) {
   }
 }
 
+TEST(Manifest, AStarNeedsAValueAndNullComparesNothing) {
+  MemoryTree tree = goodMachine();
+  tree.folder("/sys/module").folder("/usr/local");
+  const auto status = [&](const std::string& manifest) { return byManifest(tree, manifest).exitStatus(); };
+  EXPECT_EQ(status(R"({"ports": null, "gpu": null, "nics": null, "modules": null, "settings": null})"), 0);
+  EXPECT_EQ(status(R"({"settings": {"NCCL_ALGO": "*"}})"), 1);
+  EXPECT_EQ(status(R"({"modules": {"amdgpu": "*"}})"), 1);
+  EXPECT_EQ(status(R"({"kernel": "*", "modules": {"amdgpu": null}})"), 0);
+}
+
+TEST(Manifest, WhatTheMachineDoesNotTellIsNotLookedAt) {
+  MemoryTree tree = goodMachine();
+  for (const char* const file :
+       {"/proc/sys/kernel/osrelease", "/sys/class/infiniband/mlx5_2/fw_ver", "/railwise/environment"})
+    tree = without(tree, sysfs::realPathOf(tree, file));
+  const std::string manifest =
+      R"({"kernel": "6.8.*", "nics": [{"firmware": "28.39.*", "count": 8}], "settings": {"NCCL_ALGO": "Ring"}})";
+  const Diagnosis diagnosis =
+      examine(System(tree), {.only = {"manifest"}, .manifest_file = "h100.json", .manifest_text = manifest});
+  EXPECT_EQ(diagnosis.findings.exitStatus(), 0) << textOf(diagnosis);
+  for (const char* const key : {"manifest: kernel: ", "manifest: nics: ", "manifest: settings.NCCL_ALGO: "})
+    EXPECT_NE(textOf(diagnosis).find(key), std::string::npos) << textOf(diagnosis);
+}
+
+// What is not known of some NICs, ports or GPUs fits the others too.
+TEST(Manifest, ANodeOfWhichSomeFieldsAreNotKnownFitsItsOwn) {
+  const std::string kNic = "/sys/class/infiniband/mlx5_";
+  for (const char* const file : {"/fw_ver", "/board_id", "/hca_type", "/ports/1/rate", "/ports/1/state"}) {
+    MemoryTree tree = goodMachine();
+    for (const char* const nic : {"0", "3"}) tree = without(tree, sysfs::realPathOf(tree, kNic + nic + file));
+    const std::string manifest = manifestOf(tree);
+    EXPECT_EQ(byManifest(tree, manifest).exitStatus(), 0) << file << manifest;
+    tree = without(tree, kNic + "5");  // of which all is known
+    EXPECT_EQ(byManifest(tree, manifest).exitStatus(), 2) << file << manifest;
+  }
+  const std::string narrow_last =
+      R"({"nics": [{"type": "MT*", "count": 1}, {"firmware": "28.39.1*", "count": 7}]})";
+  MemoryTree tree = goodMachine();
+  set(tree, kNic + "5/fw_ver", "28.36.1010\n");
+  EXPECT_EQ(byManifest(tree, narrow_last).exitStatus(), 0);
+}
+
 struct ManifestCase {
   const char* name;
   void (*make)(MemoryTree&);
@@ -688,6 +730,13 @@ TEST(Manifest, ABadOneIsNamedWithLineAndKey) {
       {"{\"kernel\": 6}", "h100.json:1: kernel "},
       {"{\"gpu\": 8}", "h100.json:1: gpu "},
       {"{\n\"kernel\": \"6.8\",\n", "h100.json:3: "},
+      {"{\"settings\": {\n\"NCLL_ALGO\": null}}", "h100.json:2: settings.NCLL_ALGO "},
+      {"{\"modules\": {\n\"bnxt_re\": \"*\"}}", "h100.json:2: modules.bnxt_re "},
+      {"{\"railwise\": \"0.1\"}", "h100.json:1: railwise "},
+      {"{\"kernel\": []}", "h100.json:1: kernel "},
+      {"{\"ports\": 1e999}", "h100.json: a number "},
+      {"{\"ports\": [{\"gbps\": -1e999, \"count\": 8}]}", "h100.json: a number "},
+      {"{\"kernel\": \"\xff\"}", "h100.json:1: "},
       {"[]", "h100.json:1: "},
       {"", "h100.json:1: "}};
   for (const auto& [text, begin] : cases) EXPECT_TRUE(errorOf(text).starts_with(begin)) << errorOf(text);

@@ -82,6 +82,9 @@ class Watch(Node):
         self.assertEqual((event["check"], event["state"], event["port"], event["severity"]), ("port-flap", "begin", "mlx5_0/1", "warning"))
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(LIMIT_S), 0)
+        for lines in ((self.state / "events.jsonl").read_text().splitlines(), process.stdout.read().splitlines()):
+            for line in lines:
+                self.assertEqual(json.loads(line)["check"], "port-flap")  # each line is an event
         self.assertEqual(json.loads((self.state / "events.jsonl").read_text()), event)
         self.assertIn('railwise_watch_port_flaps_total{nic="mlx5_0",port="1"} 1', (self.folder / "railwise.prom").read_text())
         again = self.start()

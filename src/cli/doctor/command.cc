@@ -214,12 +214,9 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
   if (!options.save_manifest.empty()) return saveManifest(options, tree);
   std::string manifest;
   if (!options.manifest.empty()) {
-    const Outcome<std::string> text = wholeFile(options.manifest);
-    if (!text.ok()) return say("doctor: %s: %s", options.manifest.c_str(), text.error().c_str()), kExitUsage;
+    const Outcome<std::string> text = doctor::fingerprint::readManifest(options.manifest);
+    if (!text.ok()) return say("doctor: %s", text.error().c_str()), kExitUsage;
     manifest = *text;
-    const auto read =
-        doctor::fingerprint::compareWithManifest(manifest, options.manifest, sysfs::MemoryTree(), {});
-    if (!read.ok()) return say("doctor: %s", read.error().c_str()), kExitUsage;
   }
   const doctor::TracingTree traced(tree);
   const doctor::System system(traced);
@@ -325,6 +322,10 @@ int doctorCommand(Args args) {
   if (!isTopologyFile(arguments->positional)) return doctorLogCommand(args);
   if (options.machine.elsewhere())
     return say("doctor: FILE and --root or --machine are two machines: name one"), kExitUsage;
+  if (!options.manifest.empty() || !options.save_manifest.empty())
+    return say("doctor: a manifest is of a machine, not of a topology file: leave out %s, or the option",
+               arguments->positional[0].c_str()),
+           kExitUsage;
   return examineFile(options, arguments->positional[0]);
 }
 

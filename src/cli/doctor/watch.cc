@@ -175,41 +175,21 @@ Outcome<void> addEvents(const std::string& folder, const std::string& lines) {
   return appendToFile(path, lines);
 }
 
-// A manifest, and the GPUs as they were when the watch began: their libraries are not asked each minute.
-class ManifestWatch {
- public:
-  // An error: the file is no manifest.
-  static Outcome<ManifestWatch> open(const std::string& file, const sysfs::FileTree& tree,
-                                     bool this_machine) {
-    ManifestWatch watch;
-    if (file.empty()) return watch;
-    Outcome<std::string> text = wholeFile(file);
-    if (!text.ok()) return Error{file + ": " + text.error()};
-    watch.file_ = file;
-    watch.text_ = std::move(*text);
-    if (const auto gpus = topo::askForGpus(tree, this_machine, Config::load()); gpus.ok() && *gpus != nullptr)
-      watch.gpus_ = **gpus;
-    const auto read = doctor::fingerprint::compareWithManifest(watch.text_, file, tree, watch.gpus_);
-    if (!read.ok()) return read.failure();
-    return watch;
-  }
-  std::map<std::string, std::string> differences(const sysfs::FileTree& tree) const {
-    std::map<std::string, std::string> all;
-    if (file_.empty()) return all;
-    const auto found = doctor::fingerprint::compareWithManifest(text_, file_, tree, gpus_);
-    if (!found.ok()) return all;
-    for (const auto& each : *found) {
-      std::string& text = all[each.device ? "devices" : "versions"];
-      text += (text.empty() ? "" : "; ") + each.key + ": expected " + each.expected + ", found " + each.found;
-    }
-    return all;
-  }
-
- private:
-  std::string file_;
-  std::string text_;
-  gpu::GpuTopology gpus_;
-};
+// By the source of a rule: where the node is not as the manifest says. The GPUs' libraries are asked each
+// time: a driver may come up later, and a GPU may be lost.
+doctor::ManifestDifferences manifestDifferences(const std::string& text, const std::string& file,
+                                                const sysfs::FileTree& tree, bool this_machine) {
+  const auto gpus = topo::askForGpus(tree, this_machine, Config::load());
+  const auto found = doctor::fingerprint::compareWithManifest(
+      text, file, tree, gpus.ok() && *gpus != nullptr ? **gpus : gpu::GpuTopology());
+  doctor::ManifestDifferences all;
+  if (!found.ok()) return all;
+  for (const auto& each : *found)
+    if (each.read)
+      all[each.device ? "devices" : "versions"].push_back(each.key + ": expected " + each.expected +
+                                                          ", found " + each.found);
+  return all;
+}
 
 class Watcher {
  public:
@@ -220,9 +200,11 @@ class Watcher {
         state_(readState(options.state)) {}
 
   int run() {
-    Outcome<ManifestWatch> manifest = ManifestWatch::open(options_.manifest, tree_, rooted_ == nullptr);
-    if (!manifest.ok()) return leave(kExitUsage, "%s: %s", kWatch, manifest.error().c_str());
-    manifest_ = std::move(*manifest);
+    if (!options_.manifest.empty()) {
+      Outcome<std::string> text = doctor::fingerprint::readManifest(options_.manifest);
+      if (!text.ok()) return leave(kExitUsage, "%s: %s", kWatch, text.error().c_str());
+      manifest_ = std::move(*text);
+    }
     if (rooted_ == nullptr && !kernel_.readable())
       say("%s: note: the kernel's log cannot be read (%s): as root it is watched too", kWatch, "/dev/kmsg");
     for (int look = 1; g_asked_to_end == 0; ++look) {
@@ -242,9 +224,9 @@ class Watcher {
     if (counters) counted_ = now;
     doctor::Look look = doctor::lookAt(tree_, now, counters);
     if (rooted_ == nullptr) look.kernel = kernel_.next();
-    if (now - compared_ >= kManifestSeconds || now < compared_) {
+    if (!options_.manifest.empty() && (now - compared_ >= kManifestSeconds || now < compared_)) {
       compared_ = now;
-      look.manifest = manifest_.differences(tree_);
+      look.manifest = manifestDifferences(manifest_, options_.manifest, tree_, rooted_ == nullptr);
     }
     const std::vector<doctor::WatchEvent> events = doctor::takeLook(state_, look);
     std::string lines;
@@ -274,7 +256,7 @@ class Watcher {
   const sysfs::FileTree& tree_;
   doctor::WatchState state_;
   KernelLog kernel_;
-  ManifestWatch manifest_;
+  std::string manifest_;  // its text
   const std::string host_ = hostName();
   int64_t counted_ = 0;
   int64_t compared_ = 0;

@@ -235,6 +235,10 @@ void checkManifest(Examination& exam) {
   exam.looked.push_back("manifest " + exam.manifest_file);
   for (const fingerprint::ManifestDifference& each : *differences) {
     const std::string values = "expected " + each.expected + ", found " + each.found;
+    if (!each.read) {
+      exam.cannotLook("manifest: " + each.key + ": " + values, false);
+      continue;
+    }
     exam.findings.add(
         {.check = "manifest",
          .severity = each.device ? Severity::kError : Severity::kWarning,

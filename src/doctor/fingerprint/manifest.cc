@@ -11,6 +11,7 @@
 #include "base/text/json.h"
 #include "base/text/printable.h"
 #include "base/text/words.h"
+#include "base/whole_file.h"
 #include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"
 #include "doctor/fingerprint/fingerprint.h"
@@ -21,7 +22,10 @@ namespace {
 using Json = nlohmann::ordered_json;  // keeps the order of the text, by which a key's line is found
 
 constexpr const char* kManifestSchema = "railwise-manifest";
-constexpr const char* kStates[] = {"unknown", "nop", "down", "init", "armed", "active"};
+constexpr std::size_t kMostManifestBytes = 2UL << 20;  // a manifest has about 1 KiB
+constexpr const char* kStates[] = {"", "nop", "down", "init", "armed", "active"};
+
+bool isSetting(const std::string& name) { return name.starts_with("NCCL_") || name.starts_with("RAILWISE_"); }
 
 void writePorts(JsonWriter& json, const System& system) {
   std::map<std::tuple<std::string, int, std::string>, int> groups;
@@ -34,7 +38,7 @@ void writePorts(JsonWriter& json, const System& system) {
         .key("gbps")
         .known(gbps > 0 ? gbps : -1)
         .key("state")
-        .value(state)
+        .known(state)
         .key("count")
         .value(group.second);
   });
@@ -47,8 +51,7 @@ std::string documentOf(const Fingerprint& node, const System& system, bool with_
   writePorts(json, system);
   json.key("settings").beginObject();
   for (const auto& [name, variable] : system.variables()) {
-    const bool ours = name.starts_with("NCCL_") || name.starts_with("RAILWISE_");
-    if (ours && (with_environment || variable.where != "the environment"))
+    if (isSetting(name) && (with_environment || variable.where != "the environment"))
       json.key(printableAscii(name)).value(printableAscii(variable.value));
   }
   return json.endObject().endObject().text();
@@ -56,26 +59,37 @@ std::string documentOf(const Fingerprint& node, const System& system, bool with_
 
 // A document that has every key.
 Json everyKey() {
-  Fingerprint node;
+  sysfs::MemoryTree tree;
+  Fingerprint node = fingerprintOf(tree, {});
   node.gpus = node.gpu_firmware = {{"", 1}};
   node.nics = {NicGroup{.count = 1}};
-  sysfs::MemoryTree tree;
   Json all = Json::parse(documentOf(node, System(tree), false));
   all["ports"] = {{{"link", nullptr}, {"gbps", 0}, {"state", nullptr}, {"count", 1}}};
   return all;
 }
 
+// How narrow a text, a list or a number of a manifest is: 0 fits everything.
+std::size_t narrowness(const Json& wanted) {
+  constexpr std::size_t kExact = 256;  // above the letters of any pattern
+  if (wanted.is_null()) return 0;
+  if (wanted.is_array()) return 1;
+  const std::string text = wanted.is_string() ? std::string(wanted) : "";
+  return text.find_first_of("*?[") == std::string::npos ? kExact : std::min(text.size(), kExact - 1);
+}
+
+// What is null on the node is not known, and fits only null.
 bool fits(const Json& wanted, const Json& its) {
   if (wanted.is_array())
     return std::any_of(wanted.begin(), wanted.end(), [&](const Json& each) { return fits(each, its); });
   if (!wanted.is_string()) return wanted.is_null() || wanted == its;
   const std::string pattern = wanted, text = its.is_string() ? std::string(its) : "";
-  return pattern == text || fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+  return !text.empty() && (pattern == text || fnmatch(pattern.c_str(), text.c_str(), 0) == 0);
 }
 
 // "8 x InfiniBand, 400, active"
 std::string manifestText(const Json& value) {
   if (value.is_null()) return "not known";
+  if (value == "") return "not set";
   if (value.is_array()) return joined(value, " or ", [](const Json& each) { return manifestText(each); });
   if (value.is_string()) return value;
   if (!value.is_object()) return value.dump();
@@ -89,7 +103,9 @@ std::string manifestText(const Json& value) {
 
 class Comparer {
  public:
-  Comparer(const std::string& text, std::string name) : text_(text), name_(std::move(name)) {}
+  // `environment`: the node tells of a job's settings.
+  Comparer(const std::string& text, std::string name, bool environment)
+      : text_(text), name_(std::move(name)), environment_(environment) {}
 
   Outcome<std::vector<ManifestDifference>> compare(const Json& node) {
     Json wanted;
@@ -97,6 +113,8 @@ class Comparer {
       wanted = Json::parse(text_);
     } catch (const Json::parse_error& error) {
       return Error{name_ + ":" + std::to_string(lineAt(error.byte)) + ": no JSON from here on"};
+    } catch (const Json::exception&) {
+      return Error{name_ + ": a number in it is too large"};
     }
     if (!wanted.is_object()) return Error{name_ + ":1: not a JSON object"};
     object(wanted, everyKey(), node, "");
@@ -141,18 +159,23 @@ class Comparer {
     if (value.is_null()) return;
     const auto is_text = [](const Json& each) { return each.is_string(); };
     if (number && !value.is_number_integer()) fail(line, place, "is no whole number");
-    if (!number && !is_text(value) && !(value.is_array() && std::all_of(value.begin(), value.end(), is_text)))
+    if (!number && !is_text(value) &&
+        !(value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), is_text)))
       fail(line, place, "is neither a text nor a list of texts");
   }
 
   void object(const Json& wanted, const Json& schema, const Json& node, const std::string& above) {
-    const bool any_name = above == "modules" || above == "settings";
+    const bool setting = above == "settings";
     for (const auto& [key, value] : wanted.items()) {
       const int line = nextLine(key);
       const std::string place = above.empty() ? key : above + "." + key;
-      if (!any_name && !knows(schema, key, place, line)) return;
-      const Json kind = any_name ? Json() : schema[key];
-      const Json its = node.is_object() && node.contains(key) ? node[key] : Json();
+      if (setting && !isSetting(key)) return fail(line, place, "is no setting of NCCL or Railwise");
+      if (!setting && !knows(schema, key, place, line)) return;
+      if (!setting && value.is_null()) continue;
+      if (place == "railwise") return fail(line, place, "is not compared: Railwise is updated by itself");
+      const Json kind = setting ? Json() : schema[key];
+      Json its = node.is_object() && node.contains(key) ? node[key] : Json();
+      if (setting && its.is_null() && environment_) its = "";
       if (kind.is_object()) {
         if (!value.is_object()) return fail(line, place, "is no object");
         object(value, kind, its, place);
@@ -161,53 +184,74 @@ class Comparer {
         groups(value, kind[0], its, place, line);
       } else {
         checkScalar(value, kind.is_number(), line, place);
-        const bool unset = above == "settings" && value.is_null();
-        if (error_.empty() && (unset ? !its.is_null() : !fits(value, its)))
-          differences_.push_back({place, line, unset ? "not set" : manifestText(value),
-                                  its.is_null() && above == "settings" ? "not set" : manifestText(its),
-                                  false});
+        const bool fit = value.is_null() ? its.is_null() || its == "" : fits(value, its);
+        if (error_.empty() && !fit)
+          differences_.push_back({place, line, value.is_null() ? "not set" : manifestText(value),
+                                  manifestText(its), false, !its.is_null()});
       }
       if (!error_.empty()) return;
     }
   }
 
-  // Each group of the manifest, by its count; a group of the node that fits none is too much.
+  struct Group {
+    const Json* wanted;
+    int line;
+    std::size_t narrow = 0;
+    int64_t count = 0;  // of what the node has of it
+  };
+
+  // Each group of the manifest, by its count. A group of the node is of the narrowest one that it fits; one
+  // that fits none is too much.
   void groups(const Json& wanted, const Json& schema, const Json& node, const std::string& place, int line) {
-    const std::size_t before = differences_.size();
-    std::vector<bool> meant(node.size());
+    std::vector<Group> all;
     for (const Json& group : wanted) {
       if (!group.is_object()) return fail(line, place, "has something that is no object");
+      std::size_t narrow = 0;
       for (const auto& [key, value] : group.items()) {
         const int at = nextLine(key);
         if (!knows(schema, key, place + "." + key, at)) return;
         checkScalar(value, schema[key].is_number(), at, place + "." + key);
+        if (key != "count") narrow += narrowness(value);
         line = at;
       }
       if (!group.contains("count") || group["count"].is_null())
         fail(line, place, "has a group without count");
       if (!error_.empty()) return;
-      int64_t count = 0;
-      std::vector<std::string> others;
-      for (std::size_t i = 0; i < node.size(); ++i) {
-        const bool fit = std::all_of(group.items().begin(), group.items().end(), [&](const auto& each) {
-          return each.key() == "count" || fits(each.value(), node[i][each.key()]);
-        });
-        if (fit) count += node[i]["count"].template get<int64_t>();
-        else others.push_back(manifestText(node[i]));
-        meant[i] = meant[i] || fit;
-      }
-      if (count == group["count"].template get<int64_t>()) continue;
-      differences_.push_back({place, line, manifestText(group),
-                              std::to_string(count) + (others.empty() ? "" : ", and " + joined(others, "; ")),
-                              true});
+      all.push_back({&group, line, narrow});
     }
-    for (std::size_t i = 0; i < node.size(); ++i)
-      if (!meant[i] && differences_.size() == before)
-        differences_.push_back({place, line, "no others", manifestText(node[i]), true});
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Group& a, const Group& b) { return a.narrow > b.narrow; });
+    std::vector<std::string> others;
+    for (const Json& its : node) {
+      const auto narrowest = [&](bool or_not_known) {
+        return std::find_if(all.begin(), all.end(), [&](const Group& group) {
+          const auto items = group.wanted->items();
+          return std::all_of(items.begin(), items.end(), [&](const auto& each) {
+            const Json& found = its[each.key()];
+            return each.key() == "count" || fits(each.value(), found) || (or_not_known && found.is_null());
+          });
+        });
+      };
+      auto of = narrowest(false);
+      if (of == all.end() && (of = narrowest(true)) != all.end())
+        differences_.push_back({place, of->line, manifestText(*of->wanted), manifestText(its), true, false});
+      if (of == all.end()) others.push_back(manifestText(its));
+      else of->count += its["count"].template get<int64_t>();
+    }
+    const std::size_t before = differences_.size();
+    for (const Group& group : all) {
+      if (group.count == (*group.wanted)["count"].template get<int64_t>()) continue;
+      differences_.push_back(
+          {place, group.line, manifestText(*group.wanted),
+           std::to_string(group.count) + (others.empty() ? "" : ", and " + joined(others, "; ")), true});
+    }
+    if (differences_.size() > before) return;
+    for (const std::string& other : others) differences_.push_back({place, line, "no others", other, true});
   }
 
   const std::string& text_;
   const std::string name_;
+  const bool environment_;
   std::string error_;
   std::size_t from_ = 0;
   std::vector<ManifestDifference> differences_;
@@ -219,16 +263,37 @@ Fingerprint manifestNode(const sysfs::FileTree& tree, const gpu::GpuTopology& gp
   return node;
 }
 
+// What is not there is "": its folder is missing, and the tree has the folder above.
+void markAbsent(const sysfs::FileTree& tree, Json& node) {
+  const auto mark = [&](Json& value, const std::string& above, const std::string& name) {
+    if (value.is_null() && tree.exists(above) && !tree.exists(above + "/" + name)) value = "";
+  };
+  mark(node["cuda"], "/usr/local", "cuda");
+  mark(node["rocm"], "/opt", "rocm");
+  for (const auto& each : node["modules"].items()) mark(each.value(), "/sys/module", each.key());
+}
+
 }  // namespace
 
 std::string manifestOf(const sysfs::FileTree& tree, const gpu::GpuTopology& gpus) {
-  return documentOf(manifestNode(tree, gpus), System(tree), false) + "\n";
+  return documentOf(manifestNode(tree, gpus), System(tree), false);
+}
+
+Outcome<std::string> readManifest(const std::string& file) {
+  Outcome<std::string> text = wholeFile(file, kMostManifestBytes + 1);
+  if (!text.ok()) return Error{file + ": " + text.error()};
+  if (text->size() > kMostManifestBytes) return Error{file + ": more than 2 MiB, which is no manifest"};
+  const auto read = compareWithManifest(*text, file, sysfs::MemoryTree(), {});
+  return read.ok() ? text : read.failure();
 }
 
 Outcome<std::vector<ManifestDifference>> compareWithManifest(const std::string& text, const std::string& name,
                                                              const sysfs::FileTree& tree,
                                                              const gpu::GpuTopology& gpus) {
-  return Comparer(text, name).compare(Json::parse(documentOf(manifestNode(tree, gpus), System(tree), true)));
+  const System system(tree);
+  Json node = Json::parse(documentOf(manifestNode(tree, gpus), system, true));
+  markAbsent(tree, node);
+  return Comparer(text, name, system.environmentKnown()).compare(node);
 }
 
 }  // namespace railwise::doctor::fingerprint

@@ -123,7 +123,7 @@ std::string watchNvsentinel(const WatchState& state, const std::string& host) {
     json.key("processingStrategy").value("STORE_ONLY");
   });
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 std::string watchCatalogueJson() {
@@ -137,7 +137,7 @@ std::string watchCatalogueJson() {
     json.key("severity").value(severityName(rule.severity)).key("action").value(rule.action);
     json.key("what").value(rule.what).key("doc").value(std::string("doctor-watch.md#") + rule.check);
   });
-  return json.text() + "\n";
+  return json.text();
 }
 
 }  // namespace railwise::doctor

@@ -29,7 +29,7 @@ constexpr std::array kRules = {
               kCable},
     WatchRule{"port-flapping", kFlaps, kError, "", 2, kHour, "the port goes down again and again", "drain",
               kCable},
-    WatchRule{"manifest-devices", kManifest, kError, "devices", 0, 0,
+    WatchRule{"manifest-devices", kManifest, kError, "devices", 1, 0,
               "NICs, ports or GPUs are not as the manifest says", "drain", kManifestFix},
     WatchRule{"manifest-versions", kManifest, kWarning, "versions", 0, 0,
               "versions or settings are not as the manifest says", "look", kManifestFix},

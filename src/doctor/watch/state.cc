@@ -73,7 +73,7 @@ std::string watchStateJson(const WatchState& state) {
   FieldWriter fields(json);
   describeState(fields, state);
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 Outcome<WatchState> readWatchState(const std::string& text) {
@@ -108,7 +108,7 @@ std::string watchEventJson(const WatchEvent& event, const std::string& host) {
   json.key("action").value(event.rule->action);
   json.key("fix").value(event.rule->fix);
   json.endInlineObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 std::string watchEventText(const WatchEvent& event) {

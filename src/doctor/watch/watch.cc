@@ -30,9 +30,7 @@ class Judge {
     for (const WatchedPort& port : state_.ports) judgePresence(port);
     std::erase_if(state_.ports, [](const WatchedPort& port) { return port.missed > 0 && !port.was_active; });
     for (const std::string& line : look_.kernel) judgeKernel(line);
-    for (const WatchRule& rule : watchRules())
-      if (rule.kind == WatchKind::kManifest && look_.manifest.contains(rule.source))
-        raise(rule, "", look_.manifest.at(rule.source));
+    if (look_.manifest) judgeManifest(*look_.manifest);
     endWhatIsOver();
     return std::move(events_);
   }
@@ -159,6 +157,21 @@ class Judge {
       });
       return raise(rule, at == state_.ports.end() ? "" : at->name, line);
     }
+  }
+
+  // During a flap of a port one comparison finds it down.
+  void judgeManifest(const ManifestDifferences& found) {
+    for (const WatchRule& rule : watchRules()) {
+      if (rule.kind != WatchKind::kManifest || !found.contains(rule.source)) continue;
+      std::vector<std::string> lasting = found.at(rule.source);
+      const std::vector<std::string>& before = state_.manifest[rule.source];
+      if (rule.limit > 0)
+        std::erase_if(lasting, [&](const std::string& each) {
+          return std::find(before.begin(), before.end(), each) == before.end();
+        });
+      if (!lasting.empty()) raise(rule, "", joined(lasting, "; "));
+    }
+    state_.manifest = found;
   }
 
   void raise(const WatchRule& rule, const std::string& port, const std::string& seen) {

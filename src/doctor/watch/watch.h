@@ -24,7 +24,7 @@ enum class WatchKind {
   kFlaps,       // `limit`: times that the port may go down within `window` seconds
   kCounter,     // `limit`: how much the counter may grow within `window` seconds
   kKernel,      // a line of the kernel's log has `words`
-  kManifest,    // the node is not what the site's manifest says
+  kManifest,    // the node is not what the site's manifest says; `limit`: comparisons before that said so
 };
 
 // What the watch judges, and by which limit. A rule is a row in rules.cc and a heading in
@@ -57,14 +57,16 @@ struct SeenPort {
   std::optional<int64_t> went_down;
 };
 
+// Where the node is not as the manifest says, by the source of a rule.
+using ManifestDifferences = std::map<std::string, std::vector<std::string>>;
+
 struct Look {
   int64_t time = 0;  // seconds since 1970
   std::string boot;  // what the kernel calls this boot
   bool counters = false;
   std::vector<SeenPort> ports;
-  std::vector<std::string> kernel;  // lines of the kernel's log since the look before
-  // By the source of a rule: where the node is not as the manifest says. Only in a look that compares.
-  std::map<std::string, std::string> manifest;
+  std::vector<std::string> kernel;              // lines of the kernel's log since the look before
+  std::optional<ManifestDifferences> manifest;  // only in a look that compares
 };
 // `counters`: they cost a question to the NIC's firmware each, so not every look reads them.
 Look lookAt(const sysfs::FileTree& tree, int64_t time, bool counters);
@@ -111,6 +113,7 @@ struct WatchState {
   int64_t next_event = 1;
   std::vector<WatchedPort> ports;
   std::vector<Latch> latches;
+  ManifestDifferences manifest;  // of the last comparison; a watch that starts compares anew
 };
 std::string utcText(int64_t time);  // "2026-11-28T12:04:07Z"
 std::string watchStateJson(const WatchState& state);

@@ -146,6 +146,9 @@ TEST(DoctorCommand, MistakesAreTold) {
   says({"--only", "memlok"}, "railwise doctor --list");
   says({"no-such-file.xml"}, "no-such-file.xml: No such file or directory");
   says({"a.xml", "--root", "/tmp"}, "two machines");
+  says({"a.xml", "--manifest", "b.json"}, "a manifest is of a machine");
+  says({"a.xml", "--save-manifest", "-"}, "a manifest is of a machine");
+  says({"--manifest", "/dev/zero"}, "/dev/zero: more than ");
   says({"--root", "/no/such/folder"}, "/no/such/folder");
   says({"--mask"}, "--report");
   says({"--report", "/no/such/folder/x.tar.gz", "--machine", "dgx"}, "/no/such/folder/x.tar.gz");
