@@ -121,7 +121,7 @@ std::string jsonOf(const PluginOptions& plugin, const std::vector<Row>& rows) {
     }
   }
   json.endArray().endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 std::vector<const Check*> chosen(const std::string& only) {

@@ -18,12 +18,9 @@ std::string sizes(const cli::PluginOptions& plugin) {
   Memory to(api, connection.receive, kMost + kBeyond);
   for (const std::size_t bytes : {0UL, 1UL, 3UL, 8UL, 127UL, 4095UL, 4097UL, 65537UL, 1UL << 20, kMost}) {
     to.fill(0, kMost + kBeyond, 0);
-    const NetApi::Buffer buffer = {to.data(), kMost, 7, to.handle()};  // more room than the message needs
-    Request receive = startReceive(api, connection.receive, {&buffer, 1});
-    Request send = startSend(api, connection.send, from.data(), bytes, 7, from.handle(), &receive);
-    finish(api, send, &receive);
-    finish(api, receive);
-    const int size = receive.sizes[0];
+    // With more room than the message needs.
+    const int size =
+        carry(connection, from.data(), bytes, 7, from.handle(), {to.data(), kMost, 7, to.handle()});
     const std::string message = "a message of " + std::to_string(bytes) + " bytes ";
     if (size != static_cast<int>(bytes)) throw Broken(message + "is said to have " + std::to_string(size));
     if (const long at = to.firstWrong(0, bytes, 3); at >= 0)
@@ -43,8 +40,6 @@ std::string large(const cli::PluginOptions& plugin) {
   tryOut(connection, 96 << 20);
   return "";
 }
-
-unsigned seedOf(std::size_t number) { return static_cast<unsigned>(number % 200 + 1); }
 
 // `count` messages with a full window at both ends, each verified.
 class Stream {
@@ -206,11 +201,8 @@ std::string unaligned(const cli::PluginOptions& plugin) {
   for (std::size_t shift = 1; shift < 9; ++shift) {
     const std::size_t at = 2 * shift + 1;
     from.fill(shift, kBytes, seedOf(shift));
-    const NetApi::Buffer buffer = {to.data() + at, kBytes, 0, to.handle()};
-    Request receive = startReceive(api, connection.receive, {&buffer, 1});
-    Request send = startSend(api, connection.send, from.data() + shift, kBytes, 0, from.handle(), &receive);
-    finish(api, send, &receive);
-    finish(api, receive);
+    (void)carry(connection, from.data() + shift, kBytes, 0, from.handle(),
+                {to.data() + at, kBytes, 0, to.handle()});
     if (to.firstWrong(at, kBytes, seedOf(shift)) >= 0) throw Broken("the message is wrong");
   }
   return "";
@@ -233,11 +225,7 @@ std::string registeredTwice(const cli::PluginOptions& plugin) {
   other.close();
   for (const auto& [handle, at] : {std::pair{again, 0}, std::pair{part, 5000}}) {
     to.fill(0, 200, 0);
-    const NetApi::Buffer buffer = {to.data(), 100, 0, to.handle()};
-    Request receive = startReceive(api, connection.receive, {&buffer, 1});
-    Request send = startSend(api, connection.send, from.data() + at, 100, 0, handle, &receive);
-    finish(api, send, &receive);
-    finish(api, receive);
+    (void)carry(connection, from.data() + at, 100, 0, handle, {to.data(), 100, 0, to.handle()});
     if (std::memcmp(to.data(), from.data() + at, 100) != 0) throw Broken("the message is wrong");
   }
   must(api.deregMr(connection.send, part), "deregMr");

@@ -21,8 +21,6 @@ struct End {
   bool over(std::size_t count) const { return closed || done == count; }
 };
 
-unsigned seedOf(std::size_t number) { return static_cast<unsigned>(number % 200 + 1); }
-
 class Traffic {
  public:
   Traffic(Subject& subject, Connection& connection)

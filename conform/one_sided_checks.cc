@@ -77,18 +77,15 @@ class Pair {
   }
   Rank& operator[](std::size_t i) { return *ranks_[i]; }
 
-  // `work` for each rank in a thread of its own. A rank with an error closes, as NCCL does. Returns how many
-  // have had one; throws Broken if anything else was wrong.
-  int errorsOf(const std::function<void(Rank&)>& work) {
-    std::array<std::string, kRanks> problems;
-    std::atomic<int> errors = 0;
+  // `work` for each rank in a thread of its own. A rank with an error closes, as NCCL does. Returns the
+  // errors; throws Broken if anything else was wrong.
+  std::vector<std::string> errorsOf(const std::function<void(Rank&)>& work) {
+    std::array<std::string, kRanks> problems, refusals;
     const auto guarded = [&](std::size_t i) {
       try {
         work(*ranks_[i]);
       } catch (const Refused& refused) {
-        ++errors;
-        if (i == 0) refused_ = refused.what();
-        else refused_of_other_ = refused.what();
+        refusals[i] = refused.what();
         (void)ranks_[i]->member.close();
       } catch (const Broken& broken) {
         problems[i] = broken.what();
@@ -99,10 +96,12 @@ class Pair {
     other.join();
     for (const std::string& problem : problems)
       if (!problem.empty()) throw Broken(problem);
+    std::vector<std::string> errors(refusals.begin(), refusals.end());
+    std::erase(errors, "");
     return errors;
   }
   void both(const std::function<void(Rank&)>& work) {
-    if (errorsOf(work) > 0) throw Broken(refused_.empty() ? refused_of_other_ : refused_);
+    if (const auto errors = errorsOf(work); !errors.empty()) throw Broken(errors.front());
   }
 
   void close() {
@@ -114,7 +113,6 @@ class Pair {
 
  private:
   std::array<std::unique_ptr<Rank>, kRanks> ranks_;
-  std::string refused_, refused_of_other_;
 };
 
 std::string put(const cli::PluginOptions& plugin) {
@@ -178,7 +176,7 @@ std::string signals(const cli::PluginOptions& plugin) {
 
 std::string signalsOverAFault(const cli::PluginOptions& plugin) {
   Pair pair(plugin);
-  const int errors = pair.errorsOf(exchange);
+  const std::size_t errors = pair.errorsOf(exchange).size();
   return errors == 0 ? "goes on" : errors == 1 ? "an error at one rank" : "an error at both ranks";
 }
 

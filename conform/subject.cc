@@ -129,16 +129,22 @@ void finish(NetApi& api, Request& request, Request* meanwhile) {
   });
 }
 
-void tryOut(Connection& connection, std::size_t bytes) {
+int carry(Connection& connection, char* data, std::size_t bytes, int tag, void* handle,
+          const NetApi::Buffer& buffer) {
   NetApi& api = connection.api;
-  Memory from(api, connection.send, bytes, 5);
-  Memory to(api, connection.receive, bytes);
-  const NetApi::Buffer buffer = {to.data(), bytes, 0, to.handle()};
   Request receive = startReceive(api, connection.receive, {&buffer, 1});
-  Request send = startSend(api, connection.send, from.data(), bytes, 0, from.handle(), &receive);
+  Request send = startSend(api, connection.send, data, bytes, tag, handle, &receive);
   finish(api, send, &receive);
   finish(api, receive);
-  if (receive.sizes[0] != static_cast<int>(bytes) || to.firstWrong(0, bytes, 5) >= 0)
+  return receive.sizes[0];
+}
+
+void tryOut(Connection& connection, std::size_t bytes) {
+  Memory from(connection.api, connection.send, bytes, 5);
+  Memory to(connection.api, connection.receive, bytes);
+  const int size =
+      carry(connection, from.data(), bytes, 0, from.handle(), {to.data(), bytes, 0, to.handle()});
+  if (size != static_cast<int>(bytes) || to.firstWrong(0, bytes, 5) >= 0)
     throw Broken("a message arrived wrong");
   from.deregister();
   to.deregister();

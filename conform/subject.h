@@ -88,6 +88,11 @@ Request startReceive(NetApi& api, void* comm, std::span<const NetApi::Buffer> bu
 // Tests until the request is done.
 void finish(NetApi& api, Request& request, Request* meanwhile = nullptr);
 
+// One message into `buffer`. Returns the size that the receive tells.
+int carry(Connection& connection, char* data, std::size_t bytes, int tag, void* handle,
+          const NetApi::Buffer& buffer);
+// The pattern of a message of many.
+inline unsigned seedOf(std::size_t number) { return static_cast<unsigned>(number % 200 + 1); }
 // One message through the connection, verified.
 void tryOut(Connection& connection, std::size_t bytes = 4096);
 

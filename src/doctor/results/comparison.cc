@@ -113,7 +113,7 @@ Comparison compare(const TestRun& run, const ModelMachine& model) {
   }
   std::optional<tuning::Question> question = questionOf(run.collective);
   if (!question) its.obstacle = "NCCL's model does not have " + run.collective;
-  else if (model.machine == nullptr) its.obstacle = model.why_none + alikeText(its);
+  else if (model.machine == nullptr) its.obstacle = model.why_none + (its.alike = alikeText(its));
   else its.obstacle = unfit(its, *model.machine);
   if (!its.obstacle.empty()) return its;
   question->nodes = its.hosts;
@@ -187,8 +187,7 @@ std::string headlineText(const Comparison& its) {
   const ResultRow* const best = its.run.best();
   if (its.judged) return collectiveText(its) + " " + shareText(its);
   const std::string text = collectiveText(its) + formatText(" %.1f GB/s", best == nullptr ? 0 : best->best());
-  if (its.obstacle.empty()) return text;
-  return text + " (not judged" + (its.obstacle.ends_with(alikeText(its)) ? alikeText(its) : "") + ")";
+  return its.obstacle.empty() ? text : text + " (not judged" + its.alike + ")";
 }
 
 std::string readText(const Comparison& its) {

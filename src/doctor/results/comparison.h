@@ -34,6 +34,7 @@ struct Comparison {
   int ranks = 0;  // 0: not known
   int hosts = 0;
   std::string obstacle;          // why there is nothing to compare with; "": there is
+  std::string alike;             // a machine that may stand for the hosts: "; hosts like ..."; "": none
   std::string model;             // "NCCL's model (2.30.7) of dgx.xml"
   std::string limit;             // what bounds the model's peak, in a sentence
   std::string doubt;             // why the model may not be that of this job; "": it is
