@@ -1,8 +1,6 @@
 // Closing in every state, as NCCL does when a communicator is aborted, and ends without closing.
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <optional>
 
@@ -63,36 +61,23 @@ std::string halfMade(const cli::PluginOptions& plugin) {
 
 std::string exitOpen(const cli::PluginOptions& plugin) {
   constexpr int kStatus = 7;
-  const pid_t child = fork();
-  if (child == 0) {
-    try {
-      Subject subject(plugin);
-      Connection connection(subject);
-      Memory to(subject.api(), connection.receive, 100);
-      const NetApi::Buffer buffer = {to.data(), 100, 0, to.handle()};
-      (void)startReceive(subject.api(), connection.receive, {&buffer, 1});
-      exit(kStatus);  // with all that the libraries do at exit
-    } catch (const Broken&) {
-      _exit(1);
-    }
-  }
-  int status = 0;
-  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (deadline.passed()) {
-      kill(child, SIGKILL);
-      throw Broken("the process hangs in exit()");
-    }
-    usleep(1000);
-  }
-  if (!WIFEXITED(status))
-    throw Broken("the process crashes in exit() by signal " + std::to_string(WTERMSIG(status)));
-  if (WEXITSTATUS(status) != kStatus)
-    throw Broken("the process ends with " + std::to_string(WEXITSTATUS(status)));
+  Process child = forked([&](std::string&) -> int {
+    Subject subject(plugin);
+    Connection connection(subject);
+    Memory to(subject.api(), connection.receive, 100);
+    const NetApi::Buffer buffer = {to.data(), 100, 0, to.handle()};
+    (void)startReceive(subject.api(), connection.receive, {&buffer, 1});
+    exit(kStatus);  // with all that the libraries do at exit
+  });
+  const auto& ended = child.wait(Deadline::after(std::chrono::seconds(20)));
+  if (!ended) throw Broken("the process hangs in exit()");
+  if (ended->signalled)
+    throw Broken("the process crashes in exit() by signal " + std::to_string(ended->code));
+  if (ended->code != kStatus) throw Broken("the process ends with " + std::to_string(ended->code));
   return "";
 }
 
-// A connection of two processes. `first`: this end listens.
+// This end of a connection of two processes. `sends`: it connects; else it listens.
 struct FarConnection {
   FarConnection(NetApi& api, int channel, bool sends) {
     alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};

@@ -1,14 +1,13 @@
 // Starting, connecting, and living in a process with others.
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -199,15 +198,13 @@ std::string garbage(const cli::PluginOptions& plugin) {
 
 // The TCP ports at which this process listens.
 std::vector<uint16_t> listeningPorts() {
-  std::set<std::string> own;
-  if (DIR* const directory = opendir("/proc/self/fd")) {
-    while (const dirent* entry = readdir(directory)) {
-      char target[64] = {};
-      const std::string path = std::string("/proc/self/fd/") + entry->d_name;
-      if (readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strncmp(target, "socket:[", 8) == 0)
-        own.insert(std::string(target + 8, std::strchr(target, ']')));
-    }
-    closedir(directory);
+  constexpr std::string_view kSocket = "socket:[";
+  std::set<std::string> own;  // inodes
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry, gone).string();
+    if (target.starts_with(kSocket))
+      own.insert(target.substr(kSocket.size(), target.size() - kSocket.size() - 1));
   }
   std::vector<uint16_t> ports;
   for (const char* const table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
@@ -261,30 +258,21 @@ std::string forks(const cli::PluginOptions& plugin) {
   Subject subject(plugin);
   Connection connection(subject);
   tryOut(connection);
-  const pid_t child = fork();
-  if (child == 0) exit(0);  // with all that the libraries do at exit
-  Deadline deadline = Deadline::after(seconds(10));
-  int status = -1;
-  while (waitpid(child, &status, WNOHANG) == 0) {
+  Process child = forked([](std::string&) -> int { exit(0); });  // with all that the libraries do at exit
+  const Deadline deadline = Deadline::after(seconds(10));
+  while (child.running()) {
     tryOut(connection);
-    if (deadline.passed()) {
-      kill(child, SIGKILL);
-      throw Broken("a child of fork() hangs in exit()");
-    }
+    if (deadline.passed()) throw Broken("a child of fork() hangs in exit()");
   }
-  if (status != 0) throw Broken("a child of fork() crashes in exit()");
+  if (!child.ended()->good()) throw Broken("a child of fork() crashes in exit()");
   tryOut(connection);
   connection.close();
   return "";
 }
 
 std::size_t entries(const char* folder) {
-  std::size_t count = 0;
-  if (DIR* const directory = opendir(folder)) {
-    while (readdir(directory) != nullptr) ++count;
-    closedir(directory);
-  }
-  return count;
+  using Folder = std::filesystem::directory_iterator;
+  return static_cast<std::size_t>(std::distance(Folder(folder), Folder()));
 }
 
 std::string leavesNothing(const cli::PluginOptions& plugin) {

@@ -150,13 +150,20 @@ void tryOut(Connection& connection, std::size_t bytes) {
   to.deregister();
 }
 
+Process forked(const std::function<int(std::string& answer)>& body) {
+  ProcessPlan plan;
+  plan.body = body;
+  auto process = Process::start(plan);
+  if (!process.ok()) throw Broken(process.error());
+  return std::move(*process);
+}
+
 Peer::Peer(const Body& body) {
   int ends[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw Broken("no socket pair");
   channel_ = Descriptor(ends[0]);
   Descriptor other(ends[1]);
-  ProcessPlan plan;
-  plan.body = [&](std::string& answer) {
+  process_.emplace(forked([&](std::string& answer) {
     channel_.close();
     try {
       body(other.get());
@@ -165,10 +172,7 @@ Peer::Peer(const Body& body) {
       answer = broken.what();
       return 1;
     }
-  };
-  auto process = Process::start(plan);
-  if (!process.ok()) throw Broken(process.error());
-  process_.emplace(std::move(*process));
+  }));
 }
 
 void Peer::kill() {

@@ -96,6 +96,9 @@ inline unsigned seedOf(std::size_t number) { return static_cast<unsigned>(number
 // One message through the connection, verified.
 void tryOut(Connection& connection, std::size_t bytes = 4096);
 
+// A child of fork() that runs `body`. It is killed with the Process.
+Process forked(const std::function<int(std::string& answer)>& body);
+
 // Another process with the same plugin, at the other end of a channel.
 class Peer {
  public:
