@@ -212,7 +212,7 @@ std::string reportJson() {
   });
   json.key("connections_not_listed").value(report.forgotten);
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 // `name` with %p, the process, and %h, the host, as in NCCL_DEBUG_FILE.

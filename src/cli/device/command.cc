@@ -53,7 +53,7 @@ int deviceListCommand(Args args) {
     json.endInlineObject();
   }
   json.endArray();
-  return writeOutput("device list", output, output.json() ? json.text() + "\n" : text);
+  return writeOutput("device list", output, output.json() ? json.text() : text);
 }
 
 int deviceSysfsCommand(Args args) {

@@ -144,7 +144,7 @@ int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subjec
     json.key("machine").value(subject);
     doctor::writeReportJson(json, diagnosis.findings, style);
     json.endObject();
-    text = json.text() + "\n";
+    text = json.text();
   } else {
     text = doctor::reportText(diagnosis.findings, style);
     if (outputHasColor(options.color) && output.file.empty()) text = paintedFindings(text);
@@ -163,7 +163,7 @@ int writeReport(const DoctorOptions& options, const sysfs::MemoryTree& read,
   json.key("machine").value(options.masked ? "masked" : subject);
   doctor::writeReportJson(json, diagnosis.findings, styleOf(diagnosis, subject));
   json.endObject();
-  tree.folder("/sys").file("/railwise/doctor.json", json.text() + "\n");
+  tree.folder("/sys").file("/railwise/doctor.json", json.text());
   if (options.masked) tree = doctor::masked(tree);
   const auto bytes = sysfs::writeArchive(tree, "doctor");
   if (!bytes.ok()) return say("doctor: %s: %s", options.report.c_str(), bytes.error().c_str()), kExitUsage;

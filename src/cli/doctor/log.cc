@@ -198,7 +198,7 @@ std::string jsonText(const doctor::Findings& findings, const doctor::ReportStyle
   doctor::writeJobJson(json, read.job, ranks);
   doctor::writeResultsJson(json, comparisons);
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 int report(LogOptions& options, const Read& read) {

@@ -362,7 +362,7 @@ std::string pairJson(const Results& results, const Judgement& judgement, const M
   json.key("nccl_limit").value(results.nccl.limit);
   json.endInlineObject();
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 std::string pageHtml(const Results& results, const Judgement& judgement, const MeasureOptions& options) {

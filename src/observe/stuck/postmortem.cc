@@ -379,7 +379,7 @@ std::string Postmortem::json(std::size_t events) const {
     json.endInlineObject();
   });
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 }  // namespace

@@ -286,7 +286,7 @@ std::string stuckJson(const Job& job, const Diagnosis& diagnosis) {
   json.key("rails").array(diagnosis.rails);
   json.key("notes").array(diagnosis.notes);
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 std::string stuckDot(const Job& job, const Diagnosis& diagnosis) {

@@ -197,7 +197,7 @@ std::string modelJson(const Model& model) {
     writeConnection(json, row);
   });
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 }  // namespace railwise::observe::top
