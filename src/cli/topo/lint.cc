@@ -19,10 +19,11 @@ namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoLintHelp =
-    "usage: railwise topo lint FILE... [options]\n\n"
+    "usage: railwise topo lint [FILE...] [options]\n\n"
     "Checks NCCL topology files (- is standard input): what NCCL refuses, and what it reads otherwise than "
     "it was meant, each with line and fix, and whether the init of a release fails, with NCCL's variables as "
-    "they are set here. docs/lint.md lists the rules.\n"
+    "they are set here. Without FILE: what `railwise topo show -f xml` prints of the machine. docs/lint.md "
+    "lists the rules.\n"
     "Exit status: 0 no error, 1 an error (or, with --strict, a warning), 2 a mistake on the command "
     "line.\n\n";
 
@@ -52,6 +53,17 @@ std::string reportText(const std::string& file, const topo::LintReport& report, 
   return text;
 }
 
+// The document that NCCL makes of a machine. Null and `status`: as openMachine().
+std::optional<topo::LintReport> lintMachine(const MachineOptions& machine, topo::NcclVersion nccl,
+                                            int* status) {
+  const auto opened = openMachine("topo lint", "", machine, status);
+  if (!opened) return std::nullopt;
+  topo::LintReport report = topo::lintText(topo::writeXml(*opened->xml), "topo show -f xml", nccl);
+  // That of this machine, rightly.
+  std::erase_if(report.findings, [](const topo::Finding& found) { return found.rule == "host-hash"; });
+  return report;
+}
+
 struct Counts {
   int errors = 0;
   int warnings = 0;
@@ -72,40 +84,48 @@ int topoLintCommand(Args args) {
   Output output;
   bool strict = false;
   bool all = false;
-  std::optional<topo::NcclChoice> nccl;
+  MachineOptions machine{.quiet = true};
   ColorChoice color = ColorChoice::kAuto;
   std::vector<Option> table = {
-      ncclOption("nccl", &nccl,
+      ncclOption("nccl", &machine.nccl,
                  "whose init: 2.13 to 2.32, such as 2.30 or 2.30.7 (default: the newest known)"),
       flagOption(0, "all", &all, "show all findings of a kind, not the first 5"),
       flagOption(0, "strict", &strict, "warnings fail too")};
   addOutputOptions(table, output);
   addColorOption(table, color);
+  addWhichMachine(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
   if (!arguments) return status;
-  if (arguments->positional.empty())
-    return leave(kExitUsage, "topo lint: which FILE? (railwise topo lint --help)");
-  if (std::count(arguments->positional.begin(), arguments->positional.end(), kStandardInput) > 1)
+  const std::vector<std::string>& files = arguments->positional;
+  if (!files.empty() && machine.elsewhere())
+    return leave(kExitUsage, "topo lint: FILE and --root or --machine are two machines: name one");
+  if (std::count(files.begin(), files.end(), kStandardInput) > 1)
     return leave(kExitUsage, "topo lint: - is standard input, and can be read once");
   const topo::Settings settings =
-      topo::settingsFromEnvironment(std::getenv, topo::chooseRules({.asked = nccl}).release);
+      topo::settingsFromEnvironment(std::getenv, topo::chooseRules({.asked = machine.nccl}).release);
   for (const std::string& warning : settings.warnings) say("topo lint: %s", warning.c_str());
   const auto graphs = graphFileOf("topo lint", "", false);
   Counts counts;
   std::string text;
   JsonWriter json;
   json.beginArray();
-  for (const std::string& file : arguments->positional) {
-    topo::LintReport report = topo::lintFile(file == kStandardInput ? "/dev/stdin" : file, settings.nccl);
+  const auto add = [&](const std::string& name, topo::LintReport report) {
     if (graphs.ok()) topo::addInitFailure(report, settings, *graphs);
     else topo::addInitFailure(report, graphs.error());
     counts.add(report);
-    topo::writeLintJson(json, file, report);
-    text += reportText(withoutControls(file), report, all);
+    topo::writeLintJson(json, name, report);
+    text += reportText(withoutControls(name), report, all);
+  };
+  for (const std::string& file : files)
+    add(file, topo::lintFile(file == kStandardInput ? "/dev/stdin" : file, settings.nccl));
+  if (files.empty()) {
+    auto report = lintMachine(machine, settings.nccl, &status);
+    if (!report) return status;
+    add("topo show -f xml", std::move(*report));
   }
   json.endArray();
-  text += textOf("%s: %s, %s, %s\n", counted(arguments->positional.size(), "file").c_str(),
+  text += textOf("%s: %s, %s, %s\n", counted(std::max(files.size(), std::size_t{1}), "file").c_str(),
                  counted(counts.errors, "error").c_str(), counted(counts.warnings, "warning").c_str(),
                  counted(counts.notes, "note").c_str());
   if (outputHasColor(color) && output.file.empty()) text = paintedFindings(text);

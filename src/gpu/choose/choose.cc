@@ -157,6 +157,7 @@ struct Problem {
   std::vector<std::vector<NicEdge>> nics;
   std::vector<int> nic_names;
   std::vector<int> usable;  // ascending
+  std::vector<int> numa;    // of each GPU; empty: it does not count
 
   int64_t pair(int a, int b) const {
     return pairs[static_cast<std::size_t>(a) * gpus + static_cast<std::size_t>(b)];
@@ -189,6 +190,9 @@ std::string checkNumbers(const ChoiceQuestion& question) {
     for (const NicCandidate& nic : list)
       if (nic.nic < 0 || nic.nearness < 0 || bad(nic.gb_per_s))
         return "a NIC has a negative number or rank, or no bandwidth";
+  if (!question.numa.empty() && question.numa.size() != n)
+    return "the NUMA nodes of " + std::to_string(question.numa.size()) + " GPUs are given, not of " +
+           std::to_string(n);
   for (const auto* list :
        {question.allowed ? &*question.allowed : nullptr, &question.excluded, &question.occupied})
     for (const int gpu : list == nullptr ? std::vector<int>() : *list)
@@ -219,6 +223,9 @@ Problem problemOf(const ChoiceQuestion& question) {
       problem.nics[gpu].push_back({at->second, nic.nearness, toMbps(nic.gb_per_s)});
     }
   }
+  // GPUs of one class may be on several nodes.
+  if (problem.usable.size() <= static_cast<std::size_t>(question.exhaustive_up_to))
+    problem.numa = question.numa;
   return problem;
 }
 
@@ -267,6 +274,10 @@ class Podium {
     set.score.with_nic = static_cast<int>(static_cast<int64_t>(match.gpus.size()) - match.cost.without);
     set.score.nearness_sum = match.cost.nearness;
     set.score.nic_mbps = -match.cost.minus_mbps;
+    std::set<int> nodes;
+    if (!problem_.numa.empty())
+      for (const int gpu : set.gpus) nodes.insert(problem_.numa[static_cast<std::size_t>(gpu)]);
+    set.score.numa_nodes = static_cast<int>(nodes.size());
     return set;
   }
 
@@ -276,7 +287,7 @@ class Podium {
   double best_sets_ = 0;
 };
 
-// Every set, in the order of rule d.
+// Every set, in the order of rule e.
 class EverySet {
  public:
   EverySet(const Problem& problem, int count)
@@ -512,9 +523,9 @@ std::string gbPerS(int64_t mbps) { return formatText("%.4g GB/s", static_cast<do
 }  // namespace
 
 bool Score::betterThan(const Score& other) const {
-  return std::tuple(slowest_pair_mbps, all_pairs_mbps, with_nic, -nearness_sum, nic_mbps) >
+  return std::tuple(slowest_pair_mbps, all_pairs_mbps, with_nic, -nearness_sum, nic_mbps, -numa_nodes) >
          std::tuple(other.slowest_pair_mbps, other.all_pairs_mbps, other.with_nic, -other.nearness_sum,
-                    other.nic_mbps);
+                    other.nic_mbps, -other.numa_nodes);
 }
 
 std::string whyBetter(const Score& better, const Score& worse) {
@@ -531,6 +542,9 @@ std::string whyBetter(const Score& better, const Score& worse) {
   if (better.nic_mbps != worse.nic_mbps)
     return "the links are equal, but its NICs have " + gbPerS(better.nic_mbps) + " together, against " +
            gbPerS(worse.nic_mbps);
+  if (better.numa_nodes != worse.numa_nodes)
+    return "links and NICs are equal, but its GPUs are on " + counted(better.numa_nodes, "NUMA node") +
+           ", against " + std::to_string(worse.numa_nodes);
   return "they are equally good, and it has the lower numbers";
 }
 

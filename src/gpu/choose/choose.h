@@ -4,8 +4,9 @@
 //   c. the set in which the most GPUs have a NIC of their own; then the nearest NICs (the least sum of
 //   ranks);
 //      then the NICs with the most bandwidth together;
-//   d. the set with the lowest numbers.
-// One GPU has no pair: c and d decide. Bandwidths are compared in whole MB/s. Pure; thread-safe.
+//   d. the set on the fewest NUMA nodes (of up to exhaustive_up_to usable GPUs);
+//   e. the set with the lowest numbers.
+// One GPU has no pair: c and e decide. Bandwidths are compared in whole MB/s. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,7 @@ struct ChoiceQuestion {
   int gpus = 0;
   std::vector<double> pair_gb_per_s;            // gpus x gpus, symmetric; 0: no link
   std::vector<std::vector<NicCandidate>> nics;  // for each GPU; empty: no NICs
+  std::vector<int> numa;                        // the NUMA node of each GPU; empty: not known
   std::optional<std::vector<int>> allowed;      // without: all GPUs
   std::vector<int> excluded;
   std::vector<int> occupied;
@@ -64,6 +66,7 @@ struct Score {
   int with_nic = 0;          // GPUs with a NIC of their own
   int64_t nearness_sum = 0;  // over these NICs
   int64_t nic_mbps = 0;      // over these NICs
+  int numa_nodes = 0;        // 0: not known
 
   bool operator==(const Score&) const = default;
   bool betterThan(const Score& other) const;

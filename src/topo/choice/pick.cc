@@ -83,6 +83,7 @@ gpu::ChoiceQuestion GpuTable::question(const std::vector<int>& only_nets) const 
   gpu::ChoiceQuestion question;
   question.gpus = static_cast<int>(rows.size());
   for (const PairLink& link : pairs) question.pair_gb_per_s.push_back(link.gb_per_s);
+  for (const GpuRow& row : rows) question.numa.push_back(row.numa);
   for (const auto& list : nics) {
     question.nics.emplace_back();
     for (const NearNic& nic : list)
