@@ -24,8 +24,11 @@ constexpr const char* kHelp =
     "Tries a net plugin as NCCL drives it, each check in a process of its own over software devices: what "
     "NCCL's callers rely on, in every version of the plugin API that the plugin exports; what happens when a "
     "device, a packet or a process fails (newest version): right data, or an error at both ends in time; and "
-    "what its users are glad of. PLUGIN is a file, or a name as in NCCL_NET_PLUGIN (default: Railwise's "
-    "own).\n\n";
+    "what its users are glad of. All of it takes one to five minutes. PLUGIN is a file, or a name as in "
+    "NCCL_NET_PLUGIN (default: Railwise's own).\n\n"
+    "One check, with one version; and where the plugin crashes in it:\n\n"
+    "  railwise conform --only data.order --api v12 PLUGIN\n"
+    "  gdb -ex 'set follow-fork-mode child' --args railwise conform --only data.order PLUGIN\n\n";
 constexpr const char* kExitHelp =
     "\nExit status: 0 all checks held (of care: or not), 1 one is broken, 2 a mistake on the command line.\n";
 constexpr const char* kDefaultDevice = "software:count=2";

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "base/process.h"
 #include "base/text/split.h"
@@ -71,7 +72,7 @@ Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int numbe
     (void)child->end();
     return {Verdict::kBroken, "hangs (" + std::to_string(check.limit_s) + " s)"};
   }
-  if (ended->signalled) return {Verdict::kBroken, "crashes (signal " + std::to_string(ended->code) + ")"};
+  if (ended->signalled) return {Verdict::kBroken, std::string("crashes (") + strsignal(ended->code) + ")"};
   for (const auto kind : {Verdict::kHeld, Verdict::kBroken, Verdict::kDoesNotApply})
     if (kStatusOf[kind] == ended->code)
       return {kind, child->receiveAll(Deadline::after(std::chrono::seconds(1)))};

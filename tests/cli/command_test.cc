@@ -155,12 +155,12 @@ TEST(Command, OptionsThatNameNoMachineAreMistakes) {
   const std::string out = testing::TempDir() + "railwise-record-" + std::to_string(getpid());
   for (const std::string& command :
        std::vector<std::string>{"explain", "topo show", "topo graphs", "topo expect", "topo transports",
-                                "topo export --for env", "gpus", "gpus pick 1", "topo generate",
+                                "topo export --for env", "gpus", "gpus pick 1", "topo generate", "topo lint",
                                 "topo record " + out, "doctor", "devices", "fingerprint"}) {
     std::vector<std::string> mistakes = {"--host a", "--machine nosuch", "--machine dgx --host nosuch"};
     if (command != "devices" && command != "fingerprint") mistakes.push_back("--root / --machine dgx");
     if (command.find("topo") == 0 && command.find("topo record") != 0)
-      mistakes.push_back("--cpu x --machine dgx");
+      if (command != "topo lint") mistakes.push_back("--cpu x --machine dgx");
     for (const std::string& mistake : mistakes) {
       const auto result = railwise(wordsOf(command + " " + mistake));
       EXPECT_EQ(result.status, 2) << command << " " << mistake << "\n" << result.err;
@@ -172,6 +172,29 @@ TEST(Command, OptionsThatNameNoMachineAreMistakes) {
     EXPECT_EQ(railwise(wordsOf(command + " --root /nowhere")).status, 1) << command;
   }
   EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Command, AMachineMayStandForAFile) {
+  const std::string recording = testing::TempDir() + "railwise-" + std::to_string(getpid()) + ".tar.gz";
+  ASSERT_EQ(railwise({"topo", "record", recording, "-m", "cloud-vm"}).status, 0);
+  for (const std::string command : {"explain -q", "topo show -q", "topo graphs -q", "topo transports -q",
+                                    "topo lint", "gpus -q", "gpus pick 2 -q", "doctor"}) {
+    const auto named = railwise(wordsOf(command + " cloud-vm"));
+    EXPECT_NE(named.out, "") << command << named.err;
+    EXPECT_EQ(named.out, railwise(wordsOf(command + " -m cloud-vm")).out) << command;
+    EXPECT_EQ(railwise(wordsOf(command + " " + recording)).out,
+              railwise(wordsOf(command + " -m " + recording)).out)
+        << command;
+  }
+  EXPECT_NE(railwise({"doctor", "cloud-vm"}).out.find("hidden-tree"), std::string::npos);
+  std::filesystem::remove(recording);
+}
+
+TEST(Command, ExplainTakesAGpu) {
+  const std::string third = railwise({"explain", "-q", "-m", "dgx", "-g", "3"}).out;
+  for (const char* words : {"-m dgx GPU3", "dgx gpu3", "-m dgx 3"})
+    EXPECT_EQ(railwise(wordsOf("explain -q " + std::string(words))).out, third) << words;
+  EXPECT_EQ(railwise({"explain", "dgx", "GPUx"}).status, 2);
 }
 
 TEST(Command, WordsThatSelectNothingAreMistakes) {

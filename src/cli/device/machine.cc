@@ -110,6 +110,8 @@ bool isRecording(const std::string& machine) {
          std::filesystem::is_directory(machine, error);
 }
 
+bool isShippedMachine(const std::string& name) { return softdev::findMachine(name) != nullptr; }
+
 std::optional<DeviceMachine> openDeviceMachine(const char* command, const DeviceMachineOptions& options) {
   const bool recorded = isRecording(options.machine);
   if (recorded || options.machine.ends_with(".xml"))

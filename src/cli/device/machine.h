@@ -28,6 +28,8 @@ struct DeviceMachine {
 };
 // Is it the /sys of a machine, a folder or an archive of `railwise topo record`, and not a software machine?
 bool isRecording(const std::string& machine);
+// Is it the name of a software machine that Railwise brings?
+bool isShippedMachine(const std::string& name);
 // Null: the reason was reported to the user.
 std::optional<DeviceMachine> openDeviceMachine(const char* command, const DeviceMachineOptions& options);
 

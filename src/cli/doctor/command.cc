@@ -317,16 +317,18 @@ int doctorCommand(Args args) {
   if (options.list) return listChecks();
   if (options.masked && options.report.empty())
     return say("doctor: --mask is for --report FILE.tar.gz"), kExitUsage;
+  std::string file = arguments->positional.size() == 1 ? arguments->first() : "";
+  takeMachine(file, options.machine);
   takeRecording(options.machine);
-  if (arguments->positional.empty()) return examineMachine(options);
+  if (file.empty() && arguments->positional.size() < 2) return examineMachine(options);
   if (!isTopologyFile(arguments->positional)) return doctorLogCommand(args);
   if (options.machine.elsewhere())
     return say("doctor: FILE and --root or --machine are two machines: name one"), kExitUsage;
   if (!options.manifest.empty() || !options.save_manifest.empty())
     return say("doctor: a manifest is of a machine, not of a topology file: leave out %s, or the option",
-               arguments->positional[0].c_str()),
+               file.c_str()),
            kExitUsage;
-  return examineFile(options, arguments->positional[0]);
+  return examineFile(options, file);
 }
 
 }  // namespace railwise::cli

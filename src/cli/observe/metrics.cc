@@ -30,6 +30,9 @@ constexpr const char* kHelp =
     "  railwise metrics --listen :9464                     Prometheus scrapes http://HOST:9464/metrics\n"
     "  railwise metrics --textfile FILE.prom --interval 15  for the node exporter's textfile collector\n"
     "  railwise metrics --otlp FILE.jsonl --interval 15    for the collector of OpenTelemetry\n\n"
+    "Queries: bits a second that each NIC sends, and NICs that traffic has left:\n\n"
+    "  sum by (device) (rate(railwise_rail_sent_bytes_total[1m])) * 8\n"
+    "  increase(railwise_rail_failovers_total[10m]) > 0\n\n"
     "Whoever reaches the address of --listen can read /metrics: it has no password.\n"
     "Exit status: 0 done, or ended by SIGTERM or SIGINT; 1 a file, address or process that is not\n"
     "there; 2 a mistake on the command line.\n\n";

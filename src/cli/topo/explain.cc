@@ -1,6 +1,7 @@
 // railwise explain: says which NIC serves which GPU, and why.
 #include "topo/explain/explain.h"
 
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -15,11 +16,13 @@ namespace railwise::cli {
 namespace {
 
 constexpr const char* kExplainHelp =
-    "usage: railwise explain [FILE] [--root DIR|TAR] [options]\n\n"
+    "usage: railwise explain [FILE] [GPU] [--root DIR|TAR] [options]\n\n"
     "For each GPU: the NICs that NCCL gives it, the path to them, whether GPUDirect is on and by which rule, "
     "and why each other NIC was not taken; of GPUs that are alike, the first. Also the NICs by which the "
     "rings and trees of each channel enter and leave the host, for a communicator of this machine and an "
-    "equal one. FILE is an NCCL (or RCCL) topology file, - standard input; without one, this machine.\n"
+    "equal one. FILE is an NCCL (or RCCL) topology file, - standard input; without one, this machine. GPU: "
+    "only that one, "
+    "such as GPU3.\n"
     "Exit status: 0 all right, 1 the machine cannot be read or has no GPU, 2 a mistake on the command line "
     "(also a GPU that is not there).\n\n";
 
@@ -34,6 +37,15 @@ std::string colored(std::string_view text) {
     const bool title = std::exchange(is_title, line.empty());
     return line.empty() ? "" : is_problem ? kYellow : title ? kBold : "";
   });
+}
+
+// The rank in "GPU3", "gpu3" or "3". Nothing: it is something else, or a file.
+std::optional<int> rankNamed(std::string_view word) {
+  std::error_code error;
+  if (std::filesystem::exists(word, error)) return std::nullopt;
+  for (const char* prefix : {"GPU", "gpu"})
+    if (word.starts_with(prefix)) word.remove_prefix(3);
+  return parseInt(word, 0, 1 << 20);
 }
 
 }  // namespace
@@ -54,12 +66,16 @@ int explainCommand(Args args) {
   addColorOption(table, color);
   addMachineOptions(table, machine);
   int status = kExitOk;
-  const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 1, &status);
+  const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 2, &status);
   if (!arguments) return status;
+  std::vector<std::string> words = arguments->positional;
+  if (!words.empty())
+    if (const auto rank = rankNamed(words.back())) gpu = *rank, words.pop_back();
+  if (words.size() > 1) return leave(kExitUsage, "explain: %s is no GPU; GPU3 or 3 is", words[1].c_str());
   const bool json = output.json();
   machine.say_remarks = json;  // the text itself contains the notes
   bool without_gpus = false;
-  const std::string file = arguments->first();
+  const std::string file = words.empty() ? "" : words[0];
   if (file.empty() && !json) machine.without_gpus = &without_gpus;
   if (const auto paste = reportPaste("explain", file)) return *paste;
   auto opened = openMachine("explain", file, machine, &status);

@@ -97,7 +97,9 @@ int topoLintCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
   if (!arguments) return status;
-  const std::vector<std::string>& files = arguments->positional;
+  std::vector<std::string> files = arguments->positional;
+  if (files.size() == 1) takeMachine(files[0], machine);
+  if (files.size() == 1 && files[0].empty()) files.clear();
   if (!files.empty() && machine.elsewhere())
     return leave(kExitUsage, "topo lint: FILE and --root or --machine are two machines: name one");
   if (std::count(files.begin(), files.end(), kStandardInput) > 1)

@@ -239,9 +239,18 @@ void takeRecording(MachineOptions& options) {
   if (options.root.empty() && isRecording(options.software)) std::swap(options.root, options.software);
 }
 
-std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
+void takeMachine(std::string& file, MachineOptions& options) {
+  std::error_code error;
+  if (options.elsewhere() || file.empty() || file == kStandardInput) return;
+  const bool machine = !std::filesystem::exists(file, error) && isShippedMachine(file);
+  if (machine || isRecording(file)) options.software = std::exchange(file, "");
+}
+
+std::optional<topo::Machine> openMachine(const char* command, const std::string& named,
                                          const MachineOptions& given, int* status) {
   MachineOptions options = given;
+  std::string file = named;
+  takeMachine(file, options);
   takeRecording(options);
   *status = kExitUsage;
   if (!options.host.empty() && options.software.empty())
@@ -279,6 +288,9 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
     const bool of_tree = tree != nullptr && machine.failure().code == Code::kNoDevice;
     std::string text = machine.error();
     if (standard_input && text.starts_with(path)) text = "standard input" + text.substr(path.size());
+    std::error_code error;
+    if (!file.empty() && !standard_input && !std::filesystem::exists(file, error))
+      text += "; no software machine is called so either (railwise device list)";
     return say("%s: %s%s", command, text.c_str(), of_tree ? hintFor(options) : ""), std::nullopt;
   }
   noteRules(command, rules, options, *machine);

@@ -52,6 +52,9 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
 
 // A recording that --machine names is a value of --root. openMachine() does it too.
 void takeRecording(MachineOptions& options);
+// A recording, or the name of a software machine, that stands where a command has its FILE, is a value of
+// --machine; a file counts before a machine of its name. openMachine() does it too.
+void takeMachine(std::string& file, MachineOptions& options);
 
 // Opens the machine of `file` (empty: no file; "-": standard input). If --root or --machine is given too, the
 // file is combined with that tree. Without a file and without these options, opens this machine. Null: the

@@ -8,6 +8,7 @@
 #include "base/whole_file.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
+#include "topo/explain/explain.h"
 #include "topo/search/graph_file.h"
 #include "topo/sources/load_machine.h"
 
@@ -93,6 +94,20 @@ void lookAtGpus(Examination& exam) {
   if (!exam.graph_file.empty()) exam.looked.push_back("graph file " + exam.graph_file + " (NCCL_GRAPH_FILE)");
 }
 
+// What `railwise explain` calls a problem may be how the board is made, and is no finding.
+void lookAtPaths(Examination& exam) {
+  if (exam.machine == nullptr) return;
+  const topo::MachineExplanation all = topo::explain(*exam.machine);
+  std::vector<std::string> kinds;
+  const auto add = [&](const std::vector<topo::Problem>& problems) {
+    for (const topo::Problem& problem : problems)
+      if (std::find(kinds.begin(), kinds.end(), problem.kind) == kinds.end()) kinds.push_back(problem.kind);
+  };
+  add(all.problems);
+  for (const topo::GpuExplanation& gpu : all.gpus) add(gpu.problems);
+  if (!kinds.empty()) exam.looked.push_back("paths: " + listText(kinds) + " (railwise explain --brief)");
+}
+
 }  // namespace
 
 bool isCheckOrFamily(const std::string& name) {
@@ -119,6 +134,7 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
     exam.hidden.push_back("the machine's model: " + machine.error());
   lookAtPorts(exam);
   lookAtGpus(exam);
+  lookAtPaths(exam);
   std::size_t ran = 0, blind = 0;
   for (const Check& check : allChecks()) {
     const auto named = [&](const std::string& name) { return name == check.name || name == check.family; };

@@ -2,7 +2,6 @@
 // its kind should have.
 #include <algorithm>
 #include <array>
-#include <map>
 #include <set>
 
 #include "base/pci_ids.h"
@@ -171,31 +170,6 @@ void checkFarNics(Examination& exam) {
   for (Finding& finding : far) exam.findings.add(std::move(finding));
 }
 
-// What `railwise explain` calls a problem and no other check says: they do not contradict each other.
-void checkPaths(Examination& exam) {
-  if (exam.machine == nullptr) return;
-  const topo::MachineExplanation all = topo::explain(*exam.machine);
-  std::map<std::string, std::vector<const topo::Problem*>> kinds;
-  for (const topo::Problem& problem : all.problems) kinds[problem.kind].push_back(&problem);
-  for (const topo::GpuExplanation& gpu : all.gpus) {
-    for (const topo::Problem& problem : gpu.problems) kinds[problem.kind].push_back(&problem);
-  }
-  // GPUDirect is off where the NIC is far, or the checks of gpudirect say why; a NIC may be for storage.
-  for (const char* said : {"gpudirect-off", "idle-nic", "no-nic"}) kinds.erase(said);
-  if (kinds["far-nic"].size() < all.gpus.size() || treeHidden(exam)) kinds.erase("far-nic");
-  Finding finding{.check = "paths",
-                  .severity = Severity::kAdvice,
-                  .what = "paths on this machine cost bandwidth",
-                  .why = "Data go at the pace of the slowest link. It may be how the board is made.",
-                  .fix = "railwise explain --brief    (each with what to do)"};
-  for (const auto& [kind, problems] : kinds) {
-    const std::string more =
-        problems.size() == 1 ? "" : " (and " + std::to_string(problems.size() - 1) + " more of this kind)";
-    finding.seen.push_back({"", kind, problems[0]->text + more});
-  }
-  if (!kinds.empty()) exam.findings.add(std::move(finding));
-}
-
 void checkNumaBalancing(Examination& exam) {
   constexpr const char* kFile = "/proc/sys/kernel/numa_balancing";
   if (exam.system.number(kFile).value_or(0) == 0 || sysfs::numaNodes(exam.system.tree()).size() < 2) return;
@@ -276,13 +250,12 @@ void checkManifest(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 9> kTopologyChecks = {
+constexpr std::array<Check, 8> kTopologyChecks = {
     {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree},
      {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile},
      {"topology-fit", "topology", "the topology file against this machine", checkTopologyFit},
      {"nccl-init", "topology", "whether NCCL's search for rings, trees and NVLS fails", checkInit},
      {"nic-far", "topology", "GPUs whose NIC is farther than PXB", checkFarNics},
-     {"paths", "topology", "what railwise explain calls a problem", checkPaths},
      {"numa-balancing", "topology", "automatic NUMA balancing", checkNumaBalancing},
      {"known-machine", "topology", "clouds' machines and DGX: what they should have", checkKnownMachine},
      {"manifest", "topology", "the site's manifest of its nodes (--manifest FILE)", checkManifest}}};

@@ -59,10 +59,12 @@ TEST(GpusCommand, AMisspelledSubcommandIsNamed) {
 TEST(GpusPick, SaysTheSetTheRingAndWhy) {
   const auto result = gpus({"pick", "2", kMachine, "--exclude", "1"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "GPUs 0 and 2 of 4")) << result.out;
-  EXPECT_TRUE(has(result.out, "  ring order  0 -> 2\n")) << result.out;
-  EXPECT_TRUE(hasWords(result.out, "2 other sets are equally good, and this one has the lowest numbers"))
-      << result.out;
+  EXPECT_TRUE(has(result.out, "GPUs 2 and 3 of 4")) << result.out;
+  EXPECT_TRUE(has(result.out, "  ring order  2 -> 3\n")) << result.out;
+  EXPECT_TRUE(hasWords(result.out, "its GPUs are on 1 NUMA node, against 2")) << result.out;
+  const auto one = gpus({"pick", "2", kMachine});
+  EXPECT_TRUE(hasWords(one.out, "1 other set is equally good, and this one has the lowest numbers"))
+      << one.out;
   EXPECT_EQ(
       ofJson({"pick", "2", kMachine, "--of", "2-3", "--json"},
              "[a['gpus'], a['ring'], a['exact'], a['second'], a['gpus_with_nic'], a['nics'][0]['gpu']]"),
@@ -138,7 +140,7 @@ TEST(GpusPick, RealMachines) {
   if (shared("").empty()) GTEST_SKIP() << "no ../shared/topologies";
   EXPECT_EQ(ofJson({"pick", "4", shared("misc/yccl-topo_h800.xml"), "-q", "--json"},
                    "[a['gpus'], a['slowest_pair_type'], a['gpus_with_nic'], a['equally_good']]"),
-            "[[0, 1, 2, 3], 'NVL', 4, 69]");
+            "[[0, 1, 2, 3], 'NVL', 4, 1]");
   // PCIe only: GPUs that share no switch have NICs of their own.
   EXPECT_EQ(ofJson({"pick", "4", shared("misc/yccl-topo_l20.xml"), "-q", "--json"},
                    "[a['gpus'], a['slowest_pair_type'], a['second']['gpus']]"),
