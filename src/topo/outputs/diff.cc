@@ -498,7 +498,72 @@ std::string rulesChanged(const Machine& left, const Machine& right) {
   for (const RuleChange& change : ruleChanges(left.settings->nccl, right.settings->nccl))
     text += std::string("  ") + (change.begins ? "since " : "until ") + ncclVersionName(change.release) +
             ": " + change.text + "\n";
-  return text.empty() ? "" : "\nRules that differ\n" + text;
+  return text.empty() ? "" : "\nRules that differ, whether or not they matter on this machine\n" + text;
+}
+
+// An element of a file, by what identifies it and those above it: "/system/cpu 0/pci 0000:18:00.0".
+using Elements = std::map<std::string, const XmlNode*>;
+
+void addElements(const XmlNode& node, const std::string& above, Elements& elements) {
+  constexpr const char* kIdentities[] = {"busid", "numaid", "name", "target", "rank"};
+  const auto identity = std::find_if(std::begin(kIdentities), std::end(kIdentities),
+                                     [&](const char* attribute) { return node.has(attribute); });
+  std::string path =
+      above + "/" + node.name + (identity == std::end(kIdentities) ? "" : " " + node.get(*identity));
+  for (int twin = 2; !elements.emplace(path, &node).second; ++twin) path += "#" + std::to_string(twin);
+  for (const XmlNode* child : node.children) addElements(*child, path, elements);
+}
+
+std::string lastOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string placeOf(const Machine& machine, const XmlNode& node) {
+  return machine.xml->file + ":" + std::to_string(node.position.line);
+}
+
+// What `left` has and `right` lacks; of an element that lacks as a whole, not its children.
+void addMissing(const Machine& left, const Elements& of_left, const Machine& right, const Elements& of_right,
+                std::vector<std::string>& lines) {
+  for (const auto& [path, node] : of_left) {
+    const bool parent_too = node->parent != nullptr && of_right.count(path.substr(0, path.rfind('/'))) == 0;
+    if (of_right.count(path) > 0 || parent_too) continue;
+    lines.push_back(placeOf(left, *node) + ": " + path.substr(path.rfind('/') + 1) + " is not in " +
+                    right.xml->file);
+  }
+}
+
+void addAttributes(const std::string& where, const XmlNode& left, const XmlNode& right,
+                   std::vector<std::string>& lines) {
+  std::set<std::string> names;
+  for (const XmlNode* node : {&left, &right})
+    for (const XmlAttribute& attribute : node->attributes) names.insert(attribute.name);
+  for (const std::string& name : names) {
+    const auto textIn = [&](const XmlNode& node) {
+      return node.has(name) ? "\"" + node.get(name) + "\"" : "nothing";
+    };
+    if (textIn(left) != textIn(right))
+      lines.push_back(where + " " + name + ": " + textIn(left) + " became " + textIn(right));
+  }
+}
+
+// The lines in which two topology files differ. "": they do not, or one machine is no file.
+std::string linesChanged(const Machine& left, const Machine& right) {
+  constexpr std::size_t kShown = 40;
+  if (left.xml->file.empty() || right.xml->file.empty() || left.xml->file == right.xml->file) return "";
+  if (left.xml->system() == nullptr || right.xml->system() == nullptr) return "";
+  Elements of_left, of_right;
+  addElements(*left.xml->system(), "", of_left);
+  addElements(*right.xml->system(), "", of_right);
+  std::vector<std::string> lines;
+  for (const auto& [path, node] : of_left)
+    if (const auto twin = of_right.find(path); twin != of_right.end())
+      addAttributes(placeOf(left, *node) + ", " + placeOf(right, *twin->second) + ": " + lastOf(path), *node,
+                    *twin->second, lines);
+  addMissing(left, of_left, right, of_right, lines);
+  addMissing(right, of_right, left, of_left, lines);
+  std::string text = lines.empty() ? "" : "\nLines\n";
+  for (std::size_t i = 0; i < std::min(lines.size(), kShown); ++i) text += "  " + lines[i] + "\n";
+  if (lines.size() > kShown) text += "  and " + std::to_string(lines.size() - kShown) + " more\n";
+  return text;
 }
 
 }  // namespace
@@ -513,7 +578,7 @@ std::string diffText(const Machine& left, const Machine& right, const std::vecto
   if (differences.empty())
     return "no difference between " + nameOf(left) + " and " + nameOf(right) +
            (sameFile(left, right) ? "" : ", but the files that topo show --format xml writes differ") + "\n" +
-           rules;
+           linesChanged(left, right) + rules;
   std::string text = "left:  " + nameOf(left) + "\nright: " + nameOf(right) + "\n";
   for (const Kind& kind : kKinds) {
     const auto groups = groupsOf(differences, kind.name);
@@ -524,7 +589,7 @@ std::string diffText(const Machine& left, const Machine& right, const std::vecto
         name == "path" || name == "gpudirect" || name == "p2p" || name == "pxn" || name == "link";
     for (const Group& group : groups) text += groupText(group, pairs);
   }
-  return text + rules;
+  return text + linesChanged(left, right) + rules;
 }
 
 }  // namespace railwise::topo

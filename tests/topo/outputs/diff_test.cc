@@ -49,6 +49,22 @@ TEST(Diff, TellsWhatAHiddenTreeCosts) {
   EXPECT_EQ(find(list, "nic", "GPU/0"), nullptr) << "the choice is the same";
 }
 
+TEST(Diff, NamesTheLinesOfTwoFiles) {
+  const std::string xml = twoSwitches();
+  std::string other = xml;
+  const std::size_t at = other.find("name=\"mlx5_0\"");
+  ASSERT_NE(at, std::string::npos) << xml;
+  other.insert(at, "latency=\"7\" ");
+  Machine left = machineOf(xml), right = machineOf(other);
+  EXPECT_FALSE(has(diffText(left, right, {}), "Lines")) << "one file";
+  auto renamed = std::make_unique<XmlDocument>(*right.xml);
+  renamed->file = "b.xml";
+  right.xml = std::move(renamed);
+  const std::string text = diffText(left, right, {});
+  EXPECT_TRUE(has(text, ": net mlx5_0 latency: nothing became \"7\"\n")) << text;
+  EXPECT_TRUE(has(text, ", b.xml:")) << text;
+}
+
 TEST(Diff, SaysTheSameOnce) {
   const Machine left = machineOf(twoSwitches());
   const Machine right = machineOf(flat());
@@ -101,7 +117,7 @@ TEST(Diff, OfNcclVersionsMatchesGpusWithTheirDevices) {
   ASSERT_NE(path, nullptr) << "NCCL 2.30 counts a hop from a GPU to its device";
   EXPECT_EQ(path->right, "NVL 370.8 GB/s, 2 hops");
   const std::string text = diffText(left, right, list);
-  EXPECT_TRUE(has(text, "\nRules that differ\n")) << text;
+  EXPECT_TRUE(has(text, "\nRules that differ, ")) << text;
   EXPECT_TRUE(has(text, "  since 2.30.3: a rank is a node behind the node of its GPU")) << text;
 }
 
