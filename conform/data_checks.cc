@@ -1,10 +1,9 @@
 // What is sent arrives: sizes, order, groups, memory.
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <memory>
 
-#include "conform/subject.h"
+#include "conform/traffic.h"
 
 namespace railwise::conform {
 namespace {
@@ -41,85 +40,11 @@ std::string large(const cli::PluginOptions& plugin) {
   return "";
 }
 
-// `count` messages with a full window at both ends, each verified.
-class Stream {
- public:
-  Stream(Subject& subject, Connection& connection, std::size_t count, std::size_t bytes)
-      : api_(subject.api()),
-        connection_(connection),
-        window_(subject.window()),
-        count_(count),
-        bytes_(bytes),
-        from_(api_, connection.send, window_ * bytes),
-        to_(api_, connection.receive, window_ * bytes) {}
-
-  void step() {
-    if (posted_ < count_ && receives_.size() < window_) receive();
-    if (sent_ < count_ && sends_.size() < window_) send();
-    if (!sends_.empty()) lookAtSend();
-    if (!receives_.empty()) lookAtReceive();
-  }
-  bool done() const { return arrived_ == count_ && sends_.empty(); }
-  void run() {
-    until("the end of the stream", [this] { return step(), done(); });
-    deregister();
-  }
-  void deregister() {
-    from_.deregister();
-    to_.deregister();
-  }
-
- private:
-  struct Under {
-    void* request;
-    std::size_t number;
-  };
-  std::size_t placeOf(std::size_t number) const { return number % window_ * bytes_; }
-
-  void receive() {
-    const NetApi::Buffer buffer = {to_.data() + placeOf(posted_), bytes_, 1, to_.handle()};
-    void* request = nullptr;
-    must(api_.irecvGroup(connection_.receive, {&buffer, 1}, &request), "irecv");
-    if (request != nullptr) receives_.push_back({request, posted_++});
-  }
-  void send() {
-    from_.fill(placeOf(sent_), bytes_, seedOf(sent_));
-    void* request = nullptr;
-    must(api_.isend(connection_.send, from_.data() + placeOf(sent_), bytes_, 1, from_.handle(), &request),
-         "isend");
-    if (request != nullptr) sends_.push_back({request, sent_++});
-  }
-  void lookAtSend() {
-    int done = 0;
-    must(api_.test(sends_.front().request, &done, nullptr), "test of a send");
-    if (done == 0) return;
-    from_.fill(placeOf(sends_.front().number), bytes_, 255);  // it belongs to the caller again
-    sends_.pop_front();
-  }
-  void lookAtReceive() {
-    int done = 0, size = -1;
-    must(api_.test(receives_.front().request, &done, &size), "test of a receive");
-    if (done == 0) return;
-    const std::size_t number = receives_.front().number;
-    if (size != static_cast<int>(bytes_) || to_.firstWrong(placeOf(number), bytes_, seedOf(number)) >= 0)
-      throw Broken("receive " + std::to_string(number) + " does not hold message " + std::to_string(number));
-    receives_.pop_front();
-    ++arrived_;
-  }
-
-  NetApi& api_;
-  Connection& connection_;
-  const std::size_t window_, count_, bytes_;
-  Memory from_, to_;
-  std::deque<Under> sends_, receives_;
-  std::size_t sent_ = 0, posted_ = 0, arrived_ = 0;
-};
-
 std::string order(const cli::PluginOptions& plugin) {
   Subject subject(plugin);
   Connection connection(subject);
-  Stream(subject, connection, 2000, 64).run();
-  Stream(subject, connection, 300, 20'000).run();
+  Traffic(connection, 2000, 64, subject.window()).run();
+  Traffic(connection, 300, 20'000, subject.window()).run();
   connection.close();
   return "";
 }
@@ -129,12 +54,16 @@ std::string bothWays(const cli::PluginOptions& plugin) {
   const int last = subject.devices() - 1;
   Connection there(subject, 0, last);
   Connection back(subject, last, 0);
-  Stream one(subject, there, 500, 5000);
-  Stream other(subject, back, 500, 5000);
+  Traffic one(there, 500, 5000, subject.window()), other(back, 500, 5000, subject.window());
   until("the end of both streams", [&] {
-    if (!one.done()) one.step();
-    if (!other.done()) other.step();
-    return one.done() && other.done();
+    bool done = true;
+    for (Traffic* traffic : {&one, &other}) {
+      traffic->step();
+      must(traffic->sender.error, "a send");
+      must(traffic->receiver.error, "a receive");
+      done = done && traffic->over(traffic->sender) && traffic->over(traffic->receiver);
+    }
+    return done;
   });
   return subject.devices() > 1 ? "between two devices" : "";
 }
@@ -244,7 +173,7 @@ std::string fused(const cli::PluginOptions& plugin) {
   if (subject.properties(device).speed_mbps < subject.properties(0).speed_mbps)
     throw Broken("two devices together are slower than one");
   Connection connection(subject, device, device);
-  Stream(subject, connection, 200, 40'000).run();
+  Traffic(connection, 200, 40'000, subject.window()).run();
   connection.close();
   return "";
 }
