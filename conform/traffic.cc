@@ -32,7 +32,8 @@ void Traffic::run() {
 
 void Traffic::close(bool sends) {
   (sends ? from_ : to_).deregister();
-  must(sends ? api_.closeSend(connection_.send) : api_.closeRecv(connection_.receive), "close after an error");
+  must(sends ? api_.closeSend(connection_.send) : api_.closeRecv(connection_.receive),
+       "close after an error");
 }
 
 ncclResult_t Traffic::post(End& end) {
@@ -57,7 +58,8 @@ ncclResult_t Traffic::look(End& end) {
   if (result != ncclSuccess || done == 0) return result;
   if (&end == &sender) {
     from_.fill(placeOf(number), bytes_, 255);  // it belongs to the caller again
-  } else if (size != static_cast<int>(bytes_) || to_.firstWrong(placeOf(number), bytes_, seedOf(number)) >= 0) {
+  } else if (size != static_cast<int>(bytes_) ||
+             to_.firstWrong(placeOf(number), bytes_, seedOf(number)) >= 0) {
     throw Broken("WRONG DATA: receive " + std::to_string(number) + " is done and does not hold its message");
   }
   end.requests.pop_front();

@@ -47,6 +47,12 @@ std::string peerMemoryModule(const sysfs::FileTree& tree) {
   for (const Sign& sign : kSigns) {
     if (tree.exists(sign.file)) return sign.module;
   }
+  // A kernel that has the clients' interface itself lists none of them.
+  constexpr std::size_t kMostSymbols = 64U << 20;
+  if (!tree.exists("/sys/module/amdgpu")) return {};
+  const std::string symbols = tree.read("/proc/kallsyms", kMostSymbols).value_or("");
+  for (const char* symbol : {" t ib_register_peer_memory_client", " T ib_register_peer_memory_client"})
+    if (symbols.find(symbol) != std::string::npos) return "amdgpu";
   return {};
 }
 

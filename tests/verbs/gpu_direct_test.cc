@@ -53,5 +53,17 @@ TEST(PeerMemoryModule, IsNamedByWhatItPublishes) {
   }
 }
 
+// RCCL's third sign: the kernel itself has the interface, and AMD's driver is there to use it.
+TEST(PeerMemoryModule, OfAmdIsSeenInTheKernelsSymbols) {
+  sysfs::MemoryTree tree;
+  tree.file("/proc/kallsyms",
+            "0000000000000000 T ib_register_client\n0000000000000000 t ib_register_peer_memory_client\n");
+  EXPECT_EQ(peerMemoryModule(tree), "");
+  tree.file("/sys/module/amdgpu/version", "6.8.5\n");
+  EXPECT_EQ(peerMemoryModule(tree), "amdgpu");
+  tree.file("/proc/kallsyms", "0000000000000000 T ib_register_client\n");
+  EXPECT_EQ(peerMemoryModule(tree), "");
+}
+
 }  // namespace
 }  // namespace railwise::verbs

@@ -134,6 +134,23 @@ void checkPeerMemory(Examination& exam) {
   exam.findings.add(std::move(finding));
 }
 
+// The kernel could, but RCCL does not ask. Source: RCCL 2.28.3, misc/rocmwrap.cc.
+void checkRcclDmaBuf(Examination& exam, const std::string& kernel_options) {
+  if (!exam.system.environmentKnown()) return;
+  const Variable* set = exam.system.variable("NCCL_DMABUF_ENABLE");
+  if (set != nullptr && set->value == "1") return;
+  exam.findings.add(
+      {.check = "gpudirect-amd",
+       .severity = Severity::kWarning,
+       .what = "RCCL leaves dma-buf off, by which alone the NICs reach GPU memory here",
+       .seen = {{"", kernel_options, "CONFIG_PCI_P2PDMA=y, CONFIG_DMABUF_MOVE_NOTIFY=y"},
+                {"", "/sys/kernel/mm/memory_peers", "no client of AMD's driver"},
+                {"", "NCCL_DMABUF_ENABLE", set == nullptr ? "not set" : set->value}},
+       .why = "GPUDirect RDMA is off without a word: data goes through host memory, often at half of "
+              "the bandwidth.",
+       .fix = "export NCCL_DMABUF_ENABLE=1"});
+}
+
 // RCCL's NICs reach GPU memory by dma-buf, which needs two options of the kernel, or by AMD's peer-memory
 // client of MLNX_OFED. Source: RCCL, net_ib.cc (rocm_ib_init, ncclIbDmaBufSupport) and its documentation.
 void checkAmdMemory(Examination& exam) {
@@ -148,7 +165,7 @@ void checkAmdMemory(Examination& exam) {
   for (const char* option : {"CONFIG_PCI_P2PDMA=y", "CONFIG_DMABUF_MOVE_NOTIFY=y"})
     if (("\n" + options).find(std::string("\n") + option) == std::string::npos)
       finding.seen.push_back({"", file, std::string("no ") + option});
-  if (finding.seen.empty()) return;
+  if (finding.seen.empty()) return checkRcclDmaBuf(exam, file);
   finding.what = "neither dma-buf nor AMD's peer-memory client gives the NICs GPU memory";
   finding.why =
       "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the bandwidth.";

@@ -42,8 +42,9 @@ void System::readVariables() {
     const Variable* const its = variable(name);
     return its == nullptr ? std::string() : its->value;
   };
-  for (ConfVariable& set : ncclConfVariables(text_of("NCCL_CONF_FILE"), text_of("HOME"),
-                                             [this](const std::string& path) { return text(path); }))
+  for (ConfVariable& set :
+       ncclConfVariables(text_of("NCCL_CONF_FILE"), text_of("HOME"), tree_.exists(kAmdDriver),
+                         [this](const std::string& path) { return text(path); }))
     variables_.emplace(std::move(set.name), Variable{std::move(set.value), set.where()});
 }
 
