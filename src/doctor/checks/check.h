@@ -33,8 +33,11 @@ struct Examination {
   Findings findings;
   std::vector<std::string> looked;  // what was there and is fine, for people
   std::vector<std::string> hidden;  // what could not be read, and what would help
-  bool blind = false;               // the check that runs could look at nothing
+  const char* running = "";         // the name of the check that runs
+  bool blind = false;               // it could look at nothing
 
+  // Adds a finding of the check that runs.
+  void add(Severity severity, std::string what, std::vector<Seen> seen, std::string why, std::string fix);
   // Notes what the check could not read; `all`: it could look at nothing else.
   void cannotLook(const std::string& what, bool all = true);
   // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.
@@ -51,7 +54,7 @@ struct Examination {
 bool givenToGuest(const System& system, const std::string& path);
 
 struct Check {
-  const char* name;    // of its findings
+  const char* name;    // of its findings, too
   const char* family;  // "rdma", "gpudirect", "nvlink", "topology", "container", "nccl"
   const char* text;    // what it looks at, in a line
   void (*run)(Examination&);

@@ -139,6 +139,7 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   for (const Check& check : allChecks()) {
     const auto named = [&](const std::string& name) { return name == check.name || name == check.family; };
     if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), named)) continue;
+    exam.running = check.name;
     exam.blind = false;
     check.run(exam);
     ++ran;
@@ -177,6 +178,11 @@ bool Examination::simulated() const {
 bool Examination::skipSimulated() {
   if (simulated()) cannotLook("simulated: what only hardware has (drivers, GPUDirect, limits)");
   return simulated();
+}
+
+void Examination::add(Severity severity, std::string what, std::vector<Seen> seen, std::string why,
+                      std::string fix) {
+  findings.add(running, severity, std::move(what), std::move(seen), std::move(why), std::move(fix));
 }
 
 void Examination::cannotLook(const std::string& what, bool all) {

@@ -124,17 +124,14 @@ void checkNodes(Examination& exam) {
     const std::string path = "/dev/infiniband/" + node;
     const std::string error = exam.system.access(path);
     if (error.empty() || error == "ok") continue;
-    Finding finding{.check = "rdma-nodes", .severity = Severity::kError};
-    finding.what = error == "ENOENT"   ? "its device node is not there"
-                   : error == "EPERM"  ? "the device rules of the container (cgroup) forbid its device node"
-                   : error == "EACCES" ? "this user may not open its device node"
-                                       : "its device node cannot be opened";
-    finding.seen.push_back({port.device, path, error});
-    finding.why =
-        "The NIC cannot be used; NCCL goes on without it, or with TCP sockets when it was the last.";
-    finding.fix =
-        nodeFix(exam.system, exam.system.container().empty() ? "/dev/infiniband/uverbs*" : path, error);
-    exam.findings.add(std::move(finding));
+    exam.add(Severity::kError,
+             error == "ENOENT"   ? "its device node is not there"
+             : error == "EPERM"  ? "the device rules of the container (cgroup) forbid its device node"
+             : error == "EACCES" ? "this user may not open its device node"
+                                 : "its device node cannot be opened",
+             {{port.device, path, error}},
+             "The NIC cannot be used; NCCL goes on without it, or with TCP sockets when it was the last.",
+             nodeFix(exam.system, exam.system.container().empty() ? "/dev/infiniband/uverbs*" : path, error));
   }
 }
 
@@ -159,17 +156,15 @@ void checkProvider(Examination& exam) {
     if (port.simulated || named || driver == nullptr) continue;
     if (!library.empty() && providerInstalled(exam.system, driver->provider)) continue;
     if (!done.insert(port.device).second) continue;
-    Finding finding{.check = "rdma-provider", .severity = Severity::kError};
-    finding.what = library.empty() ? "libibverbs.so.1 is not installed"
-                                   : std::string("rdma-core's library for this NIC (") + driver->provider +
-                                         ") is not installed";
-    finding.seen.push_back({port.device, library.empty() ? "the linker's search path" : library,
-                            library.empty()
-                                ? "no libibverbs.so.1"
-                                : "no libibverbs/lib" + std::string(driver->provider) + "-rdmav*.so"});
-    finding.why = "Programs see no RDMA device, and NCCL falls back to TCP sockets without a word.";
-    finding.fix = exam.system.installCommand("libibverbs1 ibverbs-providers", "libibverbs rdma-core");
-    exam.findings.add(std::move(finding));
+    exam.add(Severity::kError,
+             library.empty() ? "libibverbs.so.1 is not installed"
+                             : std::string("rdma-core's library for this NIC (") + driver->provider +
+                                   ") is not installed",
+             {{port.device, library.empty() ? "the linker's search path" : library,
+               library.empty() ? "no libibverbs.so.1"
+                               : "no libibverbs/lib" + std::string(driver->provider) + "-rdmav*.so"}},
+             "Programs see no RDMA device, and NCCL falls back to TCP sockets without a word.",
+             exam.system.installCommand("libibverbs1 ibverbs-providers", "libibverbs rdma-core"));
   }
 }
 
@@ -179,24 +174,19 @@ void checkOpening(Examination& exam) {
     if (port.open_error.empty() || port.not_given || !done.insert(port.device).second) continue;
     const std::string node = verbsNodeOf(exam.system, port.device);
     if (!node.empty() && exam.system.access("/dev/infiniband/" + node) != "ok") continue;  // rdma-nodes tells
-    exam.findings.add(
-        {.check = "rdma-open",
-         .severity = Severity::kError,
-         .what = "verbs cannot open the device",
-         .seen = {{port.device, "ibv_open_device", port.open_error}},
-         .why = "NCCL goes on without the NIC, or with TCP sockets when it was the last.",
-         .fix = "sudo dmesg | grep -i -e " + port.device +
-                " -e mlx5 | tail    (firmware that is dead, a driver and a library of different ages)\n"
-                "ibv_devinfo -d " +
-                port.device});
+    exam.add(Severity::kError, "verbs cannot open the device",
+             {{port.device, "ibv_open_device", port.open_error}},
+             "NCCL goes on without the NIC, or with TCP sockets when it was the last.",
+             "sudo dmesg | grep -i -e " + port.device +
+                 " -e mlx5 | tail    (firmware that is dead, a driver and a library of different ages)\n"
+                 "ibv_devinfo -d " +
+                 port.device);
   }
   if (exam.system.text(kVerbsFile).find("answer=late") == std::string::npos) return;
-  exam.findings.add({.check = "rdma-open",
-                     .severity = Severity::kError,
-                     .what = "verbs did not answer within 2 s, or crashed",
-                     .seen = {{"", "ibv_get_device_list, ibv_open_device, ibv_query_port", "no answer"}},
-                     .why = "A job hangs in its init in the same place.",
-                     .fix = "sudo dmesg | tail    (a NIC whose firmware does not answer)\nibv_devinfo"});
+  exam.add(Severity::kError, "verbs did not answer within 2 s, or crashed",
+           {{"", "ibv_get_device_list, ibv_open_device, ibv_query_port", "no answer"}},
+           "A job hangs in its init in the same place.",
+           "sudo dmesg | tail    (a NIC whose firmware does not answer)\nibv_devinfo");
 }
 
 void checkVersions(Examination& exam) {
@@ -209,15 +199,12 @@ void checkVersions(Examination& exam) {
   const bool old_library = release < kDmaBufRelease && kernel >= std::pair(5, 12);
   const bool gpus = !sysfs::gpuDevices(exam.system.tree()).empty();
   if (!old_library || !gpus) return;
-  exam.findings.add(
-      {.check = "rdma-versions",
-       .severity = Severity::kWarning,
-       .what = "rdma-core is older than the kernel: it registers no dma-bufs",
-       .seen = {{"", library,
-                 "rdma-core " + std::to_string(release) + ", kernel " +
-                     exam.system.line("/proc/sys/kernel/osrelease")}},
-       .why = "GPUDirect RDMA then needs nvidia_peermem; rdma-core 34 and later do without it.",
-       .fix = exam.system.installCommand("rdma-core libibverbs1 ibverbs-providers", "rdma-core libibverbs")});
+  exam.add(Severity::kWarning, "rdma-core is older than the kernel: it registers no dma-bufs",
+           {{"", library,
+             "rdma-core " + std::to_string(release) + ", kernel " +
+                 exam.system.line("/proc/sys/kernel/osrelease")}},
+           "GPUDirect RDMA then needs nvidia_peermem; rdma-core 34 and later do without it.",
+           exam.system.installCommand("rdma-core libibverbs1 ibverbs-providers", "rdma-core libibverbs"));
 }
 
 void checkFirmware(Examination& exam) {
@@ -226,22 +213,19 @@ void checkFirmware(Examination& exam) {
     const std::string kind = port.type + " " + port.board;
     if (port.type.empty() || port.firmware.empty() || !kinds.insert(kind).second) continue;
     std::set<std::string> versions;
-    Finding finding{.check = "firmware", .severity = Severity::kWarning};
+    std::vector<Seen> seen;
     std::set<std::string> devices;
     for (const RdmaPort& other : exam.ports) {
       if (other.type + " " + other.board != kind || other.firmware.empty()) continue;
       if (!devices.insert(other.device).second) continue;
       versions.insert(other.firmware);
-      finding.seen.push_back(
-          {other.device, "/sys/class/infiniband/" + other.device + "/fw_ver", other.firmware});
+      seen.push_back({other.device, "/sys/class/infiniband/" + other.device + "/fw_ver", other.firmware});
     }
     if (versions.size() < 2) continue;
-    finding.what = "cards of one kind (" + port.board + ") have different firmware";
-    finding.why = "Rails behave differently: speed, adaptive routing, congestion control.";
-    finding.fix =
-        "sudo mstflint -d <PCI address> query    (package mstflint; the card's vendor has the image), update "
-        "the older ones";
-    exam.findings.add(std::move(finding));
+    exam.add(Severity::kWarning, "cards of one kind (" + port.board + ") have different firmware",
+             std::move(seen), "Rails behave differently: speed, adaptive routing, congestion control.",
+             "sudo mstflint -d <PCI address> query    (package mstflint; the card's vendor has the image), "
+             "update the older ones");
   }
 }
 
@@ -261,12 +245,7 @@ void checkSelection(Examination& exam) {
   if (!selection || exam.ports.empty()) return;
   const auto add = [&](Severity severity, const char* what, const std::string& item, const char* why,
                        const std::string& fix) {
-    exam.findings.add({.check = "hca-selection",
-                       .severity = severity,
-                       .what = what,
-                       .seen = {{item, set->where, "NCCL_IB_HCA=" + set->value}},
-                       .why = why,
-                       .fix = fix});
+    exam.add(severity, what, {{item, set->where, "NCCL_IB_HCA=" + set->value}}, why, fix);
   };
   if (exam.usedPorts().empty()) {
     add(Severity::kError, "NCCL_IB_HCA chooses no port of this machine", "",

@@ -79,8 +79,7 @@ void judgeAcross(const Results& results, Findings& findings) {
           "status 12.",
       .fix =
           "export NCCL_CROSS_NIC=0    # and leave PXN on (no NCCL_PXN_DISABLE=1): sends between GPUs of "
-          "different "
-          "rails then stay on one; NCCL 2.30 has no puts by proxy then\n"
+          "different rails then stay on one; NCCL 2.30 has no puts by proxy then\n"
           "ip route get ADDRESS from ADDRESS    # RoCE, or mend the route between the rails' subnets"};
   for (const std::string& route : missing) finding.seen.push_back({route, "", "writes do not arrive"});
   findings.add(std::move(finding));

@@ -18,33 +18,26 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
   for (const LogFile& file : job.files) {
     nccl_lines += file.nccl_lines;
     if (!file.problem.empty())
-      findings.add({.check = "log-unreadable",
-                    .severity = Severity::kError,
-                    .what = "a log cannot be read to its end",
-                    .seen = {{file.name, file.name + ":" + std::to_string(file.lines), file.problem}},
-                    .why = "What it says of its ranks is not known.",
-                    .fix = "ls -l FILE; file FILE"});
+      findings.add("log-unreadable", Severity::kError, "a log cannot be read to its end",
+                   {{file.name, file.name + ":" + std::to_string(file.lines), file.problem}},
+                   "What it says of its ranks is not known.", "ls -l FILE; file FILE");
   }
   for (const auto& [index, process] : ranks.members()) {
     if (process.shifted.value.empty()) continue;
-    findings.add({.check = "log-shifted",
-                  .severity = Severity::kAdvice,
-                  .what = "this RCCL shows what Railwise only remarks as \"NCCL WARN\", and its warnings "
-                          "without these words",
-                  .seen = {ranks.seenAt(index, process.shifted)},
-                  .why = "RCCL of ROCm 7.2 and newer numbers its log levels otherwise than NCCL. This report "
-                         "has put them "
-                         "right; ncclGetLastError shows them wrong.",
-                  .fix = "install a newer Railwise, which asks RCCL for its numbers"});
+    findings.add("log-shifted", Severity::kAdvice,
+                 "this RCCL shows what Railwise only remarks as \"NCCL WARN\", and its warnings "
+                 "without these words",
+                 {ranks.seenAt(index, process.shifted)},
+                 "RCCL of ROCm 7.2 and newer numbers its log levels otherwise than NCCL. This report "
+                 "has put them right; ncclGetLastError shows them wrong.",
+                 "install a newer Railwise, which asks RCCL for its numbers");
   }
   if (!job.deduplicated.value.empty())
-    findings.add(
-        {.check = "log-deduplicated",
-         .severity = Severity::kAdvice,
-         .what = "Ray has dropped lines that are alike: the log does not have all lines of all ranks",
-         .seen = {{"", ranks.placeText(job.deduplicated.place), job.deduplicated.value}},
-         .why = "Which ranks are missing, wait or differ cannot be told from it.",
-         .fix = "export RAY_DEDUP_LOGS=0"});
+    findings.add("log-deduplicated", Severity::kAdvice,
+                 "Ray has dropped lines that are alike: the log does not have all lines of all ranks",
+                 {{"", ranks.placeText(job.deduplicated.place), job.deduplicated.value}},
+                 "Which ranks are missing, wait or differ cannot be told from it.",
+                 "export RAY_DEDUP_LOGS=0");
   const int first = firstError(job);
   const bool errors = first >= 0;
   // CUDA had failed before anybody called NCCL, and no setting of NCCL's shows more.

@@ -53,7 +53,7 @@ struct Reason {
   Fact seen;
 
   void addTo(Findings& findings, const Ranks& ranks, int process, Severity severity) const {
-    findings.add({check, severity, what, {ranks.seenAt(process, seen)}, why, fix});
+    findings.add(check, severity, what, {ranks.seenAt(process, seen)}, why, fix);
   }
 };
 

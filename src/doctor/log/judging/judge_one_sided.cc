@@ -119,8 +119,7 @@ std::string changeFix(const Process& process) {
     return same +
            "unset NCCL_IB_DEVICE_PCI_ORDER  # both then count by PCI address\n"
            "export NCCL_IB_DISABLE=1 RAILWISE_DEVICE=verbs  # if it stays: no one-sided communication over "
-           "IB, Railwise "
-           "goes on";
+           "IB, Railwise goes on";
   return same +
          "export NCCL_IB_DEVICE_PCI_ORDER=0  # NCCL's own network then counts as libibverbs does\n"
          "install a newer plugin " +

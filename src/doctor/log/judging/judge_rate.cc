@@ -36,19 +36,16 @@ void judgeBond(const Ranks& ranks, int index, const Process& process, const Meas
   std::snprintf(rate, sizeof rate, "%.1f GB/s, with %zu %s: %.2f of one port of %.0f Gb/s", measured.gb_per_s,
                 process.nics.size(), process.nics.size() == 1 ? "NIC" : "NICs", port->second, port->first);
   findings.add(
-      {.check = "bond-one-port",
-       .severity = Severity::kWarning,
-       .what = "the NIC is a bond (" + process.nics.front().name +
-               "), and the result is what one of its ports carries",
-       .seen = {ranks.seenAt(index, {process.nics.front().name, process.nics_line.place}),
-                {"", measured.where, rate}},
-       .why = "A queue pair goes over one port of a bond, and NCCL makes one queue pair for each "
-              "connection: the other port carries nothing.",
-       .fix = "export NCCL_IB_QPS_PER_CONNECTION=2 NCCL_IB_SPLIT_DATA_ON_QPS=0  # then =4, and =1 for the "
-              "second\n"
-              "cat /proc/net/bonding/*; ethtool <interface> | grep Speed  # the rate of each port\n"
-              "ibv_devinfo -v -d " +
-              process.nics.front().name.substr(0, process.nics.front().name.find(':'))});
+      "bond-one-port", Severity::kWarning,
+      "the NIC is a bond (" + process.nics.front().name +
+          "), and the result is what one of its ports carries",
+      {ranks.seenAt(index, {process.nics.front().name, process.nics_line.place}), {"", measured.where, rate}},
+      "A queue pair goes over one port of a bond, and NCCL makes one queue pair for each connection: the "
+      "other port carries nothing.",
+      "export NCCL_IB_QPS_PER_CONNECTION=2 NCCL_IB_SPLIT_DATA_ON_QPS=0  # then =4, and =1 for the second\n"
+      "cat /proc/net/bonding/*; ethtool <interface> | grep Speed  # the rate of each port\n"
+      "ibv_devinfo -v -d " +
+          process.nics.front().name.substr(0, process.nics.front().name.find(':')));
 }
 
 }  // namespace
@@ -58,14 +55,12 @@ void judgeRate(const Ranks& ranks, const Measured& measured, Findings& findings)
   for (const auto& [index, process] : ranks.members()) {
     judgeBond(ranks, index, process, measured, findings);
     if (measured.below_model && !process.ece.value.empty())
-      findings.add({.check = "ece-in-use",
-                    .severity = Severity::kAdvice,
-                    .what = "the connections use ECE (enhanced connections of RoCE), and the result is low",
-                    .seen = {ranks.seenAt(index, process.ece)},
-                    .why =
-                        "With some switches and firmware the congestion control that ECE turns on makes the "
-                        "bandwidth low and unsteady.",
-                    .fix = "export NCCL_IB_ECE_ENABLE=0  # measure once without it"});
+      findings.add("ece-in-use", Severity::kAdvice,
+                   "the connections use ECE (enhanced connections of RoCE), and the result is low",
+                   {ranks.seenAt(index, process.ece)},
+                   "With some switches and firmware the congestion control that ECE turns on makes the "
+                   "bandwidth low and unsteady.",
+                   "export NCCL_IB_ECE_ENABLE=0  # measure once without it");
   }
 }
 

@@ -16,8 +16,7 @@ constexpr KnownStatus kStatuses[] = {
      "dmesg | grep -i mlx5"},
     {4, EventKind::kCause, "local protection error",
      "The NIC may not touch the memory that it was given: freed, or not registered; with GPUDirect often ACS "
-     "or "
-     "the IOMMU.",
+     "or the IOMMU.",
      kMemoryFix},
     {5, EventKind::kConsequence, "work request flushed",
      "The queue pair was already broken: an earlier completion names the reason.",
@@ -33,13 +32,11 @@ constexpr KnownStatus kStatuses[] = {
      "look at the peer's log and dmesg"},
     {12, EventKind::kCause, "transport retry counter exceeded",
      "The peer's NIC does not answer: a cable, a switch or the peer's node is gone, or packets are dropped "
-     "(on "
-     "RoCE: PFC or ECN, the GID, the MTU).",
+     "(on RoCE: PFC or ECN, the GID, the MTU).",
      "ibstat; mstlink -d <PCI address> -m  # package mstflint, or NVIDIA's mlxlink; on both nodes: symbol "
      "errors\n"
      "ib_write_bw -d <device> <peer>  # between the two nodes; on RoCE: ibv_devinfo -v, NCCL_IB_GID_INDEX, "
-     "PFC on "
-     "the switch\n"
+     "PFC on the switch\n"
      "export NCCL_IB_TIMEOUT=22  # only if the fabric is known to be slow for a moment\n"
      "export NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise  # the job goes on over the other NICs"},
     {13, EventKind::kCause, "receiver-not-ready retry counter exceeded",
@@ -51,12 +48,10 @@ constexpr char kEarlier[] = "Another rank, or an earlier line of this one, has t
 constexpr char kFirst[] = "look at the first error of the job";
 constexpr char kWatchdogWhy[] =
     "One rank did not come to this collective, or the network stands still: the ranks that report nothing, "
-    "or "
-    "a lower number, are the ones to look at.";
+    "or a lower number, are the ones to look at.";
 constexpr char kWatchdogFix[] =
     "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # the flight recorder tells who "
-    "was "
-    "missing\n"
+    "was missing\n"
     "py-spy dump --pid <the rank that reports nothing>";
 
 constexpr KnownLine kOtherLines[] = {

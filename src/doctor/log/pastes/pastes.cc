@@ -73,14 +73,11 @@ class PortStates : public Paste {
       if (isActive(port) && !port.rate.empty()) rates[port.rate].push_back(port.nic);
       if (!isActive(port) && !port.state.empty()) addDown(pastes, port, any);
       if (leadingNumber(port.mtu) == 1024 && leadingNumber(port.most_mtu) > 1024)
-        pastes.findings.push_back(
-            {"port-mtu",
-             Severity::kAdvice,
-             "the port's MTU is 1024 bytes",
-             {{port.nic, port.where, "active_mtu " + port.mtu + ", max_mtu " + port.most_mtu}},
-             "On RoCE it follows the interface's MTU: 1500 gives 1024, 4200 and more 4096. "
-             "Small packets cost speed.",
-             "ip link set <interface> mtu 9000  # on all hosts, and on the switches"});
+        pastes.add("port-mtu", Severity::kAdvice, "the port's MTU is 1024 bytes",
+                   {{port.nic, port.where, "active_mtu " + port.mtu + ", max_mtu " + port.most_mtu}},
+                   "On RoCE it follows the interface's MTU: 1500 gives 1024, 4200 and more 4096. Small "
+                   "packets cost speed.",
+                   "ip link set <interface> mtu 9000  # on all hosts, and on the switches");
     }
     if (rates.size() < 2) return;
     Finding finding = {"port-rates",
@@ -100,16 +97,14 @@ class PortStates : public Paste {
   static bool isActive(const Port& port) { return hasWords(port.state, "Active|PORT_ACTIVE"); }
   static void addDown(Pastes& pastes, const Port& port, bool any) {
     const bool waits = hasWords(port.state, "nit|INIT|rmed|ARMED");
-    pastes.findings.push_back(
-        {"port-down",
-         any ? Severity::kWarning : Severity::kError,
-         waits ? "no subnet manager has configured the port" : "the port is down",
-         {{port.nic, port.where, port.state + (port.physical.empty() ? "" : ", " + port.physical)}},
-         waits ? "It has a link, and no connection can be made until a subnet manager gives it a LID."
-               : "NCCL leaves the port out; hosts that have its rail wait for it or go around.",
-         waits
-             ? "sminfo  # does a subnet manager answer?"
-             : "rdma link show; mlxlink -d " + port.nic + " -m -c  # cable, transceiver, the switch's port"});
+    pastes.add(
+        "port-down", any ? Severity::kWarning : Severity::kError,
+        waits ? "no subnet manager has configured the port" : "the port is down",
+        {{port.nic, port.where, port.state + (port.physical.empty() ? "" : ", " + port.physical)}},
+        waits ? "It has a link, and no connection can be made until a subnet manager gives it a LID."
+              : "NCCL leaves the port out; hosts that have its rail wait for it or go around.",
+        waits ? "sminfo  # does a subnet manager answer?"
+              : "rdma link show; mlxlink -d " + port.nic + " -m -c  # cable, transceiver, the switch's port");
   }
   std::vector<Port> ports_;
 };
@@ -144,13 +139,10 @@ class AddressTable : public Paste {
       pastes.looked.push_back(name + ": RoCE v2 with IPv4 at index " +
                               (nic.indexes.empty() ? std::string("none") : firstItems(nic.indexes, 4)));
       if (nic.indexes.empty())
-        pastes.findings.push_back(
-            {"port-address",
-             Severity::kWarning,
-             "no RoCE v2 address with IPv4",
-             {{name, nic.where, "only link-local or RoCE v1 entries"}},
-             "Routers do not carry the others, and NCCL prefers an IPv4 address of RoCE v2.",
-             "ip addr add <address>/<prefix> dev <interface of " + name + ">"});
+        pastes.add("port-address", Severity::kWarning, "no RoCE v2 address with IPv4",
+                   {{name, nic.where, "only link-local or RoCE v1 entries"}},
+                   "Routers do not carry the others, and NCCL prefers an IPv4 address of RoCE v2.",
+                   "ip addr add <address>/<prefix> dev <interface of " + name + ">");
     }
   }
 
@@ -201,19 +193,18 @@ class PciDetails : public Paste {
                             counted(controls_, "bridge") + " redirect requests");
     if (controls_ == 0) pastes.hidden.push_back("ACS: lspci shows it to root alone");
     if (!redirecting_.empty())
-      pastes.findings.push_back(
-          {"acs-on", Severity::kError, "ACS sends peer-to-peer requests of PCIe up to the CPU", redirecting_,
-           "GPUDirect through these bridges is slow, or fails with completion status 4 or 10.",
-           "switch ACS off in the BIOS, or: sudo setpci -s <address> ECAP_ACS+6.w=0000  # each bridge, at "
-           "each boot\n"
-           "railwise doctor --only gpudirect  # on the machine: only bridges between a GPU and a NIC "
-           "matter"});
+      pastes.add(
+          "acs-on", Severity::kError, "ACS sends peer-to-peer requests of PCIe up to the CPU", redirecting_,
+          "GPUDirect through these bridges is slow, or fails with completion status 4 or 10.",
+          "switch ACS off in the BIOS, or: sudo setpci -s <address> ECAP_ACS+6.w=0000  # each bridge, at "
+          "each boot\n"
+          "railwise doctor --only gpudirect  # on the machine: only bridges between a GPU and a NIC matter");
     if (!downgraded_.empty())
-      pastes.findings.push_back({"pcie-link", Severity::kWarning,
-                                 "a PCIe link is slower or narrower than its device", downgraded_,
-                                 "The device carries less than its port. An idle GPU lowers its speed: "
-                                 "look at it under load; a width below the device's is a fault.",
-                                 "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # reseat the card"});
+      pastes.add("pcie-link", Severity::kWarning, "a PCIe link is slower or narrower than its device",
+                 downgraded_,
+                 "The device carries less than its port. An idle GPU lowers its speed: look at it under "
+                 "load; a width below the device's is a fault.",
+                 "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # reseat the card");
   }
 
  private:
@@ -250,20 +241,19 @@ class NicCounters : public Paste {
     if (!pauses_.empty())
       pastes.looked.push_back("pause frames: " + text(pauses_) + " (no limit is known for them)");
     if (!errors_.empty())
-      pastes.findings.push_back(
-          {"nic-counters", Severity::kAdvice,
-           "the port has counted errors of its link, at a time that nobody knows", errors_,
-           "If they grow: a cable, a transceiver or a switch's port. They run since the driver was loaded.",
-           "ethtool -S <interface> | grep -E 'err|down'  # twice, a minute apart\n"
-           "mlxlink -d <NIC> -m -c -e"});
+      pastes.add(
+          "nic-counters", Severity::kAdvice,
+          "the port has counted errors of its link, at a time that nobody knows", errors_,
+          "If they grow: a cable, a transceiver or a switch's port. They run since the driver was loaded.",
+          "ethtool -S <interface> | grep -E 'err|down'  # twice, a minute apart\n"
+          "mlxlink -d <NIC> -m -c -e");
     if (!lost_.empty())
-      pastes.findings.push_back(
-          {"nic-counters", Severity::kAdvice, "the port has dropped packets, at a time that nobody knows",
-           lost_,
-           "If they grow: RoCE needs a network that drops nothing. PFC or ECN does not hold on this "
-           "priority, or the host is too slow to take the packets.",
-           "ethtool -S <interface> | grep -E 'discard|out_of|full'  # twice, a minute apart\n"
-           "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch"});
+      pastes.add("nic-counters", Severity::kAdvice,
+                 "the port has dropped packets, at a time that nobody knows", lost_,
+                 "If they grow: RoCE needs a network that drops nothing. PFC or ECN does not hold on this "
+                 "priority, or the host is too slow to take the packets.",
+                 "ethtool -S <interface> | grep -E 'discard|out_of|full'  # twice, a minute apart\n"
+                 "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch");
   }
 
  private:
@@ -322,9 +312,8 @@ class RasReport : public Paste {
          "They hang or are overloaded."}};
     for (const Row& row : kRows)
       if (const auto seen = seen_.find(row.state); seen != seen_.end())
-        pastes.findings.push_back(
-            {"ras-report", row.severity, row.what, seen->second, row.why,
-             "py-spy dump --pid <process of these ranks>; dmesg -T | tail  # on their nodes"});
+        pastes.add("ras-report", row.severity, row.what, seen->second, row.why,
+                   "py-spy dump --pid <process of these ranks>; dmesg -T | tail  # on their nodes");
   }
 
  private:
