@@ -167,7 +167,6 @@ void checkIommu(Examination& exam) {
   for (const RdmaPort& port : exam.ports)
     if (!port.pci_path.empty()) look(port.device, port.pci_path);
   if (seen.empty()) return;
-  const bool grubby = exam.system.packages() == Packages::kDnf;
   const std::string debian =
       "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub    (then "
       "reboot when no job runs)";
@@ -176,10 +175,7 @@ void checkIommu(Examination& exam) {
   exam.add(Severity::kWarning, "the IOMMU translates the addresses of GPUs and NICs", std::move(seen),
            "GPUDirect RDMA and peer-to-peer go through the IOMMU then: slower, and on some machines data is "
            "wrong or the job hangs.",
-           grubby ? redhat
-           : exam.system.packages() == Packages::kApt
-               ? debian
-               : debian + "    (Debian, Ubuntu)\n" + redhat + "    (RHEL and its like)");
+           exam.system.byDistribution(debian, redhat));
 }
 
 constexpr std::array<Check, 4> kPciChecks = {

@@ -1,5 +1,4 @@
-#include "doctor/log/summary.h"
-
+// The head of a report on a job, its table, and the ranks as JSON.
 #include <algorithm>
 #include <map>
 

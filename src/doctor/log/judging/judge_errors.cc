@@ -9,7 +9,6 @@
 #include "doctor/log/job.h"
 #include "doctor/log/judging/evidence.h"
 #include "doctor/log/judging/judge.h"
-#include "doctor/log/judging/rules.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/reading/line.h"
 

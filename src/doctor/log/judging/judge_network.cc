@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "doctor/log/judging/judge.h"
-#include "doctor/log/judging/rules.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {

@@ -5,7 +5,6 @@
 
 #include "base/settings/setting_mistakes.h"
 #include "doctor/log/judging/judge.h"
-#include "doctor/log/judging/rules.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {

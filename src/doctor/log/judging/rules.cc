@@ -1,7 +1,5 @@
 // The rules: (check, conditions over the evidence) -> a cause and what to type. Sources: what NCCL does at
 // the line (2.13 to 2.32), and threads in which people found the cause.
-#include "doctor/log/judging/rules.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 
 #include "base/text/split.h"
 #include "base/text/words.h"
+#include "doctor/log/judging/evidence.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {

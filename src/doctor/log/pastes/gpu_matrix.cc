@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 
-#include "base/text/split.h"
 #include "base/text/words.h"
 #include "doctor/log/pastes/pastes.h"
 #include "doctor/log/reading/line.h"
@@ -28,21 +27,10 @@ bool isNumbered(std::string_view word, std::string_view prefix) {
   return word.starts_with(prefix) && leadingNumber(word.substr(prefix.size())) >= 0;
 }
 
-std::vector<std::string_view> wordsOf(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t begin = text.find_first_not_of(" \t", at);
-    if (begin == std::string_view::npos) break;
-    at = std::min(text.find_first_of(" \t", begin), text.size());
-    words.push_back(text.substr(begin, at - begin));
-  }
-  return words;
-}
-
 class Matrix : public Paste {
  public:
   bool line(std::string_view text, const std::string& where) override {
-    const std::vector<std::string_view> words = wordsOf(text);
+    const std::vector<std::string_view> words = wordsIn(text);
     if (words.empty()) return false;
     return readHeader(words, where) || readRow(words) || readLegend(words);
   }

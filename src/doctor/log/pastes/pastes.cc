@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/text/split.h"
 #include "base/text/words.h"
 #include "doctor/log/job.h"
 #include "doctor/log/reading/line.h"
@@ -14,11 +15,7 @@ namespace {
 
 constexpr std::size_t kMostItems = 256;  // ports, bridges, counters of one paste
 
-std::string_view trimmedText(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
+std::string_view trimmedText(std::string_view text) { return trimmed(text, " \t"); }
 
 // "State: Active" -> "Active", for the key "State".
 std::string_view valueOf(std::string_view line, std::string_view key) {
@@ -113,12 +110,7 @@ class PortStates : public Paste {
 class AddressTable : public Paste {
  public:
   bool line(std::string_view text, const std::string& where) override {
-    std::vector<std::string> words;
-    for (std::string_view rest = trimmedText(text); !rest.empty() && words.size() < 9;) {
-      const std::string_view word = firstWord(rest);
-      words.emplace_back(word);
-      rest = trimmedText(rest.substr(word.size()));
-    }
+    const std::vector<std::string> words = wordsOf(text);
     if (words.size() >= 4 && words[0] == "DEV" && words[1] == "PORT" && words[2] == "INDEX")
       return header_ = true;
     if (!header_ || words.size() < 5 || leadingNumber(words[1]) < 0 || leadingNumber(words[2]) < 0 ||
@@ -323,6 +315,7 @@ class RasReport : public Paste {
   std::map<std::string, std::vector<Seen>> seen_;
 };
 
+// dmesg, journalctl -k: only that it is one; known_other.cc knows the lines.
 class KernelMessages : public Paste {
  public:
   bool line(std::string_view text, const std::string&) override {
@@ -351,9 +344,9 @@ void PasteReader::beginFile(std::string name) {
   endFile();
   file_ = std::move(name);
   line_ = 0;
-  for (const auto make :
-       {gpuMatrix, portStates, addressTable, pciDetails, nicCounters, rasReport, kernelMessages})
-    readers_.push_back(make());
+  readers_.push_back(gpuMatrix());
+  const auto add = [&]<typename... Kinds>() { (readers_.push_back(std::make_unique<Kinds>()), ...); };
+  add.operator()<PortStates, AddressTable, PciDetails, NicCounters, RasReport, KernelMessages>();
 }
 
 void PasteReader::line(std::string_view text) {
@@ -384,12 +377,5 @@ Pastes readPastes(const std::string& name, std::string_view text) {
   }
   return reader.take();
 }
-
-std::unique_ptr<Paste> portStates() { return std::make_unique<PortStates>(); }
-std::unique_ptr<Paste> addressTable() { return std::make_unique<AddressTable>(); }
-std::unique_ptr<Paste> pciDetails() { return std::make_unique<PciDetails>(); }
-std::unique_ptr<Paste> nicCounters() { return std::make_unique<NicCounters>(); }
-std::unique_ptr<Paste> rasReport() { return std::make_unique<RasReport>(); }
-std::unique_ptr<Paste> kernelMessages() { return std::make_unique<KernelMessages>(); }
 
 }  // namespace railwise::doctor

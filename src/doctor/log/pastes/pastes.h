@@ -34,14 +34,7 @@ class Paste {
   // Adds what it has read, if it was its program's output; `file`: where it stood.
   virtual void addTo(Pastes& pastes, const std::string& file) const = 0;
 };
-std::unique_ptr<Paste> gpuMatrix();     // nvidia-smi topo -m
-std::unique_ptr<Paste> portStates();    // ibstat, ibv_devinfo
-std::unique_ptr<Paste> addressTable();  // show_gids
-std::unique_ptr<Paste> pciDetails();    // lspci -vv
-std::unique_ptr<Paste> nicCounters();   // ethtool -S
-std::unique_ptr<Paste> rasReport();     // ncclras
-// dmesg, journalctl -k: only that it is one; known_other.cc knows the lines.
-std::unique_ptr<Paste> kernelMessages();
+std::unique_ptr<Paste> gpuMatrix();  // nvidia-smi topo -m
 
 class PasteReader {
  public:

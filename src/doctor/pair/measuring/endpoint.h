@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/socket.h"
-#include "doctor/pair/measuring/facts.h"
 #include "doctor/pair/measuring/open_end.h"
+#include "doctor/pair/measuring/plan.h"
 #include "doctor/pair/measuring/wire.h"
 #include "verbs/cm/connection_manager.h"
 #include "verbs/queue_pair.h"
