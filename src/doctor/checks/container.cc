@@ -100,17 +100,14 @@ void checkSharedMemory(Examination& exam) {
 void checkMaskedSys(Examination& exam) {
   const std::string container = exam.system.container();
   if (container.empty() || !exam.system.exists("/sys/class")) return;
-  Finding finding{
-      .check = "sys-masked", .severity = Severity::kWarning, .what = "the container hides parts of /sys"};
+  std::vector<Seen> seen;
   for (const char* path : {"/sys/bus/pci/devices", "/sys/devices/system/node"})
-    if (exam.system.tree().list(path).empty()) finding.seen.push_back({"", path, "empty or missing"});
-  if (finding.seen.empty()) return;
-  finding.why =
-      "NCCL and Railwise cannot see the PCIe tree: every NIC is equally far, and GPUDirect RDMA is off.";
-  finding.fix =
-      "start the container with -v /sys:/sys:ro, or give NCCL a topology file made on the host:\n"
-      "railwise topo show -f xml > topo.xml; export NCCL_TOPO_FILE=topo.xml";
-  exam.findings.add(std::move(finding));
+    if (exam.system.tree().list(path).empty()) seen.push_back({"", path, "empty or missing"});
+  if (seen.empty()) return;
+  exam.add(Severity::kWarning, "the container hides parts of /sys", std::move(seen),
+           "NCCL and Railwise cannot see the PCIe tree: every NIC is equally far, and GPUDirect RDMA is off.",
+           "start the container with -v /sys:/sys:ro, or give NCCL a topology file made on the host:\n"
+           "railwise topo show -f xml > topo.xml; export NCCL_TOPO_FILE=topo.xml");
 }
 
 void checkNetworkNamespace(Examination& exam) {

@@ -117,13 +117,10 @@ bool isCheckOrFamily(const std::string& name) {
 }
 
 Diagnosis examine(const System& system, const ExamineOptions& options) {
-  Examination exam{.system = system};
+  Examination exam{.system = system, .options = options};
   exam.ports = rdmaPorts(system);
   exam.topology_file = options.topology_file.empty() ? topologyFileOf(system) : options.topology_file;
   exam.topology_text = options.topology_text;
-  exam.preflight = options.preflight;
-  exam.manifest_file = options.manifest_file;
-  exam.manifest_text = options.manifest_text;
   if (!exam.topology_text && !exam.topology_file.empty())
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
   auto graph_file = readSettings(exam, options.environment);

@@ -51,22 +51,19 @@ void checkOldManager(Examination& exam) {
 void checkFabric(Examination& exam) {
   const topo::GpuAnswers gpus = gpusOf(exam);
   bool told = false;
-  Finding finding{.check = "fabric-manager", .severity = Severity::kError};
+  std::vector<Seen> seen;
   for (std::size_t i = 0; gpus != nullptr && i < gpus->gpus.size(); ++i) {
     const gpu::Device& device = gpus->gpus[i];
     told = told || !device.fabric_state.empty();
     if (!gpu::isWhole(device) || device.fabric_state.empty() || device.fabric_state == "completed") continue;
-    finding.seen.push_back({"GPU " + device.busid, "NVML, fabric state", device.fabric_state});
+    seen.push_back({"GPU " + device.busid, "NVML, fabric state", device.fabric_state});
   }
-  if (!finding.seen.empty()) {
-    finding.what = "the GPU has not joined its NVLink fabric";
-    finding.why =
-        "CUDA programs fail at their start (error 802), or the GPU has no NVLink peers; NVLS and NVLink "
-        "between hosts are off.";
-    finding.fix = std::string(kManagerFix) +
-                  "\nOn a rack (NVL72) the switch trays run it: nvidia-smi -q, and NMX on the trays";
-    exam.findings.add(std::move(finding));
-  }
+  if (!seen.empty())
+    exam.add(Severity::kError, "the GPU has not joined its NVLink fabric", std::move(seen),
+             "CUDA programs fail at their start (error 802), or the GPU has no NVLink peers; NVLS and NVLink "
+             "between hosts are off.",
+             std::string(kManagerFix) +
+                 "\nOn a rack (NVL72) the switch trays run it: nvidia-smi -q, and NMX on the trays");
   const int sm = switchedBoard(exam);
   if (told || sm == 0) return;
   if (sm < kHopper) return checkOldManager(exam);

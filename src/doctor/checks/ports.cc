@@ -13,6 +13,8 @@
 namespace railwise::doctor {
 namespace {
 
+using enum Severity;
+
 const char* stateName(PortState state) {
   static constexpr const char* kNames[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE"};
   return state == PortState::kUnknown ? "unknown" : kNames[static_cast<int>(state)];
@@ -68,9 +70,9 @@ void checkState(Examination& exam) {
     const bool waits = port->state == PortState::kInit || port->state == PortState::kArmed;
     if (port->active() || port->state == PortState::kUnknown || (waits && !port->roce())) continue;
     const bool spare = cardHasActivePort(exam, *port) || (any_active && !kindInUse(exam, *port));
-    exam.add(spare        ? Severity::kAdvice
-             : any_active ? Severity::kWarning
-                          : Severity::kError,
+    exam.add(spare        ? kAdvice
+             : any_active ? kWarning
+                          : kError,
              std::string("the port is ") + (waits ? "not ready" : "down"),
              {{port->label(), port->folder + "/state",
                std::string(stateName(port->state)) +
@@ -89,7 +91,7 @@ void checkSubnetManager(Examination& exam) {
     const bool waits = port->state == PortState::kInit || port->state == PortState::kArmed;
     const bool no_lid = port->active() && (port->lid == 0 || port->sm_lid == 0);
     if (!waits && !no_lid) continue;
-    exam.add(Severity::kError, "no subnet manager has configured the InfiniBand port",
+    exam.add(kError, "no subnet manager has configured the InfiniBand port",
              {{port->label(),
                port->folder + (waits            ? "/state"
                                : port->lid == 0 ? "/lid"
@@ -133,7 +135,7 @@ void checkSpeed(Examination& exam) {
     const std::string better = gbpsText(slower ? usual.rate_mbps : able);
     const std::string tool = linkTool(exam, *port);
     // What a card could do is not always what was bought: a cable, a split port, a cloud's share.
-    exam.add(narrow || slower ? Severity::kWarning : Severity::kAdvice,
+    exam.add(narrow || slower ? kWarning : kAdvice,
              slower   ? "the link is slower than those of other ports of its kind"
              : narrow ? "the link runs with one lane of its four"
                       : "the link is slower than the card's " + better,
@@ -164,36 +166,30 @@ void checkBonds(Examination& exam) {
     const std::string folder = "/sys/class/net/" + bond + "/bonding/";
     const std::vector<std::string> parts = wordsOf(system.line(folder + "slaves"));
     const std::string mode = system.line(folder + "mode");
-    Finding finding{.check = "bond", .severity = Severity::kWarning};
+    std::vector<Seen> seen;
     for (const std::string& part : parts) {
       const std::string file = "/sys/class/net/" + part + "/bonding_slave/mii_status";
-      if (system.line(file) == "down") finding.seen.push_back({port->label(), file, part + " is down"});
+      if (system.line(file) == "down") seen.push_back({port->label(), file, part + " is down"});
     }
     const auto joined = system.number(folder + "ad_num_ports");
     const auto number = static_cast<long long>(parts.size());
-    if (finding.seen.empty() && mode.starts_with("802.3ad") && joined && *joined > 0 && *joined < number)
-      finding.seen.push_back({port->label(), folder + "ad_num_ports",
-                              std::to_string(*joined) + " of " + std::to_string(number) + " ports"});
-    if (finding.seen.empty()) {
-      if (!mode.starts_with("active-backup") || number < 2) continue;
-      finding.severity = Severity::kAdvice;
-      finding.what = "the bond uses one of its ports at a time";
-      finding.seen.push_back({port->label(), folder + "mode", mode});
-      finding.fix =
-          "bond mode 802.3ad on host and switch, or no bond: NCCL and Railwise use single ports together";
-    } else {
-      finding.what = "a port of the bond carries nothing";
-      finding.fix =
-          "cat /proc/net/bonding/" + bond + "    (link, LACP partner)\nThen the cable, and the switch's LACP";
-    }
-    finding.why = "The NIC is as slow as the ports that are left: half of two.";
-    exam.findings.add(std::move(finding));
+    if (seen.empty() && mode.starts_with("802.3ad") && joined && *joined > 0 && *joined < number)
+      seen.push_back({port->label(), folder + "ad_num_ports",
+                      std::to_string(*joined) + " of " + std::to_string(number) + " ports"});
+    const char* const why = "The NIC is as slow as the ports that are left: half of two.";
+    if (!seen.empty())
+      exam.add(kWarning, "a port of the bond carries nothing", std::move(seen), why,
+               "cat /proc/net/bonding/" + bond +
+                   "    (link, LACP partner)\nThen the cable, and the switch's LACP");
+    else if (mode.starts_with("active-backup") && number >= 2)
+      exam.add(
+          kAdvice, "the bond uses one of its ports at a time", {{port->label(), folder + "mode", mode}}, why,
+          "bond mode 802.3ad on host and switch, or no bond: NCCL and Railwise use single ports together");
   }
 }
 
 enum class Cause { kCable, kFabric };
 using enum Cause;
-using enum Severity;
 // A counter that should stand still, and what it means when it moves.
 struct Counter {
   const char* path;  // below the port's folder
@@ -268,20 +264,20 @@ void checkFlowControl(Examination& exam, const RdmaPort& port, long long millise
       {"pause", "rx_", kAdvice, "the switch holds this port back now (pause frames received)"}};
   const std::string folder = kEthernetCounters + port.interface;
   for (const Kind& kind : kKinds) {
-    Finding finding = {.check = "port-errors", .severity = kind.severity, .what = kind.what};
+    std::vector<Seen> seen;
     for (const std::string& name : exam.system.tree().list(folder)) {
       if (name.find(kind.word) == std::string::npos || !name.starts_with(kind.begins)) continue;
       if (std::string_view(kind.word) == "pause" && name.find("storm") != std::string::npos) continue;
       if (const Growth growth = growthOf(exam, folder + "/" + name); growth.any())
-        finding.seen.push_back(
+        seen.push_back(
             {port.label(), "ethtool -S " + port.interface + ": " + name, growth.text(milliseconds)});
     }
-    if (finding.seen.empty()) continue;
-    finding.why = kind.severity == kAdvice
-                      ? "Flow control works; while it holds a port back, the port is slower than it could be."
-                      : "RoCE needs a network that drops nothing.";
-    finding.fix = counterFix(exam, port, kFabric);
-    exam.findings.add(std::move(finding));
+    if (seen.empty()) continue;
+    exam.add(kind.severity, kind.what, std::move(seen),
+             kind.severity == kAdvice
+                 ? "Flow control works; while it holds a port back, the port is slower than it could be."
+                 : "RoCE needs a network that drops nothing.",
+             counterFix(exam, port, kFabric));
   }
 }
 

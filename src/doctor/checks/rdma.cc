@@ -57,7 +57,7 @@ bool cardHasDevice(const Examination& exam, const sysfs::PciDevice& device) {
 void checkDevices(Examination& exam) {
   // A recording of the PCI tree alone says nothing of RDMA devices.
   if (!exam.system.environmentKnown()) return;
-  Finding finding{.check = "rdma-devices", .severity = Severity::kError};
+  std::vector<Seen> seen;
   std::string module;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
     const std::string needed = moduleFor(device);
@@ -65,42 +65,40 @@ void checkDevices(Examination& exam) {
     if (needed.empty() || virtual_function || givenToGuest(exam.system, device.path)) continue;
     if (cardHasDevice(exam, device)) continue;
     module = needed;
-    finding.seen.push_back(
+    seen.push_back(
         {device.busid, device.path + "/device", device.vendor + ":" + device.device + ", no RDMA device"});
   }
-  finding.why =
+  const char* why =
       "NCCL falls back to TCP sockets, often at less than a tenth of the speed, and does not say so.";
-  if (!finding.seen.empty()) {
+  if (!seen.empty()) {
     // In a container, devices of the host without their RDMA device are not this container's.
     if (!exam.ports.empty() && !exam.system.container().empty()) return;
-    if (!exam.ports.empty()) finding.severity = Severity::kWarning;  // perhaps a card for the front network
-    finding.what = "the card has no RDMA device";
-    finding.fix = exam.system.container().empty()
-                      ? "sudo modprobe " + module + " && rdma link\n" +
-                            exam.system.installCommand("rdma-core", "rdma-core")
-                      : "give the container the card: docker run --network host --device=/dev/infiniband ...";
-  } else {
-    if (!exam.ports.empty()) return;
-    finding.severity = Severity::kAdvice;
-    finding.what = "this machine has no RDMA device";
-    finding.seen.push_back({"", "/sys/class/infiniband", "empty"});
-    const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
-    const bool software = device != nullptr && device->value.starts_with("software");
-    if (exam.preflight && !software) finding.severity = Severity::kError;
-    for (const char* name : {"NCCL_NET", "RAILWISE_STRICT"}) {
-      const Variable* const set = exam.system.variable(name);
-      if (software || set == nullptr || set->value.empty() || set->value == "0" || set->value == "Socket")
-        continue;
-      finding.severity = Severity::kError;
-      finding.why = "A job with these settings fails when it starts.";
-      finding.seen.push_back({"", set->where, std::string(name) + "=" + set->value});
-    }
-    finding.fix =
-        "lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. modprobe "
-        "mlx5_ib; none: the machine does not see the card)\n"
-        "To try Railwise without a card: export RAILWISE_DEVICE=software";
+    // Beside others it is perhaps a card for the front network.
+    return exam.add(
+        exam.ports.empty() ? Severity::kError : Severity::kWarning, "the card has no RDMA device",
+        std::move(seen), why,
+        exam.system.container().empty()
+            ? "sudo modprobe " + module + " && rdma link\n" +
+                  exam.system.installCommand("rdma-core", "rdma-core")
+            : "give the container the card: docker run --network host --device=/dev/infiniband ...");
   }
-  exam.findings.add(std::move(finding));
+  if (!exam.ports.empty()) return;
+  seen.push_back({"", "/sys/class/infiniband", "empty"});
+  const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
+  const bool software = device != nullptr && device->value.starts_with("software");
+  Severity severity = exam.options.preflight && !software ? Severity::kError : Severity::kAdvice;
+  for (const char* name : {"NCCL_NET", "RAILWISE_STRICT"}) {
+    const Variable* const set = exam.system.variable(name);
+    if (software || set == nullptr || set->value.empty() || set->value == "0" || set->value == "Socket")
+      continue;
+    severity = Severity::kError;
+    why = "A job with these settings fails when it starts.";
+    seen.push_back({"", set->where, std::string(name) + "=" + set->value});
+  }
+  exam.add(severity, "this machine has no RDMA device", std::move(seen), why,
+           "lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. modprobe "
+           "mlx5_ib; none: the machine does not see the card)\n"
+           "To try Railwise without a card: export RAILWISE_DEVICE=software");
 }
 
 std::string nodeFix(const System& system, const std::string& path, const std::string& error) {

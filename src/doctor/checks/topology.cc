@@ -202,24 +202,25 @@ void checkKnownMachine(Examination& exam) {
 }
 
 void checkManifest(Examination& exam) {
-  if (exam.manifest_file.empty()) return;
+  if (exam.options.manifest_file.empty()) return;
   const sysfs::FileTree& tree = exam.system.tree();
   const auto gpus = topo::recordedGpus(tree);
   const auto differences =
-      fingerprint::compareWithManifest(exam.manifest_text, exam.manifest_file, tree,
+      fingerprint::compareWithManifest(exam.options.manifest_text, exam.options.manifest_file, tree,
                                        gpus.ok() && *gpus != nullptr ? **gpus : gpu::GpuTopology());
   if (!differences.ok()) return exam.cannotLook(differences.error());
-  exam.looked.push_back("manifest " + exam.manifest_file);
+  exam.looked.push_back("manifest " + exam.options.manifest_file);
   for (const fingerprint::ManifestDifference& each : *differences) {
     const std::string values = "expected " + each.expected + ", found " + each.found;
     if (!each.read) {
       exam.cannotLook("manifest: " + each.key + ": " + values, false);
       continue;
     }
-    exam.add(each.device ? Severity::kError : Severity::kWarning, "not as the manifest says: " + values,
-             {{each.key, exam.manifest_file + ":" + std::to_string(each.line), values}},
-             "Nodes of one kind must be alike: a job goes at the pace of the odd one.",
-             "mend the node; or, if it is right: railwise doctor --save-manifest " + exam.manifest_file);
+    exam.add(
+        each.device ? Severity::kError : Severity::kWarning, "not as the manifest says: " + values,
+        {{each.key, exam.options.manifest_file + ":" + std::to_string(each.line), values}},
+        "Nodes of one kind must be alike: a job goes at the pace of the odd one.",
+        "mend the node; or, if it is right: railwise doctor --save-manifest " + exam.options.manifest_file);
   }
 }
 
