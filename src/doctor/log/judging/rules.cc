@@ -25,16 +25,15 @@ Truth yesIf(bool holds, std::string words = "") {
   return {holds ? Answer::kYes : Answer::kNo, std::move(words)};
 }
 
+bool isOneOf(const std::string& word, const char* words, char separator) {
+  const std::vector<std::string> all = splitAt(words, separator);
+  return std::find(all.begin(), all.end(), word) != all.end();
+}
+
 // ---- conditions
 
 Truth status(const Situation& its, const char* numbers) {
-  const std::string number = std::to_string(completionStatus(its.line));
-  for (std::string_view rest = numbers; !rest.empty();) {
-    const std::string_view one = firstWord(rest, ",");
-    if (one == number) return yesIf(true);
-    rest = rest.substr(std::min(rest.size(), one.size() + 1));
-  }
-  return {};
+  return yesIf(isOneOf(std::to_string(completionStatus(its.line)), numbers, ','));
 }
 
 Truth statusNot(const Situation& its, const char* numbers) {
@@ -347,13 +346,7 @@ struct Found {
 std::vector<Found> fittingRules(const Situation& situation, const std::string& check) {
   std::vector<Found> fitting;
   for (const Rule& rule : kRules) {
-    bool of_check = false;
-    for (std::string_view rest = rule.checks; !rest.empty();) {
-      const std::string_view one = firstWord(rest, "|");
-      of_check = of_check || one == check;
-      rest = rest.substr(std::min(rest.size(), one.size() + 1));
-    }
-    if (!of_check) continue;
+    if (!isOneOf(check, rule.checks, '|')) continue;
     Found found = {rule.likelihood * 10, true, &rule, {}};
     bool excluded = false;
     for (const Condition& condition : rule.when) {

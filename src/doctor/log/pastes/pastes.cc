@@ -77,14 +77,11 @@ class PortStates : public Paste {
                    "ip link set <interface> mtu 9000  # on all hosts, and on the switches");
     }
     if (rates.size() < 2) return;
-    Finding finding = {"port-rates",
-                       Severity::kAdvice,
-                       "the ports have different rates",
-                       {},
-                       "A port below the others is a bad cable or lane, or a NIC for another purpose.",
-                       "mlxlink -d <NIC> -m -c  # cable, lanes, bit errors"};
-    for (const auto& [rate, nics] : rates) finding.seen.push_back({firstItems(nics, 8), "", rate + " Gb/s"});
-    pastes.findings.push_back(std::move(finding));
+    std::vector<Seen> seen;
+    for (const auto& [rate, nics] : rates) seen.push_back({firstItems(nics, 8), "", rate + " Gb/s"});
+    pastes.add("port-rates", Severity::kAdvice, "the ports have different rates", std::move(seen),
+               "A port below the others is a bad cable or lane, or a NIC for another purpose.",
+               "mlxlink -d <NIC> -m -c  # cable, lanes, bit errors");
   }
 
  private:
