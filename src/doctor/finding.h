@@ -53,8 +53,6 @@ class Findings {
   std::vector<Finding> findings_;
 };
 
-// Findings as a text for people and as JSON. Pure; thread-safe.
-
 struct ReportStyle {
   std::string subject;              // what was looked at: "node17", "3 logs of 16 ranks"
   std::string page = "doctor.md";   // the page in docs/ that has a heading for each check
