@@ -103,6 +103,11 @@ void Findings::add(Finding finding) {
   std::move(finding.seen.begin(), finding.seen.end(), std::back_inserter(known->seen));
 }
 
+void Findings::add(std::string check, Severity severity, std::string what, std::vector<Seen> seen,
+                   std::string why, std::string fix) {
+  add({std::move(check), severity, std::move(what), std::move(seen), std::move(why), std::move(fix)});
+}
+
 void Findings::sort() {
   std::stable_sort(findings_.begin(), findings_.end(),
                    [](const Finding& a, const Finding& b) { return a.severity < b.severity; });
@@ -143,27 +148,17 @@ void writeReportJson(JsonWriter& json, const Findings& unsorted, const ReportSty
   for (const Severity severity : {Severity::kError, Severity::kWarning, Severity::kAdvice})
     json.key(severityName(severity)).value(static_cast<uint64_t>(findings.count(severity)));
   json.endInlineObject();
-  json.key("findings").beginArray();
-  for (const Finding& finding : findings.all()) {
-    json.beginObject();
+  json.key("findings").objects(findings.all(), [&](const Finding& finding) {
     json.key("check").value(finding.check);
     json.key("severity").value(severityName(finding.severity));
     json.key("what").value(finding.what);
-    json.key("seen").beginArray();
-    for (const Seen& seen : finding.seen) {
-      json.beginInlineObject();
-      json.key("device").value(seen.device);
-      json.key("where").value(seen.where);
-      json.key("value").value(seen.value);
-      json.endInlineObject();
-    }
-    json.endArray();
+    json.key("seen").inlineObjects(finding.seen, [&](const Seen& seen) {
+      json.key("device").value(seen.device).key("where").value(seen.where).key("value").value(seen.value);
+    });
     json.key("why").value(finding.why);
     json.key("fix").value(finding.fix);
     json.key("page").value("docs/" + style.page + "#" + finding.check);
-    json.endObject();
-  }
-  json.endArray();
+  });
   json.key("looked").array(style.looked);
   json.key("hidden").array(style.hidden);
 }

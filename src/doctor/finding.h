@@ -38,6 +38,8 @@ class Findings {
   // A finding that differs from an earlier one in `seen` alone is joined to it: eight NICs with the same
   // fault are one finding.
   void add(Finding finding);
+  void add(std::string check, Severity severity, std::string what, std::vector<Seen> seen, std::string why,
+           std::string fix);
   // Moves the worst to the front. Findings of one severity keep their order.
   void sort();
 
@@ -50,8 +52,6 @@ class Findings {
  private:
   std::vector<Finding> findings_;
 };
-
-// Findings as a text for people and as JSON. Pure; thread-safe.
 
 struct ReportStyle {
   std::string subject;              // what was looked at: "node17", "3 logs of 16 ranks"

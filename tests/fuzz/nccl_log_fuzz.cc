@@ -4,8 +4,8 @@
 #include <string>
 
 #include "doctor/log/judging/judge.h"
+#include "doctor/log/ranks.h"
 #include "doctor/log/reading/reader.h"
-#include "doctor/log/summary.h"
 #include "doctor/results/comparison.h"
 
 namespace {

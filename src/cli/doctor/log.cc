@@ -14,7 +14,6 @@
 #include "doctor/log/pastes/pastes.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/reading/reader.h"
-#include "doctor/log/summary.h"
 #include "doctor/results/comparison.h"
 #include "doctor/results/nccl_tests.h"
 #include "topo/tuning/expect.h"

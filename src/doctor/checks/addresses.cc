@@ -18,37 +18,26 @@ void checkGids(Examination& exam) {
     const auto any = [&](auto matches) { return std::any_of(port->gids.begin(), port->gids.end(), matches); };
     const bool types = !any([](const GidEntry& gid) { return gid.type.empty(); });
     const std::string up = port->interface.empty() ? "<interface>" : port->interface;
-    Finding finding{.check = "gid"};
-    finding.seen.push_back({port->label(), port->folder + "/gids", ""});
-    if (port->gids.empty()) {
-      finding.severity = Severity::kError;
-      finding.what = "the port has no GID";
-      finding.seen[0].value = "every entry is empty";
-      finding.why = "RoCE packets have no source address: no queue pair connects.";
-      finding.fix =
+    const auto add = [&](Severity severity, const char* what, const std::string& value, const char* why,
+                         const std::string& fix) {
+      exam.add(severity, what, {{port->label(), port->folder + "/gids", value}}, why, fix);
+    };
+    if (port->gids.empty())
+      add(Severity::kError, "the port has no GID", "every entry is empty",
+          "RoCE packets have no source address: no queue pair connects.",
           exam.system.container().empty()
               ? "sudo ip link set " + up + " up && sudo ip addr add <address>/<bits> dev " + up
               : "start the container with --network host (in Kubernetes: hostNetwork: true, or an SR-IOV "
-                "network): the addresses belong to the host's network namespace";
-    } else if (types && !any([](const GidEntry& gid) { return gid.type == kRoceV2; })) {
-      finding.severity = Severity::kWarning;
-      finding.what = "the port has GIDs of RoCE v1 alone";
-      finding.seen[0].value = port->gids[0].type;
-      finding.why = "RoCE v1 does not leave its subnet, and switches give it no ECN.";
-      finding.fix =
+                "network): the addresses belong to the host's network namespace");
+    else if (types && !any([](const GidEntry& gid) { return gid.type == kRoceV2; }))
+      add(Severity::kWarning, "the port has GIDs of RoCE v1 alone", port->gids[0].type,
+          "RoCE v1 does not leave its subnet, and switches give it no ECN.",
           "Only the driver or the card makes a port do RoCE v1 alone. ConnectX-3: echo 'options mlx4_core "
-          "roce_mode=2' | sudo tee /etc/modprobe.d/mlx4-roce.conf, then load the driver again";
-    } else if (!any([](const GidEntry& gid) { return !gid.linkLocal(); })) {
-      finding.severity = Severity::kWarning;
-      finding.what = "the port has a link-local GID alone";
-      finding.seen[0].value = port->gids[0].value;
-      finding.why =
-          "Link-local addresses reach no further than the switch, and on several subnets they reach nobody.";
-      finding.fix = "sudo ip addr add <address>/<bits> dev " + up;
-    } else {
-      continue;
-    }
-    exam.findings.add(std::move(finding));
+          "roce_mode=2' | sudo tee /etc/modprobe.d/mlx4-roce.conf, then load the driver again");
+    else if (!any([](const GidEntry& gid) { return !gid.linkLocal(); }))
+      add(Severity::kWarning, "the port has a link-local GID alone", port->gids[0].value,
+          "Link-local addresses reach no further than the switch, and on several subnets they reach nobody.",
+          "sudo ip addr add <address>/<bits> dev " + up);
   }
 }
 
@@ -72,26 +61,24 @@ void checkGidIndex(Examination& exam) {
     const bool v2 = std::any_of(port->gids.begin(), port->gids.end(),
                                 [](const GidEntry& each) { return each.type == kRoceV2; });
     if (gid != nullptr && (gid->type.empty() || gid->type == kRoceV2 || !v2)) continue;
-    Finding finding{.check = "gid-index", .severity = gid == nullptr ? Severity::kError : Severity::kWarning};
-    finding.what = gid == nullptr ? "NCCL_IB_GID_INDEX names an entry that does not exist"
-                                  : "NCCL_IB_GID_INDEX names a GID of RoCE v1, and there are GIDs of RoCE v2";
-    finding.seen.push_back({port->label(), set->where, "NCCL_IB_GID_INDEX=" + set->value});
-    finding.seen.push_back({port->label(), port->folder + "/gids/" + std::to_string(index),
-                            gid == nullptr ? "empty" : gid->type});
-    finding.why = gid == nullptr ? "No queue pair of this port connects."
-                                 : "RoCE v1 does not leave its subnet, and switches give it no ECN.";
-    finding.fix =
-        "unset NCCL_IB_GID_INDEX    (NCCL since 2.21 and Railwise choose the GID by NCCL_IB_ADDR_FAMILY and "
-        "NCCL_IB_ROCE_VERSION_NUM)";
-    exam.findings.add(std::move(finding));
+    exam.add(gid == nullptr ? Severity::kError : Severity::kWarning,
+             gid == nullptr ? "NCCL_IB_GID_INDEX names an entry that does not exist"
+                            : "NCCL_IB_GID_INDEX names a GID of RoCE v1, and there are GIDs of RoCE v2",
+             {{port->label(), set->where, "NCCL_IB_GID_INDEX=" + set->value},
+              {port->label(), port->folder + "/gids/" + std::to_string(index),
+               gid == nullptr ? "empty" : gid->type}},
+             gid == nullptr ? "No queue pair of this port connects."
+                            : "RoCE v1 does not leave its subnet, and switches give it no ECN.",
+             "unset NCCL_IB_GID_INDEX    (NCCL since 2.21 and Railwise choose the GID by NCCL_IB_ADDR_FAMILY "
+             "and NCCL_IB_ROCE_VERSION_NUM)");
   }
   if (kinds.size() < 2) return;
-  Finding finding{.check = "gid-index", .severity = Severity::kWarning};
-  finding.what = "NCCL_IB_GID_INDEX=" + set->value + " means GIDs of different kinds on different ports";
-  for (const std::string& kind : kinds) finding.seen.push_back({"", set->where, kind});
-  finding.why = "Queue pairs between GIDs of different types or families do not connect.";
-  finding.fix = "unset NCCL_IB_GID_INDEX\nexport NCCL_IB_ADDR_FAMILY=AF_INET NCCL_IB_ROCE_VERSION_NUM=2";
-  exam.findings.add(std::move(finding));
+  std::vector<Seen> seen;
+  for (const std::string& kind : kinds) seen.push_back({"", set->where, kind});
+  exam.add(Severity::kWarning,
+           "NCCL_IB_GID_INDEX=" + set->value + " means GIDs of different kinds on different ports",
+           std::move(seen), "Queue pairs between GIDs of different types or families do not connect.",
+           "unset NCCL_IB_GID_INDEX\nexport NCCL_IB_ADDR_FAMILY=AF_INET NCCL_IB_ROCE_VERSION_NUM=2");
 }
 
 // The packet size of RoCE on an interface: the largest of 256 to 4096 bytes that fits with the headers.
@@ -101,16 +88,6 @@ int mtuOn(int interface_mtu) {
   for (const int mtu : {4096, 2048, 1024, 512, 256})
     if (interface_mtu - kHeaders >= mtu) return mtu;
   return 0;
-}
-
-void addMtu(Examination& exam, const RdmaPort& port, Severity severity, const std::string& what,
-            const std::string& where, int value, const std::string& why, const std::string& fix) {
-  exam.findings.add({.check = "mtu",
-                     .severity = severity,
-                     .what = what,
-                     .seen = {{port.label(), where, std::to_string(value)}},
-                     .why = why,
-                     .fix = fix});
 }
 
 void checkMtu(Examination& exam) {
@@ -130,7 +107,8 @@ void checkMtu(Examination& exam) {
     const bool by_verbs = port->active_mtu > 0;
     const std::string where = by_verbs ? "ibv_devinfo -d " + port->device + ", active_mtu"
                                        : "/sys/class/net/" + port->interface + "/mtu";
-    const int value = by_verbs ? port->active_mtu : port->interface_mtu;
+    const std::vector<Seen> seen = {
+        {port->label(), where, std::to_string(by_verbs ? port->active_mtu : port->interface_mtu)}};
     const std::string fix =
         port->roce()
             ? "sudo ip link set " + (port->interface.empty() ? "<interface>" : port->interface) +
@@ -138,23 +116,22 @@ void checkMtu(Examination& exam) {
             : "sudo smpquery -C " + port->device + " -P " + std::to_string(port->number) + " -D portinfo 0 " +
                   std::to_string(port->number) + "    (MtuCap of both ends: the switch's port decides too)";
     if (bytes(*port) < most[kind(*port)]) {
-      addMtu(exam, *port, Severity::kWarning, "its packets are smaller than those of other ports", where,
-             value,
-             "Two ends with different MTU connect with the smaller one at best; between hosts the connection "
-             "may fail.",
-             fix);
+      exam.add(Severity::kWarning, "its packets are smaller than those of other ports", seen,
+               "Two ends with different MTU connect with the smaller one at best; between hosts the "
+               "connection may fail.",
+               fix);
     } else if (by_verbs && port->roce() &&
                port->active_mtu < std::min(mtuOn(port->interface_mtu), port->max_mtu)) {
-      addMtu(exam, *port, Severity::kWarning, "verbs uses smaller packets than the interface carries", where,
-             value, "The interface's MTU was raised after the device came up.",
-             "sudo ip link set " + port->interface +
-                 " mtu 9000    (set it once more: the device then takes it over)");
+      exam.add(Severity::kWarning, "verbs uses smaller packets than the interface carries", seen,
+               "The interface's MTU was raised after the device came up.",
+               "sudo ip link set " + port->interface +
+                   " mtu 9000    (set it once more: the device then takes it over)");
     } else if (!port->software && bytes(*port) < kLargest &&
                (!by_verbs || port->max_mtu > port->active_mtu)) {
-      addMtu(exam, *port, Severity::kAdvice, "its packets are smaller than 4096 bytes", where, value,
-             "At 1024 bytes headers cost some 6 % of the bandwidth and four times the packets; at 4096 bytes "
-             "1.5 %.",
-             fix);
+      exam.add(Severity::kAdvice, "its packets are smaller than 4096 bytes", seen,
+               "At 1024 bytes headers cost some 6 % of the bandwidth and four times the packets; at 4096 "
+               "bytes 1.5 %.",
+               fix);
     }
   }
 }
@@ -215,16 +192,12 @@ void checkPfc(Examination& exam) {
     if (!port->roce() || !port->active() || port->interface.empty()) continue;
     const Lossless lossless = losslessOf(exam.system, port->interface);
     if (!lossless.known || lossless.pfc != 0) continue;
-    exam.findings.add({.check = "pfc",
-                       .severity = Severity::kAdvice,
-                       .what = "priority flow control (PFC) is off in every priority",
-                       .seen = {{port->label(), "dcb pfc show dev " + port->interface, "prio-pfc all:off"}},
-                       .why = "RoCE then loses packets when a switch's buffer overflows, unless the fabric "
-                              "is built for lossy RoCE "
-                              "(selective repeat, ECN tuned).",
-                       .fix = "sudo dcb pfc set dev " + port->interface +
-                              " prio-pfc all:off 3:on\nsudo mlnx_qos -i " + port->interface +
-                              " --trust=dscp --pfc 0,0,0,1,0,0,0,0    (mlx5); the same on the switch"});
+    exam.add(Severity::kAdvice, "priority flow control (PFC) is off in every priority",
+             {{port->label(), "dcb pfc show dev " + port->interface, "prio-pfc all:off"}},
+             "RoCE then loses packets when a switch's buffer overflows, unless the fabric is built for lossy "
+             "RoCE (selective repeat, ECN tuned).",
+             "sudo dcb pfc set dev " + port->interface + " prio-pfc all:off 3:on\nsudo mlnx_qos -i " +
+                 port->interface + " --trust=dscp --pfc 0,0,0,1,0,0,0,0    (mlx5); the same on the switch");
   }
 }
 
@@ -249,18 +222,15 @@ void checkTrafficClass(Examination& exam) {
     int without_loss = 0;
     while ((lossless.pfc >> without_loss & 1) == 0) ++without_loss;
     const std::string wanted = std::to_string(dscpFor(lossless, without_loss) << kDscpShift);
-    exam.findings.add(
-        {.check = "traffic-class",
-         .severity = Severity::kWarning,
-         .what = "the traffic class of the job has no lossless priority",
-         .seen = {{port->label(), job.where,
-                   "DSCP " + std::to_string(dscp) + ", priority " + std::to_string(priority)},
-                  {port->label(), "dcb pfc show dev " + port->interface,
-                   "PFC on in priority " + std::to_string(without_loss)}},
-         .why = "The switches drop these packets under load although the fabric has a lossless priority.",
-         .fix = job.global_file.empty()
-                    ? "export NCCL_IB_TC=" + wanted
-                    : "echo " + wanted + " | sudo tee " + job.global_file + "    (it goes over NCCL_IB_TC)"});
+    exam.add(Severity::kWarning, "the traffic class of the job has no lossless priority",
+             {{port->label(), job.where,
+               "DSCP " + std::to_string(dscp) + ", priority " + std::to_string(priority)},
+              {port->label(), "dcb pfc show dev " + port->interface,
+               "PFC on in priority " + std::to_string(without_loss)}},
+             "The switches drop these packets under load although the fabric has a lossless priority.",
+             job.global_file.empty()
+                 ? "export NCCL_IB_TC=" + wanted
+                 : "echo " + wanted + " | sudo tee " + job.global_file + "    (it goes over NCCL_IB_TC)");
   }
 }
 
@@ -275,12 +245,10 @@ void checkEcn(Examination& exam) {
       const std::string file =
           "/sys/class/net/" + port->interface + "/ecn/" + point + "/enable/" + std::to_string(priority);
       if (exam.system.number(file).value_or(1) != 0) continue;
-      exam.findings.add({.check = "ecn",
-                         .severity = Severity::kAdvice,
-                         .what = "congestion control (ECN) is off in the priority of the job",
-                         .seen = {{port->label(), file, "0"}},
-                         .why = "Under congestion packets are then dropped, or PFC stops whole switches.",
-                         .fix = "echo 1 | sudo tee " + file});
+      exam.add(Severity::kAdvice, "congestion control (ECN) is off in the priority of the job",
+               {{port->label(), file, "0"}},
+               "Under congestion packets are then dropped, or PFC stops whole switches.",
+               "echo 1 | sudo tee " + file);
     }
   }
 }

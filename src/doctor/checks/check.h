@@ -18,9 +18,21 @@
 
 namespace railwise::doctor {
 
+struct ExamineOptions {
+  std::vector<std::string> only;             // names of checks or families; empty: all
+  std::string topology_file;                 // name of a topology file; empty: the file that NCCL would read
+  std::optional<std::string> topology_text;  // its text; null: it is read from the tree
+  bool preflight = false;                    // the machine is to run jobs: it must have RDMA devices and GPUs
+  std::string manifest_file, manifest_text;  // the site's manifest and its text; "": none
+  // Returns NCCL's variables of this computer, for a machine whose tree has no environment. Null: none is
+  // set.
+  topo::Lookup environment;
+};
+
 // What a check is given, and where its answers go.
 struct Examination {
   const System& system;
+  const ExamineOptions& options;
   std::vector<RdmaPort> ports;               // all ports of the machine
   const topo::Machine* machine = nullptr;    // the model; null: there is none (no GPU, or it cannot be made)
   topo::Settings settings;                   // NCCL's, of the release that programs load
@@ -28,13 +40,14 @@ struct Examination {
   std::optional<std::string> topology_text;  // null: it cannot be read
   std::string graph_file;                    // NCCL_GRAPH_FILE; "": none
   std::string graph_problem;                 // why NCCL cannot read it; "": it can
-  bool preflight = false;                    // the machine is to run jobs
-  std::string manifest_file, manifest_text;  // the site's manifest and its text; "": none
   Findings findings;
   std::vector<std::string> looked;  // what was there and is fine, for people
   std::vector<std::string> hidden;  // what could not be read, and what would help
-  bool blind = false;               // the check that runs could look at nothing
+  const char* running = "";         // the name of the check that runs
+  bool blind = false;               // it could look at nothing
 
+  // Adds a finding of the check that runs.
+  void add(Severity severity, std::string what, std::vector<Seen> seen, std::string why, std::string fix);
   // Notes what the check could not read; `all`: it could look at nothing else.
   void cannotLook(const std::string& what, bool all = true);
   // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.
@@ -51,7 +64,7 @@ struct Examination {
 bool givenToGuest(const System& system, const std::string& path);
 
 struct Check {
-  const char* name;    // of its findings
+  const char* name;    // of its findings, too
   const char* family;  // "rdma", "gpudirect", "nvlink", "topology", "container", "nccl"
   const char* text;    // what it looks at, in a line
   void (*run)(Examination&);
@@ -70,17 +83,6 @@ std::span<const Check> ncclChecks();
 std::vector<Check> allChecks();
 // True if a check or a family has this name.
 bool isCheckOrFamily(const std::string& name);
-
-struct ExamineOptions {
-  std::vector<std::string> only;             // names of checks or families; empty: all
-  std::string topology_file;                 // name of a topology file; empty: the file that NCCL would read
-  std::optional<std::string> topology_text;  // its text; null: it is read from the tree
-  bool preflight = false;                    // the machine is to run jobs: it must have RDMA devices and GPUs
-  std::string manifest_file, manifest_text;  // the site's manifest and its text; "": none
-  // Returns NCCL's variables of this computer, for a machine whose tree has no environment. Null: none is
-  // set.
-  topo::Lookup environment;
-};
 
 // What was found, the worst first.
 struct Diagnosis {

@@ -52,30 +52,23 @@ void checkMemlock(Examination& exam) {
   const auto limit = limitOf(exam.system, "Max locked memory");
   if (!limit || exam.ports.empty() || exam.skipSimulated() || exam.system.hasCapability(kIpcLock)) return;
   if (limit->soft >= kEnough) return;
-  exam.findings.add(
-      {.check = "memlock",
-       .severity = limit->soft < kNothing ? Severity::kError : Severity::kWarning,
-       .what = "the limit for locked memory is too low for RDMA",
-       .seen = {{"", kLimits, "Max locked memory " + limitText(limit->soft)}},
-       .why = "Registration of buffers and the making of queue pairs fail with \"Cannot allocate memory\".",
-       .fix = memlockFix(exam.system)});
+  exam.add(limit->soft < kNothing ? Severity::kError : Severity::kWarning,
+           "the limit for locked memory is too low for RDMA",
+           {{"", kLimits, "Max locked memory " + limitText(limit->soft)}},
+           "Registration of buffers and the making of queue pairs fail with \"Cannot allocate memory\".",
+           memlockFix(exam.system));
 }
 
 void checkOpenFiles(Examination& exam) {
   constexpr unsigned long long kEnough = 4096;  // NCCL raises the soft limit to the hard one
   const auto limit = limitOf(exam.system, "Max open files");
   if (!limit || limit->hard >= kEnough) return;
-  exam.findings.add(
-      {.check = "open-files",
-       .severity = Severity::kWarning,
-       .what = "a process may open few files",
-       .seen = {{"", kLimits, "Max open files " + std::to_string(limit->hard)}},
-       .why =
+  exam.add(Severity::kWarning, "a process may open few files",
+           {{"", kLimits, "Max open files " + std::to_string(limit->hard)}},
            "A rank of a large job has a socket for each peer: bootstrap fails with \"Too many open files\".",
-       .fix = exam.system.container().empty() ? "printf '* hard nofile 1048576\\n' | sudo tee "
-                                                "/etc/security/limits.d/91-nofile.conf    (then "
-                                                "log in again)"
-                                              : "start the container with --ulimit nofile=1048576"});
+           exam.system.container().empty() ? "printf '* hard nofile 1048576\\n' | sudo tee "
+                                             "/etc/security/limits.d/91-nofile.conf    (then log in again)"
+                                           : "start the container with --ulimit nofile=1048576");
 }
 
 // The bytes of a tmpfs: "size=65536k" in the options of its mount. 0: not known or not limited.
@@ -94,34 +87,27 @@ void checkSharedMemory(Examination& exam) {
     if (words.size() < 5 || words[4] != "/dev/shm") continue;
     const unsigned long long bytes = mountBytes(words.back());
     if (bytes == 0 || bytes >= kEnough) continue;
-    exam.findings.add(
-        {.check = "shm-size",
-         .severity = Severity::kWarning,
-         .what = "/dev/shm is small",
-         .seen = {{"", "/proc/self/mountinfo", "/dev/shm " + limitText(bytes)}},
-         .why =
+    exam.add(Severity::kWarning, "/dev/shm is small",
+             {{"", "/proc/self/mountinfo", "/dev/shm " + limitText(bytes)}},
              "NCCL's buffers between ranks of one machine lie there (some 10 MiB for each pair): init fails "
              "with \"No space left on device\".",
-         .fix = exam.system.container() == "kubernetes"
-                    ? "mount an emptyDir with medium: Memory at /dev/shm in the pod"
-                    : "start the container with --ipc=host, or --shm-size=16g"});
+             exam.system.container() == "kubernetes"
+                 ? "mount an emptyDir with medium: Memory at /dev/shm in the pod"
+                 : "start the container with --ipc=host, or --shm-size=16g");
   }
 }
 
 void checkMaskedSys(Examination& exam) {
   const std::string container = exam.system.container();
   if (container.empty() || !exam.system.exists("/sys/class")) return;
-  Finding finding{
-      .check = "sys-masked", .severity = Severity::kWarning, .what = "the container hides parts of /sys"};
+  std::vector<Seen> seen;
   for (const char* path : {"/sys/bus/pci/devices", "/sys/devices/system/node"})
-    if (exam.system.tree().list(path).empty()) finding.seen.push_back({"", path, "empty or missing"});
-  if (finding.seen.empty()) return;
-  finding.why =
-      "NCCL and Railwise cannot see the PCIe tree: every NIC is equally far, and GPUDirect RDMA is off.";
-  finding.fix =
-      "start the container with -v /sys:/sys:ro, or give NCCL a topology file made on the host:\n"
-      "railwise topo show -f xml > topo.xml; export NCCL_TOPO_FILE=topo.xml";
-  exam.findings.add(std::move(finding));
+    if (exam.system.tree().list(path).empty()) seen.push_back({"", path, "empty or missing"});
+  if (seen.empty()) return;
+  exam.add(Severity::kWarning, "the container hides parts of /sys", std::move(seen),
+           "NCCL and Railwise cannot see the PCIe tree: every NIC is equally far, and GPUDirect RDMA is off.",
+           "start the container with -v /sys:/sys:ro, or give NCCL a topology file made on the host:\n"
+           "railwise topo show -f xml > topo.xml; export NCCL_TOPO_FILE=topo.xml");
 }
 
 void checkNetworkNamespace(Examination& exam) {
@@ -130,30 +116,22 @@ void checkNetworkNamespace(Examination& exam) {
     if (!port.roce() || port.simulated || port.not_given || port.interface.empty()) continue;
     if (exam.system.container().empty()) continue;
     if (exam.system.exists("/sys/class/net/" + port.interface)) continue;
-    exam.findings.add(
-        {.check = "host-network",
-         .severity = Severity::kError,
-         .what = "its interface is not in this container's network namespace",
-         .seen = {{port.label(), "/sys/class/net/" + port.interface, "missing"}},
-         .why = "Connections over the port fail: the kernel gives its GIDs to processes of the other "
-                "namespace alone.",
-         .fix = "start the container with --network host (Kubernetes: hostNetwork: true, or an SR-IOV "
-                "network for each NIC)"});
+    exam.add(Severity::kError, "its interface is not in this container's network namespace",
+             {{port.label(), "/sys/class/net/" + port.interface, "missing"}},
+             "Connections over the port fail: the kernel gives its GIDs to processes of the other namespace "
+             "alone.",
+             "start the container with --network host (Kubernetes: hostNetwork: true, or an SR-IOV network "
+             "for each NIC)");
   }
 }
 
 void checkSeccomp(Examination& exam) {
   const std::string result = exam.system.access("process_vm_readv");
   if (result.empty() || result == "ok") return;
-  exam.findings.add(
-      {.check = "seccomp",
-       .severity = Severity::kAdvice,
-       .what = "processes may not read each other's memory",
-       .seen = {{"", "process_vm_readv", result}},
-       .why =
-           "Railwise's software device copies through shared memory then, which is slower. NICs do not need "
-           "it.",
-       .fix = "start the container with --cap-add=SYS_PTRACE (docker, podman)"});
+  exam.add(
+      Severity::kAdvice, "processes may not read each other's memory", {{"", "process_vm_readv", result}},
+      "Railwise's software device copies through shared memory then, which is slower. NICs do not need it.",
+      "start the container with --cap-add=SYS_PTRACE (docker, podman)");
 }
 
 constexpr std::array<Check, 6> kContainerChecks = {

@@ -117,13 +117,10 @@ bool isCheckOrFamily(const std::string& name) {
 }
 
 Diagnosis examine(const System& system, const ExamineOptions& options) {
-  Examination exam{.system = system};
+  Examination exam{.system = system, .options = options};
   exam.ports = rdmaPorts(system);
   exam.topology_file = options.topology_file.empty() ? topologyFileOf(system) : options.topology_file;
   exam.topology_text = options.topology_text;
-  exam.preflight = options.preflight;
-  exam.manifest_file = options.manifest_file;
-  exam.manifest_text = options.manifest_text;
   if (!exam.topology_text && !exam.topology_file.empty())
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
   auto graph_file = readSettings(exam, options.environment);
@@ -139,6 +136,7 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   for (const Check& check : allChecks()) {
     const auto named = [&](const std::string& name) { return name == check.name || name == check.family; };
     if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), named)) continue;
+    exam.running = check.name;
     exam.blind = false;
     check.run(exam);
     ++ran;
@@ -177,6 +175,11 @@ bool Examination::simulated() const {
 bool Examination::skipSimulated() {
   if (simulated()) cannotLook("simulated: what only hardware has (drivers, GPUDirect, limits)");
   return simulated();
+}
+
+void Examination::add(Severity severity, std::string what, std::vector<Seen> seen, std::string why,
+                      std::string fix) {
+  findings.add(running, severity, std::move(what), std::move(seen), std::move(why), std::move(fix));
 }
 
 void Examination::cannotLook(const std::string& what, bool all) {

@@ -39,7 +39,8 @@ bool hasRealNic(const Examination& exam) {
 bool modulesKnown(const System& system) { return system.exists("/proc/modules"); }
 
 void checkDriver(Examination& exam) {
-  if (exam.preflight && sysfs::gpuDevices(exam.system.tree()).empty() && exam.system.environmentKnown())
+  if (exam.options.preflight && sysfs::gpuDevices(exam.system.tree()).empty() &&
+      exam.system.environmentKnown())
     exam.findings.add(
         {.check = "gpu-driver",
          .severity = Severity::kError,

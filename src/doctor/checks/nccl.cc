@@ -43,25 +43,22 @@ void checkLibraries(Examination& exam) {
                           library.path);
     if (!library.rccl && !library.version.empty()) versions.insert(library.version);
     if (!isNewer(library)) continue;
-    exam.findings.add({.check = "nccl-version",
-                       .severity = Severity::kAdvice,
-                       .what = "this NCCL is newer than the rules that Railwise's model knows",
-                       .seen = {{"", library.path, library.version}},
-                       .why = "`railwise explain` and this command answer by the rules of NCCL " +
-                              ncclVersionName(topo::NcclVersion::kNewest) +
-                              "; a newer NCCL may choose other NICs in a few cases. The plugin itself works.",
-                       .fix = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH shows NCCL's own paths"});
+    exam.add(Severity::kAdvice, "this NCCL is newer than the rules that Railwise's model knows",
+             {{"", library.path, library.version}},
+             "`railwise explain` and this command answer by the rules of NCCL " +
+                 ncclVersionName(topo::NcclVersion::kNewest) +
+                 "; a newer NCCL may choose other NICs in a few cases. The plugin itself works.",
+             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH shows NCCL's own paths");
   }
   if (versions.size() < 2) return;
-  Finding finding{.check = "nccl-version", .severity = Severity::kAdvice};
-  finding.what = "several versions of NCCL are installed";
+  std::vector<Seen> seen;
   for (const NcclLibrary& library : libraries)
-    if (!library.rccl) finding.seen.push_back({"", library.path, library.version});
-  finding.why = "Ranks that load different ones fail at init, or hang.";
-  finding.fix =
+    if (!library.rccl) seen.push_back({"", library.path, library.version});
+  exam.add(
+      Severity::kAdvice, "several versions of NCCL are installed", std::move(seen),
+      "Ranks that load different ones fail at init, or hang.",
       "python3 -c 'import torch; print(torch.cuda.nccl.version())'    (what PyTorch uses, on every node)\n"
-      "NCCL_DEBUG=VERSION prints it when a job starts";
-  exam.findings.add(std::move(finding));
+      "NCCL_DEBUG=VERSION prints it when a job starts");
 }
 
 // The names that NCCL gives to dlopen() for an entry of NCCL_NET_PLUGIN. Source: NCCL 2.30.7, plugin_open.cc.
@@ -119,13 +116,11 @@ void checkNobodyLoadsIt(Examination& exam, const Variable* plugin) {
   if (!wantsRailwise(exam.system) || (plugin != nullptr && !plugin->value.empty())) return;
   const std::string plain = findLibrary(exam.system, "libnccl-net.so");
   if (!plain.empty() && isRailwise(exam.system, plain)) return;
-  exam.findings.add({.check = "plugin",
-                     .severity = Severity::kError,
-                     .what = "NCCL_NET=Railwise is set, but nothing loads Railwise",
-                     .seen = {{"", exam.system.variable("NCCL_NET")->where, "NCCL_NET=Railwise"},
-                              {"", "NCCL_NET_PLUGIN", "not set"}},
-                     .why = "NCCL's init will fail: \"network Railwise not found\".",
-                     .fix = "export NCCL_NET_PLUGIN=railwise    (or: unset NCCL_NET)"});
+  exam.add(Severity::kError, "NCCL_NET=Railwise is set, but nothing loads Railwise",
+           {{"", exam.system.variable("NCCL_NET")->where, "NCCL_NET=Railwise"},
+            {"", "NCCL_NET_PLUGIN", "not set"}},
+           "NCCL's init will fail: \"network Railwise not found\".",
+           "export NCCL_NET_PLUGIN=railwise    (or: unset NCCL_NET)");
 }
 
 void checkPlugin(Examination& exam) {
@@ -140,25 +135,23 @@ void checkPlugin(Examination& exam) {
     }
     const auto meant = likelyPlugin(exam.system, entry);
     const bool there = meant && !findPlugin(exam.system, *meant).empty();
-    exam.findings.add(
-        {.check = "plugin",
-         .severity = Severity::kError,
-         .what = meant ? "NCCL_NET_PLUGIN=" + entry + " is probably misspelt: " + *meant
-                       : "NCCL does not find the plugin that NCCL_NET_PLUGIN names",
-         .seen = {{"", set->where, "NCCL_NET_PLUGIN=" + entry},
-                  {"", "looked for", joined(pluginNames(entry), " and ")},
-                  {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
-         .why = wantsRailwise(exam.system)
-                    ? "With NCCL_NET=Railwise NCCL's init then fails: \"network Railwise not found\"."
-                    : "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
-         .fix = (meant ? "export NCCL_NET_PLUGIN=" + *meant + "    (as the file is named; capitals count)\n"
-                       : "") +
-                (there ? ""
-                       : "export LD_LIBRARY_PATH=" + ownPluginFolder(exam.system) +
-                             ":$LD_LIBRARY_PATH    (on every node)\n") +
-                (wantsRailwise(exam.system)
-                     ? ""
-                     : "export NCCL_NET=Railwise    (then a job without the plugin fails instead)")});
+    exam.add(
+        Severity::kError,
+        meant ? "NCCL_NET_PLUGIN=" + entry + " is probably misspelt: " + *meant
+              : "NCCL does not find the plugin that NCCL_NET_PLUGIN names",
+        {{"", set->where, "NCCL_NET_PLUGIN=" + entry},
+         {"", "looked for", joined(pluginNames(entry), " and ")},
+         {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
+        wantsRailwise(exam.system)
+            ? "With NCCL_NET=Railwise NCCL's init then fails: \"network Railwise not found\"."
+            : "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
+        (meant ? "export NCCL_NET_PLUGIN=" + *meant + "    (as the file is named; capitals count)\n" : "") +
+            (there ? ""
+                   : "export LD_LIBRARY_PATH=" + ownPluginFolder(exam.system) +
+                         ":$LD_LIBRARY_PATH    (on every node)\n") +
+            (wantsRailwise(exam.system)
+                 ? ""
+                 : "export NCCL_NET=Railwise    (then a job without the plugin fails instead)"));
   }
   checkNobodyLoadsIt(exam, set);
 }
@@ -171,13 +164,10 @@ void checkPluginForm(Examination& exam) {
   for (const NcclLibrary& library : ncclLibraries(exam.system)) {
     const int minor = minorOf(library.version);
     if (library.rccl || minor == 0 || minor >= kTakesPaths) continue;
-    exam.findings.add(
-        {.check = "plugin-form",
-         .severity = Severity::kError,
-         .what = "this NCCL takes a plugin's short name alone",
-         .seen = {{"", set->where, "NCCL_NET_PLUGIN=" + set->value}, {"", library.path, library.version}},
-         .why = "It looks for libnccl-net-" + set->value + ".so, finds nothing, and uses its own network.",
-         .fix = "export NCCL_NET_PLUGIN=railwise LD_LIBRARY_PATH=/folder/of/the/plugin:$LD_LIBRARY_PATH"});
+    exam.add(Severity::kError, "this NCCL takes a plugin's short name alone",
+             {{"", set->where, "NCCL_NET_PLUGIN=" + set->value}, {"", library.path, library.version}},
+             "It looks for libnccl-net-" + set->value + ".so, finds nothing, and uses its own network.",
+             "export NCCL_NET_PLUGIN=railwise LD_LIBRARY_PATH=/folder/of/the/plugin:$LD_LIBRARY_PATH");
   }
 }
 
@@ -190,15 +180,11 @@ void checkUnaskedPlugin(Examination& exam) {
     exam.looked.push_back("NCCL_NET_PLUGIN is not set: NCCL loads " + plain +
                           (ours ? ", which is Railwise" : ""));
     if (ours) return;
-    exam.findings.add(
-        {.check = "plugin-unasked",
-         .severity = Severity::kAdvice,
-         .what = "NCCL loads a plugin that nobody has asked for",
-         .seen = {{"", plain, "libnccl-net.so in the linker's search path"}},
-         .why = "Without NCCL_NET_PLUGIN NCCL takes any libnccl-net.so (HPC-X, aws-ofi-nccl, NGC images have "
-                "one). A node without it uses another network, and the job hangs.",
-         .fix =
-             "export NCCL_NET_PLUGIN=railwise    (or the plugin that you want; none: NCCL's own network)"});
+    exam.add(Severity::kAdvice, "NCCL loads a plugin that nobody has asked for",
+             {{"", plain, "libnccl-net.so in the linker's search path"}},
+             "Without NCCL_NET_PLUGIN NCCL takes any libnccl-net.so (HPC-X, aws-ofi-nccl, NGC images have "
+             "one). A node without it uses another network, and the job hangs.",
+             "export NCCL_NET_PLUGIN=railwise    (or the plugin that you want; none: NCCL's own network)");
   } else if (set == nullptr) {
     exam.looked.push_back(
         "NCCL_NET_PLUGIN is not set, and there is no libnccl-net.so: NCCL uses its own network");
@@ -213,14 +199,11 @@ void checkFallback(Examination& exam) {
   if (!ours || exam.system.variable("NCCL_NET") != nullptr ||
       exam.system.variable("RAILWISE_STRICT") != nullptr)
     return;
-  exam.findings.add(
-      {.check = "plugin-fallback",
-       .severity = Severity::kAdvice,
-       .what = "a node where the plugin fails would use sockets without a word",
-       .seen = {{"", "NCCL_NET", "not set"}},
-       .why = "NCCL goes on to the next network when a plugin cannot be loaded or finds no device.",
-       .fix = "export NCCL_NET=Railwise    (the job then fails on that node, with the reason)\n"
-              "export RAILWISE_STRICT=1    (also where GPUDirect is off or a port is slow)"});
+  exam.add(Severity::kAdvice, "a node where the plugin fails would use sockets without a word",
+           {{"", "NCCL_NET", "not set"}},
+           "NCCL goes on to the next network when a plugin cannot be loaded or finds no device.",
+           "export NCCL_NET=Railwise    (the job then fails on that node, with the reason)\n"
+           "export RAILWISE_STRICT=1    (also where GPUDirect is off or a port is slow)");
 }
 
 Environment environmentOf(const System& system) {
@@ -252,26 +235,21 @@ void checkSettings(Examination& exam) {
   for (const UnknownName& unknown : unknownNames(environment)) {
     // A newer NCCL may know a name that is near none of ours.
     if (unknown.nearest.empty() && !unknown.railwise) continue;
-    exam.findings.add({.check = "settings",
-                       .severity = Severity::kWarning,
-                       .what = "a setting is misspelt and has no effect",
-                       .seen = {{unknown.name, whereSet(exam.system, unknown.name), textOf(unknown)}},
-                       .why = "NCCL ignores names that it does not know.",
-                       .fix = unknown.nearest.empty()
-                                  ? "railwise config    (lists all settings)"
-                                  : "unset " + unknown.name + "; export " + unknown.nearest + "=" +
-                                        environment.at(unknown.name)});
+    exam.add(Severity::kWarning, "a setting is misspelt and has no effect",
+             {{unknown.name, whereSet(exam.system, unknown.name), textOf(unknown)}},
+             "NCCL ignores names that it does not know.",
+             unknown.nearest.empty() ? "railwise config    (lists all settings)"
+                                     : "unset " + unknown.name + "; export " + unknown.nearest + "=" +
+                                           environment.at(unknown.name));
   }
   for (const SettingMistake& mistake : settingMistakes(environment)) {
     if (mistake.kind == SettingMistake::Kind::kValue && hides(mistake.name, environment.at(mistake.name)))
       continue;
-    exam.findings.add({.check = "settings",
-                       .severity = mistake.init_fails ? Severity::kError : Severity::kWarning,
-                       .what = rowOf(kMistakes, mistake.kind).words,
-                       .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
-                       .why = mistake.init_fails ? "The job does not start."
-                                                 : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
-                       .fix = "unset " + mistake.name + "    (or: " + mistake.fix + ")"});
+    exam.add(mistake.init_fails ? Severity::kError : Severity::kWarning, rowOf(kMistakes, mistake.kind).words,
+             {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
+             mistake.init_fails ? "The job does not start."
+                                : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
+             "unset " + mistake.name + "    (or: " + mistake.fix + ")");
   }
 }
 
@@ -288,14 +266,11 @@ void checkHiding(Examination& exam) {
       });
     });
     if (told) continue;  // by another check, with more of it
-    exam.findings.add({.check = "hiding-setting",
-                       .severity = setting.kind == kHangs ? Severity::kWarning : Severity::kAdvice,
-                       .what = text + (setting.kind == kHangs   ? " makes a hang of an error"
-                                       : setting.kind == kHides ? " hides faults"
-                                                                : " looks like left from a test"),
-                       .seen = {{setting.name, set->where, text}},
-                       .why = setting.why,
-                       .fix = std::string("unset ") + setting.name});
+    exam.add(setting.kind == kHangs ? Severity::kWarning : Severity::kAdvice,
+             text + (setting.kind == kHangs   ? " makes a hang of an error"
+                     : setting.kind == kHides ? " hides faults"
+                                              : " looks like left from a test"),
+             {{setting.name, set->where, text}}, setting.why, std::string("unset ") + setting.name);
   }
 }
 
@@ -318,16 +293,12 @@ void checkGpuSupport(Examination& exam) {
     for (const GpuSupport& support : kGpuSupport) {
       if (known == nullptr || known->sm / 10 != support.major || *release >= support.since) continue;
       const std::string since = topo::ncclVersionName(support.since);
-      exam.findings.add({.check = "nccl-too-old",
-                         .severity = Severity::kWarning,
-                         .what = "the NCCL that programs load is older than the GPU",
-                         .seen = {{"GPU " + gpu.busid, library->path,
-                                   library->version + "; code for the " + known->name + " since " + since}},
-                         .why = "NCCL's init fails (\"no kernel image is available\"), or CUDA translates "
-                                "code of an older GPU at "
-                                "each start, and NCCL takes the speeds of older NVLinks.",
-                         .fix = "pip install -U nvidia-nccl-cu12    (" + since +
-                                " or later; PyTorch's own: a newer PyTorch)"});
+      exam.add(Severity::kWarning, "the NCCL that programs load is older than the GPU",
+               {{"GPU " + gpu.busid, library->path,
+                 library->version + "; code for the " + known->name + " since " + since}},
+               "NCCL's init fails (\"no kernel image is available\"), or CUDA translates code of an older "
+               "GPU at each start, and NCCL takes the speeds of older NVLinks.",
+               "pip install -U nvidia-nccl-cu12    (" + since + " or later; PyTorch's own: a newer PyTorch)");
     }
   }
 }
@@ -359,29 +330,22 @@ void checkBootstrap(Examination& exam) {
   std::vector<std::string> chosen;
   for (const auto& row : interfaces)
     if (set == nullptr || nameSelected(set->value, row[0])) chosen.push_back(row[0] + " (" + row[1] + ")");
-  Finding finding{.check = "bootstrap-interface"};
-  finding.fix =
+  const char* const fix =
       "ip -brief address    (which interface do the other nodes reach?)\nexport "
       "NCCL_SOCKET_IFNAME==<interface>";
-  if (chosen.empty()) {
-    finding.severity = Severity::kError;
-    finding.what =
-        set == nullptr ? "no interface has an address" : "NCCL_SOCKET_IFNAME matches no interface that is up";
-    finding.seen.push_back({"", set == nullptr ? "ip -brief address" : set->where,
-                            set == nullptr ? "" : "NCCL_SOCKET_IFNAME=" + set->value});
-    finding.why = "NCCL's init fails: \"no socket interface found\".";
-    exam.findings.add(std::move(finding));
-    return;
-  }
+  if (chosen.empty())
+    return exam.add(
+        Severity::kError,
+        set == nullptr ? "no interface has an address" : "NCCL_SOCKET_IFNAME matches no interface that is up",
+        {{"", set == nullptr ? "ip -brief address" : set->where,
+          set == nullptr ? "" : "NCCL_SOCKET_IFNAME=" + set->value}},
+        "NCCL's init fails: \"no socket interface found\".", fix);
   exam.looked.push_back("bootstrap of NCCL over " + chosen[0] +
                         (set == nullptr ? ", by NCCL's own order" : ", by NCCL_SOCKET_IFNAME"));
-  const bool local = ofOneMachine(chosen[0].substr(0, chosen[0].find(' ')));
-  if (!local) return;
-  finding.severity = Severity::kWarning;
-  finding.what = "NCCL talks to other nodes over an interface of this machine alone";
-  finding.seen.push_back({"", "ip -brief address", chosen[0]});
-  finding.why = "Ranks of other nodes cannot connect: init hangs, or ends with \"Connection refused\".";
-  exam.findings.add(std::move(finding));
+  if (!ofOneMachine(chosen[0].substr(0, chosen[0].find(' ')))) return;
+  exam.add(Severity::kWarning, "NCCL talks to other nodes over an interface of this machine alone",
+           {{"", "ip -brief address", chosen[0]}},
+           "Ranks of other nodes cannot connect: init hangs, or ends with \"Connection refused\".", fix);
 }
 
 void checkLauncher(Examination& exam) {
@@ -393,12 +357,7 @@ void checkLauncher(Examination& exam) {
   const auto add = [&](Severity severity, const char* what, const char* name, const char* why,
                        const char* fix) {
     const Variable* set = &system.variables().at(name);
-    exam.findings.add({.check = "launcher",
-                       .severity = severity,
-                       .what = what,
-                       .seen = {{"", set->where, std::string(name) + "=" + set->value}},
-                       .why = why,
-                       .fix = fix});
+    exam.add(severity, what, {{"", set->where, std::string(name) + "=" + set->value}}, why, fix);
   };
   const Variable* master = system.variable("MASTER_ADDR");
   const bool several =

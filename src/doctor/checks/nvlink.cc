@@ -36,42 +36,34 @@ constexpr char kSwitchDriver[] = "/proc/driver/nvidia-nvswitch";
 
 constexpr const char* kManagerFix =
     "systemctl status nvidia-fabricmanager; sudo systemctl restart nvidia-fabricmanager    (its version must "
-    "be "
-    "the driver's; no job may run)\n"
+    "be the driver's; no job may run)\n"
     "nvidia-smi -q | grep -A 4 Fabric; sudo dmesg | grep -i -e sxid -e nvswitch";
 
 // Before Hopper NVML tells nothing: the process must be there.
 void checkOldManager(Examination& exam) {
   const System& system = exam.system;
   if (!system.container().empty() || !system.exists(kSwitchDriver) || system.exists(kManagerFile)) return;
-  exam.findings.add({.check = "fabric-manager",
-                     .severity = Severity::kError,
-                     .what = "no Fabric Manager runs on a machine with NVSwitches",
-                     .seen = {{"", kManagerFile, "not there"}, {"", kSwitchDriver, "there"}},
-                     .why = "Each CUDA program fails at its start (error 802, system not yet initialized).",
-                     .fix = kManagerFix});
+  exam.add(Severity::kError, "no Fabric Manager runs on a machine with NVSwitches",
+           {{"", kManagerFile, "not there"}, {"", kSwitchDriver, "there"}},
+           "Each CUDA program fails at its start (error 802, system not yet initialized).", kManagerFix);
 }
 
 void checkFabric(Examination& exam) {
   const topo::GpuAnswers gpus = gpusOf(exam);
   bool told = false;
-  Finding finding{.check = "fabric-manager", .severity = Severity::kError};
+  std::vector<Seen> seen;
   for (std::size_t i = 0; gpus != nullptr && i < gpus->gpus.size(); ++i) {
     const gpu::Device& device = gpus->gpus[i];
     told = told || !device.fabric_state.empty();
     if (!gpu::isWhole(device) || device.fabric_state.empty() || device.fabric_state == "completed") continue;
-    finding.seen.push_back({"GPU " + device.busid, "NVML, fabric state", device.fabric_state});
+    seen.push_back({"GPU " + device.busid, "NVML, fabric state", device.fabric_state});
   }
-  if (!finding.seen.empty()) {
-    finding.what = "the GPU has not joined its NVLink fabric";
-    finding.why =
-        "CUDA programs fail at their start (error 802), or the GPU has no NVLink peers; NVLS and NVLink "
-        "between "
-        "hosts are off.";
-    finding.fix = std::string(kManagerFix) +
-                  "\nOn a rack (NVL72) the switch trays run it: nvidia-smi -q, and NMX on the trays";
-    exam.findings.add(std::move(finding));
-  }
+  if (!seen.empty())
+    exam.add(Severity::kError, "the GPU has not joined its NVLink fabric", std::move(seen),
+             "CUDA programs fail at their start (error 802), or the GPU has no NVLink peers; NVLS and NVLink "
+             "between hosts are off.",
+             std::string(kManagerFix) +
+                 "\nOn a rack (NVL72) the switch trays run it: nvidia-smi -q, and NMX on the trays");
   const int sm = switchedBoard(exam);
   if (told || sm == 0) return;
   if (sm < kHopper) return checkOldManager(exam);
@@ -91,46 +83,38 @@ void checkImex(Examination& exam) {
                                    [](const gpu::Device& device) { return !device.fabric_cluster.empty(); });
   if (domain == at.end() || isOff(system, "NCCL_MNNVL_ENABLE")) return;
   if (isOff(system, "NCCL_CUMEM_ENABLE"))
-    return exam.findings.add(
-        {.check = "imex",
-         .severity = Severity::kAdvice,
-         .what = "NCCL_CUMEM_ENABLE=0 switches NVLink between hosts off",
-         .seen = {{"", system.variable("NCCL_CUMEM_ENABLE")->where, "NCCL_CUMEM_ENABLE=0"}},
-         .why = "Ranks of other hosts of the domain are then reached over the NICs.",
-         .fix = "unset NCCL_CUMEM_ENABLE"});
+    return exam.add(Severity::kAdvice, "NCCL_CUMEM_ENABLE=0 switches NVLink between hosts off",
+                    {{"", system.variable("NCCL_CUMEM_ENABLE")->where, "NCCL_CUMEM_ENABLE=0"}},
+                    "Ranks of other hosts of the domain are then reached over the NICs.",
+                    "unset NCCL_CUMEM_ENABLE");
   const std::string devices = system.text("/proc/devices");
   if (devices.empty()) return exam.cannotLook("IMEX channels: /proc/devices and /dev of the machine");
   if (!system.tree().list(kChannels).empty()) return;
   const bool driver = devices.find("nvidia-caps-imex-channels") != std::string::npos;
-  exam.findings.add(
-      {.check = "imex",
-       .severity = Severity::kError,
-       .what = "the NVLink domain spans hosts, and there is no IMEX channel",
-       .seen = {{"GPU " + domain->busid, kChannels, "empty or missing"},
-                {"", "/proc/devices", driver ? "nvidia-caps-imex-channels" : "no nvidia-caps-imex-channels"}},
-       .why = "NCCL finds the domain and cannot share memory in it: its init fails over several nodes.",
-       .fix = system.container().empty() ? "sudo mkdir -p /dev/nvidia-caps-imex-channels && sudo mknod "
-                                           "/dev/nvidia-caps-imex-channels/channel0 c $(awk '/imex-channels/ "
-                                           "{print $1}' /proc/devices) 0"
-                                           "    (for good: options nvidia NVreg_CreateImexChannel0=1)\n"
-                                           "nvidia-imex-ctl -N    (IMEX runs on all nodes of the domain?)"
-                                         : "give the container a channel: "
-                                           "--device=/dev/nvidia-caps-imex-channels/channel0; in Kubernetes "
-                                           "a ComputeDomain of NVIDIA's DRA driver"});
+  exam.add(Severity::kError, "the NVLink domain spans hosts, and there is no IMEX channel",
+           {{"GPU " + domain->busid, kChannels, "empty or missing"},
+            {"", "/proc/devices", driver ? "nvidia-caps-imex-channels" : "no nvidia-caps-imex-channels"}},
+           "NCCL finds the domain and cannot share memory in it: its init fails over several nodes.",
+           system.container().empty()
+               ? "sudo mkdir -p /dev/nvidia-caps-imex-channels && sudo mknod "
+                 "/dev/nvidia-caps-imex-channels/channel0 c $(awk '/imex-channels/ {print $1}' "
+                 "/proc/devices) 0    (for good: options nvidia NVreg_CreateImexChannel0=1)\n"
+                 "nvidia-imex-ctl -N    (IMEX runs on all nodes of the domain?)"
+               : "give the container a channel: --device=/dev/nvidia-caps-imex-channels/channel0; in "
+                 "Kubernetes a ComputeDomain of NVIDIA's DRA driver");
 }
 
 void checkNvls(Examination& exam) {
   const topo::GpuAnswers gpus = gpusOf(exam);
   if (gpus == nullptr || switchedBoard(exam) < kHopper || isOff(exam.system, "NCCL_NVLS_ENABLE")) return;
-  Finding finding{.check = "nvls", .severity = Severity::kAdvice};
+  std::vector<Seen> seen;
   for (const gpu::Device& device : gpus->gpus)
     if (gpu::isWhole(device) && device.partitioned)
-      finding.seen.push_back({"GPU " + device.busid, "NVML, MIG mode", "on"});
-  if (finding.seen.empty()) return;
-  finding.what = "a GPU in MIG mode has no NVLink and no NVLS";
-  finding.why = "NCCL reduces without the NVSwitches on this machine.";
-  finding.fix = "sudo nvidia-smi -i <GPU> -mig 0    (when no job runs)";
-  exam.findings.add(std::move(finding));
+      seen.push_back({"GPU " + device.busid, "NVML, MIG mode", "on"});
+  if (seen.empty()) return;
+  exam.add(Severity::kAdvice, "a GPU in MIG mode has no NVLink and no NVLS", std::move(seen),
+           "NCCL reduces without the NVSwitches on this machine.",
+           "sudo nvidia-smi -i <GPU> -mig 0    (when no job runs)");
 }
 
 constexpr std::array<Check, 3> kNvlinkChecks = {

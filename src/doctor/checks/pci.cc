@@ -36,18 +36,16 @@ void checkLinks(Examination& exam) {
     const bool by_slot = now.mbps() >= possible.mbps();
     const int wanted = rateOfCard(exam, *port);
     const bool enough = wanted > 0 && now.mbps() >= static_cast<uint32_t>(wanted);
-    Finding finding{.check = "pci-link", .severity = enough ? Severity::kAdvice : Severity::kWarning};
-    finding.what =
-        by_slot ? "its PCIe slot is slower than the card" : "its PCIe link is slower than card and slot";
-    finding.seen.push_back({port->device, port->pci_path + "/current_link_speed, current_link_width",
-                            now.text() + "; the card can " + card.text()});
-    finding.why = formatText("The link carries %.0f Gb/s, the card's ports %s%s.", now.mbps() / 1000.0,
-                             gbpsText(wanted).c_str(), enough ? ": it does not hold them back" : "");
     const std::string busid(sysfs::baseName(port->pci_path));
-    finding.fix = by_slot ? "Put the card into a faster slot; lspci -tv"
-                          : "sudo lspci -vv -s " + busid +
-                                " | grep LnkSta    (downgraded: seat the card again, look at riser and BIOS)";
-    exam.findings.add(std::move(finding));
+    exam.add(enough ? Severity::kAdvice : Severity::kWarning,
+             by_slot ? "its PCIe slot is slower than the card" : "its PCIe link is slower than card and slot",
+             {{port->device, port->pci_path + "/current_link_speed, current_link_width",
+               now.text() + "; the card can " + card.text()}},
+             formatText("The link carries %.0f Gb/s, the card's ports %s%s.", now.mbps() / 1000.0,
+                        gbpsText(wanted).c_str(), enough ? ": it does not hold them back" : ""),
+             by_slot ? "Put the card into a faster slot; lspci -tv"
+                     : "sudo lspci -vv -s " + busid +
+                           " | grep LnkSta    (downgraded: seat the card again, look at riser and BIOS)");
   }
 }
 
@@ -62,13 +60,10 @@ bool isVirtualFunction(const System& system, const std::string& path) {
 void checkRelaxedOrdering(Examination& exam) {
   if (const Variable* set = exam.system.variable("NCCL_IB_PCI_RELAXED_ORDERING");
       set != nullptr && set->value == "0") {
-    exam.findings.add(
-        {.check = "relaxed-ordering",
-         .severity = Severity::kWarning,
-         .what = "relaxed ordering is switched off by a setting",
-         .seen = {{"", set->where, "NCCL_IB_PCI_RELAXED_ORDERING=0"}},
-         .why = "On AMD EPYC and in virtual machines this costs up to half of a NIC's bandwidth.",
-         .fix = "unset NCCL_IB_PCI_RELAXED_ORDERING"});
+    exam.add(Severity::kWarning, "relaxed ordering is switched off by a setting",
+             {{"", set->where, "NCCL_IB_PCI_RELAXED_ORDERING=0"}},
+             "On AMD EPYC and in virtual machines this costs up to half of a NIC's bandwidth.",
+             "unset NCCL_IB_PCI_RELAXED_ORDERING");
   }
   std::set<std::string> done;
   bool unreadable = false, readable = false;
@@ -83,15 +78,12 @@ void checkRelaxedOrdering(Examination& exam) {
     unreadable = unreadable || (!config.complete() && exam.system.exists(port->pci_path + "/config"));
     if (!on.has_value() || *on) continue;
     const std::string busid(sysfs::baseName(card.empty() ? port->pci_path : card));
-    exam.findings.add(
-        {.check = "relaxed-ordering",
-         .severity = Severity::kWarning,
-         .what = "the card may not use relaxed ordering (RlxdOrd-)",
-         .seen = {{port->device, port->pci_path + "/config, Device Control", "RlxdOrd-"}},
-         .why = "On AMD EPYC and in virtual machines this costs up to half of a NIC's bandwidth.",
-         .fix = "sudo setpci -s " + busid +
-                " CAP_EXP+8.w=10:10\nFor good: PCI_WR_ORDERING=1 in "
-                "mlxconfig, and \"Relaxed Ordering\" in the BIOS"});
+    exam.add(Severity::kWarning, "the card may not use relaxed ordering (RlxdOrd-)",
+             {{port->device, port->pci_path + "/config, Device Control", "RlxdOrd-"}},
+             "On AMD EPYC and in virtual machines this costs up to half of a NIC's bandwidth.",
+             "sudo setpci -s " + busid +
+                 " CAP_EXP+8.w=10:10\nFor good: PCI_WR_ORDERING=1 in mlxconfig, and \"Relaxed Ordering\" in "
+                 "the BIOS");
   }
   if (unreadable) exam.cannotLook("as root: relaxed ordering of the NICs (PCI configuration)", !readable);
 }
@@ -140,17 +132,14 @@ void checkAcs(Examination& exam) {
         const std::string value = formatText("ACSCtl 0x%04x (ReqRedir%s CmpltRedir%s)", control,
                                              (control & kAcsRequestRedirect) != 0 ? "+" : "-",
                                              (control & kAcsCompletionRedirect) != 0 ? "+" : "-");
-        exam.findings.add({.check = "acs",
-                           .severity = Severity::kError,
-                           .what = "ACS sends GPUDirect traffic through the CPU",
-                           .seen = {{"bridge " + busid, bridge + "/config", value}},
-                           .why =
-                               "NIC and GPU below one switch then talk through the root complex: half of the "
-                               "bandwidth or less, and hangs on some machines.",
-                           .fix = "sudo setpci -s " + busid +
-                                  " ECAP_ACS+6.w=0000    (each bridge named above; until the next boot)\n"
-                                  "For good: ACS off in the BIOS or the switch. On a host of virtual "
-                                  "machines leave it on and use ATS"});
+        exam.add(Severity::kError, "ACS sends GPUDirect traffic through the CPU",
+                 {{"bridge " + busid, bridge + "/config", value}},
+                 "NIC and GPU below one switch then talk through the root complex: half of the bandwidth or "
+                 "less, and hangs on some machines.",
+                 "sudo setpci -s " + busid +
+                     " ECAP_ACS+6.w=0000    (each bridge named above; until the next boot)\n"
+                     "For good: ACS off in the BIOS or the switch. On a host of virtual machines leave it on "
+                     "and use ATS");
       }
     }
   }
@@ -165,35 +154,28 @@ std::string iommuType(const System& system, const std::string& path) {
 
 void checkIommu(Examination& exam) {
   if (exam.system.virtualMachine() || exam.system.hasSmmu()) return;
-  Finding finding{.check = "iommu", .severity = Severity::kWarning};
+  std::vector<Seen> seen;
   std::set<std::string> done;
   const auto look = [&](const std::string& name, const std::string& path) {
     const std::string type = iommuType(exam.system, path);
     if (!type.starts_with("DMA") || !done.insert(path).second) return;
-    finding.seen.push_back({name, path + "/iommu_group/type", type});
+    seen.push_back({name, path + "/iommu_group/type", type});
   };
   const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
   if (gpus.empty() || exam.ports.empty()) return;
   for (const sysfs::PciDevice& gpu : gpus) look("GPU " + gpu.busid, gpu.path);
   for (const RdmaPort& port : exam.ports)
     if (!port.pci_path.empty()) look(port.device, port.pci_path);
-  if (finding.seen.empty()) return;
-  const bool grubby = exam.system.packages() == Packages::kDnf;
-  finding.what = "the IOMMU translates the addresses of GPUs and NICs";
-  finding.why =
-      "GPUDirect RDMA and peer-to-peer go through the IOMMU then: slower, and on some machines data is wrong "
-      "or the job hangs.";
+  if (seen.empty()) return;
   const std::string debian =
       "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub    (then "
-      "reboot when "
-      "no job runs)";
+      "reboot when no job runs)";
   const std::string redhat =
       "sudo grubby --update-kernel=ALL --args=iommu=pt    (then reboot when no job runs)";
-  finding.fix = grubby ? redhat
-                : exam.system.packages() == Packages::kApt
-                    ? debian
-                    : debian + "    (Debian, Ubuntu)\n" + redhat + "    (RHEL and its like)";
-  exam.findings.add(std::move(finding));
+  exam.add(Severity::kWarning, "the IOMMU translates the addresses of GPUs and NICs", std::move(seen),
+           "GPUDirect RDMA and peer-to-peer go through the IOMMU then: slower, and on some machines data is "
+           "wrong or the job hangs.",
+           exam.system.byDistribution(debian, redhat));
 }
 
 constexpr std::array<Check, 4> kPciChecks = {

@@ -13,6 +13,8 @@
 namespace railwise::doctor {
 namespace {
 
+using enum Severity;
+
 const char* stateName(PortState state) {
   static constexpr const char* kNames[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE"};
   return state == PortState::kUnknown ? "unknown" : kNames[static_cast<int>(state)];
@@ -68,20 +70,18 @@ void checkState(Examination& exam) {
     const bool waits = port->state == PortState::kInit || port->state == PortState::kArmed;
     if (port->active() || port->state == PortState::kUnknown || (waits && !port->roce())) continue;
     const bool spare = cardHasActivePort(exam, *port) || (any_active && !kindInUse(exam, *port));
-    Finding finding{.check = "port-state"};
-    finding.severity = spare ? Severity::kAdvice : any_active ? Severity::kWarning : Severity::kError;
-    finding.what = std::string("the port is ") + (waits ? "not ready" : "down");
-    finding.seen.push_back({port->label(), port->folder + "/state",
-                            std::string(stateName(port->state)) +
-                                (port->physical.empty() ? "" : ", phys_state " + port->physical)});
-    finding.why =
-        spare ? "Other ports are up (of the card, or of other cards). NCCL leaves this port out."
-        : any_active
-            ? "NCCL leaves the port out: its rail's bandwidth is lost, and other hosts that have the "
-              "rail wait for it or go around."
-            : "No port is up: NCCL falls back to TCP sockets without a word.";
-    finding.fix = upFix(exam, *port);
-    exam.findings.add(std::move(finding));
+    exam.add(spare        ? kAdvice
+             : any_active ? kWarning
+                          : kError,
+             std::string("the port is ") + (waits ? "not ready" : "down"),
+             {{port->label(), port->folder + "/state",
+               std::string(stateName(port->state)) +
+                   (port->physical.empty() ? "" : ", phys_state " + port->physical)}},
+             spare        ? "Other ports are up (of the card, or of other cards). NCCL leaves this port out."
+             : any_active ? "NCCL leaves the port out: its rail's bandwidth is lost, and other hosts "
+                            "that have the rail wait for it or go around."
+                          : "No port is up: NCCL falls back to TCP sockets without a word.",
+             upFix(exam, *port));
   }
 }
 
@@ -91,19 +91,16 @@ void checkSubnetManager(Examination& exam) {
     const bool waits = port->state == PortState::kInit || port->state == PortState::kArmed;
     const bool no_lid = port->active() && (port->lid == 0 || port->sm_lid == 0);
     if (!waits && !no_lid) continue;
-    Finding finding{.check = "ib-sm", .severity = Severity::kError};
-    finding.what = "no subnet manager has configured the InfiniBand port";
-    finding.seen.push_back({port->label(),
-                            port->folder + (waits            ? "/state"
-                                            : port->lid == 0 ? "/lid"
-                                                             : "/sm_lid"),
-                            waits ? stateName(port->state) : "0x0"});
-    finding.why = "Without a LID from a subnet manager no queue pair of this port connects.";
-    finding.fix =
-        "sudo sminfo -C " + port->device + " -P " + std::to_string(port->number) +
-        "\nIf nothing answers, start the fabric's subnet manager: on a switch or UFM; only where there is "
-        "none, `sudo systemctl start opensm` on one host";
-    exam.findings.add(std::move(finding));
+    exam.add(kError, "no subnet manager has configured the InfiniBand port",
+             {{port->label(),
+               port->folder + (waits            ? "/state"
+                               : port->lid == 0 ? "/lid"
+                                                : "/sm_lid"),
+               waits ? stateName(port->state) : "0x0"}},
+             "Without a LID from a subnet manager no queue pair of this port connects.",
+             "sudo sminfo -C " + port->device + " -P " + std::to_string(port->number) +
+                 "\nIf nothing answers, start the fabric's subnet manager: on a switch or UFM; only where "
+                 "there is none, `sudo systemctl start opensm` on one host");
   }
 }
 
@@ -135,20 +132,18 @@ void checkSpeed(Examination& exam) {
     const bool narrow = port->infiniband() && port->lanes == 1;
     const bool slower = usual.rate_mbps > port->rate_mbps;
     if (!narrow && !slower && able <= port->rate_mbps) continue;
-    Finding finding{.check = "port-speed"};
-    // What a card could do is not always what was bought: a cable, a split port, a cloud's share.
-    finding.severity = narrow || slower ? Severity::kWarning : Severity::kAdvice;
     const std::string better = gbpsText(slower ? usual.rate_mbps : able);
-    finding.what = slower   ? "the link is slower than those of other ports of its kind"
-                   : narrow ? "the link runs with one lane of its four"
-                            : "the link is slower than the card's " + better;
-    finding.seen.push_back({port->label(), port->folder + "/rate", exam.system.line(port->folder + "/rate")});
-    finding.why = (slower ? "Most ports of this kind run at " + better + ". " : std::string()) +
-                  "A collective goes at the pace of its slowest NIC.";
     const std::string tool = linkTool(exam, *port);
-    finding.fix = (tool.empty() ? "" : tool + "\n") +
-                  (port->interface.empty() ? ibPort(*port, "query") : "sudo ethtool " + port->interface);
-    exam.findings.add(std::move(finding));
+    // What a card could do is not always what was bought: a cable, a split port, a cloud's share.
+    exam.add(narrow || slower ? kWarning : kAdvice,
+             slower   ? "the link is slower than those of other ports of its kind"
+             : narrow ? "the link runs with one lane of its four"
+                      : "the link is slower than the card's " + better,
+             {{port->label(), port->folder + "/rate", exam.system.line(port->folder + "/rate")}},
+             (slower ? "Most ports of this kind run at " + better + ". " : std::string()) +
+                 "A collective goes at the pace of its slowest NIC.",
+             (tool.empty() ? "" : tool + "\n") +
+                 (port->interface.empty() ? ibPort(*port, "query") : "sudo ethtool " + port->interface));
   }
 }
 
@@ -171,34 +166,30 @@ void checkBonds(Examination& exam) {
     const std::string folder = "/sys/class/net/" + bond + "/bonding/";
     const std::vector<std::string> parts = wordsOf(system.line(folder + "slaves"));
     const std::string mode = system.line(folder + "mode");
-    Finding finding{.check = "bond", .severity = Severity::kWarning};
+    std::vector<Seen> seen;
     for (const std::string& part : parts) {
       const std::string file = "/sys/class/net/" + part + "/bonding_slave/mii_status";
-      if (system.line(file) == "down") finding.seen.push_back({port->label(), file, part + " is down"});
+      if (system.line(file) == "down") seen.push_back({port->label(), file, part + " is down"});
     }
     const auto joined = system.number(folder + "ad_num_ports");
     const auto number = static_cast<long long>(parts.size());
-    if (finding.seen.empty() && mode.starts_with("802.3ad") && joined && *joined > 0 && *joined < number)
-      finding.seen.push_back({port->label(), folder + "ad_num_ports",
-                              std::to_string(*joined) + " of " + std::to_string(number) + " ports"});
-    if (finding.seen.empty()) {
-      if (!mode.starts_with("active-backup") || number < 2) continue;
-      finding.severity = Severity::kAdvice;
-      finding.what = "the bond uses one of its ports at a time";
-      finding.seen.push_back({port->label(), folder + "mode", mode});
-      finding.fix =
-          "bond mode 802.3ad on host and switch, or no bond: NCCL and Railwise use single ports together";
-    } else {
-      finding.what = "a port of the bond carries nothing";
-      finding.fix =
-          "cat /proc/net/bonding/" + bond + "    (link, LACP partner)\nThen the cable, and the switch's LACP";
-    }
-    finding.why = "The NIC is as slow as the ports that are left: half of two.";
-    exam.findings.add(std::move(finding));
+    if (seen.empty() && mode.starts_with("802.3ad") && joined && *joined > 0 && *joined < number)
+      seen.push_back({port->label(), folder + "ad_num_ports",
+                      std::to_string(*joined) + " of " + std::to_string(number) + " ports"});
+    const char* const why = "The NIC is as slow as the ports that are left: half of two.";
+    if (!seen.empty())
+      exam.add(kWarning, "a port of the bond carries nothing", std::move(seen), why,
+               "cat /proc/net/bonding/" + bond +
+                   "    (link, LACP partner)\nThen the cable, and the switch's LACP");
+    else if (mode.starts_with("active-backup") && number >= 2)
+      exam.add(
+          kAdvice, "the bond uses one of its ports at a time", {{port->label(), folder + "mode", mode}}, why,
+          "bond mode 802.3ad on host and switch, or no bond: NCCL and Railwise use single ports together");
   }
 }
 
 enum class Cause { kCable, kFabric };
+using enum Cause;
 // A counter that should stand still, and what it means when it moves.
 struct Counter {
   const char* path;  // below the port's folder
@@ -208,51 +199,35 @@ struct Counter {
 };
 
 constexpr std::array<Counter, 24> kCounters = {
-    {{"counters/symbol_error", Severity::kWarning, "the link has symbol errors now", Cause::kCable},
-     {"counters/link_error_recovery", Severity::kWarning, "the link recovers from errors now", Cause::kCable},
-     {"counters/link_downed", Severity::kError, "the link is flapping", Cause::kCable},
-     {"counters/local_link_integrity_errors", Severity::kWarning, "the link loses integrity now",
-      Cause::kCable},
-     {"counters/port_rcv_errors", Severity::kWarning, "the port receives damaged packets now", Cause::kCable},
-     {"counters/port_xmit_discards", Severity::kWarning, "the port discards packets now", Cause::kFabric},
-     {"hw_counters/rx_icrc_encapsulated", Severity::kWarning, "packets arrive damaged (ICRC)", Cause::kCable},
-     {"hw_counters/out_of_sequence", Severity::kWarning, "packets are lost now (out of sequence)",
-      Cause::kFabric},
-     {"hw_counters/out_of_seq_request", Severity::kWarning, "packets are lost now (out of sequence)",
-      Cause::kFabric},
-     {"hw_counters/rcvd_seq_err", Severity::kWarning, "packets are lost now (NAK received)", Cause::kFabric},
-     {"hw_counters/packet_seq_err", Severity::kWarning, "packets are lost now (NAK received)",
-      Cause::kFabric},
-     {"hw_counters/local_ack_timeout_err", Severity::kWarning, "acknowledgements time out now",
-      Cause::kFabric},
-     {"hw_counters/out_of_buffer", Severity::kWarning, "the NIC runs out of receive buffers now",
-      Cause::kFabric},
-     {"hw_counters/to_retransmits", Severity::kWarning, "packets are sent again after a timeout now",
-      Cause::kFabric},
-     {"hw_counters/seq_err_naks_rcvd", Severity::kWarning, "packets are lost now (NAK received)",
-      Cause::kFabric},
-     {"hw_counters/rnr_nak_retry_err", Severity::kWarning, "the receiver is not ready and retries run out",
-      Cause::kFabric},
-     {"counters/excessive_buffer_overrun_errors", Severity::kWarning, "the port's buffers overrun now",
-      Cause::kFabric},
-     {"hw_counters/implied_nak_seq_err", Severity::kWarning, "packets are lost now (implied NAK)",
-      Cause::kFabric},
-     {"hw_counters/roce_adp_retrans_to", Severity::kWarning,
-      "packets are sent again after an adaptive timeout now", Cause::kFabric},
-     {"hw_counters/req_transport_retries_exceeded", Severity::kWarning, "retries run out now",
-      Cause::kFabric},
-     {"hw_counters/rx_drops", Severity::kWarning, "the EFA device drops packets now", Cause::kFabric},
-     {"hw_counters/retrans_timeout_events", Severity::kWarning, "packets are sent again after a timeout now",
-      Cause::kFabric},
-     {"hw_counters/np_cnp_sent", Severity::kAdvice, "the fabric is congested now (CNPs sent)",
-      Cause::kFabric},
-     {"hw_counters/rp_cnp_handled", Severity::kAdvice, "the fabric is congested now (CNPs received)",
-      Cause::kFabric}}};
+    {{"counters/symbol_error", kWarning, "the link has symbol errors now", kCable},
+     {"counters/link_error_recovery", kWarning, "the link recovers from errors now", kCable},
+     {"counters/link_downed", kError, "the link is flapping", kCable},
+     {"counters/local_link_integrity_errors", kWarning, "the link loses integrity now", kCable},
+     {"counters/port_rcv_errors", kWarning, "the port receives damaged packets now", kCable},
+     {"counters/port_xmit_discards", kWarning, "the port discards packets now", kFabric},
+     {"hw_counters/rx_icrc_encapsulated", kWarning, "packets arrive damaged (ICRC)", kCable},
+     {"hw_counters/out_of_sequence", kWarning, "packets are lost now (out of sequence)", kFabric},
+     {"hw_counters/out_of_seq_request", kWarning, "packets are lost now (out of sequence)", kFabric},
+     {"hw_counters/rcvd_seq_err", kWarning, "packets are lost now (NAK received)", kFabric},
+     {"hw_counters/packet_seq_err", kWarning, "packets are lost now (NAK received)", kFabric},
+     {"hw_counters/local_ack_timeout_err", kWarning, "acknowledgements time out now", kFabric},
+     {"hw_counters/out_of_buffer", kWarning, "the NIC runs out of receive buffers now", kFabric},
+     {"hw_counters/to_retransmits", kWarning, "packets are sent again after a timeout now", kFabric},
+     {"hw_counters/seq_err_naks_rcvd", kWarning, "packets are lost now (NAK received)", kFabric},
+     {"hw_counters/rnr_nak_retry_err", kWarning, "the receiver is not ready and retries run out", kFabric},
+     {"counters/excessive_buffer_overrun_errors", kWarning, "the port's buffers overrun now", kFabric},
+     {"hw_counters/implied_nak_seq_err", kWarning, "packets are lost now (implied NAK)", kFabric},
+     {"hw_counters/roce_adp_retrans_to", kWarning, "packets are sent again after an adaptive timeout now",
+      kFabric},
+     {"hw_counters/req_transport_retries_exceeded", kWarning, "retries run out now", kFabric},
+     {"hw_counters/rx_drops", kWarning, "the EFA device drops packets now", kFabric},
+     {"hw_counters/retrans_timeout_events", kWarning, "packets are sent again after a timeout now", kFabric},
+     {"hw_counters/np_cnp_sent", kAdvice, "the fabric is congested now (CNPs sent)", kFabric},
+     {"hw_counters/rp_cnp_handled", kAdvice, "the fabric is congested now (CNPs received)", kFabric}}};
 
 std::string counterFix(const Examination& exam, const RdmaPort& port, Cause cause) {
   const std::string tool = linkTool(exam, port);
-  if (cause == Cause::kCable)
-    return (tool.empty() ? "" : tool + "\n") + "Clean or replace the cable or transceiver";
+  if (cause == kCable) return (tool.empty() ? "" : tool + "\n") + "Clean or replace the cable or transceiver";
   return "Look for drops on the path" +
          (port.interface.empty() ? std::string()
                                  : ": ethtool -S " + port.interface + " | grep -e discard -e pause") +
@@ -282,27 +257,27 @@ void checkFlowControl(Examination& exam, const RdmaPort& port, long long millise
     const char* what;
   };
   static constexpr Kind kKinds[] = {
-      {"storm", "", Severity::kError, "a pause storm: the port pauses its peer without end"},
-      {"discard", "", Severity::kWarning, "the port discards packets now"},
-      {"drop", "", Severity::kWarning, "the port drops packets now"},
-      {"pause", "tx_", Severity::kAdvice, "the host is slower than what arrives (pause frames sent)"},
-      {"pause", "rx_", Severity::kAdvice, "the switch holds this port back now (pause frames received)"}};
+      {"storm", "", kError, "a pause storm: the port pauses its peer without end"},
+      {"discard", "", kWarning, "the port discards packets now"},
+      {"drop", "", kWarning, "the port drops packets now"},
+      {"pause", "tx_", kAdvice, "the host is slower than what arrives (pause frames sent)"},
+      {"pause", "rx_", kAdvice, "the switch holds this port back now (pause frames received)"}};
   const std::string folder = kEthernetCounters + port.interface;
   for (const Kind& kind : kKinds) {
-    Finding finding = {.check = "port-errors", .severity = kind.severity, .what = kind.what};
+    std::vector<Seen> seen;
     for (const std::string& name : exam.system.tree().list(folder)) {
       if (name.find(kind.word) == std::string::npos || !name.starts_with(kind.begins)) continue;
       if (std::string_view(kind.word) == "pause" && name.find("storm") != std::string::npos) continue;
       if (const Growth growth = growthOf(exam, folder + "/" + name); growth.any())
-        finding.seen.push_back(
+        seen.push_back(
             {port.label(), "ethtool -S " + port.interface + ": " + name, growth.text(milliseconds)});
     }
-    if (finding.seen.empty()) continue;
-    finding.why = kind.severity == Severity::kAdvice
-                      ? "Flow control works; while it holds a port back, the port is slower than it could be."
-                      : "RoCE needs a network that drops nothing.";
-    finding.fix = counterFix(exam, port, Cause::kFabric);
-    exam.findings.add(std::move(finding));
+    if (seen.empty()) continue;
+    exam.add(kind.severity, kind.what, std::move(seen),
+             kind.severity == kAdvice
+                 ? "Flow control works; while it holds a port back, the port is slower than it could be."
+                 : "RoCE needs a network that drops nothing.",
+             counterFix(exam, port, kFabric));
   }
 }
 
@@ -314,14 +289,10 @@ void checkCounters(Examination& exam) {
       const std::string path = port->folder + "/" + counter.path;
       const Growth growth = growthOf(exam, path);
       if (!growth.any()) continue;
-      exam.findings.add({.check = "port-errors",
-                         .severity = counter.severity,
-                         .what = counter.what,
-                         .seen = {{port->label(), path, growth.text(*milliseconds)}},
-                         .why =
-                             "Each lost packet is sent again after a timeout or a NAK: some hundredths of a "
-                             "percent of loss can cost half of the bandwidth.",
-                         .fix = counterFix(exam, *port, counter.cause)});
+      exam.add(counter.severity, counter.what, {{port->label(), path, growth.text(*milliseconds)}},
+               "Each lost packet is sent again after a timeout or a NAK: some hundredths of "
+               "a percent of loss can cost half of the bandwidth.",
+               counterFix(exam, *port, counter.cause));
     }
     checkFlowControl(exam, *port, *milliseconds);
   }
@@ -375,25 +346,22 @@ void addKeyFinding(Examination& exam, const RdmaPort& port, const Keys& keys) {
   if ((key & kFullMember) != 0) return;
   const int full = keys.fullIndex();
   const bool limited = key != 0;
-  Finding finding{.check = "pkeys", .severity = Severity::kError};
-  finding.what = limited ? "the port is a limited member of its partition"
-                         : "the partition key that jobs take is not there";
-  finding.seen.push_back(
-      {port.label(), port.folder + "/pkeys/" + std::to_string(std::max(keys.index, 0)),
-       limited ? keyText(key)
-               : "no key; others: " +
-                     (full < 0 ? std::string("none")
-                               : "index " + std::to_string(full) + " is " + keyText(keys.table.at(full)))});
-  finding.why = limited
-                    ? "Two limited members (bit 15 clear, as in 0x7fff) cannot talk to each other: no "
-                      "connection is made."
-                    : "NCCL takes index 0 of the table unless it is told another: no queue pair connects.";
-  finding.fix = full >= 0 ? "export NCCL_IB_PKEY=" + std::to_string(full) + "    (the index of " +
-                                keyText(keys.table.at(full)) +
-                                ", on all hosts; by its number from NCCL 2.31 on: NCCL_IB_PKEY_VALUE)"
-                          : "make the port a full member in the subnet manager's partitions "
-                            "(partitions.conf: GUID=full; or UFM)";
-  exam.findings.add(std::move(finding));
+  exam.add(kError,
+           limited ? "the port is a limited member of its partition"
+                   : "the partition key that jobs take is not there",
+           {{port.label(), port.folder + "/pkeys/" + std::to_string(std::max(keys.index, 0)),
+             limited ? keyText(key)
+                     : "no key; others: " + (full < 0 ? std::string("none")
+                                                      : "index " + std::to_string(full) + " is " +
+                                                            keyText(keys.table.at(full)))}},
+           limited ? "Two limited members (bit 15 clear, as in 0x7fff) cannot talk to each other: no "
+                     "connection is made."
+                   : "NCCL takes index 0 of the table unless it is told another: no queue pair connects.",
+           full >= 0 ? "export NCCL_IB_PKEY=" + std::to_string(full) + "    (the index of " +
+                           keyText(keys.table.at(full)) +
+                           ", on all hosts; by its number from NCCL 2.31 on: NCCL_IB_PKEY_VALUE)"
+                     : "make the port a full member in the subnet manager's partitions "
+                       "(partitions.conf: GUID=full; or UFM)");
 }
 
 void checkKeys(Examination& exam) {
@@ -412,18 +380,14 @@ void checkKeys(Examination& exam) {
   const auto most = std::max_element(by_key.begin(), by_key.end(), [](const auto& a, const auto& b) {
     return a.second.size() < b.second.size();
   });
-  Finding finding{.check = "pkeys",
-                  .severity = Severity::kWarning,
-                  .what = "the port is in another partition than the others",
-                  .why = counted(most->second.size(), "port has", "ports have") + " " +
-                         most->second.front().value +
-                         ". The port's rail is cut off from hosts whose ports are all in one partition.",
-                  .fix =
-                      "compare the partitions of all ports in the subnet manager (partitions.conf, UFM)\n"
-                      "grep . /sys/class/infiniband/*/ports/*/pkeys/0    (on all hosts)"};
-  for (const auto& [key, seen] : by_key)
-    if (key != most->first) finding.seen.insert(finding.seen.end(), seen.begin(), seen.end());
-  exam.findings.add(std::move(finding));
+  std::vector<Seen> seen;
+  for (const auto& [key, its] : by_key)
+    if (key != most->first) seen.insert(seen.end(), its.begin(), its.end());
+  exam.add(kWarning, "the port is in another partition than the others", std::move(seen),
+           counted(most->second.size(), "port has", "ports have") + " " + most->second.front().value +
+               ". The port's rail is cut off from hosts whose ports are all in one partition.",
+           "compare the partitions of all ports in the subnet manager (partitions.conf, UFM)\n"
+           "grep . /sys/class/infiniband/*/ports/*/pkeys/0    (on all hosts)");
 }
 
 constexpr std::array<Check, 6> kPortChecks = {

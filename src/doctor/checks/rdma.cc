@@ -57,7 +57,7 @@ bool cardHasDevice(const Examination& exam, const sysfs::PciDevice& device) {
 void checkDevices(Examination& exam) {
   // A recording of the PCI tree alone says nothing of RDMA devices.
   if (!exam.system.environmentKnown()) return;
-  Finding finding{.check = "rdma-devices", .severity = Severity::kError};
+  std::vector<Seen> seen;
   std::string module;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
     const std::string needed = moduleFor(device);
@@ -65,42 +65,40 @@ void checkDevices(Examination& exam) {
     if (needed.empty() || virtual_function || givenToGuest(exam.system, device.path)) continue;
     if (cardHasDevice(exam, device)) continue;
     module = needed;
-    finding.seen.push_back(
+    seen.push_back(
         {device.busid, device.path + "/device", device.vendor + ":" + device.device + ", no RDMA device"});
   }
-  finding.why =
+  const char* why =
       "NCCL falls back to TCP sockets, often at less than a tenth of the speed, and does not say so.";
-  if (!finding.seen.empty()) {
+  if (!seen.empty()) {
     // In a container, devices of the host without their RDMA device are not this container's.
     if (!exam.ports.empty() && !exam.system.container().empty()) return;
-    if (!exam.ports.empty()) finding.severity = Severity::kWarning;  // perhaps a card for the front network
-    finding.what = "the card has no RDMA device";
-    finding.fix = exam.system.container().empty()
-                      ? "sudo modprobe " + module + " && rdma link\n" +
-                            exam.system.installCommand("rdma-core", "rdma-core")
-                      : "give the container the card: docker run --network host --device=/dev/infiniband ...";
-  } else {
-    if (!exam.ports.empty()) return;
-    finding.severity = Severity::kAdvice;
-    finding.what = "this machine has no RDMA device";
-    finding.seen.push_back({"", "/sys/class/infiniband", "empty"});
-    const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
-    const bool software = device != nullptr && device->value.starts_with("software");
-    if (exam.preflight && !software) finding.severity = Severity::kError;
-    for (const char* name : {"NCCL_NET", "RAILWISE_STRICT"}) {
-      const Variable* const set = exam.system.variable(name);
-      if (software || set == nullptr || set->value.empty() || set->value == "0" || set->value == "Socket")
-        continue;
-      finding.severity = Severity::kError;
-      finding.why = "A job with these settings fails when it starts.";
-      finding.seen.push_back({"", set->where, std::string(name) + "=" + set->value});
-    }
-    finding.fix =
-        "lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. modprobe "
-        "mlx5_ib; none: the machine does not see the card)\n"
-        "To try Railwise without a card: export RAILWISE_DEVICE=software";
+    // Beside others it is perhaps a card for the front network.
+    return exam.add(
+        exam.ports.empty() ? Severity::kError : Severity::kWarning, "the card has no RDMA device",
+        std::move(seen), why,
+        exam.system.container().empty()
+            ? "sudo modprobe " + module + " && rdma link\n" +
+                  exam.system.installCommand("rdma-core", "rdma-core")
+            : "give the container the card: docker run --network host --device=/dev/infiniband ...");
   }
-  exam.findings.add(std::move(finding));
+  if (!exam.ports.empty()) return;
+  seen.push_back({"", "/sys/class/infiniband", "empty"});
+  const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
+  const bool software = device != nullptr && device->value.starts_with("software");
+  Severity severity = exam.options.preflight && !software ? Severity::kError : Severity::kAdvice;
+  for (const char* name : {"NCCL_NET", "RAILWISE_STRICT"}) {
+    const Variable* const set = exam.system.variable(name);
+    if (software || set == nullptr || set->value.empty() || set->value == "0" || set->value == "Socket")
+      continue;
+    severity = Severity::kError;
+    why = "A job with these settings fails when it starts.";
+    seen.push_back({"", set->where, std::string(name) + "=" + set->value});
+  }
+  exam.add(severity, "this machine has no RDMA device", std::move(seen), why,
+           "lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. modprobe "
+           "mlx5_ib; none: the machine does not see the card)\n"
+           "To try Railwise without a card: export RAILWISE_DEVICE=software");
 }
 
 std::string nodeFix(const System& system, const std::string& path, const std::string& error) {
@@ -124,17 +122,14 @@ void checkNodes(Examination& exam) {
     const std::string path = "/dev/infiniband/" + node;
     const std::string error = exam.system.access(path);
     if (error.empty() || error == "ok") continue;
-    Finding finding{.check = "rdma-nodes", .severity = Severity::kError};
-    finding.what = error == "ENOENT"   ? "its device node is not there"
-                   : error == "EPERM"  ? "the device rules of the container (cgroup) forbid its device node"
-                   : error == "EACCES" ? "this user may not open its device node"
-                                       : "its device node cannot be opened";
-    finding.seen.push_back({port.device, path, error});
-    finding.why =
-        "The NIC cannot be used; NCCL goes on without it, or with TCP sockets when it was the last.";
-    finding.fix =
-        nodeFix(exam.system, exam.system.container().empty() ? "/dev/infiniband/uverbs*" : path, error);
-    exam.findings.add(std::move(finding));
+    exam.add(Severity::kError,
+             error == "ENOENT"   ? "its device node is not there"
+             : error == "EPERM"  ? "the device rules of the container (cgroup) forbid its device node"
+             : error == "EACCES" ? "this user may not open its device node"
+                                 : "its device node cannot be opened",
+             {{port.device, path, error}},
+             "The NIC cannot be used; NCCL goes on without it, or with TCP sockets when it was the last.",
+             nodeFix(exam.system, exam.system.container().empty() ? "/dev/infiniband/uverbs*" : path, error));
   }
 }
 
@@ -159,17 +154,15 @@ void checkProvider(Examination& exam) {
     if (port.simulated || named || driver == nullptr) continue;
     if (!library.empty() && providerInstalled(exam.system, driver->provider)) continue;
     if (!done.insert(port.device).second) continue;
-    Finding finding{.check = "rdma-provider", .severity = Severity::kError};
-    finding.what = library.empty() ? "libibverbs.so.1 is not installed"
-                                   : std::string("rdma-core's library for this NIC (") + driver->provider +
-                                         ") is not installed";
-    finding.seen.push_back({port.device, library.empty() ? "the linker's search path" : library,
-                            library.empty()
-                                ? "no libibverbs.so.1"
-                                : "no libibverbs/lib" + std::string(driver->provider) + "-rdmav*.so"});
-    finding.why = "Programs see no RDMA device, and NCCL falls back to TCP sockets without a word.";
-    finding.fix = exam.system.installCommand("libibverbs1 ibverbs-providers", "libibverbs rdma-core");
-    exam.findings.add(std::move(finding));
+    exam.add(Severity::kError,
+             library.empty() ? "libibverbs.so.1 is not installed"
+                             : std::string("rdma-core's library for this NIC (") + driver->provider +
+                                   ") is not installed",
+             {{port.device, library.empty() ? "the linker's search path" : library,
+               library.empty() ? "no libibverbs.so.1"
+                               : "no libibverbs/lib" + std::string(driver->provider) + "-rdmav*.so"}},
+             "Programs see no RDMA device, and NCCL falls back to TCP sockets without a word.",
+             exam.system.installCommand("libibverbs1 ibverbs-providers", "libibverbs rdma-core"));
   }
 }
 
@@ -179,24 +172,19 @@ void checkOpening(Examination& exam) {
     if (port.open_error.empty() || port.not_given || !done.insert(port.device).second) continue;
     const std::string node = verbsNodeOf(exam.system, port.device);
     if (!node.empty() && exam.system.access("/dev/infiniband/" + node) != "ok") continue;  // rdma-nodes tells
-    exam.findings.add(
-        {.check = "rdma-open",
-         .severity = Severity::kError,
-         .what = "verbs cannot open the device",
-         .seen = {{port.device, "ibv_open_device", port.open_error}},
-         .why = "NCCL goes on without the NIC, or with TCP sockets when it was the last.",
-         .fix = "sudo dmesg | grep -i -e " + port.device +
-                " -e mlx5 | tail    (firmware that is dead, a driver and a library of different ages)\n"
-                "ibv_devinfo -d " +
-                port.device});
+    exam.add(Severity::kError, "verbs cannot open the device",
+             {{port.device, "ibv_open_device", port.open_error}},
+             "NCCL goes on without the NIC, or with TCP sockets when it was the last.",
+             "sudo dmesg | grep -i -e " + port.device +
+                 " -e mlx5 | tail    (firmware that is dead, a driver and a library of different ages)\n"
+                 "ibv_devinfo -d " +
+                 port.device);
   }
   if (exam.system.text(kVerbsFile).find("answer=late") == std::string::npos) return;
-  exam.findings.add({.check = "rdma-open",
-                     .severity = Severity::kError,
-                     .what = "verbs did not answer within 2 s, or crashed",
-                     .seen = {{"", "ibv_get_device_list, ibv_open_device, ibv_query_port", "no answer"}},
-                     .why = "A job hangs in its init in the same place.",
-                     .fix = "sudo dmesg | tail    (a NIC whose firmware does not answer)\nibv_devinfo"});
+  exam.add(Severity::kError, "verbs did not answer within 2 s, or crashed",
+           {{"", "ibv_get_device_list, ibv_open_device, ibv_query_port", "no answer"}},
+           "A job hangs in its init in the same place.",
+           "sudo dmesg | tail    (a NIC whose firmware does not answer)\nibv_devinfo");
 }
 
 void checkVersions(Examination& exam) {
@@ -209,15 +197,12 @@ void checkVersions(Examination& exam) {
   const bool old_library = release < kDmaBufRelease && kernel >= std::pair(5, 12);
   const bool gpus = !sysfs::gpuDevices(exam.system.tree()).empty();
   if (!old_library || !gpus) return;
-  exam.findings.add(
-      {.check = "rdma-versions",
-       .severity = Severity::kWarning,
-       .what = "rdma-core is older than the kernel: it registers no dma-bufs",
-       .seen = {{"", library,
-                 "rdma-core " + std::to_string(release) + ", kernel " +
-                     exam.system.line("/proc/sys/kernel/osrelease")}},
-       .why = "GPUDirect RDMA then needs nvidia_peermem; rdma-core 34 and later do without it.",
-       .fix = exam.system.installCommand("rdma-core libibverbs1 ibverbs-providers", "rdma-core libibverbs")});
+  exam.add(Severity::kWarning, "rdma-core is older than the kernel: it registers no dma-bufs",
+           {{"", library,
+             "rdma-core " + std::to_string(release) + ", kernel " +
+                 exam.system.line("/proc/sys/kernel/osrelease")}},
+           "GPUDirect RDMA then needs nvidia_peermem; rdma-core 34 and later do without it.",
+           exam.system.installCommand("rdma-core libibverbs1 ibverbs-providers", "rdma-core libibverbs"));
 }
 
 void checkFirmware(Examination& exam) {
@@ -226,22 +211,19 @@ void checkFirmware(Examination& exam) {
     const std::string kind = port.type + " " + port.board;
     if (port.type.empty() || port.firmware.empty() || !kinds.insert(kind).second) continue;
     std::set<std::string> versions;
-    Finding finding{.check = "firmware", .severity = Severity::kWarning};
+    std::vector<Seen> seen;
     std::set<std::string> devices;
     for (const RdmaPort& other : exam.ports) {
       if (other.type + " " + other.board != kind || other.firmware.empty()) continue;
       if (!devices.insert(other.device).second) continue;
       versions.insert(other.firmware);
-      finding.seen.push_back(
-          {other.device, "/sys/class/infiniband/" + other.device + "/fw_ver", other.firmware});
+      seen.push_back({other.device, "/sys/class/infiniband/" + other.device + "/fw_ver", other.firmware});
     }
     if (versions.size() < 2) continue;
-    finding.what = "cards of one kind (" + port.board + ") have different firmware";
-    finding.why = "Rails behave differently: speed, adaptive routing, congestion control.";
-    finding.fix =
-        "sudo mstflint -d <PCI address> query    (package mstflint; the card's vendor has the image), update "
-        "the older ones";
-    exam.findings.add(std::move(finding));
+    exam.add(Severity::kWarning, "cards of one kind (" + port.board + ") have different firmware",
+             std::move(seen), "Rails behave differently: speed, adaptive routing, congestion control.",
+             "sudo mstflint -d <PCI address> query    (package mstflint; the card's vendor has the image), "
+             "update the older ones");
   }
 }
 
@@ -261,12 +243,7 @@ void checkSelection(Examination& exam) {
   if (!selection || exam.ports.empty()) return;
   const auto add = [&](Severity severity, const char* what, const std::string& item, const char* why,
                        const std::string& fix) {
-    exam.findings.add({.check = "hca-selection",
-                       .severity = severity,
-                       .what = what,
-                       .seen = {{item, set->where, "NCCL_IB_HCA=" + set->value}},
-                       .why = why,
-                       .fix = fix});
+    exam.add(severity, what, {{item, set->where, "NCCL_IB_HCA=" + set->value}}, why, fix);
   };
   if (exam.usedPorts().empty()) {
     add(Severity::kError, "NCCL_IB_HCA chooses no port of this machine", "",

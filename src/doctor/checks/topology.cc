@@ -50,32 +50,26 @@ void checkHiddenTree(Examination& exam) {
   if (gpus < 2 || ports == 0) return;
   // With a single NIC there is nothing to choose; GPUDirect may still be lost.
   const bool large = gpus >= 4 && ports >= 2;
-  exam.findings.add(
-      {.check = "hidden-tree",
-       .severity = large ? Severity::kError : Severity::kAdvice,
-       .what = "the virtual machine hides its PCIe switches, and no topology file is given",
-       .seen = {{"", "/sys/bus/pci/devices", std::to_string(gpus) + " GPUs, none below a PCIe switch"},
-                {"", "NCCL_TOPO_FILE", "not set"}},
-       .why = "To NCCL every NIC is equally far and too far for GPUDirect RDMA: users measured 180 instead "
-              "of 320 "
-              "GB/s.",
-       .fix =
+  exam.add(large ? Severity::kError : Severity::kAdvice,
+           "the virtual machine hides its PCIe switches, and no topology file is given",
+           {{"", "/sys/bus/pci/devices", std::to_string(gpus) + " GPUs, none below a PCIe switch"},
+            {"", "NCCL_TOPO_FILE", "not set"}},
+           "To NCCL every NIC is equally far and too far for GPUDirect RDMA: users measured 180 instead "
+           "of 320 GB/s.",
            "export RAILWISE_TOPOLOGY=auto    (Railwise restores the tree for NCCL)\n"
-           "railwise topo generate > topo.xml && export NCCL_TOPO_FILE=$PWD/topo.xml    (with any plugin)"});
+           "railwise topo generate > topo.xml && export NCCL_TOPO_FILE=$PWD/topo.xml    (with any plugin)");
 }
 
 void addLintFindings(Examination& exam, const topo::LintReport& report) {
   for (const topo::Finding& found : report.findings) {
     if (found.severity != topo::Finding::kError) continue;
     const std::string line = found.position.line > 0 ? ":" + std::to_string(found.position.line) : "";
-    exam.findings.add(
-        {.check = "topology-file",
-         .severity = Severity::kError,
-         .what = report.read ? "NCCL reads the topology file otherwise than it is meant"
-                             : "NCCL refuses the topology file",
-         .seen = {{"", exam.topology_file + line, found.text}},
-         .why = "NCCL fails its init, or chooses other NICs and channels, without naming the line.",
-         .fix = found.fix + "\nrailwise topo lint " + exam.topology_file});
+    exam.add(Severity::kError,
+             report.read ? "NCCL reads the topology file otherwise than it is meant"
+                         : "NCCL refuses the topology file",
+             {{"", exam.topology_file + line, found.text}},
+             "NCCL fails its init, or chooses other NICs and channels, without naming the line.",
+             found.fix + "\nrailwise topo lint " + exam.topology_file);
   }
 }
 
@@ -88,22 +82,17 @@ void addFitFindings(Examination& exam, const topo::XmlDocument& document) {
     listed.insert(busid);
     const bool device = node->get("class").starts_with("0x03") || node->get("class").starts_with("0x02");
     if (!device || busid.starts_with("ffff") || exam.system.exists("/sys/bus/pci/devices/" + busid)) continue;
-    exam.findings.add(
-        {.check = "topology-fit",
-         .severity = Severity::kWarning,
-         .what = "the topology file has devices that this machine has not",
-         .seen = {{busid, topo::where(document, node->position), "not in /sys/bus/pci/devices"}},
-         .why = "The file is of another machine or of another size: its tree is wrong here.",
-         .fix = "railwise topo generate > topo.xml    (on a VM)\nunset NCCL_TOPO_FILE    (on bare metal)"});
+    exam.add(Severity::kWarning, "the topology file has devices that this machine has not",
+             {{busid, topo::where(document, node->position), "not in /sys/bus/pci/devices"}},
+             "The file is of another machine or of another size: its tree is wrong here.",
+             "railwise topo generate > topo.xml    (on a VM)\nunset NCCL_TOPO_FILE    (on bare metal)");
   }
   for (const sysfs::PciDevice& gpu : sysfs::gpuDevices(exam.system.tree())) {
     if (listed.contains(gpu.busid) || listed.empty()) continue;
-    exam.findings.add({.check = "topology-fit",
-                       .severity = Severity::kWarning,
-                       .what = "the topology file leaves out GPUs of this machine",
-                       .seen = {{"GPU " + gpu.busid, exam.topology_file, "no such busid"}},
-                       .why = "NCCL places them by /sys, which on a VM is far from every NIC.",
-                       .fix = "railwise topo diff " + exam.topology_file + " <(railwise topo show -f xml)"});
+    exam.add(Severity::kWarning, "the topology file leaves out GPUs of this machine",
+             {{"GPU " + gpu.busid, exam.topology_file, "no such busid"}},
+             "NCCL places them by /sys, which on a VM is far from every NIC.",
+             "railwise topo diff " + exam.topology_file + " <(railwise topo show -f xml)");
   }
 }
 
@@ -115,13 +104,10 @@ void checkTopologyFile(Examination& exam) {
     if (exam.machine == nullptr) topo::addInitFailure(report, exam.settings);
     return addLintFindings(exam, report);
   }
-  exam.findings.add(
-      {.check = "topology-file",
-       .severity = Severity::kError,
-       .what = "the topology file cannot be read",
-       .seen = {{"", exam.topology_file, "no such file, or no right to read it"}},
-       .why = "NCCL goes on without it: on a VM every NIC is then equally far.",
-       .fix = "ls -l " + exam.topology_file + "\nexport NCCL_TOPO_FILE=<the right file>, or unset it"});
+  exam.add(Severity::kError, "the topology file cannot be read",
+           {{"", exam.topology_file, "no such file, or no right to read it"}},
+           "NCCL goes on without it: on a VM every NIC is then equally far.",
+           "ls -l " + exam.topology_file + "\nexport NCCL_TOPO_FILE=<the right file>, or unset it");
 }
 
 void checkInit(Examination& exam) {
@@ -130,13 +116,10 @@ void checkInit(Examination& exam) {
       exam.graph_problem.empty() ? topo::initFailure(*exam.machine) : exam.graph_problem;
   if (failure.empty()) return;
   auto [text, fix] = topo::splitAdvice(failure);
-  exam.findings.add(
-      {.check = "nccl-init",
-       .severity = Severity::kError,
-       .what = "NCCL " + ncclVersionName(exam.settings.nccl) + " fails its init on this machine",
-       .seen = {{"", "railwise topo graphs", std::move(text)}},
-       .why = "Each job that uses all GPUs of this machine ends at once with an internal error.",
-       .fix = std::move(fix)});
+  exam.add(
+      Severity::kError, "NCCL " + ncclVersionName(exam.settings.nccl) + " fails its init on this machine",
+      {{"", "railwise topo graphs", std::move(text)}},
+      "Each job that uses all GPUs of this machine ends at once with an internal error.", std::move(fix));
 }
 
 void checkTopologyFit(Examination& exam) {
@@ -174,15 +157,11 @@ void checkNumaBalancing(Examination& exam) {
   constexpr const char* kFile = "/proc/sys/kernel/numa_balancing";
   if (exam.system.number(kFile).value_or(0) == 0 || sysfs::numaNodes(exam.system.tree()).size() < 2) return;
   if (sysfs::gpuDevices(exam.system.tree()).empty()) return;
-  exam.findings.add(
-      {.check = "numa-balancing",
-       .severity = Severity::kAdvice,
-       .what = "the kernel moves memory between NUMA nodes by itself",
-       .seen = {{"", kFile, exam.system.line(kFile)}},
-       .why = "Its page faults stop NCCL's proxy threads for milliseconds; NVIDIA and AMD advise to switch "
-              "it off.",
-       .fix =
-           "echo 'kernel.numa_balancing=0' | sudo tee /etc/sysctl.d/90-nccl.conf && sudo sysctl --system"});
+  exam.add(Severity::kAdvice, "the kernel moves memory between NUMA nodes by itself",
+           {{"", kFile, exam.system.line(kFile)}},
+           "Its page faults stop NCCL's proxy threads for milliseconds; NVIDIA and AMD advise to switch "
+           "it off.",
+           "echo 'kernel.numa_balancing=0' | sudo tee /etc/sysctl.d/90-nccl.conf && sudo sysctl --system");
 }
 
 topo::MachineSigns signsOf(const Examination& exam) {
@@ -212,41 +191,36 @@ void checkKnownMachine(Examination& exam) {
   exam.looked.push_back(std::string("this is ") + known->name + ": " + known->advice);
   // A container or a smaller size of the machine may have fewer of both.
   if (known->rdma_ports == 0 || signs.rdma_ports >= known->rdma_ports || signs.gpus < known->gpus) return;
-  exam.findings.add(
-      {.check = "known-machine",
-       .severity = Severity::kWarning,
-       .what = std::string(known->name) + " has " + std::to_string(known->rdma_ports) +
+  exam.add(Severity::kWarning,
+           std::string(known->name) + " has " + std::to_string(known->rdma_ports) +
                " RDMA ports, and fewer are here",
-       .seen = {{"", "/sys/class/infiniband", std::to_string(signs.rdma_ports) + " ports"}},
-       .why = "Each one that lacks is a rail without bandwidth.",
-       .fix =
+           {{"", "/sys/class/infiniband", std::to_string(signs.rdma_ports) + " ports"}},
+           "Each one that lacks is a rail without bandwidth.",
            exam.system.container().empty()
                ? "lspci -D | grep -i -e mellanox -e nvidia -e amazon; sudo dmesg | grep -i mlx5 | tail"
-               : "give the container all of them (device plugin, hostNetwork), then compare with the host"});
+               : "give the container all of them (device plugin, hostNetwork), then compare with the host");
 }
 
 void checkManifest(Examination& exam) {
-  if (exam.manifest_file.empty()) return;
+  if (exam.options.manifest_file.empty()) return;
   const sysfs::FileTree& tree = exam.system.tree();
   const auto gpus = topo::recordedGpus(tree);
   const auto differences =
-      fingerprint::compareWithManifest(exam.manifest_text, exam.manifest_file, tree,
+      fingerprint::compareWithManifest(exam.options.manifest_text, exam.options.manifest_file, tree,
                                        gpus.ok() && *gpus != nullptr ? **gpus : gpu::GpuTopology());
   if (!differences.ok()) return exam.cannotLook(differences.error());
-  exam.looked.push_back("manifest " + exam.manifest_file);
+  exam.looked.push_back("manifest " + exam.options.manifest_file);
   for (const fingerprint::ManifestDifference& each : *differences) {
     const std::string values = "expected " + each.expected + ", found " + each.found;
     if (!each.read) {
       exam.cannotLook("manifest: " + each.key + ": " + values, false);
       continue;
     }
-    exam.findings.add(
-        {.check = "manifest",
-         .severity = each.device ? Severity::kError : Severity::kWarning,
-         .what = "not as the manifest says: " + values,
-         .seen = {{each.key, exam.manifest_file + ":" + std::to_string(each.line), values}},
-         .why = "Nodes of one kind must be alike: a job goes at the pace of the odd one.",
-         .fix = "mend the node; or, if it is right: railwise doctor --save-manifest " + exam.manifest_file});
+    exam.add(
+        each.device ? Severity::kError : Severity::kWarning, "not as the manifest says: " + values,
+        {{each.key, exam.options.manifest_file + ":" + std::to_string(each.line), values}},
+        "Nodes of one kind must be alike: a job goes at the pace of the odd one.",
+        "mend the node; or, if it is right: railwise doctor --save-manifest " + exam.options.manifest_file);
   }
 }
 

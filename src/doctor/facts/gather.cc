@@ -119,39 +119,17 @@ constexpr std::chrono::seconds kDriverLimit{2};
 // What concerns a job of NCCL's. Other variables may hold secrets and stay where they are.
 bool concernsJobs(std::string_view name) {
   static constexpr std::string_view kPrefixes[] = {
-      "NCCL_",     "nccl_",  "RAILWISE_",        "RCCL_",     "TORCH_NCCL_",
-      "OFI_NCCL_", "SLURM_", "OMPI_COMM_WORLD_", "PMIX_RANK", "UCX_NET_DEVICES"};
-  static constexpr std::string_view kNames[] = {"LD_LIBRARY_PATH",
-                                                "LD_PRELOAD",
-                                                "CUDA_VISIBLE_DEVICES",
-                                                "HIP_VISIBLE_DEVICES",
-                                                "ROCR_VISIBLE_DEVICES",
-                                                "MASTER_ADDR",
-                                                "MASTER_PORT",
-                                                "WORLD_SIZE",
-                                                "RANK",
-                                                "LOCAL_RANK",
-                                                "LOCAL_WORLD_SIZE",
-                                                "HOME",
-                                                "VIRTUAL_ENV",
-                                                "CONDA_PREFIX",
-                                                "KUBERNETES_SERVICE_HOST",
-                                                "SUDO_USER",
-                                                "CUDA_HOME",
-                                                "NVIDIA_VISIBLE_DEVICES"};
+      "NCCL_",     "nccl_",          "RAILWISE_", "RCCL_", "TORCH_NCCL_", "OFI_NCCL_", "OMPI_COMM_WORLD_",
+      "PMIX_RANK", "UCX_NET_DEVICES"};
   // Of Slurm's hundreds only what a check reads.
-  static constexpr std::string_view kSlurm[] = {"SLURM_JOB_ID", "SLURM_CPUS_PER_TASK",
-                                                "SLURM_NTASKS_PER_NODE", "SLURM_NNODES", "SLURM_NTASKS"};
-  for (const std::string_view known : kNames)
-    if (name == known) return true;
-  if (name.starts_with("SLURM_")) {
-    for (const std::string_view known : kSlurm)
-      if (name == known) return true;
-    return false;
-  }
-  for (const std::string_view prefix : kPrefixes)
-    if (name.starts_with(prefix)) return true;
-  return false;
+  static const std::vector<std::string> kNames = wordsOf(
+      "LD_LIBRARY_PATH LD_PRELOAD CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES MASTER_ADDR "
+      "MASTER_PORT WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE HOME VIRTUAL_ENV CONDA_PREFIX "
+      "KUBERNETES_SERVICE_HOST SUDO_USER CUDA_HOME NVIDIA_VISIBLE_DEVICES SLURM_JOB_ID SLURM_CPUS_PER_TASK "
+      "SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_NTASKS");
+  const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+         std::any_of(std::begin(kPrefixes), std::end(kPrefixes), begins);
 }
 
 std::string environmentText(const char* const* environment) {

@@ -89,18 +89,14 @@ Packages System::packages() const {
   return Packages::kUnknown;
 }
 
-std::string System::installCommand(const std::string& apt, const std::string& dnf) const {
-  const std::string debian = "sudo apt-get install " + apt;
-  const std::string redhat = "sudo dnf install " + dnf;
-  switch (packages()) {
-    case Packages::kApt:
-      return debian;
-    case Packages::kDnf:
-      return redhat;
-    case Packages::kUnknown:
-      break;
-  }
+std::string System::byDistribution(const std::string& debian, const std::string& redhat) const {
+  if (packages() == Packages::kApt) return debian;
+  if (packages() == Packages::kDnf) return redhat;
   return debian + "    (Debian, Ubuntu)\n" + redhat + "    (RHEL and its like)";
+}
+
+std::string System::installCommand(const std::string& apt, const std::string& dnf) const {
+  return byDistribution("sudo apt-get install " + apt, "sudo dnf install " + dnf);
 }
 
 std::string System::container() const {

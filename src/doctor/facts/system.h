@@ -68,7 +68,9 @@ class System {
   std::pair<int, int> kernel() const;
   bool moduleLoaded(const std::string& name) const;
   Packages packages() const;
-  // The command that installs packages here; both forms if the distribution is not known.
+  // The command for this machine's distribution; both if it is not known.
+  std::string byDistribution(const std::string& debian, const std::string& redhat) const;
+  // The command that installs packages here.
   std::string installCommand(const std::string& apt, const std::string& dnf) const;
   // "docker", "podman", "kubernetes", "a container"; "": none.
   std::string container() const;

@@ -119,27 +119,19 @@ std::string comparisonText(const std::vector<NamedNode>& nodes, const Comparison
 std::string comparisonJson(const std::vector<NamedNode>& nodes, const Comparison& comparison) {
   JsonWriter json;
   json.beginObject().key("schema").value("railwise-fingerprint-comparison").key("schema_version").value(1);
-  json.key("nodes").value(uint64_t{nodes.size()}).key("odd").beginArray();
-  for (const OddNode& odd : comparison.odd) {
-    json.beginInlineObject()
-        .key("node")
-        .value(nodes[odd.node].name)
-        .key("fields")
-        .row(odd.fields)
-        .endInlineObject();
-  }
-  json.endArray().key("differences").beginArray();
-  for (const FieldDifference& difference : comparison.differences) {
-    json.beginObject().key("field").value(difference.field).key("majority");
+  json.key("nodes").value(uint64_t{nodes.size()});
+  json.key("odd").inlineObjects(comparison.odd, [&](const OddNode& odd) {
+    json.key("node").value(nodes[odd.node].name).key("fields").row(odd.fields);
+  });
+  json.key("differences").objects(comparison.differences, [&](const FieldDifference& difference) {
+    json.key("field").value(difference.field).key("majority");
     difference.majority ? json.value(difference.groups[0].value) : json.null();
-    json.key("groups").beginArray();
-    for (const ValueGroup& group : difference.groups) {
-      json.beginInlineObject().key("value").value(group.value).key("nodes");
-      json.row(group.nodes, [&](std::size_t node) { return nodes[node].name; }).endInlineObject();
-    }
-    json.endArray().endObject();
-  }
-  return json.endArray().endObject().text();
+    json.key("groups").inlineObjects(difference.groups, [&](const ValueGroup& group) {
+      json.key("value").value(group.value);
+      json.key("nodes").row(group.nodes, [&](std::size_t node) { return nodes[node].name; });
+    });
+  });
+  return json.endObject().text();
 }
 
 }  // namespace railwise::doctor::fingerprint

@@ -33,14 +33,8 @@ void writePorts(JsonWriter& json, const System& system) {
     ++groups[{printableAscii(port.layer), port.rate_mbps / 1000, kStates[static_cast<int>(port.state) + 1]}];
   json.key("ports").inlineObjects(groups, [&](const auto& group) {
     const auto& [link, gbps, state] = group.first;
-    json.key("link")
-        .known(link)
-        .key("gbps")
-        .known(gbps > 0 ? gbps : -1)
-        .key("state")
-        .known(state)
-        .key("count")
-        .value(group.second);
+    json.key("link").known(link).key("gbps").known(gbps > 0 ? gbps : -1);
+    json.key("state").known(state).key("count").value(group.second);
   });
 }
 

@@ -125,7 +125,7 @@ struct Event : Explanation {
   std::string time;
   Fact line;  // the whole words, with the file and line of the source
   uint64_t repeated = 0;
-  std::vector<Fact> also;  // lines of the same event: a wrapper, a caller, a consequence (chains.h)
+  std::vector<Fact> also;  // lines of the same event: a wrapper, a caller, a consequence (chains.cc)
   std::string end;         // what became of the process: "The process went on: ..."; "": not known
   // It is why the process's network is Socket: the finding of that tells of it, and no other one.
   bool of_network = false;
@@ -217,5 +217,9 @@ int completionStatus(std::string_view text);
 
 // The meaning of ncclResult_t: "ncclRemoteError". "": not an error.
 std::string_view resultName(int result);
+
+// Joins the events of the job that several lines tell of, and sets what became of each one's process
+// (judging/chains.cc); the weight of an event changes with it.
+void joinChains(Job& job);
 
 }  // namespace railwise::doctor

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/json.h"
 #include "base/text/words.h"
 #include "doctor/finding.h"
 #include "doctor/log/job.h"
@@ -67,5 +68,11 @@ struct Gaps {
 Gaps gapsOf(const std::set<int>& numbers, int size);
 // Of a list in a sentence: firstItems() tells how many more there are.
 inline constexpr std::size_t kShownItems = 6;
+
+// What was read of a job, for its report (summary.cc): the subject "16 ranks on 2 hosts, NCCL 2.29.7, network
+// Railwise", what was looked at, what the logs lack.
+ReportStyle logStyle(const Job& job, const Ranks& ranks);
+// Writes the keys "ranks" (what each process of the job says) and "files" into the object that is open.
+void writeJobJson(JsonWriter& json, const Job& job, const Ranks& ranks);
 
 }  // namespace railwise::doctor

@@ -1,5 +1,4 @@
-#include "doctor/log/summary.h"
-
+// The head of a report on a job, its table, and the ranks as JSON.
 #include <algorithm>
 #include <map>
 
@@ -191,7 +190,6 @@ void addHidden(const Job& job, const Ranks& ranks, std::vector<std::string>& hid
 
 void writeProcess(JsonWriter& json, const Job& job, const Process& process, std::span<const int> ranks) {
   const GpuDirectCount gpu_direct = gpuDirectCount(process);
-  json.beginInlineObject();
   json.key("ranks").row(ranks);
   json.key("host").value(process.host);
   json.key("pid").value(process.pid);
@@ -207,7 +205,6 @@ void writeProcess(JsonWriter& json, const Job& job, const Process& process, std:
   json.key("one_sided").value(oneSidedTables(process));
   json.key("channels").value(process.channels.value);
   json.key("warnings").value(process.warnings);
-  json.endInlineObject();
 }
 
 }  // namespace
@@ -240,18 +237,13 @@ ReportStyle logStyle(const Job& job, const Ranks& ranks) {
 
 void writeJobJson(JsonWriter& json, const Job& job, const Ranks& ranks) {
   json.key("size").value(ranks.size());
-  json.key("ranks").beginArray();
-  for (const auto& [index, process] : ranks.members()) writeProcess(json, job, process, ranks.of(index));
-  json.endArray();
-  json.key("files").beginArray();
-  for (const LogFile& file : job.files) {
-    json.beginInlineObject();
-    json.key("name").value(file.name);
-    json.key("lines").value(file.lines);
+  json.key("ranks").inlineObjects(ranks.members(), [&](const Ranks::Member& member) {
+    writeProcess(json, job, member.process, ranks.of(member.index));
+  });
+  json.key("files").inlineObjects(job.files, [&](const LogFile& file) {
+    json.key("name").value(file.name).key("lines").value(file.lines);
     json.key("nccl_lines").value(file.nccl_lines);
-    json.endInlineObject();
-  }
-  json.endArray();
+  });
 }
 
 }  // namespace railwise::doctor

@@ -70,20 +70,16 @@ void judgeAcross(const Results& results, Findings& findings) {
   const std::vector<std::string>& missing = routes.missing;
   if (missing.empty() || results.cross_nic == 0) return;
   const bool all = missing.size() == routes.known;
-  Finding finding = {
-      .check = "pair-across-rails",
-      .severity = Severity::kWarning,
-      .what = all ? "no rail routes to another one" : "some rails do not route to each other",
-      .why =
-          "Within a rail all works. A ring, tree or all-to-all that changes rails hangs, or fails with "
-          "status 12.",
-      .fix =
-          "export NCCL_CROSS_NIC=0    # and leave PXN on (no NCCL_PXN_DISABLE=1): sends between GPUs of "
-          "different "
-          "rails then stay on one; NCCL 2.30 has no puts by proxy then\n"
-          "ip route get ADDRESS from ADDRESS    # RoCE, or mend the route between the rails' subnets"};
-  for (const std::string& route : missing) finding.seen.push_back({route, "", "writes do not arrive"});
-  findings.add(std::move(finding));
+  std::vector<Seen> seen;
+  for (const std::string& route : missing) seen.push_back({route, "", "writes do not arrive"});
+  findings.add("pair-across-rails", Severity::kWarning,
+               all ? "no rail routes to another one" : "some rails do not route to each other",
+               std::move(seen),
+               "Within a rail all works. A ring, tree or all-to-all that changes rails hangs, or fails with "
+               "status 12.",
+               "export NCCL_CROSS_NIC=0    # and leave PXN on (no NCCL_PXN_DISABLE=1): sends between GPUs of "
+               "different rails then stay on one; NCCL 2.30 has no puts by proxy then\n"
+               "ip route get ADDRESS from ADDRESS    # RoCE, or mend the route between the rails' subnets");
 }
 
 }  // namespace railwise::doctor::pair

@@ -136,14 +136,11 @@ class PairJudge {
       if (count.bad < count.all) continue;
       odd_hosts_.insert(end);
       judgement_.findings.add(
-          {.check = "pair-odd-host",
-           .severity = hostFails(end) ? Severity::kError : Severity::kWarning,
-           .what =
-               hostFails(end) ? "no rail of the host works as it should" : "every rail of the host is slow",
-           .seen = {{results_.ends[end].host, "all its pairs", oddHostText(end)}},
-           .why = "The slowest host decides how fast a job is, and one that is not reached stops it.",
-           .fix = "railwise doctor    # on that host: driver, PCIe, switch ports; then leave it out of the "
-                  "job"});
+          "pair-odd-host", hostFails(end) ? Severity::kError : Severity::kWarning,
+          hostFails(end) ? "no rail of the host works as it should" : "every rail of the host is slow",
+          {{results_.ends[end].host, "all its pairs", oddHostText(end)}},
+          "The slowest host decides how fast a job is, and one that is not reached stops it.",
+          "railwise doctor    # on that host: driver, PCIe, switch ports; then leave it out of the job");
     }
   }
 
@@ -192,9 +189,10 @@ class PairJudge {
     reportTogether(i, side);
   }
 
-  void add(std::size_t i, std::size_t side, Finding finding, const std::string& value) {
-    finding.seen = {{blamed(i), directionName(results_, pair(i), side), value}};
-    judgement_.findings.add(std::move(finding));
+  void add(std::size_t i, std::size_t side, const char* check, Severity severity, const char* what,
+           const std::string& value, const char* why, const std::string& fix) {
+    judgement_.findings.add(check, severity, what,
+                            {{blamed(i), directionName(results_, pair(i), side), value}}, why, fix);
   }
 
   // The largest packet that the two ports send, or a little less, as one of ping, which adds 28 bytes.
@@ -212,37 +210,28 @@ class PairJudge {
 
   void reportFailure(std::size_t i, std::size_t side) {
     const Half& half = pair(i).halves[side];
-    const std::string value = half.error.empty() ? "nothing arrives" : half.error;
-    Finding finding = {
-        .check = "pair-no-reach",
-        .severity = Severity::kError,
-        .what = "writes do not arrive",
-        .why = "A job that uses this pair hangs, or fails with status 12 (retry exceeded).",
-        .fix = "ibstat    # both ends: cable, switch port, VLAN, routes, ACL\n" + cableErrors()};
-    if (half.reach == Reach::kSmallOnly) {
-      finding.check = "pair-large-packets";
-      finding.what = "8 bytes arrive, 64 KiB do not";
-      finding.why = "Packets of full size are lost on the way: some switch port has a smaller MTU.";
-      finding.fix = pathMtuFix(i);
-    } else if (half.reach == Reach::kNotTried) {
-      finding.check = "pair-queue-pair";
-      finding.what = "a queue pair cannot be connected";
-      finding.why = "NCCL fails at this place, too.";
-      finding.fix =
-          "ibv_devinfo -v -d DEVICE | grep GID; ip neigh    # addresses, and the route between them\n"
-          "ulimit -l";
-    } else if (half.reach == Reach::kAll && half.error.empty()) {
-      finding.check = "pair-wrong-data";
-      finding.what = "other data arrive than were sent";
-      finding.why = "A job would compute with wrong numbers and not notice.";
-      finding.fix = "Take the NIC out of use; look for PCIe errors: dmesg | grep -i -e aer -e mce";
-    } else if (half.reach == Reach::kAll) {
-      finding.check = "pair-stopped";
-      finding.what = "the pair failed under load";
-      finding.why = "A job that uses this pair fails or goes on over other rails.";
-      finding.fix = cableErrors();
-    }
-    add(i, side, std::move(finding), value);
+    const auto fail = [&](const char* check, const char* what, const char* why, const std::string& fix) {
+      add(i, side, check, Severity::kError, what, half.error.empty() ? "nothing arrives" : half.error, why,
+          fix);
+    };
+    if (half.reach == Reach::kSmallOnly)
+      fail("pair-large-packets", "8 bytes arrive, 64 KiB do not",
+           "Packets of full size are lost on the way: some switch port has a smaller MTU.", pathMtuFix(i));
+    else if (half.reach == Reach::kNotTried)
+      fail("pair-queue-pair", "a queue pair cannot be connected", "NCCL fails at this place, too.",
+           "ibv_devinfo -v -d DEVICE | grep GID; ip neigh    # addresses, and the route between them\n"
+           "ulimit -l");
+    else if (half.reach == Reach::kAll && half.error.empty())
+      fail("pair-wrong-data", "other data arrive than were sent",
+           "A job would compute with wrong numbers and not notice.",
+           "Take the NIC out of use; look for PCIe errors: dmesg | grep -i -e aer -e mce");
+    else if (half.reach == Reach::kAll)
+      fail("pair-stopped", "the pair failed under load",
+           "A job that uses this pair fails or goes on over other rails.", cableErrors());
+    else
+      fail("pair-no-reach", "writes do not arrive",
+           "A job that uses this pair hangs, or fails with status 12 (retry exceeded).",
+           "ibstat    # both ends: cable, switch port, VLAN, routes, ACL\n" + cableErrors());
   }
 
   void reportSlow(std::size_t i, std::size_t side) {
@@ -252,21 +241,16 @@ class PairJudge {
     std::string value = gbytesOf(rate);
     if (peers) value += "; median of its peers " + gbytesOf(its.median_gbytes);
     if (!its.software) value += "; port and PCIe allow " + gbytesOf(its.allowed_gbytes);
-    Finding finding = {
-        .check = "pair-slow-rail",
-        .severity = Severity::kWarning,
-        .what = "the rail is slower than its peers",
-        .why = "NCCL cuts data evenly: the slowest rail decides (Railwise gives it a smaller share).",
-        .fix = cableErrors() + "\nlspci -vv -s ADDRESS | grep LnkSta    # the PCIe link: speed and width"};
-    if (!peers) {
-      finding.check = "pair-below-port";
-      finding.what = "the rail is slower than its port and PCIe link allow";
-      finding.why = "The link is as fast as it says, and something else holds the data back.";
-      finding.fix =
+    if (peers)
+      add(i, side, "pair-slow-rail", Severity::kWarning, "the rail is slower than its peers", value,
+          "NCCL cuts data evenly: the slowest rail decides (Railwise gives it a smaller share).",
+          cableErrors() + "\nlspci -vv -s ADDRESS | grep LnkSta    # the PCIe link: speed and width");
+    else
+      add(i, side, "pair-below-port", Severity::kWarning,
+          "the rail is slower than its port and PCIe link allow", value,
+          "The link is as fast as it says, and something else holds the data back.",
           "lspci -vv -s ADDRESS | grep -e MaxReadReq -e LnkSta    # iommu=pt, ACS off, performance governor\n"
-          "ethtool -S NETDEV | grep -i -e pause -e discard    # RoCE: congestion, PFC";
-    }
-    add(i, side, std::move(finding), value);
+          "ethtool -S NETDEV | grep -i -e pause -e discard    # RoCE: congestion, PFC");
   }
 
   // Is one of its NICs also in another pair of the two hosts? Then they share its port.
@@ -282,13 +266,10 @@ class PairJudge {
     const Half& half = pair(i).halves[side];
     const bool less = half.together_gbytes > 0 && half.together_gbytes < kTogetherShare * half.alone_gbytes;
     if (!less || verdict(i).software || results_.pairs.size() < 2 || sharesNic(i)) return;
-    add(i, side,
-        {.check = "pair-together",
-         .severity = Severity::kWarning,
-         .what = "the rail is slower while the others are busy",
-         .why = "The rails share a PCIe link, a switch uplink or the memory of a NUMA node.",
-         .fix = "railwise explain    # which NICs share a PCIe link"},
-        gbytesOf(half.together_gbytes) + " with all rails, " + gbytesOf(half.alone_gbytes) + " alone");
+    add(i, side, "pair-together", Severity::kWarning, "the rail is slower while the others are busy",
+        gbytesOf(half.together_gbytes) + " with all rails, " + gbytesOf(half.alone_gbytes) + " alone",
+        "The rails share a PCIe link, a switch uplink or the memory of a NUMA node.",
+        "railwise explain    # which NICs share a PCIe link");
   }
 
   void reportLatency(std::size_t i) {
@@ -296,13 +277,10 @@ class PairJudge {
     const double median = latency_of_peers_[peerKey(i)];
     // On a software device the latency is that of the scheduler.
     if (latency <= 0 || latency < kOddLatency * median || bad(i) || verdict(i).software) return;
-    add(i, 0,
-        {.check = "pair-latency",
-         .severity = Severity::kAdvice,
-         .what = "the rail answers later than its peers",
-         .why = "Small messages take longer; large ones do not.",
-         .fix = "Is the way longer (other switches), or is the link busy or in a power-saving state?"},
-        microsecondsOf(latency) + "; median of its peers " + microsecondsOf(median));
+    add(i, 0, "pair-latency", Severity::kAdvice, "the rail answers later than its peers",
+        microsecondsOf(latency) + "; median of its peers " + microsecondsOf(median),
+        "Small messages take longer; large ones do not.",
+        "Is the way longer (other switches), or is the link busy or in a power-saving state?");
   }
 
   const Results& results_;

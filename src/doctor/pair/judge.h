@@ -64,8 +64,7 @@ std::string endNicName(const Results& results, const PairResult& pair, std::size
 std::string directionName(const Results& results, const PairResult& pair, std::size_t sender);
 std::string pairName(const Results& results, const PairResult& pair);
 
-// What the facts of both ends say without a measurement. Pure; thread-safe.
-
+// What the facts of both ends say without a measurement.
 void judgeFacts(const Results& results, Findings& findings);
 
 // Whether rails route to each other, from Results::across. The text is one sentence for NCCL_CROSS_NIC; "":

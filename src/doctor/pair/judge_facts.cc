@@ -37,22 +37,19 @@ class FactJudge {
 
  private:
   // A NIC is in many pairs; what is said of it is said once.
-  void add(Finding finding) {
-    const Seen& seen = finding.seen.front();
-    if (said_.insert(finding.check + "/" + seen.device + "/" + seen.value).second)
-      findings_.add(std::move(finding));
+  void add(const char* check, Severity severity, const char* what, const Seen& seen, const char* why,
+           const char* fix) {
+    if (said_.insert(check + ("/" + seen.device) + "/" + seen.value).second)
+      findings_.add(check, severity, what, {seen}, why, fix);
   }
 
   void judgeEnds() {
     std::map<std::size_t, std::size_t> counts;  // number of NICs -> number of hosts
     for (const EndFacts& end : results_.ends) {
       if (!end.failure.empty())
-        add({.check = "pair-no-device",
-             .severity = Severity::kError,
-             .what = "the host has no RDMA device that can be used",
-             .seen = {{end.host, "", end.failure}},
-             .why = "NCCL falls back to TCP on it, or fails.",
-             .fix = "railwise doctor    # on that host"});
+        add("pair-no-device", Severity::kError, "the host has no RDMA device that can be used",
+            {end.host, "", end.failure}, "NCCL falls back to TCP on it, or fails.",
+            "railwise doctor    # on that host");
       ++counts[end.nics.size()];
     }
     if (counts.size() < 2) return;
@@ -60,15 +57,12 @@ class FactJudge {
     for (const auto& [nics, hosts] : counts) usual = hosts > counts[usual] ? nics : usual;
     for (const EndFacts& end : results_.ends) {
       if (end.nics.size() == usual || !end.failure.empty()) continue;
-      add({.check = "pair-nic-count",
-           .severity = Severity::kWarning,
-           .what = "the host has another number of NICs than the others",
-           .seen = {{end.host, "",
-                     std::to_string(end.nics.size()) + " NIC ports, not " + std::to_string(usual)}},
-           .why = "The host with the fewest NICs decides how fast a job is.",
-           .fix = "lspci | grep -i -e mellanox -e ethernet\n"
-                  "railwise fingerprint --json > HOST.json    # on each host\n"
-                  "railwise fingerprint --compare *.json"});
+      add("pair-nic-count", Severity::kWarning, "the host has another number of NICs than the others",
+          {end.host, "", std::to_string(end.nics.size()) + " NIC ports, not " + std::to_string(usual)},
+          "The host with the fewest NICs decides how fast a job is.",
+          "lspci | grep -i -e mellanox -e ethernet\n"
+          "railwise fingerprint --json > HOST.json    # on each host\n"
+          "railwise fingerprint --compare *.json");
     }
   }
 
@@ -77,13 +71,14 @@ class FactJudge {
       const NicFacts& nic = results_.nic(pair, side);
       const std::string name = endNicName(results_, pair, side);
       if (!nic.error.empty())
-        add({.check = "pair-not-opened",
-             .severity = Severity::kError,
-             .what = "the device cannot be used",
-             .seen = {{name, "", nic.error}},
-             .why = "NCCL leaves the NIC out on this host, and uses it on others.",
-             .fix = "ls -l /dev/infiniband    # in the container, too\nulimit -l    # should be unlimited"});
-      else if (!nic.active && pair.obstacle == Obstacle::kPortDown) add(portDown(name));
+        add("pair-not-opened", Severity::kError, "the device cannot be used", {name, "", nic.error},
+            "NCCL leaves the NIC out on this host, and uses it on others.",
+            "ls -l /dev/infiniband    # in the container, too\nulimit -l    # should be unlimited");
+      else if (!nic.active && pair.obstacle == Obstacle::kPortDown)
+        add("pair-port-down", Severity::kError, "the port is down, and its partner's is up",
+            {name, "", "not active"},
+            "The hosts have different rails: NCCL uses fewer NICs, or another path.",
+            "ibstat    # is the cable in, is the switch port on\nip link set dev NETDEV up    # RoCE");
     }
     if (pair.obstacle == Obstacle::kLinkKind) addLinkKinds(pair);
     if (pair.obstacle == Obstacle::kNoGids) addNoAddress(pair);
@@ -96,21 +91,10 @@ class FactJudge {
     const bool any =
         std::any_of(results_.pairs.begin(), results_.pairs.end(), std::mem_fn(&PairResult::measured));
     if (any || with_nics < 2 || !findings_.empty()) return;
-    add({.check = "pair-nothing-measured",
-         .severity = Severity::kWarning,
-         .what = "no NIC of these hosts can be measured",
-         .seen = {{results_.ends.front().host, "", "the lines below \"Not looked at\" say why"}},
-         .why = "The test says nothing about this fabric.",
-         .fix = "ibv_devinfo -v    # is a port active, and which link has it?"});
-  }
-
-  static Finding portDown(const std::string& name) {
-    return {.check = "pair-port-down",
-            .severity = Severity::kError,
-            .what = "the port is down, and its partner's is up",
-            .seen = {{name, "", "not active"}},
-            .why = "The hosts have different rails: NCCL uses fewer NICs, or another path.",
-            .fix = "ibstat    # is the cable in, is the switch port on\nip link set dev NETDEV up    # RoCE"};
+    add("pair-nothing-measured", Severity::kWarning, "no NIC of these hosts can be measured",
+        {results_.ends.front().host, "", "the lines below \"Not looked at\" say why"},
+        "The test says nothing about this fabric.",
+        "ibv_devinfo -v    # is a port active, and which link has it?");
   }
 
   void addLinkKinds(const PairResult& pair) {
@@ -120,27 +104,21 @@ class FactJudge {
     const bool others =
         std::any_of(results_.pairs.begin(), results_.pairs.end(),
                     [&](const PairResult& each) { return each.match == pair.match && each.measured(); });
-    add({.check = "pair-link",
-         .severity = others ? Severity::kWarning : Severity::kError,
-         .what = "the ports have different links",
-         .seen = {{pairName(results_, pair), "", kinds}},
-         .why = "They never reach each other.",
-         .fix = "railwise doctor --pair HOST --nic NAMES    # only the NICs of one network\n"
-                "ibv_devinfo -v | grep -e hca_id -e link_layer    # at both ends: which port is set up "
-                "otherwise?\n"
-                "mstconfig -d PCI-ADDRESS query | grep LINK_TYPE    # 1 InfiniBand, 2 Ethernet; changing it "
-                "needs a reboot"});
+    add("pair-link", others ? Severity::kWarning : Severity::kError, "the ports have different links",
+        {pairName(results_, pair), "", kinds}, "They never reach each other.",
+        "railwise doctor --pair HOST --nic NAMES    # only the NICs of one network\n"
+        "ibv_devinfo -v | grep -e hca_id -e link_layer    # at both ends: which port is set up otherwise?\n"
+        "mstconfig -d PCI-ADDRESS query | grep LINK_TYPE    # 1 InfiniBand, 2 Ethernet; changing it needs a "
+        "reboot");
   }
 
   void addNoAddress(const PairResult& pair) {
-    add({.check = "pair-no-address",
-         .severity = Severity::kError,
-         .what = "no address of one port reaches an address of the other",
-         .seen = {{pairName(results_, pair), "GIDs",
-                   gidTypes(results_.nic(pair, 0)) + " and " + gidTypes(results_.nic(pair, 1))}},
-         .why = "A connection between these NICs cannot be made.",
-         .fix = "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: each port needs one type and family\n"
-                "ip addr add ADDRESS/PREFIX dev NETDEV"});
+    add("pair-no-address", Severity::kError, "no address of one port reaches an address of the other",
+        {pairName(results_, pair), "GIDs",
+         gidTypes(results_.nic(pair, 0)) + " and " + gidTypes(results_.nic(pair, 1))},
+        "A connection between these NICs cannot be made.",
+        "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: each port needs one type and family\n"
+        "ip addr add ADDRESS/PREFIX dev NETDEV");
   }
 
   void judgeSpeed(const PairResult& pair) {
@@ -148,16 +126,13 @@ class FactJudge {
     const uint32_t second = results_.nic(pair, 1).speed_mbps;
     if (first == second || first == 0 || second == 0) return;
     const std::size_t slow = first < second ? 0 : 1;
-    add({.check = "pair-speed",
-         .severity = Severity::kWarning,
-         .what = "the port is slower than its partner",
-         .seen = {{endNicName(results_, pair, slow), "port speed",
-                   std::to_string(std::min(first, second) / 1000) + " Gb/s, not " +
-                       std::to_string(std::max(first, second) / 1000) + " as " +
-                       endNicName(results_, pair, 1 - slow)}},
-         .why = "The slower port decides for both.",
-         .fix = "mlxlink -d DEVICE    # was another speed negotiated? Cable, switch port, FEC\n"
-                "mstlink -d PCI-ADDRESS    # the same without NVIDIA's tools: package mstflint"});
+    add("pair-speed", Severity::kWarning, "the port is slower than its partner",
+        {endNicName(results_, pair, slow), "port speed",
+         std::to_string(std::min(first, second) / 1000) + " Gb/s, not " +
+             std::to_string(std::max(first, second) / 1000) + " as " + endNicName(results_, pair, 1 - slow)},
+        "The slower port decides for both.",
+        "mlxlink -d DEVICE    # was another speed negotiated? Cable, switch port, FEC\n"
+        "mstlink -d PCI-ADDRESS    # the same without NVIDIA's tools: package mstflint");
   }
 
   void judgeGids(const PairResult& pair) {
@@ -166,22 +141,16 @@ class FactJudge {
     const verbs::Gid& second = results_.nic(pair, 1).gids[pair.gids[1]];
     const std::string seen = gidName(first) + " and " + gidName(second);
     if (first.roce_version == 1 || second.roce_version == 1)
-      add({.check = "pair-gid-types",
-           .severity = Severity::kWarning,
-           .what = "the ports talk RoCE v1",
-           .seen = {{pairName(results_, pair), "GIDs", seen}},
-           .why = "RoCE v1 is not routed, and most fabrics give it no lossless class.",
-           .fix =
-               "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: RoCE v2 with an IPv4 address at both "
-               "ends?"});
+      add("pair-gid-types", Severity::kWarning, "the ports talk RoCE v1",
+          {pairName(results_, pair), "GIDs", seen},
+          "RoCE v1 is not routed, and most fabrics give it no lossless class.",
+          "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: RoCE v2 with an IPv4 address at both "
+          "ends?");
     else if (first.index != second.index)
-      add({.check = "pair-gid-index",
-           .severity = Severity::kAdvice,
-           .what = "the ports use GIDs with different indices",
-           .seen = {{pairName(results_, pair), "GIDs", seen}},
-           .why = "Railwise and NCCL find the GID by its type; a fixed NCCL_IB_GID_INDEX would be wrong at "
-                  "one end.",
-           .fix = "unset NCCL_IB_GID_INDEX"});
+      add("pair-gid-index", Severity::kAdvice, "the ports use GIDs with different indices",
+          {pairName(results_, pair), "GIDs", seen},
+          "Railwise and NCCL find the GID by its type; a fixed NCCL_IB_GID_INDEX would be wrong at one end.",
+          "unset NCCL_IB_GID_INDEX");
   }
 
   // The MTU that most NICs of a link have is the usual one, and who differs from it is odd.
@@ -207,16 +176,12 @@ class FactJudge {
   void addMtu(const PairResult& pair, std::size_t odd) {
     const NicFacts& nic = results_.nic(pair, odd);
     const bool roce = nic.link == LinkKind::kRoce;
-    add({.check = "pair-mtu",
-         .severity = Severity::kWarning,
-         .what = "the MTU differs from its partner's",
-         .seen = {{endNicName(results_, pair, odd), "active MTU",
-                   std::to_string(nic.mtu_bytes) + ", not " +
-                       std::to_string(results_.nic(pair, 1 - odd).mtu_bytes)}},
-         .why = "The pair uses the smaller one: more packets and headers for the same data.",
-         .fix = roce ? "ip link set dev NETDEV mtu 9000    # and on the switch port"
-                     : "ibstat; ibv_devinfo -v | grep mtu    # the subnet manager's partitions.conf sets it: "
-                       "mtu=5"});
+    add("pair-mtu", Severity::kWarning, "the MTU differs from its partner's",
+        {endNicName(results_, pair, odd), "active MTU",
+         std::to_string(nic.mtu_bytes) + ", not " + std::to_string(results_.nic(pair, 1 - odd).mtu_bytes)},
+        "The pair uses the smaller one: more packets and headers for the same data.",
+        roce ? "ip link set dev NETDEV mtu 9000    # and on the switch port"
+             : "ibstat; ibv_devinfo -v | grep mtu    # the subnet manager's partitions.conf sets it: mtu=5");
   }
 
   const Results& results_;

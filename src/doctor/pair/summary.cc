@@ -2,26 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "base/text/printable.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
+#include "topo/explain/explain.h"
+#include "topo/tuning/expect.h"
 
 namespace railwise::doctor::pair {
 namespace {
 
 constexpr const char* kStyle =
-    ":root{color-scheme:light dark}"
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:75rem;padding:0 1rem}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.5rem 0 1.5rem}"
-    "th,td{padding:.25rem .6rem;text-align:right;border:1px solid #8884}"
-    "th{font-weight:600}.scroll{overflow-x:auto}"
-    ".good{background:#2a93}.slow{background:#e803}.failed{background:#d226;font-weight:600}"
-    ".finding{border-left:4px solid #888;padding:.1rem .8rem;margin:.8rem 0}"
-    ".error{border-color:#d22}.warning{border-color:#e80}"
-    "pre{margin:.3rem 0;white-space:pre-wrap}.muted{color:#888}";
+    ":root{color-scheme:light dark}body{font:15px/1.45 system-ui,sans-serif;margin:2rem "
+    "auto;max-width:75rem;padding:0 "
+    "1rem}table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.5rem 0 "
+    "1.5rem}th,td{padding:.25rem .6rem;text-align:right;border:1px solid "
+    "#8884}th{font-weight:600}.scroll{overflow-x:auto}.good{background:#2a93}.slow{background:#e803}.failed{"
+    "background:#d226;font-weight:600}.finding{border-left:4px solid #888;padding:.1rem .8rem;margin:.8rem "
+    "0}.error{border-color:#d22}.warning{border-color:#e80}pre{margin:.3rem "
+    "0;white-space:pre-wrap}.muted{color:#888}";
 
 const char* healthName(Health health) {
   static constexpr const char* kNames[] = {"not measured", "good", "slow", "failed"};
@@ -144,7 +146,6 @@ void addLonelyNics(const Results& results, std::vector<std::string>& hidden) {
 }
 
 void writeNicJson(JsonWriter& json, const NicFacts& nic) {
-  json.beginInlineObject();
   json.key("device").value(nic.device);
   json.key("port").value(static_cast<int>(nic.port));
   if (!nic.error.empty()) json.key("error").value(nic.error);
@@ -157,18 +158,11 @@ void writeNicJson(JsonWriter& json, const NicFacts& nic) {
   json.key("pcie_mbps").value(static_cast<uint64_t>(nic.pcie_mbps));
   json.key("pcie").value(nic.pcie);
   json.key("numa").value(nic.numa);
-  json.key("gids").beginRow();
-  for (const verbs::Gid& gid : nic.gids) {
-    json.beginRow();
-    json.value(gid.index).value(gidTypeText(gid));
-    json.endRow();
-  }
-  json.endRow();
-  json.endInlineObject();
+  json.key("gids").rows(nic.gids,
+                        [&](const verbs::Gid& gid) { json.value(gid.index).value(gidTypeText(gid)); });
 }
 
 void writePairRow(JsonWriter& json, const Results& results, const PairResult& pair, const Verdict& verdict) {
-  json.beginObject();
   json.key("a").value(endNicName(results, pair, 0));
   json.key("b").value(endNicName(results, pair, 1));
   json.key("obstacle").value(obstacleText(pair.obstacle));
@@ -184,37 +178,24 @@ void writePairRow(JsonWriter& json, const Results& results, const PairResult& pa
     json.key("error").value(half.error);
     json.endInlineObject();
   }
-  json.endObject();
 }
 
 void writeHosts(JsonWriter& json, const Results& results) {
-  json.key("hosts").beginArray();
-  for (const EndFacts& end : results.ends) {
-    json.beginObject();
+  json.key("hosts").objects(results.ends, [&](const EndFacts& end) {
     json.key("host").value(end.host);
     json.key("memory").value(end.memory);
     json.key("all_reduce_model_gb_per_s").value(end.all_reduce.gbytes);
     json.key("all_reduce_rule").value(end.all_reduce.rule);
-    json.key("nics").beginArray();
-    for (const NicFacts& nic : end.nics) writeNicJson(json, nic);
-    json.endArray();
-    json.endObject();
-  }
-  json.endArray();
-}
-
-void writeMatrix(JsonWriter& json, const Results& results, const Judgement& judgement) {
-  json.key("matrix_gb_per_s").beginArray();
-  for (const auto& row : hostMatrix(results, judgement.verdicts)) {
-    json.row(row, &HostCell::gbytes);
-  }
-  json.endArray();
+    json.key("nics").inlineObjects(end.nics, [&](const NicFacts& nic) { writeNicJson(json, nic); });
+  });
 }
 
 std::string railTitle(const Results& results, const Match& match) {
   return results.ends[match[0]].host + " and " + results.ends[match[1]].host +
          ", GB/s: each NIC pair alone, and all at once in both directions";
 }
+
+std::string gbytesText(double gbytes) { return formatText("%.4g GB/s", gbytes); }
 
 }  // namespace
 
@@ -344,11 +325,13 @@ std::string pairJson(const Results& results, const Judgement& judgement, const M
   json.key("seconds").value(results.seconds);
   json.key("write_bytes").value(options.bytes);
   writeHosts(json, results);
-  json.key("pairs").beginArray();
-  for (std::size_t i = 0; i < results.pairs.size(); ++i)
-    writePairRow(json, results, results.pairs[i], judgement.verdicts[i]);
-  json.endArray();
-  writeMatrix(json, results, judgement);
+  json.key("pairs").objects(results.pairs, [&](const PairResult& pair) {
+    writePairRow(json, results, pair,
+                 judgement.verdicts[static_cast<std::size_t>(&pair - results.pairs.data())]);
+  });
+  json.key("matrix_gb_per_s").arrayOf(hostMatrix(results, judgement.verdicts), [&](const auto& row) {
+    json.row(row, &HostCell::gbytes);
+  });
   const AllReduceCheck check = checkAllReduce(results);
   writeAcrossJson(json, results);
   json.key("all_reduce").beginInlineObject();
@@ -363,6 +346,42 @@ std::string pairJson(const Results& results, const Judgement& judgement, const M
   json.endInlineObject();
   json.endObject();
   return json.text();
+}
+
+// What NCCL's own model says of all_reduce.
+AllReduceModel allReduceModel(const topo::Machine& machine) {
+  std::map<int, double> nics;  // GB/s of each NIC that a channel uses, over the best path to it
+  for (const topo::GpuExplanation& gpu : topo::explain(machine).gpus) {
+    for (const topo::ChosenNic& nic : gpu.chosen) {
+      double& gbytes = nics[nic.view.net];
+      gbytes = std::max(gbytes, static_cast<double>(nic.view.bandwidth));
+    }
+  }
+  double sum = 0;
+  for (const auto& [net, gbytes] : nics) sum += gbytes;
+  double inside = 0;
+  for (const topo::Domain& domain : machine.domains)
+    inside = std::max(inside, static_cast<double>(domain.total_bandwidth));
+  if (sum <= 0) return {0, "the model finds no NIC for any GPU"};
+  const std::string nics_text = counted(nics.size(), "NIC") + " that NCCL's channels use: " + gbytesText(sum);
+  const bool one_gpu = machine.graph->count(topo::NodeType::kGpu) == 1;
+  if (one_gpu || inside <= 0 || sum <= inside) return {sum, nics_text};
+  return {inside, nics_text + ", but a GPU sends " + gbytesText(inside) + " to the next one inside the host"};
+}
+
+NcclModel ncclModel(const topo::Machine& machine, int hosts) {
+  // RCCL has a model of its own, and ranks that NCCL keeps apart have no common expectation.
+  if (machine.graph->rccl() || machine.domains.size() != 1) return {};
+  const auto answers = topo::tuning::expectOn(machine, {.nodes = hosts}, {});
+  if (!answers.ok() || !answers->front().peak_choice) return {};
+  const topo::tuning::Expectation& answer = answers->front();
+  return {.gbytes = answer.peak,
+          .ring_gbytes = answer.ring_network,
+          .ring_nics = answer.ring_nics,
+          .text = "NCCL " + ncclVersionName(machine.settings->nccl) + "'s model of " + std::to_string(hosts) +
+                  " hosts with " + counted(answer.ranks.size(), "GPU") + " each",
+          .algorithm = nameOf(answer.peak_choice->algorithm),
+          .limit = answer.limit};
 }
 
 std::string pageHtml(const Results& results, const Judgement& judgement, const MeasureOptions& options) {

@@ -41,9 +41,7 @@ std::vector<Match> matchesOf(const Results& results);
 // "all_reduce: ...": the one limit, what was measured, and what NCCL's rings get of the NICs.
 std::string allReduceText(const Results& results);
 
-// The results of the pair test as a page: one HTML file without a script that needs nothing else. Pure;
-// thread-safe.
-
+// A page: one HTML file without a script that needs nothing else.
 std::string pageHtml(const Results& results, const Judgement& judgement, const MeasureOptions& options);
 
 // A ring of NCCL's enters and leaves a host through the NIC of each channel, so all_reduce between hosts

@@ -143,31 +143,28 @@ void judgeResults(std::span<const Comparison> comparisons, Findings& findings) {
         std::find_if(rows.begin(), rows.end(), [](const ResultRow& row) { return row.wrong > 0; });
     if (its.run.wrong() > 0) {
       const ResultRow& row = first == rows.end() ? rows.back() : *first;
-      findings.add({.check = "wrong-results",
-                    .severity = Severity::kError,
-                    .what = "nccl-tests found wrong data",
-                    .seen = {seenAt(its, row,
-                                    std::to_string(its.run.wrong()) + " wrong elements" +
-                                        (first == rows.end() ? "" : ", first at " + sizeText(row.bytes)))},
-                    .why = "The result of the collective is not what it should be: a training would go wrong "
-                           "silently.",
-                    .fix = "railwise doctor --pair HOST  # compares what arrives with what was sent\n"
-                           "dmesg | grep -i -e xid -e mlx5 -e AER  # GPU, NIC and PCIe errors"});
+      findings.add("wrong-results", Severity::kError, "nccl-tests found wrong data",
+                   {seenAt(its, row,
+                           std::to_string(its.run.wrong()) + " wrong elements" +
+                               (first == rows.end() ? "" : ", first at " + sizeText(row.bytes)))},
+                   "The result of the collective is not what it should be: a training would go wrong "
+                   "silently.",
+                   "railwise doctor --pair HOST  # compares what arrives with what was sent\n"
+                   "dmesg | grep -i -e xid -e mlx5 -e AER  # GPU, NIC and PCIe errors");
     }
     if (!its.judged || !its.doubt.empty() || its.share() >= kFarBelowModel) continue;
     const bool without_nvlink =
         its.hosts == 1 && its.share() < kWithoutNvlink && its.limit.starts_with("The limit is NVLink");
     findings.add(
-        {.check = "below-model",
-         .severity = Severity::kWarning,
-         .what = "the bus bandwidth is far below what NCCL's model expects of these hosts",
-         .seen = {seenAt(its, its.run.rows[*its.judged], youGetText(its))},
-         .why = its.model + ". " + its.limit +
-                (without_nvlink ? " So little comes without NVLink." : " Good hosts reach 80 % and more."),
-         .fix = firstFix(its, without_nvlink) +
-                "railwise doctor  # on each host\n"
-                "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING  # and --log again: "
-                "network, GPUDirect, settings"});
+        "below-model", Severity::kWarning,
+        "the bus bandwidth is far below what NCCL's model expects of these hosts",
+        {seenAt(its, its.run.rows[*its.judged], youGetText(its))},
+        its.model + ". " + its.limit +
+            (without_nvlink ? " So little comes without NVLink." : " Good hosts reach 80 % and more."),
+        firstFix(its, without_nvlink) +
+            "railwise doctor  # on each host\n"
+            "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING  # and --log again: "
+            "network, GPUDirect, settings");
   }
 }
 
@@ -215,9 +212,7 @@ std::string tableText(const Comparison& its) {
 }
 
 void writeResultsJson(JsonWriter& json, std::span<const Comparison> comparisons) {
-  json.key("results").beginArray();
-  for (const Comparison& its : comparisons) {
-    json.beginObject();
+  json.key("results").objects(comparisons, [&](const Comparison& its) {
     json.key("file").value(its.run.file);
     json.key("collective").value(its.run.collective);
     json.key("ranks").value(its.ranks);
@@ -229,27 +224,18 @@ void writeResultsJson(JsonWriter& json, std::span<const Comparison> comparisons)
     json.key("limit").value(its.limit);
     json.key("doubt").value(its.doubt);
     json.key("judged_bytes");
-    if (its.judged) json.value(its.run.rows[*its.judged].bytes);
-    else json.null();
+    its.judged ? json.value(its.run.rows[*its.judged].bytes) : json.null();
     json.key("share");
-    if (its.judged) json.value(its.share());
-    else json.null();
-    json.key("sizes").beginArray();
-    for (std::size_t i = 0; i < its.run.rows.size(); ++i) {
-      const ResultRow& row = its.run.rows[i];
-      json.beginInlineObject();
+    its.judged ? json.value(its.share()) : json.null();
+    json.key("sizes").inlineObjects(its.run.rows, [&](const ResultRow& row) {
+      const auto i = static_cast<std::size_t>(&row - its.run.rows.data());
       json.key("bytes").value(row.bytes);
       json.key("out_of_place_gb_per_s").value(row.out_of_place).key("in_place_gb_per_s").value(row.in_place);
       json.key("expected_gb_per_s");
-      if (i < its.expected.size()) json.value(its.expected[i]);
-      else json.null();
+      i < its.expected.size() ? json.value(its.expected[i]) : json.null();
       json.key("wrong").value(row.wrong);
-      json.endInlineObject();
-    }
-    json.endArray();
-    json.endObject();
-  }
-  json.endArray();
+    });
+  });
 }
 
 }  // namespace railwise::doctor

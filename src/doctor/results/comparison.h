@@ -50,8 +50,6 @@ Comparison compare(const TestRun& run, const ModelMachine& model);
 
 void judgeResults(std::span<const Comparison> comparisons, Findings& findings);
 
-// Results of nccl-tests for people and as JSON. Pure; thread-safe.
-
 std::string ranksText(const Comparison& its);  // "16 ranks on 2 hosts"; "": not known
 std::string jobText(const Comparison& its);    // "all_reduce, 16 ranks on 2 hosts"
 // "320.1 of 458.1 GB/s (70 %) at 8 GiB"; only of a comparison with a judged row.

@@ -71,17 +71,6 @@ void removeMarks(std::string& text) {
   }
 }
 
-std::vector<std::string_view> wordsOf(std::string_view text) {
-  std::vector<std::string_view> words;
-  constexpr std::string_view kBlanks = " \t";
-  for (std::size_t at = text.find_first_not_of(kBlanks); at != std::string_view::npos;) {
-    const std::size_t end = std::min(text.find_first_of(kBlanks, at), text.size());
-    words.push_back(text.substr(at, end - at));
-    at = text.find_first_not_of(kBlanks, end);
-  }
-  return words;
-}
-
 // "/opt/nccl-tests/build/all_reduce_perf_mpi" is all_reduce.
 std::string_view programOf(std::string_view word) {
   const std::size_t slash = word.rfind('/');
@@ -227,7 +216,7 @@ void NcclTestsReader::line(std::string_view text) {
   if (text.size() > kLongestRow || text.find(" NCCL ") != std::string_view::npos) return;
   std::string plain(plainText(text, buffer_));
   removeMarks(plain);
-  const Words words = wordsOf(plain);
+  const Words words = wordsIn(plain);
   if (words.size() < 3 || readHeader(words) || foreign_ || readRank(words) || readVerdict(words)) return;
   readRow(words);
 }

@@ -107,18 +107,12 @@ std::string watchNvsentinel(const WatchState& state, const std::string& host) {
     json.key("recommendedAction").value(sentinelAction(rule.action));
     json.key("errorCode").row(std::vector<std::string>{rule.check});
     const auto slash = latch->port.find('/');
-    json.key("entitiesImpacted").beginArray();
-    if (!latch->port.empty()) {
-      for (const auto& [type, value] :
-           {std::pair{"NIC", latch->port.substr(0, slash)}, {"NICPort", latch->port.substr(slash + 1)}})
-        json.beginInlineObject()
-            .key("entityType")
-            .value(type)
-            .key("entityValue")
-            .value(value)
-            .endInlineObject();
-    }
-    json.endArray();
+    std::vector<std::pair<const char*, std::string>> entities;
+    if (!latch->port.empty())
+      entities = {{"NIC", latch->port.substr(0, slash)}, {"NICPort", latch->port.substr(slash + 1)}};
+    json.key("entitiesImpacted").inlineObjects(entities, [&](const auto& entity) {
+      json.key("entityType").value(entity.first).key("entityValue").value(entity.second);
+    });
     json.key("generatedTimestamp").value(utcText(latch->last)).key("nodeName").value(host);
     json.key("processingStrategy").value("STORE_ONLY");
   });

@@ -318,15 +318,14 @@ class Collector {
             record::kConnectionStateNames, [](const Snapshot& snapshot, ConnectionState state) {
               return countIf(snapshot, [&](const Connection& each) { return each.state == state; });
             });
-    perName(
-        "railwise.connections_waiting", FamilyKind::kGauge, Unit::kNone,
-        "Connections by what they waited for at their last look: the peer's clear-to-send (sender: the peer "
-        "has posted no receive), a completion of the NIC, data (receiver: the peer has sent nothing), a "
-        "path, the peer's answer; one-sided: a window of the peer, credit of the peer (it takes no signals), "
-        "the rest of a signal, or its own NIC.",
-        "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
-          return countIf(snapshot, [&](const Connection& each) { return each.waits_for == what; });
-        });
+    perName("railwise.connections_waiting", FamilyKind::kGauge, Unit::kNone,
+            "Connections by what they waited for at their last look: the peer's clear-to-send (sender: the "
+            "peer has posted no receive), a completion of the NIC, data (receiver: the peer has sent "
+            "nothing), a path, the peer's answer; one-sided: a window of the peer, credit of the peer (it "
+            "takes no signals), the rest of a signal, or its own NIC.",
+            "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
+              return countIf(snapshot, [&](const Connection& each) { return each.waits_for == what; });
+            });
     perName("railwise.connection_longest_wait", FamilyKind::kGauge, Unit::kSeconds,
             "For how long the connection has waited that waits longest, by what it waits for; 0: none waits.",
             "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
@@ -363,10 +362,9 @@ class Collector {
                "Messages that were not complete after RAILWISE_SLOW_MESSAGE milliseconds.");
     perCounter("railwise.connection_lost", Unit::kSeconds, kCounters, &ConnectionCounters::lost_ns,
                "Time that connections were without a path.");
-    perCounter(
-        "railwise.connection_degraded", Unit::kSeconds, kCounters, &ConnectionCounters::degraded_ns,
-        "Time that connections used fewer or other ports than at first; a time that lasts counts when it "
-        "ends.");
+    perCounter("railwise.connection_degraded", Unit::kSeconds, kCounters, &ConnectionCounters::degraded_ns,
+               "Time that connections used fewer or other ports than at first; a time that lasts counts when "
+               "it ends.");
     perHistogram(
         "railwise.message_latency", Unit::kSeconds, &ClosedConnections::latency, kLatency,
         "Time from isend to the completion, of one message in 256. The sum is estimated from the buckets.");

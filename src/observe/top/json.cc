@@ -2,6 +2,7 @@
 #include "base/text/json.h"
 
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "base/text/text_layout.h"
@@ -67,7 +68,6 @@ void writeSums(JsonWriter& json, const Model& model) {
 }
 
 void writeRail(JsonWriter& json, const RailRow& rail) {
-  json.beginObject();
   json.key("host").value(rail.host).key("device").value(rail.device).key("port").value(rail.port);
   json.key("link").value(rowOf(record::kLinkNames, rail.link).words);
   json.key("state").value(record::railStateText(rail.state));
@@ -85,30 +85,25 @@ void writeRail(JsonWriter& json, const RailRow& rail) {
   writeErrors(json, "new_errors", rail.grown);
   json.key("failovers").value(rail.failovers).key("new_failovers").value(rail.grown.failovers);
   json.key("returns").value(rail.returns).key("device_lives").value(rail.device_lives);
-  json.endObject();
 }
 
 void writeEvents(JsonWriter& json, const record::Snapshot& snapshot) {
-  json.key("events").beginArray();
-  const std::size_t from = snapshot.events.size() > kEventsShown ? snapshot.events.size() - kEventsShown : 0;
-  for (std::size_t i = from; i < snapshot.events.size(); ++i) {
-    const record::Event& event = snapshot.events[i];
-    json.beginInlineObject();
+  const std::size_t shown = std::min(snapshot.events.size(), kEventsShown);
+  json.key("events").inlineObjects(std::span(snapshot.events).last(shown), [&](const record::Event& event) {
     json.key("number").value(event.number).key("kind").value(record::eventText(event.kind));
     json.key("ago_s").value(snapshot.read_ns > event.at_ns ? secondsOf(snapshot.read_ns - event.at_ns) : 0.0);
     const record::Rail* const rail = railAt(snapshot, event.rail);
     json.key("rail").known(rail != nullptr ? record::railText(*rail) : "");
     json.key("connection").known(event.slot >= 0 ? hex(event.connection_id) : "");
     json.key("numbers").row(event.numbers);
-    json.key("text").value(event.text).endInlineObject();
-  }
-  json.endArray();
+    json.key("text").value(event.text);
+  });
 }
 
 void writeProcess(JsonWriter& json, const ProcessRow& row) {
   const record::Snapshot& snapshot = *row.snapshot;
   const record::Process& process = snapshot.process;
-  json.beginObject().key("pid").value(uint64_t{process.pid}).key("record").value(snapshot.file);
+  json.key("pid").value(uint64_t{process.pid}).key("record").value(snapshot.file);
   json.key("alive").value(process.alive).key("ended").value(process.ended_ns != 0);
   json.key("spy").value(process.spy);
   json.key("rank").known(process.rank);
@@ -125,12 +120,11 @@ void writeProcess(JsonWriter& json, const ProcessRow& row) {
   writeTotals(json, row.totals);
   writeTraffic(json, row.traffic);
   writeEvents(json, snapshot);
-  json.endObject();
 }
 
 void writeOneSided(JsonWriter& json, const record::Connection& connection, uint64_t now_ns) {
   const record::OneSided& its = connection.one_sided;
-  json.beginObject();
+  json.key("one_sided").beginObject();
   json.key("peer_rank").known(its.peer_rank);
   json.key("puts").value(its.totals.puts).key("put_bytes").value(its.totals.put_bytes);
   json.key("gets").value(its.totals.gets).key("get_bytes").value(its.totals.get_bytes);
@@ -147,17 +141,13 @@ void writeConnection(JsonWriter& json, const ConnectionRow& row) {
   const auto age = [&](uint64_t since_ns) {
     return since_ns == 0 || since_ns > now_ns ? uint64_t{0} : now_ns - since_ns;
   };
-  json.beginObject().key("pid").value(uint64_t{row.snapshot->process.pid});
+  json.key("pid").value(uint64_t{row.snapshot->process.pid});
   json.key("id").value(hex(connection.id)).key("pair_id").value(hex(connection.pair_id));
-  json.key("communicator")
-      .value(hex(connection.communicator))
-      .key("side")
-      .value(record::sideText(connection.side));
+  json.key("communicator").value(hex(connection.communicator));
+  json.key("side").value(record::sideText(connection.side));
   json.key("kind").value(record::endText(connection.kind, connection.side));
-  json.key("state")
-      .value(record::stateText(connection.state))
-      .key("stage")
-      .value(rowOf(kStageNames, row.stage).words);
+  json.key("state").value(record::stateText(connection.state));
+  json.key("stage").value(rowOf(kStageNames, row.stage).words);
   writeSeconds(json, "state_since_s", age(connection.state_since_ns));
   json.key("device").value(connection.device).key("peer").value(connection.peer);
   json.key("peer_device").value(connection.peer_device).key("reason").value(connection.reason);
@@ -171,11 +161,9 @@ void writeConnection(JsonWriter& json, const ConnectionRow& row) {
   writeSeconds(json, "oldest_message_s", open ? row.age_ns : 0);
   writeSeconds(json, "looked_s", age(connection.looked_ns));
   writeTraffic(json, row.traffic);
-  json.key("one_sided");
   if (isOneSided(connection)) writeOneSided(json, connection, now_ns);
-  else json.null();
+  else json.key("one_sided").null();
   json.key("queue_pairs").value(static_cast<uint64_t>(connection.queue_pairs.size()));
-  json.endObject();
 }
 
 }  // namespace
@@ -185,15 +173,14 @@ std::string modelJson(const Model& model) {
   json.beginObject().key("schema").value("railwise-top").key("schema_version").value(1);
   json.key("host").value(model.host()).key("read_unix_ns").value(model.unix_ns);
   json.key("interval_s").value(model.interval_s);
-  json.key("news").arrayOf(model.news, [&](const News& news) {
-    json.beginInlineObject().key("severity").value(rowOf(kSeverityNames, news.severity).words);
-    json.key("text").value(news.text).endInlineObject();
+  json.key("news").inlineObjects(model.news, [&](const News& news) {
+    json.key("severity").value(rowOf(kSeverityNames, news.severity).words).key("text").value(news.text);
   });
   json.key("notes").array(model.notes);
   writeSums(json, model);
-  json.key("rails").arrayOf(model.rails, [&](const RailRow& rail) { writeRail(json, rail); });
-  json.key("processes").arrayOf(model.processes, [&](const ProcessRow& row) { writeProcess(json, row); });
-  json.key("connections").arrayOf(model.connections, [&](const ConnectionRow& row) {
+  json.key("rails").objects(model.rails, [&](const RailRow& rail) { writeRail(json, rail); });
+  json.key("processes").objects(model.processes, [&](const ProcessRow& row) { writeProcess(json, row); });
+  json.key("connections").objects(model.connections, [&](const ConnectionRow& row) {
     writeConnection(json, row);
   });
   json.endObject();

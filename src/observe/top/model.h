@@ -140,8 +140,6 @@ std::string processText(const record::Process& process);
 // "mlx5_0:1".
 std::string shortRailText(const RailRow& rail);
 
-// The news of a model, for its headline. Pure, any thread.
-
 // What is wrong, the worst first, from everything else in the model. One good sentence where all is well.
 std::vector<News> newsOf(const Model& model, const std::string& folder);
 

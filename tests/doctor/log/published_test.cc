@@ -3,9 +3,9 @@
 
 #include <fstream>
 
+#include "doctor/log/ranks.h"
 #include "doctor/log/read_job.h"
 #include "doctor/log/reading/reader.h"
-#include "doctor/log/summary.h"
 
 namespace railwise::doctor {
 namespace {

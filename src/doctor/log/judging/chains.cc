@@ -1,7 +1,5 @@
 // One event, however many lines tell of it: a wrapper and its caller, the two lines of a failed completion,
 // and what is only a consequence become one, with what became of the process.
-#include "doctor/log/judging/chains.h"
-
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -12,13 +12,6 @@
 namespace railwise::doctor {
 namespace {
 
-// What {braces} may hold.
-constexpr std::string_view kNames[] = {
-    "nic",         "interface",    "bad_interface", "peer",      "local_net", "remote_net", "local_address",
-    "nics_common", "nics_of_most", "host_few",      "few",       "host_most", "many",       "remote_address",
-    "missing",     "ifname",       "host",          "nics_used", "version",
-};
-
 std::string nameOf(const Nic& nic) { return std::string(firstWord(nic.name, ":")); }
 
 // "10.0.0.2" of "... peer 10.0.0.2<41000> ..."; the address without the interface's name behind '%'.
@@ -219,9 +212,7 @@ const Fact* Situation::setting(const std::string& name) const {
 }
 
 void Situation::findNames() {
-  const auto name = [&](const char* key, const std::string& value) {
-    if (!value.empty()) names_[key] = value;
-  };
+  const auto name = [&](const char* key, const std::string& value) { names_[key] = value; };
   const Evidence::Nics& nics = evidence.nics();
   std::string nic = valueAfter(line, {" hca ", "on dev ", "open device ", "devName="});
   if (nic.empty() && process != nullptr && process->nics.size() == 1) nic = process->nics.front().name;
@@ -240,16 +231,13 @@ void Situation::findNames() {
   name("host_most", nics.most);
   name("many", std::to_string(nics.number_most));
   name("missing", joined(nics.missing));
-  if (const Fact* const chosen = setting("NCCL_SOCKET_IFNAME"); chosen != nullptr)
-    name("ifname", chosen->value);
-  if (process == nullptr) return;
-  name("host", process->host);
-  std::vector<std::string> used;
-  for (const Nic& its : process->nics) used.push_back(nameOf(its));
-  name("nics_used", joined(used, ","));
-  const std::string& version =
-      process->version.value.empty() ? evidence.job().version.value : process->version.value;
-  name("version", std::string(firstWord(version, "+")));
+  const Fact* const chosen = setting("NCCL_SOCKET_IFNAME");
+  name("ifname", chosen == nullptr ? "" : chosen->value);
+  const Process none, &its = process == nullptr ? none : *process;
+  name("host", its.host);
+  name("nics_used", joined(its.nics, ",", nameOf));
+  const std::string& version = its.version.value.empty() ? evidence.job().version.value : its.version.value;
+  name("version", process == nullptr ? "" : std::string(firstWord(version, "+")));
 }
 
 std::string Situation::named(std::string_view text) const {
@@ -260,16 +248,15 @@ std::string Situation::named(std::string_view text) const {
     text.remove_prefix(plain.size());
     const std::size_t end = text.find('}');
     const std::string_view key = end == std::string_view::npos ? "" : text.substr(1, end - 1);
-    if (std::find(std::begin(kNames), std::end(kNames), key) ==
-        std::end(kNames)) {  // a brace of the log's own
+    const auto known = names_.find(key);
+    if (known == names_.end()) {  // a brace of the log's own
       result += text.substr(0, 1);
       text.remove_prefix(std::min<std::size_t>(1, text.size()));
       continue;
     }
-    const auto known = names_.find(key);
     std::string placeholder = "<" + std::string(key) + ">";
     std::replace(placeholder.begin(), placeholder.end(), '_', ' ');
-    result += known == names_.end() ? placeholder : known->second;
+    result += known->second.empty() ? placeholder : known->second;
     text.remove_prefix(end + 1);
   }
   return result;

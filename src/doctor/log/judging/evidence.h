@@ -1,5 +1,5 @@
 // What the logs of a job tell around one event: the process, its peer, both ends' addresses, names that all
-// hosts know. The rules (rules.h) ask it. Pure; thread-safe.
+// hosts know. The rules (rules.cc) ask it. Pure; thread-safe.
 #pragma once
 
 #include <map>
@@ -86,7 +86,8 @@ class Situation {
  private:
   void findPeer();
   void findNames();
-  std::map<std::string, std::string, std::less<>> names_;
+  std::map<std::string, std::string, std::less<>>
+      names_;  // what {braces} may hold; "": the evidence lacks it
 };
 
 // "172.18.2.0/24"; of another form of GID its first half. "": no GID.
@@ -94,5 +95,15 @@ std::string subnetOf(const std::string& gid);
 
 // Seconds of "11-24 12:00:01.25"; without a day, of the day. Negative: no time.
 double secondsOf(const std::string& time);
+
+// What the evidence makes of a line (rules.cc): causes in order of likelihood, each with what shows it.
+struct Advice {
+  std::string why, fix;
+};
+// `check`: of the event, or of the process's state ("socket-network"). `general`: what its family says, which
+// stays where no rule is certain. Names in braces are filled in.
+Advice adviceOf(const Situation& situation, const std::string& check, const Advice& general);
+// Does a rule of the check hold with certainty?
+bool ruleHolds(const Situation& situation, const std::string& check);
 
 }  // namespace railwise::doctor

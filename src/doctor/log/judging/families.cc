@@ -27,8 +27,7 @@ constexpr char kPeerFix[] = "look at the log of that rank, and at its node (dmes
 constexpr char kCallerFix[] = "compare the collectives, counts and types that the ranks call, in their order";
 constexpr char kNoAddressWhy[] =
     "The address of the peer cannot be resolved: on RoCE the two ends are in different networks, or the "
-    "chosen GID "
-    "has no route; on InfiniBand a port is not active, or the subnet manager does not know it.";
+    "chosen GID has no route; on InfiniBand a port is not active, or the subnet manager does not know it.";
 constexpr char kNoAddressFix[] =
     "ibv_devinfo -v  # or NVIDIA's show_gids: the same kind of GID on all nodes\n"
     "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it\n"
@@ -55,8 +54,8 @@ constexpr char kSameHostFix[] =
     "export NCCL_CUMEM_ENABLE=0  # or another NCCL_HOSTID for each container: they then use the network";
 constexpr char kNvlsWhy[] =
     "NVLink SHARP (multicast in the NVSwitches) cannot be set up: Fabric Manager is not running, was "
-    "restarted "
-    "under running GPUs or is of another version than the driver, or the container lacks /dev/nvidia-caps.";
+    "restarted under running GPUs or is of another version than the driver, or the container lacks "
+    "/dev/nvidia-caps.";
 constexpr char kNvlsFix[] =
     "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A4 Fabric\n"
     "sudo nvidia-smi -r  # with no job on the GPUs; else reboot\n"
@@ -64,24 +63,21 @@ constexpr char kNvlsFix[] =
 constexpr char kFabricWhy[] =
     "The GPUs of an NVSwitch machine cannot be used until Fabric Manager has set up the switches: "
     "nvidia-fabricmanager is not installed, not running, or of another version than the driver. NCCL was "
-    "never "
-    "reached, so NCCL_DEBUG shows nothing of it.";
+    "never reached, so NCCL_DEBUG shows nothing of it.";
 constexpr char kFabricFix[] =
     "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A4 Fabric\n"
     "dpkg -l | grep -i fabricmanager; cat /proc/driver/nvidia/version  # the two versions must be equal\n"
     "sudo systemctl enable --now nvidia-fabricmanager";
 constexpr char kImexWhy[] =
     "The GPUs of several hosts share one NVLink domain, and the ranks cannot exchange handles of memory: "
-    "IMEX "
-    "does not run on every host of the domain, or the container has no IMEX channel.";
+    "IMEX does not run on every host of the domain, or the container has no IMEX channel.";
 constexpr char kImexFix[] =
     "ls /dev/nvidia-caps-imex-channels  # in the container, on every host\n"
     "nvidia-imex-ctl -N; systemctl status nvidia-imex  # every host of the domain\n"
     "export NCCL_MNNVL_ENABLE=0  # meanwhile: the network instead of NVLink between hosts";
 constexpr char kPeerGpuWhy[] =
     "A broken NVLink, ACS or an IOMMU between the GPUs, a virtual machine, or GPUs that the container does "
-    "not "
-    "see.";
+    "not see.";
 constexpr char kPeerGpuFix[] =
     "nvidia-smi topo -p2p r; nvidia-smi nvlink -s\n"
     "dmesg | grep -i xid\n"
@@ -182,19 +178,17 @@ constexpr KnownLine kNcclLines[] = {
 
     {"async event&GID table|GID table changed", "port-event", kRemark, "a port's addresses changed",
      "On RoCE connections that use the old address break.", "see who changes the interface's address"},
-    {"sync event&port active", "port-event", kHarmless, "a port came up again", "The link was down before.",
-     ""},
+    {"sync event&port active", "port-event", kHarmless, "a port came up again", "The link was down before."},
     {"sync event&client reregistration", "port-event", kHarmless,
-     "the fabric's manager asks its clients to register again", kHarmlessEvent, ""},
-    {"sync event&SM change", "port-event", kHarmless, "the fabric has another subnet manager", kHarmlessEvent,
-     ""},
-    {"sync event&LID change", "port-event", kHarmless, "a port got another LID", kHarmlessEvent, ""},
-    {"sync event&P_Key change", "port-event", kHarmless, "a port's partition keys changed", kHarmlessEvent,
-     ""},
+     "the fabric's manager asks its clients to register again", kHarmlessEvent},
+    {"sync event&SM change", "port-event", kHarmless, "the fabric has another subnet manager",
+     kHarmlessEvent},
+    {"sync event&LID change", "port-event", kHarmless, "a port got another LID", kHarmlessEvent},
+    {"sync event&P_Key change", "port-event", kHarmless, "a port's partition keys changed", kHarmlessEvent},
     {"sync event&last WQE reached", "port-event", kHarmless, "a queue pair has done its last work",
-     kHarmlessEvent, ""},
+     kHarmlessEvent},
     {"sync event&communication established", "port-event", kHarmless, "a queue pair got its first message",
-     kHarmlessEvent, ""},
+     kHarmlessEvent},
     {"sync e&vent", "port-event", kCause, "a NIC or its port had a fault",
      "The link went down, or the device failed; NCCL's own network does not survive that, Railwise does if "
      "another port is left.",
@@ -322,8 +316,7 @@ constexpr KnownLine kNcclLines[] = {
      "A virtual device: NCCL cannot tell which GPU is near it.", "railwise explain"},
     {"Could not find real path of", "device-place", kCause, "a device's PCI address is not in /sys",
      "The address in the line (compare it with busId of the ranks' init lines: as a rule a GPU) is not in "
-     "/sys: "
-     "the container or virtual machine shows another /sys than the devices it was given.",
+     "/sys: the container or virtual machine shows another /sys than the devices it was given.",
      "ls -l /sys/bus/pci/devices/  # in the container\n"
      "nvidia-smi --query-gpu=index,pci.bus_id --format=csv\n"
      "docker run -v /sys:/sys ...  # or NCCL_TOPO_FILE=<a file of the machine>"},
@@ -366,8 +359,8 @@ constexpr KnownLine kNcclLines[] = {
      "The limit of locked memory, or GPU memory without dma-buf and without nvidia_peermem (EFA: "
      "efa_nv_peermem).",
      "ulimit -l  # should be unlimited\nlsmod | grep peermem"},
-    {"NET/OFI&completed with error|NET/OFI&cq|NET/OFI&CQ|NET/OFI&posting|NET/OFI&fi_send|NET/OFI&fi_write|"
-     "NET/OFI&fi_read",
+    {"NET/OFI&completed with "
+     "error|NET/OFI&cq|NET/OFI&CQ|NET/OFI&posting|NET/OFI&fi_send|NET/OFI&fi_write|NET/OFI&fi_read",
      "plugin-warning", kRemark, "a transfer of the plugin aws-ofi-nccl failed",
      "The peer's process has ended, a link failed, or the security group of EFA drops the packets.",
      "look at the log of the peer, and at its node (dmesg)\n"
@@ -403,7 +396,7 @@ constexpr KnownLine kNcclLines[] = {
     {"", "cuda-driver", kRemark, "GDRCopy failed", kGdrCopyWhy, kGdrCopyFix, "gdrwrap"},
     {"lib wrapper not initialized", "one-sided", kHarmless,
      "NCCL's one-sided communication (GIN, RMA) does not start: libibverbs is not in use",
-     "2.29 and newer look for it in any case; collectives do without.", ""},
+     "2.29 and newer look for it in any case; collectives do without."},
     {"One sided RMA:", "one-sided-failed", kCause,
      "a one-sided call (ncclPutSignal, ncclSignal, ncclWaitSignal) fails: the communicator has no host RMA",
      kOneSidedWhy, kOneSidedFix},
@@ -434,7 +427,7 @@ constexpr KnownLine kNcclLines[] = {
      kProxyFix},
     {"GIN backend type&not supported on all ranks", "one-sided", kHarmless,
      "a kind of device-side communication (GIN) is left out: not every rank has it",
-     "Collectives do without.", ""},
+     "Collectives do without."},
     {"DevComm setup failed on all", "one-sided-failed", kCause,
      "device-side communication fails: no kind of GIN could be set up", kOneSidedWhy, kOneSidedFix},
     {"Symmetric register failed", "memory-registration", kCause, "a window cannot be registered with the NIC",
@@ -487,8 +480,7 @@ constexpr KnownLine kNcclLines[] = {
      "NCCL_IB_OOO_RQ is set, and one of the NICs cannot do it.", "unset NCCL_IB_OOO_RQ", "net_ib"},
     {"subnet|SUBNET", "queue-pair", kCause, "the subnets of two InfiniBand ports do not fit",
      "The ports are in different InfiniBand subnets and no router joins them, or NCCL_IB_SUBNET_PREFIX_LEN "
-     "is "
-     "wrong.",
+     "is wrong.",
      "unset NCCL_IB_SUBNET_PREFIX_LEN\nibv_devinfo -v | grep GID  # on both hosts", "net_ib"},
     {"Unable to query|query port|port_num", "device-closed", kCause, "a NIC cannot be asked for its ports",
      "The NIC's firmware or driver does not answer.", "ibv_devinfo\ndmesg | grep -i mlx5", "net_ib"},
@@ -608,8 +600,8 @@ constexpr KnownLine kNcclLines[] = {
      "The program calls out of order, or the driver refused memory.", kProgramFix, "mem_manager"},
     {"", "inner-check", kCause, "a check inside NCCL failed", kInnerWhy, kInnerFix,
      "utils|ras/|transport/p2p|channel.cc|transport/"
-     "net.cc|coll_net|checks.h|debug|profiler|clique|tuner|npkit|ipcsocket|"
-     "latency|core|transport/generic|rail"},
+     "net.cc|coll_net|checks.h|debug|profiler|clique|tuner|npkit|ipcsocket|latency|core|transport/"
+     "generic|rail"},
 };
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "doctor/log/job.h"
 #include "doctor/log/judging/evidence.h"
 #include "doctor/log/judging/judge.h"
-#include "doctor/log/judging/rules.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/reading/line.h"
 
@@ -265,13 +264,12 @@ void addFirst(const Evidence& evidence, const Ranks& ranks, const Trail& trail, 
 void addTraces(const Ranks& ranks, Findings& findings) {
   for (const auto& [process, its] : ranks.members()) {
     if (its.warnings > 0 || its.error_trace.empty()) continue;
-    findings.add({.check = "error-trace",
-                  .severity = Severity::kWarning,
-                  .what = "NCCL's functions passed an error up, and no warning says why",
-                  .seen = {ranks.seenAt(process, its.error_trace.front())},
-                  .why = "1 is ncclUnhandledCudaError, 2 ncclSystemError, 3 ncclInternalError, 4 "
-                         "ncclInvalidArgument, 5 ncclInvalidUsage, 6 ncclRemoteError.",
-                  .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL"});
+    findings.add("error-trace", Severity::kWarning,
+                 "NCCL's functions passed an error up, and no warning says why",
+                 {ranks.seenAt(process, its.error_trace.front())},
+                 "1 is ncclUnhandledCudaError, 2 ncclSystemError, 3 ncclInternalError, 4 "
+                 "ncclInvalidArgument, 5 ncclInvalidUsage, 6 ncclRemoteError.",
+                 "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL");
   }
 }
 

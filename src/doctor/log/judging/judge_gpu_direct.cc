@@ -53,13 +53,11 @@ void judgeNics(const Ranks& ranks, int index, const Process& process, Findings& 
   const GpuDirectCount count = gpuDirectCount(process);
   if (count.all == count.enabled) return;
   const bool none = count.enabled == 0;
-  findings.add({.check = none ? "gdr-off" : "gdr-some",
-                .severity = Severity::kWarning,
-                .what = none ? "GPUDirect RDMA is off: data take a detour through the host's memory"
-                             : "GPUDirect RDMA is off for some NICs",
-                .seen = {ranks.seenAt(index, firstDisabled(process))},
-                .why = reasonOf(process) + (none ? "" : " The slowest NIC sets the speed."),
-                .fix = kPeerMemoryFix});
+  findings.add(none ? "gdr-off" : "gdr-some", Severity::kWarning,
+               none ? "GPUDirect RDMA is off: data take a detour through the host's memory"
+                    : "GPUDirect RDMA is off for some NICs",
+               {ranks.seenAt(index, firstDisabled(process))},
+               reasonOf(process) + (none ? "" : " The slowest NIC sets the speed."), kPeerMemoryFix);
 }
 
 std::pair<uint64_t, uint64_t> networkConnections(const Process& process) {
@@ -82,28 +80,24 @@ void judgeDistance(const Ranks& ranks, int index, const Process& process, const 
   if (direct > 0 && 2 * direct >= all) return;
   if (gpuDirectCount(process).enabled == 0 || (!unused && process.far_pairs.empty())) return;
   if (process.far_pairs.empty()) {
-    findings.add({.check = "gdr-unused",
-                  .severity = Severity::kWarning,
-                  .what = "no connection uses GPUDirect RDMA, though the NICs can",
-                  .seen = {ranks.seenAt(index, {std::to_string(all) + " connections, none with /GDRDMA",
-                                                process.nics_line.place})},
-                  .why = "The logs do not say why; NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ may forbid it.",
-                  .fix = "export NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH  # names the distances\nrailwise explain"});
+    findings.add("gdr-unused", Severity::kWarning, "no connection uses GPUDirect RDMA, though the NICs can",
+                 {ranks.seenAt(index, {std::to_string(all) + " connections, none with /GDRDMA",
+                                       process.nics_line.place})},
+                 "The logs do not say why; NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ may forbid it.",
+                 "export NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH  # names the distances\nrailwise explain");
     return;
   }
   const FarPair& far = process.far_pairs.front();
-  findings.add(
-      {.check = "gdr-far",
-       .severity = unused ? Severity::kWarning : Severity::kAdvice,
-       .what = unused ? "no connection uses GPUDirect RDMA: the GPUs are too far from the NICs"
+  findings.add("gdr-far", unused ? Severity::kWarning : Severity::kAdvice,
+               unused ? "no connection uses GPUDirect RDMA: the GPUs are too far from the NICs"
                       : "some GPUs are too far from some NICs for GPUDirect RDMA",
-       .seen = {ranks.seenAt(index, far.line)},
-       .why = std::string("Their distance is ") + distanceName(far.distance, version) + ", and " +
-              distanceName(far.allowed, version) + " is the most that is allowed.",
-       .fix = "railwise explain  # which NIC is near which GPU\n"
-              "railwise topo generate > topo.xml; export NCCL_TOPO_FILE=$PWD/topo.xml  # a VM that hides its "
-              "PCIe tree\n"
-              "export NCCL_NET_GDR_LEVEL=PHB  # only where the CPU forwards well: measure it"});
+               {ranks.seenAt(index, far.line)},
+               std::string("Their distance is ") + distanceName(far.distance, version) + ", and " +
+                   distanceName(far.allowed, version) + " is the most that is allowed.",
+               "railwise explain  # which NIC is near which GPU\n"
+               "railwise topo generate > topo.xml; export NCCL_TOPO_FILE=$PWD/topo.xml  # a VM that "
+               "hides its PCIe tree\n"
+               "export NCCL_NET_GDR_LEVEL=PHB  # only where the CPU forwards well: measure it");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "doctor/log/judging/judge.h"
-#include "doctor/log/judging/rules.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
@@ -53,7 +52,7 @@ struct Reason {
   Fact seen;
 
   void addTo(Findings& findings, const Ranks& ranks, int process, Severity severity) const {
-    findings.add({check, severity, what, {ranks.seenAt(process, seen)}, why, fix});
+    findings.add(check, severity, what, {ranks.seenAt(process, seen)}, why, fix);
   }
 };
 

@@ -119,8 +119,7 @@ std::string changeFix(const Process& process) {
     return same +
            "unset NCCL_IB_DEVICE_PCI_ORDER  # both then count by PCI address\n"
            "export NCCL_IB_DISABLE=1 RAILWISE_DEVICE=verbs  # if it stays: no one-sided communication over "
-           "IB, Railwise "
-           "goes on";
+           "IB, Railwise goes on";
   return same +
          "export NCCL_IB_DEVICE_PCI_ORDER=0  # NCCL's own network then counts as libibverbs does\n"
          "install a newer plugin " +
@@ -146,21 +145,21 @@ std::string changeText(const Process& process, const DeviceChange& change) {
 }
 
 void judgeChanges(const Ranks& ranks, int index, const Process& process, Findings& findings) {
-  Finding finding = {
-      "one-sided-device",
-      Severity::kWarning,
-      "a NIC has two numbers: one-sided communication may open another NIC than the one near the GPU",
-      {},
-      "NCCL keeps one number for each NIC, and the last table that writes it wins. GIN and RMA then open the "
-      "device that has this number with them. Collectives, send and receive are not touched.",
-      changeFix(process)};
+  std::vector<Seen> seen;
   std::set<std::string> told;
   for (const DeviceChange& change : process.one_sided.changes) {
     const std::string text = changeText(process, change);
     if (!isHarmless(process, change) && told.insert(text).second)
-      finding.seen.push_back(ranks.seenAt(index, {text, change.place}));
+      seen.push_back(ranks.seenAt(index, {text, change.place}));
   }
-  if (!finding.seen.empty()) findings.add(std::move(finding));
+  if (!seen.empty())
+    findings.add(
+        "one-sided-device", Severity::kWarning,
+        "a NIC has two numbers: one-sided communication may open another NIC than the one near the GPU",
+        std::move(seen),
+        "NCCL keeps one number for each NIC, and the last table that writes it wins. GIN and RMA then open "
+        "the device that has this number with them. Collectives, send and receive are not touched.",
+        changeFix(process));
 }
 
 // --- Why there is none ---
@@ -300,25 +299,22 @@ std::string oneSidedText(const Process& process) {
 }
 
 void judgeOneSided(const Job& job, const Ranks& ranks, Findings& findings) {
-  Finding ignored = {
-      "window-ignored",
-      Severity::kWarning,
-      "the program asks for the memory behind a window, and the communicator has no symmetric memory",
-      {},
-      "The window has no effect: what the program wanted to gain by it is lost.",
-      "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV"};
+  std::vector<Seen> seen;
   int asking = -1;
   for (const auto& [index, process] : ranks.members()) {
     judgeChanges(ranks, index, process, findings);
     if (process.one_sided.no_effect.value.empty()) continue;
     if (asking < 0) asking = index;
-    ignored.seen.push_back(ranks.seenAt(index, process.one_sided.no_effect));
+    seen.push_back(ranks.seenAt(index, process.one_sided.no_effect));
   }
   if (asking < 0) return;
   const OneSidedReason reason = whyNotOneSided(job, ranks, asking);
-  ignored.why += reason.why;
-  if (!reason.fix.empty()) ignored.fix = reason.fix;
-  findings.add(std::move(ignored));
+  findings.add(
+      "window-ignored", Severity::kWarning,
+      "the program asks for the memory behind a window, and the communicator has no symmetric memory",
+      std::move(seen),
+      "The window has no effect: what the program wanted to gain by it is lost." + reason.why,
+      reason.fix.empty() ? "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV" : reason.fix);
 }
 
 }  // namespace railwise::doctor

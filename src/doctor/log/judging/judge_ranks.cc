@@ -5,7 +5,6 @@
 
 #include "base/settings/setting_mistakes.h"
 #include "doctor/log/judging/judge.h"
-#include "doctor/log/judging/rules.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
@@ -71,8 +70,7 @@ std::vector<Attribute> attributes() {
       {"differ-network", Severity::kError, "the ranks use different networks",
        "A connection between two networks fails or hangs.",
        "export NCCL_NET=IB  # on all ranks (with the plugin NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise): "
-       "those "
-       "that cannot use it then say why",
+       "those that cannot use it then say why",
        [](const Process& process) {
          const auto line = process.networks.find(process.network);
          return Fact{process.network, line == process.networks.end() ? Place{} : line->second};
@@ -175,16 +173,12 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
     const auto full = [&](const auto& host) { return with[host.first] == host.second; };
     const auto none = [&](const auto& host) { return with[host.first] == 0; };
     if (!std::any_of(all.begin(), all.end(), full) || !std::any_of(all.begin(), all.end(), none)) continue;
-    Finding finding = {
-        "differ-settings",
-        Severity::kAdvice,
-        name + " is set on some hosts alone",
-        {},
-        "The launcher does not give the variable to all hosts, or NCCL had no use for it there.",
-        "set " + name + " in one place for all ranks (mpirun -x, srun --export)"};
+    std::vector<Seen> seen;
     for (const auto& host : all)
-      if (none(host)) finding.seen.push_back({host.first, "", name + " is not in its logs"});
-    findings.add(std::move(finding));
+      if (none(host)) seen.push_back({host.first, "", name + " is not in its logs"});
+    findings.add("differ-settings", Severity::kAdvice, name + " is set on some hosts alone", std::move(seen),
+                 "The launcher does not give the variable to all hosts, or NCCL had no use for it there.",
+                 "set " + name + " in one place for all ranks (mpirun -x, srun --export)");
   }
 }
 
@@ -194,48 +188,45 @@ void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, boo
   const Gaps missing = gapsOf(ranks.seen(), ranks.size());
   if (missing.count == 0 || ranks.seen().empty()) return;
   const bool there = completed && ranks.size() == ranks.world();
-  findings.add(
-      {.check = "missing-ranks",
-       .severity = somebody_waits       ? Severity::kError
-                   : there || explained ? Severity::kAdvice
-                                        : Severity::kWarning,
-       .what = counted(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
-       .seen = {{"", "",
+  findings.add("missing-ranks",
+               somebody_waits       ? Severity::kError
+               : there || explained ? Severity::kAdvice
+                                    : Severity::kWarning,
+               counted(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
+               {{"", "",
                  std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
                      " ranks have begun: " + rangesText(ranks.seen())}},
-       .why = somebody_waits ? "The other ranks wait for them."
-              : explained    ? "Their logs were not given; the error of another rank is reason enough."
-              : there        ? "They have begun, since other ranks have completed the communicator: their "
-                               "logs were not given."
-                             : "Their logs were not given, or they never came to NCCL.",
-       .fix = "give the logs of all ranks: NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
-              "look whether these ranks run: ps, squeue, kubectl get pods"});
+               somebody_waits ? "The other ranks wait for them."
+               : explained    ? "Their logs were not given; the error of another rank is reason enough."
+               : there
+                   ? "They have begun, since other ranks have completed the communicator: their logs were "
+                     "not given."
+                   : "Their logs were not given, or they never came to NCCL.",
+               "give the logs of all ranks: NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
+               "look whether these ranks run: ps, squeue, kubectl get pods");
 }
 
 // Each node runs a job of its own, or the logs are of several jobs.
 void judgeNumbers(const Job& job, const Ranks& ranks, Findings& findings) {
   if (ranks.world() > 0 && ranks.size() != ranks.world())
-    findings.add({.check = "ranks-mismatch",
-                  .severity = Severity::kError,
-                  .what = "the largest communicator has " + std::to_string(ranks.world()) + " ranks, not " +
-                          std::to_string(ranks.size()),
-                  .seen = {{"", "--ranks", std::to_string(ranks.size())}},
-                  .why = "The launcher gave the ranks another world size than you mean.",
-                  .fix = "compare WORLD_SIZE, RANK and MASTER_ADDR of all ranks"});
-  Finding twice = {
-      "separate-jobs",
-      Severity::kWarning,
-      "two processes say that they are one rank",
-      {},
-      "Each node runs a job of its own (a launcher that the program does not know: no MPI, or no "
-      "MASTER_ADDR), or the logs are of several jobs.",
-      "compare WORLD_SIZE, RANK and MASTER_ADDR of all ranks\ngive the logs of one job"};
+    findings.add("ranks-mismatch", Severity::kError,
+                 "the largest communicator has " + std::to_string(ranks.world()) + " ranks, not " +
+                     std::to_string(ranks.size()),
+                 {{"", "--ranks", std::to_string(ranks.size())}},
+                 "The launcher gave the ranks another world size than you mean.",
+                 "compare WORLD_SIZE, RANK and MASTER_ADDR of all ranks");
+  std::vector<Seen> seen;
   for (const auto& [one, other] : ranks.twice())
     for (const int index : {one, other})
       for (const Init& init : job.processes[static_cast<std::size_t>(index)].inits)
-        if (ranks.isWorld(init) && twice.seen.size() < kMostTwice)
-          twice.seen.push_back(ranks.seenAt(index, init.started));
-  if (!twice.seen.empty()) findings.add(std::move(twice));
+        if (ranks.isWorld(init) && seen.size() < kMostTwice)
+          seen.push_back(ranks.seenAt(index, init.started));
+  if (!seen.empty())
+    findings.add("separate-jobs", Severity::kWarning, "two processes say that they are one rank",
+                 std::move(seen),
+                 "Each node runs a job of its own (a launcher that the program does not know: no MPI, or no "
+                 "MASTER_ADDR), or the logs are of several jobs.",
+                 "compare WORLD_SIZE, RANK and MASTER_ADDR of all ranks\ngive the logs of one job");
 }
 
 void judgeHiding(const Ranks& ranks, Findings& findings) {
@@ -245,13 +236,10 @@ void judgeHiding(const Ranks& ranks, Findings& findings) {
       const auto its = process.settings.find(setting.name);
       if (its == process.settings.end() || !setting.hides(its->second.value)) continue;
       const std::string text = std::string(setting.name) + "=" + its->second.value;
-      findings.add(
-          {.check = "hiding-setting",
-           .severity = setting.kind == HidingSetting::Kind::kHangs ? Severity::kWarning : Severity::kAdvice,
-           .what = text + " hides faults",
-           .seen = {ranks.seenAt(index, {text, its->second.place})},
-           .why = setting.why,
-           .fix = std::string("unset ") + setting.name});
+      findings.add("hiding-setting",
+                   setting.kind == HidingSetting::Kind::kHangs ? Severity::kWarning : Severity::kAdvice,
+                   text + " hides faults", {ranks.seenAt(index, {text, its->second.place})}, setting.why,
+                   std::string("unset ") + setting.name);
     }
   }
 }
@@ -259,32 +247,29 @@ void judgeHiding(const Ranks& ranks, Findings& findings) {
 }  // namespace
 
 void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
-  Finding waiting = {
-      "init-incomplete",
-      Severity::kError,
-      "the communicator was begun and never completed",
-      {},
-      "The rank waits for others, or an error ended it.",
-      "look at the ranks that are missing and at the first error; NCCL_SOCKET_IFNAME must name "
-      "an interface that all nodes share"};
-  Finding split = waiting;
-  split.severity = Severity::kWarning;
-  split.what = "a communicator of some ranks was begun and never completed";
+  std::vector<Seen> waiting, split;
   bool completed = false;
   // The log of a release that does not say when it begins has nothing to complete.
   for (const auto& [index, process] : ranks.members()) {
     for (const Init& init : process.inits) {
       completed = completed || (init.complete && ranks.isWorld(init));
       if (init.complete) continue;
-      (ranks.isWorld(init) ? waiting : split).seen.push_back(ranks.seenAt(index, init.started));
+      (ranks.isWorld(init) ? waiting : split).push_back(ranks.seenAt(index, init.started));
     }
   }
-  const bool waits = !waiting.seen.empty();
+  const bool waits = !waiting.empty();
   const bool explained = waits && explainsWaiting(job, ranks);
   judgeNeverSeen(ranks, waits && !explained, completed, explained, findings);
   judgeNumbers(job, ranks, findings);
-  if (waits && !explained) findings.add(std::move(waiting));
-  if (!split.seen.empty()) findings.add(std::move(split));
+  const auto add = [&](Severity severity, const char* what, std::vector<Seen>& seen) {
+    findings.add("init-incomplete", severity, what, std::move(seen),
+                 "The rank waits for others, or an error ended it.",
+                 "look at the ranks that are missing and at the first error; NCCL_SOCKET_IFNAME must name an "
+                 "interface that all nodes share");
+  };
+  if (waits && !explained) add(Severity::kError, "the communicator was begun and never completed", waiting);
+  if (!split.empty())
+    add(Severity::kWarning, "a communicator of some ranks was begun and never completed", split);
 }
 
 void judgeDifferences(const Evidence& evidence, const Ranks& ranks, Findings& findings) {

@@ -10,10 +10,7 @@
 
 namespace railwise::doctor {
 
-inline constexpr EventKind kCause = EventKind::kCause;
-inline constexpr EventKind kConsequence = EventKind::kConsequence;
-inline constexpr EventKind kRemark = EventKind::kRemark;
-inline constexpr EventKind kHarmless = EventKind::kHarmless;
+using enum EventKind;
 
 struct KnownLine {
   std::string_view words;  // "A|B&C": the line has A, or both B and C
@@ -21,7 +18,7 @@ struct KnownLine {
   EventKind kind;
   const char* what;
   const char* why;
-  const char* fix;
+  const char* fix = "";
   // Parts of the source file's path, one of which the line must have: "nvls|mnnvl". "": any file.
   const char* files = "";
   // Where NCCL's own sentence says what to do, may that be shown as the fix? Some of its remedies hide a

@@ -1,14 +1,14 @@
 // The rules: (check, conditions over the evidence) -> a cause and what to type. Sources: what NCCL does at
 // the line (2.13 to 2.32), and threads in which people found the cause.
-#include "doctor/log/judging/rules.h"
-
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "base/text/split.h"
 #include "base/text/words.h"
+#include "doctor/log/judging/evidence.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
@@ -25,16 +25,15 @@ Truth yesIf(bool holds, std::string words = "") {
   return {holds ? Answer::kYes : Answer::kNo, std::move(words)};
 }
 
+bool isOneOf(const std::string& word, const char* words, char separator) {
+  const std::vector<std::string> all = splitAt(words, separator);
+  return std::find(all.begin(), all.end(), word) != all.end();
+}
+
 // ---- conditions
 
 Truth status(const Situation& its, const char* numbers) {
-  const std::string number = std::to_string(completionStatus(its.line));
-  for (std::string_view rest = numbers; !rest.empty();) {
-    const std::string_view one = firstWord(rest, ",");
-    if (one == number) return yesIf(true);
-    rest = rest.substr(std::min(rest.size(), one.size() + 1));
-  }
-  return {};
+  return yesIf(isOneOf(std::to_string(completionStatus(its.line)), numbers, ','));
 }
 
 Truth statusNot(const Situation& its, const char* numbers) {
@@ -194,10 +193,15 @@ struct Condition {
   const char* argument = "";
 };
 
+using Conditions = std::array<Condition, 4>;
+constexpr Conditions when(Condition one, Condition two = {}, Condition three = {}, Condition four = {}) {
+  return {one, two, three, four};
+}
+
 struct Rule {
   const char* checks;  // "a|b"
   int likelihood;      // 3: if the conditions hold, it is so as a rule; 1: possible
-  Condition when[4];
+  Conditions when;
   const char* cause;
   const char* fix;
 };
@@ -208,189 +212,125 @@ constexpr char kRailsFix[] =
     "or give the switches a route between {local_net} and {remote_net}";
 constexpr char kRailsCause[] =
     "The two ends lie in different subnets, and the fabric does not route between these rails: NIC {nic} of "
-    "{host} "
-    "has called a NIC of another rail of {peer}.";
+    "{host} has called a NIC of another rail of {peer}.";
 constexpr char kOrderingCause[] =
     "Relaxed ordering of PCIe writes is forced. Where the NIC, libibverbs or a virtual machine does not keep "
-    "what "
-    "NCCL relies on, data and control messages overtake each other, and both ends see rubbish.";
+    "what NCCL relies on, data and control messages overtake each other, and both ends see rubbish.";
 constexpr char kOrderingFix[] =
     "unset NCCL_IB_PCI_RELAXED_ORDERING  # 2, the default, uses it only where libibverbs offers it";
 
 constexpr Rule kRules[] = {
-    {"completion-error|mismatched-collective|message-truncated",
-     3,
-     {{set, "NCCL_IB_PCI_RELAXED_ORDERING=1"}, {statusNot, "12"}},
-     kOrderingCause,
+    {"completion-error|mismatched-collective|message-truncated", 3,
+     when({set, "NCCL_IB_PCI_RELAXED_ORDERING=1"}, {statusNot, "12"}), kOrderingCause, kOrderingFix},
+    {"memory-registration|verbs-call", 1, when({set, "NCCL_IB_PCI_RELAXED_ORDERING=1"}), kOrderingCause,
      kOrderingFix},
-    {"memory-registration|verbs-call",
-     1,
-     {{set, "NCCL_IB_PCI_RELAXED_ORDERING=1"}},
-     kOrderingCause,
-     kOrderingFix},
-    {"completion-error",
-     3,
-     {{status, "4,10"}, {gpuDirect}},
+    {"completion-error", 3, when({status, "4,10"}, {gpuDirect}),
      "A NIC may not reach GPU memory over PCIe: ACS on a PCIe bridge, or an IOMMU that translates, sends the "
      "request up to the CPU, which refuses it.",
      "sudo lspci -vvv | grep ACSCtl  # on {host} and {peer}: ReqRedir+ or CmpltRedir+ means that ACS is on\n"
      "switch ACS off in the BIOS, or by setpci on each PCIe bridge; IOMMU off, or iommu=pt\n"
      "export NCCL_NET_GDR_LEVEL=LOC  # proof: without GPUDirect the job runs, slowly"},
-    {"completion-error",
-     2,
-     {{status, "4"}, {noGpuDirect}},
+    {"completion-error", 2, when({status, "4"}, {noGpuDirect}),
      "The memory that the NIC was given is not registered, or was freed while in use.",
      "export NCCL_NET_PLUGIN=none  # once: does NCCL's own network fail too?\n"
      "report it to the program's authors: a buffer was freed or registered anew while in use"},
-    {"completion-error", 3, {{status, "12"}, {otherSubnets}, {notLate}}, kRailsCause, kRailsFix},
-    {"completion-error",
-     3,
-     {{status, "12"}, {set, "NCCL_IB_GID_INDEX"}, {sameSubnet}, {notLate}},
+    {"completion-error", 3, when({status, "12"}, {otherSubnets}, {notLate}), kRailsCause, kRailsFix},
+    {"completion-error", 3, when({status, "12"}, {set, "NCCL_IB_GID_INDEX"}, {sameSubnet}, {notLate}),
      "A fixed index of addresses is set; on one of the hosts this index may be another kind of address.",
      "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it\nshow_gids  # on {host} and {peer}"},
-    {"completion-error",
-     2,
-     {{status, "12"}, {early}, {roce}},
+    {"completion-error", 2, when({status, "12"}, {early}, {roce}),
      "The packets never arrived: the kind of address (GID), VLAN, MTU, PFC class or a firewall between the "
-     "two "
-     "hosts.",
+     "two hosts.",
      "show_gids  # on {host} and {peer}: the same kind of address\nib_write_bw -d {nic} -R {peer}"},
-    {"completion-error",
-     3,
-     {{status, "12"}, {late}},
+    {"completion-error", 3, when({status, "12"}, {late}),
      "The connection had worked: a link, a cable, a switch or the peer went away.",
      "dmesg -T | grep -E 'mlx5|AER'  # on {peer} and {host}, at that time\nibstat {nic}"},
 
-    {"queue-pair", 3, {{errorOf, "101,110,113"}, {otherSubnets}}, kRailsCause, kRailsFix},
-    {"queue-pair",
-     3,
-     {{layersMixed}},
+    {"queue-pair", 3, when({errorOf, "101,110,113"}, {otherSubnets}), kRailsCause, kRailsFix},
+    {"queue-pair", 3, when({layersMixed}),
      "InfiniBand and RoCE NICs stand in one list, and NCCL pairs the NICs of two hosts by their place in it: "
-     "IB "
-     "then meets RoCE.",
+     "IB then meets RoCE.",
      "export NCCL_IB_HCA={nics_of_most}  # on all ranks: NICs of one kind"},
-    {"queue-pair",
-     3,
-     {{set, "NCCL_IB_GID_INDEX"}, {errorOf, "19,22,101,110"}},
+    {"queue-pair", 3, when({set, "NCCL_IB_GID_INDEX"}, {errorOf, "19,22,101,110"}),
      "A fixed index of addresses is set, and it does not fit on one of the ends.",
      "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it\nshow_gids  # on {host} and {peer}"},
-    {"queue-pair",
-     3,
-     {{error, "19"}},
+    {"queue-pair", 3, when({error, "19"}),
      "The NIC's network interface belongs to another network namespace: the container was given the NIC "
-     "without its "
-     "interface, or the interface of another NIC.",
+     "without its interface, or the interface of another NIC.",
      "cat /sys/class/infiniband/*/ports/1/gid_attrs/ndevs/*  # in the container: NICs with an interface "
      "here\n"
      "export NCCL_IB_HCA=<these NICs>\ndocker run --network host ..."},
-    {"queue-pair",
-     2,
-     {{error, "22"}, {roce}, {olderThan, "21"}},
+    {"queue-pair", 2, when({error, "22"}, {roce}, {olderThan, "21"}),
      "NCCL before 2.21 takes the first address of the port, which routers do not carry.",
      "show_gids  # on {host}: the index of the RoCE v2 entry with the IPv4 address\n"
      "export NCCL_IB_GID_INDEX=<this index>"},
-    {"gid-type",
-     3,
-     {{olderThan, "26"}},
+    {"gid-type", 3, when({olderThan, "26"}),
      "In a pod with macvlan or SR-IOV the first entries of a RoCE port's address table belong to other "
-     "network "
-     "namespaces, and NCCL 2.21 to 2.25 stops when it reads their type.",
+     "network namespaces, and NCCL 2.21 to 2.25 stops when it reads their type.",
      "use NCCL 2.26 or newer, which skips such entries (here: {version}); Railwise skips them too\n"
      "export NCCL_IB_GID_INDEX=<an index that show_gids lists in this pod>"},
 
-    {"socket-interface",
-     3,
-     {{set, "NCCL_SOCKET_IFNAME"}},
+    {"socket-interface", 3, when({set, "NCCL_SOCKET_IFNAME"}),
      "NCCL_SOCKET_IFNAME={ifname} names no interface of {host}; other hosts may have it under this name.",
      "export NCCL_SOCKET_IFNAME={ifname},<the name on {host}>  # ip -br address; names are prefixes, one "
-     "list for "
-     "all hosts\n"
+     "list for all hosts\n"
      "or per host: NCCL_SOCKET_IFNAME=... in /etc/nccl.conf\n"
      "unset NCCL_SOCKET_IFNAME  # NCCL then chooses"},
-    {"connection-refused",
-     3,
-     {{badInterface}},
+    {"connection-refused", 3, when({badInterface}),
      "NCCL has taken {bad_interface} into its list, and the data go over a wire that the other hosts are not "
-     "on "
-     "(veth, docker, link-local).",
+     "on (veth, docker, link-local).",
      "export NCCL_SOCKET_IFNAME={interface}  # on all ranks: an interface by which all hosts reach each "
      "other\n"
      "export NCCL_SOCKET_IFNAME=^lo,docker,veth,br-,cali,flannel,usb  # or: all but these"},
-    {"connection-refused",
-     3,
-     {{peerFailed}},
-     "The peer failed first: {peer} has the reason.",
+    {"connection-refused", 3, when({peerFailed}), "The peer failed first: {peer} has the reason.",
      "look at the log of {peer}"},
-    {"connection-refused",
-     3,
-     {{rightInterface}},
+    {"connection-refused", 3, when({rightInterface}),
      "The interface is the right one, and {peer} does not answer there: its process has ended, or a firewall "
      "between the hosts drops what is not its own.",
      "look at the log of {peer}, and at the host: does its process run?\n"
      "sudo iptables -S; sudo nft list ruleset  # on {peer}: NCCL uses any port above 1023 between its hosts"},
-    {"shared-memory",
-     3,
-     {{words, "shm|hared memory"}, {error, "2"}},
+    {"shared-memory", 3, when({words, "shm|hared memory"}, {error, "2"}),
      "The segment of the other rank does not exist here: the two ranks are in containers that do not share "
      "/dev/shm, or the other rank was started anew.",
      "docker run --ipc=host ...  # for both ranks, or one pod with all ranks of the host\n"
      "export NCCL_HOSTID=<another value in each container>  # they then use the network"},
-    {"shared-memory",
-     3,
-     {{words, "shm|hared memory"}, {error, "13"}},
+    {"shared-memory", 3, when({words, "shm|hared memory"}, {error, "13"}),
      "A segment of another user, or a /dev/shm without the right to write.",
      "ls -ld /dev/shm; ls -l /dev/shm/nccl-*"},
-    {"mixed-nics",
-     3,
-     {{nicsDiffer}},
+    {"mixed-nics", 3, when({nicsDiffer}),
      "Of {many} NICs {host_few} offers {few}: {missing} is missing there.",
      "ibstat; railwise devices  # on {host_few}: why is {missing} not there?\n"
      "export NCCL_IB_HCA={nics_common}  # or: on all ranks, the NICs that all hosts have\n"
      "leave NCCL_IGNORE_NET_MISMATCH=0: with 1, NCCL's default, connections over {missing} wait for ever"},
-    {"differ-nics|watchdog",
-     3,
-     {{set, "NCCL_IGNORE_NET_MISMATCH=1"}, {nicsDiffer}},
+    {"differ-nics|watchdog", 3, when({set, "NCCL_IGNORE_NET_MISMATCH=1"}, {nicsDiffer}),
      "The check of NIC counts is off: connections over {missing}, which {host_few} lacks, wait for ever.",
      "export NCCL_IGNORE_NET_MISMATCH=0  # 1 is the default: an error in place of a hang\n"
      "export NCCL_IB_HCA={nics_common}  # on all ranks: the NICs that all hosts have\n"
      "ibstat; railwise devices  # on {host_few}"},
-    {"watchdog",
-     2,
-     {{set, "NCCL_IB_TIMEOUT=0"}},
+    {"watchdog", 2, when({set, "NCCL_IB_TIMEOUT=0"}),
      "NCCL_IB_TIMEOUT=0 lets a NIC wait without end: a peer that is gone is never reported.",
      "export NCCL_IB_TIMEOUT=20"},
-    {"device-closed",
-     3,
-     {{onRdma}},
+    {"device-closed", 3, when({onRdma}),
      "{nic} is there and may not be opened: another container has it, or it is a virtual function that was "
-     "given "
-     "away. NCCL goes on with the other NICs ({nics_used}).",
+     "given away. NCCL goes on with the other NICs ({nics_used}).",
      "export NCCL_IB_HCA={nics_used}  # leaves it out, and the warning too"},
 
-    {"socket-network", 3, {{set, "NCCL_NET=Socket"}}, "NCCL_NET=Socket asks for it.", "unset NCCL_NET"},
-    {"socket-network",
-     3,
-     {{said, "OFI"}},
+    {"socket-network", 3, when({set, "NCCL_NET=Socket"}), "NCCL_NET=Socket asks for it.", "unset NCCL_NET"},
+    {"socket-network", 3, when({said, "OFI"}),
      "The plugin aws-ofi-nccl found no provider for RDMA (efa) and gave up, so NCCL took Socket. That NCCL's "
-     "own IB "
-     "network finds no device is normal there.",
+     "own IB network finds no device is normal there.",
      "fi_info -p efa; ls /dev/infiniband  # on the host, then in the container\n"
      "lsmod | grep efa  # EFA's driver; give the container the devices: --device=/dev/infiniband\n"
      "the EFA interfaces' security group must allow all traffic to itself"},
-    {"socket-network",
-     3,
-     {{said, "open device|ibv_open_device"}},
+    {"socket-network", 3, when({said, "open device|ibv_open_device"}),
      "{nic} is there and could not be opened, so NCCL found no device: as a rule a container without "
      "/dev/infiniband, or too little memory that may be locked.",
      "docker run --device=/dev/infiniband --ulimit memlock=-1 ...  # Kubernetes: the RDMA device plugin\n"
      "ls -l /dev/infiniband; ulimit -l  # in the container\n"
      "apt install ibverbs-providers  # RHEL: dnf install libibverbs rdma-core"},
-    {"socket-network",
-     3,
-     {{said, "ibverbs"}},
+    {"socket-network", 3, when({said, "ibverbs"}),
      "The library libibverbs.so.1 cannot be loaded, as a rule since the image lacks it, so NCCL found no "
-     "RDMA "
-     "device.",
+     "RDMA device.",
      "apt install libibverbs1 ibverbs-providers  # in the image; RHEL: dnf install libibverbs rdma-core\n"
      "docker run --device=/dev/infiniband ...  # after that"},
 };
@@ -406,13 +346,7 @@ struct Found {
 std::vector<Found> fittingRules(const Situation& situation, const std::string& check) {
   std::vector<Found> fitting;
   for (const Rule& rule : kRules) {
-    bool of_check = false;
-    for (std::string_view rest = rule.checks; !rest.empty();) {
-      const std::string_view one = firstWord(rest, "|");
-      of_check = of_check || one == check;
-      rest = rest.substr(std::min(rest.size(), one.size() + 1));
-    }
-    if (!of_check) continue;
+    if (!isOneOf(check, rule.checks, '|')) continue;
     Found found = {rule.likelihood * 10, true, &rule, {}};
     bool excluded = false;
     for (const Condition& condition : rule.when) {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 
-#include "base/text/split.h"
 #include "base/text/words.h"
 #include "doctor/log/pastes/pastes.h"
 #include "doctor/log/reading/line.h"
@@ -28,21 +27,10 @@ bool isNumbered(std::string_view word, std::string_view prefix) {
   return word.starts_with(prefix) && leadingNumber(word.substr(prefix.size())) >= 0;
 }
 
-std::vector<std::string_view> wordsOf(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t begin = text.find_first_not_of(" \t", at);
-    if (begin == std::string_view::npos) break;
-    at = std::min(text.find_first_of(" \t", begin), text.size());
-    words.push_back(text.substr(begin, at - begin));
-  }
-  return words;
-}
-
 class Matrix : public Paste {
  public:
   bool line(std::string_view text, const std::string& where) override {
-    const std::vector<std::string_view> words = wordsOf(text);
+    const std::vector<std::string_view> words = wordsIn(text);
     if (words.empty()) return false;
     return readHeader(words, where) || readRow(words) || readLegend(words);
   }
@@ -54,8 +42,7 @@ class Matrix : public Paste {
                            counted(nics.size(), "NIC"));
     pastes.hidden.push_back(
         "bandwidths and the PCIe tree: the matrix has only classes of paths. `railwise topo record` on the "
-        "machine, "
-        "or a job's NCCL_TOPO_DUMP_FILE=topo.xml, has them: railwise explain topo.xml");
+        "machine, or a job's NCCL_TOPO_DUMP_FILE=topo.xml, has them: railwise explain topo.xml");
     std::vector<std::string> without;
     for (const std::string& gpu : gpus) {
       pastes.looked.push_back(gpu + ": " + nearest(gpu, nics));
@@ -65,8 +52,7 @@ class Matrix : public Paste {
     if (nics.empty()) {
       add(pastes, Severity::kAdvice, "the matrix has no NIC", "no row of a NIC",
           "nvidia-smi lists RDMA devices of /sys/class/infiniband: the machine or container has none, or the "
-          "driver "
-          "does not know them.",
+          "driver does not know them.",
           "ls /sys/class/infiniband");
       return;
     }
@@ -177,7 +163,7 @@ class Matrix : public Paste {
 
   void add(Pastes& pastes, Severity severity, const std::string& what, const std::string& seen,
            const std::string& why, const std::string& fix) const {
-    pastes.findings.push_back({"nic-distance", severity, what, {{"", where_, seen}}, why, fix});
+    pastes.add("nic-distance", severity, what, {{"", where_, seen}}, why, fix);
   }
 
   void judgeGpus(Pastes& pastes, const std::vector<std::string>& gpus, const std::vector<std::string>& nics,
@@ -192,11 +178,9 @@ class Matrix : public Paste {
                    " no NIC close by (PIX or PXB)",
         firstItems(seen, 16),
         none ? "The data of every GPU cross a CPU's host bridge, where GPUDirect is slow or off: a virtual "
-               "machine that "
-               "hides the PCIe tree, or slots without common switches."
+               "machine that hides the PCIe tree, or slots without common switches."
              : "Their data reach the network through a CPU, or over NVLink and the NIC of another GPU (PXN), "
-               "which then "
-               "carries both.",
+               "which then carries both.",
         none ? "railwise explain  # on the machine\n"
                "sudo lspci -tv  # which slots share a switch; in a virtual machine ask for its topology file"
              : "ls /sys/class/infiniband; sudo lspci -tv  # is a NIC missing beside these GPUs, or in "

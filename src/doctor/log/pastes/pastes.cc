@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/text/split.h"
 #include "base/text/words.h"
 #include "doctor/log/job.h"
 #include "doctor/log/reading/line.h"
@@ -14,11 +15,7 @@ namespace {
 
 constexpr std::size_t kMostItems = 256;  // ports, bridges, counters of one paste
 
-std::string_view trimmedText(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
+std::string_view trimmedText(std::string_view text) { return trimmed(text, " \t"); }
 
 // "State: Active" -> "Active", for the key "State".
 std::string_view valueOf(std::string_view line, std::string_view key) {
@@ -73,24 +70,18 @@ class PortStates : public Paste {
       if (isActive(port) && !port.rate.empty()) rates[port.rate].push_back(port.nic);
       if (!isActive(port) && !port.state.empty()) addDown(pastes, port, any);
       if (leadingNumber(port.mtu) == 1024 && leadingNumber(port.most_mtu) > 1024)
-        pastes.findings.push_back(
-            {"port-mtu",
-             Severity::kAdvice,
-             "the port's MTU is 1024 bytes",
-             {{port.nic, port.where, "active_mtu " + port.mtu + ", max_mtu " + port.most_mtu}},
-             "On RoCE it follows the interface's MTU: 1500 gives 1024, 4200 and more 4096. "
-             "Small packets cost speed.",
-             "ip link set <interface> mtu 9000  # on all hosts, and on the switches"});
+        pastes.add("port-mtu", Severity::kAdvice, "the port's MTU is 1024 bytes",
+                   {{port.nic, port.where, "active_mtu " + port.mtu + ", max_mtu " + port.most_mtu}},
+                   "On RoCE it follows the interface's MTU: 1500 gives 1024, 4200 and more 4096. Small "
+                   "packets cost speed.",
+                   "ip link set <interface> mtu 9000  # on all hosts, and on the switches");
     }
     if (rates.size() < 2) return;
-    Finding finding = {"port-rates",
-                       Severity::kAdvice,
-                       "the ports have different rates",
-                       {},
-                       "A port below the others is a bad cable or lane, or a NIC for another purpose.",
-                       "mlxlink -d <NIC> -m -c  # cable, lanes, bit errors"};
-    for (const auto& [rate, nics] : rates) finding.seen.push_back({firstItems(nics, 8), "", rate + " Gb/s"});
-    pastes.findings.push_back(std::move(finding));
+    std::vector<Seen> seen;
+    for (const auto& [rate, nics] : rates) seen.push_back({firstItems(nics, 8), "", rate + " Gb/s"});
+    pastes.add("port-rates", Severity::kAdvice, "the ports have different rates", std::move(seen),
+               "A port below the others is a bad cable or lane, or a NIC for another purpose.",
+               "mlxlink -d <NIC> -m -c  # cable, lanes, bit errors");
   }
 
  private:
@@ -100,16 +91,14 @@ class PortStates : public Paste {
   static bool isActive(const Port& port) { return hasWords(port.state, "Active|PORT_ACTIVE"); }
   static void addDown(Pastes& pastes, const Port& port, bool any) {
     const bool waits = hasWords(port.state, "nit|INIT|rmed|ARMED");
-    pastes.findings.push_back(
-        {"port-down",
-         any ? Severity::kWarning : Severity::kError,
-         waits ? "no subnet manager has configured the port" : "the port is down",
-         {{port.nic, port.where, port.state + (port.physical.empty() ? "" : ", " + port.physical)}},
-         waits ? "It has a link, and no connection can be made until a subnet manager gives it a LID."
-               : "NCCL leaves the port out; hosts that have its rail wait for it or go around.",
-         waits
-             ? "sminfo  # does a subnet manager answer?"
-             : "rdma link show; mlxlink -d " + port.nic + " -m -c  # cable, transceiver, the switch's port"});
+    pastes.add(
+        "port-down", any ? Severity::kWarning : Severity::kError,
+        waits ? "no subnet manager has configured the port" : "the port is down",
+        {{port.nic, port.where, port.state + (port.physical.empty() ? "" : ", " + port.physical)}},
+        waits ? "It has a link, and no connection can be made until a subnet manager gives it a LID."
+              : "NCCL leaves the port out; hosts that have its rail wait for it or go around.",
+        waits ? "sminfo  # does a subnet manager answer?"
+              : "rdma link show; mlxlink -d " + port.nic + " -m -c  # cable, transceiver, the switch's port");
   }
   std::vector<Port> ports_;
 };
@@ -118,12 +107,7 @@ class PortStates : public Paste {
 class AddressTable : public Paste {
  public:
   bool line(std::string_view text, const std::string& where) override {
-    std::vector<std::string> words;
-    for (std::string_view rest = trimmedText(text); !rest.empty() && words.size() < 9;) {
-      const std::string_view word = firstWord(rest);
-      words.emplace_back(word);
-      rest = trimmedText(rest.substr(word.size()));
-    }
+    const std::vector<std::string> words = wordsOf(text);
     if (words.size() >= 4 && words[0] == "DEV" && words[1] == "PORT" && words[2] == "INDEX")
       return header_ = true;
     if (!header_ || words.size() < 5 || leadingNumber(words[1]) < 0 || leadingNumber(words[2]) < 0 ||
@@ -144,13 +128,10 @@ class AddressTable : public Paste {
       pastes.looked.push_back(name + ": RoCE v2 with IPv4 at index " +
                               (nic.indexes.empty() ? std::string("none") : firstItems(nic.indexes, 4)));
       if (nic.indexes.empty())
-        pastes.findings.push_back(
-            {"port-address",
-             Severity::kWarning,
-             "no RoCE v2 address with IPv4",
-             {{name, nic.where, "only link-local or RoCE v1 entries"}},
-             "Routers do not carry the others, and NCCL prefers an IPv4 address of RoCE v2.",
-             "ip addr add <address>/<prefix> dev <interface of " + name + ">"});
+        pastes.add("port-address", Severity::kWarning, "no RoCE v2 address with IPv4",
+                   {{name, nic.where, "only link-local or RoCE v1 entries"}},
+                   "Routers do not carry the others, and NCCL prefers an IPv4 address of RoCE v2.",
+                   "ip addr add <address>/<prefix> dev <interface of " + name + ">");
     }
   }
 
@@ -201,19 +182,18 @@ class PciDetails : public Paste {
                             counted(controls_, "bridge") + " redirect requests");
     if (controls_ == 0) pastes.hidden.push_back("ACS: lspci shows it to root alone");
     if (!redirecting_.empty())
-      pastes.findings.push_back(
-          {"acs-on", Severity::kError, "ACS sends peer-to-peer requests of PCIe up to the CPU", redirecting_,
-           "GPUDirect through these bridges is slow, or fails with completion status 4 or 10.",
-           "switch ACS off in the BIOS, or: sudo setpci -s <address> ECAP_ACS+6.w=0000  # each bridge, at "
-           "each boot\n"
-           "railwise doctor --only gpudirect  # on the machine: only bridges between a GPU and a NIC "
-           "matter"});
+      pastes.add(
+          "acs-on", Severity::kError, "ACS sends peer-to-peer requests of PCIe up to the CPU", redirecting_,
+          "GPUDirect through these bridges is slow, or fails with completion status 4 or 10.",
+          "switch ACS off in the BIOS, or: sudo setpci -s <address> ECAP_ACS+6.w=0000  # each bridge, at "
+          "each boot\n"
+          "railwise doctor --only gpudirect  # on the machine: only bridges between a GPU and a NIC matter");
     if (!downgraded_.empty())
-      pastes.findings.push_back({"pcie-link", Severity::kWarning,
-                                 "a PCIe link is slower or narrower than its device", downgraded_,
-                                 "The device carries less than its port. An idle GPU lowers its speed: "
-                                 "look at it under load; a width below the device's is a fault.",
-                                 "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # reseat the card"});
+      pastes.add("pcie-link", Severity::kWarning, "a PCIe link is slower or narrower than its device",
+                 downgraded_,
+                 "The device carries less than its port. An idle GPU lowers its speed: look at it under "
+                 "load; a width below the device's is a fault.",
+                 "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # reseat the card");
   }
 
  private:
@@ -250,20 +230,19 @@ class NicCounters : public Paste {
     if (!pauses_.empty())
       pastes.looked.push_back("pause frames: " + text(pauses_) + " (no limit is known for them)");
     if (!errors_.empty())
-      pastes.findings.push_back(
-          {"nic-counters", Severity::kAdvice,
-           "the port has counted errors of its link, at a time that nobody knows", errors_,
-           "If they grow: a cable, a transceiver or a switch's port. They run since the driver was loaded.",
-           "ethtool -S <interface> | grep -E 'err|down'  # twice, a minute apart\n"
-           "mlxlink -d <NIC> -m -c -e"});
+      pastes.add(
+          "nic-counters", Severity::kAdvice,
+          "the port has counted errors of its link, at a time that nobody knows", errors_,
+          "If they grow: a cable, a transceiver or a switch's port. They run since the driver was loaded.",
+          "ethtool -S <interface> | grep -E 'err|down'  # twice, a minute apart\n"
+          "mlxlink -d <NIC> -m -c -e");
     if (!lost_.empty())
-      pastes.findings.push_back(
-          {"nic-counters", Severity::kAdvice, "the port has dropped packets, at a time that nobody knows",
-           lost_,
-           "If they grow: RoCE needs a network that drops nothing. PFC or ECN does not hold on this "
-           "priority, or the host is too slow to take the packets.",
-           "ethtool -S <interface> | grep -E 'discard|out_of|full'  # twice, a minute apart\n"
-           "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch"});
+      pastes.add("nic-counters", Severity::kAdvice,
+                 "the port has dropped packets, at a time that nobody knows", lost_,
+                 "If they grow: RoCE needs a network that drops nothing. PFC or ECN does not hold on this "
+                 "priority, or the host is too slow to take the packets.",
+                 "ethtool -S <interface> | grep -E 'discard|out_of|full'  # twice, a minute apart\n"
+                 "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch");
   }
 
  private:
@@ -322,9 +301,8 @@ class RasReport : public Paste {
          "They hang or are overloaded."}};
     for (const Row& row : kRows)
       if (const auto seen = seen_.find(row.state); seen != seen_.end())
-        pastes.findings.push_back(
-            {"ras-report", row.severity, row.what, seen->second, row.why,
-             "py-spy dump --pid <process of these ranks>; dmesg -T | tail  # on their nodes"});
+        pastes.add("ras-report", row.severity, row.what, seen->second, row.why,
+                   "py-spy dump --pid <process of these ranks>; dmesg -T | tail  # on their nodes");
   }
 
  private:
@@ -334,6 +312,7 @@ class RasReport : public Paste {
   std::map<std::string, std::vector<Seen>> seen_;
 };
 
+// dmesg, journalctl -k: only that it is one; known_other.cc knows the lines.
 class KernelMessages : public Paste {
  public:
   bool line(std::string_view text, const std::string&) override {
@@ -362,9 +341,9 @@ void PasteReader::beginFile(std::string name) {
   endFile();
   file_ = std::move(name);
   line_ = 0;
-  for (const auto make :
-       {gpuMatrix, portStates, addressTable, pciDetails, nicCounters, rasReport, kernelMessages})
-    readers_.push_back(make());
+  readers_.push_back(gpuMatrix());
+  const auto add = [&]<typename... Kinds>() { (readers_.push_back(std::make_unique<Kinds>()), ...); };
+  add.operator()<PortStates, AddressTable, PciDetails, NicCounters, RasReport, KernelMessages>();
 }
 
 void PasteReader::line(std::string_view text) {
@@ -395,12 +374,5 @@ Pastes readPastes(const std::string& name, std::string_view text) {
   }
   return reader.take();
 }
-
-std::unique_ptr<Paste> portStates() { return std::make_unique<PortStates>(); }
-std::unique_ptr<Paste> addressTable() { return std::make_unique<AddressTable>(); }
-std::unique_ptr<Paste> pciDetails() { return std::make_unique<PciDetails>(); }
-std::unique_ptr<Paste> nicCounters() { return std::make_unique<NicCounters>(); }
-std::unique_ptr<Paste> rasReport() { return std::make_unique<RasReport>(); }
-std::unique_ptr<Paste> kernelMessages() { return std::make_unique<KernelMessages>(); }
 
 }  // namespace railwise::doctor

@@ -18,6 +18,11 @@ struct Pastes {
   std::vector<std::string> hidden;
 
   bool empty() const { return kinds.empty(); }
+  void add(std::string check, Severity severity, std::string what, std::vector<Seen> seen, std::string why,
+           std::string fix) {
+    findings.push_back(
+        {std::move(check), severity, std::move(what), std::move(seen), std::move(why), std::move(fix)});
+  }
 };
 
 // The output of one program. One thread at a time.
@@ -29,14 +34,7 @@ class Paste {
   // Adds what it has read, if it was its program's output; `file`: where it stood.
   virtual void addTo(Pastes& pastes, const std::string& file) const = 0;
 };
-std::unique_ptr<Paste> gpuMatrix();     // nvidia-smi topo -m
-std::unique_ptr<Paste> portStates();    // ibstat, ibv_devinfo
-std::unique_ptr<Paste> addressTable();  // show_gids
-std::unique_ptr<Paste> pciDetails();    // lspci -vv
-std::unique_ptr<Paste> nicCounters();   // ethtool -S
-std::unique_ptr<Paste> rasReport();     // ncclras
-std::unique_ptr<Paste>
-kernelMessages();  // dmesg, journalctl -k: only that it is one; known_other.cc knows the lines
+std::unique_ptr<Paste> gpuMatrix();  // nvidia-smi topo -m
 
 class PasteReader {
  public:

@@ -289,6 +289,16 @@ std::string_view firstWord(std::string_view text, std::string_view ends) {
   return text.substr(0, text.find_first_of(ends));
 }
 
+std::vector<std::string_view> wordsIn(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = text.find_first_not_of(kBlanks); at != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(kBlanks, at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kBlanks, end);
+  }
+  return words;
+}
+
 int leadingNumber(std::string_view text) {
   int number = -1;
   if (text.empty() || !isDigit(text[0])) return -1;

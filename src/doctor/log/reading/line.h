@@ -32,6 +32,8 @@ std::vector<LogLine> parseLine(std::string_view plain);
 std::string_view after(std::string_view text, std::string_view key);
 // The first word of a text: up to a blank, or up to one of `ends`.
 std::string_view firstWord(std::string_view text, std::string_view ends = " \t");
+// The words between spaces and tabs, in the text itself.
+std::vector<std::string_view> wordsIn(std::string_view text);
 // The number that follows `key`, in decimal; -1: none, or beyond 2^31.
 int numberAfter(std::string_view text, std::string_view key);
 // The number at the start; -1: none.

@@ -142,14 +142,9 @@ bool readRailwiseNics(Process& process, std::string_view text, Place place) {
   if (rest.data() == nullptr) return false;
   setFact(process.railwise, firstWord(rest, ","), place);
   setFact(process.nics_line, text, place);
-  std::string_view list = after(rest, ": ");
   if (!process.nics.empty()) return true;
-  while (!list.empty()) {
-    const std::string_view nic = firstWord(list, " ");
-    const std::string_view name = firstWord(nic, "/");
-    addNic(process, name, nic.size() > name.size() ? nic.substr(name.size() + 1) : std::string_view());
-    list = list.substr(std::min(list.size(), nic.size() + 1));
-  }
+  for (const std::string_view nic : wordsIn(after(rest, ": ")))
+    addNic(process, firstWord(nic, "/"), after(nic, "/"));
   return true;
 }
 

@@ -60,11 +60,7 @@ void readNotFound(Process& process, std::string_view names, Place place) {
   const std::size_t end = names.find(". ");
   names = names.substr(0, end);
   while (!names.empty() && (names.back() == '.' || names.back() == ' ')) names.remove_suffix(1);
-  while (!names.empty()) {
-    const std::string_view name = firstWord(names);
-    if (!name.empty()) addAttempt(process, name, "", place);
-    names = names.substr(std::min(names.size(), name.size() + 1));
-  }
+  for (const std::string_view name : wordsIn(names)) addAttempt(process, name, "", place);
 }
 
 // The words behind "NET/Plugin: ".

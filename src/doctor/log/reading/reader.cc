@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/text/split.h"
-#include "doctor/log/judging/chains.h"
 
 namespace railwise::doctor {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "doctor/pair/measuring/endpoint.h"
-#include "doctor/pair/measuring/measure.h"
 
 namespace railwise::doctor::pair {
 namespace {

@@ -1,10 +1,10 @@
-#include "doctor/pair/measuring/measure.h"
-
 #include <sched.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
+
+#include "doctor/pair/measuring/endpoint.h"
 
 namespace railwise::doctor::pair {
 namespace {

@@ -128,7 +128,7 @@ class CudaGpus final : public GpuDriver {
 
 // 4.096 us x 2^15 is 134 ms; with 8 tries a write to nowhere fails after about 1.1 s. Shorter timeouts fail
 // on slow machines that still answer (Soft-RoCE in an emulator); on NICs that wait up to four times as long,
-// which the specification allows, the limits of measure.h come first.
+// which the specification allows, the limits of endpoint.h come first.
 constexpr int kAcknowledgeTimeout = 15;
 constexpr int kRetries = 7;
 

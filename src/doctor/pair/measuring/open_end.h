@@ -10,7 +10,7 @@
 
 #include "base/outcome.h"
 #include "base/settings/config.h"
-#include "doctor/pair/measuring/facts.h"
+#include "doctor/pair/measuring/plan.h"
 #include "sysfs/file_tree.h"
 #include "verbs/gid.h"
 #include "verbs/handles.h"

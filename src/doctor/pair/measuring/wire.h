@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "doctor/pair/measuring/facts.h"
 #include "doctor/pair/measuring/plan.h"
 
 namespace railwise::doctor::pair {

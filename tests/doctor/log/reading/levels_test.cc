@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "doctor/log/judging/judge.h"
+#include "doctor/log/ranks.h"
 #include "doctor/log/read_job.h"
-#include "doctor/log/summary.h"
 
 namespace railwise::doctor {
 namespace {
