@@ -99,4 +99,9 @@ Option ncclOption(std::string name, std::optional<topo::NcclChoice>* field, std:
 // The rules for a machine of which the options name no topology file: as openMachine() decides.
 topo::RulesInUse rulesFor(const MachineOptions& options);
 
+// Is the file the output of a program that the doctor reads (nvidia-smi topo -m, ibstat, ...), or a log? Then
+// prints what it tells, or which command reads it, and returns the exit status. Nothing: another file, or
+// none.
+std::optional<int> reportPaste(const char* command, const std::string& file);
+
 }  // namespace railwise::cli

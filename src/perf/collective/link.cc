@@ -1,7 +1,7 @@
 #include "perf/collective/link.h"
 
 #include "cli/options/message.h"
-#include "perf/job/activity.h"
+#include "perf/job/worker.h"
 
 namespace railwise::cli {
 

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "cli/plugin/net_api.h"
 #include "perf/collective/traffic.h"
-#include "perf/measuring/page_memory.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 

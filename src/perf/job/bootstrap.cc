@@ -12,7 +12,6 @@
 
 #include "base/process_id.h"
 #include "cli/options/message.h"
-#include "perf/job/bootstrap_join.h"
 
 namespace railwise::cli {
 namespace {

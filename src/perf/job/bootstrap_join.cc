@@ -1,5 +1,3 @@
-#include "perf/job/bootstrap_join.h"
-
 #include <poll.h>
 #include <unistd.h>
 
@@ -9,6 +7,7 @@
 #include <thread>
 
 #include "cli/options/message.h"
+#include "perf/job/bootstrap.h"
 
 namespace railwise::cli {
 namespace {

@@ -1,7 +1,7 @@
 // A run as one JSON document (perf/results/report.h).
 #include "base/text/json.h"
 
-#include "perf/measuring/spread.h"
+#include "perf/measuring/measuring.h"
 #include "perf/results/report.h"
 
 namespace railwise::cli {

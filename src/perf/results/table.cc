@@ -4,7 +4,7 @@
 
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
-#include "perf/measuring/spread.h"
+#include "perf/measuring/measuring.h"
 #include "perf/results/report.h"
 
 namespace railwise::cli {

@@ -1,11 +1,15 @@
-#include "perf/machine.h"
+#include "perf/context.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <string_view>
+#include <utility>
 
+#include "base/text/text_layout.h"
 #include "cli/device/machine.h"
 #include "cli/topo/machine_options.h"
+#include "record/reader.h"
 #include "topo/tuning/cost_model.h"
 #include "topo/tuning/expect.h"
 
@@ -57,5 +61,33 @@ std::optional<ModelAnswer> modelOfHosts(int hosts) {
 }  // namespace
 
 MachineKnowledge knowledgeOfMachine() { return {.software_paced = isPaced, .model = modelOfHosts}; }
+
+std::string survivedText(const std::vector<record::Snapshot>& ranks) {
+  struct Moves {
+    uint64_t left = 0;
+    uint64_t returned = 0;
+  };
+  std::map<std::string, Moves> ports;
+  uint64_t longest_us = 0;
+  for (const record::Snapshot& rank : ranks) {
+    for (const record::Rail& rail : rank.rails) {
+      if (rail.failovers == 0) continue;
+      Moves& moves = ports[record::railText(rail)];
+      moves.left += rail.failovers;
+      moves.returned += rail.returns;
+    }
+    for (const record::Event& event : rank.events)
+      if (event.kind == record::EventKind::kPathFound) longest_us = std::max(longest_us, event.numbers[1]);
+  }
+  std::string text;
+  for (const auto& [port, moves] : ports)
+    text += formatText("# %s failed: %llu ends of connections moved away from it, %llu moved back\n",
+                       port.c_str(), static_cast<unsigned long long>(moves.left),
+                       static_cast<unsigned long long>(moves.returned));
+  if (!ports.empty())
+    text += formatText("# Longest time that a connection was without a path: %.1f ms\n",
+                       static_cast<double>(longest_us) / 1000);
+  return text;
+}
 
 }  // namespace railwise::cli

@@ -1,5 +1,4 @@
-#include "cli/paste/paste.h"
-
+// A FILE that is no topology file: the output of nvidia-smi topo -m, ibstat and others.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -7,6 +6,7 @@
 #include "base/text/words.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/topo/machine_options.h"
 #include "doctor/log/pastes/pastes.h"
 
 namespace railwise::cli {
