@@ -7,13 +7,14 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 
 #include "base/interfaces.h"
 #include "base/log.h"
 #include "base/settings/setting_names.h"
-#include "base/settings/strict_mode.h"
 #include "base/text/name_selection.h"
+#include "base/text/words.h"
 
 namespace railwise {
 namespace {
@@ -120,6 +121,16 @@ bool isAddressRange(std::string_view text) { return parseAddressRange(text).has_
 bool isHcaSelection(std::string_view text) { return parsePortSelection(text).has_value(); }
 
 bool isStrictMode(std::string_view text) { return parseStrictMode(text).has_value(); }
+
+struct Word {
+  std::string_view word;
+  bool StrictMode::*field;
+};
+
+constexpr Word kWords[] = {
+    {"device", &StrictMode::device},     {"gdr", &StrictMode::gdr},         {"speed", &StrictMode::speed},
+    {"topology", &StrictMode::topology}, {"version", &StrictMode::version},
+};
 
 }  // namespace
 
@@ -228,6 +239,41 @@ LaunchedRank launchedRank() {
     if (number && count && *number < *count) return {*number, *count};
   }
   return {};
+}
+
+std::optional<StrictMode> parseStrictMode(std::string_view text) {
+  StrictMode mode;
+  if (text.empty() || text == "0") return mode;
+  if (text == "1") return StrictMode{true, true, true, true, true};
+  for (;;) {
+    const auto comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    const auto found =
+        std::find_if(std::begin(kWords), std::end(kWords), [&](const Word& row) { return row.word == word; });
+    if (found == std::end(kWords)) return std::nullopt;
+    mode.*(found->field) = true;
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  mode.device = true;
+  return mode;
+}
+
+std::vector<ConfVariable> ncclConfVariables(const std::string& named, const std::string& home,
+                                            const std::function<std::string(const std::string& path)>& read) {
+  std::vector<ConfVariable> variables;
+  const std::string own = !named.empty() ? named : home.empty() ? "" : home + "/.nccl.conf";
+  for (const std::string& path : {own, std::string("/etc/nccl.conf")}) {
+    if (path.empty()) continue;
+    int number = 0;
+    for (const std::string& line : linesOf(read(path))) {
+      ++number;
+      const auto equals = line.find('=');
+      if (line.starts_with('#') || equals == std::string::npos || equals == 0) continue;
+      variables.push_back({line.substr(0, equals), line.substr(equals + 1), path, number});
+    }
+  }
+  return variables;
 }
 
 }  // namespace railwise

@@ -8,8 +8,6 @@
 #include <iterator>
 
 #include "base/settings/config.h"
-#include "base/text/closest_name.h"
-#include "base/text/split.h"
 #include "base/text/words.h"
 
 namespace railwise {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/settings/config.h"
-#include "base/text/closest_name.h"
+#include "base/text/words.h"
 
 namespace railwise {
 namespace {

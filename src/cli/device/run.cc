@@ -20,7 +20,6 @@
 #include "base/installed_places.h"
 #include "base/outcome.h"
 #include "base/process.h"
-#include "base/process_id.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
 #include "cli/options/command_line.h"

@@ -11,8 +11,8 @@
 #include <optional>
 #include <set>
 
-#include "base/text/split.h"
-#include "base/whole_file.h"
+#include "base/files.h"
+#include "base/text/words.h"
 #include "cli/device/machine.h"
 #include "cli/doctor/pair_job.h"
 #include "cli/hosts/run_on_hosts.h"

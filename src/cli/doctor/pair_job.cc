@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/interfaces.h"
-#include "base/random.h"
+#include "base/secrets.h"
 #include "base/settings/config.h"
 #include "base/text/words.h"
 #include "cli/device/machine.h"

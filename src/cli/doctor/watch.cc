@@ -19,10 +19,9 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/files.h"
 #include "base/settings/config.h"
 #include "base/text/words.h"
-#include "base/whole_file.h"
-#include "base/written_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"

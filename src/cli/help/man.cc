@@ -2,7 +2,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "cli/help/pages.h"
 
 #ifndef RAILWISE_VERSION

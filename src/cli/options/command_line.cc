@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
-#include "base/written_file.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"

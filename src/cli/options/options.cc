@@ -4,8 +4,8 @@
 #include <charconv>
 #include <limits>
 
-#include "base/text/closest_name.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "cli/options/help_page.h"
 
 namespace railwise::cli {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/files.h"
 #include "base/text/words.h"
-#include "base/whole_file.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
 #include "topo/explain/explain.h"

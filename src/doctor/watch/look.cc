@@ -1,5 +1,5 @@
 // What one look of the watch reads of a tree.
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "doctor/watch/watch.h"
 #include "sysfs/rdma_devices.h"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/process_id.h"
+#include "base/process.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <type_traits>
 
-#include "base/written_file.h"
+#include "base/files.h"
 #include "cli/options/message.h"
 #include "perf/job/rank_environment.h"
 

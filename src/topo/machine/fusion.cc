@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/text/bus_id.h"
-#include "base/text/split.h"
+#include "base/text/words.h"
 
 namespace railwise::topo {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/pci_ids.h"
+#include "base/pci.h"
 
 namespace railwise::topo {
 namespace {

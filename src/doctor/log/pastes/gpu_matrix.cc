@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 
-#include "base/text/split.h"
 #include "base/text/words.h"
 #include "doctor/log/pastes/pastes.h"
 #include "doctor/log/reading/line.h"

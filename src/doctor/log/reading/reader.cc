@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "doctor/log/judging/chains.h"
 
 namespace railwise::doctor {

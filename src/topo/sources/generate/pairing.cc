@@ -10,7 +10,6 @@
 
 #include "base/outcome.h"
 #include "base/text/bus_id.h"
-#include "base/text/split.h"
 #include "base/text/words.h"
 #include "topo/sources/generate/flat_machine.h"
 

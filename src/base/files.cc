@@ -1,14 +1,17 @@
-#include "base/written_file.h"
+#include "base/files.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+
+#include "base/descriptor.h"
 
 namespace railwise {
 namespace {
@@ -17,7 +20,9 @@ Error cannotWrite(const std::string& path, int error) {
   return Error{"cannot write " + path + ": " + std::strerror(error)};
 }
 
-int writeAll(int fd, const std::string& text) {
+}  // namespace
+
+int writeAll(int fd, std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t wrote = write(fd, text.data() + at, text.size() - at);
     if (wrote < 0 && errno == EINTR) continue;
@@ -26,8 +31,6 @@ int writeAll(int fd, const std::string& text) {
   }
   return 0;
 }
-
-}  // namespace
 
 Outcome<void> replaceFile(const std::string& path, const std::string& text, std::optional<mode_t> mode) {
   struct stat info = {};
@@ -61,6 +64,24 @@ Outcome<void> appendToFile(const std::string& path, const std::string& text) {
   if (close(fd) != 0 && error == 0) error = errno;
   if (error != 0) return cannotWrite(path, error);
   return {};
+}
+
+Outcome<std::string> wholeFile(const std::string& path, std::size_t most) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return Error{std::strerror(errno)};
+  std::string text;
+  struct stat status = {};
+  if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode))
+    text.reserve(std::min(static_cast<std::size_t>(status.st_size), most));
+  char buffer[65536];
+  while (text.size() < most) {
+    const ssize_t got = ::read(file.get(), buffer, std::min(sizeof buffer, most - text.size()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Error{std::strerror(errno)};
+    if (got == 0) break;
+    text.append(buffer, static_cast<std::size_t>(got));
+  }
+  return text;
 }
 
 }  // namespace railwise
