@@ -48,8 +48,7 @@ std::string fabricOfRanks(const PerfOptions& options, bool software_fallback) {
   // Perf has set it with useOwnFabric().
   if (colon == std::string::npos) return std::getenv("RAILWISE_FABRIC");
   const std::string machine = device.substr(colon + 1);
-  const auto parsed =
-      openDeviceMachine("perf", {.machine = machine, .host = "", .fabric = "", .settings = ""});
+  const auto parsed = openDeviceMachine("perf", {.machine = machine});
   return parsed ? parsed->config.fabric : "";
 }
 
@@ -170,7 +169,7 @@ int startRanks(PerfOptions options, Args args) {
   std::string name;
   if (const int status = checkPlugin(options, &name); status != kExitOk) return status;
   if (options.ranks == 0) options.ranks = kDefaultRanks;
-  if (const auto possible = checkRanks(options); !possible.ok())
+  if (const auto possible = checkRanks(options, options.ranks); !possible.ok())
     return usageError("perf: " + possible.error());
   if (const auto files = checkFiles(options); !files.ok()) return usageError("perf: " + files.error());
   const bool fallback = needsSoftwareDevice(deviceOptions(options));

@@ -28,7 +28,7 @@ std::string softwareMachine() {
 
 bool isPaced() {
   if (softwareMachine().empty()) return false;
-  const auto machine = openDeviceMachine(kPerf, {.machine = "", .host = "", .fabric = "", .settings = ""});
+  const auto machine = openDeviceMachine(kPerf, {});
   if (!machine) return false;
   const auto& devices = machine->config.host().devices;
   return std::all_of(devices.begin(), devices.end(),

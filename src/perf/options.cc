@@ -1,6 +1,5 @@
 #include "perf/options.h"
 
-#include <charconv>
 #include <climits>
 #include <cmath>
 #include <cstdlib>
@@ -197,11 +196,8 @@ std::vector<Option> resultOptions(PerfOptions& fields) {
           valueOption(0, "min-busbw", "GB/s", "exit status 1 if the average bus bandwidth is below",
                       "a number of GB/s above 0",
                       [&fields](std::string_view value) {
-                        double gbytes = 0;
-                        const auto [end, error] = std::from_chars(value.begin(), value.end(), gbytes);
-                        fields.min_busbw = gbytes;
-                        return error == std::errc() && end == value.end() && gbytes > 0 &&
-                               std::isfinite(gbytes);
+                        fields.min_busbw = numberIn<double>(value);
+                        return fields.min_busbw > 0 && std::isfinite(*fields.min_busbw);
                       }),
           textOption(0, "timeline", "FILE", &fields.timeline,
                      "draw throughput over time as SVG, with what the software device's fault log says")};
@@ -250,7 +246,7 @@ Outcome<void> settleRanks(PerfOptions& options, bool drawn) {
   if (ranks > kMaxRanks)
     return Error{textOf("options -g and -t: %d ranks are more than %d", ranks, kMaxRanks)};
   if (ranks > 1) options.ranks = ranks;
-  return options.ranks == 0 ? Outcome<void>() : checkRanks(options);
+  return options.ranks == 0 ? Outcome<void>() : checkRanks(options, options.ranks);
 }
 
 Outcome<void> consistent(const PerfOptions& options) {
@@ -271,14 +267,6 @@ Outcome<void> consistent(const PerfOptions& options) {
 }
 
 }  // namespace
-
-Outcome<void> checkRanks(const PerfOptions& options) {
-  if (const char* const why = impossibleWith(options.collective, options.ranks); why != nullptr)
-    return Error{why};
-  if (traitsOf(options.collective).rooted && options.root >= options.ranks)
-    return Error{textOf("option -r/--root: there is no rank %d among %d ranks", options.root, options.ranks)};
-  return {};
-}
 
 std::vector<Option> perfOptionTable(PerfOptions& fields) {
   std::vector<Option> options;

@@ -38,8 +38,7 @@ namespace pair = doctor::pair;
 // that of another host of the machine.
 std::unique_ptr<sysfs::FileTree> treeOf(const Config& config) {
   if (config.device.starts_with("software:")) {
-    const auto machine =
-        openDeviceMachine("doctor", {.machine = "", .host = "", .fabric = "", .settings = ""});
+    const auto machine = openDeviceMachine("doctor", {});
     if (machine) return std::make_unique<sysfs::MemoryTree>(deviceTree(machine->config.host()));
   }
   if (config.device.starts_with("software")) return std::make_unique<sysfs::MemoryTree>();

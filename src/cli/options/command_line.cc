@@ -40,7 +40,7 @@ std::string names(std::span<const Subcommand> subcommands) {
 std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,
                                       const std::string& help, std::size_t max_positional, int* status,
                                       const std::string& after_options) {
-  auto arguments = parseArguments(table, args);
+  auto arguments = parseArguments(table, args, max_positional == kRunsRest);
   if (arguments.ok() && !arguments->help && arguments->positional.size() > max_positional)
     arguments = Error{"unexpected argument '" + arguments->positional[max_positional] + "'"};
   // An unset variable of a script: `explain "$file"` must not explain this machine.

@@ -75,28 +75,10 @@ double algorithmBandwidth(Collective collective, int ranks, uint64_t bytes, doub
 
 double busFactor(Collective collective, int ranks) {
   const double n = ranks;
-  switch (collective) {
-    case Collective::kAllReduce:
-      return 2 * (n - 1) / n;
-    case Collective::kAllToAll:
-    case Collective::kAllGather:
-    case Collective::kReduceScatter:
-    case Collective::kGather:
-    case Collective::kScatter:
-    case Collective::kPutAllGather:
-    case Collective::kPutAllToAll:
-      return (n - 1) / n;
-    case Collective::kSendRecv:
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kHypercube:
-    case Collective::kPut:
-    case Collective::kPutSignal:
-    case Collective::kGet:
-    case Collective::kSignalPingPong:
-      return 1;
-  }
-  return 1;
+  if (collective == Collective::kAllReduce) return 2 * (n - 1) / n;
+  // The bandwidth of hypercube leaves out the block that stays on its rank.
+  const bool moves_all = blocksOf(collective, 2) == 1 || collective == Collective::kHypercube;
+  return moves_all ? 1 : (n - 1) / n;
 }
 
 const char* impossibleWith(Collective collective, int ranks) {

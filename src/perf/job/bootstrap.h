@@ -75,7 +75,7 @@ class Bootstrap {
   // Block p goes to rank p. Block p of the result came from rank p.
   Result<std::vector<Bytes>> exchange(const std::vector<Bytes>& blocks);
   // Ends the job in order: returns when all ranks have called leave().
-  Status leave();
+  virtual Status leave() = 0;
 
   // Reports to the other ranks that this rank has failed, and makes the monitor thread call on_failure().
   // Only the first text counts.
@@ -85,7 +85,6 @@ class Bootstrap {
   explicit Bootstrap(BootstrapOptions options) : options_(std::move(options)) {}
   virtual Status sendBlock(int to, const Bytes& block) = 0;
   virtual Result<Bytes> receiveBlock(int from) = 0;
-  virtual Status sayGoodbye() = 0;
 
   BootstrapOptions options_;
   std::vector<Peer> peers_;

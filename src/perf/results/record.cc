@@ -136,14 +136,12 @@ Result<std::unique_ptr<RunRecord>> RunRecord::create(int ranks) {
     close(fd);
     return Status{Code::kSystem, error};
   }
-  auto record = map(fd);
+  auto record = attach(fd);
   for (int i = 0; record.ok() && i < ranks; ++i) new (&(*record)->rank(i)) RankRecord();
   return record;
 }
 
-Result<std::unique_ptr<RunRecord>> RunRecord::attach(int fd) { return map(fd); }
-
-Result<std::unique_ptr<RunRecord>> RunRecord::map(int fd) {
+Result<std::unique_ptr<RunRecord>> RunRecord::attach(int fd) {
   void* const data = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return Status{Code::kSystem, errno};
   return std::unique_ptr<RunRecord>(new RunRecord(fd, static_cast<Shared*>(data)));
