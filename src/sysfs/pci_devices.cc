@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "base/pci.h"
-#include "base/text/bus_id.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 

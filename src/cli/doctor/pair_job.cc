@@ -26,7 +26,7 @@
 #include "cli/topo/machine_options.h"
 #include "doctor/pair/summary.h"
 #include "sysfs/tar_archive.h"
-#include "topo/sources/load_machine.h"
+#include "topo/sources/sysfs.h"
 #include "verbs/library.h"
 
 namespace railwise::cli {

@@ -10,7 +10,7 @@
 
 #include "cli/options/options.h"
 #include "sysfs/file_tree.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 #include "topo/nccl_release.h"
 #include "topo/search/graph_file.h"
 #include "topo/sources/gpu_answers.h"

@@ -10,7 +10,7 @@
 #include "doctor/facts/libraries.h"
 #include "topo/explain/explain.h"
 #include "topo/search/graph_file.h"
-#include "topo/sources/load_machine.h"
+#include "topo/sources/sysfs.h"
 
 namespace railwise::doctor {
 namespace {

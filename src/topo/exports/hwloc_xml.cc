@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/printable.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/device_facts.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <numeric>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/printable.h"
 #include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "base/text/bus_id.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "topo/graph/constants.h"

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/words.h"
 
 namespace railwise::topo {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/pci.h"
-#include "base/text/bus_id.h"
 #include "base/text/words.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"

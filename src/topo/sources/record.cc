@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "gpu/json.h"

@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "base/pci.h"
-#include "base/text/bus_id.h"
 #include "base/text/text_layout.h"
 #include "topo/machine/fusion.h"
 

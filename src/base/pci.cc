@@ -1,4 +1,4 @@
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 
 #include <cctype>
 #include <cstdio>
