@@ -205,12 +205,12 @@ std::vector<Option> resultOptions(PerfOptions& fields) {
 
 // nccl-tests has a program for each collective, whose name ends in _perf.
 Outcome<void> readCollective(const std::vector<std::string>& positional, PerfOptions& options) {
-  const std::vector<std::string> names = namesOf<Collective>(kCollectives);
+  const std::vector<std::string> names = namesOf(kCollectives);
   if (positional.empty()) return Error{"perf: which collective? One of " + joined(names)};
   if (positional.size() > 1) return Error{"perf: unexpected argument '" + positional[1] + "'"};
   std::string_view name = positional[0];
   if (name.ends_with("_perf")) name.remove_suffix(std::string_view("_perf").size());
-  if (choose<Collective>(kCollectives, name, &options.collective)) return {};
+  if (choose(kCollectives, name, &options.collective)) return {};
   const std::string near = suggestion(positional[0], names);
   return Error{"perf: unknown collective '" + positional[0] + "'" +
                (near.empty() ? ": one of " + joined(names) : near)};

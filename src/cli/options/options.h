@@ -104,15 +104,15 @@ const char* nameOf(const Choices& choices, Enum value) {
     if (choice.value == value) return choice.name;
   return "?";
 }
-template <typename Enum>
-std::vector<std::string> namesOf(std::span<const Choice<Enum>> choices) {
+template <typename Choices>
+std::vector<std::string> namesOf(const Choices& choices) {
   std::vector<std::string> names;
   for (const auto& choice : choices) names.emplace_back(choice.name);
   return names;
 }
 // Gives `field` the value that has this name. False: no choice has it.
-template <typename Enum>
-bool choose(std::span<const Choice<Enum>> choices, std::string_view name, Enum* field) {
+template <typename Choices, typename Enum>
+bool choose(const Choices& choices, std::string_view name, Enum* field) {
   for (const auto& choice : choices)
     if (name == choice.name) return *field = choice.value, true;
   return false;
