@@ -5,7 +5,6 @@
 
 #include "base/pci.h"
 #include "base/text/printable.h"
-#include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
 

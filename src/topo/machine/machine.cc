@@ -10,7 +10,7 @@
 #include "topo/machine/assumed_devices.h"
 #include "topo/machine/fusion.h"
 #include "topo/machine/known_machines.h"
-#include "topo/paths/decisions.h"
+#include "topo/paths/policy.h"
 
 namespace railwise::topo {
 namespace {
