@@ -72,17 +72,7 @@ SettingSource readChecked(const char* env, const std::string& form, const Accept
 }
 
 // Turns "a,b,c" into "a, b or c".
-std::string choiceText(std::string_view choices) {
-  std::string text;
-  while (!choices.empty()) {
-    const auto comma = choices.find(',');
-    const std::string_view word = choices.substr(0, comma);
-    choices = comma == std::string_view::npos ? std::string_view() : choices.substr(comma + 1);
-    if (!text.empty()) text += choices.empty() ? " or " : ", ";
-    text += word;
-  }
-  return text;
-}
+std::string choiceText(std::string_view choices) { return listText(splitAt(choices, ','), " or "); }
 
 // Checks whether the text of a setting has the accepted form. The rows of config.def name these functions.
 
@@ -93,12 +83,8 @@ bool hexadecimal(std::string_view text, std::size_t digits) {
 
 // Is `text` one of the words in `choices`, which are separated by commas?
 bool isOneOf(std::string_view text, std::string_view choices) {
-  while (!choices.empty()) {
-    const auto comma = choices.find(',');
-    if (text == choices.substr(0, comma)) return true;
-    choices = comma == std::string_view::npos ? std::string_view() : choices.substr(comma + 1);
-  }
-  return false;
+  const std::vector<std::string> words = splitAt(choices, ',');
+  return std::find(words.begin(), words.end(), text) != words.end();
 }
 
 // Is `text` a PCI address such as "0000:3b:00.0", or "3b:00.0" without the domain? Hexadecimal digits may be
@@ -245,15 +231,11 @@ std::optional<StrictMode> parseStrictMode(std::string_view text) {
   StrictMode mode;
   if (text.empty() || text == "0") return mode;
   if (text == "1") return StrictMode{true, true, true, true, true};
-  for (;;) {
-    const auto comma = text.find(',');
-    const std::string_view word = text.substr(0, comma);
+  for (const std::string& word : splitAt(text, ',')) {
     const auto found =
         std::find_if(std::begin(kWords), std::end(kWords), [&](const Word& row) { return row.word == word; });
     if (found == std::end(kWords)) return std::nullopt;
     mode.*(found->field) = true;
-    if (comma == std::string_view::npos) break;
-    text.remove_prefix(comma + 1);
   }
   mode.device = true;
   return mode;

@@ -7,10 +7,10 @@
 
 namespace railwise {
 
-std::string listText(const std::vector<std::string>& items) {
+std::string listText(const std::vector<std::string>& items, std::string_view last) {
   std::string text;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) text += i + 1 == items.size() ? " and " : ", ";
+    if (i > 0) text += i + 1 == items.size() ? last : ", ";
     text += items[i];
   }
   return text;
@@ -27,6 +27,13 @@ std::string lowerCase(std::string_view text) {
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return lower;
+}
+
+std::string upperCase(std::string_view text) {
+  std::string upper(text);
+  for (char& c : upper)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return upper;
 }
 
 std::string sizeText(uint64_t bytes) {

@@ -40,11 +40,12 @@ std::string joined(const Items& items, std::string_view between = ", ", const Te
   return all;
 }
 
-// In small letters, as far as they are ASCII.
+// In small letters, or in capitals, as far as they are ASCII.
 std::string lowerCase(std::string_view text);
+std::string upperCase(std::string_view text);
 
 // "a, b and c"
-std::string listText(const std::vector<std::string>& items);
+std::string listText(const std::vector<std::string>& items, std::string_view last = " and ");
 
 // "a, b, c and 2 more": the first `most` items.
 std::string firstItems(std::span<const std::string> items, std::size_t most, std::string_view rest = "more");

@@ -76,15 +76,15 @@ int writeOutput(const char* command, const std::string& path, const std::string&
 
 void addOutputOptions(std::vector<Option>& table, Output& output, std::vector<std::string> formats) {
   output.format = formats.front();
-  std::string text = formats.front() + " (default)";
-  for (std::size_t i = 1; i < formats.size(); ++i)
-    text += (i + 1 < formats.size() ? ", " : " or ") + formats[i];
+  std::vector<std::string> named = formats;
+  named.front() += " (default)";
   const auto has = [formats, &output](std::string_view name) {
     const bool known = std::find(formats.begin(), formats.end(), name) != formats.end();
     if (known) output.format = name;
     return known;
   };
-  Option format = valueOption('f', "format", "NAME", text, "one of " + joined(formats), has);
+  Option format =
+      valueOption('f', "format", "NAME", listText(named, " or "), "one of " + joined(formats), has);
   format.choices = std::move(formats);
   table.push_back(std::move(format));
   Option json = flagOption('j', "json", nullptr, "the same as --format json");

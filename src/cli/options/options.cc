@@ -88,9 +88,7 @@ class Parser {
       const auto near = closest(name, names);
       return near ? ", did you mean --" + *near + "?" : "";
     }
-    std::string text = ", did you mean " + begun[0];
-    for (std::size_t i = 1; i < begun.size(); ++i) text += (i + 1 < begun.size() ? ", " : " or ") + begun[i];
-    return text + "?";
+    return ", did you mean " + listText(begun, " or ") + "?";
   }
 
   Outcome<void> shortOption(std::string_view arg) {
