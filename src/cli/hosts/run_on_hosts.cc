@@ -21,10 +21,9 @@ constexpr int kSshFailed = 255;
 constexpr auto kPollPeriod = std::chrono::milliseconds(20);
 
 // The last part of what a program has said on standard error. The caller makes it printable.
-std::string lastLine(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  const std::size_t begin = text.rfind('\n');
-  return begin == std::string::npos ? text : text.substr(begin + 1);
+std::string lastLine(const std::string& text) {
+  const std::string_view said = trimmed(text, "\r\n");
+  return std::string(said.substr(said.rfind('\n') + 1));
 }
 
 std::string failureText(const std::string& program, const ProcessEnd& end, const std::string& said) {
