@@ -40,7 +40,9 @@ Outcome<void> replaceFile(const std::string& path, const std::string& text, std:
   // In one folder with `path`, so that rename() replaces it at once; a name that does not end in .prom, so
   // that the node exporter does not read it.
   std::string beside = place + ".XXXXXX";
-  const int made = exists && !S_ISREG(info.st_mode) ? -1 : mkostemp(beside.data(), O_CLOEXEC);
+  const bool dangling = !exists && std::filesystem::is_symlink(path, failed);  // a link stays a link
+  const bool special = dangling || (exists && !S_ISREG(info.st_mode));
+  const int made = special ? -1 : mkostemp(beside.data(), O_CLOEXEC);
   const bool renames = made >= 0;
   const int fd =
       renames ? made : open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);

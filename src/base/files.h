@@ -18,8 +18,8 @@ namespace railwise {
 // Writes all of `text`. Returns 0 or an errno.
 int writeAll(int fd, std::string_view text);
 // Gives `path` the content `text`: a reader sees the whole old or the whole new content. `mode`: nothing
-// keeps that of the file before, or takes that of a new file. What is no plain file (/dev/stderr, a pipe), or
-// lies in a folder where no file can be made, is written itself.
+// keeps that of the file before, or takes that of a new file. What is no plain file (/dev/stderr, a pipe, a
+// link to nothing), or lies in a folder where no file can be made, is written itself.
 Outcome<void> replaceFile(const std::string& path, const std::string& text, std::optional<mode_t> mode = {});
 // Appends `text` to `path`, which is made if it does not exist.
 Outcome<void> appendToFile(const std::string& path, const std::string& text);
