@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-#include "cli/plugin/rma_member.h"
+#include "cli/plugin/rma_api.h"
 #include "conform/subject.h"
 #include "nccl/types.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/process.h"
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "cli/options/message.h"
 #include "softdev/engine/attachment.h"
 #include "softdev/faults/faults.h"

@@ -5,10 +5,9 @@
 #include <mutex>
 #include <set>
 
+#include "base/files.h"
 #include "base/log.h"
-#include "base/text/split.h"
 #include "base/text/words.h"
-#include "base/whole_file.h"
 #include "spy/inner.h"
 #include "spy/registry.h"
 #include "spy/spy.h"

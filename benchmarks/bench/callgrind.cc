@@ -13,7 +13,7 @@
 #include "benchmarks/bench/load/worker.h"
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
-#include "perf/measuring/page_memory.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "benchmarks/bench/callgrind.h"
 #include "benchmarks/bench/child.h"
 #include "cli/options/options.h"
-#include "perf/measuring/machine_use.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <span>
 
-#include "base/random.h"
+#include "base/secrets.h"
 #include "softdev/cm/objects.h"
 #include "softdev/fabric/joining/membership.h"
 

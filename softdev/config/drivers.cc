@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/pci_ids.h"
+#include "base/pci.h"
 
 namespace railwise::softdev {
 namespace {

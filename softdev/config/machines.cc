@@ -4,7 +4,7 @@
 #include <cctype>
 #include <vector>
 
-#include "base/text/closest_name.h"
+#include "base/text/words.h"
 
 namespace railwise::softdev {
 

@@ -18,7 +18,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/file_size_limit.h"
 #include "base/log.h"
 #include "softdev/engine/progress.h"
 #include "softdev/fabric/joining/election.h"
@@ -27,6 +26,7 @@
 #include "softdev/fabric/process_locks.h"
 #include "softdev/memory/address_space.h"
 #include "softdev/memory/agent.h"
+#include "softdev/memory/file_size_limit.h"
 #include "softdev/queues/reclaim.h"
 
 namespace railwise::softdev {

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <string_view>
 
-#include "base/once_asked.h"
+#include "softdev/memory/once_asked.h"
 
 namespace railwise::softdev {
 namespace {

@@ -20,12 +20,12 @@
 
 #include "base/background_thread.h"
 #include "base/clock.h"
-#include "base/file_size_limit.h"
 #include "base/log.h"
 #include "softdev/fabric/doorbell.h"
 #include "softdev/fabric/joining/membership.h"
 #include "softdev/fabric/process_locks.h"
 #include "softdev/fabric/tables.h"
+#include "softdev/memory/file_size_limit.h"
 #include "softdev/memory/mover.h"
 
 namespace railwise::softdev {

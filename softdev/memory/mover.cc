@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/once_asked.h"
+#include "softdev/memory/once_asked.h"
 
 namespace railwise::softdev {
 namespace {

@@ -16,10 +16,10 @@
 #include <mutex>
 #include <vector>
 
-#include "base/file_size_limit.h"
 #include "base/log.h"
 #include "softdev/fabric/process_locks.h"
 #include "softdev/memory/address_space.h"
+#include "softdev/memory/file_size_limit.h"
 #include "softdev/memory/shared_memory.h"
 
 namespace railwise::softdev {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/text/name_selection.h"
-#include "base/text/split.h"
+#include "base/text/words.h"
 
 namespace railwise {
 namespace {

@@ -3,13 +3,19 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <new>
+
+#include "base/files.h"
 
 namespace railwise {
 namespace {
@@ -68,15 +74,6 @@ std::vector<std::string> environmentWith(const ProcessPlan& plan) {
   return all;
 }
 
-void writeAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 void makeStream(int number, int wanted, int pipe_end) {
   if (wanted == kStreamInherited) return;
   // The null device stays open below another number. It is closed by exec, and a function does not miss it.
@@ -101,11 +98,24 @@ void becomeChild(const ProcessPlan& plan, const Pipes& pipes, pid_t parent) {
   try {
     std::string answer;
     const int status = plan.body(answer);
-    writeAll(pipes.output.writer.get(), answer);
+    (void)writeAll(pipes.output.writer.get(), answer);
     _exit(status);
   } catch (...) {
     _exit(Process::kBodyFailed);
   }
+}
+
+// qemu-user and other layers accept advice that they do not know, and do nothing then.
+constexpr int kNoAdvice = -1;
+
+std::atomic<pid_t>* makePage() {
+  const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  if (madvise(page, bytes, kNoAdvice) != 0 && madvise(page, bytes, MADV_WIPEONFORK) == 0)
+    return new (page) std::atomic<pid_t>(0);
+  munmap(page, bytes);
+  return nullptr;
 }
 
 }  // namespace
@@ -229,6 +239,46 @@ void Process::receiveAny(std::span<Process* const> processes, const Deadline& de
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.at() - Clock::now()).count();
   poll(pipes.data(), pipes.size(), static_cast<int>(std::clamp<int64_t>(left, 0, 60'000)));
   for (Process* process : processes) process->receive();
+}
+
+pid_t askProcessId() {
+  static std::atomic<pid_t>* const page = makePage();
+  const pid_t id = getpid();
+  if (page == nullptr) return id;
+  page->store(id, std::memory_order_relaxed);
+  g_process_id_page.store(page, std::memory_order_release);
+  return id;
+}
+
+std::string beginningOf(const std::string& path) {
+  char bytes[1024];
+  std::size_t got = 0;
+  if (FILE* const file = std::fopen(path.c_str(), "re"); file != nullptr) {
+    got = std::fread(bytes, 1, sizeof bytes, file);
+    std::fclose(file);
+  }
+  return {bytes, got};
+}
+
+// qemu-user answers a read of the process's own /proc/PID/stat itself, with another start than the other
+// processes see, but not one of the first thread's file. That file is missing where /proc is of another PID
+// namespace.
+ProcessStat processStat(const std::string& pid) {
+  const std::string own = std::to_string(getpid());
+  std::string stat = beginningOf("/proc/" + pid + "/task/" + (pid == kThisProcess ? own : pid) + "/stat");
+  if (stat.empty()) stat = beginningOf("/proc/" + pid + "/stat");
+  std::size_t at = stat.rfind(')');  // the program's name may have blanks
+  if (at == std::string::npos || at + 2 >= stat.size()) return {};
+  const char state = stat[at + 2];
+  const auto parent = static_cast<pid_t>(std::strtol(stat.c_str() + at + 3, nullptr, 10));
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  if (at == std::string::npos) return {};
+  return {.state = state, .parent = parent, .start = std::strtoull(stat.c_str() + at, nullptr, 10)};
+}
+
+std::string bootId() {
+  const std::string id = beginningOf("/proc/sys/kernel/random/boot_id");
+  return id.substr(0, id.find('\n'));
 }
 
 }  // namespace railwise

@@ -158,31 +158,30 @@ Result<Socket> Socket::accept() {
   }
 }
 
-Result<Io> Socket::send(Transfer& transfer) {
+// Moves what is left by `call`, a send or receive that does not wait.
+template <typename Call>
+static Result<Io> moveAll(Transfer& transfer, const Call& call) {
   while (!transfer.complete()) {
     const auto rest = transfer.bytes.subspan(transfer.moved);
-    const ssize_t sent = ::send(fd(), rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) return Io::kAgain;
-    if (sent < 0 && peerGone(errno)) return Io::kClosed;
-    if (sent < 0) return lastError();
-    transfer.moved += static_cast<std::size_t>(sent);
+    const ssize_t moved = call(rest.data(), rest.size());
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved < 0 && errno == EAGAIN) return Io::kAgain;
+    if (moved == 0 || (moved < 0 && peerGone(errno))) return Io::kClosed;
+    if (moved < 0) return lastError();
+    transfer.moved += static_cast<std::size_t>(moved);
   }
   return Io::kDone;
 }
 
+Result<Io> Socket::send(Transfer& transfer) {
+  return moveAll(transfer, [this](const void* from, std::size_t bytes) {
+    return ::send(fd(), from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+  });
+}
+
 Result<Io> Socket::receive(Transfer& transfer) {
-  while (!transfer.complete()) {
-    const auto rest = transfer.bytes.subspan(transfer.moved);
-    const ssize_t got = ::recv(fd(), rest.data(), rest.size(), MSG_DONTWAIT);
-    if (got == 0) return Io::kClosed;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return Io::kAgain;
-    if (got < 0 && peerGone(errno)) return Io::kClosed;
-    if (got < 0) return lastError();
-    transfer.moved += static_cast<std::size_t>(got);
-  }
-  return Io::kDone;
+  return moveAll(transfer,
+                 [this](void* to, std::size_t bytes) { return ::recv(fd(), to, bytes, MSG_DONTWAIT); });
 }
 
 Io Socket::peek() {
@@ -193,16 +192,15 @@ Io Socket::peek() {
   return Io::kAgain;
 }
 
-void Socket::keepAlive() {
+void Socket::keepAlive(int idle_s, int interval_s, int unanswered_ms) {
   const auto set = [&](int level, int option, int value) {
     (void)setsockopt(fd(), level, option, &value, sizeof value);
   };
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);  // seconds without traffic before the first probe
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, idle_s);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, interval_s);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  // Ms; covers unacknowledged data, during which the kernel sends no keepalive probes.
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, unanswered_ms);
 }
 
 void Socket::shutdown() {

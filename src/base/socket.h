@@ -93,9 +93,10 @@ class Socket {
   Result<Io> receive(Transfer& transfer);
   // kClosed when the peer has closed or reset the connection, otherwise kAgain. Consumes no bytes.
   Io peek();
-  // Makes the kernel notice within a minute that the peer's machine is gone. Without traffic, nothing else
-  // would notice it.
-  void keepAlive();
+  // Makes the kernel notice that the peer's machine is gone. Without traffic, nothing else would notice it.
+  // The first of three probes comes after `idle_s` seconds without traffic, `interval_s` before each other.
+  // For `unanswered_ms` data may stay unacknowledged; meanwhile the kernel sends no probes.
+  void keepAlive(int idle_s = 30, int interval_s = 10, int unanswered_ms = 60'000);
   // Ends the connection, or the listening, at once, even while a forked child still holds the descriptor.
   void shutdown();
 

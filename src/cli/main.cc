@@ -64,14 +64,6 @@ int printHelp() {
 int helpAlone(Args args) { return helpCommand(args, kCommands, kTopics, printHelp); }
 int completions(Args args) { return completionCommand(args, kCommands); }
 
-// "perf, bench, ... or help"
-std::string commandNames() {
-  std::string names;
-  for (std::size_t i = 0; i < kCommands.size(); ++i)
-    names += (i == 0 ? "" : i + 1 == kCommands.size() ? " or " : ", ") + std::string(kCommands[i].name);
-  return names;
-}
-
 // Runs the whole command line, without the executable's name. Returns the exit status.
 int runCommand(Args args) {
   if (args.empty()) return printHelp() == kExitOk ? kExitUsage : kExitFailed;
@@ -84,7 +76,8 @@ int runCommand(Args args) {
     names.emplace_back(command.name);
   }
   const std::string near = suggestion(name, names);
-  say("unknown command '%s'%s", args[0], near.empty() ? (": " + commandNames()).c_str() : near.c_str());
+  say("unknown command '%s'%s", args[0],
+      near.empty() ? (": " + listText(names, " or ")).c_str() : near.c_str());
   return kExitUsage;
 }
 

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/text/printable.h"
-#include "base/text/split.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <optional>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "gpu/vendor.h"

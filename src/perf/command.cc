@@ -17,16 +17,16 @@
 #include "cli/plugin/plugin_loader.h"
 #include "perf/collective/rank.h"
 #include "perf/collective/traffic.h"
+#include "perf/context.h"
 #include "perf/job/launcher.h"
 #include "perf/job/rank_environment.h"
-#include "perf/machine.h"
 #include "perf/options.h"
 #include "perf/results/comparison.h"
 #include "perf/results/record.h"
 #include "perf/results/run_options.h"
-#include "perf/survived.h"
 #include "perf/timeline/timeline.h"
 #include "record/file.h"
+#include "record/reader.h"
 
 namespace railwise::cli {
 namespace {
@@ -48,8 +48,7 @@ std::string fabricOfRanks(const PerfOptions& options, bool software_fallback) {
   // Perf has set it with useOwnFabric().
   if (colon == std::string::npos) return std::getenv("RAILWISE_FABRIC");
   const std::string machine = device.substr(colon + 1);
-  const auto parsed =
-      openDeviceMachine("perf", {.machine = machine, .host = "", .fabric = "", .settings = ""});
+  const auto parsed = openDeviceMachine("perf", {.machine = machine});
   return parsed ? parsed->config.fabric : "";
 }
 
@@ -60,12 +59,22 @@ int endQuietly(const Launched& launched) {
   return launched.exit_status;
 }
 
+// The records of `pids` that can be read. A rank whose run had no failure has removed its own.
+std::vector<record::Snapshot> recordsOf(std::span<const int> pids) {
+  std::vector<record::Snapshot> found;
+  for (const record::RecordFile& file : record::listRecords(chosenRecordFolder(""), geteuid())) {
+    if (std::find(pids.begin(), pids.end(), static_cast<int>(file.pid)) == pids.end()) continue;
+    auto read = record::readRecord(file.path, geteuid());
+    if (read.ok()) found.push_back(std::move(*read));
+  }
+  return found;
+}
+
 // Prints what the run has survived, and returns it. After a failure the ranks' messages say what happened: a
 // peer that died is no port that failed.
 std::string printSurvived(const PerfOptions& options, const Launched& launched) {
   if (launched.exit_status != kExitOk) return "";
-  const std::vector<int> pids(launched.pids.begin(), launched.pids.end());
-  std::string text = survivedText(recordsOf(pids));
+  std::string text = survivedText(recordsOf(launched.pids));
   if (tableOnStdout(options)) std::fputs(text.c_str(), stdout);
   return text;
 }
@@ -160,7 +169,7 @@ int startRanks(PerfOptions options, Args args) {
   std::string name;
   if (const int status = checkPlugin(options, &name); status != kExitOk) return status;
   if (options.ranks == 0) options.ranks = kDefaultRanks;
-  if (const auto possible = checkRanks(options); !possible.ok())
+  if (const auto possible = checkRanks(options, options.ranks); !possible.ok())
     return usageError("perf: " + possible.error());
   if (const auto files = checkFiles(options); !files.ok()) return usageError("perf: " + files.error());
   const bool fallback = needsSoftwareDevice(deviceOptions(options));

@@ -1,6 +1,5 @@
 #include "perf/options.h"
 
-#include <charconv>
 #include <climits>
 #include <cmath>
 #include <cstdlib>
@@ -197,11 +196,8 @@ std::vector<Option> resultOptions(PerfOptions& fields) {
           valueOption(0, "min-busbw", "GB/s", "exit status 1 if the average bus bandwidth is below",
                       "a number of GB/s above 0",
                       [&fields](std::string_view value) {
-                        double gbytes = 0;
-                        const auto [end, error] = std::from_chars(value.begin(), value.end(), gbytes);
-                        fields.min_busbw = gbytes;
-                        return error == std::errc() && end == value.end() && gbytes > 0 &&
-                               std::isfinite(gbytes);
+                        fields.min_busbw = numberIn<double>(value);
+                        return fields.min_busbw > 0 && std::isfinite(*fields.min_busbw);
                       }),
           textOption(0, "timeline", "FILE", &fields.timeline,
                      "draw throughput over time as SVG, with what the software device's fault log says")};
@@ -209,12 +205,12 @@ std::vector<Option> resultOptions(PerfOptions& fields) {
 
 // nccl-tests has a program for each collective, whose name ends in _perf.
 Outcome<void> readCollective(const std::vector<std::string>& positional, PerfOptions& options) {
-  const std::vector<std::string> names = namesOf<Collective>(kCollectives);
+  const std::vector<std::string> names = namesOf(kCollectives);
   if (positional.empty()) return Error{"perf: which collective? One of " + joined(names)};
   if (positional.size() > 1) return Error{"perf: unexpected argument '" + positional[1] + "'"};
   std::string_view name = positional[0];
   if (name.ends_with("_perf")) name.remove_suffix(std::string_view("_perf").size());
-  if (choose<Collective>(kCollectives, name, &options.collective)) return {};
+  if (choose(kCollectives, name, &options.collective)) return {};
   const std::string near = suggestion(positional[0], names);
   return Error{"perf: unknown collective '" + positional[0] + "'" +
                (near.empty() ? ": one of " + joined(names) : near)};
@@ -250,7 +246,7 @@ Outcome<void> settleRanks(PerfOptions& options, bool drawn) {
   if (ranks > kMaxRanks)
     return Error{textOf("options -g and -t: %d ranks are more than %d", ranks, kMaxRanks)};
   if (ranks > 1) options.ranks = ranks;
-  return options.ranks == 0 ? Outcome<void>() : checkRanks(options);
+  return options.ranks == 0 ? Outcome<void>() : checkRanks(options, options.ranks);
 }
 
 Outcome<void> consistent(const PerfOptions& options) {
@@ -271,14 +267,6 @@ Outcome<void> consistent(const PerfOptions& options) {
 }
 
 }  // namespace
-
-Outcome<void> checkRanks(const PerfOptions& options) {
-  if (const char* const why = impossibleWith(options.collective, options.ranks); why != nullptr)
-    return Error{why};
-  if (traitsOf(options.collective).rooted && options.root >= options.ranks)
-    return Error{textOf("option -r/--root: there is no rank %d among %d ranks", options.root, options.ranks)};
-  return {};
-}
 
 std::vector<Option> perfOptionTable(PerfOptions& fields) {
   std::vector<Option> options;

@@ -12,8 +12,6 @@ struct PerfCommand {
   PerfOptions options;
   bool help = false;
 };
-// An error if the collective, or its root, is impossible with that many ranks.
-Outcome<void> checkRanks(const PerfOptions& options);
 
 // An error is a usage error.
 Outcome<PerfCommand> parsePerf(std::span<const char* const> args);

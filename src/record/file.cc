@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/process_id.h"
+#include "base/process.h"
 
 namespace railwise::record {
 namespace {

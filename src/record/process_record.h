@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/process_id.h"
+#include "base/process.h"
 #include "record/layout.h"
 #include "record/writer.h"
 

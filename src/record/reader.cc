@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/process_id.h"
+#include "base/process.h"
 #include "base/text/printable.h"
 #include "record/page_counts.h"
 

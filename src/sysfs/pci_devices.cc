@@ -6,9 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/pci_ids.h"
-#include "base/text/bus_id.h"
-#include "base/text/split.h"
+#include "base/pci.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 

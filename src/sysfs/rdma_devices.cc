@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "sysfs/pci_devices.h"
 
 namespace railwise::sysfs {

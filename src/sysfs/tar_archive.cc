@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/text/split.h"
-#include "base/whole_file.h"
+#include "base/files.h"
+#include "base/text/words.h"
 
 namespace railwise::sysfs {
 namespace {

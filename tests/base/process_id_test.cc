@@ -1,8 +1,8 @@
-#include "base/process_id.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/process.h"
 
 namespace railwise {
 namespace {

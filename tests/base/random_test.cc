@@ -1,10 +1,10 @@
-#include "base/random.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 #include <vector>
+
+#include "base/secrets.h"
 
 namespace railwise {
 namespace {

@@ -1,11 +1,11 @@
 // SHA-256 and HMAC-SHA-256 against the examples of their standards.
-#include "base/sha256.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <random>
 #include <string>
+
+#include "base/secrets.h"
 
 namespace railwise {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/settings/config.h"
 #include "base/settings/setting_mistakes.h"
-#include "base/settings/strict_mode.h"
 
 namespace {
 

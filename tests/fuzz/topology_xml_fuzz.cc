@@ -10,7 +10,6 @@
 #include "topo/document/xml.h"
 #include "topo/lint/lint.h"
 #include "topo/machine/assumed_devices.h"
-#include "topo/machine/load.h"
 #include "topo/machine/machine.h"
 #include "topo/paths/policy.h"
 

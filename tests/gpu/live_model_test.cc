@@ -7,10 +7,10 @@
 #include "tests/gpu/machines.h"
 #include "tests/topo/load_file.h"
 #include "topo/explain/gpu_topology.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 #include "topo/outputs/outputs.h"
 #include "topo/sources/gpu_answers.h"
-#include "topo/sources/load_machine.h"
+#include "topo/sources/sysfs.h"
 
 namespace railwise::gpu {
 namespace {

@@ -1,7 +1,7 @@
 // What perf says of failures that a run has survived.
-#include "perf/survived.h"
-
 #include <gtest/gtest.h>
+
+#include "perf/context.h"
 
 namespace railwise::cli {
 namespace {

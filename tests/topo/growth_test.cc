@@ -4,7 +4,7 @@
 
 #include "tests/ok.h"
 #include "tests/topo/big_machines.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo {
 namespace {

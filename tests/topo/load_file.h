@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo::test {
 

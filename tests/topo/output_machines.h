@@ -11,7 +11,6 @@
 #include "tests/topo/load_file.h"
 #include "tests/topo/topologies.h"
 #include "topo/document/xml.h"
-#include "topo/machine/load.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::topo::test {

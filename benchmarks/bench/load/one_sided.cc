@@ -8,7 +8,7 @@
 
 #include "benchmarks/bench/load/load.h"
 #include "cli/options/message.h"
-#include "cli/plugin/rma_member.h"
+#include "cli/plugin/rma_api.h"
 
 static bool progressAll(railwise::cli::RmaApi& api, const std::vector<void*>& contexts) {
   bool right = true;

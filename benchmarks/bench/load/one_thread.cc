@@ -13,7 +13,7 @@
 #include "benchmarks/bench/load/load.h"
 #include "benchmarks/bench/load/traffic.h"
 #include "benchmarks/bench/load/two_ends.h"
-#include "perf/measuring/page_memory.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "benchmarks/bench/load/traffic.h"
 #include "benchmarks/bench/load/two_ends.h"
 #include "cli/options/message.h"
-#include "perf/measuring/page_memory.h"
+#include "perf/measuring/measuring.h"
 #include "verbs/gid.h"
 #include "verbs/memory_region.h"
 #include "verbs/queue_pair.h"

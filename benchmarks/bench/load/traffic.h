@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/outcome.h"
 #include "cli/plugin/net_api.h"
-#include "perf/measuring/page_memory.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 

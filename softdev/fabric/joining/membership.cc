@@ -17,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/random.h"
+#include "base/secrets.h"
 
 namespace railwise::softdev {
 

@@ -7,13 +7,14 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 
 #include "base/interfaces.h"
 #include "base/log.h"
 #include "base/settings/setting_names.h"
-#include "base/settings/strict_mode.h"
 #include "base/text/name_selection.h"
+#include "base/text/words.h"
 
 namespace railwise {
 namespace {
@@ -71,17 +72,7 @@ SettingSource readChecked(const char* env, const std::string& form, const Accept
 }
 
 // Turns "a,b,c" into "a, b or c".
-std::string choiceText(std::string_view choices) {
-  std::string text;
-  while (!choices.empty()) {
-    const auto comma = choices.find(',');
-    const std::string_view word = choices.substr(0, comma);
-    choices = comma == std::string_view::npos ? std::string_view() : choices.substr(comma + 1);
-    if (!text.empty()) text += choices.empty() ? " or " : ", ";
-    text += word;
-  }
-  return text;
-}
+std::string choiceText(std::string_view choices) { return listText(splitAt(choices, ','), " or "); }
 
 // Checks whether the text of a setting has the accepted form. The rows of config.def name these functions.
 
@@ -92,12 +83,8 @@ bool hexadecimal(std::string_view text, std::size_t digits) {
 
 // Is `text` one of the words in `choices`, which are separated by commas?
 bool isOneOf(std::string_view text, std::string_view choices) {
-  while (!choices.empty()) {
-    const auto comma = choices.find(',');
-    if (text == choices.substr(0, comma)) return true;
-    choices = comma == std::string_view::npos ? std::string_view() : choices.substr(comma + 1);
-  }
-  return false;
+  const std::vector<std::string> words = splitAt(choices, ',');
+  return std::find(words.begin(), words.end(), text) != words.end();
 }
 
 // Is `text` a PCI address such as "0000:3b:00.0", or "3b:00.0" without the domain? Hexadecimal digits may be
@@ -120,6 +107,16 @@ bool isAddressRange(std::string_view text) { return parseAddressRange(text).has_
 bool isHcaSelection(std::string_view text) { return parsePortSelection(text).has_value(); }
 
 bool isStrictMode(std::string_view text) { return parseStrictMode(text).has_value(); }
+
+struct Word {
+  std::string_view word;
+  bool StrictMode::*field;
+};
+
+constexpr Word kWords[] = {
+    {"device", &StrictMode::device},     {"gdr", &StrictMode::gdr},         {"speed", &StrictMode::speed},
+    {"topology", &StrictMode::topology}, {"version", &StrictMode::version},
+};
 
 }  // namespace
 
@@ -228,6 +225,38 @@ LaunchedRank launchedRank() {
     if (number && count && *number < *count) return {*number, *count};
   }
   return {};
+}
+
+std::optional<StrictMode> parseStrictMode(std::string_view text) {
+  StrictMode mode;
+  if (text.empty() || text == "0") return mode;
+  if (text == "1") return StrictMode{true, true, true, true, true};
+  for (const std::string& word : splitAt(text, ',')) {
+    const auto found =
+        std::find_if(std::begin(kWords), std::end(kWords), [&](const Word& row) { return row.word == word; });
+    if (found == std::end(kWords)) return std::nullopt;
+    mode.*(found->field) = true;
+  }
+  mode.device = true;
+  return mode;
+}
+
+std::vector<ConfVariable> ncclConfVariables(const std::string& named, const std::string& home, bool rccl,
+                                            const std::function<std::string(const std::string& path)>& read) {
+  std::vector<ConfVariable> variables;
+  const std::string name = rccl ? "rccl.conf" : "nccl.conf";
+  const std::string own = !named.empty() ? named : home.empty() ? "" : home + "/." + name;
+  for (const std::string& path : {own, "/etc/" + name}) {
+    if (path.empty()) continue;
+    int number = 0;
+    for (const std::string& line : linesOf(read(path))) {
+      ++number;
+      const auto equals = line.find('=');
+      if (line.starts_with('#') || equals == std::string::npos || equals == 0) continue;
+      variables.push_back({line.substr(0, equals), line.substr(equals + 1), path, number});
+    }
+  }
+  return variables;
 }
 
 }  // namespace railwise

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,5 +70,44 @@ struct UnusedSetting {
   const char* text;
 };
 std::span<const UnusedSetting> unusedSettings();
+
+// RAILWISE_STRICT: what makes init or connect fail instead of running slower than the machine can.
+// Thread-safe (plain values).
+
+struct StrictMode {
+  bool device = false;    // no RDMA device that can be used
+  bool gdr = false;       // a NIC that cannot register GPU memory, on a machine with GPUs
+  bool speed = false;     // a port or a PCIe link below its speed; ends of different speed
+  bool topology = false;  // NCCL does not see the PCIe tree
+  bool version = false;   // peers that differ
+
+  bool any() const { return device || gdr || speed || topology || version; }
+  bool operator==(const StrictMode&) const = default;
+};
+
+// "" and "0": nothing; "1": everything; otherwise words with commas between them. Every list includes
+// `device`, because a job without RDMA is the slowest of all. Null: another text.
+std::optional<StrictMode> parseStrictMode(std::string_view text);
+
+// NCCL's configuration files, as NCCL reads them into the environment before it loads plugins. Pure.
+
+struct ConfVariable {
+  std::string name;
+  std::string value;
+  std::string file;
+  int line = 0;
+
+  std::string where() const { return file + ":" + std::to_string(line); }
+};
+
+// Present where AMD's driver is loaded: programs use RCCL, whose files have names of their own.
+inline constexpr const char* kAmdDriver = "/sys/module/amdgpu";
+
+// The variables of the files, in the order of their precedence; a variable that is already set stays. Lines
+// are NAME=value, used unchanged; '#' in the first column begins a comment. First `named` ($NCCL_CONF_FILE),
+// or .nccl.conf in `home` if it is ""; then /etc/nccl.conf; of RCCL (`rccl`), rccl.conf. `read`: the text of a
+// file; "": there is none. Source: NCCL 2.30.7 and RCCL 2.28.3, misc/param.cc (initEnv, setEnvFile).
+std::vector<ConfVariable> ncclConfVariables(const std::string& named, const std::string& home, bool rccl,
+                                            const std::function<std::string(const std::string& path)>& read);
 
 }  // namespace railwise

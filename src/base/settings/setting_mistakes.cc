@@ -8,8 +8,6 @@
 #include <iterator>
 
 #include "base/settings/config.h"
-#include "base/text/closest_name.h"
-#include "base/text/split.h"
 #include "base/text/words.h"
 
 namespace railwise {
@@ -198,25 +196,17 @@ void tunerAndCollNet(const Values& values, Mistakes& found) {
 
 using Kind = NcclVariable::Kind;
 
-std::string upperText(std::string_view text) {
-  std::string upper(text);
-  for (char& c : upper) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  }
-  return upper;
-}
-
 bool isAmong(const std::string& word, const std::vector<std::string>& words, bool exact) {
   for (const std::string& known : words) {
-    if (exact ? word == known : upperText(word) == upperText(known)) return true;
+    if (exact ? word == known : upperCase(word) == upperCase(known)) return true;
   }
   return false;
 }
 
 std::string didYouMean(const std::string& word, const std::vector<std::string>& words) {
   std::vector<std::string> upper;
-  for (const std::string& known : words) upper.push_back(upperText(known));
-  const auto near = closest(upperText(word), upper);
+  for (const std::string& known : words) upper.push_back(upperCase(known));
+  const auto near = closest(upperCase(word), upper);
   return near ? "; did you mean " + *near + "?" : "";
 }
 
@@ -363,7 +353,7 @@ std::span<const HidingSetting> hidingSettings() {
     return std::strtoll(value.c_str(), nullptr, 0);
   };
   static constexpr auto kOn = [](const std::string& value) {
-    return kNumber(value) == 1 || upperText(value) == "TRUE";
+    return kNumber(value) == 1 || upperCase(value) == "TRUE";
   };
   static constexpr auto kOff = [](const std::string& value) { return value == "0"; };
   static constexpr auto kSet = [](const std::string& value) { return !value.empty(); };

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/settings/config.h"
-#include "base/text/closest_name.h"
+#include "base/text/words.h"
 
 namespace railwise {
 namespace {
@@ -12,14 +12,6 @@ namespace {
 constexpr std::string_view kNccl = "NCCL_";
 constexpr std::string_view kRccl = "RCCL_";
 constexpr std::string_view kRailwise = "RAILWISE_";
-
-std::string upperCase(std::string_view text) {
-  std::string upper(text);
-  for (char& c : upper) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  }
-  return upper;
-}
 
 // A name that somebody else gives a meaning: the whole name, or its begin.
 struct ForeignName {
@@ -127,10 +119,8 @@ const std::vector<std::string_view>& settingNames() {
   return names;
 }
 
-bool begins(std::string_view name, std::string_view prefix) { return name.starts_with(prefix); }
-
 bool beginsLikeSetting(std::string_view upper) {
-  return begins(upper, kNccl) || begins(upper, kRccl) || begins(upper, kRailwise);
+  return upper.starts_with(kNccl) || upper.starts_with(kRccl) || upper.starts_with(kRailwise);
 }
 
 std::string_view withoutPrefix(std::string_view name) {
@@ -176,7 +166,7 @@ std::optional<std::size_t> slips(std::string_view name, std::string_view known) 
 // (NCCL_HOST) is too little for that.
 bool sameInOtherFamily(std::string_view rest, std::string_view known) {
   return withoutPrefix(known) == rest &&
-         (!begins(known, kRailwise) || rest.find('_') != std::string_view::npos);
+         (!known.starts_with(kRailwise) || rest.find('_') != std::string_view::npos);
 }
 
 // NCCL_GID_INDEX is NCCL_IB_GID_INDEX. One word is too little: NCCL_TIMEOUT may be meant for a program.
@@ -273,7 +263,8 @@ std::vector<UnknownName> unknownNames(const Environment& environment) {
         unknown.push_back({name, std::move(mended), false});
       continue;
     }
-    UnknownName found = {name, isSettingName(upper) ? upper : nearestName(upper), begins(name, kRailwise)};
+    UnknownName found = {name, isSettingName(upper) ? upper : nearestName(upper),
+                         name.starts_with(kRailwise)};
     // Names in lower case are seldom meant for NCCL.
     if (upper == name || !found.nearest.empty()) unknown.push_back(std::move(found));
   }
@@ -291,7 +282,7 @@ std::string textOf(const UnknownName& unknown) {
 std::vector<UnknownName> misspeltNetworkNames(const Environment& environment) {
   std::vector<UnknownName> unknown = unknownNames(environment);
   std::erase_if(unknown, [](const UnknownName& name) {
-    const auto network = [&](std::string_view prefix) { return begins(name.nearest, prefix); };
+    const auto network = [&](std::string_view prefix) { return name.nearest.starts_with(prefix); };
     return !name.railwise && !network(kRailwise) && !network("NCCL_IB") && !network("NCCL_NET") &&
            !network("NCCL_SOCKET");
   });

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 
 namespace railwise {
 namespace {

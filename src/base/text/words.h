@@ -1,12 +1,17 @@
-// Words for people: counts, lists and sizes. Pure; thread-safe.
+// Texts taken apart, words for people (counts, lists, sizes), and names that were probably meant. Pure;
+// thread-safe.
 #pragma once
 
+#include <charconv>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,11 +40,12 @@ std::string joined(const Items& items, std::string_view between = ", ", const Te
   return all;
 }
 
-// In small letters, as far as they are ASCII.
+// In small letters, or in capitals, as far as they are ASCII.
 std::string lowerCase(std::string_view text);
+std::string upperCase(std::string_view text);
 
 // "a, b and c"
-std::string listText(const std::vector<std::string>& items);
+std::string listText(const std::vector<std::string>& items, std::string_view last = " and ");
 
 // "a, b, c and 2 more": the first `most` items.
 std::string firstItems(std::span<const std::string> items, std::size_t most, std::string_view rest = "more");
@@ -74,5 +80,37 @@ constexpr Named<Enum> rowOf(const Named<Enum> (&rows)[n], Enum value, const char
     if (row.value == value) return row;
   return {value, otherwise, otherwise};
 }
+
+// Takes texts apart. Pure; thread-safe.
+
+// The text without the blanks at its ends.
+std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");
+
+// The parts between the separators. "a,,b" has an empty one.
+std::vector<std::string> splitAt(std::string_view text, char separator);
+// The parts that are not empty.
+std::vector<std::string> fullPartsOf(std::string_view text, char separator);
+// The parts between spaces, tabs and ends of lines, and the lines without "\n" or "\r\n".
+std::vector<std::string> wordsOf(std::string_view text);
+std::vector<std::string> linesOf(std::string_view text);
+
+// The number that the whole text is, or nothing. A whole number may have another base than 10.
+template <typename Number>
+std::optional<Number> numberIn(std::string_view text, [[maybe_unused]] int base = 10) {
+  Number number{};
+  const char* const last = text.data() + text.size();
+  std::from_chars_result read;
+  if constexpr (std::is_integral_v<Number>) read = std::from_chars(text.data(), last, number, base);
+  else read = std::from_chars(text.data(), last, number);
+  return read.ec == std::errc() && read.ptr == last ? std::optional(number) : std::nullopt;
+}
+
+// The name that somebody probably meant: for "did you mean ...?". Pure functions; thread-safe.
+
+// How many letters must be replaced, inserted, removed, or exchanged with their neighbour to make `b` of `a`.
+std::size_t editDistance(std::string_view a, std::string_view b);
+
+// The candidate closest to `name`, if it is close enough that `name` may be a misspelling. Otherwise null.
+std::optional<std::string> closest(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace railwise

@@ -164,15 +164,10 @@ class Demo {
   static std::string lastLines(const std::string& text) {
     constexpr int kLines = 5;
     constexpr std::size_t kWidth = 78;
-    std::vector<std::string> lines;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
-      if (end > at) lines.push_back("  " + text.substr(at, std::min(end - at, kWidth)) + "\n");
-      at = end + 1;
-    }
+    const std::vector<std::string> lines = fullPartsOf(text, '\n');
     std::string last;
     for (std::size_t i = lines.size() > kLines ? lines.size() - kLines : 0; i < lines.size(); ++i)
-      last += lines[i];
+      last += "  " + lines[i].substr(0, kWidth) + "\n";
     return last;
   }
 

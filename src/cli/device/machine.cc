@@ -142,8 +142,7 @@ std::optional<DeviceMachine> openDeviceMachine(const char* command, const Device
 
 bool playMachine(const char* command, const std::string& machine, const std::string& host) {
   if (machine.empty()) return true;
-  const auto opened =
-      openDeviceMachine(command, {.machine = machine, .host = host, .fabric = "", .settings = ""});
+  const auto opened = openDeviceMachine(command, {.machine = machine, .host = host});
   if (!opened) return false;
   setenv("RAILWISE_DEVICE", ("software:" + opened->text).c_str(), 1);
   setenv("RAILWISE_HOST", opened->config.host().name.c_str(), 1);

@@ -13,14 +13,12 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/installed_places.h"
 #include "base/outcome.h"
 #include "base/process.h"
-#include "base/process_id.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
 #include "cli/options/command_line.h"
@@ -141,15 +139,6 @@ class ChildRunner {
 
 constexpr int kForwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH};
 
-bool takesNext(const std::vector<Option>& table, std::string_view arg) {
-  if (arg.find('=') != std::string_view::npos || arg.size() < 2) return false;
-  const bool is_long = arg.starts_with("--");
-  return std::any_of(table.begin(), table.end(), [&](const Option& option) {
-    if (option.value != Option::kRequired) return false;
-    return is_long ? arg.substr(2) == option.long_name : arg.size() == 2 && arg[1] == option.short_name;
-  });
-}
-
 // Replaces this process by the command. Returns only if that fails: it reports the reason and returns the
 // exit status.
 int executeCommand(char* const* command) {
@@ -203,19 +192,6 @@ int leaveLike(int result) {
   raise(-result);
   constexpr int kSignalled = 128;
   return kSignalled - result;
-}
-
-// Returns the arguments before the command: options with their values, up to "--" or the first word that is
-// not an option.
-std::vector<const char*> ownArguments(const std::vector<Option>& table, Args args) {
-  std::vector<const char*> own;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const std::string_view arg = args[i];
-    if (arg == "--" || !arg.starts_with('-') || arg.size() < 2) break;
-    own.push_back(args[i]);
-    if (takesNext(table, arg) && i + 1 < args.size()) own.push_back(args[++i]);
-  }
-  return own;
 }
 
 enum class Sysfs { kAuto, kOn, kOff };
@@ -295,20 +271,16 @@ int deviceRunCommand(Args args) {
   table.push_back(choiceOption<Sysfs>(0, "sysfs", kSysfs, &sysfs,
                                       "show the command the machine's /sys: on, off, or auto, when the "
                                       "machine describes hosts with a PCI tree (default: auto)"));
-  // The options end where the command begins, with or without "--".
-  const std::vector<const char*> own = ownArguments(table, args);
   int status = kExitOk;
-  const auto arguments = parseOrLeave("device run", table, own, kDeviceRunHelp, 0, &status);
+  const auto arguments = parseOrLeave("device run", table, args, kDeviceRunHelp, kRunsRest, &status);
   if (!arguments) return status;
-  Args command = args.subspan(own.size());
-  if (!command.empty() && std::string_view(command[0]) == "--") command = command.subspan(1);
-  if (command.empty()) return leave(kExitUsage, "device run: which command? (railwise device run --help)");
+  if (arguments->rest.empty())
+    return leave(kExitUsage, "device run: which command? (railwise device run --help)");
   const auto machine = openDeviceMachine("device run", options);
   if (!machine) return kExitUsage;
   if (!setUpVerbs(*machine, options.host)) return kExitRunFailed;
-  std::vector<char*> argv;
-  for (const char* argument : command) argv.push_back(const_cast<char*>(argument));
-  argv.push_back(nullptr);
+  std::vector<std::string> words(arguments->rest.begin(), arguments->rest.end());
+  const std::vector<char*> argv = argvOf(words);
   const bool with_tree = sysfs == Sysfs::kOn || (sysfs == Sysfs::kAuto && hasTree(machine->config.host()));
   if (!with_tree) return executeCommand(argv.data());
   const int result = runWithTree(*machine, argv.data());

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "cli/options/message.h"
 #include "gpu/json.h"
 #include "topo/sources/cpu_identity.h"

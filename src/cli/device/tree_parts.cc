@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/pcie.h"
+#include "base/pci.h"
 #include "base/text/words.h"
 #include "cli/device/tree.h"
 #include "cli/options/message.h"

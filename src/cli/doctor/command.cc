@@ -16,9 +16,9 @@
 #include <optional>
 #include <string_view>
 
+#include "base/files.h"
 #include "base/settings/config.h"
-#include "base/text/split.h"
-#include "base/whole_file.h"
+#include "base/text/words.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"

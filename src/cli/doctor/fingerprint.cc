@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
+#include "base/files.h"
 #include "base/settings/config.h"
-#include "base/whole_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"

@@ -11,8 +11,8 @@
 #include <optional>
 #include <set>
 
-#include "base/text/split.h"
-#include "base/whole_file.h"
+#include "base/files.h"
+#include "base/text/words.h"
 #include "cli/device/machine.h"
 #include "cli/doctor/pair_job.h"
 #include "cli/hosts/run_on_hosts.h"
@@ -185,13 +185,12 @@ std::vector<std::string> endArguments(const PairOptions& options, int rank, int 
 std::vector<std::pair<std::string, std::string>> playTwoHosts() {
   const char* const device = std::getenv("RAILWISE_DEVICE");
   if (device == nullptr || !std::string_view(device).starts_with("software:")) return {};
-  const DeviceMachineOptions as_it_is = {.machine = "", .host = "", .fabric = "", .settings = ""};
-  const auto machine = openDeviceMachine(kCommand, as_it_is);
+  const auto machine = openDeviceMachine(kCommand, {});
   if (!machine || machine->config.hosts.size() < 2) return {};
   const auto& hosts = machine->config.hosts;
   const std::string own = machine->config.host().name;
   const std::string other = hosts[(machine->config.chosen + 1) % hosts.size()].name;
-  const auto named = openDeviceMachine(kCommand, {.machine = "", .host = own, .fabric = "", .settings = ""});
+  const auto named = openDeviceMachine(kCommand, {.host = own});
   if (!named) return {};
   setenv("RAILWISE_DEVICE", ("software:" + named->text).c_str(), 1);  // without "#HOST"
   setenv("RAILWISE_HOST", own.c_str(), 1);

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/interfaces.h"
-#include "base/random.h"
+#include "base/secrets.h"
 #include "base/settings/config.h"
 #include "base/text/words.h"
 #include "cli/device/machine.h"
@@ -26,7 +26,7 @@
 #include "cli/topo/machine_options.h"
 #include "doctor/pair/summary.h"
 #include "sysfs/tar_archive.h"
-#include "topo/sources/load_machine.h"
+#include "topo/sources/sysfs.h"
 #include "verbs/library.h"
 
 namespace railwise::cli {
@@ -38,8 +38,7 @@ namespace pair = doctor::pair;
 // that of another host of the machine.
 std::unique_ptr<sysfs::FileTree> treeOf(const Config& config) {
   if (config.device.starts_with("software:")) {
-    const auto machine =
-        openDeviceMachine("doctor", {.machine = "", .host = "", .fabric = "", .settings = ""});
+    const auto machine = openDeviceMachine("doctor", {});
     if (machine) return std::make_unique<sysfs::MemoryTree>(deviceTree(machine->config.host()));
   }
   if (config.device.starts_with("software")) return std::make_unique<sysfs::MemoryTree>();

@@ -19,10 +19,9 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/files.h"
 #include "base/settings/config.h"
 #include "base/text/words.h"
-#include "base/whole_file.h"
-#include "base/written_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -331,9 +330,9 @@ int doctorHealthCommand(Args args) {
                    args, kHealthHelp, 1, &status);
   if (!arguments) return status;
   Form form = Form::kText;
-  if (!arguments->positional.empty() && !choose<Form>(kForms, arguments->positional[0], &form))
+  if (!arguments->positional.empty() && !choose(kForms, arguments->positional[0], &form))
     return leave(kExitUsage, "%s: '%s' is no form (%s)", kHealth, arguments->positional[0].c_str(),
-                 joined(namesOf<Form>(kForms)).c_str());
+                 joined(namesOf(kForms)).c_str());
   const Outcome<std::string> text = wholeFile(stateFile(folder));
   Outcome<doctor::WatchState> state = text.ok() ? doctor::readWatchState(*text) : doctor::WatchState();
   if (!text.ok())

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "base/text/split.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"

@@ -20,7 +20,7 @@
 #include "sysfs/file_tree.h"
 #include "sysfs/tar_archive.h"
 #include "topo/explain/describe.h"
-#include "topo/exports/device_facts.h"
+#include "topo/exports/host_view.h"
 
 namespace railwise::cli {
 namespace {

@@ -2,7 +2,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "cli/help/pages.h"
 
 #ifndef RAILWISE_VERSION
@@ -115,9 +115,7 @@ std::string manName(const CommandPage& command) {
 }
 
 std::string manText(std::span<const CommandPage> pages, const CommandPage& command) {
-  std::string title = manName(command);
-  std::transform(title.begin(), title.end(), title.begin(),
-                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  const std::string title = upperCase(manName(command));
   std::string roff =
       ".TH \"" + roffText(title) + "\" 1 \"\" \"railwise " RAILWISE_VERSION "\" \"Railwise\"\n";
   roff += ".SH NAME\n" + roffText(manName(command)) + " \\- " + roffText(command.text) + "\n";

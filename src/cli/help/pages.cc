@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 
 namespace railwise::cli {
 namespace {

@@ -6,35 +6,24 @@
 #include <cctype>
 #include <cstdlib>
 #include <memory>
-#include <sstream>
 #include <string_view>
 
 #include "base/process.h"
+#include "base/text/words.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
 namespace {
 
 constexpr std::size_t kMaxName = 255;
-constexpr std::string_view kBlanks = " \t\r\f\v";
-
-std::string_view firstWord(std::string_view line) {
-  line = line.substr(0, line.find('#'));
-  const std::size_t begin = line.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  line.remove_prefix(begin);
-  return line.substr(0, line.find_first_of(kBlanks));
-}
-
 constexpr int kSshFailed = 255;
 // How late the end of a program without output may be noticed.
 constexpr auto kPollPeriod = std::chrono::milliseconds(20);
 
 // The last part of what a program has said on standard error. The caller makes it printable.
-std::string lastLine(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  const std::size_t begin = text.rfind('\n');
-  return begin == std::string::npos ? text : text.substr(begin + 1);
+std::string lastLine(const std::string& text) {
+  const std::string_view said = trimmed(text, "\r\n");
+  return std::string(said.substr(said.rfind('\n') + 1));
 }
 
 std::string failureText(const std::string& program, const ProcessEnd& end, const std::string& said) {
@@ -128,14 +117,13 @@ std::vector<std::string> launchWords(const std::string& launch, const std::strin
   constexpr std::string_view kPlace = "{host}";
   std::vector<std::string> words;
   bool placed = launch.empty();
-  std::istringstream all(launch);
-  for (std::string word; all >> word;) {
+  for (std::string& word : wordsOf(launch)) {
     for (std::size_t at = word.find(kPlace); at != std::string::npos;
          at = word.find(kPlace, at + host.size())) {
       word.replace(at, kPlace.size(), host);
       placed = true;
     }
-    words.push_back(word);
+    words.push_back(std::move(word));
   }
   if (!placed) words.push_back(host);
   words.insert(words.end(), program.begin(), program.end());
@@ -155,12 +143,11 @@ Outcome<std::vector<std::string>> parseHostFile(std::string_view text, const std
                                                 std::size_t most) {
   std::vector<std::string> hosts;
   std::size_t number = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string host(firstWord(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (const std::string& line : linesOf(text)) {
     ++number;
-    if (host.empty()) continue;
+    const std::vector<std::string> words = wordsOf(line.substr(0, line.find('#')));
+    if (words.empty()) continue;
+    const std::string& host = words[0];
     const std::string place = file + ":" + std::to_string(number) + ": ";
     if (!isHostName(host))
       return Error{place + "'" + host.substr(0, 80) +

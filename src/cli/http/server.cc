@@ -13,7 +13,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/text/split.h"
 #include "base/text/words.h"
 #include "cli/options/options.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/outcome.h"
-#include "base/written_file.h"
 #include "cli/http/server.h"
 #include "cli/observe/records.h"
 #include "cli/options/command_line.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/process_id.h"
+#include "base/process.h"
 #include "base/text/words.h"
 #include "record/file.h"
 

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/process_id.h"
+#include "base/files.h"
+#include "base/process.h"
 #include "base/socket.h"
-#include "base/whole_file.h"
 #include "cli/hosts/run_on_hosts.h"
 #include "cli/observe/records.h"
 #include "cli/options/command_line.h"

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
-#include "base/written_file.h"
 #include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
@@ -40,7 +40,7 @@ std::string names(std::span<const Subcommand> subcommands) {
 std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,
                                       const std::string& help, std::size_t max_positional, int* status,
                                       const std::string& after_options) {
-  auto arguments = parseArguments(table, args);
+  auto arguments = parseArguments(table, args, max_positional == kRunsRest);
   if (arguments.ok() && !arguments->help && arguments->positional.size() > max_positional)
     arguments = Error{"unexpected argument '" + arguments->positional[max_positional] + "'"};
   // An unset variable of a script: `explain "$file"` must not explain this machine.
@@ -76,15 +76,15 @@ int writeOutput(const char* command, const std::string& path, const std::string&
 
 void addOutputOptions(std::vector<Option>& table, Output& output, std::vector<std::string> formats) {
   output.format = formats.front();
-  std::string text = formats.front() + " (default)";
-  for (std::size_t i = 1; i < formats.size(); ++i)
-    text += (i + 1 < formats.size() ? ", " : " or ") + formats[i];
+  std::vector<std::string> named = formats;
+  named.front() += " (default)";
   const auto has = [formats, &output](std::string_view name) {
     const bool known = std::find(formats.begin(), formats.end(), name) != formats.end();
     if (known) output.format = name;
     return known;
   };
-  Option format = valueOption('f', "format", "NAME", text, "one of " + joined(formats), has);
+  Option format =
+      valueOption('f', "format", "NAME", listText(named, " or "), "one of " + joined(formats), has);
   format.choices = std::move(formats);
   table.push_back(std::move(format));
   Option json = flagOption('j', "json", nullptr, "the same as --format json");

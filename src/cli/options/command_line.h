@@ -14,6 +14,10 @@
 
 namespace railwise::cli {
 
+// In place of a number of arguments: the options end where another command begins, and Arguments::rest has
+// it.
+inline constexpr std::size_t kRunsRest = static_cast<std::size_t>(-1);
+
 // Parses the command line, and handles --help and mistakes. Null: the caller must return *status. The help
 // text consists of `help`, the options, and `after_options`.
 std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "base/text/printable.h"
 #include "base/text/text_layout.h"
@@ -32,14 +33,8 @@ void keepLine(const std::string& text) {
   if (text.find(g_kept.part) != std::string::npos) g_kept.lines.push_back(text);
 }
 
-void writeStderr(const std::string& line) {
-  std::size_t written = 0;
-  while (written < line.size()) {
-    const ssize_t count = ::write(STDERR_FILENO, line.data() + written, line.size() - written);
-    if (count <= 0) return;  // stderr is closed, so the message cannot be shown
-    written += static_cast<std::size_t>(count);
-  }
-}
+// Where stderr is closed, the message cannot be shown.
+void writeStderr(const std::string& line) { (void)writeAll(STDERR_FILENO, line); }
 
 void sayLine(const std::string& text) {
   const char* clear = g_progress_shown.exchange(false) ? "\r\033[K" : "";

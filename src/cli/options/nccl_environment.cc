@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/whole_file.h"
+#include "base/files.h"
 
 namespace railwise::cli {
 namespace {

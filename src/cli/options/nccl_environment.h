@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/settings/nccl_conf.h"
+#include "base/settings/config.h"
 
 namespace railwise::cli {
 

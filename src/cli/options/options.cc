@@ -4,8 +4,8 @@
 #include <charconv>
 #include <limits>
 
-#include "base/text/closest_name.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "cli/options/help_page.h"
 
 namespace railwise::cli {
@@ -31,12 +31,17 @@ const Option* findShort(std::span<const Option> options, char name) {
 // One pass over the arguments, with the state that its steps share.
 class Parser {
  public:
-  Parser(std::span<const Option> options, std::span<const char* const> args)
-      : options_(options), args_(args) {}
+  Parser(std::span<const Option> options, std::span<const char* const> args, bool runs_rest)
+      : options_(options), args_(args), runs_rest_(runs_rest) {}
 
   Outcome<Arguments> run() {
     for (; at_ < args_.size() && !result_.help; ++at_) {
       const std::string_view arg = args_[at_];
+      const bool is_option = arg.size() > 1 && arg.front() == '-' && arg != "--";
+      if (runs_rest_ && !is_option) {
+        result_.rest = args_.subspan(arg == "--" ? at_ + 1 : at_);
+        break;
+      }
       if (arg == "--") {
         for (++at_; at_ < args_.size(); ++at_) takeArgument(args_[at_]);
         break;
@@ -45,7 +50,7 @@ class Parser {
         result_.help = true;
       } else if (arg.starts_with("--")) {
         if (auto read = longOption(arg.substr(2)); !read.ok()) return read.failure();
-      } else if (arg.size() > 1 && arg.front() == '-') {
+      } else if (is_option) {
         if (auto read = shortOption(arg); !read.ok()) return read.failure();
       } else {
         takeArgument(arg);
@@ -83,9 +88,7 @@ class Parser {
       const auto near = closest(name, names);
       return near ? ", did you mean --" + *near + "?" : "";
     }
-    std::string text = ", did you mean " + begun[0];
-    for (std::size_t i = 1; i < begun.size(); ++i) text += (i + 1 < begun.size() ? ", " : " or ") + begun[i];
-    return text + "?";
+    return ", did you mean " + listText(begun, " or ") + "?";
   }
 
   Outcome<void> shortOption(std::string_view arg) {
@@ -119,6 +122,7 @@ class Parser {
 
   std::span<const Option> options_;
   std::span<const char* const> args_;
+  const bool runs_rest_;
   std::size_t at_ = 0;
   Arguments result_;
 };
@@ -149,10 +153,11 @@ std::vector<Option> otherJsonSpellings(std::span<const Option> options) {
 
 }  // namespace
 
-Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args) {
+Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args,
+                                  bool runs_rest) {
   std::vector<Option> all(options.begin(), options.end());
   for (Option& other : otherJsonSpellings(options)) all.push_back(std::move(other));
-  return Parser(all, args).run();
+  return Parser(all, args, runs_rest).run();
 }
 
 std::string optionHelp(std::span<const Option> options) {
@@ -201,11 +206,8 @@ std::optional<uint64_t> parseSize(std::string_view text) {
 }
 
 std::optional<int> parseInt(std::string_view text, int min, int max) {
-  int value = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, failure] = std::from_chars(text.data(), last, value);
-  if (failure != std::errc() || end != last || value < min || value > max) return std::nullopt;
-  return value;
+  const auto value = numberIn<int>(text);
+  return value && *value >= min && *value <= max ? value : std::nullopt;
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> candidates) {
@@ -252,17 +254,13 @@ Option intOption(char short_name, std::string long_name, int min, int max, std::
 
 Option secondsOption(char short_name, std::string long_name, double* field, double min, double max,
                      std::string text) {
-  return {.short_name = short_name,
-          .long_name = std::move(long_name),
-          .value = Option::kRequired,
-          .value_name = "S",
-          .text = std::move(text),
-          .accepted = formatText("a number of seconds from %g to %g", min, max),
-          .accept = [field, min, max](std::string_view value) {
-            const char* const last = value.data() + value.size();
-            const auto [end, failure] = std::from_chars(value.data(), last, *field);
-            return failure == std::errc() && end == last && *field >= min && *field <= max;
-          }};
+  return valueOption(short_name, std::move(long_name), "S", std::move(text),
+                     formatText("a number of seconds from %g to %g", min, max),
+                     [field, min, max](std::string_view value) {
+                       const auto seconds = numberIn<double>(value);
+                       if (seconds) *field = *seconds;
+                       return seconds && *field >= min && *field <= max;
+                     });
 }
 
 Option sizeOption(char short_name, std::string long_name, uint64_t* field, uint64_t max, std::string text) {

@@ -52,12 +52,15 @@ struct Arguments {
   std::vector<std::string> positional;
   std::vector<Given> given;  // in the order of the command line
   bool help = false;         // --help or -h was given; the parser did not read further
+  Args rest;                 // of a command that runs another one: the words of that
 
   std::string first() const { return positional.empty() ? "" : positional[0]; }
 };
 
 // Reads `args`, which do not include the command's name. The error is a usage error in one sentence.
-Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args);
+// `runs_rest`: the options end where another command begins, with or without "--".
+Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args,
+                                  bool runs_rest = false);
 // The help text: one aligned line or more per option, including --help. Options of a topic are one row
 // together, which names its page.
 std::string optionHelp(std::span<const Option> options);
@@ -101,15 +104,15 @@ const char* nameOf(const Choices& choices, Enum value) {
     if (choice.value == value) return choice.name;
   return "?";
 }
-template <typename Enum>
-std::vector<std::string> namesOf(std::span<const Choice<Enum>> choices) {
+template <typename Choices>
+std::vector<std::string> namesOf(const Choices& choices) {
   std::vector<std::string> names;
   for (const auto& choice : choices) names.emplace_back(choice.name);
   return names;
 }
 // Gives `field` the value that has this name. False: no choice has it.
-template <typename Enum>
-bool choose(std::span<const Choice<Enum>> choices, std::string_view name, Enum* field) {
+template <typename Choices, typename Enum>
+bool choose(const Choices& choices, std::string_view name, Enum* field) {
   for (const auto& choice : choices)
     if (name == choice.name) return *field = choice.value, true;
   return false;

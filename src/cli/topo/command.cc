@@ -5,7 +5,6 @@
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
-#include "cli/paste/paste.h"
 #include "cli/topo/machine_options.h"
 #include "sysfs/tar_archive.h"
 #include "topo/outputs/outputs.h"

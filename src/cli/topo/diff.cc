@@ -1,7 +1,7 @@
 // railwise topo diff: compares two machines, or one machine as two versions of NCCL see it.
 #include <algorithm>
 
-#include "base/whole_file.h"
+#include "base/files.h"
 #include "cli/device/machine.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"

@@ -8,7 +8,6 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/paste/paste.h"
 #include "cli/topo/machine_options.h"
 #include "topo/explain/channels/channel_ends.h"
 

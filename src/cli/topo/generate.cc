@@ -2,9 +2,9 @@
 #include "topo/sources/generate/generate.h"
 
 #include <cstdio>
-#include <fstream>
-#include <sstream>
+#include <utility>
 
+#include "base/files.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -70,15 +70,13 @@ bool readPairing(GenerateFields& fields) {
     return false;
   }
   const std::string path = fields.pair.substr(6);
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) {
+  auto text = wholeFile(path);
+  if (!text.ok()) {
     say("topo generate: cannot read the table %s", path.c_str());
     return false;
   }
   fields.options.pairing = topo::Pairing::kTable;
-  fields.options.table = text.str();
+  fields.options.table = std::move(*text);
   fields.options.table_name = path;
   return true;
 }

@@ -25,8 +25,8 @@
 #include "topo/explain/describe.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_answers.h"
-#include "topo/sources/load_machine.h"
 #include "topo/sources/net_devices.h"
+#include "topo/sources/sysfs.h"
 
 namespace railwise::cli {
 namespace {

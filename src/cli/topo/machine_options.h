@@ -10,7 +10,7 @@
 
 #include "cli/options/options.h"
 #include "sysfs/file_tree.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 #include "topo/nccl_release.h"
 #include "topo/search/graph_file.h"
 #include "topo/sources/gpu_answers.h"
@@ -98,5 +98,10 @@ Option ncclOption(std::string name, std::optional<topo::NcclChoice>* field, std:
 
 // The rules for a machine of which the options name no topology file: as openMachine() decides.
 topo::RulesInUse rulesFor(const MachineOptions& options);
+
+// Is the file the output of a program that the doctor reads (nvidia-smi topo -m, ibstat, ...), or a log? Then
+// prints what it tells, or which command reads it, and returns the exit status. Nothing: another file, or
+// none.
+std::optional<int> reportPaste(const char* command, const std::string& file);
 
 }  // namespace railwise::cli

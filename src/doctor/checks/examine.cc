@@ -4,13 +4,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/files.h"
 #include "base/text/words.h"
-#include "base/whole_file.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
 #include "topo/explain/explain.h"
 #include "topo/search/graph_file.h"
-#include "topo/sources/load_machine.h"
+#include "topo/sources/sysfs.h"
 
 namespace railwise::doctor {
 namespace {

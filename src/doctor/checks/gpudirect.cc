@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "base/pci_ids.h"
+#include "base/pci.h"
 #include "doctor/checks/check.h"
 #include "topo/machine/known_machines.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/settings/setting_mistakes.h"
 #include "base/settings/setting_names.h"
-#include "base/text/closest_name.h"
 #include "base/text/name_selection.h"
 #include "base/text/words.h"
 #include "doctor/checks/check.h"

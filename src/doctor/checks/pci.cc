@@ -1,10 +1,11 @@
 // PCI Express: links, ordering, and what stands between a NIC and a GPU.
+#include "base/pci.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <set>
 
-#include "base/pci_ids.h"
 #include "base/text/text_layout.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/pci_config.h"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "base/pci_ids.h"
+#include "base/pci.h"
 #include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "sysfs/rdma_devices.h"

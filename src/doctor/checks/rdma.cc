@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/pci_ids.h"
+#include "base/pci.h"
 #include "base/text/name_selection.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"

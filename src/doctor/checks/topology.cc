@@ -4,7 +4,7 @@
 #include <array>
 #include <set>
 
-#include "base/pci_ids.h"
+#include "base/pci.h"
 #include "doctor/checks/check.h"
 #include "doctor/fingerprint/manifest.h"
 #include "topo/explain/explain.h"

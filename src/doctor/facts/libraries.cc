@@ -12,7 +12,7 @@
 #include <set>
 
 #include "base/dynamic_library.h"
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "doctor/facts/trees.h"
 
 namespace railwise::doctor {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-#include "base/settings/nccl_conf.h"
+#include "base/settings/config.h"
 
 namespace railwise::doctor {
 System::System(const sysfs::FileTree& tree) : tree_(tree) { readVariables(); }

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "sysfs/file_tree.h"
 
 namespace railwise::doctor {

@@ -7,11 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "base/text/closest_name.h"
+#include "base/files.h"
 #include "base/text/json.h"
 #include "base/text/printable.h"
 #include "base/text/words.h"
-#include "base/whole_file.h"
 #include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"
 #include "doctor/fingerprint/fingerprint.h"

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "base/text/split.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 
 namespace railwise::doctor::pair {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "base/text/words.h"
 #include "doctor/log/job.h"
 #include "sysfs/rdma_devices.h"

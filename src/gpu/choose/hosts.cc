@@ -9,9 +9,8 @@
 #include <optional>
 #include <set>
 
-#include "base/text/split.h"
+#include "base/files.h"
 #include "base/text/words.h"
-#include "base/whole_file.h"
 #include "gpu/choose/choose.h"
 
 namespace railwise::gpu {

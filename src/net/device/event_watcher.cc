@@ -15,7 +15,7 @@
 
 #include "base/background_thread.h"
 #include "base/log.h"
-#include "base/process_id.h"
+#include "base/process.h"
 #include "net/patience.h"
 #include "record/writer.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/process_id.h"
+#include "base/process.h"
 #include "net/device/event_watcher.h"
 #include "net/patience.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/background_thread.h"
-#include "base/process_id.h"
+#include "base/process.h"
 
 namespace railwise::net {
 

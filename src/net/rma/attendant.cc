@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "base/background_thread.h"
-#include "base/process_id.h"
+#include "base/process.h"
 #include "net/patience.h"
 
 namespace railwise::net {

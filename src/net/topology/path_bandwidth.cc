@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 
 namespace railwise::net {
 namespace {

@@ -9,10 +9,10 @@
 #include <mutex>
 
 #include "base/log.h"
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "net/topology/in_use.h"
 #include "sysfs/pci_devices.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 #include "topo/sources/generate/flat_machine.h"
 #include "verbs/gpu_direct.h"
 

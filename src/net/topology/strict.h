@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/settings/config.h"
-#include "base/settings/strict_mode.h"
 #include "net/device/device.h"
 #include "sysfs/file_tree.h"
 

@@ -15,11 +15,10 @@
 #include "net/topology/in_use.h"
 #include "sysfs/pci_devices.h"
 #include "topo/lint/lint.h"
-#include "topo/machine/load.h"
 #include "topo/machine/machine.h"
 #include "topo/paths/policy.h"
 #include "topo/sources/generate/generate.h"
-#include "topo/sources/load_machine.h"
+#include "topo/sources/sysfs.h"
 
 namespace railwise::net {
 namespace {

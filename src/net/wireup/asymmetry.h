@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/settings/strict_mode.h"
+#include "base/settings/config.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/random.h"
+#include "base/secrets.h"
 
 namespace railwise::net {
 namespace {

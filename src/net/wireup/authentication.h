@@ -25,7 +25,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/sha256.h"
+#include "base/secrets.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {

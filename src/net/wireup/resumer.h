@@ -31,7 +31,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/process_id.h"
+#include "base/process.h"
 #include "base/socket.h"
 #include "net/device/event_watcher.h"
 #include "net/wireup/side_channel.h"

@@ -8,44 +8,19 @@ namespace {
 
 constexpr std::size_t kBlockUnit = 16;  // bytes
 
-constexpr CollectiveTraits kTraits[] = {
-    // collective                input              output           reduces rooted ring empty_message
-    {Collective::kAllReduce, Blocks::kOne, Blocks::kOne, true, false, true, false},
-    {Collective::kSendRecv, Blocks::kOne, Blocks::kOne, false, false, false, true},
-    {Collective::kAllToAll, Blocks::kOfRanks, Blocks::kOfRanks, false, false, false, true},
-    {Collective::kAllGather, Blocks::kOwn, Blocks::kOfRanks, false, false, true, false},
-    {Collective::kReduceScatter, Blocks::kOfRanks, Blocks::kOwn, true, false, true, false},
-    {Collective::kBroadcast, Blocks::kOne, Blocks::kOne, false, true, true, false},
-    {Collective::kReduce, Blocks::kOne, Blocks::kOne, true, true, true, false},
-    {Collective::kGather, Blocks::kOwn, Blocks::kOfRanks, false, true, false, false},
-    {Collective::kScatter, Blocks::kOfRanks, Blocks::kOwn, false, true, false, false},
-    {Collective::kHypercube, Blocks::kOwn, Blocks::kOfRanks, false, false, false, true},
-    // ... manner, in_place, ways
-    {Collective::kPut, Blocks::kOne, Blocks::kOne, false, false, false, false, Manner::kPuts, false},
-    {Collective::kPutSignal, Blocks::kOne, Blocks::kOne, false, false, false, true, Manner::kSignalledPuts,
-     false},
-    {Collective::kGet, Blocks::kOne, Blocks::kOne, false, false, false, false, Manner::kGets, false},
-    {Collective::kSignalPingPong, Blocks::kOne, Blocks::kOne, false, false, false, true,
-     Manner::kSignalledPuts, false, 2},
-    {Collective::kPutAllGather, Blocks::kOwn, Blocks::kOfRanks, false, false, false, false,
-     Manner::kSignalledPuts},
-    {Collective::kPutAllToAll, Blocks::kOfRanks, Blocks::kOfRanks, false, false, false, true,
-     Manner::kSignalledPuts, false},
-};
-
 // Instead of a rank, in the values of memory that no rank sends.
 constexpr int kNobody = -1;
 
 }  // namespace
 
 const CollectiveTraits& traitsOf(Collective collective) {
-  for (const CollectiveTraits& traits : kTraits) {
-    if (traits.collective == collective) return traits;
+  for (const CollectiveTraits& traits : kCollectives) {
+    if (traits.value == collective) return traits;
   }
-  return kTraits[0];
+  return kCollectives[0];
 }
 
-const char* collectiveName(Collective collective) { return nameOf(kCollectives, collective); }
+const char* collectiveName(Collective collective) { return traitsOf(collective).name; }
 
 bool isOneSided(Collective collective) { return traitsOf(collective).manner != Manner::kMessages; }
 
@@ -75,28 +50,10 @@ double algorithmBandwidth(Collective collective, int ranks, uint64_t bytes, doub
 
 double busFactor(Collective collective, int ranks) {
   const double n = ranks;
-  switch (collective) {
-    case Collective::kAllReduce:
-      return 2 * (n - 1) / n;
-    case Collective::kAllToAll:
-    case Collective::kAllGather:
-    case Collective::kReduceScatter:
-    case Collective::kGather:
-    case Collective::kScatter:
-    case Collective::kPutAllGather:
-    case Collective::kPutAllToAll:
-      return (n - 1) / n;
-    case Collective::kSendRecv:
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kHypercube:
-    case Collective::kPut:
-    case Collective::kPutSignal:
-    case Collective::kGet:
-    case Collective::kSignalPingPong:
-      return 1;
-  }
-  return 1;
+  if (collective == Collective::kAllReduce) return 2 * (n - 1) / n;
+  // The bandwidth of hypercube leaves out the block that stays on its rank.
+  const bool moves_all = blocksOf(collective, 2) == 1 || collective == Collective::kHypercube;
+  return moves_all ? 1 : (n - 1) / n;
 }
 
 const char* impossibleWith(Collective collective, int ranks) {
@@ -121,7 +78,7 @@ Contents::Contents(Collective collective, const Variant& variant, int rank, int 
       block_bytes_(count * element_) {}
 
 bool Contents::writesOutput() const {
-  const bool to_root = traits_.collective == Collective::kReduce || traits_.collective == Collective::kGather;
+  const bool to_root = traits_.value == Collective::kReduce || traits_.value == Collective::kGather;
   return !to_root || isRoot();
 }
 
@@ -148,7 +105,7 @@ void Contents::expectedOf(int block, uint64_t first, std::span<std::byte> out) c
     const uint64_t at = whole(traits_.input) ? static_cast<uint64_t>(block) * count_ : 0;
     return fillReduced({variant_.type, variant_.op, ranks_, salt_}, at + first, out);
   }
-  switch (traits_.collective) {
+  switch (traits_.value) {
     case Collective::kBroadcast:
       return inputOf(variant_.root, 0, first, out);
     case Collective::kScatter:

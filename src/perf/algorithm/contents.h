@@ -38,24 +38,6 @@ enum class Collective {
   kPutAllToAll,
 };
 
-// The names on the command line.
-inline constexpr Choice<Collective> kCollectives[] = {{"all_reduce", Collective::kAllReduce},
-                                                      {"all_gather", Collective::kAllGather},
-                                                      {"reduce_scatter", Collective::kReduceScatter},
-                                                      {"broadcast", Collective::kBroadcast},
-                                                      {"reduce", Collective::kReduce},
-                                                      {"sendrecv", Collective::kSendRecv},
-                                                      {"alltoall", Collective::kAllToAll},
-                                                      {"gather", Collective::kGather},
-                                                      {"scatter", Collective::kScatter},
-                                                      {"hypercube", Collective::kHypercube},
-                                                      {"put", Collective::kPut},
-                                                      {"put_signal", Collective::kPutSignal},
-                                                      {"get", Collective::kGet},
-                                                      {"signal_pingpong", Collective::kSignalPingPong},
-                                                      {"put_all_gather", Collective::kPutAllGather},
-                                                      {"put_alltoall", Collective::kPutAllToAll}};
-
 enum class Blocks {
   kOne,      // one block, and no other rank has a block of its own
   kOfRanks,  // a block for each rank, in the order of the ranks
@@ -71,7 +53,8 @@ enum class Manner {
 };
 
 struct CollectiveTraits {
-  Collective collective;
+  const char* name;
+  Collective value;
   Blocks input;
   Blocks output;
   bool reduces;
@@ -82,6 +65,30 @@ struct CollectiveTraits {
   // False: a rank would write over the input of another rank before that rank has sent its input.
   bool in_place = true;
   int ways = 1;  // how many times data travel in an operation. The time is that of one
+};
+inline constexpr CollectiveTraits kCollectives[] = {
+    // name on the command line, value, input, output, reduces, rooted, ring, empty_message
+    {"all_reduce", Collective::kAllReduce, Blocks::kOne, Blocks::kOne, true, false, true, false},
+    {"all_gather", Collective::kAllGather, Blocks::kOwn, Blocks::kOfRanks, false, false, true, false},
+    {"reduce_scatter", Collective::kReduceScatter, Blocks::kOfRanks, Blocks::kOwn, true, false, true, false},
+    {"broadcast", Collective::kBroadcast, Blocks::kOne, Blocks::kOne, false, true, true, false},
+    {"reduce", Collective::kReduce, Blocks::kOne, Blocks::kOne, true, true, true, false},
+    {"sendrecv", Collective::kSendRecv, Blocks::kOne, Blocks::kOne, false, false, false, true},
+    {"alltoall", Collective::kAllToAll, Blocks::kOfRanks, Blocks::kOfRanks, false, false, false, true},
+    {"gather", Collective::kGather, Blocks::kOwn, Blocks::kOfRanks, false, true, false, false},
+    {"scatter", Collective::kScatter, Blocks::kOfRanks, Blocks::kOwn, false, true, false, false},
+    {"hypercube", Collective::kHypercube, Blocks::kOwn, Blocks::kOfRanks, false, false, false, true},
+    // ... manner, in_place, ways
+    {"put", Collective::kPut, Blocks::kOne, Blocks::kOne, false, false, false, false, Manner::kPuts, false},
+    {"put_signal", Collective::kPutSignal, Blocks::kOne, Blocks::kOne, false, false, false, true,
+     Manner::kSignalledPuts, false},
+    {"get", Collective::kGet, Blocks::kOne, Blocks::kOne, false, false, false, false, Manner::kGets, false},
+    {"signal_pingpong", Collective::kSignalPingPong, Blocks::kOne, Blocks::kOne, false, false, false, true,
+     Manner::kSignalledPuts, false, 2},
+    {"put_all_gather", Collective::kPutAllGather, Blocks::kOwn, Blocks::kOfRanks, false, false, false, false,
+     Manner::kSignalledPuts},
+    {"put_alltoall", Collective::kPutAllToAll, Blocks::kOfRanks, Blocks::kOfRanks, false, false, false, true,
+     Manner::kSignalledPuts, false},
 };
 const CollectiveTraits& traitsOf(Collective collective);
 const char* collectiveName(Collective collective);

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "perf/algorithm/small_float.h"
-
 namespace railwise::cli {
 namespace {
 

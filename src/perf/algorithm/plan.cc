@@ -201,18 +201,10 @@ CollectivePlan planOf(Collective collective, int rank, int ranks, int root) {
 }
 
 int mostPeers(Collective collective, int ranks) {
-  switch (collective) {
-    case Collective::kAllToAll:
-    case Collective::kGather:
-    case Collective::kScatter:
-    case Collective::kPutAllGather:
-    case Collective::kPutAllToAll:
-      return ranks - 1;
-    case Collective::kHypercube:
-      return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks))) - 1;
-    default:
-      return ranks > 1 || isOneSided(collective) ? 1 : 0;
-  }
+  if (collective == Collective::kHypercube)
+    return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks))) - 1;
+  if (!traitsOf(collective).ring && blocksOf(collective, 2) > 1) return ranks - 1;
+  return ranks > 1 || isOneSided(collective) ? 1 : 0;
 }
 
 }  // namespace railwise::cli

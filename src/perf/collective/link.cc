@@ -1,7 +1,7 @@
 #include "perf/collective/link.h"
 
 #include "cli/options/message.h"
-#include "perf/job/activity.h"
+#include "perf/job/worker.h"
 
 namespace railwise::cli {
 
@@ -12,7 +12,7 @@ Link::Link(NetContext& net, int peer, std::size_t slot_bytes, void* comm)
       comm_(comm),
       memory_(allocatePages(kSlots * slot_bytes)) {}
 
-Status Link::registerMemory() {
+Status Link::open() {
   if (memory_ == nullptr) {
     net_.failure.set(textOf("no memory for %zu bytes of staging slots", kSlots * slot_bytes_));
     return {Code::kSystem};
@@ -23,17 +23,11 @@ Status Link::registerMemory() {
   return net_.failed(textOf("regMr of %zu bytes for rank %d", kSlots * slot_bytes_, peer_), result);
 }
 
-Status Link::deregisterMemory() {
-  const ncclResult_t result = net_.api.deregMr(comm_, mhandle_);
-  if (result == ncclSuccess) return Status::success();
-  return net_.failed(textOf("deregMr for rank %d", peer_), result);
-}
-
-Status SendLink::close() {
-  RAILWISE_TRY(deregisterMemory());
-  const ncclResult_t result = net_.api.closeSend(comm_);
-  return result == ncclSuccess ? Status::success()
-                               : net_.failed(textOf("closeSend to rank %d", peer_), result);
+Status Link::closeBy(ncclResult_t (NetApi::*end)(void*), const char* call) {
+  if (const ncclResult_t result = net_.api.deregMr(comm_, mhandle_); result != ncclSuccess)
+    return net_.failed(textOf("deregMr for rank %d", peer_), result);
+  const ncclResult_t result = (net_.api.*end)(comm_);
+  return result == ncclSuccess ? Status::success() : net_.failed(textOf("%s rank %d", call, peer_), result);
 }
 
 Result<bool> SendLink::poll() {
@@ -61,13 +55,6 @@ Result<bool> SendLink::poll() {
     }
   }
   return moved;
-}
-
-Status RecvLink::close() {
-  RAILWISE_TRY(deregisterMemory());
-  const ncclResult_t result = net_.api.closeRecv(comm_);
-  return result == ncclSuccess ? Status::success()
-                               : net_.failed(textOf("closeRecv from rank %d", peer_), result);
 }
 
 Result<bool> RecvLink::poll() {

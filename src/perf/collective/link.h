@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "cli/plugin/net_api.h"
 #include "perf/collective/traffic.h"
-#include "perf/measuring/page_memory.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 
@@ -35,13 +35,15 @@ class Link {
 
   int peer() const { return peer_; }
   std::size_t slotBytes() const { return slot_bytes_; }
+  // Registers the slots with the plugin.
+  Status open();
 
  protected:
-  // Allocates the slots. registerMemory() registers them with the plugin.
+  // Allocates the slots.
   Link(NetContext& net, int peer, std::size_t slot_bytes, void* comm);
   ~Link() = default;
-  Status registerMemory();
-  Status deregisterMemory();
+  // Deregisters the slots, and ends the connection by `end`. `call`: its name, for messages.
+  Status closeBy(ncclResult_t (NetApi::*end)(void*), const char* call);
   std::byte* slot(uint64_t step) const { return memory_.get() + step % kSlots * slot_bytes_; }
 
   NetContext& net_;
@@ -58,8 +60,7 @@ class SendLink final : public Link {
  public:
   SendLink(NetContext& net, int peer, std::size_t slot_bytes, void* comm)
       : Link(net, peer, slot_bytes, comm) {}
-  Status open() { return registerMemory(); }
-  Status close();
+  Status close() { return closeBy(&NetApi::closeSend, "closeSend to"); }
 
   bool slotFree() const { return staged_ - done_ < kSlots; }
   std::byte* nextSlot() const { return slot(staged_); }
@@ -82,8 +83,7 @@ class RecvLink final : public Link {
  public:
   RecvLink(NetContext& net, int peer, std::size_t slot_bytes, void* comm)
       : Link(net, peer, slot_bytes, comm) {}
-  Status open() { return registerMemory(); }
-  Status close();
+  Status close() { return closeBy(&NetApi::closeRecv, "closeRecv from"); }
 
   // Announces `messages` more messages, so that irecvs may be posted for them.
   void expect(uint64_t messages) { expected_ += messages; }

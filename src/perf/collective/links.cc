@@ -15,8 +15,8 @@
 #include "perf/collective/link.h"
 #include "perf/collective/task.h"
 #include "perf/collective/traffic.h"
-#include "perf/job/activity.h"
 #include "perf/job/wire.h"
+#include "perf/job/worker.h"
 
 namespace railwise::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "cli/options/message.h"
-#include "perf/measuring/spread.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 namespace {

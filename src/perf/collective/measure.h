@@ -8,7 +8,6 @@
 #include "perf/algorithm/contents.h"
 #include "perf/collective/task.h"
 #include "perf/collective/traffic.h"
-#include "perf/job/activity.h"
 #include "perf/job/bootstrap.h"
 #include "perf/job/worker.h"
 #include "perf/results/record.h"

@@ -14,9 +14,9 @@
 #include "cli/plugin/plugin_loader.h"
 #include "perf/collective/measure.h"
 #include "perf/collective/traffic.h"
-#include "perf/job/activity.h"
 #include "perf/job/bootstrap.h"
-#include "perf/measuring/machine_use.h"
+#include "perf/job/worker.h"
+#include "perf/measuring/measuring.h"
 #include "perf/results/comparison.h"
 #include "perf/results/record.h"
 #include "perf/results/report.h"
@@ -81,11 +81,8 @@ class Rank {
  private:
   // What only the number of ranks decides. Rank 0 says what is wrong.
   bool possible() const {
-    std::string reason;
-    if (const char* const why = impossibleWith(options_.collective, identity_.size); why != nullptr)
-      reason = why;
-    if (traitsOf(options_.collective).rooted && options_.root >= identity_.size)
-      reason = textOf("option -r/--root: there is no rank %d among %d ranks", options_.root, identity_.size);
+    const auto checked = checkRanks(options_, identity_.size);
+    std::string reason = checked.ok() ? "" : checked.error();
     if (against_ != nullptr && reason.empty()) reason = notComparable(*against_, options_, identity_.size);
     if (!reason.empty() && identity_.rank == 0) say("%s", reason.c_str());
     return reason.empty();

@@ -12,7 +12,7 @@
 #include "perf/algorithm/plan.h"
 #include "perf/collective/link.h"
 #include "perf/collective/traffic.h"
-#include "perf/job/activity.h"
+#include "perf/job/worker.h"
 
 namespace railwise::cli {
 

@@ -16,7 +16,6 @@
 #include "cli/plugin/plugin_loader.h"
 #include "perf/algorithm/data.h"
 #include "perf/algorithm/plan.h"
-#include "perf/job/activity.h"
 #include "perf/job/wire.h"
 #include "perf/job/worker.h"
 #include "perf/results/run_options.h"

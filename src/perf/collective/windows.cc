@@ -12,10 +12,10 @@
 
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
-#include "cli/plugin/rma_member.h"
+#include "cli/plugin/rma_api.h"
 #include "perf/collective/task.h"
 #include "perf/collective/traffic.h"
-#include "perf/measuring/page_memory.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 namespace {

@@ -10,9 +10,8 @@
 #include <optional>
 #include <thread>
 
-#include "base/process_id.h"
+#include "base/process.h"
 #include "cli/options/message.h"
-#include "perf/job/bootstrap_join.h"
 
 namespace railwise::cli {
 namespace {
@@ -66,6 +65,27 @@ class Job final : public Bootstrap {
     wake();
   }
 
+  Status leave() override {
+    const Deadline deadline = Deadline::after(options_.timeout);
+    const auto all_said_bye = [&] {
+      for (std::size_t i = 0; i < states_.size(); ++i) {
+        if (channels_[i] != nullptr && !states_[i].bye) return false;
+      }
+      return true;
+    };
+    if (rank() != 0) (void)channels_[0]->send(FrameType::kBye, {}, deadline);
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return ended_ || all_said_bye(); });
+      if (ended_) return {Code::kRemote};
+    }
+    if (rank() != 0) return Status::success();
+    for (const auto& channel : channels_) {
+      if (channel != nullptr) (void)channel->send(FrameType::kBye, {}, deadline);
+    }
+    return Status::success();
+  }
+
  private:
   struct PeerState {
     bool open = false;
@@ -97,27 +117,6 @@ class Job final : public Bootstrap {
     Bytes block = std::move(blocks.front());
     blocks.pop_front();
     return block;
-  }
-
-  Status sayGoodbye() override {
-    const Deadline deadline = Deadline::after(options_.timeout);
-    const auto all_said_bye = [&] {
-      for (std::size_t i = 0; i < states_.size(); ++i) {
-        if (channels_[i] != nullptr && !states_[i].bye) return false;
-      }
-      return true;
-    };
-    if (rank() != 0) (void)channels_[0]->send(FrameType::kBye, {}, deadline);
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return ended_ || all_said_bye(); });
-      if (ended_) return {Code::kRemote};
-    }
-    if (rank() != 0) return Status::success();
-    for (const auto& channel : channels_) {
-      if (channel != nullptr) (void)channel->send(FrameType::kBye, {}, deadline);
-    }
-    return Status::success();
   }
 
   Status waitForFailure() {
@@ -451,7 +450,5 @@ Result<std::vector<Bytes>> Bootstrap::exchange(const std::vector<Bytes>& blocks)
   if (!mine.ok()) return mine.status();
   return unpack(*mine, size());
 }
-
-Status Bootstrap::leave() { return sayGoodbye(); }
 
 }  // namespace railwise::cli

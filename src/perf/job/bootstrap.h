@@ -75,7 +75,7 @@ class Bootstrap {
   // Block p goes to rank p. Block p of the result came from rank p.
   Result<std::vector<Bytes>> exchange(const std::vector<Bytes>& blocks);
   // Ends the job in order: returns when all ranks have called leave().
-  Status leave();
+  virtual Status leave() = 0;
 
   // Reports to the other ranks that this rank has failed, and makes the monitor thread call on_failure().
   // Only the first text counts.
@@ -85,7 +85,6 @@ class Bootstrap {
   explicit Bootstrap(BootstrapOptions options) : options_(std::move(options)) {}
   virtual Status sendBlock(int to, const Bytes& block) = 0;
   virtual Result<Bytes> receiveBlock(int from) = 0;
-  virtual Status sayGoodbye() = 0;
 
   BootstrapOptions options_;
   std::vector<Peer> peers_;
@@ -93,5 +92,19 @@ class Bootstrap {
  private:
   Result<Bytes> scatter(const std::vector<Bytes>& blocks);
 };
+
+// How the ranks of a job connect to each other (bootstrap.h).
+
+// The job's connections: in rank 0 one per rank (null for rank 0 itself), in other ranks only the one to rank
+// 0.
+struct Joined {
+  std::vector<std::unique_ptr<FrameChannel>> channels;
+  std::vector<Peer> peers;
+};
+
+// Every rank connects to rank 0 and sends its description. When all ranks have joined, rank 0 sends the
+// descriptions of all ranks to every rank. Connections that are not from a rank of this job (wrong bytes,
+// wrong secret, silence) are ignored. Main thread.
+Outcome<Joined> joinJob(const BootstrapOptions& options, Socket listener);
 
 }  // namespace railwise::cli

@@ -1,5 +1,3 @@
-#include "perf/job/bootstrap_join.h"
-
 #include <poll.h>
 #include <unistd.h>
 
@@ -8,7 +6,9 @@
 #include <cstring>
 #include <thread>
 
+#include "base/text/words.h"
 #include "cli/options/message.h"
+#include "perf/job/bootstrap.h"
 
 namespace railwise::cli {
 namespace {
@@ -160,14 +160,12 @@ class Reception {
   }
 
   Error timedOut() {
-    std::string list;
-    int listed = 0;
-    for (int rank = 1; rank < options_.size; ++rank) {
-      if (joined_.channels[static_cast<std::size_t>(rank)] != nullptr) continue;
-      if (++listed <= 8) list += (list.empty() ? "" : ", ") + std::to_string(rank);
-    }
-    if (listed > 8) list += " and " + std::to_string(listed - 8) + " more";
-    return {"rank " + list + " did not connect to " + listener_.localAddress().text() + " in time"};
+    std::vector<std::string> missing;
+    for (int rank = 1; rank < options_.size; ++rank)
+      if (joined_.channels[static_cast<std::size_t>(rank)] == nullptr)
+        missing.push_back(std::to_string(rank));
+    return {"rank " + firstItems(missing, 8) + " did not connect to " + listener_.localAddress().text() +
+            " in time"};
   }
 
   Outcome<Joined> welcomeAll() {

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
-#include "base/random.h"
+#include "base/secrets.h"
 #include "base/socket.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"

@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 
 #include <cstring>
@@ -115,17 +114,6 @@ void FrameChannel::sendIfIdle(FrameType type) {
   const Header header = {kMagic, kVersion, static_cast<uint16_t>(type), 0};
   // A writable socket has a third of its send buffer free, so the header is sent as a whole.
   (void)sendAll(std::as_bytes(std::span(&header, 1)), Deadline::after(std::chrono::milliseconds(10)));
-}
-
-void FrameChannel::keepAlive() {
-  const auto set = [&](int level, int name, int value) {
-    (void)setsockopt(socket_.fd(), level, name, &value, sizeof value);
-  };
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 3);   // seconds of silence before the first probe
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);  // seconds between probes
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 9'000);  // milliseconds that sent data may stay unacknowledged
 }
 
 void FrameChannel::finishSending() { (void)shutdown(socket_.fd(), SHUT_WR); }

@@ -88,7 +88,7 @@ class FrameChannel {
   // Sends a frame without bytes if that is possible at once. Never waits.
   void sendIfIdle(FrameType type);
   // Makes the kernel notice within about 9 s that the peer's host has vanished.
-  void keepAlive();
+  void keepAlive() { socket_.keepAlive(3, 2, 9'000); }
   // Ends the sending direction.
   void finishSending();
   int fd() const { return socket_.fd(); }

@@ -9,7 +9,7 @@
 
 #include "base/text/words.h"
 #include "cli/options/message.h"
-#include "perf/measuring/spread.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 namespace {

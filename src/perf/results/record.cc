@@ -11,28 +11,23 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <type_traits>
 
+#include "base/files.h"
 #include "cli/options/message.h"
 #include "perf/job/rank_environment.h"
 
 namespace railwise::cli {
 namespace {
 
-// A device or a pipe cannot be replaced by a file, and a link stays one.
-bool isSpecial(const std::string& file) {
-  struct stat its = {};
-  return lstat(file.c_str(), &its) == 0 && !S_ISREG(its.st_mode) && !S_ISDIR(its.st_mode);
-}
-
-std::string temporaryOf(const std::string& file) { return file + ".part" + std::to_string(getpid()); }
-
 // 0: the file can be written. Otherwise an errno.
 int tryToWrite(const std::string& file) {
   struct stat its = {};
   const bool exists = stat(file.c_str(), &its) == 0;
   if (exists && S_ISDIR(its.st_mode)) return EISDIR;
-  if (exists && isSpecial(file)) return access(file.c_str(), W_OK) == 0 ? 0 : errno;
-  const std::string temporary = temporaryOf(file);
+  if (exists && access(file.c_str(), W_OK) == 0) return 0;
+  if (exists && !S_ISREG(its.st_mode)) return errno;  // a device or a pipe cannot be replaced by a file
+  const std::string temporary = file + ".part" + std::to_string(getpid());
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return errno;
   close(fd);
@@ -40,49 +35,69 @@ int tryToWrite(const std::string& file) {
   return 0;
 }
 
-bool writeTo(const std::string& name, const char* mode, const std::string& text) {
-  FILE* const stream = std::fopen(name.c_str(), mode);
-  if (stream == nullptr) return false;
-  const bool written = std::fputs(text.c_str(), stream) >= 0;
-  return std::fclose(stream) == 0 && written;
-}
-
 // Room for one report, about ten thousand rows. A longer report is not kept.
 constexpr std::size_t kReportRoom = std::size_t{1} << 20;
 
-void putMeasurement(ByteWriter& writer, const Measurement& measured) {
-  writer.u64(std::bit_cast<uint64_t>(measured.seconds)).u64(measured.wrong);
+// Write and read the fields of a report, which visit() names once for both.
+struct FieldWriter {
+  static constexpr bool kReads = false;
+  ByteWriter bytes;
+
+  void field(const std::string& text) { bytes.text(text); }
+  void field(double number) { bytes.u64(std::bit_cast<uint64_t>(number)); }
+  void field(auto number) { bytes.u64(static_cast<uint64_t>(number)); }
+};
+struct FieldReader {
+  static constexpr bool kReads = true;
+  ByteReader bytes;
+
+  void field(std::string& text) { text = bytes.text(); }
+  void field(double& number) { number = std::bit_cast<double>(bytes.u64()); }
+  void field(auto& number) { number = static_cast<std::remove_reference_t<decltype(number)>>(bytes.u64()); }
+};
+
+template <typename Way>
+void fields(Way& way, auto&... all) {
+  (way.field(all), ...);
 }
 
-Measurement takeMeasurement(ByteReader& reader) {
-  Measurement measured;
-  measured.seconds = std::bit_cast<double>(reader.u64());
-  measured.wrong = reader.u64();
-  return measured;
+// Calls `visit_one` for each item. A reader has as many as the bytes say.
+template <typename Way>
+void visitAll(Way& way, auto& items, const auto& visit_one) {
+  uint64_t count = items.size();
+  way.field(count);
+  if constexpr (Way::kReads) {
+    for (uint64_t i = 0; i < count && way.bytes.ok(); ++i) visit_one(items.emplace_back());
+  } else {
+    for (auto& item : items) visit_one(item);
+  }
 }
 
-void putSurroundings(ByteWriter& writer, const std::optional<Surroundings>& its) {
-  writer.u32(its ? 1 : 0);
-  if (!its) return;
-  writer.u32(static_cast<uint32_t>(its->cores)).u32(static_cast<uint32_t>(its->ranks_on_host));
-  writer.u64(its->naps).u64(std::bit_cast<uint64_t>(its->load)).u32(its->others ? 1 : 0);
-  if (!its->others) return;
-  writer.u64(std::bit_cast<uint64_t>(its->others->processes));
-  writer.u64(std::bit_cast<uint64_t>(its->others->hypervisor));
+// Null: there is nothing to visit.
+template <typename Way, typename Maybe>
+auto visitIf(Way& way, Maybe& maybe) -> decltype(&*maybe) {
+  bool there = maybe.has_value();
+  way.field(there);
+  if constexpr (Way::kReads)
+    if (there) maybe.emplace();
+  return there ? &*maybe : nullptr;
 }
 
-std::optional<Surroundings> takeSurroundings(ByteReader& reader) {
-  if (reader.u32() == 0) return std::nullopt;
-  Surroundings its;
-  its.cores = static_cast<int>(reader.u32());
-  its.ranks_on_host = static_cast<int>(reader.u32());
-  its.naps = reader.u64();
-  its.load = std::bit_cast<double>(reader.u64());
-  if (reader.u32() == 0) return its;
-  OthersUse& others = its.others.emplace();
-  others.processes = std::bit_cast<double>(reader.u64());
-  others.hypervisor = std::bit_cast<double>(reader.u64());
-  return its;
+// Everything but the options and the samples.
+template <typename Way>
+void visit(Way& way, auto& report) {
+  fields(way, report.plugin_path, report.plugin_name, report.ranks, report.api, report.software_fallback);
+  visitAll(way, report.rank_lines,
+           [&](auto& line) { fields(way, line.rank, line.pid, line.host, line.devices); });
+  fields(way, report.late_signals);
+  visitAll(way, report.rows, [&](auto& row) {
+    fields(way, row.bytes, row.count, row.variant.type, row.variant.op, row.variant.root);
+    for (auto* const half : {&row.out_of_place, &row.in_place}) fields(way, half->seconds, half->wrong);
+  });
+  auto* const around = visitIf(way, report.surroundings);
+  if (around == nullptr) return;
+  fields(way, around->cores, around->ranks_on_host, around->naps, around->load);
+  if (auto* const others = visitIf(way, around->others)) fields(way, others->processes, others->hypervisor);
 }
 
 }  // namespace
@@ -121,14 +136,12 @@ Result<std::unique_ptr<RunRecord>> RunRecord::create(int ranks) {
     close(fd);
     return Status{Code::kSystem, error};
   }
-  auto record = map(fd);
+  auto record = attach(fd);
   for (int i = 0; record.ok() && i < ranks; ++i) new (&(*record)->rank(i)) RankRecord();
   return record;
 }
 
-Result<std::unique_ptr<RunRecord>> RunRecord::attach(int fd) { return map(fd); }
-
-Result<std::unique_ptr<RunRecord>> RunRecord::map(int fd) {
+Result<std::unique_ptr<RunRecord>> RunRecord::attach(int fd) {
   void* const data = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return Status{Code::kSystem, errno};
   return std::unique_ptr<RunRecord>(new RunRecord(fd, static_cast<Shared*>(data)));
@@ -171,58 +184,15 @@ bool RunRecord::latest(Report* report) {
 }
 
 Bytes packReport(const Report& report) {
-  ByteWriter writer;
-  writer.text(report.plugin_path).text(report.plugin_name);
-  writer.u32(static_cast<uint32_t>(report.ranks)).u32(static_cast<uint32_t>(report.api));
-  writer.u32(report.software_fallback ? 1 : 0).u32(static_cast<uint32_t>(report.rank_lines.size()));
-  for (const RankLine& line : report.rank_lines)
-    writer.u32(static_cast<uint32_t>(line.rank))
-        .u32(static_cast<uint32_t>(line.pid))
-        .text(line.host)
-        .text(line.devices);
-  writer.u64(report.late_signals).u64(report.rows.size());
-  for (const Row& row : report.rows) {
-    writer.u64(row.bytes).u64(row.count);
-    writer.u32(static_cast<uint32_t>(row.variant.type)).u32(static_cast<uint32_t>(row.variant.op));
-    writer.u32(static_cast<uint32_t>(row.variant.root));
-    putMeasurement(writer, row.out_of_place);
-    putMeasurement(writer, row.in_place);
-  }
-  putSurroundings(writer, report.surroundings);
-  return writer.take();
+  FieldWriter writer;
+  visit(writer, report);
+  return writer.bytes.take();
 }
 
 bool unpackReport(const Bytes& bytes, Report* report) {
-  ByteReader reader(bytes);
-  report->plugin_path = reader.text();
-  report->plugin_name = reader.text();
-  report->ranks = static_cast<int>(reader.u32());
-  report->api = static_cast<int>(reader.u32());
-  report->software_fallback = reader.u32() != 0;
-  const uint32_t lines = reader.u32();
-  for (uint32_t i = 0; i < lines && reader.ok(); ++i) {
-    RankLine line;
-    line.rank = static_cast<int>(reader.u32());
-    line.pid = static_cast<int>(reader.u32());
-    line.host = reader.text();
-    line.devices = reader.text();
-    report->rank_lines.push_back(line);
-  }
-  report->late_signals = reader.u64();
-  const uint64_t rows = reader.u64();
-  for (uint64_t i = 0; i < rows && reader.ok(); ++i) {
-    Row row;
-    row.bytes = reader.u64();
-    row.count = reader.u64();
-    row.variant.type = static_cast<DataType>(reader.u32());
-    row.variant.op = static_cast<ReduceOp>(reader.u32());
-    row.variant.root = static_cast<int>(reader.u32());
-    row.out_of_place = takeMeasurement(reader);
-    row.in_place = takeMeasurement(reader);
-    report->rows.push_back(row);
-  }
-  report->surroundings = takeSurroundings(reader);
-  return reader.ok() && reader.atEnd();
+  FieldReader reader{ByteReader(bytes)};
+  visit(reader, *report);
+  return reader.bytes.ok() && reader.bytes.atEnd();
 }
 
 Outcome<void> checkOutputs(const PerfOptions& options) {
@@ -242,17 +212,9 @@ Outcome<void> checkOutputs(const PerfOptions& options) {
 
 bool writeDocument(const std::string& file, const std::string& text) {
   if (file.empty()) return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  if (isSpecial(file)) {
-    if (writeTo(file, "we", text)) return true;
-  } else {
-    const std::string temporary = temporaryOf(file);
-    if (writeTo(temporary, "we", text) && std::rename(temporary.c_str(), file.c_str()) == 0) return true;
-    const int error = errno;
-    std::remove(temporary.c_str());
-    errno = error;
-  }
-  say("cannot write %s: %s", file.c_str(), std::strerror(errno));
-  return false;
+  const auto written = replaceFile(file, text);
+  if (!written.ok()) say("%s", written.error().c_str());
+  return written.ok();
 }
 
 }  // namespace railwise::cli

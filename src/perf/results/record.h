@@ -69,7 +69,6 @@ class RunRecord {
  private:
   struct Shared;
   RunRecord(int fd, Shared* shared) : fd_(fd), shared_(shared) {}
-  static Result<std::unique_ptr<RunRecord>> map(int fd);
   const int fd_;
   Shared* const shared_;
 };

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/text/json.h"
-#include "perf/measuring/machine_use.h"
+#include "perf/measuring/measuring.h"
 #include "perf/results/run_options.h"
 
 namespace railwise::cli {

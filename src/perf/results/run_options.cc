@@ -15,6 +15,13 @@ PluginOptions deviceOptions(const PerfOptions& options) {
   return its;
 }
 
+Outcome<void> checkRanks(const PerfOptions& options, int ranks) {
+  if (const char* const why = impossibleWith(options.collective, ranks); why != nullptr) return Error{why};
+  if (traitsOf(options.collective).rooted && options.root >= ranks)
+    return Error{textOf("option -r/--root: there is no rank %d among %d ranks", options.root, ranks)};
+  return {};
+}
+
 std::vector<uint64_t> perfSizes(const PerfOptions& options) {
   std::vector<uint64_t> sizes;
   for (uint64_t bytes = options.min_bytes; bytes <= options.max_bytes;) {

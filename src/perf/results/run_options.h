@@ -78,6 +78,8 @@ inline constexpr Choice<ReduceOp> kReduceOps[] = {{"sum", ReduceOp::kSum},
 
 // The options to try the plugin's devices with, which is done through its net table.
 PluginOptions deviceOptions(const PerfOptions& options);
+// An error if the collective, or its root, is impossible with that many ranks.
+Outcome<void> checkRanks(const PerfOptions& options, int ranks);
 // Every type, operation and root of a run, in the order of the table.
 std::vector<Variant> variantsOf(const PerfOptions& options, int ranks);
 // The table is printed to stdout, and not a document.

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "cli/options/message.h"
 #include "perf/results/record.h"
 #include "softdev/engine/attachment.h"

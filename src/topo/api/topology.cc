@@ -15,14 +15,13 @@
 #include "topo/explain/explain.h"
 #include "topo/explain/gpu_topology.h"
 #include "topo/lint/lint.h"
-#include "topo/machine/load.h"
 #include "topo/machine/machine.h"
 #include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/generate/generate.h"
 #include "topo/sources/gpu_answers.h"
-#include "topo/sources/load_machine.h"
+#include "topo/sources/sysfs.h"
 
 #ifndef RAILWISE_VERSION
 #error "the build defines RAILWISE_VERSION"

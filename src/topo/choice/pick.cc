@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/text/json.h"
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "gpu/choose/choose.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"

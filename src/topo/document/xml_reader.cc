@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/whole_file.h"
+#include "base/files.h"
 #include "topo/document/xml.h"
 
 namespace railwise::topo {

@@ -6,7 +6,7 @@
 
 #include "base/text/printable.h"
 #include "topo/graph/constants.h"
-#include "topo/paths/decisions.h"
+#include "topo/paths/policy.h"
 
 namespace railwise::topo {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "topo/explain/describe.h"
 
 namespace railwise::topo {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/outcome.h"
-#include "topo/exports/device_facts.h"
+#include "topo/exports/host_view.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::topo {

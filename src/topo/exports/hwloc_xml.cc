@@ -5,10 +5,9 @@
 #include <map>
 #include <set>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/printable.h"
 #include "topo/explain/describe.h"
-#include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
 

@@ -3,9 +3,8 @@
 #include <map>
 #include <numeric>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/printable.h"
-#include "topo/exports/device_facts.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
 

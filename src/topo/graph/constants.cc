@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/pcie.h"
+#include "base/pci.h"
 
 namespace railwise::topo {
 namespace {

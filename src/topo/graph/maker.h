@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/outcome.h"
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "topo/document/xml.h"
 #include "topo/graph/constants.h"
 #include "topo/graph/graph.h"

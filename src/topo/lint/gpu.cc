@@ -1,7 +1,7 @@
 // Rules about <gpu>, <nvlink>, <xgmi> and <c2c>.
 #include <map>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
 

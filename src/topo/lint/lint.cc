@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "topo/lint/rules.h"
 
 namespace railwise::topo {

@@ -1,11 +1,11 @@
 // Rules about <pci>: address, class, link, and the shape of the tree.
+#include "base/pci.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdlib>
 
-#include "base/pcie.h"
-#include "base/text/bus_id.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "topo/graph/constants.h"

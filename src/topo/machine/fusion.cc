@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "base/text/bus_id.h"
-#include "base/text/split.h"
+#include "base/pci.h"
+#include "base/text/words.h"
 
 namespace railwise::topo {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/pci_ids.h"
+#include "base/pci.h"
 #include "base/text/text_layout.h"
 
 namespace railwise::topo {

@@ -1,9 +1,16 @@
 #include "topo/machine/machine.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
 
+#include "base/text/words.h"
 #include "topo/graph/graph.h"
-#include "topo/paths/decisions.h"
+#include "topo/machine/assumed_devices.h"
+#include "topo/machine/fusion.h"
+#include "topo/machine/known_machines.h"
+#include "topo/paths/policy.h"
 
 namespace railwise::topo {
 namespace {
@@ -59,6 +66,222 @@ std::string splitIntoDomains(Machine& machine, const std::shared_ptr<const Paths
   return "";
 }
 
+// The identity of a <cpu> that has none, if no running CPU can be asked: Sapphire Rapids.
+constexpr const char* kDefaultArch = "x86_64";
+constexpr const char* kDefaultVendor = "GenuineIntel";
+constexpr const char* kDefaultFamily = "6";
+constexpr const char* kDefaultModel = "143";
+constexpr const char* kHostHash = "0x1";
+constexpr const char* kUnknownNode = "-1";  // the numaid of NCCL's place for devices that /sys does not have
+
+bool lacksAny(const XmlNode& node, std::initializer_list<const char*> attributes) {
+  return std::any_of(attributes.begin(), attributes.end(),
+                     [&node](const char* attribute) { return !node.has(attribute); });
+}
+
+bool isLink(const XmlNode& node) { return node.name == "nvlink" || node.name == "xgmi"; }
+
+int hostsOf(const XmlDocument& document) {
+  std::set<std::string> hosts;
+  for (const XmlNode* node : document.order())
+    if (node->name == "cpu") hosts.insert(node->get("host_hash"));
+  return static_cast<int>(hosts.size());
+}
+
+// What NCCL asks /sys or the driver for, of a device and of the switches above it.
+bool linkMissing(const XmlNode* pci) {
+  for (; pci != nullptr && pci->name == "pci"; pci = pci->parent)
+    if (lacksAny(*pci, {"link_speed", "link_width"})) return true;
+  return false;
+}
+
+bool gpuNeedsNccl(const XmlNode& gpu) {
+  if (!gpu.has("rank") || lacksAny(gpu, {"dev", "sm", "gdr"})) return true;
+  const std::string busid = gpu.parent->get("busid");
+  if (busid != lowerCase(busid) || linkMissing(gpu.parent) || !gpu.parent->has("class")) return true;
+  return std::any_of(gpu.children.begin(), gpu.children.end(),
+                     [](const XmlNode* child) { return isLink(*child) && !child->has("tclass"); });
+}
+
+void completeCpu(XmlNode& cpu) {
+  cpu.set("host_hash", kHostHash);
+  cpu.setIfUnset("affinity", "");
+  setCpuIdentity(cpu);
+}
+
+// Sets the attributes that NCCL sets on all elements above an imported device, if /sys knows nothing
+// (ncclTopoGetXmlFromSys).
+void fillUpwards(XmlNode* node) {
+  for (; node != nullptr && node->name != "system"; node = node->parent) {
+    if (node->name == "pci") {
+      node->setIfUnset("link_speed", "");
+      node->setIfUnset("link_width", "");
+    }
+  }
+}
+
+class Completion {
+ public:
+  Completion(XmlDocument document, const Settings& settings, const Detection& detection)
+      : document_(std::move(document)),
+        settings_(settings),
+        detection_(detection),
+        devices_(assumeDevices(document_, detection)) {}
+
+  Outcome<XmlDocument> run(std::vector<std::string>* remarks, Assumed* assumed) {
+    if (devices_.gpus.empty())
+      return Error{
+          document_.file +
+              ": the file names no GPU: no <gpu> and no pci of class 0x03. NCCL takes the GPUs from the "
+              "machine: run this on such a machine, or with --root and a recording of one (`railwise topo "
+              "record`), or name the GPUs in the file",
+          Code::kNoDevice};
+    if (remarks != nullptr) remark(*remarks);
+    if (assumed != nullptr) *assumed = devices_.assumed;
+    for (XmlNode* node : document_.order())
+      // Otherwise the ranks' documents would differ here, and the CPU would appear twice.
+      if (node->name == "cpu") completeCpu(*node);
+    XmlDocument all;
+    for (const AssumedGpu& gpu : devices_.gpus) {
+      XmlDocument rank(document_);
+      addGpu(rank, gpu);
+      std::vector<NetDevice> nets = devices_.nets;  // a copy, because importing adds virtual devices
+      std::string failed = importNets(
+          rank, nets, settings_,
+          [](XmlDocument& into, const NetDevice& device) {
+            return device.busid.empty() ? nullptr : placePci(into, device.busid, "0x02");
+          },
+          devices_.can_merge);
+      if (failed.empty()) {
+        trimXml(rank);
+        failed = fuseXml(all, rank);
+      }
+      if (!failed.empty()) return Error{document_.file + ": " + failed};
+    }
+    return all;
+  }
+
+ private:
+  // The <pci> with that address. NCCL adds one that it does not find. Without /sys it has no other place than
+  // below a <cpu> that stands for an unknown NUMA node.
+  static XmlNode* placePci(XmlDocument& document, const std::string& busid, const char* device_class) {
+    XmlNode* pci = document.find("pci", "busid", busid);
+    if (pci == nullptr) {
+      pci = document.add(nullptr, "pci");
+      pci->set("busid", busid);
+      insertByBusId(*unknownNode(document), pci);
+    }
+    pci->setIfUnset("class", device_class);
+    fillUpwards(pci);
+    return pci;
+  }
+
+  static XmlNode* unknownNode(XmlDocument& document) {
+    XmlNode* cpu = document.find("cpu", "numaid", kUnknownNode);
+    if (cpu != nullptr) return cpu;
+    cpu = document.add(document.system(), "cpu");
+    cpu->set("numaid", kUnknownNode);
+    completeCpu(*cpu);
+    return cpu;
+  }
+
+  // Does what ncclTopoFillGpu does, and what ncclTopoGetSystem adds for the rank.
+  void addGpu(XmlDocument& document, const AssumedGpu& its) const {
+    XmlNode* pci = placePci(document, its.busid, "0x03");
+    XmlNode* gpu = pci->child("gpu");
+    if (gpu == nullptr) gpu = addDescribed(document, pci, its);
+    gpu->setIfUnset("dev", std::to_string(its.dev));
+    gpu->setIfUnset("sm", std::to_string(detection_.gpu_sm == 0 ? kAssumedSm : detection_.gpu_sm));
+    if (gpu->child("nvlink") == nullptr && detection_.nvswitch_links > 0) {
+      XmlNode* link = document.add(gpu, "nvlink");
+      link->set("target", kHiddenTarget);
+      link->set("count", std::to_string(detection_.nvswitch_links));
+      link->set("tclass", kNvswitchClass);
+    }
+    for (XmlNode* link : gpu->children)
+      if (link->name == "xgmi" || (isLink(*link) && settings_.nccl.has(NcclRule::kNvlinkClassFilled)))
+        link->setIfUnset("tclass", classAt(document, link->get("target")));
+    gpu->set("keep", "1");
+    gpu->set("rank", std::to_string(its.rank));
+    gpu->setIfUnset("gdr", "1");
+    gpu->set("mlopart", its.mlopart);
+  }
+
+  // What the driver tells of a GPU that NCCL did not find in the file: what the file says of it under an
+  // address with capitals.
+  static XmlNode* addDescribed(XmlDocument& document, XmlNode* pci, const AssumedGpu& its) {
+    if (its.described == nullptr) return document.add(pci, "gpu");
+    XmlNode* gpu = document.copy(pci, *its.described);
+    for (XmlNode* link : gpu->children)
+      if (link->has("target")) link->set("target", lowerCase(link->get("target")));
+    return gpu;
+  }
+
+  // The class of the device at the other end of an NVLink. NCCL takes an end that it cannot see for an
+  // NVSwitch.
+  static std::string classAt(const XmlDocument& document, const std::string& busid) {
+    const XmlNode* pci = document.find("pci", "busid", busid);
+    return pci == nullptr ? kNvswitchClass : pci->get("class", kNvswitchClass);
+  }
+
+  void remark(std::vector<std::string>& remarks) const {
+    remarks.insert(remarks.end(), devices_.remarks.begin(), devices_.remarks.end());
+    if (const int hosts = hostsOf(document_); hosts > 1)
+      remarks.push_back("the file has " + std::to_string(hosts) +
+                        " hosts (host_hash): NCCL takes a topology file for one machine");
+    if (std::any_of(devices_.gpus.begin(), devices_.gpus.end(), [this](const AssumedGpu& gpu) {
+          return linkMissing(document_.find("pci", "busid", gpu.busid));
+        }))
+      remarks.emplace_back(
+          "the file leaves out PCIe links of GPUs or of switches, which the machine tells NCCL: Gen3 x16 "
+          "assumed");
+    for (const AssumedGpu& gpu : devices_.gpus)
+      if (document_.find("pci", "busid", gpu.busid) == nullptr)
+        remarks.push_back("the file writes " + gpu.busid +
+                          " with capitals: NCCL does not find this GPU and adds it again, here below a NUMA "
+                          "node of its own (-1); write it in lower case");
+  }
+
+  XmlDocument document_;
+  const Settings& settings_;
+  const Detection& detection_;
+  const AssumedDevices devices_;
+};
+
+// Returns "", or why no communicator can be made of hosts that were described by several files.
+std::string repeatedRank(const XmlDocument& document) {
+  std::map<std::string, const XmlNode*> ranks;
+  for (const XmlNode* node : document.order()) {
+    if (node->name != "gpu" || !node->has("rank")) continue;
+    const auto [first, added] = ranks.emplace(node->get("rank"), node);
+    if (added || first->second->parent == node->parent) continue;
+    return where(document, node->position) + ": rank " + node->get("rank") + " is in line " +
+           std::to_string(first->second->position.line) +
+           " already, on another GPU of this NVLink domain; give each GPU its own rank";
+  }
+  return "";
+}
+
+void identifyCpus(XmlDocument& document, std::vector<std::string>& remarks) {
+  for (XmlNode* node : document.order()) {
+    if (node->name != "cpu" || (node->has("arch") && node->has("vendor"))) continue;
+    setCpuIdentity(*node);
+    if (node->get("arch") == "x86_64")
+      remarks.push_back("<cpu numaid=\"" + node->get("numaid") +
+                        "\"> has no identity: Sapphire Rapids assumed");
+  }
+}
+
+// A file that lists GPUs by their PCI ids alone leaves out compute capability and NVLinks.
+void fillInGpus(const XmlDocument& document, Detection& detection, std::vector<std::string>& remarks) {
+  if (!detection.takesKnownGpus()) return;
+  const KnownDetection known = knownDetection(document);
+  if (known.gpu_sm == 0) return;
+  detection.gpu_sm = known.gpu_sm;
+  detection.nvswitch_links = known.nvswitch_links;
+  remarks.push_back("the file does not describe its GPUs; " + knownText(known));
+}
+
 }  // namespace
 
 Outcome<Machine> makeMachine(XmlDocument document, const Settings& settings, std::string name) {
@@ -82,6 +305,56 @@ Outcome<Machine> makeMachine(XmlDocument document, const Settings& settings, std
   const std::string failed = splitIntoDomains(machine, seen);
   if (!failed.empty()) return Error{machine.xml->file + ": " + failed};
   return machine;
+}
+
+Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, Detection detection,
+                              std::string name) {
+  std::vector<std::string> remarks;
+  fillInGpus(document, detection, remarks);
+  Assumed assumed;
+  identifyCpus(document, remarks);
+  const bool complete = detection.fuse_nics || needsCompletion(document);
+  if (complete) {
+    auto completed = completeDocument(std::move(document), settings, detection, &remarks, &assumed);
+    if (!completed.ok()) return completed.failure();
+    document = std::move(*completed);
+  } else if (const std::string failed = repeatedRank(document); !failed.empty()) {
+    return Error{failed};
+  }
+  auto machine = makeMachine(std::move(document), settings, std::move(name));
+  if (!machine.ok()) return machine;
+  machine->completed = complete;
+  machine->remarks = std::move(remarks);
+  machine->assumed = assumed;
+  return machine;
+}
+
+void setCpuIdentity(XmlNode& cpu) {
+  cpu.setIfUnset("arch", kDefaultArch);
+  cpu.setIfUnset("vendor", kDefaultVendor);
+  if (cpu.has("familyid")) return;
+  cpu.set("familyid", kDefaultFamily);
+  cpu.set("modelid", kDefaultModel);
+}
+
+bool needsCompletion(const XmlDocument& document) {
+  std::set<std::string> ranks;
+  const bool one_host = hostsOf(document) == 1;
+  for (const XmlNode* node : document.order()) {
+    if (node->name == "net" && lacksAny(*node, {"name", "dev", "speed", "port", "gdr"})) return true;
+    // Without a guid NCCL takes the number of the NIC. Of several hosts completion would make one.
+    if (node->name == "net" && one_host && !node->has("guid")) return true;
+    if (node->name != "gpu") continue;
+    if (gpuNeedsNccl(*node)) return true;
+    if (!ranks.insert(node->get("rank")).second && one_host) return true;
+  }
+  return ranks.empty();
+}
+
+Outcome<XmlDocument> completeDocument(XmlDocument document, const Settings& settings,
+                                      const Detection& detection, std::vector<std::string>* remarks,
+                                      Assumed* assumed) {
+  return Completion(std::move(document), settings, detection).run(remarks, assumed);
 }
 
 }  // namespace railwise::topo

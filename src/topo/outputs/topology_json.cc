@@ -1,6 +1,6 @@
 #include <map>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
 #include "topo/outputs/outputs.h"

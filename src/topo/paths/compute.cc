@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "topo/graph/constants.h"
-#include "topo/paths/decisions.h"
 #include "topo/paths/paths.h"
+#include "topo/paths/policy.h"
 
 namespace railwise::topo {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/outcome.h"
-#include "topo/paths/decisions.h"
+#include "topo/paths/policy.h"
 #include "topo/search/channel_bound.h"
 #include "topo/search/channel_graph.h"
 #include "topo/search/channel_search.h"

@@ -1,4 +1,4 @@
-// Apart from load_machine.cc, so that the plugin does not contain what starts processes.
+// Apart from sysfs.cc, so that the plugin does not contain what starts processes.
 #include "gpu/vendor.h"
 #include "topo/sources/gpu_answers.h"
 

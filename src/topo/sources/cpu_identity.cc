@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "base/pci_ids.h"
-#include "base/text/bus_id.h"
-#include "base/text/split.h"
+#include "base/pci.h"
+#include "base/text/words.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 

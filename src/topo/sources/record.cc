@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "base/text/bus_id.h"
-#include "base/text/split.h"
+#include "base/pci.h"
 #include "base/text/text_layout.h"
+#include "base/text/words.h"
 #include "gpu/json.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"

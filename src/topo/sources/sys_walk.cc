@@ -5,8 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/pcie.h"
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/text_layout.h"
 #include "topo/machine/fusion.h"
 

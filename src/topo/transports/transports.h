@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "topo/machine/machine.h"
-#include "topo/paths/decisions.h"
+#include "topo/paths/policy.h"
 
 namespace railwise::topo {
 

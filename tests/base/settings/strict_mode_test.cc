@@ -1,6 +1,6 @@
-#include "base/settings/strict_mode.h"
-
 #include <gtest/gtest.h>
+
+#include "base/settings/config.h"
 
 namespace railwise {
 namespace {

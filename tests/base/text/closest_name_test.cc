@@ -1,6 +1,6 @@
-#include "base/text/closest_name.h"
-
 #include <gtest/gtest.h>
+
+#include "base/text/words.h"
 
 namespace railwise {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/process_id.h"
+#include "base/process.h"
 #include "process.h"
 #include "record/held_record.h"
 #include "record/record_builder.h"

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include "perf/algorithm/small_float.h"
-
 namespace railwise::cli {
 namespace {
 

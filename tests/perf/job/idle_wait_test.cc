@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "perf/job/activity.h"
+#include "perf/job/worker.h"
 #include "tests/wait.h"
 
 namespace railwise::cli {

@@ -1,11 +1,10 @@
-#include "perf/measuring/machine_use.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
 
+#include "perf/measuring/measuring.h"
 #include "tests/wait.h"
 
 namespace railwise::cli {

@@ -1,7 +1,7 @@
 // The samples of a measurement: src/perf/measuring/spread.h.
 #include <gtest/gtest.h>
 
-#include "perf/measuring/spread.h"
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 namespace {

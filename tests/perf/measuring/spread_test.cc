@@ -1,6 +1,6 @@
-#include "perf/measuring/spread.h"
-
 #include <gtest/gtest.h>
+
+#include "perf/measuring/measuring.h"
 
 namespace railwise::cli {
 namespace {

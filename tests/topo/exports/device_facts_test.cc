@@ -1,8 +1,7 @@
-#include "topo/exports/device_facts.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/topo/exports/export_machines.h"
+#include "topo/exports/host_view.h"
 
 namespace railwise::topo {
 namespace {

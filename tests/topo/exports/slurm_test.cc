@@ -1,6 +1,6 @@
 // The text of --for slurm; slurm_test.py lets slurmd read it.
 #include "tests/topo/exports/export_machines.h"
-#include "topo/exports/device_facts.h"
+#include "topo/exports/host_view.h"
 
 namespace railwise::topo {
 namespace {

@@ -1,7 +1,7 @@
 // XML -> graph: NCCL's numbers, NCCL's order, NCCL's refusals.
 #include <gtest/gtest.h>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/graph/constants.h"

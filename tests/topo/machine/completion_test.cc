@@ -4,7 +4,7 @@
 
 #include "tests/ok.h"
 #include "tests/topo/output_machines.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo::test {
 namespace {

@@ -1,10 +1,9 @@
 // Files as people have them: complete, or with nothing but PCI devices.
-#include "topo/machine/load.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/ok.h"
 #include "tests/topo/output_machines.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "tests/topo/output_machines.h"
 #include "topo/outputs/outputs.h"
 

@@ -4,7 +4,7 @@
 
 #include "tests/topo/load_file.h"
 #include "tests/topo/search/search_machines.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo {
 namespace {

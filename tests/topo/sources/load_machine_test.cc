@@ -1,11 +1,10 @@
-#include "topo/sources/load_machine.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "sysfs/pci_devices.h"
 #include "tests/topo/flat_tree.h"
+#include "topo/sources/sysfs.h"
 
 namespace railwise::topo {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/text/text_layout.h"
 #include "tests/topo/output_machines.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 #include "topo/outputs/outputs.h"
 
 namespace railwise::topo::tuning {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "base/text/split.h"
 #include "base/text/words.h"
 #include "doctor/log/judging/evidence.h"
 #include "doctor/log/reading/line.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 #include "base/text/words.h"
 #include "doctor/log/job.h"
 #include "doctor/log/reading/line.h"

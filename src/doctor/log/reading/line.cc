@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 
 namespace railwise::doctor {
 namespace {

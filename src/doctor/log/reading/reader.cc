@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/text/split.h"
+#include "base/text/words.h"
 
 namespace railwise::doctor {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "topo/graph/graph.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 #include "topo/search/search.h"
 
 namespace railwise::topo {

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/text/bus_id.h"
+#include "base/pci.h"
 #include "base/text/words.h"
 
 namespace railwise::topo {

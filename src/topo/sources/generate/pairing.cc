@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "base/outcome.h"
-#include "base/text/bus_id.h"
-#include "base/text/split.h"
+#include "base/pci.h"
 #include "base/text/words.h"
 #include "topo/sources/generate/flat_machine.h"
 

@@ -7,7 +7,7 @@
 #include "tests/topo/documents_equal.h"
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/topologies.h"
-#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo {
 namespace {
