@@ -99,8 +99,8 @@ Collective collectiveOf(const Block& block, const Function& function, ncclDevWor
 Message messageOf(const Block& block, const ncclDevWorkP2p& work, bool sends) {
   const int parts = sends ? work.nSendChannels : work.nRecvChannels;
 #ifdef RCCL
-  const int part =
-      ncclP2pChannelToPart(work.nP2pChannels, work.channelBase, block.channel_id, parts, block.comm.nNodes);
+  const int part = ncclP2pChannelToPart(work.nP2pChannels, work.channelBase, block.channel_id,
+                                        block.comm.p2pnChannelsPerPeer, block.comm.nNodes);
 #else
   const int part = ncclP2pChannelToPart(work.nP2pChannels, work.channelBase, block.channel_id);
 #endif
