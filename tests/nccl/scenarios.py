@@ -142,8 +142,14 @@ SCENARIOS = {
     "rccl_dmabuf_unasked": Scenario("RCCL: dma-buf that nobody asked for", product="rccl", machine="@dgx;gpudirect=dmabuf", lacks=(r"GDRDMA",)),
     "rccl_peer_memory": Scenario("RCCL: GPU memory by address", product="rccl", machine="@dgx;gpudirect=peermem", checks="collectives,registered",
                                  has=(r"via NET/Railwise/\d+/GDRDMA",)),
+    "rccl_dmabuf_for_peer_memory": Scenario("RCCL: a dma-buf where the device offers peer memory only", product="rccl", machine="@dgx;gpudirect=peermem",
+                                            environment=RCCL_DMABUF, has=(r"via NET/Railwise/\d+/GDRDMA",), warns=RCCL_FORCED),
     "rccl_2x2": Scenario("RCCL: two hosts with two GPUs each", product="rccl", machine="@dgx;gpudirect=peermem", gpus=2,
-                         checks="collectives,split,shrink,registered", has=(r"via NET/Railwise/\d+/GDRDMA", r"via SHM/")),
+                         checks="collectives,split,shrink,registered", has=(r"via NET/Railwise/\d+/GDRDMA", r"via P2P/IPC")),
+    "rccl_shared_memory": Scenario("RCCL: shared memory in a host", product="rccl", machine="@dgx", gpus=2, environment={"NCCL_P2P_DISABLE": "1"},
+                                   has=(r"via SHM/",)),
+    "rccl_xgmi": Scenario("RCCL: xGMI in a host", product="rccl", machine="@dgx", gpus=2, environment={"SOFTGPU_XGMI": "1"},
+                          has=(r"XGMI\[", r"via P2P/IPC")),
 }
 
 

@@ -24,13 +24,15 @@ struct Functions {
 
   void add(int collective, int operation, int type, int algorithm, int protocol) {
     rows[static_cast<size_t>(next)] = {collective, operation, type, algorithm, protocol};
-    const auto at = [](int value, int shift) { return static_cast<uint64_t>(value & RCCL_FUNC_ID_MASK) << shift; };
+    const auto at = [](int value, int shift) {
+      return static_cast<uint64_t>(value & RCCL_FUNC_ID_MASK) << shift;
+    };
     const bool ring_alone = collective == ncclFuncBroadcast || collective == ncclFuncSendRecv;
-    const uint64_t key = at(collective, RCCL_COLL_SHIFT) |
-                         at(ring_alone ? 0 : algorithm, RCCL_ALGO_SHIFT) |
+    const uint64_t key = at(collective, RCCL_COLL_SHIFT) | at(ring_alone ? 0 : algorithm, RCCL_ALGO_SHIFT) |
                          at(collective == ncclFuncSendRecv ? 0 : protocol, RCCL_PROTO_SHIFT) |
                          at(operation, RCCL_REDOP_SHIFT) | at(type, RCCL_DTYPE_SHIFT);
-    for (int pipelined = 0; pipelined < 2; ++pipelined) numbers[key | at(pipelined, RCCL_PIPELINE_SHIFT)] = next;
+    for (int pipelined = 0; pipelined < 2; ++pipelined)
+      numbers[key | at(pipelined, RCCL_PIPELINE_SHIFT)] = next;
     ++next;
   }
 #else

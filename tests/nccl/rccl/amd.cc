@@ -2,7 +2,8 @@
 #include <rccl_host.h>
 
 #include <cstdint>
-#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 #include "entry_point.h"
 #include "rocm_smi_wrap.h"  // RCCL's
@@ -47,10 +48,12 @@ ncclResult_t rocm_smi_getDeviceIndexByPciBusId(const char* bus_id, uint32_t* dev
   return ncclSuccess;
 }
 
-// Without xGMI: RCCL joins the GPUs of a host by PCIe or shared memory.
+// SOFTGPU_XGMI=1: xGMI between all GPUs of a host; else RCCL joins them by PCIe.
 ncclResult_t rocm_smi_getLinkInfo(int, int, RSMI_IO_LINK_TYPE* type, int* hops, int* count) {
-  *type = RSMI_IOLINK_TYPE_PCIEXPRESS;
-  *hops = 2;
+  const char* const wanted = std::getenv("SOFTGPU_XGMI");
+  const bool xgmi = wanted != nullptr && std::strcmp(wanted, "1") == 0;
+  *type = xgmi ? RSMI_IOLINK_TYPE_XGMI : RSMI_IOLINK_TYPE_PCIEXPRESS;
+  *hops = xgmi ? 1 : 2;
   *count = 1;
   return ncclSuccess;
 }

@@ -19,7 +19,8 @@ Function* driverFunction(const char* name) {
 // Where the allocation that holds `pointer` begins, and its size.
 inline cudaError_t addressRange(void** begin, size_t* bytes, const void* pointer) {
   unsigned long long address = 0;
-  const auto range = driverFunction<int(unsigned long long*, size_t*, unsigned long long)>("cuMemGetAddressRange");
+  const auto range =
+      driverFunction<int(unsigned long long*, size_t*, unsigned long long)>("cuMemGetAddressRange");
   if (range == nullptr) return cudaErrorNotSupported;
   const int result = range(&address, bytes, reinterpret_cast<uintptr_t>(pointer));
   *begin = reinterpret_cast<void*>(address);

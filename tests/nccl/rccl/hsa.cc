@@ -32,14 +32,15 @@ hsa_status_t hsa_amd_portable_export_dmabuf(const void* pointer, size_t, int* de
   void* begin = nullptr;
   size_t bytes = 0;
   if (rccl::addressRange(&begin, &bytes, pointer) != cudaSuccess) return HSA_STATUS_ERROR;
-  const auto export_range = rccl::driverFunction<int(void*, unsigned long long, size_t, CUmemRangeHandleType, unsigned long long)>(
-      "cuMemGetHandleForAddressRange");
+  const auto export_range =
+      rccl::driverFunction<int(void*, unsigned long long, size_t, CUmemRangeHandleType, unsigned long long)>(
+          "cuMemGetHandleForAddressRange");
   constexpr size_t kPage = 4096;
   const size_t pages = (bytes + kPage - 1) / kPage * kPage;
-  if (export_range(descriptor, reinterpret_cast<uintptr_t>(begin), pages, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS)
+  if (export_range(descriptor, reinterpret_cast<uintptr_t>(begin), pages, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                   0) != CUDA_SUCCESS)
     return HSA_STATUS_ERROR;
   *offset = static_cast<uint64_t>(static_cast<const char*>(pointer) - static_cast<const char*>(begin));
   return HSA_STATUS_SUCCESS;
 }
-
 }

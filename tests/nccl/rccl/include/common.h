@@ -1,4 +1,5 @@
-// In place of RCCL's src/device/common.h, which declares its kernels: here all are one (../../kernels/tables.cc).
+// In place of RCCL's src/device/common.h, which declares its kernels: here all are one
+// (../../kernels/tables.cc).
 #pragma once
 
 #include "device.h"  // RCCL's

@@ -1,5 +1,5 @@
-// Stands in for Meta's own parts of RCCL in torchcomms (other algorithms, transports and logs), all of which are off: every header of theirs
-// leads here (host/CMakeLists.txt).
+// Stands in for Meta's own parts of RCCL in torchcomms (other algorithms, transports and logs), all of which
+// are off: every header of theirs leads here (host/CMakeLists.txt).
 #pragma once
 
 #include <cstdint>

@@ -20,6 +20,7 @@
 #define cuDeviceGet hipDeviceGet
 #undef cuMemGetAddressRange
 #define cuMemGetAddressRange hipMemGetAddressRange
+#define cuPointerGetAttribute hipPointerGetAttribute
 #define requestedHandleType requestedHandleTypes
 
 // What RCCL has on NVIDIA's GPUs only: memory in virtual addresses, multicast, batches of memory operations.
@@ -55,4 +56,3 @@ struct hipStreamBatchMemOpParams {
 #define cuMulticastCreate refuseDriverCall
 #define cuMulticastGetGranularity refuseDriverCall
 #define cuMulticastUnbind refuseDriverCall
-#define cuPointerGetAttribute refuseDriverCall

@@ -1,4 +1,5 @@
-// HIP's names that RCCL uses, for CUDA's functions: RCCL runs on the software GPU's CUDA runtime. RCCL's sources have CUDA's names for all else.
+// HIP's names that RCCL uses, for CUDA's functions: RCCL runs on the software GPU's CUDA runtime. RCCL's
+// sources have CUDA's names for all else.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -131,35 +132,51 @@ hipError_t hipHostMalloc(T** memory, size_t bytes, unsigned flags) {
 }
 
 using hipDeviceptr_t = void*;
-hipError_t hipMemGetAddressRange(hipDeviceptr_t* begin, size_t* bytes, hipDeviceptr_t pointer);  // ../../amd.cc
+hipError_t hipMemGetAddressRange(hipDeviceptr_t* begin, size_t* bytes,
+                                 hipDeviceptr_t pointer);  // ../../amd.cc
 
-enum { HIP_POINTER_ATTRIBUTE_IS_MANAGED };
+constexpr auto HIP_POINTER_ATTRIBUTE_IS_MANAGED = CU_POINTER_ATTRIBUTE_IS_MANAGED;
 
-inline hipError_t hipPointerGetAttribute(void* value, int, void*) {
-  *static_cast<bool*>(value) = false;
-  return cudaSuccess;
+inline hipError_t hipPointerGetAttribute(void* value, CUpointer_attribute attribute, hipDeviceptr_t pointer) {
+  if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED) {
+    *static_cast<bool*>(value) = false;
+    return cudaSuccess;
+  }
+  if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
+    *static_cast<int*>(value) = 1;
+    return cudaSuccess;
+  }
+  if (attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) return cudaErrorNotSupported;
+  cudaPointerAttributes attributes;
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, pointer);
+  *static_cast<int*>(value) = attributes.device;
+  return error;
 }
 
 // ---- streams and graphs, whose edges have no data in HIP
 
-inline hipError_t hipGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to, size_t count) {
+inline hipError_t hipGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                          const cudaGraphNode_t* to, size_t count) {
   return cudaGraphAddDependencies(graph, from, to, nullptr, count);
 }
 
-inline hipError_t hipStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* nodes, size_t count, unsigned flags) {
+inline hipError_t hipStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* nodes,
+                                                     size_t count, unsigned flags) {
   return cudaStreamUpdateCaptureDependencies(stream, nodes, nullptr, count, flags);
 }
 
-inline hipError_t hipExtLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
-                                     hipStream_t stream, hipEvent_t start, hipEvent_t stop, int) {
+inline hipError_t hipExtLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                                     size_t shared_bytes, hipStream_t stream, hipEvent_t start,
+                                     hipEvent_t stop, int) {
   cudaError_t error = start == nullptr ? cudaSuccess : cudaEventRecord(start, stream);
   if (error == cudaSuccess) error = cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
   if (error == cudaSuccess && stop != nullptr) error = cudaEventRecord(stop, stream);
   return error;
 }
 
-inline hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus* status, unsigned long long* id = nullptr,
-                                             hipGraph_t* graph = nullptr, const hipGraphNode_t** nodes = nullptr,
+inline hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus* status,
+                                             unsigned long long* id = nullptr, hipGraph_t* graph = nullptr,
+                                             const hipGraphNode_t** nodes = nullptr,
                                              size_t* count = nullptr) {
   return cudaStreamGetCaptureInfo(stream, status, id, graph, nodes, nullptr, count);
 }

@@ -9,4 +9,5 @@ enum rsmi_status_t { RSMI_STATUS_SUCCESS };
 enum rsmi_fw_block_t { RSMI_FW_BLOCK_MEC };
 
 rsmi_status_t rsmi_init(std::uint64_t flags);
-rsmi_status_t rsmi_dev_firmware_version_get(std::uint32_t device, rsmi_fw_block_t block, std::uint64_t* version);
+rsmi_status_t rsmi_dev_firmware_version_get(std::uint32_t device, rsmi_fw_block_t block,
+                                            std::uint64_t* version);
