@@ -1,7 +1,8 @@
-"""NCCL's host code, compiled once for each release of NCCL, of CUDA's headers and of the compiler, in a cache outside the repository.
+"""NCCL's host code, compiled once for each release of NCCL, of CUDA's headers and of the compiler, in a cache outside the repository. RCCL's likewise.
 
 CACHE/nccl-2.29.7/source                        what Debian's package holds
 CACHE/nccl-2.29.7/host-cuda13.0-g++12.2.0-KEY   libnccl_host.a, include/nccl.h, host.json
+CACHE/rccl-2.28.3/...                           the same of RCCL
 CACHE/lock                                      one process at a time fills the cache
 
 CACHE is ${XDG_CACHE_HOME:-~/.cache}/railwise. A folder that is there is whole: it is made under another name and renamed.
@@ -21,6 +22,7 @@ import sys
 
 import cuda
 import debian_source
+import rccl_source
 from unavailable import Broken, Unavailable
 
 RECIPE = pathlib.Path(__file__).resolve().parent / "host/CMakeLists.txt"
@@ -31,6 +33,7 @@ UNFINISHED = ".unfinished"  # ends the name of what is not whole
 class Host:
     """A compiled release of NCCL."""
 
+    product: str  # "nccl" or "rccl"
     release: str  # "2.29.7"
     folder: pathlib.Path  # libnccl_host.a, include/nccl.h
     source: pathlib.Path  # src of NCCL, below it
@@ -53,8 +56,9 @@ def compiler():
     return command, pathlib.Path(shlex.split(command)[-1]).name + done.stdout.split()[0]
 
 
-def ensure(source=None, cache=None, update=False, jobs=None):
-    """The compiled host code: of Debian's newest release in the cache, or of the sources in `source`; made where it is missing.
+def ensure(source=None, cache=None, update=False, jobs=None, product="nccl"):
+    """The compiled host code: of the newest release of `product` in the cache, or of the sources in `source`; made where it is missing. NCCL's
+    sources come from Debian, RCCL's out of a git repository, which is `source` then.
 
     `update` asks Debian for a newer release. Raises Unavailable or Broken.
     """
@@ -62,11 +66,15 @@ def ensure(source=None, cache=None, update=False, jobs=None):
     include = cuda.headers()
     command, name = compiler()
     if source is None and not update:
-        found = _built(_cached_source(cache), cache, include, name)
+        found = _built(_cached_source(cache, product), cache, include, name)
         if found:
             return found
     with _locked(cache):
-        place = source.absolute() if source else _cached_source(cache)
+        place = source.absolute() if source else _cached_source(cache, product)
+        if source and rccl_source.is_repository(place):
+            place = _export(place, cache)
+        if place is None and product == "rccl":
+            raise Unavailable(rccl_source.HOW_TO)
         if place is None or (update and not source):
             place = _fetch(cache)
         return _built(place, cache, include, name) or _build(place, cache, include, command, name, jobs)
@@ -85,7 +93,7 @@ def _locked(cache):
         except BlockingIOError:
             say(f"another process fills {cache}; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in [*cache.glob("*" + UNFINISHED), *cache.glob("nccl-*/*" + UNFINISHED)]:  # by a process that was killed
+        for left in [*cache.glob("*" + UNFINISHED), *cache.glob("?ccl-*/*" + UNFINISHED)]:  # by a process that was killed
             shutil.rmtree(left, ignore_errors=True)
         yield
 
@@ -96,24 +104,38 @@ def say(text):
 
 # ---- sources
 
-def _cached_source(cache):
+def _cached_source(cache, product):
     """The newest release that was fetched; None: there is none."""
-    found = [path for path in cache.glob("nccl-*/source") if path.is_dir()]
-    return max(found, key=lambda path: [int(part) for part in path.parent.name.removeprefix("nccl-").split(".")], default=None)
+    found = [path for path in cache.glob(f"{product}-*/source") if path.is_dir()]
+    return max(found, key=lambda path: [int(part) for part in path.parent.name.removeprefix(product + "-").split(".")], default=None)
 
 
 def _fetch(cache):
     say(f"fetching NCCL's sources from Debian (package {debian_source.PACKAGE}, {debian_source.SUITE})")
+    return _keep(cache, debian_source.fetch)
+
+
+def _export(repository, cache):
+    say(f"taking RCCL's sources out of {repository}")
+    return _keep(cache, lambda work: rccl_source.export(repository, work))
+
+
+def _keep(cache, write):
+    """The folder in the cache of the sources that `write(folder)` writes."""
     work = cache / ("source" + UNFINISHED)
     try:
-        release = debian_source.fetch(work)
-        place = cache / f"nccl-{release}/source"
+        write(work)
+        place = cache / f"{_product(work)}-{debian_source.release(work)}/source"
         if not place.exists():
             place.parent.mkdir(exist_ok=True)
             work.rename(place)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return place
+
+
+def _product(source):
+    return "rccl" if rccl_source.is_rccl(source) else "nccl"
 
 
 def plugins(host):
@@ -141,10 +163,11 @@ def plugins(host):
 
 def _folder(source, cache, include, name):
     """Where the archive of these sources lies, or will lie."""
-    text = f"{RECIPE.read_text()}\0{source.resolve()}\0{include.resolve()}\0{os.environ.get('CXXFLAGS', '')}"
+    recipe = "".join(path.read_text() for path in (rccl_source.stand_ins() if rccl_source.is_rccl(source) else [RECIPE]))
+    text = f"{recipe}\0{source.resolve()}\0{include.resolve()}\0{os.environ.get('CXXFLAGS', '')}"
     key = hashlib.sha256(text.encode()).hexdigest()[:8]
     release = ".".join(map(str, cuda.release(include)))
-    return cache / f"nccl-{debian_source.release(source)}" / f"host-cuda{release}-{name}-{key}"
+    return cache / f"{_product(source)}-{debian_source.release(source)}" / f"host-cuda{release}-{name}-{key}"
 
 
 def _built(source, cache, include, name):
@@ -161,7 +184,7 @@ def read(folder):
     """The Host of a folder of the cache. Raises Broken."""
     try:
         words = json.loads((folder / "host.json").read_text())
-        return Host(words["release"], folder, pathlib.Path(words["source"]), pathlib.Path(words["cuda_include"]))
+        return Host(words.get("product", "nccl"), words["release"], folder, pathlib.Path(words["source"]), pathlib.Path(words["cuda_include"]))
     except (OSError, ValueError, KeyError) as error:
         raise Broken(f"{folder}/host.json cannot be read ({error}): remove {folder} and try again") from error
 
@@ -169,23 +192,25 @@ def read(folder):
 def _build(source, cache, include, command, name, jobs):
     folder = _folder(source, cache, include, name)
     work = folder.with_name(folder.name + UNFINISHED)
+    product = _product(source)
+    recipe = rccl_source.RECIPE if product == "rccl" else RECIPE
     release = debian_source.release(source)
     jobs = jobs or os.cpu_count() or 1
-    say(f"compiling the host code of NCCL {release} into {folder} (some minutes, once)")
-    log = cache / f"nccl-{release}.log"
+    say(f"compiling the host code of {product.upper()} {release} into {folder} (some minutes, once)")
+    log = cache / f"{product}-{release}.log"
     environment = {**os.environ, "CXX": command}
     work.mkdir(parents=True)
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     try:
         with open(log, "w", encoding="utf-8") as output:
-            for step in (["cmake", "-S", RECIPE.parent, "-B", work / "build", *generator, f"-DNCCL_SOURCE={source}", f"-DCUDA_INCLUDE={include}"],
+            for step in (["cmake", "-S", recipe.parent, "-B", work / "build", *generator, f"-DNCCL_SOURCE={source}", f"-DCUDA_INCLUDE={include}"],
                          ["cmake", "--build", work / "build", "--parallel", str(jobs)]):
                 if _run(step, environment, output) != 0:
-                    raise Broken(f"NCCL {release} ({source}) does not compile with {name} and {include}:\n{_errors(log)}\nall of it: {log}")
+                    raise Broken(f"{product.upper()} {release} ({source}) does not compile with {name} and {include}:\n{_errors(log)}\nall of it: {log}")
         for made in ("libnccl_host.a", "include"):
             (work / "build" / made).rename(work / made)
         shutil.rmtree(work / "build")
-        (work / "host.json").write_text(json.dumps({"release": release, "source": str(source), "cuda_include": str(include)}) + "\n")
+        (work / "host.json").write_text(json.dumps({"product": product, "release": release, "source": str(source), "cuda_include": str(include)}) + "\n")
         work.rename(folder)
         log.unlink()
     except FileNotFoundError as error:

@@ -17,6 +17,9 @@ IN_TEAMS_OF_ONE = (r"NCCL_LSA_TEAM_SIZE set by environment to 1",)
 # What NCCL makes of puts, signals and waits: the network's, and the copy engine's (a rank's to itself among them).
 BY_NETWORK = r"nRmaTasksProxy=[1-9]"
 BY_COPY_ENGINE = r"nRmaTasksCe=[1-9]"
+# RCCL takes GPU memory by dma-buf only where it is asked to, and looks for the kernel's configuration unless it is forced.
+RCCL_DMABUF = {"NCCL_DMABUF_ENABLE": "1", "RCCL_FORCE_ENABLE_DMABUF": "1"}
+RCCL_FORCED = ("DMA_BUF Support is force enabled",)
 # NCCL warns of devices that are in no /sys: its own IB network does, which 2.29 opens for one-sided communication, and its search of the PCIe tree.
 EXPECTED_WARNINGS = ("Could not find real path of ",)
 
@@ -35,6 +38,7 @@ class Scenario:
     lacks: tuple = ()
     warns: tuple = ()  # how warnings of NCCL begin that the checks cause
     campaign: bool = False  # too long for every run
+    product: str = "nccl"  # or "rccl"
     one_sided: bool = False  # windows and RMA: some table must serve them, and its devices must be Railwise's
 
 
@@ -132,6 +136,20 @@ SCENARIOS = {
     "ranks_8": Scenario("8 ranks, all checks", machine="@dgx;gpudirect=on", hosts=2, gpus=4, checks="", campaign=True),
     "ranks_16": Scenario("16 ranks", machine="@dgx;gpudirect=on", hosts=2, gpus=8, checks="collectives,split,shrink", campaign=True),
     "ranks_16_hosts": Scenario("16 ranks, each a host", hosts=16, checks="collectives", campaign=True),
+    "rccl": Scenario("RCCL: all checks", product="rccl", machine="@dgx", checks="", lacks=(r"GDRDMA",)),
+    "rccl_dmabuf": Scenario("RCCL: GPU memory by dma-buf, and iflush", product="rccl", machine=GPU_DIRECT, checks="collectives,registered,graph",
+                            environment=RCCL_DMABUF, has=(r"via NET/Railwise/\d+/GDRDMA",), warns=RCCL_FORCED),
+    "rccl_dmabuf_unasked": Scenario("RCCL: dma-buf that nobody asked for", product="rccl", machine="@dgx;gpudirect=dmabuf", lacks=(r"GDRDMA",)),
+    "rccl_peer_memory": Scenario("RCCL: GPU memory by address", product="rccl", machine="@dgx;gpudirect=peermem", checks="collectives,registered",
+                                 has=(r"via NET/Railwise/\d+/GDRDMA",)),
+    "rccl_dmabuf_for_peer_memory": Scenario("RCCL: a dma-buf where the device offers peer memory only", product="rccl", machine="@dgx;gpudirect=peermem",
+                                            environment=RCCL_DMABUF, has=(r"via NET/Railwise/\d+/GDRDMA",), warns=RCCL_FORCED),
+    "rccl_2x2": Scenario("RCCL: two hosts with two GPUs each", product="rccl", machine="@dgx;gpudirect=peermem", gpus=2,
+                         checks="collectives,split,shrink,registered", has=(r"via NET/Railwise/\d+/GDRDMA", r"via P2P/IPC")),
+    "rccl_shared_memory": Scenario("RCCL: shared memory in a host", product="rccl", machine="@dgx", gpus=2, environment={"NCCL_P2P_DISABLE": "1"},
+                                   has=(r"via SHM/",)),
+    "rccl_xgmi": Scenario("RCCL: xGMI in a host", product="rccl", machine="@dgx", gpus=2, environment={"SOFTGPU_XGMI": "1"},
+                          has=(r"XGMI\[", r"via P2P/IPC")),
 }
 
 

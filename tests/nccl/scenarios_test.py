@@ -22,7 +22,7 @@ from unavailable import SKIPPED, Unavailable, exit_status  # noqa: E402
 def main():
     if sys.argv[1:] == ["--list"]:
         for name, scenario in scenarios.SCENARIOS.items():
-            print(name, "campaign" if scenario.campaign else "full")
+            print(name, "campaign" if scenario.campaign else "full", scenario.product)
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, metavar="BUILD")
@@ -30,10 +30,10 @@ def main():
     parser.add_argument("--nccl-host", type=pathlib.Path, metavar="DIR")
     options = parser.parse_args()
     build = options.build.resolve()
-    nccl = software_nccl.prepare(build, options.nccl_host) if options.nccl_host else software_nccl.prepared(build)
     failed = skipped = 0
     for name in options.names:
         scenario = scenarios.SCENARIOS[name]
+        nccl = software_nccl.prepare(build, options.nccl_host) if options.nccl_host else software_nccl.prepared(build, scenario.product)
         begun = time.monotonic()
         out = pathlib.Path(tempfile.mkdtemp(prefix=f"nccl-{name}-"))
         place = SoftwareGpu(nccl, build, scenario.machine, scenario.hosts, scenario.gpus)

@@ -1,4 +1,4 @@
-"""libnccl.so.2 for the software GPU, in a build tree: linked of NCCL's host code in the cache, our kernels and our CUDA runtime."""
+"""libnccl.so.2 for the software GPU, in a build tree: linked of NCCL's host code in the cache, our kernels and our CUDA runtime. librccl.so.1 likewise."""
 import dataclasses
 import fcntl
 import json
@@ -10,18 +10,22 @@ import subprocess
 import host_library
 from unavailable import Broken, Unavailable
 
-STATE = "nccl-prepared.json"  # in the build tree: what prepare() found, for the tests that come after it
 SOFTGPU = "lib/softgpu"
 PROJECT = pathlib.Path(__file__).resolve().parent / "library"
+
+
+def state_file(build, product="nccl"):
+    """What prepare() found, for the tests that come after it."""
+    return build / f"{product}-prepared.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class SoftwareNccl:
     """What a job on the software GPU needs."""
 
-    folder: pathlib.Path  # libnccl.so.2, nccl_check
+    folder: pathlib.Path  # libnccl.so.2 or librccl.so.1, nccl_check
     softgpu: pathlib.Path  # libcudart.so.*, libnvidia-ml.so.1
-    release: str  # of NCCL
+    release: str  # of NCCL or RCCL
 
     @property
     def program(self):
@@ -32,17 +36,17 @@ class SoftwareNccl:
         return f"{self.folder}:{self.softgpu}"
 
 
-def prepare(build, host=None):
-    """Builds what is missing or out of date in `build`/nccl. Raises Unavailable or Broken."""
+def prepare(build, host=None, product="nccl"):
+    """Builds what is missing or out of date in `build`/`product`. Raises Unavailable or Broken."""
     build = build.absolute()
     if host:  # another release, by hand: no matter of the tests
-        return _prepare(build, host)
+        return _prepare(build, host, product)
     if not build.is_dir():
         raise Broken(f"there is no build tree {build}: build Railwise first")
-    state = build / STATE
+    state = state_file(build, product)
     state.unlink(missing_ok=True)
     try:
-        ready = _prepare(build, host)
+        ready = _prepare(build, host, product)
     except Unavailable as error:
         state.write_text(json.dumps({"unavailable": str(error)}) + "\n")
         raise
@@ -50,11 +54,11 @@ def prepare(build, host=None):
     return ready
 
 
-def prepared(build):
-    """What the last prepare() left in `build`. Raises Unavailable with the reason that it found, or Broken where it never ran or failed."""
+def prepared(build, product="nccl"):
+    """What the last prepare() of `product` left in `build`. Raises Unavailable with the reason that it found, or Broken where it never ran or failed."""
     build = build.absolute()
     try:
-        found = json.loads((build / STATE).read_text())
+        found = json.loads(state_file(build, product).read_text())
     except (OSError, ValueError):
         raise Broken(f"tests/nccl/prepare {build} has not been run, or has failed") from None
     if "unavailable" in found:
@@ -62,13 +66,13 @@ def prepared(build):
     return SoftwareNccl(pathlib.Path(found["folder"]), build / SOFTGPU, found["release"])
 
 
-def _prepare(build, host):
+def _prepare(build, host, product):
     softgpu = build / SOFTGPU
     if not (softgpu / "libcudart.so").exists():
         raise Unavailable(f"{softgpu} has no software GPU: CMake found no headers of CUDA when {build} was configured; install "
                           "nvidia-cuda-dev or set CUDA_HOME, and configure and build again")
-    ready = host_library.read(host.absolute()) if host else host_library.ensure()
-    folder = build / ("nccl" if host is None else f"nccl-{ready.release}")
+    ready = host_library.read(host.absolute()) if host else host_library.ensure(product=product)
+    folder = build / (product if host is None else f"{ready.product}-{ready.release}")
     folder.mkdir(exist_ok=True)
     with open(folder / "lock", "w", encoding="ascii") as lock:  # of several tests or checks at once, one builds
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -110,5 +114,5 @@ def _step(command, folder):
         lines = done.stdout.splitlines()
         errors = [line for line in lines if "error" in line.lower() or "undefined reference" in line]
         (folder / "build.log").write_text(done.stdout)
-        raise Broken("libnccl.so.2 for the software GPU cannot be built:\n" + "\n".join(f"  {line}" for line in (errors or lines[-5:])[:10]) +
+        raise Broken(f"{folder}: the library for the software GPU cannot be built:\n" + "\n".join(f"  {line}" for line in (errors or lines[-5:])[:10]) +
                      f"\nall of it: {folder}/build.log")

@@ -13,6 +13,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 import debian_source  # noqa: E402
 import host_library  # noqa: E402
+import rccl_source  # noqa: E402
 from unavailable import Broken, Unavailable  # noqa: E402
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_CODENAME=bookworm\nID=debian\n'
@@ -119,6 +120,30 @@ class Cache(unittest.TestCase):
             host_library.plugins(host)
         with self.assertRaisesRegex(Unavailable, "has no folder plugins"):
             host_library.plugins(self.ensure())
+
+    def repository(self):
+        """A git repository with the sources of this test as RCCL's."""
+        folder = self.folder / "repository"
+        shutil.copytree(self.folder / "nccl", folder / rccl_source.FOLDER)
+        (folder / rccl_source.FOLDER / "src/rccl_wrap.cc").write_text("")
+        git = ["git", "-C", str(folder), "-c", "user.name=test", "-c", "user.email=test@example.com"]
+        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "RCCL"]):
+            subprocess.run([*git, *words], check=True)
+        return folder
+
+    def test_takes_rccl_out_of_a_repository_once(self):
+        repository = self.repository()
+        with unittest.mock.patch.multiple(rccl_source, COMMIT="HEAD", RECIPE=host_library.RECIPE):
+            host = host_library.ensure(repository, self.cache, jobs=1)
+            self.assertEqual((host.product, host.release, host.source), ("rccl", "2.31.4", self.cache / "rccl-2.31.4/source"))
+            self.assertEqual(host_library.ensure(cache=self.cache, product="rccl"), host)
+
+    def test_says_how_to_give_rccl(self):
+        with self.assertRaisesRegex(Unavailable, "git clone .* scripts/nccl-source --source"):
+            host_library.ensure(cache=self.cache, product="rccl")
+        with self.assertRaisesRegex(Unavailable, f"does not have {rccl_source.FOLDER}/src of commit"):
+            host_library.ensure(self.repository(), self.cache)
+        self.assertEqual(list(self.cache.glob("rccl-*")), [])
 
     def test_says_what_is_missing(self):
         with unittest.mock.patch("cuda.folders", lambda: [self.folder]), self.assertRaisesRegex(Unavailable, "install nvidia-cuda-dev, or set CUDA_HOME"):

@@ -7,14 +7,14 @@
 
 namespace kernels {
 
-// Runs a block for each channel of `channel_mask`, side by side, until all have ended. `run(block, index)`:
-// what a block does; `index` counts the channels of the launch.
+// Runs a block for each channel of `channel_masks` (64 channels each), side by side, until all have ended.
+// `run(block, index)`: what a block does; `index` counts the channels of the launch.
 template <typename Run>
-void runBlocks(CommAndChannels& comm, uint64_t channel_mask, Run run) {
+void runBlocks(CommAndChannels& comm, const uint64_t* channel_masks, Run run) {
   Scheduler scheduler(comm.comm.abortFlag);
   int index = 0;
   for (int channel = 0; channel < MAXCHANNELS; ++channel) {
-    if ((channel_mask >> channel & 1) == 0) continue;
+    if ((channel_masks[channel / 64] >> channel % 64 & 1) == 0) continue;
     scheduler.spawn([&scheduler, &comm, &run, channel, index] {
       run(Block{.scheduler = scheduler,
                 .comm = comm.comm,

@@ -21,8 +21,11 @@ Protocol protocolOf(const Function& function, int chunk_steps, int slice_steps) 
 }
 
 Primitives::Options optionsOf(const Collective& work, Peers receive_from, Peers send_to) {
-  Primitives::Options options{
-      .receive_from = receive_from, .send_to = send_to, .input = work.input, .output = work.output};
+  Primitives::Options options{.receive_from = receive_from,
+                              .send_to = send_to,
+                              .input = work.input,
+                              .output = work.output,
+                              .connection = work.connection};
   options.registration.network = work.registered;
   options.registration.peers = work.outputs_at_peers != nullptr;
   options.registration.outputs_at_peers = work.outputs_at_peers;

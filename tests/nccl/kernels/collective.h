@@ -27,6 +27,7 @@ struct Collective {
                                                 // GPUs of the host
   uintptr_t output_offset = 0;
   bool one_rank_per_host = false;
+  int connection = 0;  // index of the connections; RCCL has several
   Share share{};
 };
 

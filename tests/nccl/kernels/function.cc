@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <unordered_map>
 #include <vector>
 
 #include "checks.h"       // NCCL's
@@ -16,6 +17,25 @@ namespace {
 struct Functions {
   std::vector<Function> rows{kFunctionRows};
 
+#ifdef RCCL
+  // RCCL looks a function's number up by its key; any number will do.
+  std::unordered_map<uint64_t, int> numbers{};
+  int next = 0;
+
+  void add(int collective, int operation, int type, int algorithm, int protocol) {
+    rows[static_cast<size_t>(next)] = {collective, operation, type, algorithm, protocol};
+    const auto at = [](int value, int shift) {
+      return static_cast<uint64_t>(value & RCCL_FUNC_ID_MASK) << shift;
+    };
+    const bool ring_alone = collective == ncclFuncBroadcast || collective == ncclFuncSendRecv;
+    const uint64_t key = at(collective, RCCL_COLL_SHIFT) | at(ring_alone ? 0 : algorithm, RCCL_ALGO_SHIFT) |
+                         at(collective == ncclFuncSendRecv ? 0 : protocol, RCCL_PROTO_SHIFT) |
+                         at(operation, RCCL_REDOP_SHIFT) | at(type, RCCL_DTYPE_SHIFT);
+    for (int pipelined = 0; pipelined < 2; ++pipelined)
+      numbers[key | at(pipelined, RCCL_PIPELINE_SHIFT)] = next;
+    ++next;
+  }
+#else
   void add(int collective, int operation, int type, int algorithm, int protocol) {
     const int row = ncclDevFuncId(collective, operation, type, algorithm, protocol);
     if (row < 0 || row >= kFunctionRows) {
@@ -26,6 +46,7 @@ struct Functions {
     }
     rows[static_cast<size_t>(row)] = {collective, operation, type, algorithm, protocol};
   }
+#endif
 
   Functions() {
     for (int protocol = 0; protocol < NCCL_NUM_PROTOCOLS; ++protocol) {
@@ -47,8 +68,12 @@ struct Functions {
           add(ncclFuncReduce, operation, type, NCCL_ALGO_RING, protocol);
       }
     }
+#ifdef RCCL
+    add(ncclFuncSendRecv, 0, 0, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE);
+#else
     rows[static_cast<size_t>(ncclDevFuncId_P2p())] = {ncclFuncSendRecv, 0, 0, NCCL_ALGO_RING,
                                                       NCCL_PROTO_SIMPLE};
+#endif
   }
 
  private:
@@ -69,11 +94,15 @@ struct Functions {
   }
 };
 
+const Functions& allFunctions() {
+  static const Functions functions;
+  return functions;
+}
+
 }  // namespace
 
 const Function& functionOf(int number) {
-  static const Functions functions;
-  const Function& function = functions.rows[static_cast<size_t>(number)];
+  const Function& function = allFunctions().rows[static_cast<size_t>(number)];
   if (function.collective < 0) {
     std::fprintf(stderr, "software GPU: NCCL launches device function %d, which nothing has a number for\n",
                  number);
@@ -93,3 +122,7 @@ size_t elementBytes(const Function& function) {
 }
 
 }  // namespace kernels
+
+#ifdef RCCL
+std::unordered_map<uint64_t, int> ncclDevFuncNameToId = kernels::allFunctions().numbers;
+#endif

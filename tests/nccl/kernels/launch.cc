@@ -86,6 +86,9 @@ Collective collectiveOf(const Block& block, const Function& function, ncclDevWor
   }
   collective.one_rank_per_host = work.isOneRPN;
 #endif
+#ifdef RCCL
+  collective.connection = work.connIndex;
+#endif
   ncclCollCbdPart(&work, static_cast<uint32_t>(block.channel_id), function.protocol,
                   static_cast<int>(kernels::elementBytes(function)), &collective.share.count,
                   &collective.share.offset, &collective.share.length, &collective.share.chunk);
@@ -95,7 +98,12 @@ Collective collectiveOf(const Block& block, const Function& function, ncclDevWor
 // One direction of a work, cut to what this channel carries.
 Message messageOf(const Block& block, const ncclDevWorkP2p& work, bool sends) {
   const int parts = sends ? work.nSendChannels : work.nRecvChannels;
+#ifdef RCCL
+  const int part = ncclP2pChannelToPart(work.nP2pChannels, work.channelBase, block.channel_id,
+                                        block.comm.p2pnChannelsPerPeer, block.comm.nNodes);
+#else
   const int part = ncclP2pChannelToPart(work.nP2pChannels, work.channelBase, block.channel_id);
+#endif
   if (part >= parts) return {};
   size_t begin = 0;
   size_t end = 0;
@@ -104,6 +112,9 @@ Message messageOf(const Block& block, const ncclDevWorkP2p& work, bool sends) {
                   .data = static_cast<char*>(sends ? work.sendAddr : work.recvAddr) + begin,
                   .bytes = end - begin,
                   .ll = (sends ? work.sendProtoLL : work.recvProtoLL) != 0};
+#ifdef RCCL
+  message.connection = sends ? work.sendConnIndex : work.recvConnIndex;
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
   message.registered = sends ? work.sendNetReg : work.recvNetReg;
   message.peer = sends ? work.sendIpcReg : work.recvIpcReg;
@@ -179,7 +190,12 @@ void runBlock(Block block, const ncclDevKernelArgs& args, int index) {
 void launch(const softgpu::Launch& launch) {
   const auto& args = *static_cast<const ncclDevKernelArgs*>(launch.parameters[0]);
   auto& comm = *reinterpret_cast<kernels::CommAndChannels*>(args.comm);
-  kernels::runBlocks(comm, args.channelMask,
+#ifdef RCCL
+  const uint64_t* const channel_masks = args.channelMask.masks;
+#else
+  const uint64_t* const channel_masks = &args.channelMask;
+#endif
+  kernels::runBlocks(comm, channel_masks,
                      [&args](const Block& block, int index) { runBlock(block, args, index); });
 }
 

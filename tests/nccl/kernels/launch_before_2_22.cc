@@ -85,7 +85,7 @@ void launch(const softgpu::Launch& launch) {
   auto& comm = **static_cast<kernels::CommAndChannels* const*>(launch.parameters[0]);
   const uint64_t channel_mask = *static_cast<const uint64_t*>(launch.parameters[1]);
   const ncclWork* const head = *static_cast<const ncclWork* const*>(launch.parameters[2]);
-  kernels::runBlocks(comm, channel_mask,
+  kernels::runBlocks(comm, &channel_mask,
                      [head](const Block& block, int index) { runBlock(block, head, index); });
 }
 

@@ -32,7 +32,7 @@ void writeLl(char* line, uint64_t flag, const char* data) {
 
 bool cleansLl(uint64_t step) { return (step & NCCL_LL_CLEAN_MASK) == NCCL_LL_CLEAN_MASK; }
 
-// LL128: 128 bytes, the last 8 of them the flag.
+// LL128: 128 bytes (RCCL: 64), the last 8 of them the flag.
 bool readLl128(const char* line, uint64_t flag, char* data) {
   const auto* words = reinterpret_cast<const uint64_t*>(line);
   if (__atomic_load_n(&words[NCCL_LL128_DATAELEMS], __ATOMIC_ACQUIRE) != flag) return false;
@@ -60,8 +60,8 @@ constexpr LineFormat kLl128 = {
     .write = writeLl128,
     .cleansAt = [](uint64_t) { return false; }};
 
-static_assert(kLl128.data_bytes == kMaxLineData);
-static_assert(kLl128.lines_per_group == kLinesPerPiece);
+static_assert(kLl128.data_bytes <= kMaxLineData);
+static_assert(kLl128.lines_per_group % kLinesPerPiece == 0);
 
 }  // namespace
 

@@ -25,7 +25,7 @@ struct LineFormat {
 };
 
 constexpr size_t kMaxLineData = 120;
-// Lines that are received, reduced and sent at a time: one group of LL128.
+// Lines that are received, reduced and sent at a time: one group of LL128, or a part of RCCL's.
 constexpr size_t kLinesPerPiece = 16;
 
 // Of NCCL_PROTO_LL or NCCL_PROTO_LL128.

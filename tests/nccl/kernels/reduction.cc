@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
-#if CUDART_VERSION >= 11080
+#if __has_include(<cuda_fp8.h>)
 #include <cuda_fp8.h>
 #endif
 
@@ -42,7 +42,7 @@ struct BFloat16 {
   static Stored store(Value value) { return __float2bfloat16(value); }
 };
 
-#if CUDART_VERSION >= 11080
+#ifdef __CUDA_FP8_TYPES_EXIST__
 template <typename Fp8>
 struct Float8 {
   using Stored = Fp8;
@@ -193,7 +193,7 @@ Reduction reductionOf(int device_operation, int type, uint64_t argument) {
       return reductionOfType<Plain<float>>(device_operation, argument);
     case ncclFloat64:
       return reductionOfType<Plain<double>>(device_operation, argument);
-#if CUDART_VERSION >= 11080 && NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
+#if defined(__CUDA_FP8_TYPES_EXIST__) && NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
     case ncclFloat8e4m3:
       return reductionOfType<Float8<__nv_fp8_e4m3>>(device_operation, argument);
     case ncclFloat8e5m2:

@@ -16,7 +16,7 @@ void transfer(Block& block, const Message& message, bool sends) {
   (sends ? options.send_to : options.receive_from) = Peers{&message.rank, 1};
   options.input = sends ? message.data : nullptr;
   options.output = sends ? nullptr : message.data;
-  options.connection = 1;
+  options.connection = message.connection;
   options.step_bytes = message.registered || message.large_chunk
                            ? message.chunk
                            : static_cast<size_t>(block.comm.p2pChunkSize);

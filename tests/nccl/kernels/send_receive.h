@@ -18,6 +18,7 @@ struct Message {
   bool peer = false;         // registered with the other rank, a GPU of the host
   bool large_chunk = false;  // a chunk is more than a step of the connection's buffer
   bool ll = false;           // by the protocol LL
+  int connection = 1;        // index of the connection; RCCL has several
 };
 
 struct Exchange {

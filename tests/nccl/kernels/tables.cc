@@ -47,7 +47,7 @@ const void* const kOneRankKernel = &one_rank_kernel_name;
 #define COUNT_1024(n) COUNT_256(n), COUNT_256(n + 256), COUNT_256(n + 512), COUNT_256(n + 768)
 
 int const ncclDevKernelCount = 1;
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0) && !defined(RCCL)
 void* ncclDevKernelList[] = {&kernel_name, nullptr};
 #else
 void* const ncclDevKernelList[] = {&kernel_name, nullptr};
@@ -80,7 +80,11 @@ namespace {
 // No symmetric kernels: they are device code of their own.
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 int const ncclSymkKernelCount = 0;
+#ifdef RCCL
+void* const ncclSymkKernelList[] = {nullptr};
+#else
 void* ncclSymkKernelList[] = {nullptr};
+#endif
 int ncclSymkKernelRequirements[] = {0};
 #elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 int const ncclSymKernelCount = 0;
@@ -92,7 +96,7 @@ void* ncclSymGetKernelPtr(ncclSymKernelId, int, ncclDataType_t) { noSymmetricKer
 int ncclSymkKernelMaxDynamicSmem[] = {0};
 
 int ncclSymkGetKernelIndex(ncclSymkKernelId, int, ncclDataType_t) { noSymmetricKernel(); }
-#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#elif NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0) && !defined(RCCL)
 void* ncclSymkGetKernelPtr(ncclSymkKernelId, int, ncclDataType_t) { noSymmetricKernel(); }
 #endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
