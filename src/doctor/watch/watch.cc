@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/text/words.h"
-#include "base/text/words.h"
 #include "doctor/log/job.h"
 #include "sysfs/rdma_devices.h"
 

@@ -4,6 +4,7 @@
 // the group's lock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -28,6 +29,14 @@ class OwnRank {
   void brought(uint32_t rails) { unflushed_ |= rails; }
   bool busy() const { return !open_.empty(); }
   void progress();
+  // Is something open that reads or writes the window?
+  bool uses(const RmaWindow& window) const {
+    return std::ranges::any_of(open_, [&](const RmaRequest* request) { return uses(window, *request); });
+  }
+  bool uses(const RmaWindow& window, const RmaRequest& request) const {
+    return request.local == &window || (request.bytes > 0 && request.remote_window == window.number) ||
+           (request.number != 0 && request.signal_window == window.number);
+  }
   // Drops what is open.
   template <typename Which>
   void drop(Which&& which) {

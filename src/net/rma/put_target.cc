@@ -32,7 +32,7 @@ Result<std::unique_ptr<PutTarget>> PutTarget::create(const Device& device, const
 
 Result<Window> PutTarget::makeWindow(bool registers) {
   constexpr std::size_t kStagedAt = sizeof(WindowHead);
-  constexpr std::size_t kBuffersAt = kStagedAt + kStagedCredits * sizeof(uint64_t);
+  constexpr std::size_t kBuffersAt = kStagedAt + kMaxQueuePairs * sizeof(uint64_t);
   const std::size_t buffers = static_cast<std::size_t>(answerer_.mostQueuePairs()) * kReports * kReportBuffer;
   Result<Window> window =
       link_.device.windows().take(kBuffersAt + buffers + ArrivalProof::kReadTargetBytes, registers);
@@ -71,7 +71,6 @@ int PutTarget::postReceives(LaneQueuePair& queue_pair, uint32_t first) {
 void PutTarget::onPaired() {
   peer_credits_ = link_.peer_window + sizeof(WindowHead);
   credited_ = {};
-  staged_count_ = 0;
   for (const LaneQueuePair& queue_pair : link_.endpoint.queue_pairs) {
     if (queue_pair.rest->used)
       rail_bits_[queue_pair.index] = owner_.loopback.bitOf(link_.endpoint.rails[queue_pair.rail]);
@@ -170,7 +169,8 @@ Status PutTarget::giveCredits() {
       owes_credit_ = true;
       continue;
     }
-    uint64_t* const from = staged_ + staged_count_++ % kStagedCredits;
+    // A write that the NIC repeats may bring a newer count of its queue pair, which is as true.
+    uint64_t* const from = staged_ + queue_pair.index;
     *from = taken;
     ibv_sge sge = {reinterpret_cast<uint64_t>(from), sizeof *from, queue_pair.window_key};
     ibv_send_wr work = {};
@@ -262,7 +262,8 @@ Status PutTarget::onBegun() {
 // ---- windows
 
 void PutTarget::tellAll() {
-  for (const std::unique_ptr<RmaWindow>& window : owner_.windows) tell(*window);
+  for (const std::unique_ptr<RmaWindow>& window : owner_.windows)
+    if (window->memory != nullptr || window == owner_.windows.back()) tell(*window);
 }
 
 void PutTarget::tell(const RmaWindow& window) {

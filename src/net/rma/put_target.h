@@ -60,7 +60,6 @@ class PutTarget final : public LinkMemory, protected LinkUser {
 
  private:
   static constexpr uint32_t kCreditDepth = 64;
-  static constexpr uint32_t kStagedCredits = 64;
 
   PutTarget(const Device& device, const ConnectionOptions& options, const EndInfo& request, Owner owner);
 
@@ -112,9 +111,8 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   Deadline drained_by_ = Deadline::after({});
   std::vector<SignalOrder> streams_;  // up to the highest that has signals
   std::byte* buffers_ = nullptr;
-  uint64_t* staged_ = nullptr;
-  uint64_t staged_count_ = 0;
-  uint64_t peer_credits_ = 0;  // address of the writer's credits
+  uint64_t* staged_ = nullptr;  // the latest credit of each queue pair
+  uint64_t peer_credits_ = 0;   // address of the writer's credits
   std::array<uint32_t, kMaxQueuePairs> credited_ = {};
   std::array<uint32_t, kMaxQueuePairs> rail_bits_ = {};  // of the loopback, by queue pair
   uint32_t brought_ = 0;

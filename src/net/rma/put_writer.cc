@@ -462,7 +462,7 @@ Status PutWriter::reconcile(const Words& words) {
 Status PutWriter::onFrame(std::span<const std::byte, kUserFrameBytes> bytes) {
   RegionFrame frame;
   std::memcpy(&frame, bytes.data(), sizeof frame);
-  if (frame.window >= kMostWindows)
+  if (frame.window >= kMostNumbers)
     return link_.fail({Code::kRemote, EPROTO}, rankText(rank_) + " has more windows than can be");
   regions_.take(frame);
   return Status::success();

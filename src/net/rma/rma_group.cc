@@ -117,42 +117,67 @@ bool RmaContext::failed() const { return group_.has_failed_.load(std::memory_ord
 
 Result<RmaWindow*> RmaGroup::registerMemory(uint64_t address, std::size_t bytes, MemoryKind kind,
                                             uint64_t flags) {
-  return add(device_.memory().acquire(address, bytes, kind, orderOf(flags)), address, bytes, flags);
+  return add(device_.memory().acquire(address, bytes, kind, orderOf(flags)), {address, bytes}, flags, false);
 }
 
 Result<RmaWindow*> RmaGroup::registerDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd,
                                             uint64_t flags) {
-  return add(device_.memory().acquireDmaBuf(address, bytes, offset, fd, orderOf(flags)), address, bytes,
-             flags);
+  return add(device_.memory().acquireDmaBuf(address, bytes, offset, fd, orderOf(flags)), {address, bytes},
+             flags, true);
 }
 
-Result<RmaWindow*> RmaGroup::add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes,
-                                 uint64_t flags) {
-  if (!memory.ok()) return memory.status();
+// The number of a window is all that the ranks agree on, so one that this rank cannot register takes its
+// number too. Only what NCCL could not register as a dma-buf it registers once more, at once.
+Result<RmaWindow*> RmaGroup::add(Result<MemoryHandle*> memory, const Part& part, uint64_t flags,
+                                 bool dma_buf) {
+  const std::lock_guard lock(mutex_);
+  const std::optional<Part> tried = std::exchange(tried_, std::nullopt);
+  const bool again = tried && tried->address == part.address && tried->bytes == part.bytes;
+  if (tried && !again) addWindow({}, nullptr);
+  const Status refused = memory.ok() ? refusal(**memory) : memory.status();
+  if (refused.ok()) {
+    RmaWindow& window = addWindow(part, *memory);
+    window.never_reset = (flags & kRmaNeverReset) != 0;
+    RAILWISE_TRY(failure_);
+    return &window;
+  }
+  if (memory.ok()) device_.memory().release(*memory);
+  if (dma_buf && !again) tried_ = part;
+  else addWindow({}, nullptr);
+  return refused;
+}
+
+Status RmaGroup::refusal(const MemoryHandle& memory) {
   // Signals in it, and what makes data visible to the GPU, go through a queue pair of a NIC that is connected
   // to itself. iWARP lets no TCP connection reach itself.
-  if ((*memory)->kind != MemoryKind::kHost && device_.rails().front().port.iwarp) {
+  if (memory.kind != MemoryKind::kHost && device_.rails().front().port.iwarp) {
     RAILWISE_WARN("%s: one-sided communication over iWARP reaches no GPU memory: set NCCL_NET_GDR_LEVEL=LOC",
                   device_.name());
-    device_.memory().release(*memory);
-    return Status{Code::kInvalidUsage, EOPNOTSUPP};
+    return {Code::kInvalidUsage, EOPNOTSUPP};
   }
-  const std::lock_guard lock(mutex_);
-  RmaWindow* made = nullptr;
+  const auto live = static_cast<std::size_t>(
+      std::ranges::count_if(windows_, [](const auto& window) { return window->memory != nullptr; }));
+  if (live < kMostWindows && windows_.size() < kMostNumbers) return Status::success();
+  RAILWISE_WARN("%s: %zu windows are registered, after %zu in all: no more than %zu, and %zu in all, can be",
+                device_.name(), live, windows_.size(), kMostWindows, kMostNumbers);
+  return {Code::kInvalidUsage, ENOSPC};
+}
+
+// Takes the next number, and tells all peers. `memory` null: nothing is there.
+RmaWindow& RmaGroup::addWindow(const Part& part, MemoryHandle* memory) {
   try {
-    made = windows_.emplace_back(std::make_unique<RmaWindow>()).get();
+    windows_.push_back(std::make_unique<RmaWindow>());
   } catch (const std::bad_alloc&) {
-    device_.memory().release(*memory);
+    if (memory != nullptr) device_.memory().release(memory);
     throw;
   }
-  made->group = this;
-  made->memory = *memory;
-  made->address = address;
-  made->bytes = bytes;
-  made->never_reset = (flags & kRmaNeverReset) != 0;
-  made->number = static_cast<uint32_t>(windows_.size() - 1);
-  RAILWISE_TRY(tellOf(*made));
-  return made;
+  RmaWindow& window = *windows_.back();
+  static_cast<Part&>(window) = part;
+  window.memory = memory;
+  window.group = memory == nullptr ? nullptr : this;
+  window.number = static_cast<uint32_t>(windows_.size() - 1);
+  (void)tellOf(window);
+  return window;
 }
 
 void RmaGroup::deregister(RmaWindow* window) {
@@ -160,11 +185,15 @@ void RmaGroup::deregister(RmaWindow* window) {
   if (window->memory == nullptr) return;
   (void)orFail([&] {
     for (const Deadline deadline = Deadline::after(Patience::kStall);
-         !slots_.forget(*window) && !deadline.passed();) {
+         (!slots_.forget(*window) || own_.uses(*window)) && !deadline.passed();) {
       loopback_.poll();
       (void)slots_.progress();
+      own_.progress();
     }
-    return Status::success();
+    if (!own_.uses(*window)) return Status::success();
+    own_.drop([&](const RmaRequest& request) { return own_.uses(*window, request); });
+    return fail({Code::kInvalidUsage, EINVAL},
+                "memory was deregistered before a put to the own rank was done");
   });
   slots_.abandon(*window);
   MemoryHandle* const memory = std::exchange(window->memory, nullptr);

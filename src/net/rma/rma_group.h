@@ -182,7 +182,9 @@ class RmaGroup final : private Attended {
   Status checkPlace(const char* what, const RmaPlace& place, uint64_t bytes, uint32_t rank) const;
   // checkPlace() finds nothing wrong with the window, whose part of this rank `bytes` fit into.
   bool isOwn(const RmaWindow* window) const { return window != nullptr && window->group == this; }
-  Result<RmaWindow*> add(Result<MemoryHandle*> memory, uint64_t address, std::size_t bytes, uint64_t flags);
+  Result<RmaWindow*> add(Result<MemoryHandle*> memory, const Part& part, uint64_t flags, bool dma_buf);
+  Status refusal(const MemoryHandle& memory);
+  RmaWindow& addWindow(const Part& part, MemoryHandle* memory);
   Status tellOf(const RmaWindow& window);
   void abandonStreams(const RmaContext& context);
 
@@ -195,6 +197,7 @@ class RmaGroup final : private Attended {
   Status failure_;
   std::atomic<bool> has_failed_ = false;
   std::vector<std::unique_ptr<RmaWindow>> windows_;  // by number
+  std::optional<Part> tried_;                        // a dma-buf that could not be registered
   std::vector<std::unique_ptr<RmaContext>> contexts_;
   uint64_t streams_in_use_ = 0;
   std::vector<std::unique_ptr<RmaRequest[]>> request_memory_;

@@ -54,8 +54,10 @@ class Regions {
     const Region& region = regions_[window];
     return region.epoch == epoch && region.holds(offset, bytes) ? &region : nullptr;
   }
+  // The target tells of its windows in the order of their numbers: one that it has left out is gone.
   void take(const RegionFrame& frame) {
-    if (frame.window >= regions_.size()) regions_.resize(frame.window + 1);
+    for (std::size_t i = regions_.size(); i <= frame.window; ++i)
+      regions_.push_back(Region{{}, 0, true, true, {}});
     Region& region = regions_[frame.window];
     region.address = frame.address;
     region.bytes = frame.bytes;
@@ -69,7 +71,10 @@ class Regions {
   std::vector<Region> regions_;
 };
 
-// A rank cannot have registered more: its frames would take all memory otherwise.
-inline constexpr uint32_t kMostWindows = 1 << 20;
+// Windows of a rank at a time: it tells a peer of all of them when an epoch begins, and less than
+// SideChannel::kMostUserFrames may be under way.
+inline constexpr std::size_t kMostWindows = 4000;
+// And in all. Their records would take all memory otherwise.
+inline constexpr std::size_t kMostNumbers = std::size_t{1} << 20;
 
 }  // namespace railwise::net

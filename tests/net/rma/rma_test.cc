@@ -278,6 +278,99 @@ TEST(Rma, AWindowThatGoesBeforeItsPutIsPostedEndsTheGroup) {
   EXPECT_TRUE(pair.ranks().failed());
 }
 
+// The other rank has a window of that number, or NCCL tries the memory once more.
+TEST(Rma, ARegistrationThatFailsTakesItsNumber) {
+  TwoRanks pair({}, 1024);
+  const uint32_t next = pair.window(1).number + 1;
+  RmaGroup& group = pair.ranks().group(1);
+  std::vector<uint64_t> memory(512);
+  const auto address = reinterpret_cast<uint64_t>(memory.data());
+  const std::size_t bytes = memory.size() * sizeof(uint64_t);
+  EXPECT_FALSE(group.registerMemory(4096, bytes, MemoryKind::kHost, 0).ok()) << "nothing is mapped there";
+  const auto made = group.registerMemory(address, bytes, MemoryKind::kHost, 0);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ((*made)->number, next + 1);
+
+  EXPECT_FALSE(group.registerDmaBuf(address, bytes, 0, -1, 0).ok());
+  const auto again = group.registerMemory(address, bytes, MemoryKind::kHost, 0);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ((*again)->number, next + 2);
+
+  EXPECT_FALSE(group.registerDmaBuf(address, bytes, 0, -1, 0).ok());
+  EXPECT_FALSE(group.registerDmaBuf(address, bytes, 0, -1, 0).ok()) << "NCCL tries a third time in no case";
+  EXPECT_FALSE(group.registerDmaBuf(4096, bytes, 0, -1, 0).ok());
+  const auto last = group.registerMemory(address, bytes, MemoryKind::kHost, 0);
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ((*last)->number, next + 5);
+  for (RmaWindow* window : {*made, *again, *last}) group.deregister(window);
+}
+
+TEST(Rma, APutToAWindowThatCouldNotBeRegisteredEndsTheGroup) {
+  TwoRanks pair({}, 1024);
+  std::vector<uint64_t> memory(512);
+  const std::size_t bytes = memory.size() * sizeof(uint64_t);
+  const auto made = pair.ranks().group(0).registerMemory(reinterpret_cast<uint64_t>(memory.data()), bytes,
+                                                         MemoryKind::kHost, 0);
+  ASSERT_TRUE(made.ok());
+  EXPECT_FALSE(pair.ranks().group(1).registerMemory(4096, bytes, MemoryKind::kHost, 0).ok());
+  RmaRequest* request = nullptr;
+  EXPECT_OK(pair.ranks().context(0).put(0, {*made, 0}, 64, {*made, 0}, 1, &request));
+  for (test::Patience patience; !pair.ranks().failed(); patience.again()) pair.ranks().drive();
+  pair.ranks().group(0).deregister(*made);
+}
+
+// More than a peer takes notes of at once.
+TEST(Rma, WindowsThatCameAndWentDoNotDisturbARecovery) {
+  RmaRanks ranks({.ranks = 2, .rails = 1, .standbys = 1});
+  EXPECT_RUNS(ranks, 20);
+  std::vector<uint64_t> memory(64);
+  for (int i = 0; i < 5000; ++i) {
+    for (const int rank : {0, 1}) {
+      const auto made = ranks.group(rank).registerMemory(
+          reinterpret_cast<uint64_t>(memory.data()), memory.size() * sizeof(uint64_t), MemoryKind::kHost, 0);
+      ASSERT_TRUE(made.ok()) << i;
+      ranks.group(rank).deregister(*made);
+    }
+    if (i % 16 == 0) ranks.drive();
+  }
+  test::changePort("soft0:1", "down");
+  EXPECT_RUNS(ranks, 100);
+}
+
+TEST(Rma, MoreWindowsThanAPeerTakesNotesOfAreRefused) {
+  TwoRanks pair({}, 1024);
+  RmaGroup& group = pair.ranks().group(0);
+  std::vector<uint64_t> memory(64);
+  std::vector<RmaWindow*> windows;
+  for (;;) {
+    const auto made = group.registerMemory(reinterpret_cast<uint64_t>(memory.data()),
+                                           memory.size() * sizeof(uint64_t), MemoryKind::kHost, 0);
+    if (!made.ok()) break;
+    windows.push_back(*made);
+    ASSERT_LT(windows.size(), kMostWindows);
+  }
+  EXPECT_GT(windows.size(), kMostWindows / 2);
+  for (RmaWindow* window : windows) group.deregister(window);
+}
+
+// Its copy is done before the memory goes.
+TEST(Rma, AWindowThatGoesTakesThePutsToTheOwnRankWithIt) {
+  TwoRanks pair({}, 1024);
+  RmaGroup& group = pair.ranks().group(0);
+  std::vector<uint64_t> from(512, 7), to(512);
+  const auto add = [&](std::vector<uint64_t>& memory) {
+    return *group.registerMemory(reinterpret_cast<uint64_t>(memory.data()), memory.size() * sizeof(uint64_t),
+                                 MemoryKind::kDevice, 0);
+  };
+  RmaWindow *source = add(from), *target = add(to);
+  RmaRequest* request = nullptr;
+  EXPECT_OK(pair.ranks().context(0).put(0, {source, 0}, 4096, {target, 0}, 0, &request));
+  group.deregister(source);
+  group.deregister(target);
+  EXPECT_EQ(stateOf(*request), RmaRequest::State::kDone);
+  EXPECT_EQ(to, from);
+}
+
 int (*honest_post)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
 
 // The first report says that it is of another epoch, as one that was held up on the way.

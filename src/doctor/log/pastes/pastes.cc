@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/text/words.h"
-#include "base/text/words.h"
 #include "doctor/log/job.h"
 #include "doctor/log/reading/line.h"
 
