@@ -542,8 +542,8 @@ class Diagnoser {
   }
   std::string deathText(int place) const {
     const ProcessFacts& own = process(place);
-    return processName(own) + " died first, " + ageText(own.gone_ms) + " ago (" + troubleText(own) +
-           "): railwise postmortem " + std::to_string(own.pid);
+    return processName(own) + " died first, " + ageText(own.gone_ms) + " ago: railwise postmortem " +
+           std::to_string(own.pid) + " (" + troubleText(own) + ")";
   }
   // A job of which all have died lately, beside jobs that run.
   void addDeadJob() {
