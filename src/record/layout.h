@@ -195,6 +195,14 @@ enum class ConnectionState : uint8_t { RAILWISE_CONNECTION_STATES(RAILWISE_ENUME
 inline constexpr Named<ConnectionState> kConnectionStateNames[] = {
     RAILWISE_CONNECTION_STATES(RAILWISE_NAMED)};
 
+// Does a connection go over to another rail when its own fails? Both ends must want it (RAILWISE_FAILOVER).
+#define RAILWISE_FAILOVERS(X)                 \
+  X(Failover, kUnknown, "unknown", "unknown") \
+  X(Failover, kOff, "off", "off")             \
+  X(Failover, kOn, "on", "on")
+enum class Failover : uint8_t { RAILWISE_FAILOVERS(RAILWISE_ENUMERATOR) };
+inline constexpr Named<Failover> kFailoverNames[] = {RAILWISE_FAILOVERS(RAILWISE_NAMED)};
+
 enum class Side : uint8_t { kSender = 0, kReceiver = 1, kListener = 2 };
 
 // What a connection is for. The sender of a one-sided connection puts and gets, and the receiver is put to.
@@ -350,7 +358,8 @@ struct ConnectionRecord {
   WaitsFor waits_for;
   uint8_t slow_noted;
   ConnectionKind kind;
-  uint8_t reserved[5];
+  Failover failover;
+  uint8_t reserved[4];
   uint64_t waits_since_ns;
 
   ConnectionCounters counters;

@@ -241,6 +241,7 @@ class Parser {
     countUnits(connection);
     connection.waits_since_ns = record.waits_since_ns;
     static_cast<ConnectionCounters&>(connection) = record.counters;
+    connection.failover = checkedEnum(record.failover, Failover::kOn, Failover::kUnknown);
     connection.degraded = record.degraded != 0;
     connection.degraded_since_ns = record.degraded_since_ns;
     connection.latency = std::to_array(record.latency);

@@ -87,6 +87,7 @@ struct Connection : ConnectionCounters {
   uint64_t oldest_bytes = 0;
   WaitsFor waits_for = WaitsFor::kNothing;
   uint64_t waits_since_ns = 0;
+  Failover failover = Failover::kUnknown;
   bool degraded = false;
   uint64_t degraded_since_ns = 0;
   std::vector<Pair> pairs;

@@ -21,7 +21,7 @@ Diagnosis diagnosisOf(const TestJob& job) { return diagnose(job.job(), {}); }
 std::string textOfJob(const TestJob& made) {
   const Job job = made.job();
   std::string text;
-  for (const char c : stuckText(job, diagnose(job, {}))) {
+  for (const char c : stuckText(job, diagnose(job, {}), judgeJobs(job, {}))) {
     const bool blank = c == '\n' || c == ' ';
     if (!blank || !text.ends_with(' ')) text += blank ? ' ' : c;
   }
@@ -426,6 +426,136 @@ TEST(Graph, ACircleIsInOrder) {
   EXPECT_EQ(circleIn(graph, {1, 2, 3}), (std::vector<int>{1, 2}));
 }
 
+// ---- several jobs, several deaths, failover
+
+// Two ranks of `job`, of which the first waits for the second; `pid` is the number of the first.
+void addWaitingJob(TestJob& job, uint32_t pid, const std::string& command) {
+  ProcessFacts& waiting = job.process(0, 1);
+  ProcessFacts& late = job.process(1, 2);
+  waiting.pid = pid;
+  late.pid = pid + 1;
+  waiting.command = late.command = command;
+  TestJob::waitsForReceive(*job.connect(waiting, late).first);
+}
+
+TEST(StuckJobs, EachJobIsJudgedByItself) {
+  TestJob job;
+  ProcessFacts& calm = job.process(0, 1);
+  ProcessFacts& other = job.process(1, 2);
+  job.connect(calm, other);
+  addWaitingJob(job, 500, "python3 train.py");
+  const Job all = job.job();
+  const std::vector<JudgedJob> jobs = judgeJobs(all, {});
+  ASSERT_EQ(jobs.size(), 2U);
+  EXPECT_TRUE(jobs[0].diagnosis.stuck);
+  EXPECT_EQ(jobs[0].job.processes().size(), 2U);
+  EXPECT_EQ(jobs[0].job.process(0).pid, 500U);
+  EXPECT_FALSE(jobs[1].diagnosis.stuck);
+  const std::string text = stuckText(all, diagnose(all, {}), jobs);
+  EXPECT_TRUE(text.starts_with("STUCK: 1 of 2 jobs is stuck")) << text;
+  EXPECT_TRUE(says(text, "python3 train.py")) << text;
+  EXPECT_TRUE(says(text, "gpu1 (500)")) << text;
+  EXPECT_TRUE(says(text, "railwise stuck PID")) << text;
+  const std::string json = stuckJson(all, diagnose(all, {}), jobs);
+  EXPECT_TRUE(says(json, "\"processes\": [\"gpu1:500\", \"gpu2:501\"]")) << json;
+}
+
+TEST(StuckJobs, RanksWithoutAConnectionAreOneJobByTheirCommunicatorOrTheirLauncher) {
+  TestJob job;
+  for (int rank = 0; rank < 6; ++rank) {
+    ProcessFacts& own = job.process(rank, 1);
+    own.ranks = 2;
+    own.parent = rank < 2 ? 77 : rank < 4 ? 0 : 1;  // 1: its launcher has ended
+    ProcessFacts away;  // rails go from rank to rank: no two of this host are connected
+    away.host = "gpu9";
+    away.pid = static_cast<uint32_t>(900 + rank);
+    job.connect(own, away).first->communicator = rank == 2 || rank == 3 ? 42 : 0;
+  }
+  EXPECT_EQ(jobNumbers(job.job().processes()), (std::vector<int>{0, 0, 1, 1, 2, 3}));
+}
+
+TEST(StuckJobs, AHostThatDoesNotAnswerBelongsToTheJobThatHasPeersThere) {
+  TestJob job;
+  job.connect(job.process(0, 1), job.process(1, 2));
+  ProcessFacts away;
+  away.host = "gpu7";
+  away.pid = 9;
+  ProcessFacts& own = job.process(2, 1);
+  TestJob::waitsForData(*job.connect(away, own).second);
+  job.hosts.push_back({.asked = "gpu7", .error = "No route to host"});
+  const std::vector<JudgedJob> jobs = judgeJobs(job.job(), {});
+  ASSERT_EQ(jobs.size(), 2U);
+  EXPECT_EQ(worst(jobs[0].diagnosis), culprit(CulpritKind::kSilentHost, "gpu7"));
+  EXPECT_FALSE(jobs[1].diagnosis.stuck) << jobs[1].diagnosis.verdict;
+}
+
+// Rank 2 is killed; ranks 1 and 3 see it and leave; more wait for rank 1 than for rank 2.
+TEST(Stuck, WhoDiedFirstStandsFirst) {
+  TestJob job;
+  ProcessFacts& living = job.process(0, 1);
+  std::vector<ProcessFacts*> dead;
+  for (int rank = 1; rank < 4; ++rank) dead.push_back(&job.process(rank, rank + 1));
+  for (ProcessFacts* const each : dead) {
+    TestJob::waitsForReceive(*job.connect(living, *each).first);
+    each->alive = false;
+    each->gone_ms = 4000;
+    each->trouble = "failed, connection 1: the peer is gone";
+  }
+  TestJob::waitsForReceive(*job.connect(job.process(4, 5), *dead[0]).first);
+  dead[1]->gone_ms = 9000;
+  dead[1]->trouble = "";
+  dead[2]->gone_ms = 9500;  // an idle process has its last sign of life long before its end
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 3U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kDeadProcess, "rank 2 (gpu3:102)"));
+  EXPECT_TRUE(says(diagnosis.verdict, "died first of 3")) << diagnosis.verdict;
+  const std::string text = textOfJob(job);
+  EXPECT_TRUE(says(text, "shows no failure before")) << text;
+  EXPECT_TRUE(says(text, "went wrong there first: failed, connection 1: the peer is gone")) << text;
+  for (const Wait& wait : diagnosis.waits)  // the waits still point to their own culprits
+    EXPECT_EQ(diagnosis.culprits[static_cast<std::size_t>(wait.culprit)].process, wait.other.process);
+}
+
+TEST(Stuck, WhereAllAreDeadTheFirstOfTheLastJobIsNamed) {
+  TestJob job;
+  ProcessFacts& old = job.process(6, 1);
+  old.gone_ms = 500000;
+  ProcessFacts& first = job.process(0, 1);
+  ProcessFacts& second = job.process(1, 2);
+  job.connect(first, second);
+  first.gone_ms = 3000;
+  first.trouble = "failed";
+  second.gone_ms = 2000;
+  for (ProcessFacts* const each : {&old, &first, &second}) each->alive = false;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_TRUE(says(diagnosis.verdict, "rank 1 (gpu2:101) died first")) << diagnosis.verdict;
+  EXPECT_TRUE(says(diagnosis.verdict, "railwise postmortem 101")) << diagnosis.verdict;
+}
+
+TEST(Stuck, AJobThatHasDiedIsNotedBesideJobsThatRun) {
+  TestJob job;
+  job.connect(job.process(0, 1), job.process(1, 2));
+  ProcessFacts& dead = job.process(5, 1);
+  dead.alive = false;
+  dead.gone_ms = 3000;
+  EXPECT_TRUE(says(textOfJob(job), "rank 5 (gpu1:105) died first")) << textOfJob(job);
+  dead.gone_ms = 3000000;
+  EXPECT_FALSE(says(textOfJob(job), "rank 5")) << textOfJob(job);
+}
+
+TEST(Stuck, SaysWhereNothingTakesOver) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  EXPECT_FALSE(says(textOfJob(job), "failover"));  // not known: an older record
+  sender->failover = record::Failover::kOff;
+  EXPECT_TRUE(says(textOfJob(job), "RAILWISE_FAILOVER=0")) << textOfJob(job);
+  sender->failover = record::Failover::kOn;
+  EXPECT_TRUE(says(textOfJob(job), "one rail pair")) << textOfJob(job);
+  sender->pairs.push_back(sender->pairs.front());
+  EXPECT_FALSE(says(textOfJob(job), "one rail pair")) << textOfJob(job);
+}
+
 // ---- census
 
 TEST(Stuck, TheCensusSaysForWhomConnectionsWait) {
@@ -614,7 +744,7 @@ TEST(StuckText, HasEightyColumns) {
   sender->reason =
       "a long reason, with many words, that goes on and on and does not fit into one line at all";
   const Job made = job.job();
-  std::string text = stuckText(made, diagnose(made, {}));
+  std::string text = stuckText(made, diagnose(made, {}), judgeJobs(made, {}));
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     EXPECT_LE(end, 80U) << text.substr(0, end);
@@ -635,7 +765,7 @@ TEST(StuckText, JsonHasTheWaitsAndTheCulprits) {
   TestJob job;
   TestJob::waitsForReceive(*job.connect(job.process(0, 1), job.process(1, 2)).first);
   const Job made = job.job();
-  const std::string json = stuckJson(made, diagnose(made, {}));
+  const std::string json = stuckJson(made, diagnose(made, {}), judgeJobs(made, {}));
   EXPECT_TRUE(says(json, "\"schema\": \"railwise-stuck\"")) << json;
   EXPECT_TRUE(says(json, "\"kind\": \"late_process\"")) << json;
   EXPECT_TRUE(says(json, "\"why\": \"no_receive\"")) << json;

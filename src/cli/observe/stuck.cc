@@ -10,6 +10,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
@@ -45,8 +46,10 @@ constexpr const char* kStuckHelp =
     "failed or\n"
     "is silent. It reads the records of the processes twice: what has moved in between is not stuck. With "
     "PID:\n"
-    "the process and those of its job on this host; else all processes of this user. To see both ends of a "
-    "connection it must ask the hosts of both.\n"
+    "the process and those of its job on this host; else all jobs of this user, each by itself: processes "
+    "that have\n"
+    "a connection, a communicator or a launcher in common are one job. To see both ends of a connection it "
+    "must ask the\nhosts of both.\n"
     "Exit status: 0 nothing is stuck, 1 something is, 2 a mistake on the command line.\n\n";
 
 struct StuckOptions {
@@ -229,34 +232,28 @@ Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& te
 
 // ---- this host
 
-// Have both an end of one connection?
-bool areConnected(const record::Snapshot& one, const record::Snapshot& other) {
-  return std::any_of(one.connections.begin(), one.connections.end(), [&](const record::Connection& here) {
-    return here.pair_id != 0 &&
-           std::any_of(other.connections.begin(), other.connections.end(),
-                       [&](const record::Connection& there) { return there.pair_id == here.pair_id; });
-  });
+// What the kernel says of a living process. Nothing if the number belongs to another process: the record may
+// be a container's.
+void addKernelFacts(observe::ProcessFacts& process) {
+  const std::string pid = std::to_string(process.pid);
+  const ProcessStat stat = processStat(pid);
+  if (stat.start != process.process_start) return;
+  process.kernel_state = stat.state;
+  process.parent = static_cast<uint32_t>(stat.parent);
+  std::string words = beginningOf("/proc/" + pid + "/cmdline");
+  std::ranges::replace(words, '\0', ' ');
+  if (const std::size_t end = words.find_last_not_of(' '); end != std::string::npos)
+    process.command = observe::plainText(words.substr(0, end + 1));
 }
 
-// Leaves those of `all` that are among `asked`, or that connections join to them: the rest of their job.
-void keepJobOf(const std::vector<record::Snapshot>& asked, std::vector<record::Snapshot>& all) {
-  const auto rest = std::partition(all.begin(), all.end(), [&](const record::Snapshot& one) {
-    return std::any_of(asked.begin(), asked.end(), [&](const record::Snapshot& other) {
-      return isOneProcess(one.process, other.process);
-    });
-  });
-  auto end = rest;
-  for (auto kept = all.begin(); kept != end; ++kept)
-    end =
-        std::partition(end, all.end(), [&](const record::Snapshot& one) { return areConnected(*kept, one); });
-  all.erase(end, all.end());
-}
-
-// The state of a process in the kernel; 0 if the number belongs to another process: the record may be a
-// container's, or older than this process.
-char kernelState(const record::Process& process) {
-  const ProcessStat stat = processStat(std::to_string(process.pid));
-  return stat.start == process.process_start ? stat.state : '\0';
+// Leaves the processes that are asked for, and those of their jobs.
+void keepJobsOf(const std::vector<std::string>& pids, std::vector<observe::ProcessFacts>& all) {
+  const std::vector<int> jobs = observe::jobNumbers(all);
+  std::set<int> asked;
+  for (std::size_t at = 0; at < all.size(); ++at)
+    if (std::ranges::find(pids, std::to_string(all[at].pid)) != pids.end()) asked.insert(jobs[at]);
+  std::size_t at = 0;
+  std::erase_if(all, [&](const observe::ProcessFacts&) { return !asked.contains(jobs[at++]); });
 }
 
 // What this host answers: two reads of the records here. The error: a pid has no record.
@@ -265,12 +262,10 @@ Outcome<observe::HostFacts> gatherHere(const StuckOptions& options) {
   facts.name = observe::plainText(nameOfThisHost());
   const auto asked = readRecords(options.folder, options.pids, true, &facts.notes);
   if (!asked.ok()) return asked.failure();
-  // All records, of which those of the job are kept. What cannot be read is said once.
+  // All records: which of them are one job is known then. What cannot be read is said once.
   const auto read = [&] {
     facts.notes.clear();
-    auto all = readRecords(options.folder, {}, true, &facts.notes);
-    if (all.ok() && !options.pids.empty()) keepJobOf(*asked, *all);
-    return all;
+    return readRecords(options.folder, {}, true, &facts.notes);
   };
   auto first = read();
   if (!first.ok()) return first.failure();
@@ -284,7 +279,8 @@ Outcome<observe::HostFacts> gatherHere(const StuckOptions& options) {
   }
   for (std::string& note : facts.notes) note = observe::plainText(note);
   for (observe::ProcessFacts& process : facts.processes)
-    if (process.alive) process.kernel_state = kernelState(process);
+    if (process.alive) addKernelFacts(process);
+  if (!options.pids.empty()) keepJobsOf(options.pids, facts.processes);
   return facts;
 }
 
@@ -308,11 +304,12 @@ int report(const StuckOptions& options, std::vector<observe::HostFacts> hosts) {
   if (!options.gathered)
     for (const std::string& pid : options.pids)
       wanted.pids.push_back(static_cast<uint32_t>(parseInt(pid, 1, INT32_MAX).value_or(0)));
-  const observe::Job job(std::move(hosts));
-  const observe::Diagnosis diagnosis = observe::diagnose(job, wanted);
-  const std::string text = options.json  ? observe::stuckJson(job, diagnosis)
-                           : options.dot ? observe::stuckDot(job, diagnosis)
-                                         : observe::stuckText(job, diagnosis);
+  const observe::Job all(std::move(hosts));
+  const observe::Diagnosis diagnosis = observe::diagnose(all, wanted);
+  const std::vector<observe::JudgedJob> jobs = observe::judgeJobs(all, wanted);
+  const std::string text = options.json  ? observe::stuckJson(all, diagnosis, jobs)
+                           : options.dot ? observe::stuckDot(all, diagnosis)
+                                         : observe::stuckText(all, diagnosis, jobs);
   const bool paints = !options.json && !options.dot && outputHasColor(options.color);
   const int written = writeOutput(kStuck, "", paints ? paintedFindings(text) : text);
   if (written != kExitOk) return kExitUsage;

@@ -100,6 +100,8 @@ void LinkRecord::describeEpoch() {
   if (!lost) lost_ns_ = 0;
   record::enterState(its, lost ? record::ConnectionState::kLost : record::ConnectionState::kRunning);
   its.epoch = state_.epoch();
+  its.failover = state_.config.failover != 0 && state_.there.failover != 0 ? record::Failover::kOn
+                                                                           : record::Failover::kOff;
   if (!lost) its.reason[0] = 0;
   const std::size_t split = state_.peer.rfind(" (");
   record::setText(its.peer, std::string_view(state_.peer).substr(0, split));

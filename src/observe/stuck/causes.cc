@@ -465,6 +465,7 @@ Culprit deadProcess(const Job& job, int place) {
   if (process.gone_ms != kNever)
     culprit.details.push_back((process.ended ? "it closed the network " : "its last sign of life was ") +
                               ageText(process.gone_ms) + " ago");
+  if (!process.ended) culprit.details.push_back(troubleText(process));
   culprit.advice = "on " + process.host + ": railwise postmortem " + std::to_string(process.pid) +
                    "; dmesg (out of memory, Xid)";
   return culprit;

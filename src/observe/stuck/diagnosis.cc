@@ -1,7 +1,9 @@
 #include "observe/stuck/diagnosis.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -19,6 +21,9 @@ constexpr std::size_t kShownRanks = 8;
 
 // A rank that has signalled nothing for so long is worth a line.
 constexpr uint64_t kQuietMs = 2000;
+
+// A job that died so long ago is no news.
+constexpr uint64_t kLatelyMs = 600000;
 
 int certainty(const Culprit& culprit) {
   // A host that does not answer: perhaps no rank is there.
@@ -71,15 +76,12 @@ class Diagnoser {
 
  private:
   const ProcessFacts& process(int place) const { return job_.process(place); }
-  bool isAskedFor(const ProcessFacts& own) const {
-    return std::find(options_.pids.begin(), options_.pids.end(), own.pid) != options_.pids.end();
-  }
 
   // Finds the waits of one process.
   void look(int place) {
     const ProcessFacts& own = process(place);
     if (!own.alive) {
-      if (isAskedFor(own) && !own.ended) addCulprit(deadProcess(job_, place));
+      if (!options_.pids.empty() && !own.ended) addCulprit(deadProcess(job_, place));
       return;
     }
     ++result_.processes;
@@ -288,22 +290,46 @@ class Diagnoser {
     return -1;
   }
 
-  // Several processes have died: the first one has perhaps made the others die.
-  uint64_t goneMs(const Culprit& culprit) const {
-    if (culprit.kind != CulpritKind::kDeadProcess) return 0;
-    const uint64_t gone = process(culprit.process).gone_ms;
-    return gone == kNever ? 0 : gone;
+  // Several processes have died: who has seen no failure before made the others die, or who died first.
+  // These are the dead that were asked for or are waited for.
+  auto deathOrder(int place) const {
+    const ProcessFacts& own = process(place);
+    return std::tuple(!own.trouble.empty(), own.gone_ms == kNever,
+                      own.gone_ms == kNever ? 0 : UINT64_MAX - own.gone_ms);
+  }
+  // Puts the dead in this order into the places that they have among all.
+  void sortTheDead(std::vector<int>& order) {
+    std::vector<int> dead;
+    const auto at = [this](int place) -> Culprit& {
+      return result_.culprits[static_cast<std::size_t>(place)];
+    };
+    const auto isDead = [&](int place) { return at(place).kind == CulpritKind::kDeadProcess; };
+    std::ranges::copy_if(order, std::back_inserter(dead), isDead);
+    if (dead.size() < 2) return;
+    std::ranges::stable_sort(dead, {}, [&](int place) { return deathOrder(at(place).process); });
+    Culprit& first = at(dead.front());
+    first.what += "; it died first of " + std::to_string(dead.size());
+    const uint64_t first_ms = process(first.process).gone_ms;
+    for (const int place : dead) {
+      const uint64_t gone_ms = process(at(place).process).gone_ms;
+      if (place != dead.front() && first_ms != kNever && gone_ms < first_ms)
+        at(place).details.push_back(ageText(first_ms - gone_ms) + " after " + first.name);
+    }
+    auto next = dead.begin();
+    for (int& place : order)
+      if (isDead(place)) place = *next++;
   }
 
   void sortAll() {
     std::vector<int> order(result_.culprits.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+    std::iota(order.begin(), order.end(), 0);
     const auto weight = [this](int place) {
       const Culprit& culprit = result_.culprits[static_cast<std::size_t>(place)];
       return std::tuple(certainty(culprit), -static_cast<int>(culprit.processes.size()), -culprit.connections,
-                        UINT64_MAX - goneMs(culprit), std::string_view(culprit.name));
+                        std::string_view(culprit.name));
     };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return weight(a) < weight(b); });
+    sortTheDead(order);
     std::vector<int> new_place(order.size());
     std::vector<Culprit> sorted;
     for (const int old : order) {
@@ -429,11 +455,33 @@ class Diagnoser {
       for (const std::string& note : host.notes) result_.notes.push_back(name + ": " + note);
     }
     addMissingRanks();
+    addFailover();
+    addDeadJob();
     uint64_t unrecorded = 0;
     for (const ProcessFacts& own : job_.processes()) unrecorded += own.alive ? own.unrecorded : 0;
     if (unrecorded > 0)
       result_.notes.push_back(counted(unrecorded, "connection has", "connections have") +
                               " no place in a record, and cannot be judged");
+  }
+  // Whether connections that wait may go over to another rail decides what happens next.
+  void addFailover() {
+    std::set<std::pair<int, int>> off;
+    std::set<std::pair<int, int>> one_pair;
+    for (const Wait& wait : result_.waits) {
+      const ConnectionFacts& connection = job_.connection(wait.end);
+      const auto its = std::pair(wait.end.process, wait.end.connection);
+      if (connection.failover == record::Failover::kOff) off.insert(its);
+      else if (connection.failover == record::Failover::kOn && connection.pairs.size() == 1)
+        one_pair.insert(its);
+    }
+    if (!off.empty())
+      result_.notes.push_back("failover is off for " + counted(off.size(), "connection") +
+                              " that waits (RAILWISE_FAILOVER=0 at an end): a rail that fails ends the job");
+    if (!one_pair.empty())
+      result_.notes.push_back(
+          counted(one_pair.size(), "connection") +
+          " that waits uses one rail pair: where it fails and no other rail of the device "
+          "works, the job waits RAILWISE_FAILOVER_TIMEOUT seconds and ends");
   }
   // Looks at a job whose processes agree on the number of ranks.
   void addMissingRanks() {
@@ -488,12 +536,37 @@ class Diagnoser {
              ": no process of this user uses Railwise (another user's job: sudo -u USER railwise stuck)";
     std::string text = "no job runs " + where + "; " +
                        counted(static_cast<uint64_t>(processes_), "record of a process that has ended",
-                               "records of processes that have ended") +
-                       "; what one did last is told by";
-    const int shown = std::min(processes_, static_cast<int>(kShownRanks));
-    for (int place = 0; place < shown; ++place)
-      text += (place == 0 ? " railwise postmortem " : " or ") + std::to_string(process(place).pid);
-    return shown < processes_ ? text + ", ..." : text;
+                               "records of processes that have ended");
+    const int first = firstDeathOfLastJob();
+    return text + (first < 0 ? ", all in order" : "; of the last job " + deathText(first));
+  }
+  std::string deathText(int place) const {
+    const ProcessFacts& own = process(place);
+    return processName(own) + " died first, " + ageText(own.gone_ms) + " ago: railwise postmortem " +
+           std::to_string(own.pid) + " (" + troubleText(own) + ")";
+  }
+  // A job of which all have died lately, beside jobs that run.
+  void addDeadJob() {
+    const int first = firstDeathOfLastJob();
+    if (first < 0 || result_.processes == 0 || process(first).gone_ms > kLatelyMs) return;
+    const std::vector<int> jobs = jobNumbers(job_.processes());
+    for (int place = 0; place < processes_; ++place)
+      if (process(place).alive &&
+          jobs[static_cast<std::size_t>(place)] == jobs[static_cast<std::size_t>(first)])
+        return;
+    result_.dead_job = "a job that runs no more: " + deathText(first);
+  }
+  // Of the job of the process that has died last; -1: no process has died.
+  int firstDeathOfLastJob() const {
+    const std::vector<int> jobs = jobNumbers(job_.processes());
+    std::vector<int> dead;
+    for (int place = 0; place < processes_; ++place)
+      if (!process(place).ended) dead.push_back(place);
+    if (dead.empty()) return -1;
+    const auto jobOf = [&](int place) { return jobs[static_cast<std::size_t>(place)]; };
+    const int last = jobOf(*std::ranges::min_element(dead, {}, [&](int at) { return process(at).gone_ms; }));
+    std::erase_if(dead, [&](int place) { return jobOf(place) != last; });
+    return *std::ranges::min_element(dead, {}, [&](int place) { return deathOrder(place); });
   }
 
   const Job& job_;
@@ -511,6 +584,16 @@ class Diagnoser {
 
 Diagnosis diagnose(const Job& job, const DiagnosisOptions& options) {
   return Diagnoser(job, options).diagnose();
+}
+
+std::vector<JudgedJob> judgeJobs(const Job& all, const DiagnosisOptions& options) {
+  std::vector<JudgedJob> jobs;
+  for (Job& job : all.split()) {
+    Diagnosis diagnosis = diagnose(job, options);
+    if (diagnosis.processes > 0 || diagnosis.stuck) jobs.push_back({std::move(job), std::move(diagnosis)});
+  }
+  std::ranges::stable_partition(jobs, [](const JudgedJob& each) { return each.diagnosis.stuck; });
+  return jobs;
 }
 
 }  // namespace railwise::observe

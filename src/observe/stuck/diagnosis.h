@@ -110,6 +110,7 @@ struct Diagnosis {
   std::vector<QuietWriter> quiet;  // for each process that is put to, the longest first
   Census census;
   std::vector<std::string> rails;  // rails that have failed, also where the job goes on without them
+  std::string dead_job;  // which process died first in a job of which none lives, beside others; "": none
   std::vector<std::string> notes;  // ranks without a record, records that cannot be read ...
   uint64_t messages_per_s = 0;
   int processes = 0;  // that are alive
@@ -120,6 +121,14 @@ struct DiagnosisOptions {
 };
 
 Diagnosis diagnose(const Job& job, const DiagnosisOptions& options);
+
+// A job by itself.
+struct JudgedJob {
+  Job job;
+  Diagnosis diagnosis;
+};
+// The jobs of `all` that run or are stuck, the stuck ones first.
+std::vector<JudgedJob> judgeJobs(const Job& all, const DiagnosisOptions& options);
 
 // Why a connection waits: what both ends together tell. Pure; thread-safe.
 
@@ -147,8 +156,10 @@ std::string railName(const ProcessFacts& process, const RailFacts& rail);
 
 // A diagnosis as a text of 80 columns, as JSON, and as a graph for Graphviz. Pure; thread-safe.
 
-std::string stuckText(const Job& job, const Diagnosis& diagnosis);
-std::string stuckJson(const Job& job, const Diagnosis& diagnosis);
+// `all`: all processes in one diagnosis; `jobs`: what judgeJobs() makes of them. The text has a section for
+// each job where there are several.
+std::string stuckText(const Job& all, const Diagnosis& diagnosis, const std::vector<JudgedJob>& jobs);
+std::string stuckJson(const Job& all, const Diagnosis& diagnosis, const std::vector<JudgedJob>& jobs);
 // For `dot -Tsvg`: processes and culprits, and who waits for whom.
 std::string stuckDot(const Job& job, const Diagnosis& diagnosis);
 

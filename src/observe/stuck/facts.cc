@@ -20,16 +20,6 @@ uint64_t ageMs(uint64_t at_ns, uint64_t now_ns) {
   return now_ns > at_ns ? (now_ns - at_ns) / 1000000 : 0;
 }
 
-// "1.0 MiB", "40 bytes"
-std::string bytesText(uint64_t bytes) {
-  if (bytes < 1024) return counted(bytes, "byte");
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
-  double number = static_cast<double>(bytes) / 1024;
-  std::size_t unit = 0;
-  for (; number >= 1024 && unit + 1 < std::size(kUnits); ++unit) number /= 1024;
-  return formatText("%.1f %s", number, kUnits[unit]);
-}
-
 RailFacts railFactsOf(const record::Rail& rail, uint64_t now_ns) {
   RailFacts facts;
   facts.device = plainText(rail.device);
@@ -110,6 +100,8 @@ ProcessFacts factsOf(const record::Snapshot* first, const record::Snapshot& seco
   facts.ended = process.ended_ns != 0;
   facts.unrecorded = second.unrecorded;
   facts.slow_setup = slowSetup(second);
+  facts.command = facts.program;
+  if (!facts.alive && !facts.ended) facts.trouble = plainText(firstTrouble(second));
   if (!facts.alive)
     facts.gone_ms = ageMs(facts.ended ? process.ended_ns : record::lastTimeNs(second), second.read_ns);
   if (first != nullptr && second.read_ns > first->read_ns)
@@ -140,6 +132,11 @@ std::string processName(const record::Process& process) {
   return "rank " + std::to_string(process.rank) + " (" + processKey(process) + ")";
 }
 
+std::string troubleText(const ProcessFacts& process) {
+  return process.trouble.empty() ? "its record shows no failure before: it was killed or crashed by itself"
+                                 : "went wrong there first: " + process.trouble;
+}
+
 std::string hostOfPeer(std::string_view peer) { return std::string(peer.substr(0, peer.rfind(':'))); }
 
 std::string someOf(const std::vector<int>& numbers) {
@@ -147,6 +144,15 @@ std::string someOf(const std::vector<int>& numbers) {
   const std::span shown = std::span(numbers).first(std::min(numbers.size(), kShown));
   const std::string text = joined(shown, ", ", [](int number) { return std::to_string(number); });
   return numbers.size() > kShown ? text + " and " + std::to_string(numbers.size() - kShown) + " more" : text;
+}
+
+std::string bytesText(uint64_t bytes) {
+  if (bytes < 1024) return counted(bytes, "byte");
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  double number = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; number >= 1024 && unit + 1 < std::size(kUnits); ++unit) number /= 1024;
+  return formatText("%.1f %s", number, kUnits[unit]);
 }
 
 std::string oldestText(const record::Connection& connection) {

@@ -49,6 +49,9 @@ struct ProcessFacts : record::Process {
   uint64_t gone_ms = kNever;  // dead: age of its end, or of the last sign of life
   uint64_t between_ms = 0;    // between the two reads; 0: read once
   uint64_t unrecorded = 0;
+  std::string command;     // its command line; of a process that is gone its program
+  uint32_t parent = 0;     // who has started it; 0: not known
+  std::string trouble;     // dead: what went wrong before, in its record; "" where that shows no failure
   std::string slow_setup;  // for whom its connections that come up slowly wait; "" if none does
   std::vector<RailFacts> rails;
   std::vector<ConnectionFacts> connections;
@@ -74,6 +77,9 @@ ProcessFacts factsOf(const record::Snapshot* first, const record::Snapshot& seco
 std::vector<ProcessFacts> factsOfAll(const std::vector<record::Snapshot>& first,
                                      const std::vector<record::Snapshot>& second);
 
+// What went wrong first and did not end, and when; "": the record shows no failure. In postmortem.cc.
+std::string firstTrouble(const record::Snapshot& snapshot);
+
 // HostFacts as lines of JSON, which travel from host to host: first a line of the host, then a line for each
 // process. What is read comes from other hosts and is checked: everything that is accepted can be used. Pure;
 // thread-safe.
@@ -93,10 +99,14 @@ std::string plainText(std::string_view text);
 std::string processName(const record::Process& process);
 // "gpu2:4411", as a peer names the process.
 std::string processKey(const record::Process& process);
+// What went wrong before a process died, as far as its record tells.
+std::string troubleText(const ProcessFacts& process);
 // "gpu2" of "gpu2:4411".
 std::string hostOfPeer(std::string_view peer);
 // "0, 1, 2, 3, 4, 5, 6, 7 and 3 more"
 std::string someOf(const std::vector<int>& numbers);
+// "1.0 MiB", "40 bytes"
+std::string bytesText(uint64_t bytes);
 // "receive 5127 (1.0 MiB)": the oldest message that a connection has open.
 std::string oldestText(const record::Connection& connection);
 // "3.2 s"; "an unknown time" for kNever.

@@ -158,6 +158,72 @@ const HostFacts* Job::hostOf(std::string_view peer) const {
   return nullptr;
 }
 
+std::vector<Job> Job::split() const {
+  const std::vector<int> numbers = jobNumbers(processes_);
+  std::vector<std::vector<ProcessFacts>> members;
+  for (std::size_t at = 0; at < processes_.size(); ++at) {
+    members.resize(std::max(members.size(), place(numbers[at]) + 1));
+    members[place(numbers[at])].push_back(processes_[at]);
+  }
+  std::ranges::stable_partition(members, [](const std::vector<ProcessFacts>& job) {
+    return std::ranges::any_of(job, &ProcessFacts::alive);
+  });
+  const auto names = [&](const std::vector<ProcessFacts>& job, const HostFacts& host) {
+    return std::ranges::any_of(job, [&](const ProcessFacts& process) {
+      return std::ranges::any_of(process.connections, [&](const ConnectionFacts& connection) {
+        return hostOf(connection.peer) == &host;
+      });
+    });
+  };
+  std::vector<std::vector<HostFacts>> hosts(members.size());
+  for (const HostFacts& host : hosts_) {
+    const bool known = std::ranges::any_of(members, [&](const auto& job) { return names(job, host); });
+    for (std::size_t job = 0; job < members.size(); ++job) {
+      if (!host.error.empty() && known && !names(members[job], host)) continue;
+      hosts[job].push_back(host);
+      if (job > 0) hosts[job].back().notes.clear();
+    }
+  }
+  std::vector<Job> jobs;
+  for (std::size_t job = 0; job < members.size(); ++job) {
+    hosts[job].front().processes = std::move(members[job]);
+    jobs.emplace_back(std::move(hosts[job]));
+  }
+  return jobs;
+}
+
+std::vector<int> jobNumbers(const std::vector<ProcessFacts>& processes) {
+  // Each process points to what it has in common with others, and these point back: jobs are components.
+  Graph graph(processes.size());
+  std::map<std::string, int> nodes;
+  const auto join = [&](std::size_t process, const std::string& common) {
+    const auto [found, added] = nodes.emplace(common, static_cast<int>(graph.size()));
+    if (added) graph.emplace_back();
+    graph[process].push_back(found->second);
+    graph[place(found->second)].push_back(static_cast<int>(process));
+  };
+  for (std::size_t at = 0; at < processes.size(); ++at) {
+    const ProcessFacts& own = processes[at];
+    join(at, "process " + nameOf(own.host, std::to_string(own.pid)));
+    // A shell may start several jobs, but not two with as many ranks as one.
+    if (own.parent > 1 && own.ranks > 1)
+      join(at, "parent " + own.boot_id + " " + std::to_string(own.parent) + " " + std::to_string(own.ranks));
+    for (const ConnectionFacts& connection : own.connections) {
+      if (connection.pair_id != 0) join(at, "pair " + std::to_string(connection.pair_id));
+      if (connection.communicator != 0) join(at, "communicator " + std::to_string(connection.communicator));
+      const std::size_t colon = connection.peer.rfind(':');
+      if (colon != std::string::npos)
+        join(at, "process " + nameOf(connection.peer.substr(0, colon), connection.peer.substr(colon + 1)));
+    }
+  }
+  const std::vector<int> components = componentsOf(graph);
+  std::map<int, int> numbers;
+  std::vector<int> jobs;
+  for (std::size_t at = 0; at < processes.size(); ++at)
+    jobs.push_back(numbers.emplace(components[at], static_cast<int>(numbers.size())).first->second);
+  return jobs;
+}
+
 std::vector<int> componentsOf(const Graph& graph) { return ComponentSearch(graph).take(); }
 
 std::vector<std::vector<int>> rootsOf(const Graph& graph) {

@@ -1,5 +1,5 @@
-// The processes of all hosts that were asked, and who is connected with whom. Pure; const methods are
-// thread-safe.
+// The processes of all hosts that were asked, who is connected with whom, and which of them are one job.
+// Pure; const methods are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,9 @@ class Job {
   End otherEnd(End end) const;
   // The host that has the name in "host:pid"; null: no such host was asked.
   const HostFacts* hostOf(std::string_view peer) const;
+  // Each job by itself, those with living processes first. A host that has not answered belongs to the jobs
+  // with peers there; to all where no job has. Notes of hosts are in the first job.
+  std::vector<Job> split() const;
 
  private:
   void addProcess(ProcessFacts process);
@@ -47,6 +50,10 @@ class Job {
   std::unordered_map<uint64_t, std::vector<End>> by_pair_;
   std::map<std::string, int, std::less<>> by_name_;  // "host:pid"; the host up to its first dot
 };
+
+// The number, from 0, of the job of each process: processes of one job have a connection, a communicator, a
+// peer, or a launcher in common.
+std::vector<int> jobNumbers(const std::vector<ProcessFacts>& processes);
 
 // A directed graph whose nodes are numbers: "node a waits for node b". Pure; thread-safe.
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <functional>
+#include <iterator>
 #include <vector>
 
 #include "base/text/json.h"
@@ -18,6 +20,7 @@ using record::Side;
 using record::WaitsFor;
 
 constexpr std::size_t kShownConnections = 32;
+constexpr std::size_t kShownIdle = 8;
 constexpr uint64_t kNsPerS = 1000000000;
 
 // What has gone wrong, in contrast to what has happened, and the event that tells its end.
@@ -42,6 +45,12 @@ bool endsTrouble(EventKind trouble, EventKind later) {
   return known != std::end(kTroubles) && known->end != EventKind::kNone && known->end == later;
 }
 
+// Events of connections that come up and close in order. They say nothing where something went wrong.
+bool isSetup(EventKind kind) {
+  return kind == EventKind::kConnecting || kind == EventKind::kConnected || kind == EventKind::kSlowConnect ||
+         kind == EventKind::kClosed || kind == EventKind::kProcessStarted;
+}
+
 class Postmortem {
  public:
   explicit Postmortem(const record::Snapshot& snapshot)
@@ -60,8 +69,11 @@ class Postmortem {
     if (!open_.empty()) text += " while " + openVerdict();
     const record::Event* const first = firstTrouble();
     if (first == nullptr) return text + "; its record shows no failure before";
-    return text + "; the first thing that went wrong: " + eventSentence(*first) + ", " +
-           beforeEnd(first->at_ns);
+    return text + "; the first thing that went wrong: " + troubleSentence(*first);
+  }
+  std::string trouble() const {
+    const record::Event* const first = firstTrouble();
+    return first != nullptr ? troubleSentence(*first) : "";
   }
 
   std::string text(std::size_t events) const {
@@ -95,6 +107,15 @@ class Postmortem {
     return all;
   }
 
+  // "12:01:36.800"
+  std::string timeOfDay(uint64_t at_ns) const {
+    const std::string clock = clockText(at_ns);
+    return clock.starts_with("an ") ? clock : clock.substr(clock.find(' ') + 1);
+  }
+  std::string troubleSentence(const record::Event& event) const {
+    return eventSentence(event) + ", " + beforeEnd(event.at_ns);
+  }
+
   static bool isUp(ConnectionState state) { return state == ConnectionState::kRunning; }
   bool isOpen(const record::Connection& connection) const {
     return !isUp(connection.state) || waitsNow(connection, end_ns_);
@@ -105,9 +126,10 @@ class Postmortem {
   }
   std::string openVerdict() const {
     const record::Connection& worst = *open_.front();
-    std::string text = counted(open_.size(), "connection was open", "connections were open");
-    if (snapshot_.process.alive) text = counted(open_.size(), "connection is open", "connections are open");
-    return text + ", the oldest to " + peerOf(worst) + " for " + agoText(sinceNs(worst));
+    const bool lives = snapshot_.process.alive;
+    return counted(open_.size(), lives ? "connection waits" : "connection waited",
+                   lives ? "connections wait" : "connections waited") +
+           ", the longest " + agoText(sinceNs(worst)) + " for " + peerOf(worst);
   }
   static std::string peerOf(const record::Connection& connection) {
     return connection.peer.empty() ? "an unknown peer" : plainText(connection.peer);
@@ -183,7 +205,7 @@ class Postmortem {
       case EventKind::kPathFound:
         return "epoch " + std::to_string(event.numbers[0]) + ", " + ms(event.numbers[1]) + " without a path";
       case EventKind::kSlowMessage:
-        return unitOf(event) + ", open for " + ageText(event.numbers[1]);
+        return unitOf(event) + ", under way for " + ageText(event.numbers[1]);
       case EventKind::kSlowMessageEnded:
         return unitOf(event) + ", after " + ageText(event.numbers[1]);
       default:
@@ -264,6 +286,25 @@ class Postmortem {
     if (its.gets_open > 0) text += ", " + counted(its.gets_open, "get") + " under way";
     return text;
   }
+  // "; last complete: message 5126, 3.2 s before its last sign of life (12:01:36.800); 4.9 GiB so far, 1.0
+  // MiB each". A message becomes the oldest when it is given and all before it are complete. So that is the
+  // latest time at which the one before can have completed. Bytes are those of the queue pairs in use.
+  std::string lastCompleteText(const record::Connection& connection) const {
+    if (connection.side == Side::kListener) return "";
+    if (connection.completed == 0) return "; none is complete";
+    std::string text = "; last complete: " + std::string(record::unitText(connection.kind, connection.side)) +
+                       " " + std::to_string(connection.completed);
+    const bool waits = connection.oldest == connection.completed + 1;
+    const uint64_t at_ns = waits ? connection.oldest_since_ns : connection.looked_ns;
+    if (at_ns != 0)
+      text += (waits ? ", at the latest " : ", about ") + beforeEnd(at_ns) + " (" + timeOfDay(at_ns) + ")";
+    uint64_t bytes = 0;
+    for (const record::QueuePair& queue_pair : connection.queue_pairs) bytes += queue_pair.bytes;
+    if (bytes == 0) return text;
+    text += "; " + bytesText(bytes) + " so far";
+    if (connection.epoch <= 1) text += ", " + bytesText(bytes / connection.completed) + " each on average";
+    return text;
+  }
   std::string connectionText(const record::Connection& connection) const {
     std::string text = "connection " + std::to_string(connection.slot);
     if (connection.side == Side::kListener) text = "listener " + std::to_string(connection.slot);
@@ -275,10 +316,11 @@ class Postmortem {
       if (!isUp(connection.state)) text += "; ";
       text += oldestText(connection);
       if (connection.oldest_since_ns != 0)
-        text += std::string(" open for ") + agoText(connection.oldest_since_ns);
+        text += std::string(snapshot_.process.alive ? " has waited for " : " had waited for ") +
+                agoText(connection.oldest_since_ns);
       text += snapshot_.process.alive ? "" : " when the process ended";
     } else if (isUp(connection.state)) {
-      text += isOneSided(connection) ? "nothing is open" : "no message is open";
+      text += isOneSided(connection) ? "nothing is under way" : "no message is under way";
     }
     if (connection.waits_for != WaitsFor::kNothing && isOpen(connection))
       text += std::string(", waiting for the ") + record::waitsForText(connection.waits_for) +
@@ -286,10 +328,11 @@ class Postmortem {
     // A sender does not always count its messages as complete.
     if (connection.side == Side::kReceiver && connection.posted > connection.completed) {
       const char* const unit = isOneSided(connection) ? "signal" : "message";
-      text += "; " + counted(connection.posted - connection.completed, unit) + " open, " +
-              std::to_string(connection.completed) + " complete";
+      text += "; " + counted(connection.posted - connection.completed, unit) + " posted and not complete";
     }
-    if (isOneSided(connection)) text += oneSidedText(connection);
+    text += isOneSided(connection) ? oneSidedText(connection) : lastCompleteText(connection);
+    if (connection.failover == record::Failover::kOff)
+      text += "; failover is off (RAILWISE_FAILOVER=0 at an end)";
     if (!connection.reason.empty()) text += "; " + plainText(connection.reason);
     return text;
   }
@@ -297,35 +340,48 @@ class Postmortem {
     const std::size_t all = snapshot_.connections.size();
     if (all == 0) return "\nNo connections\n";
     std::string text = "\n" + counted(all, "connection", "connections") + ", " +
-                       (open_.empty() ? "nothing was open" : std::to_string(open_.size()) + " not idle") +
-                       "\n";
-    appendSome(text, open_, kShownConnections, [this](const record::Connection* connection) {
+                       (open_.empty() ? "none waited" : std::to_string(open_.size()) + " waiting") + "\n";
+    const auto line = [this](const record::Connection* connection) {
       return wrapped(connectionText(*connection), "  ", 4);
-    });
+    };
+    appendSome(text, open_, kShownConnections, line);
+    std::vector<const record::Connection*> idle;
+    for (const record::Connection& connection : snapshot_.connections)
+      if (!isOpen(connection) && connection.completed > 0) idle.push_back(&connection);
+    std::ranges::stable_sort(idle, std::greater(), &record::Connection::looked_ns);
+    if (!idle.empty()) text += "  and without a message under way, the latest first\n";
+    appendSome(text, idle, kShownIdle, line);
     return text;
   }
 
-  std::vector<const record::Event*> lastEvents(std::size_t most) const {
+  // The last events: `setup` of connections that come up and close, else of all others.
+  std::vector<const record::Event*> lastEvents(std::size_t most, bool setup) const {
     std::vector<const record::Event*> events;
-    const std::size_t all = snapshot_.events.size();
-    for (std::size_t i = all - std::min(all, most); i < all; ++i) events.push_back(&snapshot_.events[i]);
+    for (const record::Event& event : snapshot_.events)
+      if (isSetup(event.kind) == setup) events.push_back(&event);
+    events.erase(events.begin(), events.end() - static_cast<std::ptrdiff_t>(std::min(events.size(), most)));
     return events;
   }
   std::string eventsText(std::size_t events) const {
-    const auto last = lastEvents(events);
-    if (last.empty()) return "";
+    const auto last = lastEvents(events, false);
+    const auto setup = lastEvents(events, true);
+    std::string text = last.empty() ? "\nNo failure and no change of a rail is in the record\n" : "";
+    if (!last.empty()) text += listText("The last " + counted(last.size(), "event"), last);
+    if (!setup.empty())
+      text +=
+          listText("Connections that came up or closed: the last " + counted(setup.size(), "event"), setup);
+    return text;
+  }
+  std::string listText(const std::string& title, const std::vector<const record::Event*>& events) const {
     std::string text =
-        "\nThe last " + counted(last.size(), "event") + " (times are before " +
+        "\n" + title + " (times are before " +
         (snapshot_.process.alive || snapshot_.process.ended_ns != 0 ? "the end" : "the last sign of life") +
         "; * has gone wrong)\n";
-    for (const record::Event* const event : last) {
+    for (const record::Event* const event : events) {
       char before[48];
       std::snprintf(before, sizeof before, "%10s %s ", ("-" + agoText(event->at_ns)).c_str(),
                     isTrouble(event->kind) ? "*" : " ");
-      const std::string clock = clockText(event->at_ns);
-      const std::size_t blank = clock.find(' ');
-      const bool is_clock = blank != std::string::npos && clock[0] != 'a';
-      text += wrapped((is_clock ? clock.substr(blank + 1) + " " : "") + eventSentence(*event), before, 13);
+      text += wrapped(timeOfDay(event->at_ns) + " " + eventSentence(*event), before, 13);
     }
     return text;
   }
@@ -368,10 +424,15 @@ std::string Postmortem::json(std::size_t events) const {
     json.key("waits_for").value(record::waitsForText(connection->waits_for));
     json.key("oldest").value(connection->oldest).key("oldest_bytes").value(connection->oldest_bytes);
     json.key("since_ms").value(age(sinceNs(*connection)));
+    json.key("completed").value(connection->completed);
+    json.key("failover").value(rowOf(record::kFailoverNames, connection->failover).key);
     json.key("text").value(connectionText(*connection));
     json.endInlineObject();
   });
-  json.key("events").arrayOf(lastEvents(events), [&](const record::Event* event) {
+  auto shown = lastEvents(events, true);
+  std::ranges::copy(lastEvents(events, false), std::back_inserter(shown));
+  std::ranges::sort(shown, {}, &record::Event::number);
+  json.key("events").arrayOf(shown, [&](const record::Event* event) {
     json.beginInlineObject();
     json.key("number").value(event->number).key("before_end_ms").value(age(event->at_ns));
     json.key("at").value(clockText(event->at_ns)).key("kind").value(record::eventText(event->kind));
@@ -385,6 +446,8 @@ std::string Postmortem::json(std::size_t events) const {
 }  // namespace
 
 std::string postmortemVerdict(const record::Snapshot& snapshot) { return Postmortem(snapshot).verdict(); }
+
+std::string firstTrouble(const record::Snapshot& snapshot) { return Postmortem(snapshot).trouble(); }
 
 std::string postmortemText(const record::Snapshot& snapshot, std::size_t events) {
   return Postmortem(snapshot).text(events);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -15,6 +16,7 @@ constexpr std::size_t kShownWaits = 16;
 constexpr std::size_t kShownMissing = 12;
 constexpr std::size_t kShownRails = 12;
 constexpr std::size_t kShownQuiet = 12;
+constexpr std::size_t kShownHosts = 4;
 
 const char* kindKey(CulpritKind kind) {
 #define RAILWISE_CULPRIT_KEY(kind, certainty, key) key,
@@ -194,6 +196,7 @@ void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
   json.key("gets_open").value(connection.one_sided.gets_open);
   writeAge(json, "since_ms", wait.since_ms);
   writeAge(json, "looked_ms", connection.looked_ms);
+  json.key("failover").value(rowOf(record::kFailoverNames, connection.failover).key);
   json.key("reason").value(connection.reason);
   json.key("rails").arrayOf(connection.pairs, [&](const record::Pair& pair) {
     json.beginInlineObject();
@@ -236,10 +239,27 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-}  // namespace
+// "2 processes on gpu1 (24495, 24496): python3 train.py"
+std::string jobName(const Job& job) {
+  std::map<std::string, std::vector<int>> pids;  // of each host
+  for (const ProcessFacts& process : job.processes())
+    pids[process.host].push_back(static_cast<int>(process.pid));
+  std::string hosts;
+  std::size_t shown = 0;
+  for (const auto& [host, its] : pids) {
+    if (shown++ == kShownHosts) break;
+    hosts += (hosts.empty() ? " on " : ", ") + host + " (" + someOf(its) + ")";
+  }
+  if (pids.size() > kShownHosts) hosts += " and " + counted(pids.size() - kShownHosts, "host") + " more";
+  const auto living = std::ranges::find_if(job.processes(), &ProcessFacts::alive);
+  const ProcessFacts& one = living != job.processes().end() ? *living : job.processes().front();
+  return counted(job.processes().size(), "process", "processes") + hosts + ": " + one.command;
+}
 
-std::string stuckText(const Job& job, const Diagnosis& diagnosis) {
+std::string jobText(const Job& job, const Diagnosis& diagnosis) {
   std::string text = wrapped(diagnosis.verdict, diagnosis.stuck ? "STUCK: " : "", 0);
+  if (!job.processes().empty() && (diagnosis.stuck || diagnosis.processes > 0))
+    text += wrapped(jobName(job), "job: ", 5);
   if (!diagnosis.culprits.empty()) text += "\n";
   std::size_t number = 0;
   appendSome(text, diagnosis.culprits, kShownCulprits,
@@ -259,13 +279,44 @@ std::string stuckText(const Job& job, const Diagnosis& diagnosis) {
   return text;
 }
 
-std::string stuckJson(const Job& job, const Diagnosis& diagnosis) {
+// One sentence about several jobs.
+std::string verdictOf(const std::vector<JudgedJob>& jobs) {
+  const auto stuck = static_cast<std::size_t>(
+      std::ranges::count_if(jobs, [](const JudgedJob& each) { return each.diagnosis.stuck; }));
+  const std::string all = counted(jobs.size(), "job");
+  if (stuck == 0) return "nothing is stuck: " + all + " run here";
+  return std::to_string(stuck) + " of " + all + " " + (stuck == 1 ? "is" : "are") + " stuck; " +
+         jobs.front().diagnosis.verdict;
+}
+
+}  // namespace
+
+std::string stuckText(const Job& all, const Diagnosis& diagnosis, const std::vector<JudgedJob>& jobs) {
+  const std::string dead = diagnosis.dead_job.empty() ? "" : wrapped(diagnosis.dead_job, "note: ", 6);
+  if (jobs.size() == 1) return jobText(jobs.front().job, jobs.front().diagnosis) + dead;
+  if (jobs.empty()) return jobText(all, diagnosis);
+  std::string text = wrapped(verdictOf(jobs), diagnosis.stuck ? "STUCK: " : "", 0);
+  text += wrapped("one job alone: railwise stuck PID, with the number of any of its processes");
+  std::size_t number = 0;
+  for (const JudgedJob& each : jobs)
+    text += "\n---- job " + std::to_string(++number) + " of " + std::to_string(jobs.size()) + "\n" +
+            jobText(each.job, each.diagnosis);
+  return text + dead;
+}
+
+std::string stuckJson(const Job& job, const Diagnosis& diagnosis, const std::vector<JudgedJob>& jobs) {
   JsonWriter json;
   json.beginObject();
   json.key("schema").value("railwise-stuck");
   json.key("schema_version").value(1);
   json.key("stuck").value(diagnosis.stuck);
-  json.key("verdict").value(diagnosis.verdict);
+  json.key("verdict").value(jobs.size() > 1 ? verdictOf(jobs) : diagnosis.verdict);
+  json.key("jobs").arrayOf(jobs, [&](const JudgedJob& each) {
+    json.beginInlineObject();
+    json.key("stuck").value(each.diagnosis.stuck).key("verdict").value(each.diagnosis.verdict);
+    json.key("name").value(jobName(each.job)).key("processes").row(each.job.processes(), processKey);
+    json.endInlineObject();
+  });
   json.key("processes").value(diagnosis.processes);
   json.key("messages_per_s").value(diagnosis.messages_per_s);
   json.key("culprits").arrayOf(diagnosis.culprits, [&](const Culprit& culprit) {
@@ -284,6 +335,7 @@ std::string stuckJson(const Job& job, const Diagnosis& diagnosis) {
   });
   json.endObject();
   json.key("rails").array(diagnosis.rails);
+  json.key("dead_job").known(diagnosis.dead_job);
   json.key("notes").array(diagnosis.notes);
   json.endObject();
   return json.text();

@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kSchema = "railwise-stuck-facts";
-constexpr int kSchemaVersion = 2;
+constexpr int kSchemaVersion = 3;
 
 // Far more than a host has. They limit what a hostile host can make this process hold.
 constexpr std::size_t kMostLine = std::size_t{64} << 20;
@@ -81,6 +81,7 @@ void fields(auto& io, Connection& connection) {
   io("moved", connection.moved);
   io("new_epochs", connection.new_epochs);
   io("still", connection.still);
+  io("failover", connection.failover, record::Failover::kOn);
   io("degraded", connection.degraded);
   io("gets_open", connection.one_sided.gets_open);
   io("signals", connection.one_sided.signals);
@@ -106,6 +107,9 @@ void fields(auto& io, Process& process) {
   io("rank", process.rank, -1, kMostRank);
   io("ranks", process.ranks, -1, kMostRank);
   io("program", process.program);
+  io("command", process.command);
+  io("parent", process.parent);
+  io("trouble", process.trouble);
   io("unrecorded", process.unrecorded);
   io("slow_setup", process.slow_setup);
   io("rails", process.rails, record::kMostRails);

@@ -45,11 +45,12 @@ ProcessResult stuck(Words args, const Words& environment = {}) {
 }
 
 // Rank 3 on node1 (process 4242): a sender to rank 4 on node2 (process 5151), which has posted no receive.
-RecordBuilder waitingRank(uint64_t pair_id = 77) {
+RecordBuilder waitingRank(uint64_t pair_id = 77, const std::string& peer = "node2:5151") {
   RecordBuilder builder;
   builder.rail("mlx5_0");
   record::ConnectionRecord& sender = builder.connection(Side::kSender).connection;
   sender.pair_id = pair_id;
+  RecordBuilder::setText(sender.peer, peer);
   sender.oldest = 1;
   sender.oldest_since_ns = sender.waits_since_ns = builder.ago(9);
   sender.waits_for = WaitsFor::kClearToSend;
@@ -85,7 +86,7 @@ TEST(StuckCommand, OneProcessStandsForItsJobAndForNoOther) {
   const Scratch scratch;
   const HeldRecord waiting(waitingRank().write(scratch.path("")));
   const HeldRecord late(lateRank().write(scratch.path("")));
-  RecordBuilder of_another_job = waitingRank(78);
+  RecordBuilder of_another_job = waitingRank(78, "node7:9");
   of_another_job.header().pid = 6161;
   const HeldRecord stranger(of_another_job.write(scratch.path("")));
   const auto result = stuck({"4242", "--dir", scratch.path("")});
@@ -241,7 +242,7 @@ TEST(PostmortemCommand, TellsWhatAProcessDidLast) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(has(joined(result.out),
                   "rank 3 (node1:4242) did not end in order (killed, crashed, or left after an error) while "
-                  "1 connection was open"))
+                  "1 connection waited"))
       << result.out;
   EXPECT_TRUE(has(joined(result.out), "the first thing that went wrong: port down on mlx5_0 port 1"))
       << result.out;
