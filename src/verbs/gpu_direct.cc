@@ -1,10 +1,16 @@
 #include "verbs/gpu_direct.h"
 
 #include "railwise/device.h"
+#include "sysfs/pci_devices.h"
 #include "verbs/memory_region.h"
 #include "verbs/port.h"
 
 namespace railwise::verbs {
+namespace {
+
+constexpr std::size_t kMostSymbols = 64UL << 20;  // bytes; /proc/kallsyms has some 15 MiB
+
+}  // namespace
 
 std::string GpuDirect::text() const {
   const std::string module = "peermem (" + peer_memory + ")";
@@ -47,6 +53,11 @@ std::string peerMemoryModule(const sysfs::FileTree& tree) {
   for (const Sign& sign : kSigns) {
     if (tree.exists(sign.file)) return sign.module;
   }
+  // AMD's driver registers itself with RDMA drivers that have the function: MLNX_OFED's on newer kernels.
+  if (!sysfs::runsRccl(tree)) return {};
+  const std::string symbols = tree.read("/proc/kallsyms", kMostSymbols).value_or("");
+  for (const char* const symbol : {"t ib_register_peer_memory_client", "T ib_register_peer_memory_client"})
+    if (symbols.find(symbol) != std::string::npos) return "amdgpu";
   return {};
 }
 

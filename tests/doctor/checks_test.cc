@@ -137,6 +137,19 @@ void makeBond(MemoryTree& tree, const std::string& mode, const std::string& join
 
 void joinDomain(gpu::Device& device) { device.fabric_cluster = "8d1a1fa6-c5b0-4e0f-9a3b-2c4d5e6f7081"; }
 
+// The GPUs of the tree are AMD's.
+void giveAmdGpus(MemoryTree& tree) {
+  for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
+    const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
+    if (!tree.read(folder + "/class").value_or("").starts_with("0x0302")) continue;
+    set(tree, folder + "/class", "0x120000\n");
+    set(tree, folder + "/vendor", "0x1002\n");
+    set(tree, folder + "/device", "0x74a1\n");
+  }
+  tree = without(tree, "/railwise/gpus.json");
+  append(tree, "/proc/modules", "amdgpu 1 0 - Live 0x0");
+}
+
 const Fault kFaults[] = {
     {"the fabric is not complete", kIb,
      [](MemoryTree& tree) {
@@ -389,19 +402,18 @@ const Fault kFaults[] = {
      "ecn", Severity::kAdvice, "mlx5_0 port 1", "roce_np/enable/3", "sudo tee"},
     {"no GPUDirect with AMD's GPUs", kIb,
      [](MemoryTree& tree) {
-       for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
-         const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
-         if (!tree.read(folder + "/class").value_or("").starts_with("0x0302")) continue;
-         set(tree, folder + "/class", "0x120000\n");
-         set(tree, folder + "/vendor", "0x1002\n");
-         set(tree, folder + "/device", "0x74a1\n");
-       }
-       tree = without(tree, "/railwise/gpus.json");
-       append(tree, "/proc/modules", "amdgpu 1 0 - Live 0x0");
+       giveAmdGpus(tree);
        tree.file("/boot/config-6.8.0-45-generic",
                  "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n");
      },
      "gpudirect-amd", Severity::kError, "", "no CONFIG_DMABUF_MOVE_NOTIFY=y", "uname -r"},
+    {"dma-bufs that RCCL leaves alone", kIb,
+     [](MemoryTree& tree) {
+       giveAmdGpus(tree);
+       tree.file("/boot/config-6.8.0-45-generic",
+                 "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n");
+     },
+     "gpudirect-amd", Severity::kWarning, "", "no peer-memory client", "NCCL_DMABUF_ENABLE=1"},
     {"a path for an old NCCL", kIb,
      [](MemoryTree& tree) {
        unsetVariable(tree, "NCCL_NET_PLUGIN");

@@ -84,8 +84,8 @@ TEST(GpuDirectPointers, AreThoseOfTheDevice) {
 
 // Received into GPU memory and flushed: messages small enough to travel inline, and longer ones.
 template <typename A>
-void exchange(int type) {
-  Session<A> session("gpudirect=on");
+void exchange(int type, const char* device = "gpudirect=on") {
+  Session<A> session(device);
   Pair<A> pair(session);
   const GpuMemory<A> from(pair.send(), type, 3);
   const GpuMemory<A> to(pair.receive(), type);
@@ -113,6 +113,12 @@ TYPED_TEST(GpuDirectTest, DataArriveInMemoryRegisteredByAddress) {
 TYPED_TEST(GpuDirectTest, DataArriveInADmaBuf) {
   RAILWISE_NEEDS_SOFTWARE_DEVICE("the memory is no GPU's");
   exchange<TypeParam>(NCCL_PTR_DMABUF);
+}
+
+// RCCL with NCCL_DMABUF_ENABLE=1 asks so where NCCL_PTR_CUDA alone was offered.
+TEST(GpuDirectPointers, ADmaBufIsTakenWhereOnlyPeerMemoryIsOffered) {
+  RAILWISE_NEEDS_SOFTWARE_DEVICE("the memory is no GPU's");
+  exchange<Api<11>>(NCCL_PTR_DMABUF, "gpudirect=peermem");
 }
 
 // A file that ends before the range does.

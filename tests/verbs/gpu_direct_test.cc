@@ -53,5 +53,24 @@ TEST(PeerMemoryModule, IsNamedByWhatItPublishes) {
   }
 }
 
+// The function is there too where NVIDIA's GPUs run and nvidia_peermem is not loaded.
+TEST(PeerMemoryModule, OfAmdIsToldByTheKernelsSymbolsToo) {
+  sysfs::MemoryTree tree;
+  tree.file("/proc/kallsyms",
+            "0 T ib_register_client\t[ib_core]\n0 T ib_register_peer_memory_client\t[ib_core]\n");
+  EXPECT_EQ(peerMemoryModule(tree), "");
+  tree.folder("/sys/module/amdgpu");
+  EXPECT_EQ(peerMemoryModule(tree), "amdgpu");
+  tree.folder("/sys/module/nvidia");
+  EXPECT_EQ(peerMemoryModule(tree), "");
+}
+
+TEST(PeerMemoryModule, OfAmdNeedsTheFunction) {
+  sysfs::MemoryTree tree;
+  tree.folder("/sys/module/amdgpu");
+  tree.file("/proc/kallsyms", "0 T ib_register_client\t[ib_core]\n0 U ib_register_peer_memory_client\n");
+  EXPECT_EQ(peerMemoryModule(tree), "");
+}
+
 }  // namespace
 }  // namespace railwise::verbs

@@ -4,11 +4,12 @@
 
 namespace railwise {
 
-std::vector<ConfVariable> ncclConfVariables(const std::string& named, const std::string& home,
+std::vector<ConfVariable> ncclConfVariables(const std::string& named, const std::string& home, bool rccl,
                                             const std::function<std::string(const std::string& path)>& read) {
   std::vector<ConfVariable> variables;
-  const std::string own = !named.empty() ? named : home.empty() ? "" : home + "/.nccl.conf";
-  for (const std::string& path : {own, std::string("/etc/nccl.conf")}) {
+  const std::string name = rccl ? "rccl.conf" : "nccl.conf";
+  const std::string own = !named.empty() ? named : home.empty() ? "" : home + "/." + name;
+  for (const std::string& path : {own, "/etc/" + name}) {
     if (path.empty()) continue;
     int number = 0;
     for (const std::string& line : linesOf(read(path))) {
