@@ -1,6 +1,7 @@
 #include "verbs/gpu_direct.h"
 
 #include "software_device.h"
+#include "sysfs/peer_memory.h"
 
 namespace railwise::verbs {
 namespace {
@@ -44,12 +45,12 @@ TEST(GpuDirect, OfSoftRoceIsNoneWhateverIsLoaded) {
 
 TEST(PeerMemoryModule, IsNamedByWhatItPublishes) {
   sysfs::MemoryTree tree;
-  EXPECT_EQ(peerMemoryModule(tree), "");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "");
   for (const auto& [folder, module] : {std::pair("/sys/memory_peers/amdkfd", "amdgpu"),
                                        std::pair("/sys/kernel/mm/memory_peers/nv_mem", "nv_peer_mem"),
                                        std::pair("/sys/module/nvidia_peermem", "nvidia_peermem")}) {
     tree.file(folder + std::string("/version"), "1\n");
-    EXPECT_EQ(peerMemoryModule(tree), module);
+    EXPECT_EQ(sysfs::peerMemoryModule(tree), module);
   }
 }
 
@@ -58,18 +59,18 @@ TEST(PeerMemoryModule, OfAmdIsToldByTheKernelsSymbolsToo) {
   sysfs::MemoryTree tree;
   tree.file("/proc/kallsyms",
             "0 T ib_register_client\t[ib_core]\n0 T ib_register_peer_memory_client\t[ib_core]\n");
-  EXPECT_EQ(peerMemoryModule(tree), "");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "");
   tree.folder("/sys/module/amdgpu");
-  EXPECT_EQ(peerMemoryModule(tree), "amdgpu");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "amdgpu");
   tree.folder("/sys/module/nvidia");
-  EXPECT_EQ(peerMemoryModule(tree), "");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "");
 }
 
 TEST(PeerMemoryModule, OfAmdNeedsTheFunction) {
   sysfs::MemoryTree tree;
   tree.folder("/sys/module/amdgpu");
   tree.file("/proc/kallsyms", "0 T ib_register_client\t[ib_core]\n0 U ib_register_peer_memory_client\n");
-  EXPECT_EQ(peerMemoryModule(tree), "");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "");
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include "base/pci_ids.h"
 #include "doctor/checks/check.h"
+#include "sysfs/peer_memory.h"
 #include "topo/machine/known_machines.h"
-#include "verbs/gpu_direct.h"
 
 namespace railwise::doctor {
 namespace {
@@ -157,7 +157,7 @@ void checkAmdDmaBuf(Examination& exam) {
 void checkAmdMemory(Examination& exam) {
   const System& system = exam.system;
   if (!hasGpus(exam, &sysfs::PciDevice::isAmdGpu) || !hasRealNic(exam) || exam.skipSimulated()) return;
-  if (!verbs::peerMemoryModule(system.tree()).empty()) return;
+  if (!sysfs::peerMemoryModule(system.tree()).empty()) return;
   const std::string file = "/boot/config-" + system.line("/proc/sys/kernel/osrelease");
   const std::string options = system.text(file);
   if (options.empty()) return;
