@@ -1,5 +1,5 @@
 // What the drivers of real RDMA cards grant, so that a software device can be as narrow as such a card
-// (`like=bnxt_re`). One table; drivers.cc has the source of each value. Any thread.
+// (`like=bnxt_re`): base/nic_drivers.h has the values and their sources. Any thread.
 #pragma once
 
 #include <string_view>

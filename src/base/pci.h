@@ -52,6 +52,7 @@ inline constexpr char kMellanox[] = "0x15b3";  // NVIDIA's NICs
 inline constexpr char kAmazon[] = "0x1d0f";
 inline constexpr char kBroadcom[] = "0x14e4";
 inline constexpr char kIntel[] = "0x8086";
+inline constexpr char kHuawei[] = "0x19e5";
 inline constexpr char kPensando[] = "0x1dd8";
 inline constexpr char kConnectX8[] = "0x1023";  // and its data-direct function
 inline constexpr char kDataDirect[] = "0x2100";

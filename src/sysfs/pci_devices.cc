@@ -126,6 +126,15 @@ std::vector<PciDevice> gpuDevices(const FileTree& tree) {
   return devices;
 }
 
+bool runsRccl(const FileTree& tree) { return moduleLoaded(tree, "amdgpu") && !moduleLoaded(tree, "nvidia"); }
+
+bool moduleLoaded(const FileTree& tree, const std::string& name) {
+  if (tree.exists("/sys/module/" + name)) return true;
+  for (const std::string& line : linesOf(tree.read("/proc/modules").value_or("")))
+    if (line.starts_with(name + " ")) return true;
+  return false;
+}
+
 std::string nearestGpu(const FileTree& tree, const std::string& path) {
   const std::vector<std::string> way = splitPath(path);
   std::string nearest;

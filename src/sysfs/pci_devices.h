@@ -49,6 +49,10 @@ struct PciDevice {
 std::vector<PciDevice> pciDevices(const FileTree& tree);
 // The GPUs of `tree`.
 std::vector<PciDevice> gpuDevices(const FileTree& tree);
+// Do jobs use RCCL here: is AMD's driver of GPUs loaded, and NVIDIA's not?
+bool runsRccl(const FileTree& tree);
+// Is the kernel's module loaded, by /sys/module or /proc/modules?
+bool moduleLoaded(const FileTree& tree, const std::string& name);
 
 // The address of the GPU that has the most of the way to the root in common with the function in the folder
 // `path`, "0000:1b:00.0"; among equals the first. "": the tree has no GPU.

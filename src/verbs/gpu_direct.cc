@@ -1,6 +1,7 @@
 #include "verbs/gpu_direct.h"
 
 #include "railwise/device.h"
+#include "sysfs/peer_memory.h"
 #include "verbs/memory_region.h"
 #include "verbs/port.h"
 
@@ -30,32 +31,6 @@ GpuDirect gpuDirectOf(bool software, std::string peer_memory, DmaBuf dma_buf) {
   return answer;
 }
 
-std::string peerMemoryModule(const sysfs::FileTree& tree) {
-  struct Sign {
-    const char* module;
-    const char* file;
-  };
-  // NVIDIA's modules as in NCCL 2.30.7, net_ib/gdr.cc; AMD's as in RCCL, net_ib.cc.
-  static constexpr Sign kSigns[] = {
-      {"nvidia_peermem", "/sys/module/nvidia_peermem/version"},
-      {"nv_peer_mem", "/sys/kernel/mm/memory_peers/nv_mem/version"},
-      {"nvidia_peermem, no persistent clients", "/sys/kernel/mm/memory_peers/nv_mem_nc/version"},
-      {"amdgpu", "/sys/kernel/mm/memory_peers/amdkfd/version"},
-      {"amdgpu", "/sys/kernel/memory_peers/amdkfd/version"},
-      {"amdgpu", "/sys/memory_peers/amdkfd/version"},
-  };
-  for (const Sign& sign : kSigns) {
-    if (tree.exists(sign.file)) return sign.module;
-  }
-  // A kernel that has the clients' interface itself lists none of them.
-  constexpr std::size_t kMostSymbols = 64U << 20;
-  if (!tree.exists("/sys/module/amdgpu")) return {};
-  const std::string symbols = tree.read("/proc/kallsyms", kMostSymbols).value_or("");
-  for (const char* symbol : {" t ib_register_peer_memory_client", " T ib_register_peer_memory_client"})
-    if (symbols.find(symbol) != std::string::npos) return "amdgpu";
-  return {};
-}
-
 GpuDirect gpuDirect(ibv_pd* pd, const std::string& root) {
   if (library().gpu_memory != nullptr) {
     const unsigned ways = library().gpu_memory(pd->context->device);
@@ -70,8 +45,8 @@ GpuDirect gpuDirect(ibv_pd* pd, const std::string& root) {
   const DmaBuf dma_buf = dmaBufSupported(pd)                  ? DmaBuf::kYes
                          : library().reg_dmabuf_mr == nullptr ? DmaBuf::kUnknownToLibrary
                                                               : DmaBuf::kNo;
-  return gpuDirectOf(pciPlace(pd->context->device).software, peerMemoryModule(*sysfs::makeLiveTree(root)),
-                     dma_buf);
+  return gpuDirectOf(pciPlace(pd->context->device).software,
+                     sysfs::peerMemoryModule(*sysfs::makeLiveTree(root)), dma_buf);
 }
 
 }  // namespace railwise::verbs

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "sysfs/file_tree.h"
 #include "verbs/library.h"
 
 namespace railwise::verbs {
@@ -16,10 +15,6 @@ struct GpuDirect {
   // "dma-buf", "peermem (nvidia_peermem)", "dma-buf and peermem (...)", "none, because ... and ...".
   std::string text() const;
 };
-
-// The loaded kernel module through which NICs read and write GPU memory that is registered by its address:
-// nvidia_peermem, nv_peer_mem or that of amdgpu. "" if none is loaded.
-std::string peerMemoryModule(const sysfs::FileTree& tree);
 
 // Combines the findings to an answer. `software`: Soft-RoCE or soft-iWARP, whose drivers do not use a
 // peer-memory module.

@@ -137,8 +137,8 @@ void makeBond(MemoryTree& tree, const std::string& mode, const std::string& join
 
 void joinDomain(gpu::Device& device) { device.fabric_cluster = "8d1a1fa6-c5b0-4e0f-9a3b-2c4d5e6f7081"; }
 
-// The GPUs are AMD's. Not loaded: its peer-memory client.
-void makeAmd(MemoryTree& tree) {
+// The GPUs of the tree are AMD's.
+void giveAmdGpus(MemoryTree& tree) {
   for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
     const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
     if (!tree.read(folder + "/class").value_or("").starts_with("0x0302")) continue;
@@ -402,17 +402,18 @@ const Fault kFaults[] = {
      "ecn", Severity::kAdvice, "mlx5_0 port 1", "roce_np/enable/3", "sudo tee"},
     {"no GPUDirect with AMD's GPUs", kIb,
      [](MemoryTree& tree) {
-       makeAmd(tree);
+       giveAmdGpus(tree);
        tree.file("/boot/config-6.8.0-45-generic",
                  "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n");
      },
      "gpudirect-amd", Severity::kError, "", "no CONFIG_DMABUF_MOVE_NOTIFY=y", "uname -r"},
-    {"RCCL leaves dma-buf off", kIb,
+    {"dma-bufs that RCCL leaves alone", kIb,
      [](MemoryTree& tree) {
-       makeAmd(tree);
-       tree.file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n");
+       giveAmdGpus(tree);
+       tree.file("/boot/config-6.8.0-45-generic",
+                 "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n");
      },
-     "gpudirect-amd", Severity::kWarning, "", "NCCL_DMABUF_ENABLE: not set", "NCCL_DMABUF_ENABLE=1"},
+     "gpudirect-amd", Severity::kWarning, "", "no peer-memory client", "NCCL_DMABUF_ENABLE=1"},
     {"a path for an old NCCL", kIb,
      [](MemoryTree& tree) {
        unsetVariable(tree, "NCCL_NET_PLUGIN");
@@ -820,7 +821,7 @@ TEST(Doctor, WhatIsMeantIsNoFault) {
     tree.file("/var/run/nvidia-fabricmanager/nv-fabricmanager.pid", "2939\n");
   });
   expectFine("dma-buf with RCCL", kIb, [](MemoryTree& tree) {
-    makeAmd(tree);
+    giveAmdGpus(tree);
     tree.file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n");
     environment(tree, "HOME=/root");
     tree.file("/sys/module/amdgpu/version", "6.8.5\n").file("/root/.rccl.conf", "NCCL_DMABUF_ENABLE=1\n");

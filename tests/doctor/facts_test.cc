@@ -22,6 +22,22 @@ namespace {
 using namespace test;
 using sysfs::MemoryTree;
 
+TEST(System, ReadsRcclsFilesWhereAmdsDriverRuns) {
+  MemoryTree tree;
+  tree.file("/etc/nccl.conf", "NCCL_IB_SL=1\n").file("/etc/rccl.conf", "NCCL_IB_SL=2\n");
+  tree.file("/railwise/environment", "HOME=/home/a\n").file("/home/a/.rccl.conf", "NCCL_IB_TC=3\n");
+  const auto whereOf = [&](const char* name) {
+    const System system(tree);
+    const Variable* const its = system.variable(name);
+    return its == nullptr ? "nowhere" : its->where;
+  };
+  EXPECT_EQ(whereOf("NCCL_IB_SL"), "/etc/nccl.conf:1");
+  EXPECT_EQ(whereOf("NCCL_IB_TC"), "nowhere");
+  tree.file("/proc/modules", "amdgpu 1 0 - Live 0x0\n");
+  EXPECT_EQ(whereOf("NCCL_IB_SL"), "/etc/rccl.conf:1");
+  EXPECT_EQ(whereOf("NCCL_IB_TC"), "/home/a/.rccl.conf:1");
+}
+
 TEST(OverlayTree, ShowsTheUpperTreeFirst) {
   const MemoryTree base = MemoryTree().file("/a/x", "base x").file("/a/y", "base y");
   const MemoryTree over = MemoryTree().file("/a/x", "over x").file("/a/z", "over z");

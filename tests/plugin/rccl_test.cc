@@ -105,6 +105,24 @@ TEST_P(RcclTest, LookingWhichLevelIsWarnLeavesTheLastErrorAsItWas) {
   EXPECT_EQ(rccl_.printed(), "");
 }
 
+// RCCL up to 6.1 of ROCm takes version 6, 2.21 the newest of 8 to 6, 2.28 the newest of 11 to 6.
+TEST(Rccl, FindsEachVersionThatItLooksUpInEachLibraryThatItOpens) {
+  const std::string beside = RAILWISE_PLUGIN_PATH;
+  const std::string folder = beside.substr(0, beside.rfind('/'));
+  // With NCCL_NET_PLUGIN=railwise; without it up to 2.21; without it since 2.27.
+  for (const char* const name : {"librccl-net-railwise.so", "librccl-net.so", "libnccl-net.so"}) {
+    void* const library = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << dlerror();
+    for (const int version : {11, 10, 9, 8, 7, 6}) {
+      const std::string symbol = "ncclNetPlugin_v" + std::to_string(version);
+      const auto* const table = static_cast<const char* const*>(dlsym(library, symbol.c_str()));
+      ASSERT_NE(table, nullptr) << name << " " << symbol;
+      EXPECT_STREQ(*table, "Railwise");
+    }
+    EXPECT_EQ(dlsym(library, "ncclCollNetPlugin_v11"), nullptr);
+  }
+}
+
 std::string nameOf(const testing::TestParamInfo<const char*>& each) {
   constexpr const char* kNames[] = {"Nccl", "Rccl", "Ncclx"};
   return kNames[each.index];

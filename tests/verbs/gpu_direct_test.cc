@@ -1,6 +1,7 @@
 #include "verbs/gpu_direct.h"
 
 #include "software_device.h"
+#include "sysfs/peer_memory.h"
 
 namespace railwise::verbs {
 namespace {
@@ -44,25 +45,32 @@ TEST(GpuDirect, OfSoftRoceIsNoneWhateverIsLoaded) {
 
 TEST(PeerMemoryModule, IsNamedByWhatItPublishes) {
   sysfs::MemoryTree tree;
-  EXPECT_EQ(peerMemoryModule(tree), "");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "");
   for (const auto& [folder, module] : {std::pair("/sys/memory_peers/amdkfd", "amdgpu"),
                                        std::pair("/sys/kernel/mm/memory_peers/nv_mem", "nv_peer_mem"),
                                        std::pair("/sys/module/nvidia_peermem", "nvidia_peermem")}) {
     tree.file(folder + std::string("/version"), "1\n");
-    EXPECT_EQ(peerMemoryModule(tree), module);
+    EXPECT_EQ(sysfs::peerMemoryModule(tree), module);
   }
 }
 
-// RCCL's third sign: the kernel itself has the interface, and AMD's driver is there to use it.
-TEST(PeerMemoryModule, OfAmdIsSeenInTheKernelsSymbols) {
+// The function is there too where NVIDIA's GPUs run and nvidia_peermem is not loaded.
+TEST(PeerMemoryModule, OfAmdIsToldByTheKernelsSymbolsToo) {
   sysfs::MemoryTree tree;
   tree.file("/proc/kallsyms",
-            "0000000000000000 T ib_register_client\n0000000000000000 t ib_register_peer_memory_client\n");
-  EXPECT_EQ(peerMemoryModule(tree), "");
-  tree.file("/sys/module/amdgpu/version", "6.8.5\n");
-  EXPECT_EQ(peerMemoryModule(tree), "amdgpu");
-  tree.file("/proc/kallsyms", "0000000000000000 T ib_register_client\n");
-  EXPECT_EQ(peerMemoryModule(tree), "");
+            "0 T ib_register_client\t[ib_core]\n0 T ib_register_peer_memory_client\t[ib_core]\n");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "");
+  tree.folder("/sys/module/amdgpu");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "amdgpu");
+  tree.folder("/sys/module/nvidia");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "");
+}
+
+TEST(PeerMemoryModule, OfAmdNeedsTheFunction) {
+  sysfs::MemoryTree tree;
+  tree.folder("/sys/module/amdgpu");
+  tree.file("/proc/kallsyms", "0 T ib_register_client\t[ib_core]\n0 U ib_register_peer_memory_client\n");
+  EXPECT_EQ(sysfs::peerMemoryModule(tree), "");
 }
 
 }  // namespace

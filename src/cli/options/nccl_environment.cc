@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/files.h"
+#include "sysfs/pci_devices.h"
 
 namespace railwise::cli {
 namespace {
@@ -26,16 +27,14 @@ std::string valueOf(const char* name) {
 }  // namespace
 
 void readNcclConf() {
-  std::error_code error;
-  const bool rccl = std::filesystem::exists(kAmdDriver, error);
-  applied() =
-      ncclConfVariables(valueOf("NCCL_CONF_FILE"), valueOf("HOME"), rccl, [](const std::string& path) {
-        std::error_code unreadable;
-        if (!std::filesystem::is_regular_file(path, unreadable))
-          return std::string();  // a pipe might never end
-        const auto text = wholeFile(path);
-        return text.ok() ? *text : std::string();
-      });
+  const auto text_of = [](const std::string& path) {
+    std::error_code unreadable;
+    if (!std::filesystem::is_regular_file(path, unreadable)) return std::string();  // a pipe might never end
+    const auto text = wholeFile(path);
+    return text.ok() ? *text : std::string();
+  };
+  const bool rccl = sysfs::runsRccl(sysfs::liveTree());
+  applied() = ncclConfVariables(valueOf("NCCL_CONF_FILE"), valueOf("HOME"), rccl, text_of);
   std::erase_if(applied(), [](const ConfVariable& its) {
     return std::getenv(its.name.c_str()) != nullptr || setenv(its.name.c_str(), its.value.c_str(), 0) != 0;
   });

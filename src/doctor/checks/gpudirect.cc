@@ -5,6 +5,7 @@
 
 #include "base/pci.h"
 #include "doctor/checks/check.h"
+#include "sysfs/peer_memory.h"
 #include "topo/machine/known_machines.h"
 
 namespace railwise::doctor {
@@ -135,30 +136,29 @@ void checkPeerMemory(Examination& exam) {
   exam.findings.add(std::move(finding));
 }
 
-// The kernel could, but RCCL does not ask. Source: RCCL 2.28.3, misc/rocmwrap.cc.
-void checkRcclDmaBuf(Examination& exam, const std::string& kernel_options) {
-  if (!exam.system.environmentKnown()) return;
-  const Variable* set = exam.system.variable("NCCL_DMABUF_ENABLE");
-  if (set != nullptr && set->value == "1") return;
-  exam.findings.add(
-      {.check = "gpudirect-amd",
-       .severity = Severity::kWarning,
-       .what = "RCCL leaves dma-buf off, by which alone the NICs reach GPU memory here",
-       .seen = {{"", kernel_options, "CONFIG_PCI_P2PDMA=y, CONFIG_DMABUF_MOVE_NOTIFY=y"},
-                {"", "/sys/kernel/mm/memory_peers", "no client of AMD's driver"},
-                {"", "NCCL_DMABUF_ENABLE", set == nullptr ? "not set" : set->value}},
-       .why = "GPUDirect RDMA is off without a word: data goes through host memory, often at half of "
-              "the bandwidth.",
-       .fix = "export NCCL_DMABUF_ENABLE=1"});
+void checkAmdDmaBuf(Examination& exam) {
+  const auto on = [&](const char* name) {
+    const Variable* const set = exam.system.variable(name);
+    return set != nullptr && set->value != "0";
+  };
+  if (!exam.system.environmentKnown() || on("NCCL_DMABUF_ENABLE") || on("RCCL_FORCE_ENABLE_DMABUF")) return;
+  exam.findings.add({.check = "gpudirect-amd",
+                     .severity = Severity::kWarning,
+                     .what = "GPUDirect by dma-buf is off in RCCL unless NCCL_DMABUF_ENABLE=1",
+                     .seen = {{"", "NCCL_DMABUF_ENABLE", "not 1, and no peer-memory client of AMD's driver"}},
+                     .why =
+                         "The NICs and the kernel could, and RCCL does not ask them: data goes through host "
+                         "memory, often at half of the bandwidth.",
+                     .fix = "export NCCL_DMABUF_ENABLE=1"});
 }
 
 // RCCL's NICs reach GPU memory by dma-buf, which needs two options of the kernel, or by AMD's peer-memory
-// client of MLNX_OFED. Source: RCCL, net_ib.cc (rocm_ib_init, ncclIbDmaBufSupport) and its documentation.
+// client of MLNX_OFED. RCCL takes dma-bufs only when asked to. Source: RCCL 2.28.3, net_ib.cc
+// (rocm_ib_init, ncclIbDmaBufSupport), misc/rocmwrap.cc, and its documentation.
 void checkAmdMemory(Examination& exam) {
   const System& system = exam.system;
   if (!hasGpus(exam, &sysfs::PciDevice::isAmdGpu) || !hasRealNic(exam) || exam.skipSimulated()) return;
-  for (const char* client : {"/sys/kernel/mm/memory_peers", "/sys/kernel/memory_peers", "/sys/memory_peers"})
-    if (system.exists(client)) return;
+  if (!sysfs::peerMemoryModule(system.tree()).empty()) return;
   const std::string file = "/boot/config-" + system.line("/proc/sys/kernel/osrelease");
   const std::string options = system.text(file);
   if (options.empty()) return;
@@ -166,7 +166,10 @@ void checkAmdMemory(Examination& exam) {
   for (const char* option : {"CONFIG_PCI_P2PDMA=y", "CONFIG_DMABUF_MOVE_NOTIFY=y"})
     if (("\n" + options).find(std::string("\n") + option) == std::string::npos)
       finding.seen.push_back({"", file, std::string("no ") + option});
-  if (finding.seen.empty()) return checkRcclDmaBuf(exam, file);
+  if (finding.seen.empty()) {
+    checkAmdDmaBuf(exam);
+    return;
+  }
   finding.what = "neither dma-buf nor AMD's peer-memory client gives the NICs GPU memory";
   finding.why =
       "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the bandwidth.";

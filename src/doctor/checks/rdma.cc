@@ -1,42 +1,15 @@
 // RDMA devices: are they there, may this process open them, and is their library installed?
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <set>
 
-#include "base/pci.h"
+#include "base/nic_drivers.h"
 #include "base/text/name_selection.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
 
 namespace railwise::doctor {
 namespace {
-
-// A kind of RDMA device: the kernel's module, and the library of rdma-core that drives it.
-struct Driver {
-  const char* vendor;    // PCI vendor; "": no PCI device
-  const char* prefix;    // of the device's name
-  const char* module;    // provides the RDMA device
-  const char* provider;  // libibverbs/lib<provider>-rdmav*.so
-};
-constexpr std::array<Driver, 9> kDrivers = {{{pci::kMellanox, "mlx5_", "mlx5_ib", "mlx5"},
-                                             {pci::kMellanox, "mlx4_", "mlx4_ib", "mlx4"},
-                                             {pci::kBroadcom, "bnxt_re", "bnxt_re", "bnxt_re"},
-                                             {pci::kAmazon, "efa_", "efa", "efa"},
-                                             {pci::kAmazon, "rdmap", "efa", "efa"},
-                                             {pci::kIntel, "irdma", "irdma", "irdma"},
-                                             {pci::kPensando, "ionic_", "ionic_rdma", "ionic"},
-                                             {"", "rxe", "rdma_rxe", "rxe"},
-                                             {"", "siw", "siw", "siw"}}};
-
-const Driver* driverOf(const System& system, const std::string& device) {
-  const std::string folder = system.line("/sys/class/infiniband/" + device + "/device/vendor");
-  for (const Driver& driver : kDrivers)
-    if (device.starts_with(driver.prefix)) return &driver;
-  for (const Driver& driver : kDrivers)
-    if (*driver.vendor != '\0' && folder == driver.vendor) return &driver;
-  return nullptr;
-}
 
 // The kernel's module for a network card that could do RDMA; "": none is known.
 const char* moduleFor(const sysfs::PciDevice& device) {
@@ -150,17 +123,18 @@ void checkProvider(Examination& exam) {
   const std::string library = verbsLibrary(exam.system);
   std::set<std::string> done;
   for (const RdmaPort& port : exam.ports) {
-    const Driver* driver = driverOf(exam.system, port.device);
+    const NicDriver* const driver =
+        nicDriverOf(port.device, exam.system.line("/sys/class/infiniband/" + port.device + "/device/vendor"));
     if (port.simulated || named || driver == nullptr) continue;
-    if (!library.empty() && providerInstalled(exam.system, driver->provider)) continue;
+    if (!library.empty() && providerInstalled(exam.system, std::string(driver->name))) continue;
     if (!done.insert(port.device).second) continue;
     exam.add(Severity::kError,
-             library.empty() ? "libibverbs.so.1 is not installed"
-                             : std::string("rdma-core's library for this NIC (") + driver->provider +
-                                   ") is not installed",
+             library.empty()
+                 ? "libibverbs.so.1 is not installed"
+                 : "rdma-core's library for this NIC (" + std::string(driver->name) + ") is not installed",
              {{port.device, library.empty() ? "the linker's search path" : library,
                library.empty() ? "no libibverbs.so.1"
-                               : "no libibverbs/lib" + std::string(driver->provider) + "-rdmav*.so"}},
+                               : "no libibverbs/lib" + std::string(driver->name) + "-rdmav*.so"}},
              "Programs see no RDMA device, and NCCL falls back to TCP sockets without a word.",
              exam.system.installCommand("libibverbs1 ibverbs-providers", "libibverbs rdma-core"));
   }

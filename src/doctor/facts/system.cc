@@ -43,7 +43,7 @@ void System::readVariables() {
     return its == nullptr ? std::string() : its->value;
   };
   for (ConfVariable& set :
-       ncclConfVariables(text_of("NCCL_CONF_FILE"), text_of("HOME"), tree_.exists(kAmdDriver),
+       ncclConfVariables(text_of("NCCL_CONF_FILE"), text_of("HOME"), sysfs::runsRccl(tree_),
                          [this](const std::string& path) { return text(path); }))
     variables_.emplace(std::move(set.name), Variable{std::move(set.value), set.where()});
 }
@@ -69,13 +69,6 @@ std::pair<int, int> System::kernel() const {
   if (major.ec != std::errc() || major.ptr == last || *major.ptr != '.') return {};
   if (std::from_chars(major.ptr + 1, last, version.second).ec != std::errc()) return {};
   return version;
-}
-
-bool System::moduleLoaded(const std::string& name) const {
-  if (tree_.exists("/sys/module/" + name)) return true;
-  for (const std::string& line : linesOf(text("/proc/modules")))
-    if (line.starts_with(name + " ")) return true;
-  return false;
 }
 
 Packages System::packages() const {

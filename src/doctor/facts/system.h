@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/text/words.h"
-#include "sysfs/file_tree.h"
+#include "sysfs/pci_devices.h"
 
 namespace railwise::doctor {
 
@@ -66,7 +66,7 @@ class System {
 
   // {6, 8} of "6.8.0-45-generic"; {0, 0}: not known.
   std::pair<int, int> kernel() const;
-  bool moduleLoaded(const std::string& name) const;
+  bool moduleLoaded(const std::string& name) const { return sysfs::moduleLoaded(tree_, name); }
   Packages packages() const;
   // The command for this machine's distribution; both if it is not known.
   std::string byDistribution(const std::string& debian, const std::string& redhat) const;

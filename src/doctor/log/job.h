@@ -159,6 +159,8 @@ struct Process {
   std::vector<Fact> no_gpu_direct_reasons;         // what the plugin says
   std::vector<FarPair> far_pairs;
   bool dma_buf = false;
+  bool rocm = false;       // AMD's GPUs
+  Fact dma_buf_not_asked;  // RCCL leaves dma-bufs alone unless NCCL_DMABUF_ENABLE=1
   OneSided one_sided;
   Fact shifted;  // Railwise's first INFO line, which RCCL has shown as a warning: its WARN lines are INFO
   std::map<std::string, Fact> settings;  // "NCCL_IB_HCA": as the environment has set it

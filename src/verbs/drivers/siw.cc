@@ -4,8 +4,11 @@
 #include <signal.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+
+#include "base/nic_drivers.h"
 
 namespace railwise::verbs {
 namespace {
@@ -36,10 +39,16 @@ int postWithoutSignal(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
   return error;
 }
 
+bool postRaisesSignal(uint32_t verbs_vendor) {
+  return std::ranges::any_of(kNicDrivers, [&](const NicDriver& driver) {
+    return driver.post_raises_signal && driver.verbs_vendor == verbs_vendor;
+  });
+}
+
 }  // namespace
 
 void keepSignalsFrom(ibv_context& context, const ibv_device_attr& attributes) {
-  if (attributes.vendor_id != kSiwVendor || context.ops.post_send == postWithoutSignal) return;
+  if (!postRaisesSignal(attributes.vendor_id) || context.ops.post_send == postWithoutSignal) return;
   g_post_send.store(context.ops.post_send, std::memory_order_release);
   context.ops.post_send = postWithoutSignal;
 }

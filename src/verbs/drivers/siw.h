@@ -8,9 +8,6 @@
 
 namespace railwise::verbs {
 
-// vendor_id of siw's devices (SIW_VENDOR_ID, siw.h).
-constexpr uint32_t kSiwVendor = 0x626d74;
-
 // Posting to queue pairs of a siw device raises no signal from now on. Call it before the first queue pair is
 // made; the devices of other vendors stay as they are. Any thread.
 void keepSignalsFrom(ibv_context& context, const ibv_device_attr& attributes);

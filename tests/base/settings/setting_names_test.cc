@@ -43,7 +43,7 @@ TEST(NcclVariables, KnowTheirReleases) {
 
 TEST(UnknownNames, SettingsAreKnown) {
   for (const char* name : {"NCCL_DEBUG", "NCCL_IB_HCA", "RAILWISE_STRICT", "NCCL_IB_WQE_LATENCY_REPORT",
-                           "RCCL_MSCCL_ENABLE", "NCCL_IB_GDR_LEVEL"})
+                           "RCCL_MSCCL_ENABLE", "RCCL_FORCE_ENABLE_DMABUF", "NCCL_IB_GDR_LEVEL"})
     EXPECT_EQ(meant(name), "-") << name;
 }
 

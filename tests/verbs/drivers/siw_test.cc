@@ -24,7 +24,7 @@ int postTo(ibv_context& context) { return context.ops.post_send(nullptr, nullptr
 class Siw : public testing::Test {
  protected:
   Siw() {
-    attributes_.vendor_id = kSiwVendor;
+    attributes_.vendor_id = 0x626d74;  // SIW_VENDOR_ID
     context_.ops.post_send = postOnBrokenConnection;
     g_posts = 0;
   }

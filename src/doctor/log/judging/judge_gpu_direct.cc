@@ -14,6 +14,13 @@ constexpr char kPeerMemoryFix[] =
     "modprobe nvidia_peermem  # or a driver and kernel with dma-buf: the open kernel modules, Linux 5.12\n"
     "railwise devices  # shows what the NICs then offer";
 
+constexpr char kAmdFix[] =
+    "export NCCL_DMABUF_ENABLE=1  # RCCL takes no dma-bufs without; the kernel needs CONFIG_PCI_P2PDMA and "
+    "CONFIG_DMABUF_MOVE_NOTIFY\n"
+    "grep ib_register_peer_memory_client /proc/kallsyms  # else: RDMA drivers with it (MLNX_OFED's), then "
+    "amdgpu\n"
+    "railwise devices  # shows what the NICs then offer";
+
 // What NCCL calls a distance, by its number in that release.
 const char* distanceName(int distance, const std::string& version) {
   const int minor = version.starts_with("2.") ? std::atoi(version.c_str() + 2) : 99;
@@ -45,7 +52,11 @@ std::string reasonOf(const Process& process) {
     const std::string_view none = after(said, "GPUDirect: none, because ");
     return "The plugin says: " + std::string(none.data() != nullptr ? none : std::string_view(said)) + ".";
   }
-  return "Neither a peer-memory module (nvidia_peermem) is loaded nor does the NIC take dma-bufs" +
+  if (!process.dma_buf_not_asked.value.empty())
+    return "AMD's driver has no peer memory with these RDMA drivers, and RCCL takes dma-bufs only with "
+           "NCCL_DMABUF_ENABLE=1.";
+  const std::string module = process.rocm ? "AMD's peer memory" : "a peer-memory module (nvidia_peermem)";
+  return "Neither " + module + " is loaded nor does the NIC take dma-bufs" +
          std::string(process.dma_buf ? ", though the GPU offers them." : " of the GPU.");
 }
 
@@ -57,7 +68,8 @@ void judgeNics(const Ranks& ranks, int index, const Process& process, Findings& 
                none ? "GPUDirect RDMA is off: data take a detour through the host's memory"
                     : "GPUDirect RDMA is off for some NICs",
                {ranks.seenAt(index, firstDisabled(process))},
-               reasonOf(process) + (none ? "" : " The slowest NIC sets the speed."), kPeerMemoryFix);
+               reasonOf(process) + (none ? "" : " The slowest NIC sets the speed."),
+               process.rocm ? kAmdFix : kPeerMemoryFix);
 }
 
 std::pair<uint64_t, uint64_t> networkConnections(const Process& process) {

@@ -11,7 +11,8 @@
 namespace railwise::doctor {
 namespace {
 
-// What NCCL and RCCL look for without being asked.
+// What NCCL and RCCL look for without being asked: librccl-net.so is RCCL's up to 2.21; since 2.27 it has
+// NCCL's.
 constexpr std::string_view kDefaultPlugins[] = {"libnccl-net.so", "librccl-net.so"};
 
 std::string pathFix(const std::string& plugin) {

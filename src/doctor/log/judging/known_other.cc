@@ -118,6 +118,13 @@ constexpr KnownLine kOtherLines[] = {
     {"dump error cqe|rror cqe on", "nic-fault", kConsequence,
      "the NIC's driver shows a completion with an error", "NCCL's own line has the status.",
      "look at the log of the job at that time"},
+    // RCCL's level ERROR, since ROCm 7.2: "host:pid:tid [0] [FATAL ERROR]: ..." in the place of "NCCL WARN".
+    {"[FATAL ERROR]: &HSA_NO_SCRATCH_RECLAIM", "rccl-fatal", kCause,
+     "RCCL refuses this GPU firmware and HIP without HSA_NO_SCRATCH_RECLAIM=1",
+     "Its init ends with the line.", "export HSA_NO_SCRATCH_RECLAIM=1  # on every rank"},
+    {"[FATAL ERROR]: &communication fatal error", "rccl-fatal", kConsequence, "RCCL's own network has failed",
+     kEarlier, kFirst},
+    {"[FATAL ERROR]: ", "rccl-fatal", kCause, "RCCL gives up", "The line says why.", "do as the line says"},
     {"DMAR:&ault|AMD-Vi&IO_PAGE_FAULT", "iommu-fault", kCause,
      "the IOMMU has refused a device's access to memory",
      "A NIC wrote to GPU memory (GPUDirect) and the IOMMU translates or forbids it.",

@@ -343,6 +343,11 @@ bool readNicLine(Process& process, std::string_view text, Place place) {
     return true;
   }
   if (text.starts_with("DMA-BUF is available")) return process.dma_buf = true;
+  if (text.starts_with("ROCr version ")) return process.rocm = true;
+  if (text.starts_with("Dmabuf feature disabled without NCCL_DMABUF_ENABLE")) {
+    setFact(process.dma_buf_not_asked, text, place);
+    return process.rocm = true;
+  }
   return false;
 }
 

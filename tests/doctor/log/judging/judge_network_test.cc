@@ -8,11 +8,16 @@ namespace railwise::doctor {
 namespace {
 
 TEST(JudgeNetwork, RcclLooksForItsOwnDefaultPlugin) {
-  const Job job = readJob(saidBy(
-      0, {"NET/Plugin : dlerror=librccl-net.so: cannot open shared object file: No such file or directory No "
-          "plugin found (librccl-net.so), using internal implementation",
-          "NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>", "Using network IB"}));
-  EXPECT_EQ(findingOf(judged(job), "plugin-not-found"), nullptr);
+  // Up to 2.21, and since 2.27.
+  for (const char* line :
+       {"NET/Plugin : dlerror=librccl-net.so: cannot open shared object file: No such file or directory No "
+        "plugin found (librccl-net.so), using internal implementation",
+        "NET/Plugin: Could not find: libnccl-net.so"}) {
+    const Job job = readJob(
+        saidBy(0, {line, "NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>", "Using network IB"}));
+    EXPECT_EQ(job.processes.front().attempts.size(), 1U) << line;
+    EXPECT_EQ(findingOf(judged(job), "plugin-not-found"), nullptr) << line;
+  }
 }
 
 TEST(JudgeNetwork, APluginThatIsNotFoundIsShownInTheWordsOfTheLog) {

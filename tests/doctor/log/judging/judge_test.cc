@@ -142,6 +142,31 @@ TEST(Judge, GpuDirectIsOff) {
   EXPECT_NE(findingOf(one, "differ-gdr"), nullptr) << checksOf(one);
 }
 
+TEST(Judge, RcclTakesNoDmaBufsUnasked) {
+  const std::string off = changed("RDMA Enabled", "RDMA Disabled");
+  EXPECT_EQ(findingOf(judged(readJob(off)), "gdr-off")->fix.find("NCCL_DMABUF_ENABLE"), std::string::npos);
+  for (const char* line : {"Dmabuf feature disabled without NCCL_DMABUF_ENABLE=1", "ROCr version 1.18"}) {
+    const Findings findings = judged(readJob(off + saidBy(0, {line})));
+    const Finding* const finding = findingOf(findings, "gdr-off");
+    ASSERT_NE(finding, nullptr) << checksOf(findings);
+    EXPECT_NE(finding->fix.find("export NCCL_DMABUF_ENABLE=1"), std::string::npos);
+    EXPECT_EQ((finding->why + finding->fix).find("nvidia"), std::string::npos) << finding->why;
+  }
+}
+
+TEST(Judge, AFatalErrorOfRcclIsTheReason) {
+  const Findings findings =
+      judged(readJob(goodJob(2) + "node0:100:100 [0] [FATAL ERROR]: HSA_NO_SCRATCH_RECLAIM=1 must be set to "
+                                  "avoid performance degradation\n"));
+  const Finding* const finding = findingOf(findings, "rccl-fatal");
+  ASSERT_NE(finding, nullptr) << checksOf(findings);
+  EXPECT_EQ(finding->severity, Severity::kError);
+  EXPECT_NE(finding->fix.find("export HSA_NO_SCRATCH_RECLAIM=1"), std::string::npos);
+  EXPECT_NE(
+      findingOf(judged(readJob("a:1:1 [0] [FATAL ERROR]: HIP failure: 'out of memory'\n")), "rccl-fatal"),
+      nullptr);
+}
+
 TEST(Judge, TheReasonOfThePlugin) {
   std::string text = changed("RDMA Enabled", "RDMA Disabled");
   text += saidBy(0, {"NET/Railwise : mlx5_0: GPUDirect: none, because libibverbs registers no dma-bufs"});

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "sysfs/file_tree.h"
+
+namespace railwise::sysfs {
+
+// The loaded kernel module through which NICs read and write GPU memory that is registered by its address:
+// nvidia_peermem, nv_peer_mem or that of amdgpu. "" if none is loaded.
+std::string peerMemoryModule(const FileTree& tree);
+
+}  // namespace railwise::sysfs
