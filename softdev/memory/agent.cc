@@ -134,11 +134,13 @@ class Agent {
  private:
   void run() {
     pollfd polls[2] = {{bell_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}};
+    constexpr int kRestMs = 200;  // of the listener, which stays readable where no descriptor is left
+    bool rests = false;
     while (!stopping_.load(std::memory_order_acquire)) {
-      if (poll(polls, 2, -1) < 0) continue;
+      if (poll(polls, rests ? 1 : 2, rests ? kRestMs : -1) < 0) continue;
       if ((polls[0].revents & POLLIN) != 0) (void)bell_.take();
       serve();
-      if ((polls[1].revents & POLLIN) != 0) handOut();
+      rests = !rests && (polls[1].revents & POLLIN) != 0 && !handOut();
     }
   }
 
@@ -193,11 +195,13 @@ class Agent {
     return copied > 0 ? static_cast<uint64_t>(copied) : 0;
   }
 
-  void handOut() const {
+  // False: nobody could be let in.
+  bool handOut() const {
     const int peer = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (peer < 0) return;
+    if (peer < 0) return false;
     if (peerIsOurs(peer)) sendDescriptor(peer, fabric_.segment_fd);
     close(peer);
+    return true;
   }
 
   Fabric& fabric_;

@@ -1,4 +1,7 @@
 // The command line's first word: `railwise COMMAND`.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstdio>
 #include <string>
@@ -81,11 +84,20 @@ int runCommand(Args args) {
   return kExitUsage;
 }
 
+// Where a standard stream is closed, no file and no pipe of ours must get its number. To write there still
+// fails.
+void occupyStandardStreams() {
+  int file = 0;
+  while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (file >= 0) close(file);
+}
+
 }  // namespace
 }  // namespace railwise::cli
 
 int main(int argc, char** argv) {
   const auto count = static_cast<std::size_t>(argc > 0 ? argc - 1 : 0);
+  railwise::cli::occupyStandardStreams();
   railwise::cli::readNcclConf();
   return railwise::cli::finishOutput(railwise::cli::runCommand({argv + 1, count}));
 }

@@ -60,7 +60,7 @@ constexpr const char* kHealthHelp =
     "What railwise doctor --watch knows of this node, without a look at the hardware:\n"
     "  text        one line; exit status 0 fine, 1 warnings, 2 errors or nobody watches\n"
     "  slurm       \"fine\", \"drain REASON\" or \"unknown REASON\"; exit status 0 "
-    "(packaging/slurm/railwise-health drains the "
+    "(packaging/watch/slurm-health drains the "
     "node)\n"
     "  npd         for node-problem-detector: exit status 0 fine, 1 errors, 3 nobody watches\n"
     "  npd-warning the same with warnings\n"

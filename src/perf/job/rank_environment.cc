@@ -33,11 +33,12 @@ struct Starter {
 };
 constexpr Starter kStarters[] = {
     {kRankVariable, kSizeVariable, nullptr},
+    // Before the others: srun or mpirun may have started torchrun, whose processes inherit its rank.
+    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
     {"SLURM_PROCID", "SLURM_NTASKS", nullptr},
-    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
 };
 
 const Starter* findStarter(const Environment& environment) {

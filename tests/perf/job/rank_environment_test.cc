@@ -135,5 +135,18 @@ TEST(FirstHost, ReadsSlurmLists) {
   EXPECT_EQ(firstHost("rack[1-2]-ib,x"), "rack1-ib");
 }
 
+// Each process of torchrun has the rank of the srun that has started torchrun on its host.
+TEST(RankFromEnvironment, TorchrunCountsBeforeWhatHasStartedIt) {
+  const auto identity = identityOf({{"SLURM_PROCID", "1"},
+                                    {"SLURM_NTASKS", "2"},
+                                    {"SLURM_STEP_NUM_TASKS", "2"},
+                                    {"RANK", "11"},
+                                    {"WORLD_SIZE", "16"},
+                                    {"MASTER_ADDR", "gpu1"},
+                                    {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(identity.rank, 11);
+  EXPECT_EQ(identity.size, 16);
+}
+
 }  // namespace
 }  // namespace railwise::cli
