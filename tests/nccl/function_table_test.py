@@ -118,7 +118,7 @@ class Lists(unittest.TestCase):
         self.write("misc/gdrwrap.cc", 'LOAD_SYM(gdrhandle, "gdr_open", f);\nLOAD_SYM_OPTIONAL(gdrhandle, "gdr_pin_buffer_v2", f);\nWARN("gdr_close() failed");\n')
         self.write("a/doca_x_gdrcopy.cpp", 'DOCA_LOAD_SYM(handle, "gdr_map", table->map);\n')
         self.write("a/doca_x_cuda_wrapper.cpp", 'p = (f)get_cuda_symbol("cuCtxGetCurrent");\n')
-        host = host_library.Host("2.31.2", self.folder, self.folder, self.folder)
+        host = host_library.Host("nccl", "2.31.2", self.folder, self.folder, self.folder)
         with unittest.mock.patch.object(functions, "undefined", return_value={"cudaFree", "cudaGetDeviceProperties_v2"}):
             self.assertEqual(functions.looked_up(host), {
                 "CUDA driver": {"cuDeviceGet", "cuNew"}, "CUDA runtime": {"cudaFree", "cudaGetDeviceProperties"}, "NVML": {"nvmlInit"},
