@@ -122,7 +122,9 @@ struct RankAnswer {
 };
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of one rank's answer
-constexpr std::size_t kMostCallers = 256;                  // that have not said yet who they are
+constexpr std::size_t kMostHello = 8192;                   // of what a caller says of itself before that
+constexpr std::size_t kMostCallers = 256;
+constexpr auto kHelloLimit = std::chrono::seconds(5);
 constexpr int kPollMs = 50;
 constexpr auto kRetryPeriod = std::chrono::milliseconds(100);
 constexpr const char* kPurpose = "railwise stuck";
@@ -138,9 +140,10 @@ class Collector {
       while (callers_.size() < kMostCallers) {
         auto socket = listener_.accept();
         if (!socket.ok() || !socket->valid()) break;
-        callers_.push_back(std::make_unique<FrameChannel>(std::move(*socket)));
+        callers_.push_back(
+            {std::make_unique<FrameChannel>(std::move(*socket)), Deadline::after(kHelloLimit), 0});
       }
-      std::erase_if(callers_, [this](const auto& caller) { return isDone(*caller); });
+      std::erase_if(callers_, [this](Caller& caller) { return isDone(caller); });
     }
     return std::move(answers_);
   }
@@ -148,30 +151,41 @@ class Collector {
  private:
   void waitForEvent() {
     std::vector<pollfd> fds = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
-    for (const auto& caller : callers_) fds.push_back({.fd = caller->fd(), .events = POLLIN, .revents = 0});
+    for (const Caller& caller : callers_)
+      fds.push_back({.fd = caller.channel->fd(), .events = POLLIN, .revents = 0});
     poll(fds.data(), fds.size(), kPollMs);
   }
+  struct Caller {
+    std::unique_ptr<FrameChannel> channel;
+    Deadline says_by;
+    int rank;  // 0: it has not proven yet that it is of this job
+  };
+
   // Takes the answer of a caller if all of it is there. True: nothing more is expected from the caller.
-  bool isDone(FrameChannel& caller) {
+  bool isDone(Caller& caller) {
     Frame frame;
-    const Received received = caller.receive(frame, kMostBytes);
+    if (caller.rank == 0) {
+      const Received hello = caller.channel->receive(frame, kMostHello);
+      if (hello == Received::kNothing) return caller.says_by.passed();
+      if (hello != Received::kFrame || frame.type != FrameType::kData) return true;
+      ByteReader reader(frame.payload);
+      const bool ours = reader.text() == identity_.secret && reader.text() == kPurpose;
+      const auto rank = static_cast<int>(reader.u32());
+      if (!ours || !reader.ok() || rank <= 0 || rank >= identity_.size) return true;
+      caller.rank = rank;
+    }
+    const Received received = caller.channel->receive(frame, kMostBytes);
     if (received == Received::kNothing) return false;
-    if (received != Received::kFrame || frame.type != FrameType::kData) return true;
-    ByteReader reader(frame.payload);
-    const bool ours = reader.text() == identity_.secret && reader.text() == kPurpose;
-    RankAnswer answer;
-    answer.rank = static_cast<int>(reader.u32());
-    answer.text = reader.text();
     const bool known = std::any_of(answers_.begin(), answers_.end(),
-                                   [&](const RankAnswer& other) { return other.rank == answer.rank; });
-    const bool fits = answer.rank > 0 && answer.rank < identity_.size && !known;
-    if (ours && reader.ok() && fits) answers_.push_back(std::move(answer));
+                                   [&](const RankAnswer& other) { return other.rank == caller.rank; });
+    if (received == Received::kFrame && frame.type == FrameType::kData && !known)
+      answers_.push_back({caller.rank, toText(frame.payload)});
     return true;
   }
 
   const RankIdentity& identity_;
   Socket listener_;
-  std::vector<std::unique_ptr<FrameChannel>> callers_;
+  std::vector<Caller> callers_;
   std::vector<RankAnswer> answers_;
 };
 
@@ -208,8 +222,8 @@ Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& te
   const auto address = resolveAddress(identity.address);
   if (!address.ok()) return address.failure();
   ByteWriter writer;
-  writer.text(identity.secret).text(kPurpose).u32(static_cast<uint32_t>(identity.rank)).text(text);
-  const Bytes payload = writer.take();
+  writer.text(identity.secret).text(kPurpose).u32(static_cast<uint32_t>(identity.rank));
+  const Bytes hello = writer.take();
   const Deadline deadline = Deadline::after(limit);
   while (!deadline.passed()) {
     auto socket = connectOnce(*address, deadline);
@@ -218,7 +232,9 @@ Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& te
       continue;
     }
     FrameChannel channel(std::move(*socket));
-    if (!channel.send(FrameType::kData, payload, deadline).ok()) continue;
+    if (!channel.send(FrameType::kData, hello, deadline).ok() ||
+        !channel.send(FrameType::kData, std::as_bytes(std::span(text)), deadline).ok())
+      continue;
     channel.finishSending();
     Frame frame;  // rank 0 closes once it has everything
     while (!deadline.passed() && channel.receive(frame, 0) == Received::kNothing) {
