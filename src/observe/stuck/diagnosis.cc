@@ -592,7 +592,7 @@ std::vector<JudgedJob> judgeJobs(const Job& all, const DiagnosisOptions& options
     Diagnosis diagnosis = diagnose(job, options);
     if (diagnosis.processes > 0 || diagnosis.stuck) jobs.push_back({std::move(job), std::move(diagnosis)});
   }
-  std::ranges::stable_partition(jobs, [](const JudgedJob& each) { return each.diagnosis.stuck; });
+  std::stable_partition(jobs.begin(), jobs.end(), [](const JudgedJob& each) { return each.diagnosis.stuck; });
   return jobs;
 }
 

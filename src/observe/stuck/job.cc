@@ -165,7 +165,7 @@ std::vector<Job> Job::split() const {
     members.resize(std::max(members.size(), place(numbers[at]) + 1));
     members[place(numbers[at])].push_back(processes_[at]);
   }
-  std::ranges::stable_partition(members, [](const std::vector<ProcessFacts>& job) {
+  std::stable_partition(members.begin(), members.end(), [](const std::vector<ProcessFacts>& job) {
     return std::ranges::any_of(job, &ProcessFacts::alive);
   });
   const auto names = [&](const std::vector<ProcessFacts>& job, const HostFacts& host) {
