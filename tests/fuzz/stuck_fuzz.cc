@@ -52,9 +52,11 @@ void use(std::string_view text) {
   const observe::Job job(std::move(*hosts));
   const observe::Diagnosis diagnosis = observe::diagnose(job, {});
   if (diagnosis.verdict.empty()) std::abort();
-  for (const char c : observe::stuckText(job, diagnosis))
+  const std::vector<observe::JudgedJob> jobs = observe::judgeJobs(job, {});
+  for (const char c : observe::stuckText(job, diagnosis, jobs))
     if (c != '\n' && (c < ' ' || c > '~')) std::abort();
-  if (observe::stuckJson(job, diagnosis).empty() || observe::stuckDot(job, diagnosis).empty()) std::abort();
+  if (observe::stuckJson(job, diagnosis, jobs).empty() || observe::stuckDot(job, diagnosis).empty())
+    std::abort();
 }
 
 }  // namespace
