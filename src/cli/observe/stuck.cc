@@ -122,9 +122,6 @@ struct RankAnswer {
 };
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of one rank's answer
-constexpr std::size_t kMostHello = 8192;                   // of what a caller says of itself before that
-constexpr std::size_t kMostCallers = 256;
-constexpr auto kHelloLimit = std::chrono::seconds(5);
 constexpr int kPollMs = 50;
 constexpr auto kRetryPeriod = std::chrono::milliseconds(100);
 constexpr const char* kPurpose = "railwise stuck";
@@ -132,60 +129,50 @@ constexpr const char* kPurpose = "railwise stuck";
 class Collector {
  public:
   Collector(const RankIdentity& identity, Socket listener)
-      : identity_(identity), listener_(std::move(listener)) {}
+      : identity_(identity), callers_(std::move(listener)) {}
 
   std::vector<RankAnswer> run(Deadline deadline) {
     while (static_cast<int>(answers_.size()) + 1 < identity_.size && !deadline.passed()) {
-      waitForEvent();
-      while (callers_.size() < kMostCallers) {
-        auto socket = listener_.accept();
-        if (!socket.ok() || !socket->valid()) break;
-        callers_.push_back(
-            {std::make_unique<FrameChannel>(std::move(*socket)), Deadline::after(kHelloLimit), 0});
-      }
-      std::erase_if(callers_, [this](Caller& caller) { return isDone(caller); });
+      std::vector<int> open;
+      for (const Member& member : members_) open.push_back(member.channel->fd());
+      callers_.wait(open);
+      for (Callers::Greeting& caller : callers_.greetings())
+        if (const int rank = rankOf(caller.hello); rank > 0)
+          members_.push_back({std::move(caller.channel), rank});
+      std::erase_if(members_, [this](Member& member) { return isDone(member); });
     }
     return std::move(answers_);
   }
 
  private:
-  void waitForEvent() {
-    std::vector<pollfd> fds = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
-    for (const Caller& caller : callers_)
-      fds.push_back({.fd = caller.channel->fd(), .events = POLLIN, .revents = 0});
-    poll(fds.data(), fds.size(), kPollMs);
-  }
-  struct Caller {
+  // A caller that has proven that it is of this job.
+  struct Member {
     std::unique_ptr<FrameChannel> channel;
-    Deadline says_by;
-    int rank;  // 0: it has not proven yet that it is of this job
+    int rank;
   };
 
-  // Takes the answer of a caller if all of it is there. True: nothing more is expected from the caller.
-  bool isDone(Caller& caller) {
+  // 0: the caller is none of this job.
+  int rankOf(const Bytes& hello) const {
+    ByteReader reader(hello);
+    const bool ours = reader.text() == identity_.secret && reader.text() == kPurpose;
+    const auto rank = static_cast<int>(reader.u32());
+    return ours && reader.ok() && rank > 0 && rank < identity_.size ? rank : 0;
+  }
+  // Takes its answer if all of it is there. True: nothing more is expected from it.
+  bool isDone(Member& member) {
     Frame frame;
-    if (caller.rank == 0) {
-      const Received hello = caller.channel->receive(frame, kMostHello);
-      if (hello == Received::kNothing) return caller.says_by.passed();
-      if (hello != Received::kFrame || frame.type != FrameType::kData) return true;
-      ByteReader reader(frame.payload);
-      const bool ours = reader.text() == identity_.secret && reader.text() == kPurpose;
-      const auto rank = static_cast<int>(reader.u32());
-      if (!ours || !reader.ok() || rank <= 0 || rank >= identity_.size) return true;
-      caller.rank = rank;
-    }
-    const Received received = caller.channel->receive(frame, kMostBytes);
+    const Received received = member.channel->receive(frame, kMostBytes);
     if (received == Received::kNothing) return false;
     const bool known = std::any_of(answers_.begin(), answers_.end(),
-                                   [&](const RankAnswer& other) { return other.rank == caller.rank; });
+                                   [&](const RankAnswer& other) { return other.rank == member.rank; });
     if (received == Received::kFrame && frame.type == FrameType::kData && !known)
-      answers_.push_back({caller.rank, toText(frame.payload)});
+      answers_.push_back({member.rank, toText(frame.payload)});
     return true;
   }
 
   const RankIdentity& identity_;
-  Socket listener_;
-  std::vector<Caller> callers_;
+  Callers callers_;
+  std::vector<Member> members_;
   std::vector<RankAnswer> answers_;
 };
 
@@ -232,7 +219,7 @@ Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& te
       continue;
     }
     FrameChannel channel(std::move(*socket));
-    if (!channel.send(FrameType::kData, hello, deadline).ok() ||
+    if (!channel.send(FrameType::kHello, hello, deadline).ok() ||
         !channel.send(FrameType::kData, std::as_bytes(std::span(text)), deadline).ok())
       continue;
     channel.finishSending();

@@ -17,9 +17,6 @@ using std::chrono::milliseconds;
 // Pause between attempts to connect, if this rank or rank 0 was started late.
 constexpr milliseconds kRetryPause{20};
 constexpr milliseconds kSendTimeout{5'000};
-// Limits for connections that have not yet sent a valid hello: strangers, and ranks that are still joining.
-constexpr std::size_t kMaxUnknown = 64;
-constexpr Clock::duration kHelloTimeout = std::chrono::seconds(10);
 constexpr Clock::duration kWaitingNote = std::chrono::seconds(2);
 
 Peer myself(int rank) {
@@ -47,7 +44,7 @@ Bytes hello(const BootstrapOptions& options) {
 class Reception {
  public:
   Reception(const BootstrapOptions& options, Socket listener)
-      : options_(options), listener_(std::move(listener)) {
+      : options_(options), callers_(std::move(listener)) {
     joined_.channels.resize(static_cast<std::size_t>(options.size));
     joined_.peers.resize(static_cast<std::size_t>(options.size));
     joined_.peers[0] = myself(0);
@@ -58,9 +55,10 @@ class Reception {
     const Deadline note_at = Deadline::after(kWaitingNote);
     while (missing_ > 0) {
       if (deadline.passed()) return timedOut();
-      waitForEvent();
-      acceptNew();
-      if (const auto read = readUnknown(); !read.ok()) return read.failure();
+      callers_.wait();
+      for (Callers::Greeting& caller : callers_.greetings())
+        if (const auto greeted = greet(std::move(caller.channel), caller.hello); !greeted.ok())
+          return greeted.failure();
       if (const auto watched = watchJoined(); !watched.ok()) return watched.failure();
       if (missing_ > 0 && !noted_ && note_at.passed()) options_.on_waiting(missing_), noted_ = true;
     }
@@ -68,48 +66,6 @@ class Reception {
   }
 
  private:
-  struct Unknown {
-    std::unique_ptr<FrameChannel> channel;
-    Deadline deadline;
-    bool dropped = false;
-  };
-
-  void waitForEvent() {
-    std::vector<pollfd> fds = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
-    for (const Unknown& unknown : unknown_)
-      fds.push_back({.fd = unknown.channel->fd(), .events = POLLIN, .revents = 0});
-    poll(fds.data(), fds.size(), 100);
-  }
-
-  void acceptNew() {
-    // All of them have been read since they came, and a rank greets at once. So the oldest are strangers:
-    // they make room for callers that wait. A rank that this hits connects again.
-    constexpr std::ptrdiff_t kEvicted = 16;
-    if (unknown_.size() >= kMaxUnknown) unknown_.erase(unknown_.begin(), unknown_.begin() + kEvicted);
-    while (unknown_.size() < kMaxUnknown) {
-      auto socket = listener_.accept();
-      if (!socket.ok() || !socket->valid()) return;
-      unknown_.push_back(
-          {std::make_unique<FrameChannel>(std::move(*socket)), Deadline::after(kHelloTimeout)});
-    }
-  }
-
-  Outcome<void> readUnknown() {
-    for (Unknown& unknown : unknown_) {
-      Frame frame;
-      const Received received = unknown.channel->receive(frame, kMaxHello);
-      if (received == Received::kNothing) {
-        unknown.dropped = unknown.deadline.passed();
-        continue;
-      }
-      unknown.dropped = true;
-      if (received != Received::kFrame || frame.type != FrameType::kHello) continue;
-      if (auto greeted = greet(std::move(unknown.channel), frame.payload); !greeted.ok()) return greeted;
-    }
-    std::erase_if(unknown_, [](const Unknown& unknown) { return unknown.dropped; });
-    return {};
-  }
-
   Outcome<void> greet(std::unique_ptr<FrameChannel> channel, const Bytes& payload) {
     ByteReader reader(payload);
     if (reader.text() != options_.secret) return {};  // a rank of another job
@@ -164,7 +120,7 @@ class Reception {
     for (int rank = 1; rank < options_.size; ++rank)
       if (joined_.channels[static_cast<std::size_t>(rank)] == nullptr)
         missing.push_back(std::to_string(rank));
-    return {"rank " + firstItems(missing, 8) + " did not connect to " + listener_.localAddress().text() +
+    return {"rank " + firstItems(missing, 8) + " did not connect to " + callers_.address().text() +
             " in time"};
   }
 
@@ -181,9 +137,8 @@ class Reception {
   }
 
   const BootstrapOptions& options_;
-  Socket listener_;
+  Callers callers_;
   Joined joined_;
-  std::vector<Unknown> unknown_;
   int missing_ = options_.size - 1;
   bool noted_ = false;
 };
@@ -260,7 +215,7 @@ Outcome<Socket> listenFor(const SocketAddress& address, int size) {
       v4 ? bytes[0] == 127 : bytes[15] == 1 && std::count(bytes.begin(), bytes.end(), 0) == 15;
   const std::vector<uint8_t> any(bytes.size(), 0);
   const SocketAddress local = loopback ? address : SocketAddress(address.family(), any, address.port(), 0);
-  auto listener = Socket::listen(local, size + static_cast<int>(kMaxUnknown));
+  auto listener = Socket::listen(local, size + static_cast<int>(Callers::kMost));
   if (!listener.ok())
     return Error{"cannot listen on " + local.text() + ": " + std::strerror(listener.status().sys_errno) +
                  " (--address HOST:PORT chooses another)"};

@@ -9,6 +9,12 @@
 #include "cli/options/options.h"
 
 namespace railwise::cli {
+namespace {
+
+// Of a connection that has not yet sent a valid hello: a stranger, or a rank that is still joining.
+constexpr Clock::duration kHelloTimeout = std::chrono::seconds(10);
+
+}  // namespace
 
 ByteWriter& ByteWriter::u32(uint32_t value) {
   for (int shift = 0; shift < 32; shift += 8) bytes_.push_back(static_cast<std::byte>(value >> shift & 0xff));
@@ -133,6 +139,40 @@ Outcome<SocketAddress> resolveAddress(const std::string& text) {
   const SocketAddress address(*found->ai_addr);
   freeaddrinfo(found);
   return address;
+}
+
+void Callers::wait(std::span<const int> others) {
+  std::vector<pollfd> fds = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+  for (const Unknown& unknown : unknown_)
+    fds.push_back({.fd = unknown.channel->fd(), .events = POLLIN, .revents = 0});
+  for (const int fd : others) fds.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  poll(fds.data(), fds.size(), 100);
+}
+
+std::vector<Callers::Greeting> Callers::greetings() {
+  acceptNew();
+  std::vector<Greeting> greetings;
+  std::erase_if(unknown_, [&](Unknown& unknown) {
+    Frame frame;
+    const Received received = unknown.channel->receive(frame, kMaxHello);
+    if (received == Received::kNothing) return unknown.deadline.passed();
+    if (received == Received::kFrame && frame.type == FrameType::kHello)
+      greetings.push_back({std::move(unknown.channel), std::move(frame.payload)});
+    return true;
+  });
+  return greetings;
+}
+
+void Callers::acceptNew() {
+  // All of them have been read since they came, and a rank greets at once. So the oldest are strangers: they
+  // make room for callers that wait. A rank that this hits connects again.
+  constexpr std::ptrdiff_t kEvicted = 16;
+  if (unknown_.size() >= kMost) unknown_.erase(unknown_.begin(), unknown_.begin() + kEvicted);
+  while (unknown_.size() < kMost) {
+    auto socket = listener_.accept();
+    if (!socket.ok() || !socket->valid()) return;
+    unknown_.push_back({std::make_unique<FrameChannel>(std::move(*socket)), Deadline::after(kHelloTimeout)});
+  }
 }
 
 }  // namespace railwise::cli

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -116,5 +117,36 @@ class FrameChannel {
 
 // Accepts "host:port", "1.2.3.4:5" and "[::1]:5".
 Outcome<SocketAddress> resolveAddress(const std::string& text);
+
+// Rank 0's listener, and the callers that have not yet said who they are: strangers, too, may reach it. One
+// thread.
+class Callers {
+ public:
+  static constexpr std::size_t kMost = 64;
+
+  explicit Callers(Socket listener) : listener_(std::move(listener)) {}
+
+  struct Greeting {
+    std::unique_ptr<FrameChannel> channel;
+    Bytes hello;  // the payload of a frame kHello
+  };
+  // Waits a tenth of a second at most for a caller, or for bytes of one; also of `others`.
+  void wait(std::span<const int> others = {});
+  // Takes callers that wait. Returns those whose hello has come; who sends anything else, or nothing for ten
+  // seconds, is dropped.
+  std::vector<Greeting> greetings();
+  SocketAddress address() const { return listener_.localAddress(); }
+
+ private:
+  struct Unknown {
+    std::unique_ptr<FrameChannel> channel;
+    Deadline deadline;
+  };
+
+  void acceptNew();
+
+  Socket listener_;
+  std::vector<Unknown> unknown_;
+};
 
 }  // namespace railwise::cli
