@@ -155,11 +155,9 @@ Status RmaGroup::refusal(const MemoryHandle& memory) {
                   device_.name());
     return {Code::kInvalidUsage, EOPNOTSUPP};
   }
-  const auto live = static_cast<std::size_t>(
-      std::ranges::count_if(windows_, [](const auto& window) { return window->memory != nullptr; }));
-  if (live < kMostWindows && windows_.size() < kMostNumbers) return Status::success();
+  if (live_ < kMostWindows && windows_.size() < kMostNumbers) return Status::success();
   RAILWISE_WARN("%s: %zu windows are registered, after %zu in all: no more than %zu, and %zu in all, can be",
-                device_.name(), live, windows_.size(), kMostWindows, kMostNumbers);
+                device_.name(), live_, windows_.size(), kMostWindows, kMostNumbers);
   return {Code::kInvalidUsage, ENOSPC};
 }
 
@@ -175,6 +173,7 @@ RmaWindow& RmaGroup::addWindow(const Part& part, MemoryHandle* memory) {
   static_cast<Part&>(window) = part;
   window.memory = memory;
   window.group = memory == nullptr ? nullptr : this;
+  if (memory != nullptr) ++live_;
   window.number = static_cast<uint32_t>(windows_.size() - 1);
   (void)tellOf(window);
   return window;
@@ -197,6 +196,7 @@ void RmaGroup::deregister(RmaWindow* window) {
   });
   slots_.abandon(*window);
   MemoryHandle* const memory = std::exchange(window->memory, nullptr);
+  --live_;
   window->group = nullptr;
   (void)tellOf(*window);
   device_.memory().release(memory);

@@ -197,6 +197,7 @@ class RmaGroup final : private Attended {
   Status failure_;
   std::atomic<bool> has_failed_ = false;
   std::vector<std::unique_ptr<RmaWindow>> windows_;  // by number
+  std::size_t live_ = 0;                             // those that are registered
   std::optional<Part> tried_;                        // a dma-buf that could not be registered
   std::vector<std::unique_ptr<RmaContext>> contexts_;
   uint64_t streams_in_use_ = 0;
