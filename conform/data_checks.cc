@@ -56,14 +56,8 @@ std::string bothWays(const cli::PluginOptions& plugin) {
   Connection back(subject, last, 0);
   Traffic one(there, 500, 5000, subject.window()), other(back, 500, 5000, subject.window());
   until("the end of both streams", [&] {
-    bool done = true;
-    for (Traffic* traffic : {&one, &other}) {
-      traffic->step();
-      must(traffic->sender.error, "a send");
-      must(traffic->receiver.error, "a receive");
-      done = done && traffic->over(traffic->sender) && traffic->over(traffic->receiver);
-    }
-    return done;
+    const bool done = one.advance();
+    return other.advance() && done;
   });
   return subject.devices() > 1 ? "between two devices" : "";
 }

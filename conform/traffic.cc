@@ -19,13 +19,15 @@ void Traffic::step() {
   }
 }
 
+bool Traffic::advance() {
+  step();
+  must(sender.error, "a send");
+  must(receiver.error, "a receive");
+  return over(sender) && over(receiver);
+}
+
 void Traffic::run() {
-  until("the end of the stream", [this] {
-    step();
-    must(sender.error, "a send");
-    must(receiver.error, "a receive");
-    return over(sender) && over(receiver);
-  });
+  until("the end of the stream", [this] { return advance(); });
   from_.deregister();
   to_.deregister();
 }

@@ -22,7 +22,9 @@ class Traffic {
   void step();
   // True if the end has carried all messages, or failed.
   bool over(const End& end) const { return end.error != ncclSuccess || end.done == count_; }
-  // Until all messages have arrived. Throws Broken for an error.
+  // A step where no call may fail: throws Broken for an error. Returns whether all messages have arrived.
+  bool advance();
+  // Until all messages have arrived.
   void run();
   // As NCCL does after the first error of an end: deregisters its memory and closes it.
   void close(bool sender);
