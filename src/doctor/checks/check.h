@@ -14,6 +14,7 @@
 #include "doctor/facts/system.h"
 #include "doctor/finding.h"
 #include "sysfs/pci_devices.h"
+#include "topo/explain/explain.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::doctor {
@@ -35,6 +36,7 @@ struct Examination {
   const ExamineOptions& options;
   std::vector<RdmaPort> ports;               // all ports of the machine
   const topo::Machine* machine = nullptr;    // the model; null: there is none (no GPU, or it cannot be made)
+  topo::MachineExplanation paths;            // what `railwise explain` says of the model; empty without one
   topo::Settings settings;                   // NCCL's, of the release that programs load
   std::string topology_file;                 // the file that NCCL reads; "": none
   std::optional<std::string> topology_text;  // null: it cannot be read

@@ -8,7 +8,6 @@
 #include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
-#include "topo/explain/explain.h"
 #include "topo/search/graph_file.h"
 #include "topo/sources/sysfs.h"
 
@@ -96,15 +95,13 @@ void lookAtGpus(Examination& exam) {
 
 // What `railwise explain` calls a problem may be how the board is made, and is no finding.
 void lookAtPaths(Examination& exam) {
-  if (exam.machine == nullptr) return;
-  const topo::MachineExplanation all = topo::explain(*exam.machine);
   std::vector<std::string> kinds;
   const auto add = [&](const std::vector<topo::Problem>& problems) {
     for (const topo::Problem& problem : problems)
       if (std::find(kinds.begin(), kinds.end(), problem.kind) == kinds.end()) kinds.push_back(problem.kind);
   };
-  add(all.problems);
-  for (const topo::GpuExplanation& gpu : all.gpus) add(gpu.problems);
+  add(exam.paths.problems);
+  for (const topo::GpuExplanation& gpu : exam.paths.gpus) add(gpu.problems);
   if (!kinds.empty()) exam.looked.push_back("paths: " + listText(kinds) + " (railwise explain --brief)");
 }
 
@@ -125,10 +122,14 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
   auto graph_file = readSettings(exam, options.environment);
   Outcome<topo::Machine> machine = modelOf(exam, exam.settings);
-  if (machine.ok()) exam.machine = &*machine, machine->graph_file = std::move(graph_file);
-  // Without a GPU there is no model, which is no fault.
-  else if (machine.failure().code != Code::kNoDevice)
+  if (machine.ok()) {
+    machine->graph_file = std::move(graph_file);
+    exam.machine = &*machine;
+    exam.paths = topo::explain(*machine);
+  } else if (machine.failure().code !=
+             Code::kNoDevice) {  // without a GPU there is no model, which is no fault
     exam.hidden.push_back("the machine's model: " + machine.error());
+  }
   lookAtPorts(exam);
   lookAtGpus(exam);
   lookAtPaths(exam);

@@ -142,14 +142,12 @@ void checkAmdDmaBuf(Examination& exam) {
     return set != nullptr && set->value != "0";
   };
   if (!exam.system.environmentKnown() || on("NCCL_DMABUF_ENABLE") || on("RCCL_FORCE_ENABLE_DMABUF")) return;
-  exam.findings.add({.check = "gpudirect-amd",
-                     .severity = Severity::kWarning,
-                     .what = "GPUDirect by dma-buf is off in RCCL unless NCCL_DMABUF_ENABLE=1",
-                     .seen = {{"", "NCCL_DMABUF_ENABLE", "not 1, and no peer-memory client of AMD's driver"}},
-                     .why =
-                         "The NICs and the kernel could, and RCCL does not ask them: data goes through host "
-                         "memory, often at half of the bandwidth.",
-                     .fix = "export NCCL_DMABUF_ENABLE=1"});
+  exam.add(
+      Severity::kWarning, "GPUDirect by dma-buf is off in RCCL unless NCCL_DMABUF_ENABLE=1",
+      {{"", "NCCL_DMABUF_ENABLE", "not 1, and no peer-memory client of AMD's driver"}},
+      "The NICs and the kernel could, and RCCL does not ask them: data goes through host memory, often at "
+      "half of the bandwidth.",
+      "export NCCL_DMABUF_ENABLE=1");
 }
 
 // RCCL's NICs reach GPU memory by dma-buf, which needs two options of the kernel, or by AMD's peer-memory

@@ -7,7 +7,6 @@
 #include "base/pci.h"
 #include "doctor/checks/check.h"
 #include "doctor/fingerprint/manifest.h"
-#include "topo/explain/explain.h"
 #include "topo/lint/init/init_failure.h"
 #include "topo/machine/known_machines.h"
 #include "topo/search/search.h"
@@ -131,10 +130,8 @@ void checkTopologyFit(Examination& exam) {
 // Where every GPU is far from every NIC, or several share one, that is how the board is made (or the tree is
 // hidden: hidden-tree). A GPU that is far while others are near is worth a word.
 void checkFarNics(Examination& exam) {
-  if (exam.machine == nullptr) return;
-  const std::vector<topo::GpuExplanation> gpus = topo::explain(*exam.machine).gpus;
   std::vector<Finding> far;
-  for (const topo::GpuExplanation& gpu : gpus) {
+  for (const topo::GpuExplanation& gpu : exam.paths.gpus) {
     for (const topo::Problem& problem : gpu.problems) {
       if (problem.kind != "far-nic") continue;
       const std::string rank = std::to_string(gpu.rank);
@@ -149,7 +146,7 @@ void checkFarNics(Examination& exam) {
       break;
     }
   }
-  if (far.size() == gpus.size()) return;
+  if (far.size() == exam.paths.gpus.size()) return;
   for (Finding& finding : far) exam.findings.add(std::move(finding));
 }
 
