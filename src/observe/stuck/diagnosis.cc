@@ -537,7 +537,7 @@ class Diagnoser {
     std::string text = "no job runs " + where + "; " +
                        counted(static_cast<uint64_t>(processes_), "record of a process that has ended",
                                "records of processes that have ended");
-    const int first = firstDeathOfLastJob();
+    const int first = firstDeathOfLastJob(jobNumbers(job_.processes()));
     return text + (first < 0 ? ", all in order" : "; of the last job " + deathText(first));
   }
   std::string deathText(int place) const {
@@ -547,21 +547,22 @@ class Diagnoser {
   }
   // A job of which all have died lately, beside jobs that run.
   void addDeadJob() {
-    const int first = firstDeathOfLastJob();
-    if (first < 0 || result_.processes == 0 || process(first).gone_ms > kLatelyMs) return;
+    if (result_.processes == 0) return;
     const std::vector<int> jobs = jobNumbers(job_.processes());
+    const int first = firstDeathOfLastJob(jobs);
+    if (first < 0 || process(first).gone_ms > kLatelyMs) return;
     for (int place = 0; place < processes_; ++place)
       if (process(place).alive &&
           jobs[static_cast<std::size_t>(place)] == jobs[static_cast<std::size_t>(first)])
         return;
     result_.dead_job = "a job that runs no more: " + deathText(first);
   }
-  // Of the job of the process that has died last; -1: no process has died.
-  int firstDeathOfLastJob() const {
-    const std::vector<int> jobs = jobNumbers(job_.processes());
+  // In the job whose process has died last, the process that died first. -1: no process has died. `jobs`: of
+  // each process.
+  int firstDeathOfLastJob(const std::vector<int>& jobs) const {
     std::vector<int> dead;
     for (int place = 0; place < processes_; ++place)
-      if (!process(place).ended) dead.push_back(place);
+      if (!process(place).alive && !process(place).ended) dead.push_back(place);
     if (dead.empty()) return -1;
     const auto jobOf = [&](int place) { return jobs[static_cast<std::size_t>(place)]; };
     const int last = jobOf(*std::ranges::min_element(dead, {}, [&](int at) { return process(at).gone_ms; }));
