@@ -83,7 +83,7 @@ def exercise(root, packages):
     rpm(root, "--install", "--force-debian", "--nodeps", "--nosignature", alone)
     expect("fine" in run_in(root, "doctor", "--machine", "dgx"), "doctor --machine dgx is not fine")
     run_in(root, "topo", "show", "--machine", "dgx")
-    run_in(root, "doctor", "--watch", "--looks", "1", "--state", root / "state")
+    run_in(root, "doctor", "--watch", "--looks", "1", "--state", str(root / "state"))
     rpm(root, "--install", "--force-debian", "--nodeps", "--nosignature", *installed)
     said = run_in(root, "perf", "all_reduce", "--ranks", "4", "-b", "8", "-e", "1M", "-f", "8", "-c", "1")
     expect("Out of bounds values : 0 OK" in said, f"perf says {said}")
