@@ -516,6 +516,24 @@ TEST(Stuck, WhoDiedFirstStandsFirst) {
     EXPECT_EQ(diagnosis.culprits[static_cast<std::size_t>(wait.culprit)].process, wait.other.process);
 }
 
+TEST(Stuck, LastSignsOfLifeThatAreCloseDoNotTellWhoDiedFirst) {
+  TestJob job;
+  ProcessFacts& one = job.process(0, 1);
+  ProcessFacts& other = job.process(1, 2);
+  ProcessFacts& alive = job.process(2, 3);
+  TestJob::waitsForReceive(*job.connect(alive, one).first);
+  TestJob::waitsForReceive(*job.connect(alive, other).first);
+  for (ProcessFacts* const each : {&one, &other}) each->alive = false;
+  one.gone_ms = 4300;
+  other.gone_ms = 4000;
+  EXPECT_TRUE(says(diagnosisOf(job).verdict, "it died at about the same time as others, of 2"));
+  one.gone_ms = 9000;
+  EXPECT_TRUE(says(diagnosisOf(job).verdict, "it died first of 2"));
+  one.gone_ms = 4300;
+  other.trouble = "failed";
+  EXPECT_TRUE(says(diagnosisOf(job).verdict, "it died first of 2")) << "the other one saw it fail";
+}
+
 TEST(Stuck, WhereAllAreDeadTheFirstOfTheLastJobIsNamed) {
   TestJob job;
   ProcessFacts& old = job.process(6, 1);
