@@ -489,6 +489,43 @@ TEST(StuckJobs, AHostThatDoesNotAnswerBelongsToTheJobThatHasPeersThere) {
   EXPECT_FALSE(jobs[1].diagnosis.stuck) << jobs[1].diagnosis.verdict;
 }
 
+// What has run here before stays in the records, and no host that is silent now can hold it up.
+TEST(StuckJobs, AHostThatDoesNotAnswerHoldsUpNoJobOfWhichNoneLives) {
+  TestJob job;
+  job.connect(job.process(0, 1), job.process(1, 2));
+  ProcessFacts away;
+  away.host = "gpu7";
+  away.pid = 9;
+  ProcessFacts& ended = job.process(2, 1);
+  ended.alive = false;
+  ended.ended = true;
+  job.connect(away, ended);
+  job.process(3, 1).alive = false;
+  job.hosts.push_back({.asked = "gpu7", .error = "No route to host"});
+  const std::vector<JudgedJob> jobs = judgeJobs(job.job(), {});
+  ASSERT_EQ(jobs.size(), 1U);  // perhaps a rank of the job that runs is there
+  EXPECT_EQ(worst(jobs[0].diagnosis), culprit(CulpritKind::kSilentHost, "gpu7"));
+}
+
+// To compare each peer with each host, for each host anew, takes minutes here and hours on a large machine.
+TEST(StuckJobs, AreToldApartOnManyHosts) {
+  constexpr int kHosts = 400;
+  constexpr int kRanks = 8;
+  constexpr int kPeers = 32;
+  TestJob job;
+  for (int rank = 0; rank < kHosts * kRanks; ++rank) {
+    ProcessFacts& own = job.process(rank, rank / kRanks);
+    for (int i = 1; i <= kPeers; ++i) {
+      ConnectionFacts& connection = own.connections.emplace_back();
+      const int peer = (rank + i * kRanks) % (kHosts * kRanks);
+      connection.peer = "gpu" + std::to_string(peer / kRanks) + ":" + std::to_string(100 + peer);
+    }
+  }
+  for (int spare = 0; spare < kHosts; ++spare)
+    job.hosts.push_back({.asked = "spare" + std::to_string(spare), .name = "spare" + std::to_string(spare)});
+  EXPECT_EQ(judgeJobs(job.job(), {}).size(), static_cast<std::size_t>(kRanks));
+}
+
 // Rank 2 is killed; ranks 1 and 3 see it and leave; more wait for rank 1 than for rank 2.
 TEST(Stuck, WhoDiedFirstStandsFirst) {
   TestJob job;

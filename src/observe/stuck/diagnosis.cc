@@ -589,7 +589,7 @@ Diagnosis diagnose(const Job& job, const DiagnosisOptions& options) {
 
 std::vector<JudgedJob> judgeJobs(const Job& all, const DiagnosisOptions& options) {
   std::vector<JudgedJob> jobs;
-  for (Job& job : all.split()) {
+  for (Job& job : all.split(!options.pids.empty())) {
     Diagnosis diagnosis = diagnose(job, options);
     if (diagnosis.processes > 0 || diagnosis.stuck) jobs.push_back({std::move(job), std::move(diagnosis)});
   }

@@ -36,9 +36,10 @@ class Job {
   End otherEnd(End end) const;
   // The host that has the name in "host:pid"; null: no such host was asked.
   const HostFacts* hostOf(std::string_view peer) const;
-  // Each job by itself, those with living processes first. A host that has not answered belongs to the jobs
-  // with peers there; to all where no job has. Notes of hosts are in the first job.
-  std::vector<Job> split() const;
+  // Each job by itself, those with living processes first. `dead`: also those without. A host that has not
+  // answered belongs to the jobs with peers there; to all where no job has. Notes of hosts are in the first
+  // job.
+  std::vector<Job> split(bool dead) const;
 
  private:
   void addProcess(ProcessFacts process);
