@@ -760,6 +760,15 @@ TEST(StuckWire, ErrorsNameTheSourceAndTheLine) {
   EXPECT_EQ(errorOf("{\"schema\": " + std::string(50000, '[')), "gpu1:1: no JSON of railwise stuck --gather");
 }
 
+// A job whose processes are all of such hosts would have no host.
+TEST(StuckWire, AHostThatHasNotAnsweredHasNoProcesses) {
+  HostFacts host = someHost();
+  host.error = "No route to host";
+  EXPECT_FALSE(parseJsonLines(jsonLines(host), "gpu1").ok());
+  host.processes.clear();
+  EXPECT_OK(parseJsonLines(jsonLines(host), "gpu1"));
+}
+
 TEST(StuckWire, PlacesBeyondATableAreNotKnown) {
   HostFacts host = someHost();
   host.processes[0].connections[0].pairs[0].rail = 77;
