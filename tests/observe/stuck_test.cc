@@ -589,6 +589,11 @@ TEST(Stuck, SaysWhereNothingTakesOver) {
   EXPECT_TRUE(says(textOfJob(job), "RAILWISE_FAILOVER=0")) << textOfJob(job);
   sender->failover = record::Failover::kOn;
   EXPECT_TRUE(says(textOfJob(job), "one rail pair")) << textOfJob(job);
+  ConnectionFacts& second = *job.connect(job.processes[0], job.processes[1]).first;
+  TestJob::waits(second, WaitsFor::kCompletion);
+  second.failover = record::Failover::kOn;
+  EXPECT_TRUE(says(textOfJob(job), "2 connections that wait use one rail pair")) << textOfJob(job);
+  second.failover = record::Failover::kOff;
   sender->pairs.push_back(sender->pairs.front());
   EXPECT_FALSE(says(textOfJob(job), "one rail pair")) << textOfJob(job);
 }

@@ -475,12 +475,13 @@ class Diagnoser {
         one_pair.insert(its);
     }
     if (!off.empty())
-      result_.notes.push_back("failover is off for " + counted(off.size(), "connection") +
-                              " that waits (RAILWISE_FAILOVER=0 at an end): a rail that fails ends the job");
+      result_.notes.push_back("failover is off for " +
+                              counted(off.size(), "connection that waits", "connections that wait") +
+                              " (RAILWISE_FAILOVER=0 at an end): a rail that fails ends the job");
     if (!one_pair.empty())
       result_.notes.push_back(
-          counted(one_pair.size(), "connection") +
-          " that waits uses one rail pair: where it fails and no other rail of the device "
+          counted(one_pair.size(), "connection that waits uses", "connections that wait use") +
+          " one rail pair: where it fails and no other rail of the device "
           "works, the job waits RAILWISE_FAILOVER_TIMEOUT seconds and ends");
   }
   // Looks at a job whose processes agree on the number of ranks.
