@@ -580,6 +580,24 @@ TEST(Stuck, AJobThatHasDiedIsNotedBesideJobsThatRun) {
   EXPECT_FALSE(says(textOfJob(job), "rank 5")) << textOfJob(job);
 }
 
+// A container that starts again gives its processes the numbers of those before, whose records are still
+// there.
+TEST(Stuck, WhoHadTheNumberBeforeIsNotAskedFor) {
+  TestJob job;
+  for (const bool alive : {false, true}) {
+    ProcessFacts& first = job.process(0, 1);
+    ProcessFacts& second = job.process(1, 2);
+    for (ProcessFacts* const each : {&first, &second}) {
+      each->alive = alive;
+      each->process_start = alive ? 8 : 7;
+      each->gone_ms = alive ? kNever : 3000;
+    }
+    job.connect(first, second);
+  }
+  const Diagnosis diagnosis = diagnose(job.job(), {.pids = {100}});
+  EXPECT_FALSE(diagnosis.stuck) << diagnosis.verdict;
+}
+
 TEST(Stuck, SaysWhereNothingTakesOver) {
   TestJob job;
   const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));

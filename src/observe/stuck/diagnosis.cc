@@ -81,7 +81,9 @@ class Diagnoser {
   void look(int place) {
     const ProcessFacts& own = process(place);
     if (!own.alive) {
-      if (!options_.pids.empty() && !own.ended) addCulprit(deadProcess(job_, place));
+      // Its number may belong to another process of the job now.
+      const bool asked_for = !options_.pids.empty() && job_.processNamed(processKey(own)) == place;
+      if (asked_for && !own.ended) addCulprit(deadProcess(job_, place));
       return;
     }
     ++result_.processes;
