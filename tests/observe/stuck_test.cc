@@ -580,6 +580,18 @@ TEST(Stuck, AJobThatHasDiedIsNotedBesideJobsThatRun) {
   EXPECT_FALSE(says(textOfJob(job), "rank 5")) << textOfJob(job);
 }
 
+TEST(Stuck, AJobThatHasDiedIsNotedAlsoWhereARankOfAnotherOneDiedLater) {
+  TestJob job;
+  job.connect(job.process(0, 1), job.process(1, 2));
+  ProcessFacts& dead = job.process(5, 1);
+  ProcessFacts& later = job.process(2, 2);
+  job.connect(job.processes.front(), later);
+  dead.alive = later.alive = false;
+  dead.gone_ms = 3000;
+  later.gone_ms = 1000;
+  EXPECT_TRUE(says(textOfJob(job), "rank 5 (gpu1:105) died first")) << textOfJob(job);
+}
+
 // A container that starts again gives its processes the numbers of those before, whose records are still
 // there.
 TEST(Stuck, WhoHadTheNumberBeforeIsNotAskedFor) {
