@@ -474,6 +474,20 @@ TEST(StuckJobs, RanksWithoutAConnectionAreOneJobByTheirCommunicatorOrTheirLaunch
   EXPECT_EQ(jobNumbers(job.job().processes()), (std::vector<int>{0, 0, 1, 1, 2, 3}));
 }
 
+// Together the jobs look complete.
+TEST(StuckJobs, NotesOfAJobAreInTheJsonToo) {
+  TestJob job;
+  for (int rank = 0; rank < 2; ++rank) {
+    ProcessFacts& own = job.process(rank, rank);
+    own.ranks = 2;
+    own.connections.emplace_back().communicator = 1 + static_cast<uint64_t>(rank);
+  }
+  const Job all = job.job();
+  const std::string json = stuckJson(all, diagnose(all, {}), judgeJobs(all, {}));
+  EXPECT_TRUE(says(json, "\"notes\": [\"rank 1 of 2 has no record on the hosts that were asked\"]")) << json;
+  EXPECT_TRUE(says(json, "rank 0 of 2 has no record")) << json;
+}
+
 TEST(StuckJobs, AHostThatDoesNotAnswerBelongsToTheJobThatHasPeersThere) {
   TestJob job;
   job.connect(job.process(0, 1), job.process(1, 2));
