@@ -88,13 +88,13 @@ std::optional<BenchChild::Counts> countsSince(const BenchChild& child, const Ben
   return counts;
 }
 
-// Plugins that call themselves alike get their files' names.
-void tellApart(std::vector<Costs>& all) {
+void setLabels(std::vector<Costs>& all) {
   std::map<std::string, int> count;
   for (const Costs& costs : all) ++count[costs.name];
   for (Costs& costs : all) {
     const std::string& file = costs.plugin.plugin;
-    if (count[costs.name] > 1 && !file.empty()) costs.name += " (" + file.substr(file.rfind('/') + 1) + ")";
+    costs.label = costs.name;
+    if (count[costs.name] > 1 && !file.empty()) costs.label += " (" + file.substr(file.rfind('/') + 1) + ")";
   }
 }
 
@@ -124,7 +124,7 @@ std::optional<std::vector<Costs>> measureCosts(const BenchOptions& options) {
                    .wall_ns_min = least(wall) / each,
                    .counts = countsSince(child, before[i])});
   }
-  tellApart(all);
+  setLabels(all);
   return all;
 }
 

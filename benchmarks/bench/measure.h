@@ -45,6 +45,7 @@ std::vector<Option> benchOptionTable(BenchOptions& fields);
 struct Costs {
   BenchPlugin plugin;
   std::string name;
+  std::string label;  // for people: the name, and the file of those that call themselves alike
   int api;
   std::size_t size;
   uint64_t messages;  // in all repeats together

@@ -95,7 +95,7 @@ void printInstructions(const std::vector<Costs>& all) {
   std::printf("# instructions per message\n%-24s %9s %9s %9s %9s\n", "plugin", "plugin", "device", "bench",
               "libc");
   for (const Costs& costs : all) {
-    std::printf("%-24s %9.1f %9.1f %9.1f %9.1f\n", costs.name.c_str(), costs.instructions->plugin,
+    std::printf("%-24s %9.1f %9.1f %9.1f %9.1f\n", costs.label.c_str(), costs.instructions->plugin,
                 costs.instructions->device, costs.instructions->bench, costs.instructions->rest);
   }
 }
@@ -104,7 +104,7 @@ void printTargets(const std::vector<Costs>& all) {
   std::printf("# of these, ranks that are put to\n%-24s %9s %9s %9s %9s %9s %9s\n", "plugin", "send WR",
               "recv WR", "CQE", "sends", "recvs", "instr.");
   for (const Costs& costs : all) {
-    std::printf("%-24s", costs.name.c_str());
+    std::printf("%-24s", costs.label.c_str());
     const Named values = perMessage(costs, targetsOf(*costs.counts));
     for (std::size_t i = 0; i < 5; ++i) std::printf(" %9.3f", values[i].second);
     std::printf(" %9s\n", costs.instructions ? textOf("%.1f", costs.instructions->targets).c_str() : "-");
@@ -115,7 +115,7 @@ void printLatency(const std::vector<Costs>& all) {
   std::printf("# latency, one way, in ns: half the time to and fro\n%-24s %9s %9s %9s %9s\n", "plugin", "min",
               "p50", "p90", "p99");
   for (const Costs& costs : all) {
-    std::printf("%-24s", costs.name.c_str());
+    std::printf("%-24s", costs.label.c_str());
     for (const auto& [name, value] : latencies(*costs.latency)) std::printf(" %9.0f", value);
     std::printf("\n");
   }
@@ -128,9 +128,9 @@ void printSetUp(const std::vector<Costs>& all, int connections) {
       connections, "plugin", "cpu us", "wall us", "KiB", "close us", "regMr us");
   for (const Costs& costs : all) {
     if (!costs.set_up) continue;
-    std::printf("%-24s %12.1f %12.1f %12.1f %12.1f %12.2f\n", costs.name.c_str(), costs.set_up->cpu_ns / 1000,
-                costs.set_up->wall_ns / 1000, costs.set_up->bytes / 1024, costs.set_up->close_cpu_ns / 1000,
-                costs.set_up->register_cpu_ns / 1000);
+    std::printf("%-24s %12.1f %12.1f %12.1f %12.1f %12.2f\n", costs.label.c_str(),
+                costs.set_up->cpu_ns / 1000, costs.set_up->wall_ns / 1000, costs.set_up->bytes / 1024,
+                costs.set_up->close_cpu_ns / 1000, costs.set_up->register_cpu_ns / 1000);
   }
 }
 
@@ -197,7 +197,7 @@ void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
   std::printf("%-24s %4s %9s %9s %9s %8s %8s %8s %8s %8s %8s\n", "plugin", "API", "cpu min", "median",
               "bench/it", "Gbit/s", "send WR", "recv WR", "CQE", "sends", "recvs");
   for (const Costs& costs : all) {
-    std::printf("%-24s %4s %6.1f ns %6.1f ns %9s %8.2f", costs.name.c_str(), apiOf(costs).c_str(),
+    std::printf("%-24s %4s %6.1f ns %6.1f ns %9s %8.2f", costs.label.c_str(), apiOf(costs).c_str(),
                 costs.cpu_ns_min, costs.cpu_ns_median,
                 &costs == &all[0] ? "-" : textOf("%.2f", all[0].cpu_ns_min / costs.cpu_ns_min).c_str(),
                 costs.bandwidthGbps());
@@ -246,8 +246,8 @@ void printBenchRows(std::vector<BenchRow> rows) {
     return ratio(a, &Costs::cpu_ns_min) < ratio(b, &Costs::cpu_ns_min);
   });
   std::printf(
-      "# railwise bench: what a message costs with %s, by pattern%s\n", rows[0].costs[0].name.c_str(),
-      several ? textOf("; ratios to %s in the same run", rows[0].costs.back().name.c_str()).c_str() : "");
+      "# railwise bench: what a message costs with %s, by pattern%s\n", rows[0].costs[0].label.c_str(),
+      several ? textOf("; ratios to %s in the same run", rows[0].costs.back().label.c_str()).c_str() : "");
   std::printf("%-24s %8s %6s %6s %6s %9s %6s %9s %6s\n", "pattern", "size", "WR", "posts", "CQE", "instr.",
               "ratio", "cpu ns", "ratio");
   for (const BenchRow& row : rows) {

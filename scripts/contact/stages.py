@@ -103,7 +103,7 @@ def _own_nic(c, nics):
     names = [nic["name"] for nic in nics]
     channels = str(max(2, len(nics)))
     found = c.json("loop-" + (names[0] if len(names) == 1 else "all"),
-                   [c.railwise, "perf", "sendrecv", "-b", "8", "-e", "32M", "-f", "1024", "--device", c.real, "--channels", channels, "--json"],
+                   [c.railwise, "perf", "sendrecv", "-b", "8", "-e", "32M", "-f", "1024", "--device", c.real, "--channels", channels, "-n", "8", "-w", "2", "--json"],
                    environment={"NCCL_IB_HCA": "=" + ",".join(names)}, limit=30)
     yield c.verified(f"{', '.join(names)} to itself", found)
     best = max((row["out_of_place"]["bus_bw"] for row in found["results"]), default=0)
@@ -277,7 +277,7 @@ def port(c):
     before = {what: c.run(f"port-{what}", ["ip", *words, "show", "dev", c.apply, *last], must=True).output.splitlines()
               for what, words, last in (("addresses", ["-6", "-o", "addr"], ["scope", "global"]), ("routes", ["route"], []), ("routes6", ["-6", "route"], []))}
     run = start([c.railwise, "perf", "sendrecv", "-b", "1M", "-e", "1M", "-D", "15", "--device", c.real, "--fuse", "--json"],
-                {**c.environment(), "RAILWISE_FAILOVER_TIMEOUT": "30"}, open(c.out / "port.json", "w"), open(c.out / "port.txt", "w"))
+                {**c.environment(), "RAILWISE_FAILOVER_TIMEOUT": "30", "RAILWISE_FUSE_PLACELESS": "1"}, open(c.out / "port.json", "w"), open(c.out / "port.txt", "w"))
     # Whatever becomes of this script, the interface comes up.
     guard = subprocess.Popen(["sh", "-c", f"sleep 15; ip link set {c.apply} up"], start_new_session=True, stdin=subprocess.DEVNULL)
     try:
@@ -313,7 +313,9 @@ def _may_go_down(interface):
         raise Skipped(f"there is no interface {interface}")
     if (place / "operstate").read_text().strip() not in ("up", "unknown"):
         raise Skipped(f"{interface} is not up")
-    if not list(place.glob("device/infiniband/*")):
+    # Soft-RoCE's devices have no link to their interface; their GIDs name it.
+    by_gid = pathlib.Path("/sys/class/infiniband").glob("*/ports/*/gid_attrs/ndevs/*")
+    if not list(place.glob("device/infiniband/*")) and not any(_first_line(file) == interface for file in by_gid):
         raise Skipped(f"{interface} belongs to no RDMA device")
     for line in pathlib.Path("/proc/net/route").read_text().splitlines()[1:]:
         if line.split()[:2] == [interface, "00000000"]:
@@ -322,6 +324,14 @@ def _may_go_down(interface):
     addresses = subprocess.run(["ip", "-o", "addr", "show", "dev", interface], capture_output=True, text=True, check=False).stdout
     if len(session) > 2 and re.search(rf"inet6? {re.escape(session[2])}/", addresses):
         raise Skipped(f"{interface} carries this ssh session")
+
+
+def _first_line(file):
+    """"": the entry is empty, which is an error to read."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _restore(c, before):

@@ -69,7 +69,7 @@ struct Settings {
   int ib_merge_nics = 1;                      // NCCL_IB_MERGE_NICS
   int ib_merge_vfs = 1;                       // NCCL_IB_MERGE_VFS
   int ib_device_pci_order = 1;                // NCCL_IB_DEVICE_PCI_ORDER
-  std::string ib_hca;                         // NCCL_IB_HCA: the ports that are used (base/text/name_selection.h)
+  std::string ib_hca;  // NCCL_IB_HCA: the ports that are used (base/text/name_selection.h)
 
   // Does NCCL_IB_HCA choose this port? `device`: "mlx5_0".
   bool usesPort(std::string_view device, int port) const;

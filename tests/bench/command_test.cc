@@ -179,7 +179,7 @@ TEST(BenchCommand, PrintsTheTableOfPatterns) {
   ASSERT_EQ(result.status, 0) << result.err;
   for (const char* line :
        {"\nproxy ", "\nproxy x256 ", "\nops of 2 ", "\nlone ", "\nring ", "\nalltoall x64 ", "\nbatch ",
-        "\ngrouped ", "\nidle x2 ", "; ratios to Railwise in the same run"})
+        "\ngrouped ", "\nidle x2 ", "; ratios to Railwise (libnccl-net-railwise.so) in the same run"})
     EXPECT_NE(result.out.find(line), std::string::npos) << line << " in\n" << result.out;
   std::istringstream lines(result.out);
   double last = 0;

@@ -112,7 +112,7 @@ def test_wishes_of_pick(dgx1v):
     assert [gpu.rank for gpu in dgx1v.pick(2, of=[5, 6, 7]).gpus] == [5, 6]
     assert 0 not in [gpu.rank for gpu in dgx1v.pick(4, exclude=[0]).gpus]
     assert set(dgx1v.pick(2, nics=["mlx5_3"]).nics.values()) <= {"mlx5_3"}
-    assert dgx1v.pick(4).environment() == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0,3,4,7"}
+    assert dgx1v.pick(4).environment() == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
 
 
 @pytest.mark.parametrize("call, said", [

@@ -257,7 +257,7 @@ class PairJudge {
           "The link is as fast as it says, and something else holds the data back.",
           "lspci -vv -s " + addressOf(nic(i, side)) +
               " | grep -e MaxReadReq -e LnkSta    # iommu=pt, ACS off, performance governor\n"
-          "ethtool -S NETDEV | grep -i -e pause -e discard    # RoCE: congestion, PFC");
+              "ethtool -S NETDEV | grep -i -e pause -e discard    # RoCE: congestion, PFC");
   }
 
   // Is one of its NICs also in another pair of the two hosts? Then they share its port.

@@ -163,9 +163,8 @@ class FactJudge {
     const NicFacts& second = results_.nic(pair, 1);
     if (first.ece_vendor == second.ece_vendor) return;
     const auto offer = [](const NicFacts& nic) {
-      return nic.ece_vendor == 0
-                 ? std::string("none")
-                 : formatText("vendor 0x%x, options 0x%x", nic.ece_vendor, nic.ece_options);
+      return nic.ece_vendor == 0 ? std::string("none")
+                                 : formatText("vendor 0x%x, options 0x%x", nic.ece_vendor, nic.ece_options);
     };
     add("pair-ece", Severity::kAdvice, "the ports do not agree on ECE (enhanced connections of RoCE)",
         {pairName(results_, pair), "offered", offer(first) + " and " + offer(second)},

@@ -92,8 +92,8 @@ class Joiner {
 
   // The pairing of queue pair `index`.
   Path pairingOf(std::size_t index, const Ends& ends) const;
-  // Queue pair `index` is up: it chooses its port where the port is a bond, and the log has its path, at INFO.
-  // `how`: "", or ", by ...".
+  // Queue pair `index` is up: it chooses its port where the port is a bond, and the log has its path, at
+  // INFO. `how`: "", or ", by ...".
   void noteConnected(std::size_t index, const Ends& ends, const char* how) const;
 
   const Direction direction_;

@@ -133,8 +133,9 @@ std::string processName(const record::Process& process) {
 }
 
 std::string troubleText(const ProcessFacts& process) {
-  return process.trouble.empty() ? "its record shows no failure before: it was killed, crashed, or left before it wrote one"
-                                 : "went wrong there first: " + process.trouble;
+  return process.trouble.empty()
+             ? "its record shows no failure before: it was killed, crashed, or left before it wrote one"
+             : "went wrong there first: " + process.trouble;
 }
 
 std::string hostOfPeer(std::string_view peer) { return std::string(peer.substr(0, peer.rfind(':'))); }

@@ -35,7 +35,7 @@ struct PairLink {
 
 struct GpuTable {
   std::vector<GpuRow> rows;
-  std::vector<PairLink> pairs;             // rows x rows
+  std::vector<PairLink> pairs;  // rows x rows
   // Likewise, without paths by way of a third GPU (NVB): it need not be among the chosen ones.
   std::vector<PairLink> direct_pairs;
   std::vector<std::vector<NearNic>> nics;  // of each row, as nearNics() has them

@@ -283,7 +283,8 @@ void fillInGpus(const XmlDocument& document, Detection& detection, std::vector<s
 }
 
 // The file without the NICs that NCCL_IB_HCA leaves out; NCCL numbers the others.
-XmlDocument withChosenNics(XmlDocument document, const Settings& settings, std::vector<std::string>& remarks) {
+XmlDocument withChosenNics(XmlDocument document, const Settings& settings,
+                           std::vector<std::string>& remarks) {
   std::vector<XmlNode*> others;
   for (XmlNode* node : document.order()) {
     if (node->name != "net" || !node->has("name")) continue;

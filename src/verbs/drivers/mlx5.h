@@ -1,7 +1,7 @@
 // What NVIDIA's NICs offer beyond verbs: the data-direct function, the port of a bond that a queue pair uses,
-// and queue pairs that take messages in any order. If libmlx5 is missing, every answer is "no". mlx5.cc declares its structures itself, after rdma-core
-// 65 (providers/mlx5/mlx5dv.h), so that building needs no newer header. Any thread, between verbs::load() and
-// unload().
+// and queue pairs that take messages in any order. If libmlx5 is missing, every answer is "no". mlx5.cc
+// declares its structures itself, after rdma-core 65 (providers/mlx5/mlx5dv.h), so that building needs no
+// newer header. Any thread, between verbs::load() and unload().
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,8 +18,8 @@ bool isMlx5(ibv_device* device);
 // attached to the CPU (ConnectX-8). registerDmaBuf() registers through it.
 std::string dataDirectPath(ibv_context* context, ibv_pd* pd);
 
-// How many network ports a queue pair of this device can leave by; 0: the driver does not tell. A NIC says two
-// also without a bond. lagPorts() (port.h) knows whether there is one.
+// How many network ports a queue pair of this device can leave by; 0: the driver does not tell. A NIC says
+// two also without a bond. lagPorts() (port.h) knows whether there is one.
 uint8_t mlx5LagPorts(ibv_context* context);
 // Lets a queue pair that is ready to send leave by this network port, from 1. The error number; EOPNOTSUPP:
 // the NIC has no bond, or firmware decides.

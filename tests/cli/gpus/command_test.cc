@@ -149,7 +149,8 @@ TEST(GpusPick, RealMachines) {
   const auto mesh = gpus({shared("synthetic/dgx1v.xml")}).out;
   EXPECT_TRUE(has(mesh, "NVL 40 GB/s to 5, 7")) << "not by way of another GPU: " << mesh;
   // A GPU that is not chosen relays nothing (NVB).
-  EXPECT_EQ(ofJson({"pick", "4", shared("synthetic/dgx1v.xml"), "-q", "--json"}, "[a['gpus'], a['slowest_pair_type']]"),
+  EXPECT_EQ(ofJson({"pick", "4", shared("synthetic/dgx1v.xml"), "-q", "--json"},
+                   "[a['gpus'], a['slowest_pair_type']]"),
             "[[0, 1, 2, 3], 'NVL']");
   EXPECT_TRUE(has(gpus({mi300x}).out, "gfx942  -       0     xGMI 48 GB/s to 1-7"));
   EXPECT_EQ(gpus({"pick", "3", mi300x, "--env"}).out, "ROCR_VISIBLE_DEVICES=0,1,2\n");

@@ -214,8 +214,8 @@ TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
 
 TEST(TopoCommand, NicsThatNcclIbHcaLeavesOutDoNotCount) {
   for (const bool file : {true, false}) {
-    const std::vector<std::string> which =
-        file ? std::vector<std::string>{"explain", kMachine} : std::vector<std::string>{"explain", "-m", "dgx"};
+    const std::vector<std::string> which = file ? std::vector<std::string>{"explain", kMachine}
+                                                : std::vector<std::string>{"explain", "-m", "dgx"};
     std::vector<std::string> words = which;
     words.emplace_back("--hca=^=mlx5_0");
     const auto by_option = topoCommand(words);
@@ -540,9 +540,9 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_TRUE(has(versions.out, "The same: NCCL's init; Devices;")) << versions.out;
   // What the hops of a path are counted like changes nothing.
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.28"}).status, 0);
-  const auto init =
-      topoCommand({"topo", "diff", RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml",
-                   "--nccl", "2.30", "--against-nccl", "2.31"});
+  const auto init = topoCommand(
+      {"topo", "diff", RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml",
+       "--nccl", "2.30", "--against-nccl", "2.31"});
   EXPECT_EQ(init.status, 1);
   EXPECT_TRUE(has(init.out, "succeeds became fails: the search for NVLS")) << init.out;
   const auto upgrade = topoCommand({"topo", "diff", kMachine, "--nccl", "2.30", "--against-nccl", "2.31"});

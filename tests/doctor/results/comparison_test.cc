@@ -61,10 +61,10 @@ TEST_F(Compared, TheExpectationIsThatOfTopoExpect) {
 
 TEST_F(Compared, TheTextSaysWhatYouGet) {
   const Comparison its = compareRun(makeRun(4, 90));
-  EXPECT_EQ(headlineText(its), "all_reduce 90.0 of 95.9 GB/s (94 %)");
+  EXPECT_EQ(headlineText(its), "all_reduce 90.0 of 95.9 GB/s (94 %, good)");
   const std::string table = tableText(its);
   EXPECT_TRUE(
-      table.starts_with("all_reduce, 8 ranks on 4 hosts: you get 90.0 of 95.9 GB/s (94 %) at 8 GiB.\n"
+      table.starts_with("all_reduce, 8 ranks on 4 hosts: you get 90.0 of 95.9 GB/s (94 %, good) at 8 GiB.\n"
                         "NCCL's model (2.31.2) of test.xml. The limit is the network: NET/0 (mlx5_0)"))
       << table;
   EXPECT_NE(table.find("\n     8 GiB          90.00          95.90    94 %\n"), std::string::npos) << table;

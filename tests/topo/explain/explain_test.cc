@@ -261,7 +261,7 @@ TEST(ExplainText, OfAChannel) {
 }
 
 TEST(ExplainText, RefusesAGpuThatIsNotThere) {
-  EXPECT_EQ(textOf(machineOf(twoSwitches()), 7), "error: test.xml: no GPU 7; there are 2");
+  EXPECT_EQ(textOf(machineOf(twoSwitches()), 7), "error: test.xml: no GPU 7; there are 2, the first is 0");
 }
 
 TEST(ExplainJson, IsComplete) {

@@ -113,9 +113,8 @@ TEST(Diff, OfNcclVersionsMatchesGpusWithTheirDevices) {
   const Machine right = machineOf(twoSwitches(), old);
   const auto list = diff(left, right);
   EXPECT_EQ(std::count_if(list.begin(), list.end(), [](const Difference& d) { return d.kind == "link"; }), 0);
-  const Difference* path = find(list, "path", "GPU/0 -> GPU/1");
-  ASSERT_NE(path, nullptr) << "NCCL 2.30 counts a hop from a GPU to its device";
-  EXPECT_EQ(path->right, "NVL 370.8 GB/s, 2 hops");
+  EXPECT_EQ(find(list, "path", "GPU/0 -> GPU/1"), nullptr)
+      << "NCCL 2.30 counts a hop from a GPU to its device, which changes nothing";
   const std::string text = diffText(left, right, list);
   EXPECT_TRUE(has(text, "\nRules that differ, ")) << text;
   EXPECT_TRUE(has(text, "  since 2.30.3: a rank is a node behind the node of its GPU")) << text;

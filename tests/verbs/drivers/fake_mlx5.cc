@@ -1,8 +1,7 @@
 // A libmlx5.so.1 for tests: the functions that Railwise calls, under the versions of rdma-core's map. Layouts
 // are written down as offsets, apart from the declarations in src/verbs/mlx5.cc (rdma-core 65,
-// providers/mlx5/mlx5dv.h: mlx5dv_context is 200 bytes, comp_mask at 16, num_lag_ports at 96, ooo_recv_wrs_caps at
-// 176;
-// mlx5dv_qp_init_attr has comp_mask at 0 and create_flags at 8).
+// providers/mlx5/mlx5dv.h: mlx5dv_context is 200 bytes, comp_mask at 16, num_lag_ports at 96,
+// ooo_recv_wrs_caps at 176; mlx5dv_qp_init_attr has comp_mask at 0 and create_flags at 8).
 #include "fake_mlx5.h"
 
 #include <cerrno>

@@ -128,8 +128,8 @@ TEST_F(Mlx5Test, AnOutOfOrderQueuePairIsMade) {
 
 TEST_F(Mlx5Test, APortHasSeveralNetworkPortsWhereThereIsABond) {
   Port port = *queryPort(context_.get(), 1);
-  const std::string ndev = std::string("/sys/class/infiniband/") + library().get_device_name(context_->device) +
-                           "/ports/1/gid_attrs/ndevs/0";
+  const std::string ndev = std::string("/sys/class/infiniband/") +
+                           library().get_device_name(context_->device) + "/ports/1/gid_attrs/ndevs/0";
   sysfs::MemoryTree bond;
   bond.file(ndev, "bond0\n").file("/sys/class/net/bond0/bonding/mode", "802.3ad 4\n");
   sysfs::MemoryTree none;
