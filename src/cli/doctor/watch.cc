@@ -20,6 +20,7 @@
 
 #include "base/descriptor.h"
 #include "base/files.h"
+#include "base/process.h"
 #include "base/settings/config.h"
 #include "base/text/words.h"
 #include "cli/options/command_line.h"
@@ -121,11 +122,6 @@ class KernelLog {
  private:
   Descriptor file_;
 };
-
-std::string hostName() {
-  std::array<char, 256> name = {};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
 
 std::string stateFile(const std::string& folder) { return folder + "/watch.json"; }
 

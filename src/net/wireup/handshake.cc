@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/process.h"
+
 namespace railwise::net {
 namespace {
 
@@ -193,10 +195,9 @@ void copyText(std::span<char> field, std::string_view text) {
 }
 
 std::string localHostName(const std::string& played) {
-  char name[kHostBytes] = "";
-  if (!played.empty()) copyText(name, played);
-  else if (gethostname(name, sizeof name - 1) != 0) copyText(name, "unknown");
-  return std::string(name).substr(0, kHostBytes - 16) + ":" + std::to_string(getpid());
+  std::string name = played.empty() ? hostName() : played;
+  if (name.empty()) name = "unknown";
+  return name.substr(0, kHostBytes - 16) + ":" + std::to_string(getpid());
 }
 
 std::string shortHostName(const std::string& host, std::size_t size) {
