@@ -1,6 +1,7 @@
 #include "softdev/config/values.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
+
+#include "base/text/text_layout.h"
 
 namespace railwise::softdev {
 namespace {
@@ -297,6 +300,17 @@ const char* moverName(MoverChoice mover) {
     default:
       return "auto";
   }
+}
+
+std::string sysGuidText(uint64_t guid) {
+  const auto group = [&](int shift) { return static_cast<unsigned>(guid >> shift & 0xffff); };
+  return formatText("%04x:%04x:%04x:%04x", group(48), group(32), group(16), group(0));
+}
+
+std::string sysGidText(const uint8_t* raw) {
+  uint64_t halves[2];
+  std::memcpy(halves, raw, sizeof halves);
+  return sysGuidText(be64toh(halves[0])) + ":" + sysGuidText(be64toh(halves[1]));
 }
 
 }  // namespace railwise::softdev

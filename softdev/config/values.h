@@ -42,4 +42,8 @@ bool parseCpu(std::string_view text, std::string* cpu);  // "x86_64/GenuineIntel
 
 bool isBusId(std::string_view text);  // "0000:3b:00.0"
 
+// As /sys writes a GUID, "0200:4bff:fe00:0001", and the 16 bytes of a GID: eight such groups.
+std::string sysGuidText(uint64_t guid);
+std::string sysGidText(const uint8_t* raw);
+
 }  // namespace railwise::softdev

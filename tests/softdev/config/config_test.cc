@@ -3,50 +3,33 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "base/nic_drivers.h"
+#include "base/text/words.h"
 #include "softdev/config/drivers.h"
 #include "tests/ok.h"
+#include "tests/said.h"
 
 namespace railwise::softdev {
 namespace {
 
-std::vector<std::string> g_warnings;
-
-[[gnu::format(printf, 5, 6)]] void collect(int level, unsigned long, const char*, int, const char* format,
-                                           ...) {
-  char line[2048];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  if (level == log::kWarn) g_warnings.emplace_back(line);
-}
-
 class ConfigTest : public testing::Test {
  protected:
-  void SetUp() override {
-    g_warnings.clear();
-    log::setSink(collect);
-  }
-  void TearDown() override { log::setSink(nullptr); }
-
   // The single warning that `text` causes.
-  static std::string warning(const char* text) {
-    g_warnings.clear();
+  std::string warning(const char* text) {
+    said_.clear();
     const Result<Config> config = parseConfig(text);
     EXPECT_FALSE(config.ok()) << text;
     EXPECT_EQ(config.status().code, Code::kInvalidUsage) << text;
-    EXPECT_EQ(g_warnings.size(), 1U) << text;
-    return g_warnings.empty() ? "" : g_warnings[0];
+    EXPECT_EQ(linesOf(said_.warnings()).size(), 1U) << text;
+    return said_.warnings();
   }
+
+  test::Said said_;
 };
 
 bool mentions(const std::string& text, const std::string& part) {
@@ -104,7 +87,7 @@ TEST_F(ConfigTest, TheVariableNamesTheFabricWhereTheTextDoesNot) {
   EXPECT_EQ(fabric("fabric=lab", "mine"), "lab");
   EXPECT_EQ(fabric("count=2", ""), "default");
   EXPECT_EQ(fabric("count=2", "a b"), "refused");
-  EXPECT_NE(g_warnings.at(0).find("RAILWISE_FABRIC"), std::string::npos) << g_warnings[0];
+  EXPECT_NE(said_.warnings().find("RAILWISE_FABRIC"), std::string::npos) << said_.warnings();
 }
 
 TEST_F(ConfigTest, FabricIsForTheWholeProcess) {
