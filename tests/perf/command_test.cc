@@ -1,6 +1,5 @@
 // `railwise perf` end to end, over the loopback plugin: data, wrong data, errors, and the death of any
 // process.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -28,10 +28,6 @@ ProcessResult perf(const Words& more, const Words& environment = {}) {
   return runProcess(RAILWISE_CLI, perfArgs(more), environment);
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 int rowsOf(const std::string& out) {
   int rows = 0;
   for (std::size_t at = 0; at < out.size(); at = out.find('\n', at) + 1) rows += out[at] == ' ' ? 1 : 0;
@@ -47,9 +43,9 @@ TEST_P(Perf, VerifiesEverySizeInEveryApiVersion) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(rowsOf(result.out), 7) << result.out;
-  EXPECT_TRUE(contains(result.out, "(Loopback, API v" + std::to_string(api) + ")")) << result.out;
-  EXPECT_TRUE(contains(result.out, "loop0v" + std::to_string(api))) << result.out;
-  EXPECT_TRUE(contains(result.out, "# Out of bounds values : 0 OK\n")) << result.out;
+  EXPECT_HAS(result.out, "(Loopback, API v" + std::to_string(api) + ")");
+  EXPECT_HAS(result.out, "loop0v" + std::to_string(api));
+  EXPECT_HAS(result.out, "# Out of bounds values : 0 OK\n");
 }
 INSTANTIATE_TEST_SUITE_P(
     All, Perf, testing::Combine(testing::Values("all_reduce", "sendrecv", "alltoall"), testing::Range(6, 13)),
@@ -86,7 +82,7 @@ TEST(PerfOutput, AReaderThatLeavesEndsTheRunQuietly) {
 
 TEST(PerfRanks, TwoIsTheDefault) {
   const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"});
-  EXPECT_TRUE(contains(result.out, "# ranks 2 channels 2 ")) << result.out;
+  EXPECT_HAS(result.out, "# ranks 2 channels 2 ");
 }
 
 TEST(PerfTypes, EveryReductionIsExact) {
@@ -108,10 +104,10 @@ TEST_P(PerfWrong, OneWrongByteIsCountedReportedAndFails) {
             std::string(GetParam()) == "reduce" || std::string(GetParam()) == "gather" ? "1" : "0"},
            {"LOOPBACK_CORRUPT=0", "LOOPBACK_RANK=1"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.out, " FAILED\n")) << result.out;
-  EXPECT_FALSE(contains(result.out, "# Out of bounds values : 0 ")) << result.out;
-  EXPECT_TRUE(contains(result.err, std::string("wrong data: ") + GetParam() + " of ")) << result.err;
-  EXPECT_TRUE(contains(result.err, " expected ")) << result.err;
+  EXPECT_HAS(result.out, " FAILED\n");
+  EXPECT_LACKS(result.out, "# Out of bounds values : 0 ");
+  EXPECT_HAS(result.err, std::string("wrong data: ") + GetParam() + " of ");
+  EXPECT_HAS(result.err, " expected ");
 }
 INSTANTIATE_TEST_SUITE_P(All, PerfWrong, testing::ValuesIn(kAllCollectives));
 
@@ -119,7 +115,7 @@ TEST(PerfWrongUnchecked, WithoutCheckNobodyLooks) {
   const auto result =
       perf({"sendrecv", "-b", "4K", "-e", "4K", "-n", "1", "-c", "0"}, {"LOOPBACK_CORRUPT=0"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "     N/A")) << result.out;
+  EXPECT_HAS(result.out, "     N/A");
 }
 
 TEST(PerfVariants, EveryTypeOperationAndRootIsARow) {
@@ -127,7 +123,7 @@ TEST(PerfVariants, EveryTypeOperationAndRootIsARow) {
                             "all", "-o", "all", "-r", "all", "--channels", "1"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(rowsOf(result.out), 10 * 5 * 3);
-  EXPECT_TRUE(contains(result.out, "  bfloat16     avg       2  ")) << result.out;
+  EXPECT_HAS(result.out, "  bfloat16     avg       2  ");
   const auto roots = perf({"scatter", "-b", "1K", "-e", "1K", "-n", "1", "--ranks", "3", "-r", "all"});
   EXPECT_EQ(roots.status, 0) << roots.err;
   EXPECT_EQ(rowsOf(roots.out), 3);
@@ -147,7 +143,7 @@ TEST(PerfVariants, EveryWayToTakeTheTimeWorks) {
 TEST(PerfVariants, WhatHasNoEffectIsSaidInTheHeader) {
   const auto result = perf({"sendrecv_perf", "-b", "8", "-e", "8", "-n", "1", "-p", "1"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "# option -p/--parallel_init has no effect: ")) << result.out;
+  EXPECT_HAS(result.out, "# option -p/--parallel_init has no effect: ");
 }
 
 TEST(PerfVerdict, TooLittleBandwidthFails) {
@@ -157,7 +153,7 @@ TEST(PerfVerdict, TooLittleBandwidthFails) {
   low.emplace_back("1e-9");
   const auto result = perf(high);
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, " GB/s, is below --min-busbw 1e+06\n")) << result.err;
+  EXPECT_HAS(result.err, " GB/s, is below --min-busbw 1e+06\n");
   EXPECT_EQ(perf(low).status, 0);
 }
 
@@ -172,11 +168,11 @@ TEST(PerfVerdict, ComparesWithASavedRun) {
   ASSERT_EQ(perf(first).status, 0);
   const auto result = perf(second);
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "# against " + old_file + ": medians")) << result.out;
-  EXPECT_TRUE(contains(result.out, "#           128  in-place ")) << result.out;
+  EXPECT_HAS(result.out, "# against " + old_file + ": medians");
+  EXPECT_HAS(result.out, "#           128  in-place ");
   const auto refused = perf(other);
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(contains(refused.err, "is a run of 2 ranks, this has 3")) << refused.err;
+  EXPECT_HAS(refused.err, "is a run of 2 ranks, this has 3");
 }
 
 TEST(PerfOutputs, WhatCannotBeWrittenIsFoundBeforeTheRun) {
@@ -185,7 +181,7 @@ TEST(PerfOutputs, WhatCannotBeWrittenIsFoundBeforeTheRun) {
     const auto result = perf({"sendrecv", "-n", "100000000", output});
     EXPECT_EQ(result.status, 2) << output;
     EXPECT_EQ(result.out, "") << output;
-    EXPECT_TRUE(contains(result.err, "/nowhere/a")) << result.err;
+    EXPECT_HAS(result.err, "/nowhere/a");
   }
 }
 
@@ -218,14 +214,14 @@ TEST(PerfOutputs, SkippedIterationsAreIterations) {
   const auto result =
       perf({"sendrecv", "-b", "8", "-e", "8", "-n", "2000", "-K", "1000", "-w", "0", "-c", "0", "--json"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "\"samples\": 500")) << result.out;
+  EXPECT_HAS(result.out, "\"samples\": 500");
 }
 
 TEST(PerfOutputs, WithBarriersASampleIsAMeanOfSeveralIterationsToo) {
   const auto result =
       perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1001", "-z", "1", "-w", "0", "-c", "0", "--json"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "\"samples\": 500")) << result.out;
+  EXPECT_HAS(result.out, "\"samples\": 500");
 }
 
 TEST(PerfCsv, HasALineForEachMeasurement) {
@@ -233,7 +229,7 @@ TEST(PerfCsv, HasALineForEachMeasurement) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(result.out.starts_with("collective,ranks,size_b,")) << result.out;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 5) << result.out;
-  EXPECT_TRUE(contains(result.out, "\ngather,2,2048,256,float,none,0,in_place,")) << result.out;
+  EXPECT_HAS(result.out, "\ngather,2,2048,256,float,none,0,in_place,");
 }
 
 TEST(PerfDuration, PrintsEveryMeasurementIfAsked) {
@@ -257,7 +253,7 @@ TEST(PerfJson, IsAWholeDocument) {
   EXPECT_EQ(result.out.substr(0, 2), "{\n");
   EXPECT_EQ(result.out.substr(result.out.size() - 3), "\n}\n");
   for (const char* key : {"version", "command", "plugin", "api", "ranks", "results", "average_bus_bandwidth"})
-    EXPECT_TRUE(contains(result.out, "\"" + std::string(key) + "\": ")) << key;
+    EXPECT_HAS(result.out, "\"" + std::string(key) + "\": ") << key;
 }
 
 TEST(PerfJson, AFileLeavesTheTableOnStdout) {
@@ -268,7 +264,7 @@ TEST(PerfJson, AFileLeavesTheTableOnStdout) {
   EXPECT_EQ(rowsOf(result.out), 1);
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
-  EXPECT_TRUE(contains(text, "\"size\": 1024")) << text;
+  EXPECT_HAS(text, "\"size\": 1024");
   unlink(path);
   EXPECT_EQ(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--json=/nowhere/file"}).status, 2);
 }
@@ -277,10 +273,9 @@ TEST(PerfErrors, APluginErrorNamesCallPeerAndRank) {
   const auto result = perf({"all_reduce", "-b", "64K", "-e", "64K", "--ranks", "3"},
                            {"LOOPBACK_FAIL=isend:5", "LOOPBACK_RANK=1"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "railwise: rank 1: isend to rank 2 failed: ncclInternalError"))
-      << result.err;
-  EXPECT_TRUE(contains(result.err, "railwise: rank 0: rank 1 (pid ")) << result.err;
-  EXPECT_TRUE(contains(result.err, ") failed: isend to rank 2 failed: ")) << result.err;
+  EXPECT_HAS(result.err, "railwise: rank 1: isend to rank 2 failed: ncclInternalError");
+  EXPECT_HAS(result.err, "railwise: rank 0: rank 1 (pid ");
+  EXPECT_HAS(result.err, ") failed: isend to rank 2 failed: ");
 }
 
 TEST(PerfErrors, AnErrorWhileConnectingEndsTheJob) {
@@ -288,8 +283,8 @@ TEST(PerfErrors, AnErrorWhileConnectingEndsTheJob) {
     const auto result = perf({"alltoall", "-b", "64K", "-e", "64K", "--ranks", "3"},
                              {"LOOPBACK_FAIL=" + std::string(call) + ":2", "LOOPBACK_RANK=0"});
     EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(contains(result.err, "railwise: rank 0: " + std::string(call))) << result.err;
-    EXPECT_TRUE(contains(result.err, "railwise: rank 2: rank 0 (pid ")) << result.err;
+    EXPECT_HAS(result.err, "railwise: rank 0: " + std::string(call));
+    EXPECT_HAS(result.err, "railwise: rank 2: rank 0 (pid ");
   }
 }
 
@@ -297,23 +292,22 @@ TEST(PerfErrors, AJobThatHangsEndsAndSaysWhoWaitsForWhom) {
   const auto result = perf({"sendrecv", "-b", "64K", "-e", "64K", "--ranks", "3", "--timeout", "1"},
                            {"LOOPBACK_STALL=40", "LOOPBACK_RANK=2"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "no progress for 1 s: in sendrecv of 65536 bytes")) << result.err;
-  EXPECT_TRUE(contains(result.err, "receive(s) from rank ")) << result.err;
-  EXPECT_TRUE(contains(result.err, "railwise stuck says why")) << result.err;
+  EXPECT_HAS(result.err, "no progress for 1 s: in sendrecv of 65536 bytes");
+  EXPECT_HAS(result.err, "receive(s) from rank ");
+  EXPECT_HAS(result.err, "railwise stuck says why");
 }
 
 TEST(PerfErrors, NoDeviceEndsWith1) {
   const auto result = perf({"sendrecv", "--device", "verbs"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "init failed: ncclSystemError")) << result.err;
+  EXPECT_HAS(result.err, "init failed: ncclSystemError");
 }
 
 // It knows libibverbs only, so perf runs again behind the drop-in library.
 TEST(PerfDevice, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
   const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.err, " runs on software devices behind Railwise's libibverbs.so.1 "))
-      << result.err;
+  EXPECT_HAS(result.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
   EXPECT_EQ(rowsOf(result.out), 1) << result.out;
 }
 
@@ -327,15 +321,14 @@ TEST(PerfDevice, APluginOfOthersSeesItsDevicesInSys) {
 TEST(PerfDevice, AMissingDropInIsSaid) {
   const auto result = perf({"sendrecv", "--device", "software"}, {"RAILWISE_VERBS_DIR=/nowhere"});
   EXPECT_EQ(result.status, 125);
-  EXPECT_TRUE(contains(result.err, "no railwise-verbs/libibverbs.so.1 beside this program")) << result.err;
+  EXPECT_HAS(result.err, "no railwise-verbs/libibverbs.so.1 beside this program");
 }
 
 TEST(PerfDevice, TheFallbackIsInTheHeader) {
   const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  EXPECT_TRUE(contains(result.out, "# no RDMA device on this machine: using the software device "))
-      << result.out;
+  EXPECT_HAS(result.out, "# no RDMA device on this machine: using the software device ");
 }
 
 // ---- the death of a process in the middle of a run ----
@@ -373,14 +366,13 @@ TEST_P(PerfKilled, TheOthersNameTheDeadRankAndEnd) {
   ASSERT_EQ(kill(std::atoi(pid.c_str()), SIGKILL), 0);
   const auto result = run.process.wait(30);
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "railwise: rank " + std::to_string(victim) + " (pid " + pid +
-                                       ") was killed by signal 9 (Killed)\n"))
-      << result.err;
+  EXPECT_HAS(result.err, "railwise: rank " + std::to_string(victim) + " (pid " + pid +
+                             ") was killed by signal 9 (Killed)\n");
   for (int other = 0; other < 4; ++other) {
     if (other == victim) continue;
-    EXPECT_TRUE(contains(result.err, "railwise: rank " + std::to_string(other) + ": rank " +
-                                         std::to_string(victim) + " (pid " + pid + " on host "))
-        << other << ": " << result.err;
+    EXPECT_HAS(result.err, "railwise: rank " + std::to_string(other) + ": rank " + std::to_string(victim) +
+                               " (pid " + pid + " on host ")
+        << other << ": ";
   }
   EXPECT_FALSE(run.anyRankLives(pids));
 }
@@ -396,7 +388,7 @@ TEST(PerfKilledLauncher, TheRanksEndWithIt) {
   EXPECT_TRUE(ended());
   const std::string expected =
       "the launcher (pid " + std::to_string(run.process.pid()) + " on this host) is gone";
-  EXPECT_TRUE(contains(run.process.err(), expected)) << run.process.err();
+  EXPECT_HAS(run.process.err(), expected);
 }
 
 TEST(PerfInterrupted, ASignalEndsEverything) {
@@ -405,7 +397,7 @@ TEST(PerfInterrupted, ASignalEndsEverything) {
   ASSERT_EQ(kill(run.process.pid(), SIGINT), 0);
   const auto result = run.process.wait(30);
   EXPECT_EQ(result.status, 128 + SIGINT);
-  EXPECT_TRUE(contains(result.err, "railwise: ended by signal 2 (Interrupt)\n")) << result.err;
+  EXPECT_HAS(result.err, "railwise: ended by signal 2 (Interrupt)\n");
   EXPECT_FALSE(run.anyRankLives(pids));
 }
 
@@ -423,8 +415,8 @@ TEST(PerfStopped, AStoppedRankIsKilledInTheEnd) {
   const auto line = result.err.find("railwise: rank 0: no progress for 1 s: ");
   ASSERT_NE(line, std::string::npos) << result.err;
   const std::string text = result.err.substr(line, result.err.find('\n', line) - line);
-  EXPECT_TRUE(contains(text, "; rank 1 (pid " + std::to_string(pid) + " on ")) << text;
-  EXPECT_TRUE(contains(text, ") is stopped")) << text;
+  EXPECT_HAS(text, "; rank 1 (pid " + std::to_string(pid) + " on ");
+  EXPECT_HAS(text, ") is stopped");
   EXPECT_NE(kill(pid, 0), 0);
 }
 
@@ -441,7 +433,7 @@ TEST(PerfMpi, RanksOfMpirunMeetByThemselves) {
   Process zero(RAILWISE_CLI, args, environment(0));
   const auto result = zero.wait();
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "# ranks 3 ")) << result.out;
+  EXPECT_HAS(result.out, "# ranks 3 ");
   for (Process* other : {&one, &two}) {
     const auto other_result = other->wait();
     EXPECT_EQ(other_result.status, 0) << other_result.err;
@@ -460,8 +452,7 @@ TEST(PerfMpi, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
   for (Process* process : {&zero, &one}) {
     const auto result = process->wait();
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.err, " runs on software devices behind Railwise's libibverbs.so.1 "))
-        << result.err;
+    EXPECT_HAS(result.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
   }
 }
 
@@ -475,14 +466,14 @@ TEST(PerfMpi, OtherOptionsAreRefused) {
   for (Process* process : {&zero, &one}) {
     const auto result = process->wait();
     EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(contains(result.err, "was started with other options than rank 0")) << result.err;
+    EXPECT_HAS(result.err, "was started with other options than rank 0");
   }
 }
 
 TEST(PerfMpi, NoAddressIsAMistake) {
   const auto result = perf({"sendrecv"}, {"PMI_RANK=0", "PMI_SIZE=2"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(contains(result.err, "give --address HOST:PORT")) << result.err;
+  EXPECT_HAS(result.err, "give --address HOST:PORT");
 }
 
 }  // namespace

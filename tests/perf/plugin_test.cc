@@ -1,7 +1,6 @@
 // `railwise perf` with railwise's own plugin on the software device: every collective in every API version. A
 // few small sizes on two ranks with every build; to 64 MiB on four ranks in CI; the powers of two between as
 // a campaign.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -32,8 +32,8 @@ TEST_P(PerfPlugin, IsRightOnTheSoftwareDevice) {
   const int timeout_s = sizes == kSmall ? 110 : 1700;  // ctest's own is a little longer
   const auto result = runProcess(RAILWISE_CLI, args, {}, timeout_s);
   EXPECT_EQ(result.status, 0) << result.err << result.out;
-  EXPECT_NE(result.out.find("API v" + std::to_string(api) + ")"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("# Out of bounds values : 0 OK\n"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "API v" + std::to_string(api) + ")");
+  EXPECT_HAS(result.out, "# Out of bounds values : 0 OK\n");
 }
 
 auto everyCase(const Options& sizes) {
@@ -65,9 +65,7 @@ TEST(PerfExpectation, PacedPortsAreNotExceeded) {
                                 "--json", "--device", ownFabric() + ",count=2,speed=2500,pacing=on",
                                 "--plugin", RAILWISE_PLUGIN_PATH});
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("\"ports_gb_per_s\": 0.3125,"), std::string::npos)
-      << "each port has a channel of both ranks\n"
-      << result.out;
+  EXPECT_HAS(result.out, "\"ports_gb_per_s\": 0.3125,") << "each port has a channel of both ranks\n";
   const std::size_t share = result.out.find("\"ports_share\": ");
   ASSERT_NE(share, std::string::npos) << result.out;
   const double reached = std::stod(result.out.substr(share + 15));
@@ -80,7 +78,7 @@ TEST(PerfExpectation, PortsWithoutPacingTellNothing) {
       runProcess(RAILWISE_CLI, {"perf", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "--ranks", "2",
                                 "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(result.out.find("You get"), std::string::npos) << result.out;
+  EXPECT_LACKS(result.out, "You get");
 }
 
 // Ranks on two hosts of a software machine with two GPUs and two NICs of 2.5 Gb/s.
@@ -108,10 +106,9 @@ TEST(PerfExpectation, OnTwoHostsTheModelIsThere) {
   const auto result = first->wait();
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(second->wait().status, 0);
-  EXPECT_NE(result.out.find(" of 0.625 GB/s ("), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("that its rings take of these NICs\n"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("with 2 GPUs on each of 2 hosts like this (2.31.2, "), std::string::npos)
-      << result.out;
+  EXPECT_HAS(result.out, " of 0.625 GB/s (");
+  EXPECT_HAS(result.out, "that its rings take of these NICs\n");
+  EXPECT_HAS(result.out, "with 2 GPUs on each of 2 hosts like this (2.31.2, ");
 }
 
 // A device whose only address is 10.7.0.1: two processes that have it under two names cannot share a fabric.
@@ -163,7 +160,7 @@ TEST(PerfFabric, OnANamedFabricTheyAreToldWhatDiffers) {
   for (const std::string& part :
        {"uses the fabric " + fabric + " with another configuration: its a port 1 of host ",
         std::string("has the address 10.7.0.1 of our b port 1"), std::string("RAILWISE_FABRIC=NAME")})
-    EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+    EXPECT_HAS(result.err, part);
 }
 
 TEST(PerfFabric, RanksOfAJobMeetThoughNobodyNamesAFabric) {
@@ -178,16 +175,15 @@ TEST(PerfFabric, RanksOfAJobMeetThoughNobodyNamesAFabric) {
   const auto second = one.wait();
   EXPECT_EQ(first.status, 0) << first.err << first.out;
   EXPECT_EQ(second.status, 0) << second.err;
-  EXPECT_NE(first.out.find("# Out of bounds values : 0 OK\n"), std::string::npos) << first.out;
+  EXPECT_HAS(first.out, "# Out of bounds values : 0 OK\n");
 }
 
 TEST(OwnPlugin, TheCommandFindsItByItself) {
   const auto result = runProcess(RAILWISE_CLI, {"devices", "--device", ownFabric()});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("\nGPUDirect: none, because the software device moves bytes with the CPU;\n"
-                            "  gpudirect=on is for software GPUs\n"),
-            std::string::npos)
-      << result.out;
+  EXPECT_HAS(result.out,
+             "\nGPUDirect: none, because the software device moves bytes with the CPU;\n"
+             "  gpudirect=on is for software GPUs\n");
 }
 
 }  // namespace

@@ -1,14 +1,13 @@
 // The spy in programs that load it as NCCL does: how it finds the plugin behind it, and what a job says.
 #include "process.h"
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "record/layout.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::test {
 namespace {
@@ -40,7 +39,7 @@ class SpyProcess : public testing::Test {
   // The reason with which the job failed.
   void expectNoPlugin(const ProcessResult& run, const std::string& reason) {
     EXPECT_NE(run.status, 0);
-    EXPECT_NE((run.out + run.err).find(reason), std::string::npos) << run.out << run.err;
+    EXPECT_HAS((run.out + run.err), reason) << run.out << run.err;
   }
 
   Scratch folder_;
@@ -49,9 +48,9 @@ class SpyProcess : public testing::Test {
 TEST_F(SpyProcess, AJobOverRailwise) {
   const ProcessResult run = job(RAILWISE);
   EXPECT_EQ(run.status, 0) << run.out << run.err;
-  EXPECT_NE(run.out.find("(Railwise, API v12)"), std::string::npos) << run.out;
-  EXPECT_NE(run.err.find("NET/Spy : watching Railwise (v12) of " RAILWISE), std::string::npos) << run.err;
-  EXPECT_NE(run.err.find("no breach of the contract"), std::string::npos) << run.err;
+  EXPECT_HAS(run.out, "(Railwise, API v12)");
+  EXPECT_HAS(run.err, "NET/Spy : watching Railwise (v12) of " RAILWISE);
+  EXPECT_HAS(run.err, "no breach of the contract");
   const auto found = reports();
   ASSERT_EQ(found.size(), 2U) << "one for each rank";
   for (const auto& report : found) {
@@ -82,13 +81,13 @@ TEST_F(SpyProcess, OneSidedCommunicationOverRailwise) {
 TEST_F(SpyProcess, APluginOfOldVersions) {
   const ProcessResult run = job(LOOPBACK_OLD_PLUGIN);
   EXPECT_EQ(run.status, 0) << run.out << run.err;
-  EXPECT_NE(run.out.find("(Loopback, API v8)"), std::string::npos) << run.out;
+  EXPECT_HAS(run.out, "(Loopback, API v8)");
 }
 
 TEST_F(SpyProcess, ByNameBesideTheSpy) {
   const ProcessResult run = job("railwise");
   EXPECT_EQ(run.status, 0) << run.out << run.err;
-  EXPECT_NE(run.out.find("(Railwise, API v12)"), std::string::npos) << run.out;
+  EXPECT_HAS(run.out, "(Railwise, API v12)");
 }
 
 // Versions 6 to 10 have no finalize: the report comes with the last connection, and with the end of the

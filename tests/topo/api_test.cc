@@ -100,7 +100,7 @@ TEST(Api, TellsTheChoicesAndTheirReasons) {
   const auto p2p = machine.p2p(0, 7);
   ASSERT_OK(p2p);
   EXPECT_TRUE(p2p->allowed);
-  EXPECT_NE(p2p->reason.find("NVL"), std::string::npos);
+  EXPECT_HAS(p2p->reason, "NVL");
 }
 
 TEST(Api, VariablesChangeTheAnswers) {
@@ -110,7 +110,7 @@ TEST(Api, VariablesChangeTheAnswers) {
   ASSERT_OK(off);
   EXPECT_EQ(off->receive.mode, GpuDirectMode::kOff);
   EXPECT_EQ(off->receive.limit, PathType::kLoc);
-  EXPECT_NE(off->receive.reason.find("NCCL_NET_GDR_LEVEL"), std::string::npos);
+  EXPECT_HAS(off->receive.reason, "NCCL_NET_GDR_LEVEL");
 }
 
 TEST(Api, OptionsDescribeWhatTheFileDoesNot) {
@@ -139,7 +139,7 @@ TEST(Api, WrongIndicesAreErrorsThatTellTheRange) {
 TEST(Api, LoadErrorsNameTheFileOrTheOption) {
   const auto missing = Machine::loadFile("/nowhere/topology.xml");
   ASSERT_FALSE(missing.ok());
-  EXPECT_NE(missing.error().find("/nowhere/topology.xml"), std::string::npos);
+  EXPECT_HAS(missing.error(), "/nowhere/topology.xml");
   EXPECT_FALSE(Machine::loadTree("/nowhere").ok());
   EXPECT_FALSE(Machine::loadMerged("/nowhere/topology.xml", "/").ok());
   const auto broken = Machine::parse("<system version=\"1\">", "broken.xml");
@@ -176,7 +176,7 @@ TEST(Api, ReleasesAreReadAsPeopleWriteThem) {
   EXPECT_EQ(static_cast<int>(*ncclRelease("2.30")), 23007);
   EXPECT_EQ(static_cast<int>(*ncclRelease("")), 23102);
   EXPECT_EQ(static_cast<int>(*ncclRelease("2.32")), 23200);
-  EXPECT_NE(ncclRelease("3.1").error().find("'3.1' is not a release"), std::string::npos);
+  EXPECT_HAS(ncclRelease("3.1").error(), "'3.1' is not a release");
   Options options;
   options.nccl = *ncclRelease("2.32.3");
   EXPECT_FALSE(makeHgx(options).remarks().empty());
@@ -190,7 +190,7 @@ TEST(Api, PicksGpus) {
   PickOptions options;
   options.of = "3-5";
   EXPECT_NE(machine.pickJson(2, options)->find("\"gpus\": [3, 4]"), std::string::npos);
-  EXPECT_NE(machine.pickJson(4, options).error().find("4 GPUs are wanted"), std::string::npos);
+  EXPECT_HAS(machine.pickJson(4, options).error(), "4 GPUs are wanted");
   options.of = "9";
   EXPECT_EQ(machine.pickJson(1, options).error(), "of: there is no GPU 9; the machine has 0-7");
 }
@@ -237,7 +237,7 @@ TEST(Api, ReadsTreesAndRestoresHiddenOnes) {
   EXPECT_EQ(merged->gpus().size(), 8U);
   GenerateOptions options;
   options.pairing = "colour";
-  EXPECT_NE(generate(archive, options).error().find("colour"), std::string::npos);
+  EXPECT_HAS(generate(archive, options).error(), "colour");
   EXPECT_FALSE(generate("/nowhere").ok());
 }
 

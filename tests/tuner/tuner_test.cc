@@ -1,8 +1,7 @@
 // Which override answers, and what the log says of it.
 #include "tuner/tuner.h"
 
-#include <gtest/gtest.h>
-
+#include "tests/ok.h"
 #include "tests/said.h"
 
 namespace railwise::tuner {
@@ -77,10 +76,9 @@ TEST(Tuner, WhatNcclDoesNotOfferLeavesTheTurnToTheNextRow) {
   const test::Said said;
   Tuner tuner(file, 16, 2);
   EXPECT_EQ(lineChosen(tuner, {Collective::kAllGather, 1, 1, false}), 2);
-  EXPECT_NE(said.all().find("tuner: t.csv:1 does not apply to allgather of 1 bytes: NCCL does not offer "
-                            "pat/simple on this machine\n"),
-            std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.all(),
+             "tuner: t.csv:1 does not apply to allgather of 1 bytes: NCCL does not offer "
+             "pat/simple on this machine\n");
 }
 
 TEST(Tuner, TheLogSaysOnceWhatARowChanges) {
@@ -104,7 +102,7 @@ TEST(Tuner, AnotherCommunicatorSaysItToo) {
   EXPECT_EQ(lineChosen(first, allReduce(8)), 1);
   const test::Said said;
   EXPECT_EQ(lineChosen(second, allReduce(8)), 1);
-  EXPECT_NE(said.all().find("takes tree/ll (t.csv:1)"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "takes tree/ll (t.csv:1)");
 }
 
 TEST(Tuner, WhatNoReleaseHasIsToldApart) {
@@ -112,7 +110,7 @@ TEST(Tuner, WhatNoReleaseHasIsToldApart) {
   const test::Said said;
   Tuner tuner(file, 16, 2);
   EXPECT_EQ(lineChosen(tuner, {Collective::kAllGather, 1, 1, false}), 0);
-  EXPECT_NE(said.all().find("NCCL has no pat/ll for this collective"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "NCCL has no pat/ll for this collective");
 }
 
 }  // namespace

@@ -32,8 +32,7 @@ TEST(RegisterMemory, NoLockableMemoryNamesTheLimitAndTheRemedy) {
       limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " KiB";
   for (const std::string& part : {std::string("soft0"), std::string("4096 bytes"), "the limit is " + shown,
                                   std::string("memlock=-1"), std::string("ulimit -l unlimited")})
-    EXPECT_NE(bench.said.warnings().find(part), std::string::npos)
-        << part << " in: " << bench.said.warnings();
+    EXPECT_HAS(bench.said.warnings(), part);
 }
 
 TEST(RegisterMemory, RelaxedOrderingIsTakenByTheDevice) {

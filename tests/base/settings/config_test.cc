@@ -1,12 +1,11 @@
 #include "base/settings/config.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <string>
 
+#include "tests/ok.h"
 #include "tests/said.h"
 
 namespace railwise {
@@ -54,7 +53,7 @@ TEST_F(ConfigTest, ABadValueWarnsAndKeepsTheDefault) {
 TEST_F(ConfigTest, AnUnknownFamilyWarnsAndIsBoth) {
   setenv("NCCL_SOCKET_FAMILY", "AF_UNIX", 1);
   EXPECT_EQ(Config::load().socket_family, "");
-  EXPECT_NE(said_.warnings().find("NCCL_SOCKET_FAMILY=AF_UNIX"), std::string::npos);
+  EXPECT_HAS(said_.warnings(), "NCCL_SOCKET_FAMILY=AF_UNIX");
 }
 
 TEST_F(ConfigTest, ARejectedWordOrFormNamesWhatIsAccepted) {
@@ -78,8 +77,7 @@ TEST_F(ConfigTest, ARejectedWordOrFormNamesWhatIsAccepted) {
     setenv(env, value, 1);
     std::vector<SettingSource> sources;
     (void)Config::load(&sources);
-    EXPECT_NE(said_.warnings().find(std::string(env) + "=" + value + " " + said), std::string::npos)
-        << said_.warnings();
+    EXPECT_HAS(said_.warnings(), std::string(env) + "=" + value + " " + said);
     EXPECT_EQ(std::count(sources.begin(), sources.end(), SettingSource::kRejected), 1) << env;
     unsetenv(env);
   }

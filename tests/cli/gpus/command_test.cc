@@ -1,5 +1,6 @@
 // railwise gpus from outside: the list, the choice, the fitness, and what is said about mistakes.
 #include "cli/gpus/run_gpus.h"
+#include "tests/ok.h"
 #include "topo/big_machines.h"
 #include "topo/topologies.h"
 
@@ -17,8 +18,8 @@ std::string shared(const std::string& name) {
 TEST(GpusCommand, ListsTheGpus) {
   const auto result = gpus({kMachine});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "0008:01:00.0  sm_100  -       0")) << result.out;
-  EXPECT_TRUE(has(result.out, "mlx5_0")) << result.out;
+  EXPECT_HAS(result.out, "0008:01:00.0  sm_100  -       0");
+  EXPECT_HAS(result.out, "mlx5_0");
   EXPECT_EQ(
       ofJson({kMachine, "--json"},
              "[len(a['gpus']), a['gpus'][0]['architecture'], a['gpus'][0]['model'], a['links'][0]['kind'], "
@@ -29,7 +30,7 @@ TEST(GpusCommand, ListsTheGpus) {
 TEST(GpusCommand, ASoftwareMachineIsListedToo) {
   const auto result = gpus({"--machine", "dgx"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "NVL")) << result.out;
+  EXPECT_HAS(result.out, "NVL");
   EXPECT_EQ(gpus({"pick", "2", "--machine", "dgx", "--host", "B"}).status, 0);
 }
 
@@ -44,7 +45,7 @@ TEST(GpusCommand, AMachineWithoutGpusSaysSo) {
     Args pick = machine;
     pick.insert(pick.begin(), {"pick", "1"});
     EXPECT_EQ(gpus(pick).status, 1);
-    EXPECT_TRUE(has(gpus(pick).err, "this machine has no GPU")) << gpus(pick).err;
+    EXPECT_HAS(gpus(pick).err, "this machine has no GPU");
   }
   EXPECT_EQ(ofJson({file.path(), "--json"}, "a['gpus']"), "[]");
 }
@@ -52,15 +53,14 @@ TEST(GpusCommand, AMachineWithoutGpusSaysSo) {
 TEST(GpusCommand, AMisspelledSubcommandIsNamed) {
   const auto result = gpus({"pik", "3"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.err, "'pik' is neither a file nor a subcommand, did you mean 'pick'?"))
-      << result.err;
+  EXPECT_HAS(result.err, "'pik' is neither a file nor a subcommand, did you mean 'pick'?");
 }
 
 TEST(GpusPick, SaysTheSetTheRingAndWhy) {
   const auto result = gpus({"pick", "2", kMachine, "--exclude", "1"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "GPUs 2 and 3 of 4")) << result.out;
-  EXPECT_TRUE(has(result.out, "  ring order  2 -> 3\n")) << result.out;
+  EXPECT_HAS(result.out, "GPUs 2 and 3 of 4");
+  EXPECT_HAS(result.out, "  ring order  2 -> 3\n");
   EXPECT_TRUE(hasWords(result.out, "its GPUs are on 1 NUMA node, against 2")) << result.out;
   const auto one = gpus({"pick", "2", kMachine});
   EXPECT_TRUE(hasWords(one.out, "1 other set is equally good, and this one has the lowest numbers"))
@@ -71,7 +71,7 @@ TEST(GpusPick, SaysTheSetTheRingAndWhy) {
       "[[2, 3], [2, 3], True, None, 2, 2]");
   // mlx5_3 is near GPU 2 and GPU 3.
   const auto near = gpus({"pick", "1", kMachine, "--nic", "mlx5_3"});
-  EXPECT_TRUE(has(near.out, "GPU 2 of 4")) << near.out;
+  EXPECT_HAS(near.out, "GPU 2 of 4");
   EXPECT_TRUE(hasWords(
       near.out,
       "better than GPU 0: the links are equal, but its NICs are nearer; 1 other set is equally good"))
@@ -119,7 +119,7 @@ TEST(GpusPick, MistakesSayWhatToDo) {
     all.insert(all.begin(), "pick");
     const auto result = gpus(all);
     EXPECT_EQ(result.status, 2) << message;
-    EXPECT_TRUE(has(result.err, message)) << result.err;
+    EXPECT_HAS(result.err, message);
   }
   EXPECT_EQ(gpus({"pick", "1", "/nowhere.xml"}).status, 1);
 }
@@ -132,7 +132,7 @@ TEST(GpusPick, ADomainOf72GpusIsExact) {
             "[16, 0, 15, True, 1, 16]");
   const auto env = gpus({"pick", "16", file.path(), "--any-size", "--env"});
   EXPECT_EQ(env.status, 2);
-  EXPECT_TRUE(has(env.err, "in several hosts")) << env.err;
+  EXPECT_HAS(env.err, "in several hosts");
   EXPECT_EQ(gpus({"pick", "4", file.path(), "--any-size", "--env"}).status, 0);
 }
 
@@ -147,12 +147,12 @@ TEST(GpusPick, RealMachines) {
             "[[0, 2, 4, 6], 'PHB', [0, 1, 4, 6]]");
   const std::string mi300x = shared("rcclx/topo_8p_942.xml");
   const auto mesh = gpus({shared("synthetic/dgx1v.xml")}).out;
-  EXPECT_TRUE(has(mesh, "NVL 40 GB/s to 5, 7")) << "not by way of another GPU: " << mesh;
-  EXPECT_TRUE(has(gpus({mi300x}).out, "gfx942  -       0     xGMI 48 GB/s to 1-7"));
+  EXPECT_HAS(mesh, "NVL 40 GB/s to 5, 7") << "not by way of another GPU: ";
+  EXPECT_HAS(gpus({mi300x}).out, "gfx942  -       0     xGMI 48 GB/s to 1-7");
   EXPECT_EQ(gpus({"pick", "3", mi300x, "--env"}).out, "ROCR_VISIBLE_DEVICES=0,1,2\n");
   const auto nodes = gpus({"pick", "2", mi300x, "--cgroup"});
   EXPECT_EQ(nodes.out, "/dev/kfd\n/dev/dri/renderD128\n/dev/dri/renderD129\n");
-  EXPECT_TRUE(has(nodes.err, "assumed")) << nodes.err;
+  EXPECT_HAS(nodes.err, "assumed");
 }
 
 TEST(GpusFitness, CombinesHostsAndGpus) {
@@ -179,13 +179,13 @@ TEST(GpusFitness, MistakesSayWhatToDo) {
   EXPECT_EQ(gpus({"fitness"}).status, 2);
   const auto bad = gpus({"fitness", "--hosts", hosts.path(), "--nodes", "n1"});
   EXPECT_EQ(bad.status, 1);
-  EXPECT_TRUE(has(bad.err, "bad.tsv:2: not 'host TAB group'")) << bad.err;
+  EXPECT_HAS(bad.err, "bad.tsv:2: not 'host TAB group'");
   const auto unknown = gpus({"fitness", "--hosts", good.path(), "--nodes", "n7"});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_TRUE(has(unknown.err, "host n7 is in no group of " + good.path())) << unknown.err;
-  EXPECT_TRUE(has(gpus({"fitness", "--hosts", good.path(), "--nodes", "n1,n1"}).err, "n1 is named twice"));
-  EXPECT_TRUE(has(gpus({"fitness", "--hosts", good.path(), "--nodes", "n[1"}).err,
-                  "the brackets of 'n[1' do not match"));
+  EXPECT_HAS(unknown.err, "host n7 is in no group of " + good.path());
+  EXPECT_HAS(gpus({"fitness", "--hosts", good.path(), "--nodes", "n1,n1"}).err, "n1 is named twice");
+  EXPECT_HAS(gpus({"fitness", "--hosts", good.path(), "--nodes", "n[1"}).err,
+             "the brackets of 'n[1' do not match");
   EXPECT_EQ(gpus({"fitness", "--hosts", good.path(), "--nodes", "n1", "--gpus", "9", kMachine}).status, 2);
   EXPECT_EQ(gpus({"fitness", "--hosts", good.path(), "--nodes", "n1", kMachine}).status, 2);
 }

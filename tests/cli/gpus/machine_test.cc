@@ -1,11 +1,12 @@
 // railwise gpus on this machine (a software machine, or fakes of the vendors' libraries), and on several.
 #include "cli/gpus/run_gpus.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
 
 testing::AssertionResult contains(const std::string& text, const std::string& part) {
-  if (has(text, part)) return testing::AssertionSuccess();
+  if (railwise::test::has(text, part)) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "'" << part << "' is not in: " << text;
 }
 

@@ -1,7 +1,6 @@
 // Runs `railwise gpus`, and reads what it says.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <sstream>
 
 #include "process.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 
@@ -34,10 +34,6 @@ inline std::size_t widestLine(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
   return widest;
-}
-
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // A file of the test's own, gone with it.

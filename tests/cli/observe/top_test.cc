@@ -1,6 +1,5 @@
 // railwise top on a pseudo-terminal and through a pipe, with records in a folder of the test's own.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include "record/held_record.h"
 #include "record/record_builder.h"
 #include "scratch.h"
+#include "tests/ok.h"
 #include "wait.h"
 
 namespace railwise::cli {
@@ -438,9 +438,8 @@ TEST(TopOnce, JsonHasRatesAndConnections) {
 TEST(TopOnce, DeadProcessesOnlyIfAskedFor) {
   Machine machine;
   machine.held.kill9();
-  EXPECT_NE(top(machine, {"--once"}).out.find("no process of this user runs Railwise"), std::string::npos);
-  for (const char* arg : {"--gone", "4242"})
-    EXPECT_NE(top(machine, {"--once", arg}).out.find("died"), std::string::npos);
+  EXPECT_HAS(top(machine, {"--once"}).out, "no process of this user runs Railwise");
+  for (const char* arg : {"--gone", "4242"}) EXPECT_HAS(top(machine, {"--once", arg}).out, "died");
 }
 
 // An hour of the machine's clock, not of the epoch.
@@ -465,14 +464,14 @@ TEST(TopOnce, MistakesAreNamed) {
   Machine machine;
   const auto missing = top(machine, {"--once", "4243"});
   EXPECT_EQ(missing.status, 1);
-  EXPECT_NE(missing.err.find("process 4243 has no record in"), std::string::npos) << missing.err;
+  EXPECT_HAS(missing.err, "process 4243 has no record in");
   for (const auto& [args, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"abc"}, "'abc' is not the number of a process"},
            {{"--interval", "0"}, "'0' is not a number of seconds from 0.05 to 3600"},
            {{"--width", "3"}, "'3' is not a number from 20 to 1000"}}) {
     const auto result = top(machine, args);
     EXPECT_EQ(result.status, 2);
-    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+    EXPECT_HAS(result.err, said);
   }
 }
 
@@ -482,7 +481,7 @@ TEST(TopOnce, ARecordThatCannotBeReadIsNoted) {
   machine.update();
   const auto result = top(machine, {"--once"});
   EXPECT_EQ(result.status, 0);
-  EXPECT_NE(result.out.find("railwise-"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "railwise-");
 }
 
 }  // namespace

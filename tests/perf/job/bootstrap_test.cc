@@ -136,7 +136,7 @@ void expectGone(int victim) {
     const std::string expected =
         "rank " + std::to_string(victim) + " (pid " + std::to_string(getpid()) + " on host ";
     EXPECT_EQ(text.substr(0, expected.size()), expected);
-    EXPECT_NE(text.find(" is gone"), std::string::npos) << text;
+    EXPECT_HAS(text, " is gone");
   });
 }
 TEST(Bootstrap, ALostRankIsNamedByAll) { expectGone(2); }
@@ -156,7 +156,7 @@ void expectFailure(int culprit) {
       EXPECT_EQ(text, "isend failed");
     } else {
       EXPECT_EQ(text.find("rank " + std::to_string(culprit)), 0u) << text;
-      EXPECT_NE(text.find("failed: isend failed"), std::string::npos) << text;
+      EXPECT_HAS(text, "failed: isend failed");
     }
   });
 }
@@ -232,14 +232,13 @@ std::pair<std::string, std::string> errorsOfJoin(const std::function<void(Bootst
 
 TEST(Bootstrap, OtherOptionsAreRefusedOnBothSides) {
   const auto [zero, one] = errorsOfJoin([](BootstrapOptions& options) { options.agreement = "others"; });
-  EXPECT_NE(zero.find("was started with other options than rank 0: 'others', rank 0: 'options'"),
-            std::string::npos);
+  EXPECT_HAS(zero, "was started with other options than rank 0: 'others', rank 0: 'options'");
   EXPECT_EQ(zero, one);
 }
 
 TEST(Bootstrap, AnotherSizeIsRefusedOnBothSides) {
   const auto [zero, one] = errorsOfJoin([](BootstrapOptions& options) { options.size = 3; });
-  EXPECT_NE(zero.find("says that the job has 3 ranks, rank 0 says 2"), std::string::npos) << zero;
+  EXPECT_HAS(zero, "says that the job has 3 ranks, rank 0 says 2");
   EXPECT_EQ(zero, one);
 }
 
@@ -260,7 +259,7 @@ TEST(Bootstrap, ARefusedStrangerNeedNotEndTheJob) {
   EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
   server.join();
   EXPECT_TRUE(joined);
-  EXPECT_NE(refused.find("was started with other options"), std::string::npos) << refused;
+  EXPECT_HAS(refused, "was started with other options");
 }
 
 TEST(Bootstrap, RankZeroSaysOnceThatItWaits) {
@@ -299,8 +298,8 @@ TEST(Bootstrap, AJobWithoutProgressEndsAndSaysWhatItWaitsFor) {
       auto bootstrap = Bootstrap::join(std::move(options));
       ASSERT_OK(bootstrap);
       const std::string text = job.waitForWord(rank);
-      EXPECT_NE(text.find("no progress for "), std::string::npos) << text;
-      EXPECT_NE(text.find("waiting for thing " + std::to_string(rank)), std::string::npos) << text;
+      EXPECT_HAS(text, "no progress for ");
+      EXPECT_HAS(text, "waiting for thing " + std::to_string(rank));
     });
   }
   for (auto& thread : threads) thread.join();

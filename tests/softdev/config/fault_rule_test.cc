@@ -1,11 +1,12 @@
 // The text of fault rules: what is accepted, what is refused and how.
 #include "softdev/config/fault_rule.h"
 
-#include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "tests/ok.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -127,7 +128,7 @@ TEST(FaultRule, ErrorsNameTheWordAndWhatIsAccepted) {
         Case{"qp=1 drop", "queue pair's number"},
         Case{"host=a/b drop", "host's name"},
         Case{"seed=4 drop", "needs probability="}}) {
-    EXPECT_NE(refused(wrong.text).find(wrong.expected), std::string::npos) << refused(wrong.text);
+    EXPECT_HAS(refused(wrong.text), wrong.expected);
   }
 }
 

@@ -17,8 +17,6 @@
 namespace railwise::softdev {
 namespace {
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 class MachineTest : public testing::Test {
  protected:
   MachineConfig machine(const std::string& text, const std::string& host = "") {
@@ -153,7 +151,7 @@ TEST_F(MachineTest, MistakesInNvlinks) {
       {"nvswitch pci=0000:18:01.0", "a host above it"}};
   for (const auto& [text, part] : mistakes) {
     const std::string said = warning(text);
-    EXPECT_TRUE(says(said, part)) << said;
+    EXPECT_HAS(said, part);
   }
 }
 
@@ -168,7 +166,7 @@ TEST_F(MachineTest, GpuDirectIsAModeOfTheDevices) {
   EXPECT_TRUE(ways->devices[0].gpuByAddress() && !ways->devices[0].gpuByDmabuf());
   EXPECT_TRUE(!ways->devices[1].gpuByAddress() && ways->devices[1].gpuByDmabuf());
   EXPECT_TRUE(ways->devices[2].gpuByAddress() && !ways->devices[2].gpuByDmabuf());
-  EXPECT_TRUE(says(warning("gpudirect=yes"), "expected on, off, peermem or dmabuf"));
+  EXPECT_HAS(warning("gpudirect=yes"), "expected on, off, peermem or dmabuf");
 }
 
 TEST_F(MachineTest, ModesHoldForAllDevicesUnlessOneSaysOtherwise) {
@@ -190,7 +188,7 @@ TEST_F(MachineTest, TheHostToPlay) {
   EXPECT_EQ(machine(std::string("host=B\n") + kTwo).host().name, "B");
   EXPECT_EQ(machine(std::string("host=B\n") + kTwo, "A").host().name, "A");
   const std::string said = warning(kTwo, "C");
-  EXPECT_TRUE(says(said, "lab.conf has no host \"C\": its hosts are A, B")) << said;
+  EXPECT_HAS(said, "lab.conf has no host \"C\": its hosts are A, B");
 }
 
 TEST_F(MachineTest, BehindTheHashAndMoreStanzas) {
@@ -302,8 +300,8 @@ TEST_F(MachineTest, MistakesNameFileLineAndKey) {
   };
   for (const auto& c : cases) {
     const std::string said = warning(c.text);
-    EXPECT_TRUE(says(said, c.part)) << c.text << ": " << said;
-    EXPECT_TRUE(says(said, "lab.conf")) << said;
+    EXPECT_HAS(said, c.part) << c.text << ": ";
+    EXPECT_HAS(said, "lab.conf");
   }
 }
 
@@ -318,7 +316,7 @@ TEST_F(MachineTest, FaultsAreKeptInOrder) {
 TEST_F(MachineTest, AnUnknownShippedMachineListsThem) {
   EXPECT_FALSE(parseMachine("@laptob").ok());
   ASSERT_EQ(linesOf(said_.warnings()).size(), 1U);
-  EXPECT_TRUE(says(said_.warnings(), "laptop")) << said_.warnings();
+  EXPECT_HAS(said_.warnings(), "laptop");
   said_.clear();
   EXPECT_FALSE(parseMachine("/tmp").ok());  // a folder
   ASSERT_EQ(linesOf(said_.warnings()).size(), 1U);

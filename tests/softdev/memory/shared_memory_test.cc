@@ -2,7 +2,6 @@
 #include "softdev/memory/shared_memory.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -19,6 +18,7 @@
 #include "softdev/memory/address_space.h"
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
+#include "tests/ok.h"
 #include "tests/wait.h"
 
 namespace railwise::softdev::test {
@@ -39,7 +39,7 @@ TEST(Area, FollowsTheKernel) {
   EXPECT_EQ(described.inode, area.inode);
   EXPECT_EQ(described.device, area.device);
   EXPECT_EQ(described.offset, area.offset);
-  EXPECT_NE(described.name.find("railwise-test"), std::string::npos);
+  EXPECT_HAS(described.name, "railwise-test");
   EXPECT_FALSE(findArea(64, &area));
   int local = 0;
   ASSERT_TRUE(findArea(reinterpret_cast<uint64_t>(&local), &area));

@@ -1,7 +1,6 @@
 #include "topo/exports/host_view.h"
 
-#include <gtest/gtest.h>
-
+#include "tests/ok.h"
 #include "tests/topo/exports/export_machines.h"
 
 namespace railwise::topo {
@@ -41,13 +40,12 @@ TEST(ExportHostView, RefusesNumbersThatNoDeviceHas) {
   twice.replace(twice.find("<gpu dev=\"1\""), 12, "<gpu dev=\"0\"");
   const auto doubled = hostView(machineOf(twice));
   ASSERT_FALSE(doubled.ok());
-  EXPECT_NE(doubled.error().find("the device number 0, as another one has"), std::string::npos)
-      << doubled.error();
+  EXPECT_HAS(doubled.error(), "the device number 0, as another one has");
   std::string below = twoSwitches();
   below.replace(below.find("port=\"1\""), 8, "port=\"-5\"");
   const auto port = hostView(machineOf(below));
   ASSERT_FALSE(port.ok());
-  EXPECT_NE(port.error().find("has port -5"), std::string::npos) << port.error();
+  EXPECT_HAS(port.error(), "has port -5");
 }
 
 TEST(ExportHostView, CountsTheLinksOfASwitchForEveryPair) {
