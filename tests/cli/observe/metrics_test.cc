@@ -96,7 +96,8 @@ TEST(MetricsCommand, RootReadsTheRecordsOfAllUsers) {
   const HeldRecord held(other);
   EXPECT_LACKS(metrics({"--dir", folder.path()}).out, "4343");
   const std::string all = metrics({"--dir", folder.path(), "--all-users"}).out;
-  EXPECT_TRUE(railwise::test::has(all, "pid=\"4343\"") && railwise::test::has(all, "pid=\"4242\"")) << all;
+  EXPECT_HAS(all, "pid=\"4343\"");
+  EXPECT_HAS(all, "pid=\"4242\"");
 }
 
 TEST(MetricsCommand, ReplacesATextFile) {

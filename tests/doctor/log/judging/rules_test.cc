@@ -66,22 +66,23 @@ std::string typed(const std::string& text, std::string_view check) {
 TEST(Rules, AProtectionErrorWithGpuDirectIsAcs) {
   const std::string gdr = says("sara", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA");
   const std::string with = typed(TwoHosts{}.text() + gdr + failed(4), "completion-error");
-  EXPECT_TRUE(railwise::test::has(with, "ACSCtl") && railwise::test::has(with, "NCCL_NET_GDR_LEVEL=LOC") &&
-              railwise::test::has(with, "sara and omar"))
-      << with;
+  EXPECT_HAS(with, "ACSCtl");
+  EXPECT_HAS(with, "NCCL_NET_GDR_LEVEL=LOC");
+  EXPECT_HAS(with, "sara and omar");
   EXPECT_LACKS(with, "authors");
   const std::string through_host = says("sara", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0");
   const std::string without = typed(TwoHosts{}.text() + through_host + failed(4), "completion-error");
-  EXPECT_TRUE(railwise::test::has(without, "authors") && !railwise::test::has(without, "ACSCtl")) << without;
+  EXPECT_HAS(without, "authors");
+  EXPECT_LACKS(without, "ACSCtl");
 }
 
 TEST(Rules, EndsInTwoSubnetsAreRailsWithoutARoute) {
   const std::string two = typed(TwoHosts{}.text() + failed(12, kGidsOfTwoRails), "completion-error");
-  EXPECT_TRUE(two.starts_with("export NCCL_CROSS_NIC=0") &&
-              railwise::test::has(two, "172.30.7.0/24 and 172.30.9.0/24"))
-      << two;
+  EXPECT_TRUE(two.starts_with("export NCCL_CROSS_NIC=0"));
+  EXPECT_HAS(two, "172.30.7.0/24 and 172.30.9.0/24");
   const std::string one = typed(TwoHosts{}.text() + failed(12, kGidsOfOneRail), "completion-error");
-  EXPECT_TRUE(railwise::test::has(one, "ibstat") && !railwise::test::has(one, "CROSS_NIC")) << one;
+  EXPECT_HAS(one, "ibstat");
+  EXPECT_LACKS(one, "CROSS_NIC");
   const std::string connecting =
       "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1, curr state INIT, next "
       "state "
@@ -129,9 +130,8 @@ TEST(Rules, AddressesOfOtherNamespacesInAPod) {
   const std::string text = TwoHosts{.version = "2.24.3", .complete = false}.text() + line;
   const Findings findings = judged(readJob(text));
   EXPECT_EQ(checksOf(findings), "gid-type") << "wrapper, consequence, and the peer's are one event";
-  EXPECT_TRUE(railwise::test::has(findings.all()[0].fix, "2.26") &&
-              railwise::test::has(findings.all()[0].fix, "2.24.3"))
-      << findings.all()[0].fix;
+  EXPECT_HAS(findings.all()[0].fix, "2.26");
+  EXPECT_HAS(findings.all()[0].fix, "2.24.3");
   EXPECT_EQ(findings.all()[0].seen.size(), 3U);
   EXPECT_HAS(findings.all()[0].why, "never completed");
   EXPECT_LACKS(typed(TwoHosts{.version = "2.28.3", .complete = false}.text() + line, "gid-type"),
@@ -166,7 +166,8 @@ TEST(Rules, APeerThatDoesNotAnswerAtItsOwnAddress) {
       warns("omar", "misc/socket.cc:538",
             "socketStartConnect: Connect to 10.3.0.1<40001> failed : Connection refused");
   const std::string fix = typed(TwoHosts{.complete = false}.text() + refused, "connection-refused");
-  EXPECT_TRUE(fix.starts_with("look at the log of sara") && !railwise::test::has(fix, "IFNAME")) << fix;
+  EXPECT_TRUE(fix.starts_with("look at the log of sara"));
+  EXPECT_LACKS(fix, "IFNAME");
 }
 
 TEST(Rules, WhyTheNetworkIsSocketIsOneFinding) {
@@ -209,16 +210,15 @@ TEST(Rules, TheGpuSideOfTheFabric) {
                 warns("sara", "transport/nvls.cc:244", "Cuda failure 1 'invalid argument'") +
                 warns("omar", "transport/nvls.cc:244", "Cuda failure 1 'invalid argument'"),
             "nvls-setup");
-  EXPECT_TRUE(railwise::test::has(nvls, "fabricmanager") && railwise::test::has(nvls, "NCCL_NVLS_ENABLE=0") &&
-              !railwise::test::has(nvls, "ECC"))
-      << nvls;
+  EXPECT_HAS(nvls, "fabricmanager");
+  EXPECT_HAS(nvls, "NCCL_NVLS_ENABLE=0");
+  EXPECT_LACKS(nvls, "ECC");
   const std::string fabric = typed(
       "# nThread 1 nGpus 8\nhedda: Test CUDA failure common.cu:1005 'system not yet initialized'\n"
       " .. hedda pid 4: Test failure common.cu:900\n",
       "fabric-manager");
-  EXPECT_TRUE(railwise::test::has(fabric, "systemctl status nvidia-fabricmanager") &&
-              !railwise::test::has(fabric, "NCCL_DEBUG"))
-      << fabric;
+  EXPECT_HAS(fabric, "systemctl status nvidia-fabricmanager");
+  EXPECT_LACKS(fabric, "NCCL_DEBUG");
   EXPECT_EQ(checksOf(judged(readJob("x: Test CUDA failure common.cu:1 'system not yet initialized'\n"))),
             "fabric-manager");
   EXPECT_HAS(typed("RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
@@ -238,9 +238,9 @@ TEST(Rules, AUnixSocketHasNoInterface) {
                 "UDS: Sending data over socket /tmp/nccl-socket-1-77aa failed : Connection refused (111)") +
           warns("sara", "proxy.cc:1180", "ncclProxyClientGetFd call to tpRank 1 handle 0x7 failed : 2"),
       "unix-socket");
-  EXPECT_TRUE(railwise::test::has(fix, "--network host") && railwise::test::has(fix, "NCCL_CUMEM_ENABLE=0") &&
-              !railwise::test::has(fix, "SOCKET_IFNAME"))
-      << fix;
+  EXPECT_HAS(fix, "--network host");
+  EXPECT_HAS(fix, "NCCL_CUMEM_ENABLE=0");
+  EXPECT_LACKS(fix, "SOCKET_IFNAME");
 }
 
 TEST(Rules, TheHostThatLacksANicIsNamed) {
@@ -250,9 +250,8 @@ TEST(Rules, TheHostThatLacksANicIsNamed) {
                                 "NCCL_IGNORE_NET_MISMATCH=1 to continue.");
   const Findings findings = judged(readJob(job.text() + own));
   EXPECT_EQ(checksOf(findings), "mixed-nics");
-  EXPECT_TRUE(railwise::test::has(findings.all()[0].fix, "on omar: why is mlx5_3 not there") &&
-              railwise::test::has(findings.all()[0].fix, "leave NCCL_IGNORE_NET_MISMATCH=0"))
-      << findings.all()[0].fix;
+  EXPECT_HAS(findings.all()[0].fix, "on omar: why is mlx5_3 not there");
+  EXPECT_HAS(findings.all()[0].fix, "leave NCCL_IGNORE_NET_MISMATCH=0");
   EXPECT_LACKS(findings.all()[0].fix, "as NCCL says") << "its remedy hangs";
   job.complete = true;
   EXPECT_EQ(findingOf(judged(readJob(job.text())), "differ-nics")->severity, Severity::kWarning);
