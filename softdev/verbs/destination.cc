@@ -24,8 +24,7 @@ int checkDestination(const Qp& qp, const PortRecord& here, const ibv_ah_attr& pa
   }
   RAILWISE_WARN(
       "software device: %s port %u on host %s: the peer's address %s is not on the fabric %s: software "
-      "devices "
-      "reach only processes of this machine, with the same user and fabric name",
+      "devices reach only processes of this machine, with the same user and fabric name",
       here.device, here.number, here.host, address, qp.fabric->prefix.c_str());
   return EHOSTUNREACH;
 }

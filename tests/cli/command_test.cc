@@ -134,8 +134,7 @@ TEST(Command, MistakesEndWith2AndOneLine) {
        "railwise: config: unexpected argument 'two' (railwise config --help lists what there is)\n"},
       {{"perf", "all_reduce", "--ranks", "0"},
        "railwise: perf: option --ranks: '0' is not a number from 1 to 1024 (railwise perf --help lists what "
-       "there "
-       "is)\n"}};
+       "there is)\n"}};
   for (const auto& [args, message] : mistakes) {
     const auto result = railwise(args);
     EXPECT_EQ(result.status, 2);

@@ -92,8 +92,7 @@ TEST(Tuner, TheLogSaysOnceWhatARowChanges) {
   EXPECT_EQ(lineChosen(tuner, allReduce(9)), 1);
   EXPECT_EQ(said.all(),
             "tuner: allreduce of 8 bytes takes tree/ll on 4 channels (t.csv:1); NCCL would take ring/simple, "
-            "41.2 us by "
-            "its estimate\n");
+            "41.2 us by its estimate\n");
 }
 
 TEST(Tuner, AnotherCommunicatorSaysItToo) {

@@ -202,10 +202,8 @@ Result<Election> Election::win(const std::string& prefix) {
     if (whose == Whose::kForeign) {
       RAILWISE_WARN(
           "software device: cannot join the fabric %s: %s has bound the name of its lock, and %s, which "
-          "would "
-          "do "
-          "without, has no file of ours. Make %s writable, or take a fabric whose name nobody can guess "
-          "(RAILWISE_FABRIC=NAME)",
+          "would do without, has no file of ours. Make %s writable, or take a fabric whose name nobody can "
+          "guess (RAILWISE_FABRIC=NAME)",
           prefix.c_str(), who.c_str(), kFolder, kFolder);
       return lock.status();
     }

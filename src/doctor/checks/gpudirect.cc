@@ -128,8 +128,7 @@ void checkPeerMemory(Examination& exam) {
     finding.seen.push_back({"", "/sys/kernel/mm/memory_peers", "no nv_mem"});
     finding.fix =
         "Build the NVIDIA driver again after the RDMA drivers: sudo dkms build nvidia/<version> --force && "
-        "sudo "
-        "dkms install nvidia/<version> --force    (dkms status names the version)\n"
+        "sudo dkms install nvidia/<version> --force    (dkms status names the version)\n"
         "It needs RDMA drivers with ib_register_peer_memory_client: DOCA-OFED's, or Ubuntu's kernels" +
         open_modules;
   }
@@ -173,8 +172,7 @@ void checkAmdMemory(Examination& exam) {
       "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the bandwidth.";
   finding.fix = system.installCommand("linux-generic-hwe-24.04", "kernel") +
                 "    (a kernel with both options; the distributions' of 6.2 and later have them)\nuname -r; "
-                "grep -e P2PDMA "
-                "-e MOVE_NOTIFY /boot/config-$(uname -r)";
+                "grep -e P2PDMA -e MOVE_NOTIFY /boot/config-$(uname -r)";
   exam.findings.add(std::move(finding));
 }
 

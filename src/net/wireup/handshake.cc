@@ -174,8 +174,7 @@ std::string checkFabric(const EndInfo& here, const EndInfo& there) {
   if (here.fabric != 0 && there.fabric != 0) {
     return name(here) + " and " + name(there) +
            " are software devices of different machines or fabrics, and these reach only processes of their "
-           "own: "
-           "use real devices (unset RAILWISE_DEVICE) between machines, or one fabric=NAME on one";
+           "own: use real devices (unset RAILWISE_DEVICE) between machines, or one fabric=NAME on one";
   }
   const bool software_here = here.fabric != 0;
   return name(software_here ? here : there) + " is a software device and " +

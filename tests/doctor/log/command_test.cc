@@ -81,13 +81,11 @@ TEST(DoctorLog, AResultThatNeedsNoNvlinkNamesNvlinkFirst) {
   };
   const std::string tenth = firstFix(
       "  8589934592    2147483648     float     sum      -1   397940   21.59   37.78       0   397870   "
-      "21.59   "
-      "37.78       0\n");
+      "21.59   37.78       0\n");
   EXPECT_HAS(tenth, "nvidia-smi topo -m");
   const std::string half = firstFix(
       "  8589934592    2147483648     float     sum      -1  68719.5  125.00  218.75       0  68719.5  "
-      "125.00  "
-      "218.75       0\n");
+      "125.00  218.75       0\n");
   EXPECT_HAS(half, "nvlink --status");
 }
 

@@ -26,8 +26,7 @@ std::string refused(const std::string& text) {
 TEST(FaultRule, EverySelector) {
   const FaultRule rule = parsed(
       "host=a device=mlx5_* port=2 peer=b peer_device=mlx* process=17 qp=0x10002 opcode=write+read after=64k "
-      "nth=3 "
-      "every=2 probability=0.25 seed=9 count=5 drop");
+      "nth=3 every=2 probability=0.25 seed=9 count=5 drop");
   EXPECT_STREQ(rule.host, "a");
   EXPECT_STREQ(rule.device, "mlx5_*");
   EXPECT_STREQ(rule.peer_device, "mlx*");

@@ -66,8 +66,7 @@ TEST(OneSided, NcclsOwnNetworkBesideThePlugin) {
   const std::string text = job(kNobodyElse + kDevicesOfNccl + kDevices);
   EXPECT_EQ(lookedAt(text),
             "one-sided communication: GIN and RMA: NCCL's own IB network over 2 NICs (mlx5_0, mlx5_1), not "
-            "Railwise, which "
-            "serves collectives, send and receive\n");
+            "Railwise, which serves collectives, send and receive\n");
   EXPECT_EQ(checksOf(judged(readJob(text))), "");
 }
 
@@ -87,8 +86,7 @@ TEST(OneSided, FormsOfOlderReleases) {
                     "Assigned GIN plugin GIN_IB_GDAKI to comm", "Assigned RMA plugin GIN_IB_PROXY to comm",
                     "NET/GIN_IB_GDAKI : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'"})),
       "one-sided communication: GIN: NCCL's own IB network from the GPU (GDAKI); RMA: NCCL's own IB network "
-      "over 1 NIC "
-      "(mlx5_0), not Railwise, which serves collectives, send and receive\n");
+      "over 1 NIC (mlx5_0), not Railwise, which serves collectives, send and receive\n");
   EXPECT_EQ(lookedAt(job({"Failed to initialize any GIN plugin"})),
             "one-sided communication: GIN and RMA: none\n");
   EXPECT_EQ(lookedAt(job(Lines{})), "") << "2.29.3 and older do not say that there is none";
@@ -142,11 +140,9 @@ TEST(OneSided, TwoPortsOfOneNameAreNoMistake) {
 TEST(OneSided, TheNicsThatAreInUse) {
   const Lines made = {
       "NET/IB: ncclIbSenderQpsCreate: QP created: port=1 dev=0 devName=mlx5_0 ndevs=8 nmdevs=8 qp_num=59 "
-      "pkey=0 "
-      "pd=0x560e71ef59e0 oooRq=0",
+      "pkey=0 pd=0x560e71ef59e0 oooRq=0",
       "NET/IB: ncclIbReceiverQpsCreateToRts: Flush QP created: port=2 dev=1 devName=mlx5_1 ndevs=8 nmdevs=8 "
-      "qp_num=58 pkey=0 "
-      "pd=0x560e71ef59e0"};
+      "qp_num=58 pkey=0 pd=0x560e71ef59e0"};
   const std::string looked =
       lookedAt(job(kNobodyElse + kDevicesOfNccl + made, kNobodyElse + kDevicesOfNccl + Lines{made[0]}));
   EXPECT_HAS(looked, "\nNICs of its connections, with their ranks: mlx5_0 (0, 1), mlx5_1:2 (0)\n");
@@ -159,10 +155,9 @@ TEST(OneSided, TheWordsOf2_31) {
   const Findings findings = judged(readJob(
       job(kNobodyElse + kDevicesOfNccl +
           Lines{"TOPO/NET : Changing Railwise dev index from 0 to 1. This device is shared by NET GIN RMA "
-                "plugin(s). This can be "
-                "due to outdated plugin or topology xml file. The former may cause performance degradation. "
-                "Try setting "
-                "NCCL_IB_DEVICE_PCI_ORDER=0 or upgrading your net plugin to resolve this warning."})));
+                "plugin(s). This can be due to outdated plugin or topology xml file. The former may cause "
+                "performance degradation. Try setting NCCL_IB_DEVICE_PCI_ORDER=0 or upgrading your net "
+                "plugin to resolve this warning."})));
   const Finding* const finding = findingOf(findings, "one-sided-device");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->seen[0].value, "a NIC is device 1 with Railwise, and was device 0 before");
@@ -253,8 +248,7 @@ TEST(OneSided, ACallThatFailsSaysWhy) {
         "Unable to use GIN: Peermem is not supported, nor DMA-BUF.",
         "RMA/Plugin: Failed to initialize any plugin"},
        "There is no table for RMA: \"RMA/Plugin: Failed to initialize any plugin\". NCCL_RMA_PLUGIN=other "
-       "brings none. No "
-       "NIC reaches GPU memory.",
+       "brings none. No NIC reaches GPU memory.",
        "modprobe nvidia_peermem"},
   };
   for (const auto& [lines, words, command] : kCases) {

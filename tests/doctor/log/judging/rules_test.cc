@@ -85,8 +85,7 @@ TEST(Rules, EndsInTwoSubnetsAreRailsWithoutARoute) {
   EXPECT_LACKS(one, "CROSS_NIC");
   const std::string connecting =
       "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1, curr state INIT, next "
-      "state "
-      "RTR, local GID index 3, local GID ::ffff:172.30.7.5, remote GID ::ffff:172.30.9.6";
+      "state RTR, local GID index 3, local GID ::ffff:172.30.7.5, remote GID ::ffff:172.30.9.6";
   const std::string call =
       typed(TwoHosts{}.text() + warns("sara", "misc/ibvwrap.cc:376", connecting), "queue-pair");
   EXPECT_TRUE(call.starts_with("export NCCL_CROSS_NIC=0")) << call;

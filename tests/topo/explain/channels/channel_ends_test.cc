@@ -86,8 +86,7 @@ TEST(ChannelEnds, ARingLeavesByTheNicByWhichItEnters) {
   EXPECT_TRUE(end.gpu_direct);
   EXPECT_EQ(end.reason,
             "NCCL lets a ring leave by the NIC by which it came in; PXN, 48 GB/s, sent through GPU 1 (PXN); "
-            "its own: "
-            "PIX, 48 GB/s");
+            "its own: PIX, 48 GB/s");
 }
 
 TEST(ChannelEnds, NoRelayWhereARingEnters) {

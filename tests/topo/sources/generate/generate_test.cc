@@ -412,8 +412,7 @@ TEST(Generate, GpusThatTellNoLinkGetThatOfTheirNics) {
   EXPECT_EQ(linkAt(generated, "0101:00:00.0"), "16.0 GT/s PCIe x8");
   EXPECT_HAS(generated.remarks, "2 devices do not give their link");
   EXPECT_HAS(generated.remarks,
-             "16.0 GT/s PCIe and 16 lanes are written: the link of their group's "
-             "fastest NIC");
+             "16.0 GT/s PCIe and 16 lanes are written: the link of their group's fastest NIC");
 }
 
 TEST(Generate, AGroupThatTellsNoLinkGetsTheMachinesFastest) {
@@ -439,8 +438,7 @@ TEST(Generate, ATableThatCrossesNumaNodesIsRemarkedOn) {
   const auto tree = makeTree({h100("0001", 0), h100("0002", 1), infinibandVf("0101", 1)}, 2);
   const Generated crossed = generate(tree, withTable("0001:00:00.0 0101:00:00.0"));
   EXPECT_HAS(crossed.remarks,
-             "pairs.txt:1: the NIC 0101:00:00.0 is on NUMA node 1 and the GPU 0001:00:00.0 on NUMA "
-             "node 0");
+             "pairs.txt:1: the NIC 0101:00:00.0 is on NUMA node 1 and the GPU 0001:00:00.0 on NUMA node 0");
   EXPECT_LACKS(generate(tree, withTable("0002:00:00.0 0101:00:00.0")).remarks, "is on NUMA node");
 }
 
