@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "softdev/softdev.h"
 
@@ -107,6 +109,11 @@ struct Send {
 class Endpoint {
  public:
   explicit Endpoint(ibv_context* context, const Options& options = {});
+  // On a device of its own.
+  explicit Endpoint(std::unique_ptr<const OpenDevice> made = std::make_unique<const OpenDevice>())
+      : Endpoint(*made) {
+    own = std::move(made);
+  }
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -136,6 +143,7 @@ class Endpoint {
 
   uint64_t* word(size_t offset) { return reinterpret_cast<uint64_t*>(buffer.data() + offset); }
 
+  std::unique_ptr<const OpenDevice> own;
   Options options;
   Buffer buffer;
   ibv_context* context;
@@ -149,6 +157,10 @@ class Endpoint {
 
 // Two connected ends in this process.
 struct Pair {
+  // On a device of their own.
+  explicit Pair(std::unique_ptr<const OpenDevice> made = std::make_unique<const OpenDevice>()) : Pair(*made) {
+    own = std::move(made);
+  }
   explicit Pair(ibv_context* context, const Options& options = {})
       : Pair(context, context, options, options) {}
   Pair(ibv_context* context_a, ibv_context* context_b, const Options& options_a, const Options& options_b)
@@ -156,6 +168,7 @@ struct Pair {
     a.connect(b.address());
     b.connect(a.address());
   }
+  std::unique_ptr<const OpenDevice> own;
   Endpoint a;
   Endpoint b;
 };

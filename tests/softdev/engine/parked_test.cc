@@ -9,8 +9,7 @@ namespace railwise::softdev::test {
 namespace {
 
 TEST(Parked, DeliveredWithoutThePosterPolling) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   *pair.a.word(0) = 1;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8, .imm = 6}), 0);
   ibv_wc wc{};
@@ -24,8 +23,7 @@ TEST(Parked, DeliveredWithoutThePosterPolling) {
 }
 
 TEST(Parked, SuccessorsKeepTheOrder) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   *pair.a.word(0) = 1;
   *pair.a.word(8) = 2;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .wr_id = 10}), 0);
@@ -40,8 +38,7 @@ TEST(Parked, SuccessorsKeepTheOrder) {
 }
 
 TEST(Parked, InlinePayloadIsCopiedAtPost) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   *pair.a.word(0) = 1;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8, .flags = IBV_SEND_INLINE}), 0);
   *pair.a.word(0) = 2;
@@ -178,8 +175,7 @@ TEST_F(Unreachable, PortDown) {
 }
 
 TEST(Parked, ErrorFlushesThem) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .flags = 0, .wr_id = 5}), 0);
   ASSERT_EQ(pair.a.toState(IBV_QPS_ERR), 0);
   const ibv_wc wc = pair.a.wait();
@@ -188,8 +184,7 @@ TEST(Parked, ErrorFlushesThem) {
 }
 
 TEST(Parked, FlushedWhenThePeerBreaksTheConnection) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .wr_id = 5}), 0);
   pair.b.peer.rkey = 0;
   ASSERT_EQ(pair.b.send({.length = 8}), 0);  // an access error moves both to ERR
