@@ -224,10 +224,8 @@ class Pair {
     EXPECT_NE(receive_, nullptr) << warnings();
     EXPECT_EQ(A::table().closeListen(listener), ncclSuccess);
   }
-  // In a session of its own.
-  explicit Pair(std::unique_ptr<const Session<A>> own = std::make_unique<const Session<A>>()) : Pair(*own) {
-    own_ = std::move(own);
-  }
+  // In a session of its own; `software`: see useDevice().
+  explicit Pair(const std::string& software = "") : Pair(std::make_unique<const Session<A>>(software)) {}
   ~Pair() { close(); }
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
@@ -242,6 +240,8 @@ class Pair {
   void* receive() const { return receive_; }
 
  private:
+  explicit Pair(std::unique_ptr<const Session<A>> own) : Pair(*own) { own_ = std::move(own); }
+
   std::unique_ptr<const Session<A>> own_;
   void* send_ = nullptr;
   void* receive_ = nullptr;

@@ -33,8 +33,7 @@ TYPED_TEST(TransferTest, EverySizeArrives) {
 
 TYPED_TEST(TransferTest, MessagesBeyondThePortsLimitTravelInPieces) {
   RAILWISE_NEEDS_SOFTWARE_DEVICE("a port that takes messages of 4 KiB at most (max_msg)");
-  Session<TypeParam> session("max_msg=4096");
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair("max_msg=4096");
   Memory<TypeParam> from(pair.send(), 100'000, 3);
   Memory<TypeParam> to(pair.receive(), 100'000);
   for (const size_t bytes : {4095, 4096, 4097, 8192, 100'000}) {
@@ -75,8 +74,7 @@ TYPED_TEST(TransferTest, GroupsOverfillTheSendQueueAndWait) {
   if (!TypeParam::kHasContext) devices = {devices[1]};  // one init only
   if (onRealDevices()) devices = {""};                  // which have limits of their own
   for (const std::string& device : devices) {
-    Session<TypeParam> session(device);
-    Pair<TypeParam> pair(session);
+    Pair<TypeParam> pair(device);
     constexpr int kGroups = 12, kGroup = 8;
     constexpr size_t kRoom = 60'000;
     Memory<TypeParam> from(pair.send(), kGroups * kGroup * kRoom, 3);

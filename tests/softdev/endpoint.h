@@ -109,11 +109,9 @@ struct Send {
 class Endpoint {
  public:
   explicit Endpoint(ibv_context* context, const Options& options = {});
-  // On a device of its own.
-  explicit Endpoint(std::unique_ptr<const OpenDevice> made = std::make_unique<const OpenDevice>())
-      : Endpoint(*made) {
-    own = std::move(made);
-  }
+  // On a device of its own, with these keys.
+  explicit Endpoint(const std::string& devices = "")
+      : Endpoint(std::make_unique<const OpenDevice>(devices)) {}
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -153,14 +151,15 @@ class Endpoint {
   ibv_mr* mr;
   ibv_qp* qp;
   Address peer{};
+
+ private:
+  explicit Endpoint(std::unique_ptr<const OpenDevice> made) : Endpoint(*made) { own = std::move(made); }
 };
 
 // Two connected ends in this process.
 struct Pair {
-  // On a device of their own.
-  explicit Pair(std::unique_ptr<const OpenDevice> made = std::make_unique<const OpenDevice>()) : Pair(*made) {
-    own = std::move(made);
-  }
+  // On a device of their own, with these keys.
+  explicit Pair(const std::string& devices = "") : Pair(std::make_unique<const OpenDevice>(devices)) {}
   explicit Pair(ibv_context* context, const Options& options = {})
       : Pair(context, context, options, options) {}
   Pair(ibv_context* context_a, ibv_context* context_b, const Options& options_a, const Options& options_b)
@@ -171,6 +170,9 @@ struct Pair {
   std::unique_ptr<const OpenDevice> own;
   Endpoint a;
   Endpoint b;
+
+ private:
+  explicit Pair(std::unique_ptr<const OpenDevice> made) : Pair(*made) { own = std::move(made); }
 };
 
 }  // namespace railwise::softdev::test

@@ -62,8 +62,7 @@ TEST(Errors, ReadNeedsLocalWrite) {
 }
 
 TEST(Errors, MessageTooLong) {
-  const OpenDevice device("max_msg=1024");
-  Pair pair(device);
+  Pair pair("max_msg=1024");
   ASSERT_EQ(pair.a.send({.length = 1025}), 0);
   expectFailed(pair.a, IBV_WC_LOC_LEN_ERR);
 }

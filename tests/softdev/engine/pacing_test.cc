@@ -84,8 +84,7 @@ TEST(Pacing, UnpacedPortsTakeNoTime) {
 }
 
 TEST(Pacing, CompletionsComeNoSoonerThanTheWireAllows) {
-  const OpenDevice device("pacing=on,speed=10000,latency_ns=20000");
-  Pair pair(device);
+  Pair pair("pacing=on,speed=10000,latency_ns=20000");
   const uint64_t start = monotonicNs();
   for (int i = 0; i < 16; ++i) ASSERT_EQ(pair.a.send({.length = 60'000}), 0);
   for (int i = 0; i < 16; ++i) {

@@ -196,8 +196,7 @@ TEST(SharedMemory, SparseFilesOfALimitedFileSystemAreNotMapped) {
   ASSERT_EQ(ftruncate(fd, kSharedBytes), 0);
   void* memory = mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ASSERT_NE(memory, MAP_FAILED);
-  OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   ibv_mr* mr = regMr(end.pd, memory, kSharedBytes, end.options.mr_access);
   ASSERT_NE(mr, nullptr);
   Fabric& fabric = *as<Context>(end.context).fabric;

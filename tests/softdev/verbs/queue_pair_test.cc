@@ -49,8 +49,7 @@ TEST(QueuePair, EveryRequiredAttributeIsChecked) {
 }
 
 TEST(QueuePair, BadValuesFail) {
-  const OpenDevice device("mtu=1024");
-  Endpoint end(device);
+  Endpoint end("mtu=1024");
   ibv_qp_attr init = end.initAttr();
   init.port_num = 2;
   EXPECT_EQ(modifyQp(end.qp, &init, kInitMask), EINVAL);
