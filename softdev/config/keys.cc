@@ -1,6 +1,5 @@
 #include "softdev/config/keys.h"
 
-#include "softdev/config/drivers.h"
 #include "softdev/config/fault_rule.h"
 #include "softdev/config/values.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "verbs/drivers/mlx5_library.h"
+#include "verbs/drivers/mlx5.h"
 
 namespace railwise::verbs {
 namespace {

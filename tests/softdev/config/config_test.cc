@@ -10,7 +10,7 @@
 
 #include "base/nic_drivers.h"
 #include "base/text/words.h"
-#include "softdev/config/drivers.h"
+#include "softdev/config/values.h"
 #include "tests/ok.h"
 #include "tests/said.h"
 
