@@ -447,13 +447,13 @@ TEST(BenchInstructions, AReaderOfTheRecordCostsNothing) {
     Words words = {"bench", "--plugin", RAILWISE_PLUGIN_PATH, "--messages", "4096", "--repeats",
                    "2",     "--json",   "--instructions"};
     words.insert(words.end(), pattern.begin(), pattern.end());
-    const auto result = runProcess(RAILWISE_CLI, words, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+    const auto result = runProcess(RAILWISE_CLI, words, {"RAILWISE_METRICS_DIR=" + scratch.path()});
     EXPECT_EQ(result.status, 0) << result.err;
     return number(result.out, "instructions_plugin") + number(result.out, "instructions_libc");
   };
   for (const Words& pattern : std::vector<Words>{{"--pattern", "proxy"}, {"--pattern", "batch"}}) {
     const double alone = count(pattern);
-    const AttachedReader reader(scratch.path(""));
+    const AttachedReader reader(scratch.path());
     const double read = count(pattern);
     EXPECT_GT(alone, 100);
     EXPECT_NEAR(read, alone, alone * 0.01) << testing::PrintToString(pattern);

@@ -10,6 +10,7 @@
 #include "base/settings/config.h"
 #include "process.h"
 #include "tests/ok.h"
+#include "tests/scratch.h"
 
 namespace railwise::cli {
 namespace {
@@ -284,24 +285,6 @@ TEST(Devices, VerboseShowsThePluginsInfo) {
   EXPECT_HAS(verbose.err, "railwise: plugin: loopback: started\n");
 }
 
-// A folder with a file, for NCCL_CONF_FILE or HOME.
-class ConfFile {
- public:
-  explicit ConfFile(const std::string& text) {
-    char name[] = "/tmp/railwise-conf-XXXXXX";
-    folder_ = mkdtemp(name);
-    std::ofstream(path()) << text;
-  }
-  ~ConfFile() { std::filesystem::remove_all(folder_); }
-  ConfFile(const ConfFile&) = delete;
-  ConfFile& operator=(const ConfFile&) = delete;
-  std::string path() const { return folder_ + "/.nccl.conf"; }
-  const std::string& folder() const { return folder_; }
-
- private:
-  std::string folder_;
-};
-
 const std::string kNoFile = "NCCL_CONF_FILE=/nonexistent";
 
 TEST(ConfigCommand, ListsEverySettingWithItsValue) {
@@ -314,7 +297,8 @@ TEST(ConfigCommand, ListsEverySettingWithItsValue) {
 }
 
 TEST(ConfigCommand, SaysWhichFileSetAValue) {
-  const ConfFile conf("# NCCL_IB_TC=1\nNCCL_IB_TIMEOUT=22\r\nNCCL_IB_SL=3\nno variable\nNCCL_IB_SL=4\n");
+  const test::ScratchFile conf(
+      ".nccl.conf", "# NCCL_IB_TC=1\nNCCL_IB_TIMEOUT=22\r\nNCCL_IB_SL=3\nno variable\nNCCL_IB_SL=4\n");
   const std::vector<std::string> by_name = {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TIMEOUT=21"};
   const auto named = railwise({"config"}, by_name);
   EXPECT_HAS(named.out, "NCCL_IB_TIMEOUT=21 (environment)\n");
@@ -332,7 +316,7 @@ TEST(NcclConf, OfAnotherKindThanAFileIsNotRead) {
 }
 
 TEST(NcclConf, CountsForAnswersAboutAMachine) {
-  const ConfFile conf("NCCL_P2P_LEVEL=LOC\n");
+  const test::ScratchFile conf(".nccl.conf", "NCCL_P2P_LEVEL=LOC\n");
   const std::vector<std::string> explain = {"explain", "--machine", "dgx"};
   const auto file = railwise(explain, {"NCCL_CONF_FILE=" + conf.path()});
   EXPECT_HAS(file.out, "  set: NCCL_P2P_LEVEL=LOC (" + conf.path() + ":1)\n") << file.err;
@@ -346,7 +330,7 @@ TEST(NcclConf, CountsForAnswersAboutAMachine) {
 }
 
 TEST(NcclConf, TheDoctorNamesTheFileThatSetAValue) {
-  const ConfFile conf("# site\nNCCL_CROSS_NIC=7\nNCCL_IB_TC=-7\n");
+  const test::ScratchFile conf(".nccl.conf", "# site\nNCCL_CROSS_NIC=7\nNCCL_IB_TC=-7\n");
   const auto result =
       railwise({"doctor", "--only", "settings"}, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TC=999"});
   EXPECT_EQ(result.status, 1) << result.err;
@@ -382,7 +366,7 @@ TEST(ConfigCommand, ATextIsSoughtInNamesAndDescriptions) {
 }
 
 TEST(ConfigCommand, SaysWhatIsMisspelt) {
-  const ConfFile conf("NCCL_SOCKET_IFNAMES=lo\n");
+  const test::ScratchFile conf(".nccl.conf", "NCCL_SOCKET_IFNAMES=lo\n");
   const auto result = railwise({"config"}, {"NCCL_CONF_FILE=" + conf.path(), "RAILWISE_FAILOVR=0"});
   EXPECT_HAS(result.err, "did you mean RAILWISE_FAILOVER?");
   EXPECT_HAS(result.err, "did you mean NCCL_SOCKET_IFNAME?");

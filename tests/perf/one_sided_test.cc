@@ -65,7 +65,7 @@ TEST_P(PerfOneSided, IsRightWhenAPortFailsInTheMiddle) {
   const auto result =
       perf({GetParam(), "-b", "128K", "-e", "128K", "-n", "20", "-c", "5", "--timeline", timeline, "--device",
             ownDevice(",count=2,fault=device=soft0 opcode=" + opcode + " nth=30 port=down")},
-           RAILWISE_PLUGIN_PATH, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+           RAILWISE_PLUGIN_PATH, {"RAILWISE_METRICS_DIR=" + scratch.path()});
   expectGood(result, "");
   EXPECT_HAS(result.out, "\n# soft0 port 1 failed: ");
   std::ifstream file(timeline);

@@ -134,10 +134,10 @@ TEST(PerfOutput, AReaderThatLeavesLeavesNoRecords) {
                                          "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH})
     command += " " + word;
   const auto result = runProcess("/bin/bash", {"-c", command + " | head -n 8; exit $?"},
-                                 {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+                                 {"RAILWISE_METRICS_DIR=" + scratch.path()});
   EXPECT_EQ(result.status, 141) << result.out;
   EXPECT_EQ(result.err, "");
-  EXPECT_TRUE(std::filesystem::is_empty(scratch.path(""))) << "records";
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path())) << "records";
 }
 
 const Options kNoFabric = {"RAILWISE_FABRIC="};

@@ -11,6 +11,7 @@
 
 #include "api.h"
 #include "tests/ok.h"
+#include "tests/scratch.h"
 #include "tests/topo/flat_tree.h"
 #include "topo/sources/generate/generate.h"
 
@@ -31,14 +32,9 @@ sysfs::MemoryTree flatMachine() {
 
 class TopologyTest : public ::testing::Test {
  protected:
-  TopologyTest() : root_(fs::temp_directory_path() / ("railwise-topology-" + std::to_string(getpid()))) {
-    fs::create_directories(root_);
+  TopologyTest() {
     setenv("RAILWISE_SYSFS_ROOT", root_.c_str(), 1);
     unsetenv("NCCL_TOPO_FILE");
-  }
-  ~TopologyTest() override {
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
   }
 
   void write(const sysfs::MemoryTree& tree) const {
@@ -55,10 +51,7 @@ class TopologyTest : public ::testing::Test {
   }
 
   std::string writeFile(const std::string& name, const std::string& text) const {
-    const fs::path place = root_ / name;
-    fs::create_directories(place.parent_path());
-    std::ofstream(place) << text;
-    return place;
+    return scratch_.file(name, text);
   }
 
   // What NCCL would read after init; "" when NCCL_TOPO_FILE is not set.
@@ -74,7 +67,8 @@ class TopologyTest : public ::testing::Test {
     return text.str();
   }
 
-  const fs::path root_;
+  const Scratch scratch_;
+  const fs::path root_ = scratch_.path();
 };
 
 TEST_F(TopologyTest, OffByDefault) {

@@ -20,7 +20,7 @@ class SpyProcess : public testing::Test {
   ProcessResult job(const std::string& spied, std::vector<std::string> environment = {},
                     const std::string& device = "software") {
     if (!spied.empty()) environment.push_back("RAILWISE_SPY=" + spied);
-    environment.push_back("RAILWISE_METRICS_DIR=" + folder_.path(""));
+    environment.push_back("RAILWISE_METRICS_DIR=" + folder_.path());
     environment.push_back("RAILWISE_SPY_REPORT=" + folder_.path("%p.json"));
     return cli::runProcess(RAILWISE_CLI,
                            {"perf", "sendrecv", "--plugin", SPY, "--device", device, "-b", "8", "-e", "64K",
@@ -29,7 +29,7 @@ class SpyProcess : public testing::Test {
   }
   std::vector<nlohmann::json> reports() const {
     std::vector<nlohmann::json> found;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path(""))) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
       if (entry.path().extension() != ".json") continue;
       std::ifstream file(entry.path());
       found.push_back(nlohmann::json::parse(file, nullptr, false));
@@ -64,7 +64,7 @@ TEST_F(SpyProcess, AJobOverRailwise) {
 TEST_F(SpyProcess, OneSidedCommunicationOverRailwise) {
   const ProcessResult run = cli::runProcess(
       RAILWISE_CLI, {"bench", "--pattern", "put-signal", "--plugin", SPY, "-n", "500", "-r", "1", "-s", "64"},
-      {"RAILWISE_SPY=" RAILWISE, "RAILWISE_METRICS_DIR=" + folder_.path(""),
+      {"RAILWISE_SPY=" RAILWISE, "RAILWISE_METRICS_DIR=" + folder_.path(),
        "RAILWISE_SPY_REPORT=" + folder_.path("%p.json")});
   EXPECT_EQ(run.status, 0) << run.out << run.err;
   const auto found = reports();
@@ -121,7 +121,7 @@ TEST_F(SpyProcess, AJobThatFailsLeavesItsRecords) {
   EXPECT_NE(run.status, 0);
   uint64_t errors = 0;
   int records = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_.path(""))) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     if (!entry.path().filename().string().ends_with("-spy")) continue;
     ++records;
     std::ifstream file(entry.path(), std::ios::binary);

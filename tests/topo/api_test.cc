@@ -1,17 +1,15 @@
 // The public library as a program sees it: <railwise/topology.h>, <railwise/topology_c.h> and the shared
 // object.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "railwise/topology.h"
 #include "railwise/topology_c.h"
 #include "sysfs/tar_archive.h"
 #include "tests/ok.h"
+#include "tests/scratch.h"
 #include "tests/topo/big_machines.h"
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/json_check.h"
@@ -28,25 +26,11 @@ Machine makeHgx(const Options& options = {}) {
   return *machine;
 }
 
-class Folder {
+class Folder : public railwise::test::Scratch {
  public:
-  Folder() : path_(std::filesystem::temp_directory_path() / ("railwise-api-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string file(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return (path_ / name).string();
-  }
   std::string ndv5() const {
     return file("ndv5.tar.gz", *sysfs::writeArchive(topo::test::makeNdv5(), "ndv5"));
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 // --- C++ ---

@@ -35,7 +35,7 @@ TEST(GpusCommand, ASoftwareMachineIsListedToo) {
 }
 
 TEST(GpusCommand, AMachineWithoutGpusSaysSo) {
-  const ScratchFile file(
+  const test::ScratchFile file(
       "none.xml",
       "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"f\" arch=\"arm64\">\n</cpu>\n</system>\n");
   for (const Args& machine : {Args{"--machine", "default"}, Args{file.path()}}) {
@@ -79,7 +79,7 @@ TEST(GpusPick, SaysTheSetTheRingAndWhy) {
 }
 
 TEST(GpusPick, LinesHave80Columns) {
-  const ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
+  const test::ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
   const std::vector<Args> runs = {
       {"pick", "3", "--machine", "dgx", "--nic", "mlx5_3"},
       {"pick", "31", file.path(), "--any-size", "--quiet"},
@@ -125,7 +125,7 @@ TEST(GpusPick, MistakesSayWhatToDo) {
 }
 
 TEST(GpusPick, ADomainOf72GpusIsExact) {
-  const ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
+  const test::ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
   EXPECT_EQ(ofJson({"pick", "16", file.path(), "--any-size", "--quiet", "--json"},
                    "[len(a['gpus']), a['gpus'][0], a['gpus'][-1], a['exact'], a['fitness_intra'], "
                    "a['gpus_with_nic']]"),
@@ -156,7 +156,7 @@ TEST(GpusPick, RealMachines) {
 }
 
 TEST(GpusFitness, CombinesHostsAndGpus) {
-  const ScratchFile hosts("hosts.tsv", "n1\tleaf1\nn2\tleaf1\nn3\tleaf2\nn4\tleaf3\nn5\tleaf4\n");
+  const test::ScratchFile hosts("hosts.tsv", "n1\tleaf1\nn2\tleaf1\nn3\tleaf2\nn4\tleaf3\nn5\tleaf4\n");
   const auto result = gpus({"fitness", "--hosts", hosts.path(), "--nodes", "n[1-2]"});
   EXPECT_EQ(result.out,
             "fitness 0.825\n  inter 0.75: 2 hosts in 1 of 4 switch groups\n  intra 1: no GPUs were named "
@@ -166,7 +166,7 @@ TEST(GpusFitness, CombinesHostsAndGpus) {
   EXPECT_EQ(ofJson({"fitness", "--hosts", hosts.path(), "--nodes", "n1", "--gpus", "2", kMachine, "--json"},
                    "[a['fitness'], a['inter'], a['intra'], a['gpus']]"),
             "[1, 0.75, 1, [0, 1]]");
-  const ScratchFile slurm(
+  const test::ScratchFile slurm(
       "topology.conf", "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\nSwitchName=t Switches=a,b\n");
   EXPECT_EQ(ofJson({"fitness", "--hosts", slurm.path(), "--nodes", "n[1-3]", "--json"},
                    "[a['groups_needed'], a['groups_available']]"),
@@ -174,8 +174,8 @@ TEST(GpusFitness, CombinesHostsAndGpus) {
 }
 
 TEST(GpusFitness, MistakesSayWhatToDo) {
-  const ScratchFile hosts("bad.tsv", "n1\tleaf1\nn2 leaf1\n");
-  const ScratchFile good("good.tsv", "n1\tleaf1\n");
+  const test::ScratchFile hosts("bad.tsv", "n1\tleaf1\nn2 leaf1\n");
+  const test::ScratchFile good("good.tsv", "n1\tleaf1\n");
   EXPECT_EQ(gpus({"fitness"}).status, 2);
   const auto bad = gpus({"fitness", "--hosts", hosts.path(), "--nodes", "n1"});
   EXPECT_EQ(bad.status, 1);

@@ -39,8 +39,8 @@ std::string contentOf(const std::string& path) {
 // A folder with the record of a living process that has sent 17 bytes over mlx5_0.
 class Folder {
  public:
-  Folder() : held_(record().write(scratch_.path(""))) {}
-  std::string path() const { return scratch_.path(""); }
+  Folder() : held_(record().write(scratch_.path())) {}
+  std::string path() const { return scratch_.path(); }
   std::string path(const std::string& name) const { return scratch_.path(name); }
   const Scratch& scratch() const { return scratch_; }
   void kill9() { held_.kill9(); }

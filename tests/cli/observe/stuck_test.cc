@@ -70,9 +70,9 @@ RecordBuilder lateRank() {
 
 TEST(StuckCommand, NamesTheRankThatWaitsForNone) {
   const Scratch scratch;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(scratch.path("")));
-  const auto result = stuck({"--dir", scratch.path("")});
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(scratch.path()));
+  const auto result = stuck({"--dir", scratch.path()});
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_HAS(joined(result.out),
              "STUCK: rank 4 (node2:5151) does not call: its GPU or its application "
@@ -82,46 +82,46 @@ TEST(StuckCommand, NamesTheRankThatWaitsForNone) {
 
 TEST(StuckCommand, OneProcessStandsForItsJobAndForNoOther) {
   const Scratch scratch;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(scratch.path("")));
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(scratch.path()));
   RecordBuilder of_another_job = waitingRank(78, "node7:9");
   of_another_job.header().pid = 6161;
-  const HeldRecord stranger(of_another_job.write(scratch.path("")));
-  const auto result = stuck({"4242", "--dir", scratch.path("")});
+  const HeldRecord stranger(of_another_job.write(scratch.path()));
+  const auto result = stuck({"4242", "--dir", scratch.path()});
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_HAS(joined(result.out), "STUCK: rank 4 (node2:5151) does not call") << result.out;
   EXPECT_LACKS(result.out, "6161");
-  EXPECT_HAS(stuck({"--dir", scratch.path("")}).out, "6161");
+  EXPECT_HAS(stuck({"--dir", scratch.path()}).out, "6161");
 }
 
 TEST(StuckCommand, NamesADeadRank) {
   const Scratch scratch;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  (void)lateRank().write(scratch.path(""));  // no process holds it
-  const auto result = stuck({"--dir", scratch.path("")});
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  (void)lateRank().write(scratch.path());  // no process holds it
+  const auto result = stuck({"--dir", scratch.path()});
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_HAS(joined(result.out), "STUCK: rank 4 (node2:5151) is dead") << result.out;
 }
 
 TEST(StuckCommand, WithoutRecordsNothingIsStuck) {
   const Scratch scratch;
-  const auto result = stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+  const auto result = stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path()});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_HAS(result.out, "no job runs here: no process of this user uses Railwise");
 }
 
 TEST(StuckCommand, RecordsOfDeadProcessesAreNotStuck) {
   const Scratch scratch;
-  (void)waitingRank().write(scratch.path(""));  // no process holds these
-  (void)lateRank().write(scratch.path(""));
-  const auto result = stuck({"--dir", scratch.path("")});
+  (void)waitingRank().write(scratch.path());  // no process holds these
+  (void)lateRank().write(scratch.path());
+  const auto result = stuck({"--dir", scratch.path()});
   EXPECT_EQ(result.status, 0) << result.err;
   const std::string text = joined(result.out);
   EXPECT_HAS(text, "no job runs here; 2 records of processes that have ended") << result.out;
   EXPECT_HAS(text, "railwise postmortem ") << result.out;
   EXPECT_LACKS(text, "STUCK") << result.out;
   // Who asks for a process wants to know that it is dead.
-  const auto asked = stuck({"--dir", scratch.path(""), "5151"});
+  const auto asked = stuck({"--dir", scratch.path(), "5151"});
   EXPECT_EQ(asked.status, 1) << asked.err;
   EXPECT_HAS(joined(asked.out), "STUCK: rank 4 (node2:5151) is dead") << asked.out;
 }
@@ -129,10 +129,10 @@ TEST(StuckCommand, RecordsOfDeadProcessesAreNotStuck) {
 TEST(StuckCommand, FilesOfSeveralHostsAreJudgedTogether) {
   const Scratch scratch;
   const Scratch other;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(other.path("")));
-  const std::string one = scratch.file("out/one", stuck({"--gather", "--dir", scratch.path("")}).out);
-  const std::string two = scratch.file("out/two", stuck({"--gather", "--dir", other.path("")}).out);
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(other.path()));
+  const std::string one = scratch.file("out/one", stuck({"--gather", "--dir", scratch.path()}).out);
+  const std::string two = scratch.file("out/two", stuck({"--gather", "--dir", other.path()}).out);
   EXPECT_HAS(stuck({"--gathered", one}).out, "node2 was not asked");
   EXPECT_HAS(stuck({"--gathered", one, two}).out, "rank 4 (node2:5151) does not call");
 }
@@ -169,9 +169,9 @@ class FakeSsh {
 TEST(StuckCommand, HostsAreAskedOverSsh) {
   const Scratch scratch;
   const FakeSsh ssh;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(scratch.path("")));
-  const auto result = stuck({"--hosts", ssh.hosts("node1\nnode2\n"), "--dir", scratch.path("")},
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(scratch.path()));
+  const auto result = stuck({"--hosts", ssh.hosts("node1\nnode2\n"), "--dir", scratch.path()},
                             {ssh.path(), "RAILWISE_HOST=node1"});
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_HAS(result.out, "rank 4 (node2:5151) does not call");
@@ -181,9 +181,9 @@ TEST(StuckCommand, AHostThatCannotBeReachedIsNamedAndTheOthersAreJudged) {
   const Scratch scratch;
   const FakeSsh ssh;
   RecordBuilder builder = waitingRank();
-  const HeldRecord waiting(builder.write(scratch.path("")));
+  const HeldRecord waiting(builder.write(scratch.path()));
   const auto result =
-      stuck({"--hosts", ssh.hosts("node1\nnode3\nnode4\nnode5\n"), "--limit=1", "--dir", scratch.path("")},
+      stuck({"--hosts", ssh.hosts("node1\nnode3\nnode4\nnode5\n"), "--limit=1", "--dir", scratch.path()},
             {ssh.path(), "RAILWISE_HOST=node1"});
   EXPECT_EQ(result.status, 1) << result.err;
   const std::string text = joined(result.out);
@@ -196,14 +196,14 @@ TEST(StuckCommand, AHostThatCannotBeReachedIsNamedAndTheOthersAreJudged) {
 TEST(StuckCommand, RanksOfALauncherSendTheirAnswersToRankZero) {
   const Scratch scratch;
   const Scratch other;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(other.path("")));
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(other.path()));
   const auto rank = [](int number) {
     return Words{"OMPI_COMM_WORLD_RANK=" + std::to_string(number), "OMPI_COMM_WORLD_SIZE=2",
                  "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=stuck-test-" + std::to_string(getpid())};
   };
-  Process second(RAILWISE_CLI, {"stuck", "--seconds=0.01", "--dir", other.path("")}, rank(1));
-  const auto first = stuck({"--dir", scratch.path("")}, rank(0));
+  Process second(RAILWISE_CLI, {"stuck", "--seconds=0.01", "--dir", other.path()}, rank(1));
+  const auto first = stuck({"--dir", scratch.path()}, rank(0));
   const auto result = second.wait();
   EXPECT_EQ(first.status, 1) << first.out << first.err;
   EXPECT_HAS(first.out, "rank 4 (node2:5151) does not call");
@@ -214,7 +214,7 @@ TEST(StuckCommand, RanksOfALauncherSendTheirAnswersToRankZero) {
 TEST(StuckCommand, MistakesHaveClearErrors) {
   const Scratch scratch;
   const auto error = [&](const Words& args) {
-    const auto result = stuck(args, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+    const auto result = stuck(args, {"RAILWISE_METRICS_DIR=" + scratch.path()});
     EXPECT_EQ(result.status, 2) << result.out;
     return result.err;
   };
@@ -233,7 +233,7 @@ TEST(PostmortemCommand, TellsWhatAProcessDidLast) {
   const Scratch scratch;
   RecordBuilder builder = waitingRank();
   builder.event(record::EventKind::kPortDown, "mlx5_0 port 1", 4).rail = 0;
-  const std::string path = builder.write(scratch.path(""));
+  const std::string path = builder.write(scratch.path());
   const auto result = run({"postmortem", path});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_HAS(joined(result.out),
@@ -241,7 +241,7 @@ TEST(PostmortemCommand, TellsWhatAProcessDidLast) {
              "1 connection waited")
       << result.out;
   EXPECT_HAS(joined(result.out), "the first thing that went wrong: port down on mlx5_0 port 1") << result.out;
-  EXPECT_HAS(run({"postmortem", "4242", "--dir", scratch.path("")}).out, "rank 3 (node1:4242) did not end");
+  EXPECT_HAS(run({"postmortem", "4242", "--dir", scratch.path()}).out, "rank 3 (node1:4242) did not end");
 }
 
 TEST(RecordsOfPids, TheDescendantsOfALauncherAreNamed) {
@@ -254,13 +254,13 @@ TEST(RecordsOfPids, TheDescendantsOfALauncherAreNamed) {
   RecordBuilder builder = waitingRank();
   builder.header().pid = static_cast<uint32_t>(std::stoul(rank));
   builder.header().process_start = processStat(rank).start;
-  const HeldRecord held(builder.write(scratch.path("")));
+  const HeldRecord held(builder.write(scratch.path()));
   RecordBuilder stranger = lateRank();
   stranger.header().pid = static_cast<uint32_t>(getpid());
   stranger.header().process_start = processStat(kThisProcess).start;
-  const HeldRecord other(stranger.write(scratch.path("")));
+  const HeldRecord other(stranger.write(scratch.path()));
   for (const char* command : {"stuck", "metrics", "postmortem", "top"}) {
-    const auto result = run({command, launcher_pid, "--dir", scratch.path("")});
+    const auto result = run({command, launcher_pid, "--dir", scratch.path()});
     EXPECT_NE(result.status, 0) << command;
     EXPECT_HAS(result.err, "process " + launcher_pid + " has no record in ");
     EXPECT_HAS(result.err, " have: " + rank + "\n") << command << ": ";
@@ -268,8 +268,8 @@ TEST(RecordsOfPids, TheDescendantsOfALauncherAreNamed) {
   // The number was another process's when the record was written.
   builder.header().process_start += 1;
   const Scratch before;
-  const HeldRecord earlier(builder.write(before.path("")));
-  EXPECT_LACKS(run({"stuck", launcher_pid, "--dir", before.path("")}).err, " have: ");
+  const HeldRecord earlier(builder.write(before.path()));
+  EXPECT_LACKS(run({"stuck", launcher_pid, "--dir", before.path()}).err, " have: ");
   kill(std::stoi(rank), SIGKILL);
 }
 
@@ -277,7 +277,7 @@ TEST(RecordsOfPids, TheDescendantsOfALauncherAreNamed) {
 class Job {
  public:
   Job(const std::string& device, const std::string& ranks)
-      : environment_({"RAILWISE_DEVICE=" + device, "RAILWISE_METRICS_DIR=" + scratch_.path("")}),
+      : environment_({"RAILWISE_DEVICE=" + device, "RAILWISE_METRICS_DIR=" + scratch_.path()}),
         perf_(RAILWISE_CLI, {"perf", "sendrecv", "--ranks", ranks, "-b", "64K", "-e", "64K", "-D", "3600"},
               environment_) {}
 
@@ -290,7 +290,7 @@ class Job {
   }
   // The number of one of the ranks.
   pid_t rank() const {
-    for (const auto& file : std::filesystem::directory_iterator(scratch_.path(""))) {
+    for (const auto& file : std::filesystem::directory_iterator(scratch_.path())) {
       const std::string name = file.path().filename();  // railwise-USER-PID-START
       const std::size_t at = name.find('-', name.find('-') + 1) + 1;
       return std::stoi(name.substr(at));
@@ -333,7 +333,7 @@ TEST(PostmortemCommand, MistakesHaveClearErrors) {
   const Scratch scratch;
   EXPECT_EQ(run({"postmortem"}).status, 2);
   EXPECT_EQ(run({"postmortem", "--events=x", "1"}).status, 2);
-  const auto missing = run({"postmortem", "77", "--dir", scratch.path("")});
+  const auto missing = run({"postmortem", "77", "--dir", scratch.path()});
   EXPECT_EQ(missing.status, 1);
   EXPECT_HAS(missing.err, "process 77 has no record in");
   const auto bad = run({"postmortem", scratch.file("bad", "no record")});

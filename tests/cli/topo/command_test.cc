@@ -1,5 +1,4 @@
 // railwise topo and railwise explain from outside: output, exit statuses, and what is said about mistakes.
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -20,20 +19,6 @@ ProcessResult topoCommand(const std::vector<std::string>& args,
                           const std::vector<std::string>& environment = {}) {
   return runProcess(RAILWISE_CLI, args, environment);
 }
-
-// A file of the test's own, gone with it.
-class Scratch {
- public:
-  explicit Scratch(const std::string& name, const std::string& text = "")
-      : path_(std::filesystem::temp_directory_path() / (std::to_string(getpid()) + name)) {
-    std::ofstream(path_) << text;
-  }
-  ~Scratch() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  const std::filesystem::path path_;
-};
 
 const std::string kNewestRules =
     "the rules of NCCL 2.31.2, the newest that are known (--nccl=2.30 takes those of another release)";
@@ -160,7 +145,7 @@ TEST(TopoCommand, TransportsOfAGpuThatIsNotThere) {
 }
 
 TEST(TopoCommand, ShowWritesToAFile) {
-  const Scratch file("out.html");
+  const test::ScratchFile file("out.html");
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "-f", "html", "-o", file.path()}).status, 0);
   EXPECT_GT(std::filesystem::file_size(file.path()), 10000U);
 }
@@ -173,7 +158,7 @@ TEST(TopoCommand, KnowsGpusThatAFileDoesNotDescribe) {
             "link_width=\"16\"/>\n";
   text +=
       "<pci busid=\"0000:09:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"/>\n";
-  const Scratch file("bare.xml", text + "</cpu>\n</system>\n");
+  const test::ScratchFile file("bare.xml", text + "</cpu>\n</system>\n");
   const auto known = topoCommand({"explain", file.path()});
   EXPECT_HAS(unbroken(known.out), "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks")
       << known.out;
@@ -235,11 +220,11 @@ TEST(TopoCommand, ExplainTakesTheGraphFileThatNcclTakes) {
   const auto graphs = [](const char* nodes) {
     return topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml", "--nodes", nodes}).out;
   };
-  const Scratch of_two("graphs2.xml", graphs("2"));
+  const test::ScratchFile of_two("graphs2.xml", graphs("2"));
   const auto taken = topoCommand({"explain", kMachine}, {"NCCL_GRAPH_FILE=" + of_two.path()});
   EXPECT_HAS(taken.err, "explain: note: with the graphs of NCCL_GRAPH_FILE=" + of_two.path());
   EXPECT_HAS(taken.out, "(not its own: the graph file says so;");
-  const Scratch of_one("graphs1.xml", graphs("1"));
+  const test::ScratchFile of_one("graphs1.xml", graphs("1"));
   const auto useless = topoCommand({"explain", kMachine, "-q"}, {"NCCL_GRAPH_FILE=" + of_one.path()});
   EXPECT_EQ(useless.status, 0) << "the rest of the answer is there";
   EXPECT_HAS(useless.out, "Rings and trees with a second, equal machine: none:");
@@ -267,7 +252,7 @@ TEST(TopoCommand, AGraphFileThatCannotBeReadIsToldByAll) {
 }
 
 TEST(TopoCommand, ThePageDrawsTheGraphsOfTheGraphFile) {
-  const Scratch one_channel(
+  const test::ScratchFile one_channel(
       "one_channel.xml",
       withOneChannel(topoCommand({"topo", "graphs", kMachine, "-q", "-f", "xml", "-n", "1"}).out));
   const std::vector<std::string> page = {"topo", "show", "-f", "html", kMachine, "-q"};
@@ -377,7 +362,7 @@ TEST(TopoCommand, GraphsTellWhy) {
 TEST(TopoCommand, GraphsOfAFileAreTaken) {
   const auto written = topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"});
   ASSERT_EQ(written.status, 0) << written.err;
-  const Scratch file("graphs.xml", written.out);
+  const test::ScratchFile file("graphs.xml", written.out);
   const std::vector<std::string> taken = {"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why"};
   const auto by_variable = topoCommand(taken, {"NCCL_GRAPH_FILE=" + file.path()});
   EXPECT_HAS(by_variable.out, "The graph is from the file") << by_variable.err;
@@ -397,7 +382,7 @@ TEST(TopoCommand, ExpectCountsTheGraphsOfAFile) {
   const auto speed = graphs.find("speedintra=\"");
   ASSERT_NE(speed, std::string::npos) << graphs;
   graphs.replace(speed, graphs.find('"', speed + 12) + 1 - speed, "speedintra=\"1\"");
-  const Scratch file("slow_graphs.xml", graphs);
+  const test::ScratchFile file("slow_graphs.xml", graphs);
   const auto taken = topoCommand({"topo", "expect", kMachine, "-q", "--graph-file", file.path()});
   EXPECT_EQ(taken.status, 0) << taken.err;
   EXPECT_NE(taken.out, searched.out);
@@ -458,7 +443,8 @@ TEST(TopoCommand, GraphsSayWhatIsWrongWithAFile) {
 
 TEST(TopoCommand, LintsExitStatusTellsErrors) {
   EXPECT_EQ(topoCommand({"topo", "lint", kMachine}).status, 0);
-  const Scratch bad("bad.xml", "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
+  const test::ScratchFile bad("bad.xml",
+                              "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
   const auto result = topoCommand({"topo", "lint", bad.path()});
   EXPECT_EQ(result.status, 1);
   EXPECT_HAS(result.out, bad.path() + ":2:3: error: ");
@@ -470,7 +456,7 @@ TEST(TopoCommand, LintShowsTheFirstFiveOfAKind) {
   for (int i = 0; i < 7; ++i)
     text += "<pci busid=\"0000:0" + std::to_string(i) +
             ":00.0\" class=\"0x020700\" link_speed=\"16.0 GT/s\" link_width=\"16\"/>\n";
-  const Scratch file("many.xml", text + "</cpu>\n</system>\n");
+  const test::ScratchFile file("many.xml", text + "</cpu>\n</system>\n");
   const auto few = topoCommand({"topo", "lint", file.path()});
   EXPECT_HAS(few.out, file.path() + ": error: 2 more like it (--all shows them) [link-speed]");
   EXPECT_LACKS(few.out, ":9:");
@@ -481,7 +467,7 @@ TEST(TopoCommand, LintShowsTheFirstFiveOfAKind) {
 }
 
 TEST(TopoCommand, AFileThatSaysPartIsShownCompleted) {
-  const Scratch file(
+  const test::ScratchFile file(
       "part.xml",
       "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"ff\" arch=\"arm64\">\n"
       "<pci busid=\"0000:01:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
@@ -669,7 +655,7 @@ TEST(TopoCommand, ExpectsMistakes) {
   EXPECT_HAS(collective.err, "'allreduce'");
   EXPECT_HAS(collective.err, "all_reduce");
   EXPECT_EQ(topoCommand({"topo", "expect", kMachine, "--nodes", "0"}).status, 2);
-  const Scratch file(
+  const test::ScratchFile file(
       "no-nic.xml",
       "<system version=\"1\"><cpu numaid=\"0\" affinity=\"f\" arch=\"x86_64\" vendor=\"GenuineIntel\" "
       "familyid=\"6\" modelid=\"143\">"
@@ -689,7 +675,7 @@ TEST(TopoCommand, TheCommandReadsMoreThanNcclWhenAsked) {
     text += "<pci busid=\"" + std::to_string(1000 + i) +
             ":00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n<gpu dev=\"" +
             std::to_string(i) + "\" sm=\"90\" rank=\"" + std::to_string(i) + "\" gdr=\"1\"/>\n</pci>\n";
-  const Scratch file("big.xml", text + "</cpu>\n</system>\n");
+  const test::ScratchFile file("big.xml", text + "</cpu>\n</system>\n");
   EXPECT_EQ(topoCommand({"topo", "show", file.path(), "-f", "xml"}).status, 1);
   EXPECT_EQ(topoCommand({"topo", "show", file.path(), "-f", "xml", "--any-size"}).status, 0);
 }
@@ -729,7 +715,7 @@ TEST(TopoCommand, ExportSaysWhatItCannotDo) {
 }
 
 TEST(TopoCommand, ExportWritesAFileAndNamesTheNodeAfterTheMachine) {
-  const Scratch file("slurm.conf");
+  const test::ScratchFile file("slurm.conf");
   const auto result = topoCommand({"topo", "export", kMachine, "--for", "slurm", "-o", file.path()});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "");

@@ -2,11 +2,11 @@
 // computer is: a slowed rail is slower by a factor of more than ten.
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "process.h"
 #include "tests/ok.h"
+#include "tests/scratch.h"
 
 namespace railwise::cli {
 namespace {
@@ -28,19 +28,6 @@ ProcessResult pairTest(Words args, const std::string& device, Words environment 
 
 // "ssh" that makes a process on this machine play the host.
 const std::string kPlay = "--launch=env RAILWISE_HOST={host}";
-
-class HostFile {
- public:
-  explicit HostFile(const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / ("railwise-hosts-" + std::to_string(getpid()))) {
-    std::ofstream(path_) << text;
-  }
-  ~HostFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  const std::filesystem::path path_;
-};
 
 TEST(DoctorPair, HealthyHostsAreFine) {
   const auto result = pairTest({"--pair"}, kTwoHosts);
@@ -163,7 +150,7 @@ TEST(DoctorPair, AProgramThatIsNotThereIsNamedWithTheOptionForIt) {
 }
 
 TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {
-  const HostFile file("# the job\nA\nB\nC\n");
+  const test::ScratchFile file("hosts", "# the job\nA\nB\nC\n");
   const auto result =
       pairTest({"--hosts", file.path(), kPlay},
                kThreeHosts + ";fault host=C device=soft2 opcode=write delay=30ms", {"RAILWISE_HOST=A"});
@@ -174,7 +161,7 @@ TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {
 }
 
 TEST(DoctorPair, WhoIsNotInTheFileOnlyCoordinates) {
-  const HostFile file("A\nB\n");
+  const test::ScratchFile file("hosts", "A\nB\n");
   const auto result = pairTest({"--hosts", file.path(), kPlay}, kThreeHosts, {"RAILWISE_HOST=C"});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_HAS(result.out, "A, B: fine");
@@ -199,7 +186,7 @@ TEST(DoctorPair, RanksOfMpirunAreEnds) {
 }
 
 TEST(DoctorPair, WritesAPage) {
-  const HostFile page("");
+  const test::ScratchFile page("hosts", "");
   const auto result = pairTest({"--pair", "--html", page.path()}, kTwoHosts);
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   std::ifstream file(page.path());
