@@ -156,6 +156,13 @@ class Endpoint {
   explicit Endpoint(std::unique_ptr<const OpenDevice> made) : Endpoint(*made) { own = std::move(made); }
 };
 
+// Each may be an end in this process or a peer process.
+template <typename One, typename Other>
+void connectEnds(One& one, Other& other) {
+  one.connect(other.address());
+  other.connect(one.address());
+}
+
 // Two connected ends in this process.
 struct Pair {
   // On a device of their own, with these keys.
@@ -164,8 +171,7 @@ struct Pair {
       : Pair(context, context, options, options) {}
   Pair(ibv_context* context_a, ibv_context* context_b, const Options& options_a, const Options& options_b)
       : a(context_a, options_a), b(context_b, options_b) {
-    a.connect(b.address());
-    b.connect(a.address());
+    connectEnds(a, b);
   }
   std::unique_ptr<const OpenDevice> own;
   Endpoint a;

@@ -163,8 +163,7 @@ void checkAmdMemory(Examination& exam) {
       "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the bandwidth.",
       system.installCommand("linux-generic-hwe-24.04", "kernel") +
           "    (a kernel with both options; the distributions' of 6.2 and later have them)\nuname -r; grep "
-          "-e "
-          "P2PDMA -e MOVE_NOTIFY /boot/config-$(uname -r)");
+          "-e P2PDMA -e MOVE_NOTIFY /boot/config-$(uname -r)");
 }
 
 // The root port above a device, or the device itself: "/sys/devices/pci0009:00/0009:00:00.0".

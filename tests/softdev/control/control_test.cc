@@ -105,8 +105,7 @@ TEST(Control, CountsByEverything) {
   const OpenSecond second("two");
   PeerProcess peer(device.fabric(), {}, "name=one;name=two");
   Endpoint here(device);
-  here.connect(peer.address());
-  peer.connect(here.address());
+  connectEnds(here, peer);
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(here.send({.length = 16}), 0);
     here.wait();

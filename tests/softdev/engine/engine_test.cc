@@ -28,8 +28,7 @@ TEST(Engine, EveryOpcodeArrives) {
     EXPECT_EQ(pair.b.wait().status, IBV_WC_WR_FLUSH_ERR);
     ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
     ASSERT_EQ(pair.b.toState(IBV_QPS_RESET), 0);
-    pair.a.connect(pair.b.address());
-    pair.b.connect(pair.a.address());
+    connectEnds(pair.a, pair.b);
   }
 }
 

@@ -106,34 +106,22 @@ TEST_F(Unreachable, NumberNeverUsed) {
 }
 
 // The address of a port that is there, and has no such queue pair. (One that nobody has is refused at once.)
-TEST_F(Unreachable, WrongGid) {
-  const OpenDevice device("count=2");
-  ibv_context* second = openNamed("soft1");
-  {
-    Pair pair(device, options_);
-    const Endpoint other(second);
-    ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
-    Address wrong = pair.b.address();
-    wrong.gid = other.address().gid;
-    pair.a.connect(wrong);
-    expectRetriesExceeded(pair.a);
+TEST_F(Unreachable, WrongGidOrLid) {
+  for (const bool infiniband : {false, true}) {
+    const OpenDevice device(infiniband ? "link=ib,count=2" : "count=2");
+    ibv_context* second = openNamed("soft1");
+    {
+      Pair pair(device, options_);
+      const Endpoint other(second);
+      ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
+      Address wrong = pair.b.address();
+      if (infiniband) wrong.lid = other.address().lid;
+      else wrong.gid = other.address().gid;
+      pair.a.connect(wrong);
+      expectRetriesExceeded(pair.a);
+    }
+    closeDevice(second);
   }
-  closeDevice(second);
-}
-
-TEST_F(Unreachable, WrongLid) {
-  const OpenDevice device("link=ib,count=2");
-  ibv_context* second = openNamed("soft1");
-  {
-    Pair pair(device, options_);
-    const Endpoint other(second);
-    ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
-    Address wrong = pair.b.address();
-    wrong.lid = other.address().lid;
-    pair.a.connect(wrong);
-    expectRetriesExceeded(pair.a);
-  }
-  closeDevice(second);
 }
 
 TEST_F(Unreachable, NotPointingBack) {
@@ -156,8 +144,7 @@ TEST_F(Unreachable, PeerDestroyedAfterItWasReached) {
   Endpoint a(device, options_);
   {
     Endpoint b(device);
-    a.connect(b.address());
-    b.connect(a.address());
+    connectEnds(a, b);
     ASSERT_EQ(a.send({.length = 8}), 0);
     EXPECT_EQ(a.wait().status, IBV_WC_SUCCESS);
   }
@@ -199,8 +186,7 @@ TEST(Parked, DestroyAndResetForgetThem) {
   Endpoint b(device);
   {
     Endpoint a(device);
-    a.connect(b.address());
-    b.connect(a.address());
+    connectEnds(a, b);
     ASSERT_EQ(a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
     ASSERT_EQ(a.toState(IBV_QPS_RESET), 0);
     a.connect(b.address());

@@ -246,8 +246,7 @@ TEST(Fabric, SendingToTheDeadReclaimsThem) {
   const OpenDevice device;
   PeerProcess peer(device.fabric());
   Endpoint end(device);
-  end.connect(peer.address());
-  peer.connect(end.address());
+  connectEnds(end, peer);
   peer.kill();
   ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_RETRY_EXC_ERR);
@@ -277,8 +276,7 @@ TEST(Fabric, ExecutingAnotherProgramIsDeath) {
   Pair pair(device);
   PeerProcess peer(device.fabric());
   Endpoint end(device);
-  end.connect(peer.address());
-  peer.connect(end.address());
+  connectEnds(end, peer);
   peer.lockResponder(pair.b.qp->qp_num);
   peer.execute();
   ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
@@ -298,8 +296,7 @@ TEST(Fabric, JoiningAgainAfterExecutingAnotherProgram) {
   EXPECT_EQ(usedSlots(fabricOf(device)), 2);
   EXPECT_EQ(qpsIn(fabricOf(device)), 1);
   Endpoint end(device);
-  end.connect(peer.address());
-  peer.connect(end.address());
+  connectEnds(end, peer);
   ASSERT_EQ(end.send({.length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
 }

@@ -152,8 +152,7 @@ TEST(SharedMemory, OrderWithPrivateMemoryInOneChain) {
   Processes two({}, {.memory = Memory::kMemoryFile});
   PeerProcess other(two.device.fabric(), {});  // private
   Endpoint end(two.device);
-  end.connect(other.address());
-  other.connect(end.address());
+  connectEnds(end, other);
   *end.word(0) = 6;
   ASSERT_EQ(end.send({.length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);

@@ -143,8 +143,7 @@ TEST(QueuePair, ResetEmptiesBothQueuesAndTheCompletions) {
   ibv_wc wc{};
   EXPECT_EQ(pair.a.poll(&wc), 0);
   ASSERT_EQ(pair.b.toState(IBV_QPS_RESET), 0);
-  pair.a.connect(pair.b.address());
-  pair.b.connect(pair.a.address());
+  connectEnds(pair.a, pair.b);
   ASSERT_EQ(pair.a.receive(8), 0);
   ASSERT_EQ(pair.b.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
   EXPECT_EQ(pair.a.wait().wr_id, 8U);  // not 5
