@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "base/settings/config.h"
+#include "base/text/words.h"
 #include "process.h"
 #include "tests/ok.h"
 #include "tests/scratch.h"
@@ -142,11 +142,6 @@ TEST(Command, MistakesEndWith2AndOneLine) {
     EXPECT_EQ(result.err, message);
     EXPECT_EQ(result.out, "");
   }
-}
-
-std::vector<std::string> wordsOf(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 // Every command that answers about a machine: wrong options are a mistake, a machine that cannot be read is

@@ -80,6 +80,12 @@ class JobInThreads {
 
 Bytes blockOf(int from, int to) { return toBytes(std::to_string(from) + ">" + std::to_string(to)); }
 
+void joinAndLeave(BootstrapOptions options) {
+  auto bootstrap = Bootstrap::join(std::move(options));
+  ASSERT_OK(bootstrap);
+  EXPECT_OK((*bootstrap)->leave());
+}
+
 TEST(Bootstrap, ExchangesGathersAndLeaves) {
   constexpr int kRanks = 4;
   JobInThreads job(kRanks);
@@ -166,11 +172,7 @@ TEST(Bootstrap, AFailureOfRankZeroIsToldToAll) { expectFailure(0); }
 TEST(Bootstrap, StrangersAreIgnored) {
   JobInThreads job(2);
   auto rank_zero = job.options(0);
-  std::thread server([&] {
-    auto bootstrap = Bootstrap::join(std::move(rank_zero));
-    ASSERT_OK(bootstrap);
-    EXPECT_OK((*bootstrap)->leave());
-  });
+  std::thread server([&] { joinAndLeave(std::move(rank_zero)); });
   // Says nothing, says nonsense, announces 4 GiB, knows another secret.
   std::vector<Socket> strangers;
   const std::string nonsense(64, 'G');
@@ -189,9 +191,7 @@ TEST(Bootstrap, StrangersAreIgnored) {
   ASSERT_FALSE(refused.ok());
   // "is not there", or on a busy machine "still waits"
   EXPECT_EQ(refused.error().find("rank 0 at "), 0U) << refused.error();
-  auto bootstrap = Bootstrap::join(job.options(1));
-  ASSERT_OK(bootstrap);
-  EXPECT_OK((*bootstrap)->leave());
+  joinAndLeave(job.options(1));
   server.join();
 }
 
@@ -199,11 +199,7 @@ TEST(Bootstrap, StrangersAreIgnored) {
 TEST(Bootstrap, SilentStrangersMakeRoom) {
   JobInThreads job(2);
   auto rank_zero = job.options(0);
-  std::thread server([&] {
-    auto bootstrap = Bootstrap::join(std::move(rank_zero));
-    ASSERT_OK(bootstrap);
-    EXPECT_OK((*bootstrap)->leave());
-  });
+  std::thread server([&] { joinAndLeave(std::move(rank_zero)); });
   std::vector<Socket> strangers;
   for (int i = 0; i < 200; ++i) {
     auto socket = Socket::connect(job.address_);
@@ -212,9 +208,7 @@ TEST(Bootstrap, SilentStrangersMakeRoom) {
   }
   auto rank_one = job.options(1);
   rank_one.timeout = std::chrono::seconds(8);  // less than a stranger may be silent
-  auto bootstrap = Bootstrap::join(std::move(rank_one));
-  ASSERT_OK(bootstrap);
-  EXPECT_OK((*bootstrap)->leave());
+  joinAndLeave(std::move(rank_one));
   server.join();
 }
 
@@ -255,8 +249,7 @@ TEST(Bootstrap, ARefusedStrangerNeedNotEndTheJob) {
   auto stranger = job.options(1);
   stranger.agreement = "others";
   EXPECT_FALSE(Bootstrap::join(std::move(stranger)).ok());
-  auto bootstrap = Bootstrap::join(job.options(1));
-  EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
+  joinAndLeave(job.options(1));
   server.join();
   EXPECT_TRUE(joined);
   EXPECT_HAS(refused, "was started with other options");
@@ -267,15 +260,11 @@ TEST(Bootstrap, RankZeroSaysOnceThatItWaits) {
   std::promise<int> missing;
   auto rank_zero = job.options(0);
   rank_zero.on_waiting = [&](int count) { missing.set_value(count); };  // throws if it is called twice
-  std::thread server([&] {
-    auto bootstrap = Bootstrap::join(std::move(rank_zero));
-    EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
-  });
+  std::thread server([&] { joinAndLeave(std::move(rank_zero)); });
   auto said = missing.get_future();
   ASSERT_EQ(said.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   EXPECT_EQ(said.get(), 1);
-  auto bootstrap = Bootstrap::join(job.options(1));
-  EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
+  joinAndLeave(job.options(1));
   server.join();
 }
 

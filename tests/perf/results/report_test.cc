@@ -1,10 +1,10 @@
 #include "perf/results/report.h"
 
-#include <iterator>
 #include <limits>
 #include <sstream>
 
 #include "base/text/json.h"
+#include "base/text/words.h"
 #include "tests/ok.h"
 
 namespace railwise::cli {
@@ -170,11 +170,6 @@ TEST(PerfReport, RowsNameTypeOperationAndRoot) {
   report.options.collective = Collective::kHypercube;
   EXPECT_HAS(rowText(report, {4'000'000, 2, {1e-3, 0}, {1e-3, 0}}), "1000.00    3.00    3.00")
       << "the block that stays does not count";
-}
-
-std::vector<std::string> wordsOf(const std::string& line) {
-  std::istringstream stream(line);
-  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 // Parsers of nccl-tests find the line of names by "time" and "busbw", and count its columns from the end,
