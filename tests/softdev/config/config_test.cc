@@ -29,7 +29,7 @@ class ConfigTest : public testing::Test {
     return said_.warnings();
   }
 
-  test::Said said_;
+  railwise::test::Said said_;
 };
 
 TEST_F(ConfigTest, NothingIsTheDefaultMachine) {

@@ -31,7 +31,7 @@ class MachineTest : public testing::Test {
     return said_.warnings();
   }
 
-  test::Said said_;
+  railwise::test::Said said_;
 };
 
 constexpr char kTwo[] =

@@ -65,7 +65,7 @@ TEST(ExportHostView, OfSeveralHostsItTakesTheFirst) {
   EXPECT_EQ(host.gpus.size(), 2U);
   EXPECT_EQ(host.nics.size(), 1U);
   ASSERT_FALSE(host.notes.empty());
-  EXPECT_TRUE(has(host.notes.back(), "only the first host of 2"));
+  EXPECT_HAS(host.notes.back(), "only the first host of 2");
 }
 
 TEST(ExportHostView, RanksThatShareAGpuAreItsLocalRanks) {
@@ -85,8 +85,8 @@ TEST(ExportHostView, RefusesANameThatNoDeviceHas) {
     const Machine machine = machineOf(twoSwitches(name));
     const auto host = hostView(machine);
     ASSERT_FALSE(host.ok()) << name;
-    EXPECT_TRUE(has(host.error(), "test.xml: the NIC '")) << host.error();
-    EXPECT_FALSE(has(host.error(), "\x1b"));
+    EXPECT_HAS(host.error(), "test.xml: the NIC '");
+    EXPECT_LACKS(host.error(), "\x1b");
   }
 }
 

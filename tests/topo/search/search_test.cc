@@ -178,7 +178,7 @@ TEST(SearchGraphs, NcclFailsWhereTheOrderOfTheListNeedsANic) {
   const Machine machine = machineOf(slowPcie(""));
   const auto found = searchGraphs(machine.domains[0], *machine.settings, {});
   ASSERT_FALSE(found.ok());
-  EXPECT_TRUE(has(found.error(), "fails its init")) << found.error();
+  EXPECT_HAS(found.error(), "fails its init");
 }
 
 TEST(SearchMachine, WithoutNicsThereIsNoSecondHost) {
