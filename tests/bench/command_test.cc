@@ -57,10 +57,9 @@ TEST(BenchCommand, CountsAndTimesAMessage) {
 
 // Our own plugin by its name, and a fabric of the user's that the workers do not take.
 TEST(BenchCommand, FindsOurOwnPluginByName) {
-  const auto result =
+  const auto result = succeeded(
       runProcess(RAILWISE_CLI, {"bench", "--json", "--messages", "512", "--repeats", "1", "--vs", "railwise"},
-                 {"RAILWISE_DEVICE=software:count=2,fabric=mine"});
-  EXPECT_EQ(result.status, 0) << result.err;
+                 {"RAILWISE_DEVICE=software:count=2,fabric=mine"}));
   const std::size_t first = result.out.find("\"plugin\": \"Railwise\"");
   EXPECT_NE(first, std::string::npos) << result.out;
   EXPECT_NE(result.out.find("\"plugin\": \"Railwise\"", first + 1), std::string::npos) << result.out;
@@ -447,8 +446,8 @@ TEST(BenchInstructions, AReaderOfTheRecordCostsNothing) {
     Words words = {"bench", "--plugin", RAILWISE_PLUGIN_PATH, "--messages", "4096", "--repeats",
                    "2",     "--json",   "--instructions"};
     words.insert(words.end(), pattern.begin(), pattern.end());
-    const auto result = runProcess(RAILWISE_CLI, words, {"RAILWISE_METRICS_DIR=" + scratch.path()});
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result =
+        succeeded(runProcess(RAILWISE_CLI, words, {"RAILWISE_METRICS_DIR=" + scratch.path()}));
     return number(result.out, "instructions_plugin") + number(result.out, "instructions_libc");
   };
   for (const Words& pattern : std::vector<Words>{{"--pattern", "proxy"}, {"--pattern", "batch"}}) {

@@ -38,8 +38,7 @@ ProcessResult perf(const std::vector<std::string>& more) {
 
 TEST(CampaignRun, TheDocumentSaysWhatWasDoneAndHowItEnded) {
   const std::string seed = std::to_string(harmlessSeed());
-  const auto result = perf({seed, "--json"});
-  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  const auto result = succeeded(perf({seed, "--json"}));
   EXPECT_HAS(result.out, "\"command\": \"perf sendrecv\"");
   EXPECT_HAS(result.out, "\"outcome\": \"completed\"") << result.err;
   EXPECT_HAS(result.out, "\"seed\": " + seed + ",");
@@ -57,8 +56,7 @@ TEST(CampaignRun, TheDocumentSaysWhatWasDoneAndHowItEnded) {
 
 TEST(CampaignRun, TheTimelineHasTheFaults) {
   const std::string file = testing::TempDir() + "timeline" + std::to_string(getpid()) + ".svg";
-  const auto result = perf({std::to_string(harmlessSeed()), "--timeline", file});
-  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  const auto result = succeeded(perf({std::to_string(harmlessSeed()), "--timeline", file}));
   EXPECT_HAS(result.out, "# outcome completed: ");
   std::ostringstream svg;
   svg << std::ifstream(file).rdbuf();
@@ -70,8 +68,8 @@ TEST(CampaignRun, TheTimelineHasTheFaults) {
 // What another program's ranks need stands in the first line, and what came of it in the last; between them
 // this input, which ends at once, has no word.
 TEST(CampaignRun, ConductingStartsNothing) {
-  const auto result = perf({"5", "--ranks", "3", "--conduct", "conduct" + std::to_string(getpid())});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"5", "--ranks", "3", "--conduct", "conduct" + std::to_string(getpid())}));
   EXPECT_HAS(result.out, "\"device\": \"software:fabric=conduct" + std::to_string(getpid()) + ",");
   EXPECT_HAS(result.out, "\"hosts\": [\"h0\", \"h1\", \"h2\"]");
   EXPECT_HAS(result.out, "\"steps_done\": 0, ");
@@ -106,11 +104,10 @@ TEST(CampaignRun, WhenNothingIsLeftItSaysSo) {
            schedule.steps[0].what == FaultStep::kPort && schedule.steps[0].text == "down";
   };
   while (!fits(seed)) ++seed;
-  const auto result = runProcess(
+  const auto result = succeeded(runProcess(
       CAMPAIGN,
       {"perf", "sendrecv", "--plugin", RAILWISE_PLUGIN_PATH, "--faults", std::to_string(seed), "--json"},
-      {"RAILWISE_FAILOVER_TIMEOUT=1"});
-  EXPECT_EQ(result.status, 0) << result.err << result.out;
+      {"RAILWISE_FAILOVER_TIMEOUT=1"}));
   EXPECT_HAS(result.out, "\"outcome\": \"unreachable\"") << result.err;
   EXPECT_HAS(result.out, "\"pairs_left\": 0,");
   EXPECT_HAS(result.out, "\"record_agrees\": true");
@@ -119,9 +116,9 @@ TEST(CampaignRun, WhenNothingIsLeftItSaysSo) {
 
 // The record counts what the plugin posts; the loopback plugin has none.
 TEST(CampaignRun, APluginWithoutARecordIsNotCompared) {
-  const auto result = runProcess(CAMPAIGN, {"perf", "sendrecv", "--faults", std::to_string(harmlessSeed()),
-                                            "--plugin", LOOPBACK_PLUGIN, "--json"});
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result =
+      succeeded(runProcess(CAMPAIGN, {"perf", "sendrecv", "--faults", std::to_string(harmlessSeed()),
+                                      "--plugin", LOOPBACK_PLUGIN, "--json"}));
   EXPECT_LACKS(result.out, "\"record_agrees\"");
   EXPECT_HAS(result.out, "\"records_compared\": 0,");
   EXPECT_HAS(result.out, "it uses no software device");
@@ -129,9 +126,8 @@ TEST(CampaignRun, APluginWithoutARecordIsNotCompared) {
 
 // The ranks play hosts of a software machine, and the plugin's messages name these.
 TEST(CampaignRun, MessagesNameTheHostsOfTheSoftwareMachine) {
-  const auto result = runProcess(
-      CAMPAIGN, {"perf", "broadcast", "--faults", "3", "-v", "--plugin", RAILWISE_PLUGIN_PATH}, {}, 110);
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(runProcess(
+      CAMPAIGN, {"perf", "broadcast", "--faults", "3", "-v", "--plugin", RAILWISE_PLUGIN_PATH}, {}, 110));
   EXPECT_HAS(result.err, " h1:");
 }
 

@@ -46,8 +46,7 @@ TEST(Command, VersionAndHelp) {
                                              {"doctor", "--help"},
                                              {"device", "run", "--help"},
                                              {"bench", "--help"}}) {
-    const auto result = railwise(args);
-    EXPECT_EQ(result.status, 0);
+    const auto result = succeeded(railwise(args));
     EXPECT_EQ(result.out.substr(0, 15), "usage: railwise");
     EXPECT_EQ(result.err, "");
     std::istringstream lines(result.out);
@@ -205,8 +204,7 @@ TEST(Command, WordsThatSelectNothingAreMistakes) {
 }
 
 TEST(Devices, ListsWhatThePluginReports) {
-  const auto result = railwise({"devices", "--plugin", LOOPBACK_PLUGIN});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN}));
   EXPECT_HAS(result.out, "0    loop0v12  10    1     0x0000000000000001  0     -");
   EXPECT_HAS(result.out, "\n1    loop1v12");
   EXPECT_HAS(result.out, "\nlimits: 1 receives together, ");
@@ -242,8 +240,7 @@ TEST(Devices, AMissingApiVersionIsAMistakeAMissingPluginAFailure) {
 
 TEST(Devices, FallsBackToTheSoftwareDevice) {
   const std::vector<std::string> needs = {"LOOPBACK_NEEDS_SOFTWARE=1"};
-  const auto result = railwise({"devices", "--plugin", LOOPBACK_PLUGIN}, needs);
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN}, needs));
   EXPECT_EQ(result.err,
             "railwise: no RDMA device on this machine: using the software device "
             "(RAILWISE_DEVICE=software)\n");
@@ -258,9 +255,8 @@ TEST(Devices, DoesNotFallBackWhenADeviceWasAskedFor) {
   const auto variable = railwise({"devices", "--plugin", LOOPBACK_PLUGIN},
                                  {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"});
   EXPECT_EQ(variable.status, 1);
-  const auto software = railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "software"},
-                                 {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"});
-  EXPECT_EQ(software.status, 0) << software.err;
+  const auto software = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "software"},
+                                           {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"}));
   EXPECT_HAS(software.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
 }
 
@@ -283,8 +279,7 @@ TEST(Devices, VerboseShowsThePluginsInfo) {
 const std::string kNoFile = "NCCL_CONF_FILE=/nonexistent";
 
 TEST(ConfigCommand, ListsEverySettingWithItsValue) {
-  const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_TIMEOUT=22"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(railwise({"config"}, {kNoFile, "NCCL_IB_TIMEOUT=22"}));
   for (const Setting& setting : settings())
     EXPECT_HAS(result.out, std::string(setting.env) + "=") << setting.env;
   EXPECT_HAS(result.out, "NCCL_IB_TIMEOUT=22 (environment)\n");

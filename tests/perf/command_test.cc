@@ -38,9 +38,8 @@ class Perf : public testing::TestWithParam<std::tuple<const char*, int>> {};
 
 TEST_P(Perf, VerifiesEverySizeInEveryApiVersion) {
   const auto [collective, api] = GetParam();
-  const auto result = perf({collective, "-b", "1", "-e", "600K", "-f", "9", "-n", "1", "--ranks", "3",
-                            "--api", "v" + std::to_string(api)});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({collective, "-b", "1", "-e", "600K", "-f", "9", "-n", "1", "--ranks",
+                                      "3", "--api", "v" + std::to_string(api)}));
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(rowsOf(result.out), 7) << result.out;
   EXPECT_HAS(result.out, "(Loopback, API v" + std::to_string(api) + ")");
@@ -113,36 +112,33 @@ INSTANTIATE_TEST_SUITE_P(All, PerfWrong, testing::ValuesIn(kAllCollectives));
 
 TEST(PerfWrongUnchecked, WithoutCheckNobodyLooks) {
   const auto result =
-      perf({"sendrecv", "-b", "4K", "-e", "4K", "-n", "1", "-c", "0"}, {"LOOPBACK_CORRUPT=0"});
-  EXPECT_EQ(result.status, 0) << result.err;
+      succeeded(perf({"sendrecv", "-b", "4K", "-e", "4K", "-n", "1", "-c", "0"}, {"LOOPBACK_CORRUPT=0"}));
   EXPECT_HAS(result.out, "     N/A");
 }
 
 TEST(PerfVariants, EveryTypeOperationAndRootIsARow) {
-  const auto result = perf({"reduce", "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", "--ranks", "3", "-d",
-                            "all", "-o", "all", "-r", "all", "--channels", "1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({"reduce", "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", "--ranks", "3",
+                                      "-d", "all", "-o", "all", "-r", "all", "--channels", "1"}));
   EXPECT_EQ(rowsOf(result.out), 10 * 5 * 3);
   EXPECT_HAS(result.out, "  bfloat16     avg       2  ");
-  const auto roots = perf({"scatter", "-b", "1K", "-e", "1K", "-n", "1", "--ranks", "3", "-r", "all"});
-  EXPECT_EQ(roots.status, 0) << roots.err;
+  const auto roots =
+      succeeded(perf({"scatter", "-b", "1K", "-e", "1K", "-n", "1", "--ranks", "3", "-r", "all"}));
   EXPECT_EQ(rowsOf(roots.out), 3);
 }
 
 TEST(PerfVariants, EveryWayToTakeTheTimeWorks) {
   for (const char* blocking : {"0", "1", "2", "3"}) {
     for (const char* average : {"0", "1", "2", "3"}) {
-      const auto result = perf({"broadcast", "-b",     "64", "-e",    "64", "-n", "9",  "-m", "2",  "-N", "2",
-                                "-z",        blocking, "-a", average, "-I", "1",  "-S", "1",  "-K", "2"});
-      EXPECT_EQ(result.status, 0) << result.err;
+      const auto result =
+          succeeded(perf({"broadcast", "-b",     "64", "-e",    "64", "-n", "9",  "-m", "2",  "-N", "2",
+                          "-z",        blocking, "-a", average, "-I", "1",  "-S", "1",  "-K", "2"}));
       EXPECT_EQ(rowsOf(result.out), 2) << result.out;
     }
   }
 }
 
 TEST(PerfVariants, WhatHasNoEffectIsSaidInTheHeader) {
-  const auto result = perf({"sendrecv_perf", "-b", "8", "-e", "8", "-n", "1", "-p", "1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({"sendrecv_perf", "-b", "8", "-e", "8", "-n", "1", "-p", "1"}));
   EXPECT_HAS(result.out, "# option -p/--parallel_init has no effect: ");
 }
 
@@ -166,8 +162,7 @@ TEST(PerfVerdict, ComparesWithASavedRun) {
   second.insert(second.end(), {"--against", old_file});
   other.insert(other.end(), {"--against", old_file, "--ranks", "3"});
   ASSERT_EQ(perf(first).status, 0);
-  const auto result = perf(second);
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf(second));
   EXPECT_HAS(result.out, "# against " + old_file + ": medians");
   EXPECT_HAS(result.out, "#           128  in-place ");
   const auto refused = perf(other);
@@ -211,45 +206,40 @@ TEST(PerfOutputs, ALinkStaysALink) {
 }
 
 TEST(PerfOutputs, SkippedIterationsAreIterations) {
-  const auto result =
-      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "2000", "-K", "1000", "-w", "0", "-c", "0", "--json"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(
+      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "2000", "-K", "1000", "-w", "0", "-c", "0", "--json"}));
   EXPECT_HAS(result.out, "\"samples\": 500");
 }
 
 TEST(PerfOutputs, WithBarriersASampleIsAMeanOfSeveralIterationsToo) {
-  const auto result =
-      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1001", "-z", "1", "-w", "0", "-c", "0", "--json"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(
+      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1001", "-z", "1", "-w", "0", "-c", "0", "--json"}));
   EXPECT_HAS(result.out, "\"samples\": 500");
 }
 
 TEST(PerfCsv, HasALineForEachMeasurement) {
-  const auto result = perf({"gather", "-b", "1K", "-e", "2K", "-f", "2", "-n", "3", "--csv"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({"gather", "-b", "1K", "-e", "2K", "-f", "2", "-n", "3", "--csv"}));
   EXPECT_TRUE(result.out.starts_with("collective,ranks,size_b,")) << result.out;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 5) << result.out;
   EXPECT_HAS(result.out, "\ngather,2,2048,256,float,none,0,in_place,");
 }
 
 TEST(PerfDuration, PrintsEveryMeasurementIfAsked) {
-  const auto result =
-      perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1", "--rows"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(
+      perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1", "--rows"}));
   EXPECT_GT(rowsOf(result.out), 2) << result.out;
 }
 
 TEST(PerfDuration, MeasuresAllSizesAgain) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto result = perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1"}));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   EXPECT_EQ(rowsOf(result.out), 2) << "one for each size\n" << result.out;
 }
 
 TEST(PerfJson, IsAWholeDocument) {
-  const auto result = perf({"alltoall", "-b", "1K", "-e", "2K", "-f", "2", "-n", "1", "--json"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({"alltoall", "-b", "1K", "-e", "2K", "-f", "2", "-n", "1", "--json"}));
   EXPECT_EQ(result.out.substr(0, 2), "{\n");
   EXPECT_EQ(result.out.substr(result.out.size() - 3), "\n}\n");
   for (const char* key : {"version", "command", "plugin", "api", "ranks", "results", "average_bus_bandwidth"})
@@ -259,8 +249,8 @@ TEST(PerfJson, IsAWholeDocument) {
 TEST(PerfJson, AFileLeavesTheTableOnStdout) {
   char path[] = "/tmp/railwise-json-XXXXXX";
   close(mkstemp(path));
-  const auto result = perf({"sendrecv", "-b", "1K", "-e", "1K", "-n", "1", "--json=" + std::string(path)});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"sendrecv", "-b", "1K", "-e", "1K", "-n", "1", "--json=" + std::string(path)}));
   EXPECT_EQ(rowsOf(result.out), 1);
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -305,17 +295,17 @@ TEST(PerfErrors, NoDeviceEndsWith1) {
 
 // It knows libibverbs only, so perf runs again behind the drop-in library.
 TEST(PerfDevice, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
-  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"}));
   EXPECT_HAS(result.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
   EXPECT_EQ(rowsOf(result.out), 1) << result.out;
 }
 
 // Also of a machine that describes no PCI places, on InfiniBand: some plugins crash without.
 TEST(PerfDevice, APluginOfOthersSeesItsDevicesInSys) {
-  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"},
-                           {"LOOPBACK_NEEDS_SYS=1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"},
+                     {"LOOPBACK_NEEDS_SYS=1"}));
 }
 
 TEST(PerfDevice, AMissingDropInIsSaid) {
@@ -325,8 +315,8 @@ TEST(PerfDevice, AMissingDropInIsSaid) {
 }
 
 TEST(PerfDevice, TheFallbackIsInTheHeader) {
-  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"}, {"LOOPBACK_NEEDS_SOFTWARE=1"}));
   EXPECT_EQ(result.err, "");
   EXPECT_HAS(result.out, "# no RDMA device on this machine: using the software device ");
 }
@@ -431,12 +421,10 @@ TEST(PerfMpi, RanksOfMpirunMeetByThemselves) {
   Process two(RAILWISE_CLI, args, environment(2));
   Process one(RAILWISE_CLI, args, environment(1));
   Process zero(RAILWISE_CLI, args, environment(0));
-  const auto result = zero.wait();
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(zero.wait());
   EXPECT_HAS(result.out, "# ranks 3 ");
   for (Process* other : {&one, &two}) {
-    const auto other_result = other->wait();
-    EXPECT_EQ(other_result.status, 0) << other_result.err;
+    const auto other_result = succeeded(other->wait());
     EXPECT_EQ(other_result.out, "") << "only rank 0 prints";
   }
 }
@@ -450,8 +438,7 @@ TEST(PerfMpi, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
   Process one(RAILWISE_CLI, args, environment(1));
   Process zero(RAILWISE_CLI, args, environment(0));
   for (Process* process : {&zero, &one}) {
-    const auto result = process->wait();
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result = succeeded(process->wait());
     EXPECT_HAS(result.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
   }
 }

@@ -30,8 +30,7 @@ TEST_P(PerfPlugin, IsRightOnTheSoftwareDevice) {
                   "--plugin", RAILWISE_PLUGIN_PATH};
   args.insert(args.end(), sizes.begin(), sizes.end());
   const int timeout_s = sizes == kSmall ? 110 : 1700;  // ctest's own is a little longer
-  const auto result = runProcess(RAILWISE_CLI, args, {}, timeout_s);
-  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  const auto result = succeeded(runProcess(RAILWISE_CLI, args, {}, timeout_s));
   EXPECT_HAS(result.out, "API v" + std::to_string(api) + ")");
   EXPECT_HAS(result.out, "# Out of bounds values : 0 OK\n");
 }
@@ -75,9 +74,8 @@ TEST(PerfExpectation, PacedPortsAreNotExceeded) {
 
 TEST(PerfExpectation, PortsWithoutPacingTellNothing) {
   const auto result =
-      runProcess(RAILWISE_CLI, {"perf", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "--ranks", "2",
-                                "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH});
-  EXPECT_EQ(result.status, 0) << result.err;
+      succeeded(runProcess(RAILWISE_CLI, {"perf", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "--ranks",
+                                          "2", "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH}));
   EXPECT_LACKS(result.out, "You get");
 }
 
@@ -103,8 +101,7 @@ TEST(PerfExpectation, OnTwoHostsTheModelIsThere) {
   };
   const auto first = rank("0", "A");
   const auto second = rank("1", "B");
-  const auto result = first->wait();
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(first->wait());
   EXPECT_EQ(second->wait().status, 0);
   EXPECT_HAS(result.out, " of 0.625 GB/s (");
   EXPECT_HAS(result.out, "that its rings take of these NICs\n");
@@ -146,8 +143,8 @@ const Options kNoFabric = {"RAILWISE_FABRIC="};
 TEST(PerfFabric, JobsOfUnlikeConfigurationsDoNotMeet) {
   Process other(RAILWISE_CLI, endlessPerf(deviceNamed("a")), kNoFabric);
   ASSERT_TRUE(other.waitForOut("device a")) << other.err();
-  const auto result = runProcess(RAILWISE_CLI, shortPerf(deviceNamed("a", ",gid=10.7.0.2/v2")), kNoFabric);
-  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  const auto result =
+      succeeded(runProcess(RAILWISE_CLI, shortPerf(deviceNamed("a", ",gid=10.7.0.2/v2")), kNoFabric));
   EXPECT_EQ(result.err, "");
 }
 
@@ -179,8 +176,7 @@ TEST(PerfFabric, RanksOfAJobMeetThoughNobodyNamesAFabric) {
 }
 
 TEST(OwnPlugin, TheCommandFindsItByItself) {
-  const auto result = runProcess(RAILWISE_CLI, {"devices", "--device", ownFabric()});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(runProcess(RAILWISE_CLI, {"devices", "--device", ownFabric()}));
   EXPECT_HAS(result.out,
              "\nGPUDirect: none, because the software device moves bytes with the CPU;\n"
              "  gpudirect=on is for software GPUs\n");

@@ -46,8 +46,7 @@ class SpyProcess : public testing::Test {
 };
 
 TEST_F(SpyProcess, AJobOverRailwise) {
-  const ProcessResult run = job(RAILWISE);
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  const ProcessResult run = succeeded(job(RAILWISE));
   EXPECT_HAS(run.out, "(Railwise, API v12)");
   EXPECT_HAS(run.err, "NET/Spy : watching Railwise (v12) of " RAILWISE);
   EXPECT_HAS(run.err, "no breach of the contract");
@@ -62,11 +61,10 @@ TEST_F(SpyProcess, AJobOverRailwise) {
 }
 
 TEST_F(SpyProcess, OneSidedCommunicationOverRailwise) {
-  const ProcessResult run = cli::runProcess(
+  const ProcessResult run = succeeded(cli::runProcess(
       RAILWISE_CLI, {"bench", "--pattern", "put-signal", "--plugin", SPY, "-n", "500", "-r", "1", "-s", "64"},
       {"RAILWISE_SPY=" RAILWISE, "RAILWISE_METRICS_DIR=" + folder_.path(),
-       "RAILWISE_SPY_REPORT=" + folder_.path("%p.json")});
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
+       "RAILWISE_SPY_REPORT=" + folder_.path("%p.json")}));
   const auto found = reports();
   ASSERT_EQ(found.size(), 1U);
   const auto& its = found[0]["one_sided"];
@@ -79,22 +77,19 @@ TEST_F(SpyProcess, OneSidedCommunicationOverRailwise) {
 
 // NCCL takes the newest version that it finds, so the spy must not show more than there is.
 TEST_F(SpyProcess, APluginOfOldVersions) {
-  const ProcessResult run = job(LOOPBACK_OLD_PLUGIN);
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  const ProcessResult run = succeeded(job(LOOPBACK_OLD_PLUGIN));
   EXPECT_HAS(run.out, "(Loopback, API v8)");
 }
 
 TEST_F(SpyProcess, ByNameBesideTheSpy) {
-  const ProcessResult run = job("railwise");
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  const ProcessResult run = succeeded(job("railwise"));
   EXPECT_HAS(run.out, "(Railwise, API v12)");
 }
 
 // Versions 6 to 10 have no finalize: the report comes with the last connection, and with the end of the
 // process.
 TEST_F(SpyProcess, ReportsWithoutFinalize) {
-  const ProcessResult run = job(LOOPBACK_OLD_PLUGIN);
-  EXPECT_EQ(run.status, 0) << run.err;
+  const ProcessResult run = succeeded(job(LOOPBACK_OLD_PLUGIN));
   const auto found = reports();
   ASSERT_EQ(found.size(), 2U);
   for (const auto& report : found) {

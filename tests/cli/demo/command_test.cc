@@ -18,8 +18,7 @@ ProcessResult demo(const std::vector<std::string>& more) {
 }
 
 TEST(Demo, ShowsAllStepsAndSurvivesTheFailingPort) {
-  const auto result = demo({"--seconds", "3", "--machine", "dgx"});
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(demo({"--seconds", "3", "--machine", "dgx"}));
   for (const char* part : {"== 1. Devices\n", "$ railwise devices\n", "== 2. Which NIC serves a GPU\n",
                            "$ railwise explain --gpu 3 --machine dgx\n", "mlx5_3", "== 3. all_reduce\n",
                            "# Out of bounds values : 0 OK", "== 4. A port fails\n",
@@ -37,8 +36,7 @@ TEST(Demo, ItsLinesCanBePasted) {
   for (std::string line; std::getline(lines, line);)
     if (line.starts_with("$ ")) ++commands, script += line.substr(2) + "\n";
   EXPECT_EQ(commands, 3) << result.out;
-  const auto pasted = runProcess("/bin/bash", {"-c", script}, {"RAILWISE_FAILOVER=1"});
-  EXPECT_EQ(pasted.status, 0) << pasted.err;
+  const auto pasted = succeeded(runProcess("/bin/bash", {"-c", script}, {"RAILWISE_FAILOVER=1"}));
   for (const char* part : {"1 port changed: ", "# Out of bounds values : 0 OK"})
     EXPECT_HAS(pasted.out, part) << part << "\n" << pasted.err;
   EXPECT_HAS(pasted.err, "link down") << "while it ran\n";
@@ -46,8 +44,7 @@ TEST(Demo, ItsLinesCanBePasted) {
 
 // A plugin of others is run as the same job behind the drop-in library.
 TEST(Demo, ShowsAnotherPluginBesideOurs) {
-  const auto result = demo({"--seconds", "3", "--plugin", LOOPBACK_PLUGIN});
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(demo({"--seconds", "3", "--plugin", LOOPBACK_PLUGIN}));
   EXPECT_HAS(result.out, "  GPUDirect  ") << "of this machine, or of another where this one has no GPU";
   EXPECT_HAS(result.out, std::string("== 5. The same with the plugin ") + LOOPBACK_PLUGIN);
   // The loopback plugin has no device whose port could fail.
@@ -56,9 +53,9 @@ TEST(Demo, ShowsAnotherPluginBesideOurs) {
 
 // It has two GPUs.
 TEST(Demo, ExplainsAGpuOfARecordedMachine) {
-  const auto result = demo({"--seconds", "3", "--machine",
-                            RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/workstation.tar.gz"});
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result =
+      succeeded(demo({"--seconds", "3", "--machine",
+                      RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/workstation.tar.gz"}));
   EXPECT_HAS(result.out, "$ railwise explain --gpu 0 --machine ");
 }
 

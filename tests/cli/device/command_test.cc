@@ -34,21 +34,18 @@ class DeviceCommand : public testing::Test {
 };
 
 TEST_F(DeviceCommand, ListNamesTheMachines) {
-  const auto result = railwise({"list"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(railwise({"list"}));
   for (const char* name :
        {"laptop ", "dgx ", "nvlink-mesh ", "cloud-vm ", "asymmetric ", "dual-port ", "default ", "mixed "})
     EXPECT_HAS(result.out, name);
 }
 
 TEST_F(DeviceCommand, ShowIsATableAndJson) {
-  const auto table = railwise({"show", "--machine", "dgx", "--host", "B"});
-  EXPECT_EQ(table.status, 0) << table.err;
+  const auto table = succeeded(railwise({"show", "--machine", "dgx", "--host", "B"}));
   EXPECT_HAS(table.out, "*B");
   EXPECT_HAS(table.out, "mlx5_7");
-  const auto json =
-      railwise({"show", "-m", "link=ib,count=2", "--set", "pacing=on", "--fabric", "t", "-f", "json"});
-  EXPECT_EQ(json.status, 0) << json.err;
+  const auto json = succeeded(
+      railwise({"show", "-m", "link=ib,count=2", "--set", "pacing=on", "--fabric", "t", "-f", "json"}));
   EXPECT_HAS(json.out, "\"pacing\": true");
   EXPECT_HAS(json.out, "\"fabric\": \"t\"");
   EXPECT_HAS(json.out, "\"name\": \"soft1\"");
@@ -90,19 +87,17 @@ TEST_F(DeviceCommand, MistakesAreSaid) {
 
 TEST_F(DeviceCommand, SysfsIsWhatTopoReads) {
   const std::string tree = folder_ / "tree";
-  const auto written = railwise({"sysfs", "-m", "asymmetric", "-H", "B", tree});
-  EXPECT_EQ(written.status, 0) << written.err;
-  const auto shown = runProcess(RAILWISE_CLI, {"topo", "show", "--root", tree, "--quiet"});
-  EXPECT_EQ(shown.status, 0) << shown.err;
+  const auto written = succeeded(railwise({"sysfs", "-m", "asymmetric", "-H", "B", tree}));
+  const auto shown = succeeded(runProcess(RAILWISE_CLI, {"topo", "show", "--root", tree, "--quiet"}));
   EXPECT_HAS(shown.out, "mlx5_1, 200 Gb/s, 0000:ca:00.0");
   EXPECT_EQ(railwise({"sysfs", tree}).status, 1);  // not empty
 }
 
 TEST_F(DeviceCommand, RunPassesTheMachineOn) {
-  const auto result = railwise({"run", "-m", "link=ib", "--fabric", "t", "--", "sh", "-c",
-                                "echo $RAILWISE_DEVICE; echo $LD_LIBRARY_PATH; echo $NCCL_IBVERBS_LIB"},
-                               {"LD_LIBRARY_PATH=/elsewhere"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(railwise({"run", "-m", "link=ib", "--fabric", "t", "--", "sh", "-c",
+                          "echo $RAILWISE_DEVICE; echo $LD_LIBRARY_PATH; echo $NCCL_IBVERBS_LIB"},
+                         {"LD_LIBRARY_PATH=/elsewhere"}));
   EXPECT_HAS(result.out, "software:link=ib;fabric=t\n");
   EXPECT_HAS(result.out, "/railwise-verbs:/elsewhere\n");
   EXPECT_HAS(result.out, "/railwise-verbs/libibverbs.so.1\n");
@@ -159,8 +154,7 @@ TEST_F(DeviceCommand, TheSysOfTheMachineIsShown) {
                                           "/sys/class/infiniband/mlx5_0"};
   std::vector<std::string> args = {"run", "-m", "asymmetric", "-H", "B"};
   args.insert(args.end(), probe.begin(), probe.end());
-  const auto seen = railwise(args);
-  EXPECT_EQ(seen.status, 0) << seen.err;
+  const auto seen = succeeded(railwise(args));
   EXPECT_HAS(seen.out, "realpath yes\n");
   EXPECT_LACKS(seen.out, " no\n");
   args[1] = "--sysfs=off";

@@ -35,8 +35,7 @@ class DeviceFault : public testing::Test {
 };
 
 TEST_F(DeviceFault, RulesAreAddedListedAndRemoved) {
-  const auto added = railwise({"fault", "add", "verb=alloc_pd", "nth=1", "errno=ENOSPC"});
-  EXPECT_EQ(added.status, 0) << added.err;
+  const auto added = succeeded(railwise({"fault", "add", "verb=alloc_pd", "nth=1", "errno=ENOSPC"}));
   EXPECT_EQ(added.out, "1  verb=alloc_pd nth=1 errno=ENOSPC\n");
   EXPECT_EQ(railwise({"fault", "add", "opcode=write drop=2"}).out, "2  opcode=write drop=2\n");
   errno = 0;

@@ -29,8 +29,7 @@ ProcessResult doctorOn(const std::string& machine, const Args& args) {
 TEST(DoctorCommand, AHealthySoftwareMachineIsFine) {
   for (const char* machine : {"dgx", "asymmetric", "dual-port", "laptop", "nvlink-mesh"}) {
     // The computer that runs the test has limits of its own.
-    const ProcessResult result = doctorOn(machine, {"--only", "rdma,gpudirect,topology"});
-    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    const ProcessResult result = succeeded(doctorOn(machine, {"--only", "rdma,gpudirect,topology"}));
     EXPECT_HAS(result.out, ": fine\n") << machine << "\n";
     EXPECT_HAS(result.out, "Looked at:");
     EXPECT_HAS(result.out, "RDMA port");
@@ -46,15 +45,13 @@ TEST(DoctorCommand, NamesThePortThatIsDown) {
 }
 
 TEST(DoctorCommand, TheJsonHasTheVerdict) {
-  const ProcessResult result = doctorOn("dgx", {"--json", "--only", "rdma"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const ProcessResult result = succeeded(doctorOn("dgx", {"--json", "--only", "rdma"}));
   EXPECT_HAS(result.out, "\"verdict\": \"fine\"");
   EXPECT_HAS(result.out, "\"findings\": []");
 }
 
 TEST(DoctorCommand, ListsItsChecks) {
-  const ProcessResult result = doctor({"--list"});
-  EXPECT_EQ(result.status, 0);
+  const ProcessResult result = succeeded(doctor({"--list"}));
   for (const char* check : {"rdma-nodes", "memlock", "hidden-tree", "plugin"}) EXPECT_HAS(result.out, check);
 }
 

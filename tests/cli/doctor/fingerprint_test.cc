@@ -28,8 +28,7 @@ std::string makeRoot(const Scratch& scratch, const std::string& host, const std:
 }
 
 std::string jsonOf(const std::string& root) {
-  const auto result = fingerprint({"--json", "--root", root});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint({"--json", "--root", root}));
   return result.out;
 }
 
@@ -41,30 +40,26 @@ std::size_t widestLine(const std::string& text) {
 }
 
 TEST(FingerprintCommand, LinesHave80Columns) {
-  const auto result = fingerprint({});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint({}));
   EXPECT_GT(widestLine(result.out), 50U) << result.out;
   EXPECT_LE(widestLine(result.out), 80U) << result.out;
 }
 
 TEST(FingerprintCommand, ThisMachine) {
-  const auto result = fingerprint({"--one-line"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint({"--one-line"}));
   EXPECT_EQ(result.out.find('\n'), result.out.size() - 1) << result.out;
   EXPECT_HAS(result.out, "; kernel: ");
   EXPECT_LACKS(result.out, "kernel: -");
   // Its JSON is equal to itself.
   const Scratch scratch;
   const std::string file = scratch.file("a.json", fingerprint({"--json"}).out);
-  const auto compared = fingerprint({"--compare", file, file});
-  EXPECT_EQ(compared.status, 0) << compared.out << compared.err;
+  const auto compared = succeeded(fingerprint({"--compare", file, file}));
   EXPECT_TRUE(compared.out.starts_with("2 nodes are alike: ")) << compared.out;
 }
 
 TEST(FingerprintCommand, AsksTheVendorsLibrary) {
-  const auto result = fingerprint(
-      {"--one-line"}, {"RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_FAKE_GPUS=" FAKE_MACHINES "/dgx_h100"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint(
+      {"--one-line"}, {"RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_FAKE_GPUS=" FAKE_MACHINES "/dgx_h100"}));
   if (railwise::test::has(result.err, "did not answer within"))
     GTEST_SKIP() << "this machine is too busy: " << result.err;
   EXPECT_HAS(result.out,
@@ -74,8 +69,8 @@ TEST(FingerprintCommand, AsksTheVendorsLibrary) {
 
 TEST(FingerprintCommand, AnotherRoot) {
   const Scratch scratch;
-  const auto result = fingerprint({"--one-line", "--root", makeRoot(scratch, "node1", "28.39.1002")});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(fingerprint({"--one-line", "--root", makeRoot(scratch, "node1", "28.39.1002")}));
   EXPECT_TRUE(result.out.starts_with("node1 ")) << result.out;
   EXPECT_HAS(result.out, "GPU driver: 550.90.07;");
   EXPECT_HAS(result.out, "NICs: 1 x MT4129; NIC firmware: MT4129 28.39.1002; rdma-core: -\n");
@@ -83,9 +78,8 @@ TEST(FingerprintCommand, AnotherRoot) {
 }
 
 TEST(FingerprintCommand, ARecordedMachineIsNamedAfterItsFile) {
-  const auto result = fingerprint(
-      {"--one-line", "--root", RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/cloud-vm.tar.gz"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint(
+      {"--one-line", "--root", RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/cloud-vm.tar.gz"}));
   EXPECT_TRUE(result.out.starts_with("cloud-vm ")) << result.out;
   EXPECT_HAS(result.out, "GPUs: 4 x NVIDIA 0x2330;");
 }

@@ -16,8 +16,7 @@ std::string shared(const std::string& name) {
 }
 
 TEST(GpusCommand, ListsTheGpus) {
-  const auto result = gpus({kMachine});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(gpus({kMachine}));
   EXPECT_HAS(result.out, "0008:01:00.0  sm_100  -       0");
   EXPECT_HAS(result.out, "mlx5_0");
   EXPECT_EQ(
@@ -28,8 +27,7 @@ TEST(GpusCommand, ListsTheGpus) {
 }
 
 TEST(GpusCommand, ASoftwareMachineIsListedToo) {
-  const auto result = gpus({"--machine", "dgx"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(gpus({"--machine", "dgx"}));
   EXPECT_HAS(result.out, "NVL");
   EXPECT_EQ(gpus({"pick", "2", "--machine", "dgx", "--host", "B"}).status, 0);
 }
@@ -39,8 +37,7 @@ TEST(GpusCommand, AMachineWithoutGpusSaysSo) {
       "none.xml",
       "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"f\" arch=\"arm64\">\n</cpu>\n</system>\n");
   for (const Args& machine : {Args{"--machine", "default"}, Args{file.path()}}) {
-    const auto list = gpus(machine);
-    EXPECT_EQ(list.status, 0) << list.err;
+    const auto list = succeeded(gpus(machine));
     EXPECT_EQ(list.out, "This machine has no GPU by NVIDIA or AMD.\n");
     Args pick = machine;
     pick.insert(pick.begin(), {"pick", "1"});
@@ -57,8 +54,7 @@ TEST(GpusCommand, AMisspelledSubcommandIsNamed) {
 }
 
 TEST(GpusPick, SaysTheSetTheRingAndWhy) {
-  const auto result = gpus({"pick", "2", kMachine, "--exclude", "1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(gpus({"pick", "2", kMachine, "--exclude", "1"}));
   EXPECT_HAS(result.out, "GPUs 2 and 3 of 4");
   EXPECT_HAS(result.out, "  ring order  2 -> 3\n");
   EXPECT_TRUE(hasWords(result.out, "its GPUs are on 1 NUMA node, against 2")) << result.out;
@@ -87,8 +83,7 @@ TEST(GpusPick, LinesHave80Columns) {
       {"pick", "8", "--machine", "dgx", "--machine", kMachine},
   };
   for (const Args& run : runs) {
-    const auto result = gpus(run);
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result = succeeded(gpus(run));
     EXPECT_GT(widestLine(result.out), 50U) << result.out;
     EXPECT_LE(widestLine(result.out), 80U) << result.out;
   }

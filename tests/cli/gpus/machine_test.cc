@@ -6,9 +6,8 @@ namespace railwise::cli {
 namespace {
 
 TEST(GpusOfTheMachine, UnderDeviceRunTheyAreTheSoftwareMachines) {
-  const auto run = runProcess(
-      RAILWISE_CLI, {"device", "run", "--machine", "dgx", "--", RAILWISE_CLI, "gpus", "--nccl", "2.30"});
-  EXPECT_EQ(run.status, 0) << run.err;
+  const auto run = succeeded(runProcess(
+      RAILWISE_CLI, {"device", "run", "--machine", "dgx", "--", RAILWISE_CLI, "gpus", "--nccl", "2.30"}));
   EXPECT_HAS(run.out, "7    0000:df:00.0  NVIDIA H100 80GB HBM3  80 GiB  1     NVL 370.8 GB/s to 0-6");
   EXPECT_EQ(run.err, "railwise: gpus: note: the rules of NCCL 2.30.7\n");
 }
@@ -36,8 +35,7 @@ class FakeLibrary : public testing::Test {
 };
 
 TEST_F(FakeLibrary, ItsAnswersAreListed) {
-  const auto list = run({"gpus"});
-  EXPECT_EQ(list.status, 0) << list.err;
+  const auto list = succeeded(run({"gpus"}));
   EXPECT_HAS(list.out, "5    0000:c3:00.0  NVIDIA H100 80GB HBM3  80 GiB  1     NVL 370.8 GB/s");
   EXPECT_HAS(list.out, "2 ECC errors\n");
   EXPECT_HAS(list.out, "28 link errors\n");
@@ -55,8 +53,7 @@ TEST_F(FakeLibrary, AGpuInUseIsNotPicked) {
 }
 
 TEST_F(FakeLibrary, ThatHangsCostsANote) {
-  const auto list = run({"gpus"}, "hang");
-  EXPECT_EQ(list.status, 0) << list.err;
+  const auto list = succeeded(run({"gpus"}, "hang"));
   EXPECT_HAS(list.err, "did not answer within 2 s");
   EXPECT_HAS(list.out, "0000:df:00.0  sm_90");
 }
@@ -94,17 +91,14 @@ class EveryFakeMachine : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(EveryFakeMachine, IsListedPickedFromAndFingerprinted) {
-  const auto list = run({"gpus"});
-  EXPECT_EQ(list.status, 0) << list.err;
-  const auto pick = run({"gpus", "pick", "1", "--occupied"});
-  EXPECT_EQ(pick.status, 0) << pick.err;
+  const auto list = succeeded(run({"gpus"}));
+  const auto pick = succeeded(run({"gpus", "pick", "1", "--occupied"}));
   EXPECT_HAS(pick.out, "GPU 0 of ");
   const test::ScratchFile hosts("hosts.tsv", "a\tleft\nb\tright\n");
-  const auto fitness = run({"gpus", "fitness", "--hosts", hosts.path(), "--nodes", "a", "--gpus", "1"});
-  EXPECT_EQ(fitness.status, 0) << fitness.err;
+  const auto fitness =
+      succeeded(run({"gpus", "fitness", "--hosts", hosts.path(), "--nodes", "a", "--gpus", "1"}));
   EXPECT_HAS(fitness.out, "fitness 1\n");
-  const auto fingerprint = run({"fingerprint", "--one-line"});
-  EXPECT_EQ(fingerprint.status, 0) << fingerprint.err;
+  const auto fingerprint = succeeded(run({"fingerprint", "--one-line"}));
   for (const std::string vendor : {"NVIDIA ", "AMD ", "Tesla "}) {
     const std::size_t at = fingerprint.out.find(vendor);
     if (at == std::string::npos) continue;
@@ -124,8 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, EveryFakeMachine,
 TEST(GpusPick, OfSeveralMachines) {
   const std::string mesh = RAILWISE_SOURCE_DIR "/machines/nvlink-mesh.conf";
   const std::string dgx = RAILWISE_SOURCE_DIR "/machines/dgx.conf";
-  const auto one = gpus({"pick", "4", "--machine", mesh, "--machine", dgx, "-q"});
-  EXPECT_EQ(one.status, 0) << one.err;
+  const auto one = succeeded(gpus({"pick", "4", "--machine", mesh, "--machine", dgx, "-q"}));
   EXPECT_HAS(one.out, "1 node of 2\n  dgx  GPUs 0-3, slowest pair 370.8 GB/s");
   const test::ScratchFile hosts("hosts.tsv", "dgx\tleft\nnvlink-mesh\tright\n");
   EXPECT_EQ(

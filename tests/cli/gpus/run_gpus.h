@@ -35,8 +35,7 @@ inline std::size_t widestLine(const std::string& text) {
 
 // What Python prints of `expression`, in which `a` is the JSON that the command printed.
 inline std::string ofJson(const Args& args, const std::string& expression) {
-  const auto result = gpus(args);
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(gpus(args));
   const test::ScratchFile json("gpus.json", result.out);
   const auto python = runProcess(
       RAILWISE_PYTHON,

@@ -60,8 +60,7 @@ constexpr const char* kSent =
 
 TEST(MetricsCommand, PrintsMetrics) {
   const Folder folder;
-  const ProcessResult result = metrics({"--dir", folder.path()});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const ProcessResult result = succeeded(metrics({"--dir", folder.path()}));
   EXPECT_HAS(result.out, kSent);
   EXPECT_EQ(result.err, "");
 }
@@ -78,8 +77,7 @@ TEST(MetricsCommand, CountsRecordsThatCannotBeRead) {
   const Folder folder;
   const std::string name = "railwise-" + std::to_string(geteuid()) + "-17-18";
   const HeldRecord held(folder.scratch().file(name, "this is no record"));
-  const ProcessResult result = metrics({"--dir", folder.path()});
-  EXPECT_EQ(result.status, 0);
+  const ProcessResult result = succeeded(metrics({"--dir", folder.path()}));
   EXPECT_HAS(result.out, "railwise_records_unreadable 1\n");
   EXPECT_HAS(result.err, name + ": not a record of Railwise");
 }

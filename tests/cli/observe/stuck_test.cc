@@ -105,8 +105,7 @@ TEST(StuckCommand, NamesADeadRank) {
 
 TEST(StuckCommand, WithoutRecordsNothingIsStuck) {
   const Scratch scratch;
-  const auto result = stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path()});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path()}));
   EXPECT_HAS(result.out, "no job runs here: no process of this user uses Railwise");
 }
 
@@ -114,8 +113,7 @@ TEST(StuckCommand, RecordsOfDeadProcessesAreNotStuck) {
   const Scratch scratch;
   (void)waitingRank().write(scratch.path());  // no process holds these
   (void)lateRank().write(scratch.path());
-  const auto result = stuck({"--dir", scratch.path()});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(stuck({"--dir", scratch.path()}));
   const std::string text = joined(result.out);
   EXPECT_HAS(text, "no job runs here; 2 records of processes that have ended") << result.out;
   EXPECT_HAS(text, "railwise postmortem ") << result.out;
@@ -234,8 +232,7 @@ TEST(PostmortemCommand, TellsWhatAProcessDidLast) {
   RecordBuilder builder = waitingRank();
   builder.event(record::EventKind::kPortDown, "mlx5_0 port 1", 4).rail = 0;
   const std::string path = builder.write(scratch.path());
-  const auto result = run({"postmortem", path});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(run({"postmortem", path}));
   EXPECT_HAS(joined(result.out),
              "rank 3 (node1:4242) did not end in order (killed, crashed, or left after an error) while "
              "1 connection waited")

@@ -413,8 +413,7 @@ TEST(TopOnce, APipeGetsPlainText) {
   Machine machine;
   for (const std::vector<std::string>& args :
        std::vector<std::vector<std::string>>{{}, {"--once"}, {"4242"}}) {
-    const auto result = top(machine, args);
-    EXPECT_EQ(result.status, 0);
+    const auto result = succeeded(top(machine, args));
     EXPECT_EQ(result.err, "");
     EXPECT_EQ(result.out.find("all well: 2 rails, 1 process, 2 connections up\n"), 0U) << result.out;
     EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
@@ -426,8 +425,7 @@ TEST(TopOnce, APipeGetsPlainText) {
 
 TEST(TopOnce, JsonHasRatesAndConnections) {
   Machine machine;
-  const auto result = top(machine, {"--json"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(top(machine, {"--json"}));
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_GE(json["interval_s"], 0.05);
   EXPECT_EQ(json["totals"]["bytes_sent_per_s"], 0.0);
@@ -479,8 +477,7 @@ TEST(TopOnce, ARecordThatCannotBeReadIsNoted) {
   Machine machine;
   machine.builder.header().version = 99;
   machine.update();
-  const auto result = top(machine, {"--once"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(top(machine, {"--once"}));
   EXPECT_HAS(result.out, "railwise-");
 }
 

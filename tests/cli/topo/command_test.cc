@@ -64,8 +64,7 @@ TEST(TopoCommand, ShowInEveryFormat) {
                                                                    {"svg", "<svg"},
                                                                    {"html", "<!DOCTYPE html>"}};
   for (const auto& [format, begin] : begins) {
-    const auto result = topoCommand({"topo", "show", kMachine, "--format", format});
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result = succeeded(topoCommand({"topo", "show", kMachine, "--format", format}));
     EXPECT_HAS(result.out.substr(0, 200), begin) << format << ": " << result.out.substr(0, 80);
     EXPECT_EQ(result.err, "railwise: topo show: note: " + kNewestRules + "\n");
     EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--format", format, "--quiet"}).err, "");
@@ -74,8 +73,7 @@ TEST(TopoCommand, ShowInEveryFormat) {
 
 TEST(TopoCommand, SaysWhoseRulesAreInUse) {
   const auto said = [](const std::string& release) {
-    const auto result = topoCommand({"topo", "show", kMachine, "--nccl", release});
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result = succeeded(topoCommand({"topo", "show", kMachine, "--nccl", release}));
     return result.err;
   };
   EXPECT_EQ(said("2.30"), "railwise: topo show: note: the rules of NCCL 2.30.7\n");
@@ -127,8 +125,7 @@ TEST(TopoCommand, ThisMachinesLibraryDecidesWhoseRules) {
 }
 
 TEST(TopoCommand, TransportsOfAllPairsAndOfOne) {
-  const auto all = topoCommand({"topo", "transports", kMachine});
-  EXPECT_EQ(all.status, 0) << all.err;
+  const auto all = succeeded(topoCommand({"topo", "transports", kMachine}));
   EXPECT_HAS(all.out, "P2P/CUMEM (12 pairs)");
   const auto one = topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "1", "--one-process"});
   EXPECT_HAS(one.out, "Channel 00/1 : 0[0] -> 1[1] via P2P/direct pointer\n");
@@ -186,8 +183,7 @@ TEST(TopoCommand, BrieflyEachProblemIsToldOnce) {
 }
 
 TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
-  const auto result = topoCommand({"explain", kMachine, "--gpu", "0"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(topoCommand({"explain", kMachine, "--gpu", "0"}));
   EXPECT_HAS(result.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0");
   EXPECT_HAS(result.out, "GPUDirect  on");
   EXPECT_HAS(topoCommand({"explain", kMachine, "-g", "0", "-f", "json"}).out, "\"gpus\"");
@@ -257,8 +253,7 @@ TEST(TopoCommand, ThePageDrawsTheGraphsOfTheGraphFile) {
       withOneChannel(topoCommand({"topo", "graphs", kMachine, "-q", "-f", "xml", "-n", "1"}).out));
   const std::vector<std::string> page = {"topo", "show", "-f", "html", kMachine, "-q"};
   const auto searched = topoCommand(page);
-  const auto taken = topoCommand(page, {"NCCL_GRAPH_FILE=" + one_channel.path()});
-  EXPECT_EQ(taken.status, 0) << taken.err;
+  const auto taken = succeeded(topoCommand(page, {"NCCL_GRAPH_FILE=" + one_channel.path()}));
   EXPECT_NE(taken.out, searched.out);
 }
 
@@ -279,9 +274,8 @@ TEST(TopoCommand, ExpectNamesWhatIsNotInTheModel) {
 }
 
 TEST(TopoCommand, ASoftwareMachineHasItsNvlinks) {
-  const auto result =
-      topoCommand({"topo", "show", "--machine", "dgx", "--host", "B", "-f", "xml", "--nccl", "2.30"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(
+      topoCommand({"topo", "show", "--machine", "dgx", "--host", "B", "-f", "xml", "--nccl", "2.30"}));
   EXPECT_EQ(result.err, "railwise: topo show: note: the rules of NCCL 2.30.7\n") << "nothing is assumed";
   EXPECT_HAS(result.out, "<nvlink target=\"0000:05:00.0\" count=\"5\" tclass=\"0x068000\"/>");
   EXPECT_HAS(topoCommand({"topo", "show", "-m", "dgx", "-f", "xml"}).out,
@@ -339,8 +333,8 @@ TEST(TopoCommand, NcclsVariablesChangeTheAnswer) {
 TEST(TopoCommand, GraphsInEveryFormat) {
   for (const auto& [format, part] : std::vector<std::pair<std::string, std::string>>{
            {"text", "Ring: "}, {"json", "\"nodes2\""}, {"xml", "<graph id=\"0\" pattern=\"4\""}}) {
-    const auto result = topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--format", format});
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result =
+        succeeded(topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--format", format}));
     EXPECT_HAS(result.out, part);
   }
 }
@@ -354,8 +348,7 @@ TEST(TopoCommand, GraphsOfTwoMachinesNeedANic) {
 }
 
 TEST(TopoCommand, GraphsTellWhy) {
-  const auto result = topoCommand({"topo", "graphs", kMachine, "-q", "--why"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(topoCommand({"topo", "graphs", kMachine, "-q", "--why"}));
   EXPECT_HAS(result.out, "NCCL looked for 1 to 32 channels");
 }
 
@@ -383,8 +376,7 @@ TEST(TopoCommand, ExpectCountsTheGraphsOfAFile) {
   ASSERT_NE(speed, std::string::npos) << graphs;
   graphs.replace(speed, graphs.find('"', speed + 12) + 1 - speed, "speedintra=\"1\"");
   const test::ScratchFile file("slow_graphs.xml", graphs);
-  const auto taken = topoCommand({"topo", "expect", kMachine, "-q", "--graph-file", file.path()});
-  EXPECT_EQ(taken.status, 0) << taken.err;
+  const auto taken = succeeded(topoCommand({"topo", "expect", kMachine, "-q", "--graph-file", file.path()}));
   EXPECT_NE(taken.out, searched.out);
   const auto by_variable =
       topoCommand({"topo", "expect", kMachine, "-q"}, {"NCCL_GRAPH_FILE=" + file.path()});
@@ -411,15 +403,13 @@ TEST(TopoCommand, JsonHasTwoSpellings) {
 
 TEST(TopoCommand, ADashIsStandardInput) {
   const auto piped =
-      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - -q <" + kMachine}, {});
-  EXPECT_EQ(piped.status, 0) << piped.err;
+      succeeded(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - -q <" + kMachine}, {}));
   EXPECT_HAS(piped.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0");
   const auto nothing = runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - </dev/null"}, {});
   EXPECT_EQ(nothing.status, 1);
   EXPECT_HAS(nothing.err, "standard input:1:1: the file has no <system>");
   const auto lint =
-      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo lint - <" + kMachine}, {});
-  EXPECT_EQ(lint.status, 0) << lint.err << lint.out;
+      succeeded(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo lint - <" + kMachine}, {}));
 }
 
 TEST(TopoCommand, QuietLeavesTheNotesOut) {
@@ -474,8 +464,8 @@ TEST(TopoCommand, AFileThatSaysPartIsShownCompleted) {
       "link_width=\"16\">\n<gpu rank=\"0\" sm=\"90\" dev=\"0\"/>\n</pci>\n"
       "<pci busid=\"0000:02:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" "
       "link_width=\"16\">\n<nic>\n<net name=\"mlx5_0\"/>\n</nic>\n</pci>\n</cpu>\n</system>\n");
-  const auto shown = topoCommand({"topo", "show", file.path(), "-f", "xml", "--nic-speed", "200000"});
-  EXPECT_EQ(shown.status, 0);
+  const auto shown =
+      succeeded(topoCommand({"topo", "show", file.path(), "-f", "xml", "--nic-speed", "200000"}));
   EXPECT_HAS(shown.out, "speed=\"200000\"");
   EXPECT_HAS(shown.out, "<gpu rank=\"0\" sm=\"90\" dev=\"0\" gdr=\"1\" mlopart=\"-1\"/>");
   EXPECT_HAS(
@@ -484,8 +474,7 @@ TEST(TopoCommand, AFileThatSaysPartIsShownCompleted) {
       "NCCL: the file's order, 200000 Mb/s (--nic-speed), port 1, a guid for each and GPUDirect assumed");
   const auto explained = topoCommand({"explain", file.path()});
   EXPECT_HAS(explained.out, "note: the file leaves out gdr of GPUs, which the driver tells");
-  const auto linted = topoCommand({"topo", "lint", file.path()});
-  EXPECT_EQ(linted.status, 0);
+  const auto linted = succeeded(topoCommand({"topo", "lint", file.path()}));
   EXPECT_HAS(linted.out, "note: net \"mlx5_0\" has no speed; NCCL takes the plugin's [net-speed]");
 }
 
@@ -498,8 +487,8 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_HAS(upgrade.out, "(NCCL 2.30.7)");
   EXPECT_HAS(upgrade.out, "  since 2.31.2: all NVSwitches are one target");
   // From 2.31 on the file has one NVLink to all NVSwitches, which changes nothing else.
-  const auto dgx = topoCommand({"topo", "diff", "-m", "dgx", "--nccl", "2.30", "--against-nccl", "2.31"});
-  EXPECT_EQ(dgx.status, 0) << dgx.err;
+  const auto dgx =
+      succeeded(topoCommand({"topo", "diff", "-m", "dgx", "--nccl", "2.30", "--against-nccl", "2.31"}));
   EXPECT_HAS(dgx.out, "no difference");
   EXPECT_HAS(dgx.out, "the files that topo show --format xml writes differ");
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.5"}).status, 2);
@@ -586,12 +575,10 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
     const std::string said = oneLine(newer.out + newer.err);
     EXPECT_HAS(said, what);
     EXPECT_HAS(said, help);
-    const auto without = topoCommand(args, {"NCCL_NVLS_ENABLE=0"});
-    EXPECT_EQ(without.status, 0) << without.err;
+    const auto without = succeeded(topoCommand(args, {"NCCL_NVLS_ENABLE=0"}));
     EXPECT_LACKS(oneLine(without.out + without.err), what) << without.out;
     args.back() = "2.30";
-    const auto older = topoCommand(args);
-    EXPECT_EQ(older.status, 0) << older.err;
+    const auto older = succeeded(topoCommand(args));
     EXPECT_LACKS(oneLine(older.out + older.err), what) << older.out;
   }
   const auto doctor = [&](const std::vector<std::string>& environment) {
@@ -635,9 +622,8 @@ TEST(TopoCommand, TheGraphFileDecidesWhetherInitFails) {
 }
 
 TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
-  const auto result = topoCommand(
-      {"topo", "expect", kMachine, "--nodes", "4", "--collective", "all_gather", "--size", "64M"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(topoCommand(
+      {"topo", "expect", kMachine, "--nodes", "4", "--collective", "all_gather", "--size", "64M"}));
   EXPECT_HAS(result.out,
              "all_gather, 4 nodes of 4 GPUs. The rules and the cost model are those\nof NCCL 2.31.2");
   EXPECT_HAS(result.out, "    64 MiB  ");
@@ -688,8 +674,7 @@ TEST(TopoCommand, ExportInEveryForm) {
       {"env", "export NCCL_NET_PLUGIN=railwise\n"},
       {"hwloc-xml", "<topology version=\"2.0\">\n"}};
   for (const auto& [form, part] : parts) {
-    const auto result = topoCommand({"topo", "export", kMachine, "--for", form});
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result = succeeded(topoCommand({"topo", "export", kMachine, "--for", form}));
     EXPECT_HAS(result.out, part) << form << ": ";
     EXPECT_HAS(result.err, "railwise: topo export: note: ") << form;
     EXPECT_EQ(topoCommand({"topo", "export", kMachine, "--for", form, "--quiet"}).err, "");
@@ -716,8 +701,8 @@ TEST(TopoCommand, ExportSaysWhatItCannotDo) {
 
 TEST(TopoCommand, ExportWritesAFileAndNamesTheNodeAfterTheMachine) {
   const test::ScratchFile file("slurm.conf");
-  const auto result = topoCommand({"topo", "export", kMachine, "--for", "slurm", "-o", file.path()});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(topoCommand({"topo", "export", kMachine, "--for", "slurm", "-o", file.path()}));
   EXPECT_EQ(result.out, "");
   std::stringstream text;
   text << std::ifstream(file.path()).rdbuf();
@@ -726,8 +711,7 @@ TEST(TopoCommand, ExportWritesAFileAndNamesTheNodeAfterTheMachine) {
 
 TEST(TopoCommand, ExportReadsWhatARecordedSysTells) {
   const std::string recorded = RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/two-sockets.tar.gz";
-  const auto result = topoCommand({"topo", "export", "--root", recorded, "--for", "hwloc-xml"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(topoCommand({"topo", "export", "--root", recorded, "--for", "hwloc-xml"}));
   EXPECT_HAS(result.out, "bridge_pci=\"0000:[20-26]\"");
   EXPECT_LACKS(result.err, "host bridges are those of the devices' buses");
 }

@@ -105,8 +105,7 @@ TEST(DoctorLog, WithoutNvlsTheModelExpectsLess) {
 }
 
 TEST(DoctorLog, ResultsOfHostsThatAreNotKnown) {
-  const ProcessResult result = doctor({kResults});
-  EXPECT_EQ(result.status, 0);
+  const ProcessResult result = succeeded(doctor({kResults}));
   EXPECT_TRUE(result.out.starts_with(
       "16 ranks on 2 hosts, all_reduce 205.9 GB/s (not judged; hosts like an HGX H100: -m dgx): 1 "))
       << result.out;
@@ -137,8 +136,7 @@ TEST(DoctorLog, AFileThatIsNoTopologyFile) {
       "matrix.txt", "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tSYS\t0-7\nNIC0\tSYS\t X \n\n  NIC0: roce5\n");
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"doctor", matrix}, {"explain", matrix}, {"topo", "show", matrix}}) {
-    const ProcessResult result = runProcess(RAILWISE_CLI, words);
-    EXPECT_EQ(result.status, 0) << result.err;
+    const ProcessResult result = succeeded(runProcess(RAILWISE_CLI, words));
     EXPECT_HAS(result.out, "nvidia-smi topo -m, 1 GPU and 1 NIC");
   }
   const ProcessResult wrong = runProcess(RAILWISE_CLI, {"explain", log});

@@ -30,8 +30,7 @@ ProcessResult pairTest(Words args, const std::string& device, Words environment 
 const std::string kPlay = "--launch=env RAILWISE_HOST={host}";
 
 TEST(DoctorPair, HealthyHostsAreFine) {
-  const auto result = pairTest({"--pair"}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--pair"}, kTwoHosts));
   EXPECT_HAS(result.out, "2 hosts, 4 NIC pairs in 1 round");
   EXPECT_HAS(result.out, "soft3  soft3  4096");
   EXPECT_HAS(result.out, "all_reduce between these hosts");
@@ -71,8 +70,7 @@ const std::string kRailsAlone =
     ";fault device=soft3 peer_device=soft2 drop;fault device=soft0 peer_device=soft3 drop";
 
 TEST(DoctorPair, RailsThatRouteToEachOther) {
-  const auto result = pairTest({"--pair"}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--pair"}, kTwoHosts));
   EXPECT_HAS(result.out, "A soft3 - B soft0): NCCL_CROSS_NIC may stay as it is.");
 }
 
@@ -82,8 +80,7 @@ TEST(DoctorPair, RailsThatDoNotRouteToEachOtherForbidCrossNic) {
   EXPECT_HAS(result.out, "NCCL_CROSS_NIC must be 0.");
   EXPECT_HAS(result.out, "WARNING pair-across-rails");
   EXPECT_LACKS(result.out, "pair-no-reach") << "within a rail all works\n";
-  const auto told = pairTest({"--pair"}, kTwoHosts + kRailsAlone, {"NCCL_CROSS_NIC=0"});
-  EXPECT_EQ(told.status, 0) << told.out << told.err;
+  const auto told = succeeded(pairTest({"--pair"}, kTwoHosts + kRailsAlone, {"NCCL_CROSS_NIC=0"}));
   EXPECT_HAS(told.out, "NCCL_CROSS_NIC must be 0, and is.");
 }
 
@@ -126,15 +123,13 @@ TEST(DoctorPair, AnEndThatDiesInTheMiddleEndsTheTest) {
 }
 
 TEST(DoctorPair, AHostIsStartedByTheLaunchCommand) {
-  const auto result = pairTest({"--pair", "B", kPlay, "--json"}, kTwoHosts, {"RAILWISE_HOST=A"});
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--pair", "B", kPlay, "--json"}, kTwoHosts, {"RAILWISE_HOST=A"}));
   EXPECT_HAS(result.out, "\"verdict\": \"fine\"");
   EXPECT_HAS(result.out, "\"a\": \"A soft0\"");
 }
 
 TEST(DoctorPair, SecondsOfManyDigitsAreTheSameAtBothEnds) {
-  const auto result = pairTest({"--pair", "--seconds", "0.0123456789"}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--pair", "--seconds", "0.0123456789"}, kTwoHosts));
 }
 
 TEST(DoctorPair, AHostThatCannotBeStartedIsNamed) {
@@ -162,8 +157,7 @@ TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {
 
 TEST(DoctorPair, WhoIsNotInTheFileOnlyCoordinates) {
   const test::ScratchFile file("hosts", "A\nB\n");
-  const auto result = pairTest({"--hosts", file.path(), kPlay}, kThreeHosts, {"RAILWISE_HOST=C"});
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--hosts", file.path(), kPlay}, kThreeHosts, {"RAILWISE_HOST=C"}));
   EXPECT_HAS(result.out, "A, B: fine");
 }
 
@@ -187,8 +181,7 @@ TEST(DoctorPair, RanksOfMpirunAreEnds) {
 
 TEST(DoctorPair, WritesAPage) {
   const test::ScratchFile page("hosts", "");
-  const auto result = pairTest({"--pair", "--html", page.path()}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--pair", "--html", page.path()}, kTwoHosts));
   std::ifstream file(page.path());
   const std::string html{std::istreambuf_iterator<char>(file), {}};
   EXPECT_HAS(html, "<td class=\"good\">");
@@ -196,16 +189,14 @@ TEST(DoctorPair, WritesAPage) {
 }
 
 TEST(DoctorPair, FullMeasuresEveryNicWithEveryNic) {
-  const auto result = pairTest({"--pair", "--full", "--nic", "soft1,soft3"}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--pair", "--full", "--nic", "soft1,soft3"}, kTwoHosts));
   EXPECT_HAS(result.out, "soft1  soft3");
   EXPECT_HAS(result.out, "4 NIC pairs");
 }
 
 TEST(DoctorPair, IwarpIsConnectedByTheCommunicationManager) {
   const std::string rails = ";count=2,link=iwarp,speed=2500,pacing=on";
-  const auto result = pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails));
   EXPECT_HAS(result.out, "soft1  soft1  4096  iWARP     0.");
 }
 
