@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "railwise/device.h"
 #include "verbs/cm/library.h"
-#include "verbs/drivers/mlx5.h"
+#include "verbs/drivers/mlx5_library.h"
 
 namespace railwise::verbs {
 namespace {

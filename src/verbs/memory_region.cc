@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "verbs/drivers/mlx5.h"
+#include "verbs/drivers/mlx5_library.h"
 
 namespace railwise::verbs {
 namespace {

@@ -11,6 +11,7 @@
 #include "tests/ok.h"
 #include "verbs/drivers/fake_mlx5.h"
 #include "verbs/drivers/mlx5.h"
+#include "verbs/drivers/mlx5_library.h"
 
 namespace railwise::net {
 namespace {

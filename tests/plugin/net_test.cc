@@ -14,9 +14,7 @@ template <typename A>
 class ContextTest : public ApiTest<A> {
  protected:
   // What stays open for good: the devices of librdmacm.
-  static void warmUp() {
-    Pair<A> pair;
-  }
+  static void warmUp() { Pair<A> pair; }
 };
 TYPED_TEST_SUITE(ContextTest, ContextVersions, VersionName);
 

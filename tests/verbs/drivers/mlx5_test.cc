@@ -7,6 +7,7 @@
 #include "software_device.h"
 #include "tests/ok.h"
 #include "verbs/drivers/fake_mlx5.h"
+#include "verbs/drivers/mlx5_library.h"
 #include "verbs/memory_region.h"
 #include "verbs/queue_pair.h"
 
