@@ -33,7 +33,8 @@ target_compile_definitions(railwise_options INTERFACE
 target_link_libraries(railwise_options INTERFACE Threads::Threads)
 if(RAILWISE_SANITIZE)
   target_compile_options(railwise_options INTERFACE
-    -fsanitize=${RAILWISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    -fsanitize=${RAILWISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # gcc warns of its own instrumentation
   target_link_options(railwise_options INTERFACE -fsanitize=${RAILWISE_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND RAILWISE_SANITIZE MATCHES "address")
     target_compile_options(railwise_options INTERFACE -fsanitize=fuzzer-no-link)  # coverage for tests/fuzz

@@ -1,6 +1,7 @@
 #include "benchmarks/bench/measure.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "cli/options/message.h"
@@ -87,6 +88,16 @@ std::optional<BenchChild::Counts> countsSince(const BenchChild& child, const Ben
   return counts;
 }
 
+// Plugins that call themselves alike get their files' names.
+void tellApart(std::vector<Costs>& all) {
+  std::map<std::string, int> count;
+  for (const Costs& costs : all) ++count[costs.name];
+  for (Costs& costs : all) {
+    const std::string& file = costs.plugin.plugin;
+    if (count[costs.name] > 1 && !file.empty()) costs.name += " (" + file.substr(file.rfind('/') + 1) + ")";
+  }
+}
+
 }  // namespace
 
 std::optional<std::vector<Costs>> measureCosts(const BenchOptions& options) {
@@ -113,6 +124,7 @@ std::optional<std::vector<Costs>> measureCosts(const BenchOptions& options) {
                    .wall_ns_min = least(wall) / each,
                    .counts = countsSince(child, before[i])});
   }
+  tellApart(all);
   return all;
 }
 

@@ -102,7 +102,7 @@ class GpuDirect:
 
 @dataclasses.dataclass(frozen=True)
 class Pick:
-    """Which GPUs a job should take. docs/gpus-pick.md has the rule."""
+    """Which GPUs a job should take. docs/gpus.md has the rule."""
 
     gpus: Tuple[Gpu, ...]  # by rank
     ring: Tuple[Gpu, ...]  # in an order in which neighbours are near

@@ -44,4 +44,11 @@ std::vector<std::string> installedPlaces(const std::string& name) {
   return places;
 }
 
+std::string docsFolder() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path folder = program.parent_path().parent_path() / "share/doc/railwise-doctor/docs";
+  return fs::is_directory(folder, error) ? folder.string() + "/" : "docs/";
+}
+
 }  // namespace railwise

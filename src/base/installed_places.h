@@ -12,4 +12,8 @@ namespace railwise {
 // place.
 std::vector<std::string> installedPlaces(const std::string& name);
 
+// Where the pages of docs/ lie that come with this program: "/usr/share/doc/railwise-doctor/docs/"; "docs/" in
+// a tree of sources.
+std::string docsFolder();
+
 }  // namespace railwise

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/installed_places.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/help_page.h"
@@ -60,6 +61,7 @@ int printHelp() {
   text +=
       "\nrailwise COMMAND --help lists a command's options; railwise help machines tells how a command is "
       "told which machine. Where a command prints JSON, -j, --json and --format json are the same.\n";
+  if (docsFolder() != "docs/") text += "docs/ is " + docsFolder() + ".\n";
   return writeOutput("help", "", fitHelp(text));
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/installed_places.h"
 #include "base/text/printable.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
@@ -73,7 +74,7 @@ void appendFinding(std::string& text, const Finding& finding, const ReportStyle&
   appendLines(text, "seen", places);
   if (!finding.why.empty()) text += wrappedText(finding.why, "  why   ");
   appendLines(text, "fix ", finding.fix);
-  appendLines(text, "more", "docs/" + style.page + "#" + finding.check);
+  appendLines(text, "more", docsFolder() + style.page + "#" + finding.check);
 }
 
 const char* verdictOf(const Findings& findings, const ReportStyle& style) {

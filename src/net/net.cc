@@ -288,10 +288,11 @@ ConnectionOptions Context::options(const Device& device, int traffic_class) cons
   const verbs::Port& port = device.rails().front().port;
   const int peers = peers_;
   if (queue_pairs == 0) {  // not set
-    queue_pairs = 1;
+    for (const Rail& rail : device.rails())
+      queue_pairs = std::max<int>(queue_pairs, rail.port.lag_ports);  // one queue pair uses one port of a bond
     if (peers > 0 && port.ethernet && !port.iwarp)
-      queue_pairs =
-          std::clamp(kFlowsWanted / (peers * std::max(connections_per_peer_.load(), 1)), 1, kFlowsWanted);
+      queue_pairs = std::clamp(kFlowsWanted / (peers * std::max(connections_per_peer_.load(), 1)),
+                               queue_pairs, std::max(queue_pairs, kFlowsWanted));
   }
   ConnectionOptions options = net_.connectionOptions(device, traffic_class, queue_pairs);
   options.communicator = communicator_;

@@ -81,7 +81,7 @@ std::string survivedText(const std::vector<record::Snapshot>& ranks) {
   }
   std::string text;
   for (const auto& [port, moves] : ports)
-    text += formatText("# %s failed: %llu ends of connections moved away from it, %llu moved back\n",
+    text += formatText("# %s failed: %llu ends of connections lost their path over it, %llu moved back later\n",
                        port.c_str(), static_cast<unsigned long long>(moves.left),
                        static_cast<unsigned long long>(moves.returned));
   if (!ports.empty())

@@ -334,7 +334,7 @@ HelpPage perfHelp() {
               "\n"
               "A port goes down and up during a run on software devices (docs/failures.md):\n"
               "  export RAILWISE_FABRIC=mine  # so that other jobs keep their ports\n"
-              "  export RAILWISE_DEVICE=software:speed=2500,pacing=on  # a port's pace\n"
+              "  export RAILWISE_DEVICE=software:count=2,speed=2500,pacing=on  # two NICs, a pace\n"
               "  railwise perf sendrecv -D 9 --timeline run.svg &\n"
               "  sleep 3; railwise device port soft0 down\n"
               "  sleep 2; railwise device port soft0 up; wait\n\n"

@@ -18,6 +18,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -412,6 +413,9 @@ struct ClosedConnections {
   OneSidedTotals one_sided;
 };
 
+// A living process writes Header::alive_ns so often.
+inline constexpr std::chrono::milliseconds kBeat{500};
+
 struct Header {
   uint64_t magic;
   uint32_t version;
@@ -445,7 +449,8 @@ struct Header {
   uint64_t fold_sequence;    // odd while counts move from a connection to the totals of a rail
   uint64_t setup_sequence;   // odd while the table of rails grows
   ClosedConnections closed;  // guarded by fold_sequence
-  uint8_t unused[4096 - 624 - sizeof(ClosedConnections)];
+  uint64_t alive_ns;         // one of the plugin's threads ran then, at least every kBeat; 0: not told
+  uint8_t unused[4096 - 632 - sizeof(ClosedConnections)];
 };
 static_assert(sizeof(Header) == 4096);
 

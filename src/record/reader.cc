@@ -53,6 +53,7 @@ template <typename AnySnapshot, typename Visit>
 void visitTimes(AnySnapshot& snapshot, Visit visit) {
   visit(snapshot.process.started_ns);
   visit(snapshot.process.ended_ns);
+  visit(snapshot.process.alive_ns);
   for (auto& rail : snapshot.rails) visit(rail.state_since_ns);
   for (auto& event : snapshot.events) visit(event.at_ns);
   for (auto& connection : snapshot.connections)
@@ -377,6 +378,7 @@ class Parser {
     process.started_ns = header_.started_ns;
     process.started_unix_ns = header_.started_unix_ns;
     process.ended_ns = number(offsetof(Header, ended_ns));
+    process.alive_ns = number(offsetof(Header, alive_ns));
     process.rank = header_.rank >= 0 ? header_.rank : -1;
     process.ranks = header_.ranks >= 0 ? header_.ranks : -1;
     process.boot_id = textOf(header_.boot_id);

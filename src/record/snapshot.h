@@ -118,6 +118,7 @@ struct Process {
   uint64_t started_ns = 0;
   uint64_t started_unix_ns = 0;
   uint64_t ended_ns = 0;
+  uint64_t alive_ns = 0;  // one of the plugin's threads ran; 0: not told
   int rank = -1;
   int ranks = -1;
   std::string boot_id;

@@ -38,8 +38,14 @@ Record* currentRecord() {
 }
 
 void setText(char* field, std::size_t bytes, std::string_view text) {
-  const std::size_t length = std::min(text.size(), bytes - 1);
+  constexpr std::string_view kCut = "...";
+  std::size_t length = std::min(text.size(), bytes - 1);
+  // A sentence that is too long ends behind a word.
+  const std::size_t space = text.rfind(' ', bytes - 1 - std::min(bytes - 1, kCut.size()));
+  const bool cut = length < text.size() && space != std::string_view::npos;
+  if (cut) length = space;
   std::memcpy(field, text.data(), length);
+  if (cut) length += kCut.copy(field + length, kCut.size());
   std::memset(field + length, 0, bytes - length);
 }
 
@@ -73,6 +79,11 @@ void stop() {
   g_record.store(nullptr, std::memory_order_release);
   ending->finish(ending->hasFailures());
   g_ended.emplace_back(ending);
+}
+
+void beat() {
+  if (Record* const its = currentRecord(); its != nullptr)
+    std::atomic_ref(its->header().alive_ns).store(nowNs(), std::memory_order_relaxed);
 }
 
 std::string recordPath() {

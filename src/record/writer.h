@@ -41,6 +41,8 @@ void start(const WriterSettings& settings);
 // Ends the record. The file is removed if no rail has errors and no connection has failed, else it stays for
 // a reader.
 void stop();
+// A thread of the plugin says every kBeat that the process runs.
+void beat();
 // The path of the record; "": there is none.
 std::string recordPath();
 

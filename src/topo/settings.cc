@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/text/name_selection.h"
 #include "railwise/topology.h"
 
 namespace railwise::topo {
@@ -159,7 +160,13 @@ Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version) {
   read.mergePolicy();
   if (const char* groups = read.text("NCCL_NET_FORCE_MERGE")) settings.net_force_merge = groups;
   read.numbers(kNicSettings);
+  if (const char* ports = read.text("NCCL_IB_HCA")) settings.ib_hca = ports;
   return settings;
+}
+
+bool Settings::usesPort(std::string_view device, int port) const {
+  const auto selection = parsePortSelection(ib_hca);
+  return !selection || choosePort(*selection, device, port).selected;
 }
 
 }  // namespace railwise::topo

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/path_types.h"
@@ -68,6 +69,10 @@ struct Settings {
   int ib_merge_nics = 1;                      // NCCL_IB_MERGE_NICS
   int ib_merge_vfs = 1;                       // NCCL_IB_MERGE_VFS
   int ib_device_pci_order = 1;                // NCCL_IB_DEVICE_PCI_ORDER
+  std::string ib_hca;                         // NCCL_IB_HCA: the ports that are used (base/text/name_selection.h)
+
+  // Does NCCL_IB_HCA choose this port? `device`: "mlx5_0".
+  bool usesPort(std::string_view device, int port) const;
 
   // Not a setting of NCCL. True: the NICs of a /sys tree are named and placed as NCCL's own plugin does it.
   // False: as Railwise's plugin does it.

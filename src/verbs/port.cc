@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "sysfs/rdma_devices.h"
+#include "verbs/drivers/mlx5.h"
 
 namespace railwise::verbs {
 namespace {
@@ -110,6 +111,17 @@ Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed) {
     port.speed_mbps = static_cast<int>(hundreds * 100);
   }
   return port;
+}
+
+uint8_t lagPorts(ibv_context* context, const Port& port, const sysfs::FileTree& tree) {
+  if (!port.ethernet) return 1;
+  const uint8_t ports = mlx5LagPorts(context);
+  if (ports < 2) return 1;
+  // A port's first GID is that of the bond's own interface.
+  const std::string interface = sysfs::firstLine(
+      tree, std::string("/sys/class/infiniband/") + library().get_device_name(context->device) + "/ports/" +
+                std::to_string(port.number) + "/gid_attrs/ndevs/0");
+  return !interface.empty() && tree.exists("/sys/class/net/" + interface + "/bonding") ? ports : 1;
 }
 
 PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "sysfs/file_tree.h"
 #include "verbs/library.h"
 
 namespace railwise::verbs {
@@ -21,6 +22,7 @@ struct Port {
   int pkey_entries = 0;
   uint32_t max_message_bytes = 0;
   int speed_mbps = 0;
+  uint8_t lag_ports = 1;  // network ports of the bond behind this one, each for queue pairs of its own; lagPorts()
 };
 
 // `ask_speed`: take the speed from ibv_query_port_speed if libibverbs has it (NCCL_IB_QUERY_PORT_SPEED),
@@ -31,6 +33,10 @@ Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed = tr
 // PortInfo LinkSpeedActive and LinkWidthActive; the values are the effective data rates that NCCL uses (SDR
 // 2500, QDR 10000, FDR10 10000, FDR 14000, EDR 25000, HDR 50000, NDR 100000, XDR 200000).
 int linkSpeedMbps(unsigned active_speed, unsigned active_width);
+
+// How many network ports a bond has behind this RoCE port, if the driver lets a queue pair choose between
+// them; else 1. `tree` has /sys.
+uint8_t lagPorts(ibv_context* context, const Port& port, const sysfs::FileTree& tree = sysfs::liveTree());
 
 // Where a device is in the PCI tree. A software device reports that itself; for other devices /sys has it.
 // The device's path in the PCI tree (`path`), and the path that NCCL gets (`function0_path`, sysfs::cardOf).

@@ -16,7 +16,7 @@ NAMED = {
     "packaging/kubernetes/installer.yaml": r"/railwise:",
     "packaging/kubernetes/preflight.yaml": r"/railwise:",
     "docs/install.md": r"scripts/release |build/release-|/railwise-",
-    "docs/fingerprint.md": r"Railwise: ",
+    "docs/doctor.md": r"Railwise: ",
 }
 HISTORIES = ("CHANGELOG.md", "packaging/deb/changelog", "packaging/rpm/changelog")  # the newest comes first
 VERSION = r"([0-9]+\.[0-9]+\.[0-9]+)"

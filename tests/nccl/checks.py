@@ -7,13 +7,14 @@ import subprocess
 
 import judge
 from job import LIMIT_S, Job
+from software_gpu import railwise_command
 
 BUS_ID = re.compile(r" rank (\d+) nranks \d+ cudaDev \d+ nvmlDev \d+ busId ([0-9a-f]+)")
 
 
 def railwise(place, build, job, rank, *words):
     """What the command `railwise` answers on the host of a rank."""
-    done = subprocess.run(place.command(rank, [str(build / "bin/railwise"), *words]), env=job.environment(rank), capture_output=True, text=True)
+    done = subprocess.run(place.command(rank, [str(railwise_command(build)), *words]), env=job.environment(rank), capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"railwise {' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
@@ -65,7 +66,7 @@ def topology_file(place, build, out, first):
     complaints = job.wait() or judge.topology_file(job.log(0), made)
     if complaints:
         return complaints
-    done = subprocess.run([str(build / "bin/railwise"), "topo", "diff"] + [str(of.folder / "topology0.xml") for of in (first, job)],
+    done = subprocess.run([str(railwise_command(build)), "topo", "diff"] + [str(of.folder / "topology0.xml") for of in (first, job)],
                           capture_output=True, text=True)
     return [f"NCCL makes another machine of it: {(done.stdout + done.stderr).strip()}"] if done.returncode != 0 else []
 

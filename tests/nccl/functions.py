@@ -1,4 +1,4 @@
-"""The functions of CUDA, NVML and GDRCopy that NCCL looks up, what the software GPU has of them, and what docs/develop/software-gpu-functions.md says.
+"""The functions of CUDA, NVML and GDRCopy that NCCL looks up, what the software GPU has of them, and what softgpu/functions.md says.
 
 NCCL's lists stand in its sources; those of the CUDA runtime are the undefined symbols of its compiled host code. What the software GPU has is
 asked of its libraries: a stub is a function that answers "not supported" even to a call without arguments.
@@ -14,8 +14,8 @@ import subprocess
 
 from unavailable import Broken, Unavailable
 
-TABLE = pathlib.Path(__file__).resolve().parents[2] / "docs/develop/software-gpu-functions.md"
 SOFTGPU = pathlib.Path(__file__).resolve().parent / "softgpu"
+TABLE = SOFTGPU / "functions.md"
 
 WHOLE, IN_PART, STUB, MISSING = "whole", "in part", "stub", "missing"
 STATES = (IN_PART, STUB, MISSING)  # as the table names them; what is whole has no word

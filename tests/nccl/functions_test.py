@@ -1,4 +1,4 @@
-"""The table of docs/develop/software-gpu-functions.md against what NCCL looks up and what the software GPU has (functions.py).
+"""The table of softgpu/functions.md against what NCCL looks up and what the software GPU has (functions.py).
 Usage: functions_test.py BUILD [HOST]     HOST: another release of NCCL than BUILD is prepared for (scripts/nccl-source prints the folder)
 """
 import pathlib

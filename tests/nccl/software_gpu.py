@@ -12,6 +12,12 @@ MANY_RANKS = 8
 SMALL_BUFFERS = {"NCCL_BUFFSIZE": str(512 << 10)}
 
 
+def railwise_command(build):
+    """The command of a build, or the part of it that a sanitizer's build has."""
+    whole = build / "bin/railwise"
+    return whole if whole.exists() else build / "bin/railwise-device"
+
+
 class SoftwareGpu:
     """See job.py. `hosts` hosts with `gpus` ranks each, on GPUs of their own. Hosts that the machine does not have are its hosts once more, and
     other hosts to NCCL. Where the machine describes no GPU, the software GPU invents one."""
@@ -23,7 +29,7 @@ class SoftwareGpu:
         self.plugin = build / "lib/libnccl-net-railwise.so"
         self._nccl = nccl
         self._build = build
-        self._railwise = build / "bin/railwise"
+        self._railwise = railwise_command(build)
         self._machine = machine
         self.fabric = f"check{os.getpid()}"
         described = self._describe()

@@ -1,7 +1,9 @@
 // Connections over several rails: what goes where, counted by the software device.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "said.h"
 #include "tests/ok.h"
 #include "tests/wait.h"
+#include "verbs/drivers/fake_mlx5.h"
 
 namespace railwise::net {
 namespace {
@@ -157,6 +160,25 @@ TEST(Rails, SeveralQueuePairsPerRailTakeTurns) {
   fillRandom(loop, kReceiveHalf);
   EXPECT_EQ(loop.sender().queuePairs(), 6U);
   for (int i = 0; i < 40; ++i) exchange(loop, 200'000 + static_cast<std::size_t>(i) * 1000);
+}
+
+// The software device has no bond: the test says that its port is one of two network ports.
+TEST(Rails, ABondGetsAQueuePairForEachOfItsPorts) {
+  test::FakeMlx5& mlx5 = test::fakeMlx5(RAILWISE_FAKE_MLX5_PATH);
+  const Setting library("RAILWISE_MLX5_LIB", RAILWISE_FAKE_MLX5_PATH);
+  LoopConnection loop(2 * kReceiveHalf, "link=roce");
+  fillRandom(loop, kReceiveHalf);
+  for (const int error : {0, EOPNOTSUPP}) {
+    mlx5 = {};
+    mlx5.lag_error = error;
+    const_cast<verbs::Port&>(loop.device().rails()[0].port).lag_ports = 2;
+    loop.useAnother();
+    EXPECT_EQ(loop.sender().queuePairs(), 2U);
+    std::map<int, int> queue_pairs;  // by network port, at both ends
+    for (const auto& [queue_pair, port] : mlx5.lag_port_of) ++queue_pairs[port];
+    EXPECT_EQ(queue_pairs, error == 0 ? (std::map<int, int>{{1, 2}, {2, 2}}) : (std::map<int, int>{}));
+    for (int i = 0; i < 10; ++i) exchange(loop, 200'000);
+  }
 }
 
 TEST(Rails, AMessageIsSplitOverQueuePairsWhenAsked) {

@@ -74,8 +74,9 @@ int helpCommand(Args args, std::span<const Subcommand> commands, std::span<const
     std::vector<std::string> paths;
     for (const CommandPage& one : pages) paths.push_back(one.path);
     for (const Subcommand& topic : topics) paths.emplace_back(topic.name);
+    const std::string near = suggestion(path, paths);
     return leave(kExitUsage, "help: there is no command '%s'%s", path.c_str(),
-                 suggestion(path, paths).c_str());
+                 near.empty() ? "; railwise help lists them" : near.c_str());
   }
   return writeOutput("help", "", man ? manText(pages, *page) : page->page.text());
 }

@@ -20,7 +20,7 @@ constexpr const char* kExplainHelp =
     "and why each other NIC was not taken; of GPUs that are alike, the first. Also the NICs by which the "
     "rings and trees of each channel enter and leave the host, for a communicator of this machine and an "
     "equal one. FILE is an NCCL (or RCCL) topology file, - standard input; without one, this machine. GPU: "
-    "only that one, such as GPU3.\n"
+    "only that one, such as GPU3. What is without a NIC: --hca=^=mlx5_3.\n"
     "Exit status: 0 all right, 1 the machine cannot be read or has no GPU, 2 a mistake on the command line "
     "(also a GPU that is not there).\n\n";
 

@@ -101,7 +101,8 @@ int topoLintCommand(Args args) {
   if (files.size() == 1) takeMachine(files[0], machine);
   if (files.size() == 1 && files[0].empty()) files.clear();
   if (!files.empty() && machine.elsewhere())
-    return leave(kExitUsage, "topo lint: FILE and --root or --machine are two machines: name one");
+    return leave(kExitUsage, "topo lint: a FILE is checked by itself: leave out --root and --machine (railwise explain "
+                              "FILE --machine NAME puts them together)");
   if (std::count(files.begin(), files.end(), kStandardInput) > 1)
     return leave(kExitUsage, "topo lint: - is standard input, and can be read once");
   const topo::Settings settings =

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/text/name_selection.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "cli/device/machine.h"
@@ -89,10 +90,14 @@ topo::Settings settingsOf(const char* command, const MachineOptions& options, to
   topo::Settings settings = topo::settingsFromEnvironment(std::getenv, release);
   settings.xgmi_as_nvlink = options.xgmi_as_nvlink;
   settings.net_ib = options.net_ib;
+  if (!options.hca.empty()) settings.ib_hca = options.hca;
   for (std::string& set : settings.from_environment) {
     const ConfVariable* const line = confLineOf(set.substr(0, set.find('=')).c_str());
     if (line != nullptr) set += " (" + line->where() + ")";
   }
+  if (!parsePortSelection(settings.ib_hca))
+    say("%s: %s='%s' is no list of ports like =mlx5_0:1,mlx5_1 or ^mlx5_3: all NICs count", command,
+        options.hca.empty() ? "NCCL_IB_HCA" : "--hca", settings.ib_hca.c_str());
   for (const std::string& warning : settings.warnings) say("%s: %s", command, warning.c_str());
   return settings;
 }
@@ -192,6 +197,9 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
   table.push_back(
       choiceOption<bool>(0, "net-plugin", kNetPlugins, &fields.net_ib,
                          "who tells NCCL the NICs of a machine: railwise (default) or net_ib, NCCL's own"));
+  table.push_back(textOption(0, "hca", "LIST", &fields.hca,
+                             "the NICs in use, as NCCL_IB_HCA: ^=mlx5_3 is all but mlx5_3 (default: "
+                             "NCCL_IB_HCA)"));
   table.push_back(flagOption(0, "any-size", &fields.detection.any_size,
                              "read a FILE with more than the 255 elements that NCCL reads"));
   table.push_back(textOption(0, "cpu", "ARCH,VENDOR,FAMILY,MODEL", &fields.cpu,

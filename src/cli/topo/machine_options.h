@@ -25,6 +25,7 @@ struct MachineOptions {
   std::optional<topo::NcclVersion> in_log;  // the release that the log of a job names
   topo::Detection detection;
   std::string cpu;
+  std::string hca;  // the NICs in use, as NCCL_IB_HCA; empty: that variable decides
   bool xgmi_as_nvlink = false;
   bool net_ib = false;
   bool quiet = false;

@@ -246,9 +246,10 @@ void checkSettings(Examination& exam) {
       continue;
     exam.add(mistake.init_fails ? Severity::kError : Severity::kWarning, rowOf(kMistakes, mistake.kind).words,
              {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
-             mistake.init_fails ? "The job does not start."
-                                : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
-             "unset " + mistake.name + "    (or: " + mistake.fix + ")");
+             mistake.init_fails                        ? "The job does not start."
+             : mistake.name.starts_with("RAILWISE_") ? "The job runs with the default."
+                                                       : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
+             "correct it: " + mistake.fix + "    (or: unset " + mistake.name + ", for its default)");
   }
 }
 

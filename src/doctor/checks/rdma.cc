@@ -69,9 +69,9 @@ void checkDevices(Examination& exam) {
     seen.push_back({"", set->where, std::string(name) + "=" + set->value});
   }
   exam.add(severity, "this machine has no RDMA device", std::move(seen), why,
-           "lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. modprobe "
-           "mlx5_ib; none: the machine does not see the card)\n"
-           "To try Railwise without a card: export RAILWISE_DEVICE=software");
+           std::string("lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. "
+                       "modprobe mlx5_ib; none: the machine does not see the card)") +
+               (software ? "" : "\nTo try Railwise without a card: export RAILWISE_DEVICE=software"));
 }
 
 std::string nodeFix(const System& system, const std::string& path, const std::string& error) {

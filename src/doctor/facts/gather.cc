@@ -7,6 +7,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -128,7 +129,9 @@ bool concernsJobs(std::string_view name) {
       "KUBERNETES_SERVICE_HOST SUDO_USER CUDA_HOME NVIDIA_VISIBLE_DEVICES SLURM_JOB_ID SLURM_CPUS_PER_TASK "
       "SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_NTASKS");
   const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+  const bool misspelt = strncasecmp(name.data(), "RAILWISE_", std::min<std::size_t>(name.size(), 9)) == 0 &&
+                        name.size() > 9;
+  return misspelt || std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
          std::any_of(std::begin(kPrefixes), std::end(kPrefixes), begins);
 }
 

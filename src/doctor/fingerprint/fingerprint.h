@@ -70,7 +70,7 @@ std::string hashOf(const Fingerprint& node);
 
 // Host, hash, fields: in lines that are no wider than `columns`, with the newline at the end.
 std::string textOf(const Fingerprint& node, std::size_t columns = kOneLine);
-// One line of JSON with its newline (docs/fingerprint.md), so that the lines of many nodes can be in one
+// One line of JSON with its newline (docs/doctor.md), so that the lines of many nodes can be in one
 // file.
 std::string jsonOf(const Fingerprint& node);
 
@@ -120,7 +120,7 @@ struct Comparison {
 };
 Comparison compareNodes(const std::vector<NamedNode>& nodes);
 
-// For people in lines that are no wider than `columns`, and as JSON (docs/fingerprint.md); each ends with a
+// For people in lines that are no wider than `columns`, and as JSON (docs/doctor.md); each ends with a
 // newline.
 std::string comparisonText(const std::vector<NamedNode>& nodes, const Comparison& comparison,
                            std::size_t columns = kOneLine);

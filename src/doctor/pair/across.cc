@@ -16,9 +16,23 @@ struct Routes {
   std::size_t known = 0;             // the missing and the narrow ones are among them
 };
 
+// Does the NIC of one side work with its partner of the same rail? If not, it tells nothing of routes.
+bool works(const Results& results, const PairResult& across, std::size_t side) {
+  const auto own = [&](const PairResult& pair) {
+    return pair.match == across.match && pair.nics[side] == across.nics[side];
+  };
+  const auto sound = [](const PairResult& pair) {
+    return pair.measured() &&
+           std::ranges::all_of(pair.halves, [](const Half& half) { return half.reach == Reach::kAll; });
+  };
+  return std::ranges::none_of(results.pairs, own) ||
+         std::ranges::any_of(results.pairs, [&](const PairResult& pair) { return own(pair) && sound(pair); });
+}
+
 Routes routesOf(const Results& results) {
   Routes routes;
   for (const PairResult& pair : results.across) {
+    if (!works(results, pair, 0) || !works(results, pair, 1)) continue;
     // No address of one port reaches one of the other: a route that is missing, and nothing to measure.
     const bool no_address = pair.obstacle == Obstacle::kNoGids;
     if (!pair.measured() && !no_address) continue;

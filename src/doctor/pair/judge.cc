@@ -22,10 +22,15 @@ constexpr double kTogetherShare = 0.8;
 std::string gbytesOf(double gbytes) { return formatText(gbytes < 10 ? "%.3g GB/s" : "%.1f GB/s", gbytes); }
 std::string microsecondsOf(double us) { return formatText(us < 100 ? "%.3g us" : "%.0f us", us); }
 
-// DEVICE is "mlx5_0". mstlink is free software and wants the PCI address.
-std::string cableErrors() {
-  return "mlxlink -d DEVICE -c    # both ends: cable errors\n"
-         "mstlink -d PCI-ADDRESS -c    # the same without NVIDIA's tools: package mstflint";
+// A shell's words for the PCI address of a device.
+std::string addressOf(const NicFacts& nic) {
+  return "$(basename $(readlink -f /sys/class/infiniband/" + nic.device + "/device))";
+}
+
+// mstlink is free software and wants the PCI address.
+std::string cableErrors(const NicFacts& nic) {
+  return "mlxlink -d " + nic.device + " -c    # both ends: cable errors\n" + "mstlink -d " + addressOf(nic) +
+         " -c    # the same without NVIDIA's tools: package mstflint";
 }
 
 // Pairs with equal keys should be equally fast.
@@ -227,11 +232,11 @@ class PairJudge {
            "Take the NIC out of use; look for PCIe errors: dmesg | grep -i -e aer -e mce");
     else if (half.reach == Reach::kAll)
       fail("pair-stopped", "the pair failed under load",
-           "A job that uses this pair fails or goes on over other rails.", cableErrors());
+           "A job that uses this pair fails or goes on over other rails.", cableErrors(nic(i, side)));
     else
       fail("pair-no-reach", "writes do not arrive",
            "A job that uses this pair hangs, or fails with status 12 (retry exceeded).",
-           "ibstat    # both ends: cable, switch port, VLAN, routes, ACL\n" + cableErrors());
+           "ibstat    # both ends: cable, switch port, VLAN, routes, ACL\n" + cableErrors(nic(i, side)));
   }
 
   void reportSlow(std::size_t i, std::size_t side) {
@@ -244,12 +249,14 @@ class PairJudge {
     if (peers)
       add(i, side, "pair-slow-rail", Severity::kWarning, "the rail is slower than its peers", value,
           "NCCL cuts data evenly: the slowest rail decides (Railwise gives it a smaller share).",
-          cableErrors() + "\nlspci -vv -s ADDRESS | grep LnkSta    # the PCIe link: speed and width");
+          cableErrors(nic(i, side)) + "\nlspci -vv -s " + addressOf(nic(i, side)) +
+              " | grep LnkSta    # the PCIe link: speed and width");
     else
       add(i, side, "pair-below-port", Severity::kWarning,
           "the rail is slower than its port and PCIe link allow", value,
           "The link is as fast as it says, and something else holds the data back.",
-          "lspci -vv -s ADDRESS | grep -e MaxReadReq -e LnkSta    # iommu=pt, ACS off, performance governor\n"
+          "lspci -vv -s " + addressOf(nic(i, side)) +
+              " | grep -e MaxReadReq -e LnkSta    # iommu=pt, ACS off, performance governor\n"
           "ethtool -S NETDEV | grep -i -e pause -e discard    # RoCE: congestion, PFC");
   }
 

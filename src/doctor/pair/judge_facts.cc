@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "doctor/pair/judge.h"
 
@@ -30,6 +31,7 @@ class FactJudge {
       if (!pair.measured()) continue;
       judgeSpeed(pair);
       judgeGids(pair);
+      judgeEce(pair);
     }
     judgeMtu();
     judgeNothing();
@@ -49,7 +51,9 @@ class FactJudge {
       if (!end.failure.empty())
         add("pair-no-device", Severity::kError, "the host has no RDMA device that can be used",
             {end.host, "", end.failure}, "NCCL falls back to TCP on it, or fails.",
-            "railwise doctor    # on that host");
+            end.failure.find("railwise-device") != std::string::npos
+                ? "install the package railwise-device on that host"
+                : "railwise doctor    # on that host");
       ++counts[end.nics.size()];
     }
     if (counts.size() < 2) return;
@@ -151,6 +155,25 @@ class FactJudge {
           {pairName(results_, pair), "GIDs", seen},
           "Railwise and NCCL find the GID by its type; a fixed NCCL_IB_GID_INDEX would be wrong at one end.",
           "unset NCCL_IB_GID_INDEX");
+  }
+
+  // Both ends must offer it, from one vendor; else the queue pairs do without, and no log says so.
+  void judgeEce(const PairResult& pair) {
+    const NicFacts& first = results_.nic(pair, 0);
+    const NicFacts& second = results_.nic(pair, 1);
+    if (first.ece_vendor == second.ece_vendor) return;
+    const auto offer = [](const NicFacts& nic) {
+      return nic.ece_vendor == 0
+                 ? std::string("none")
+                 : formatText("vendor 0x%x, options 0x%x", nic.ece_vendor, nic.ece_options);
+    };
+    add("pair-ece", Severity::kAdvice, "the ports do not agree on ECE (enhanced connections of RoCE)",
+        {pairName(results_, pair), "offered", offer(first) + " and " + offer(second)},
+        "The connections do without what it turns on, often selective repeat and the vendor's congestion "
+        "control, which other pairs of the job have.",
+        "env | grep NCCL_IB_ECE_ENABLE    # the same at both ends?\n"
+        "railwise fingerprint --json > HOST.json    # on each host: is the firmware older at one end?\n"
+        "railwise fingerprint --compare *.json");
   }
 
   // The MTU that most NICs of a link have is the usual one, and who differs from it is odd.

@@ -160,6 +160,10 @@ void writeNicJson(JsonWriter& json, const NicFacts& nic) {
   json.key("numa").value(nic.numa);
   json.key("gids").rows(nic.gids,
                         [&](const verbs::Gid& gid) { json.value(gid.index).value(gidTypeText(gid)); });
+  json.key("ece").beginInlineObject();
+  json.key("vendor").value(static_cast<uint64_t>(nic.ece_vendor));
+  json.key("options").value(static_cast<uint64_t>(nic.ece_options));
+  json.endInlineObject();
 }
 
 void writePairRow(JsonWriter& json, const Results& results, const PairResult& pair, const Verdict& verdict) {

@@ -5,14 +5,17 @@
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "doctor/finding.h"
+#include "topo/machine/known_machines.h"
 #include "topo/tuning/expect.h"
 
 namespace railwise::doctor {
 namespace {
 
+constexpr double kGoodShare = 0.8;  // of the model's bandwidth, which good hosts reach
+
 std::string shareText(const Comparison& its) {
-  return formatText("%.1f of %.1f GB/s (%.0f %%)", its.measured(), its.expected[*its.judged],
-                    100 * its.share());
+  return formatText("%.1f of %.1f GB/s (%.0f %%%s)", its.measured(), its.expected[*its.judged],
+                    100 * its.share(), its.share() >= kGoodShare ? ", good" : "");
 }
 
 std::string collectiveText(const Comparison& its) {
@@ -76,6 +79,10 @@ std::string unfit(const Comparison& its, const topo::Machine& machine) {
   if (machine.domains.size() != 1)
     return machine.name + ": NCCL keeps the GPUs in several groups, and its model answers for each alone: " +
            "railwise topo expect";
+  const int sm = topo::computeCapabilityOf(its.run.gpu);
+  if (const int other = machine.graph->of(topo::NodeType::kGpu, 0).sm; sm != 0 && other > 0 && sm != other)
+    return "the output names " + its.run.gpu + ", and " + machine.name + " has GPUs of compute capability " +
+           formatText("%d.%d", other / 10, other % 10);
   const int gpus = static_cast<int>(machine.domains.front().ranks.size());
   const int each = its.ranks / its.hosts;
   return gpus == each ? ""
@@ -108,7 +115,8 @@ Comparison compare(const TestRun& run, const ModelMachine& model) {
   its.obstacle = countRanks(its, model);
   if (!its.obstacle.empty()) return its;
   if (run.collective.empty()) {
-    its.obstacle = "the output does not name its program, such as all_reduce_perf";
+    its.obstacle =
+        "the output does not name its program: put the command, such as all_reduce_perf, above the table";
     return its;
   }
   std::optional<tuning::Question> question = questionOf(run.collective);
@@ -129,6 +137,7 @@ Comparison compare(const TestRun& run, const ModelMachine& model) {
   its.model = (answer.collective ? "NCCL's model (" + ncclVersionName(model.machine->settings->nccl) + ")"
                                  : std::string("An estimate of Railwise (NCCL has no model of alltoall)")) +
               " of " + model.machine->name;
+  its.estimated = !answer.collective;
   its.limit = answer.limit;
   its.doubt = doubtOf(model.unread);
   for (const tuning::ExpectedSize& size : answer.sizes) its.expected.push_back(size.bus_bandwidth);
@@ -157,7 +166,8 @@ void judgeResults(std::span<const Comparison> comparisons, Findings& findings) {
         its.hosts == 1 && its.share() < kWithoutNvlink && its.limit.starts_with("The limit is NVLink");
     findings.add(
         "below-model", Severity::kWarning,
-        "the bus bandwidth is far below what NCCL's model expects of these hosts",
+        its.estimated ? "the bus bandwidth is far below what Railwise estimates for these hosts"
+                      : "the bus bandwidth is far below what NCCL's model expects of these hosts",
         {seenAt(its, its.run.rows[*its.judged], youGetText(its))},
         its.model + ". " + its.limit +
             (without_nvlink ? " So little comes without NVLink." : " Good hosts reach 80 % and more."),

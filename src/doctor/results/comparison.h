@@ -36,6 +36,7 @@ struct Comparison {
   std::string obstacle;          // why there is nothing to compare with; "": there is
   std::string alike;             // a machine that may stand for the hosts: "; hosts like ..."; "": none
   std::string model;             // "NCCL's model (2.30.7) of dgx.xml"
+  bool estimated = false;        // by Railwise: NCCL has no model of it
   std::string limit;             // what bounds the model's peak, in a sentence
   std::string doubt;             // why the model may not be that of this job; "": it is
   std::vector<double> expected;  // GB/s of the bus, for each row of the run

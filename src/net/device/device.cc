@@ -69,6 +69,12 @@ std::vector<std::string> waysToShow(const Hca& hca, const Config& config) {
                                     : std::vector<std::string>{data_direct};
 }
 
+Result<verbs::Port> readPort(const Hca& hca, uint8_t number, const Config& config) {
+  Result<verbs::Port> port = verbs::queryPort(hca.context(), number, config.ib_query_port_speed != 0);
+  if (port.ok()) port->lag_ports = verbs::lagPorts(hca.context(), *port);
+  return port;
+}
+
 void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
   const verbs::PciPlace place = verbs::pciPlace(hca.context()->device, config.ib_merge_vfs != 0);
   const PortSelection selection = parsePortSelection(config.ib_hca).value_or(PortSelection());
@@ -81,7 +87,7 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
                     config.ib_hca.c_str());
       continue;
     }
-    Result<verbs::Port> port = verbs::queryPort(hca.context(), number, config.ib_query_port_speed != 0);
+    Result<verbs::Port> port = readPort(hca, number, config);
     if (!port.ok()) {
       RAILWISE_WARN("%s port %u: cannot be queried (%s), not used", hca.name(), number,
                     std::strerror(port.status().sys_errno));
@@ -332,7 +338,7 @@ Result<std::unique_ptr<Hca>> Hca::openAnew(const HcaIdentity& identity, const Co
   }
   std::vector<verbs::Port> ports;
   for (const uint8_t number : identity.ports) {
-    const Result<verbs::Port> port = verbs::queryPort(hca.context(), number, config.ib_query_port_speed != 0);
+    const Result<verbs::Port> port = readPort(hca, number, config);
     problem = "its port " + std::to_string(number) + " cannot be queried";
     if (!port.ok()) return port.status();
     ports.push_back(*port);

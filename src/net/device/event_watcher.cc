@@ -331,8 +331,10 @@ void EventWatcher::run() {
       return may_tick_ =
                  std::any_of(watched_.begin(), watched_.end(), [](const auto& each) { return each.second; });
     }();
-    const int count = epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()),
-                                 ticking ? static_cast<int>(Patience::kTick.count()) : -1);
+    record::beat();
+    const auto pause = ticking ? Patience::kTick : record::kBeat;
+    const int count =
+        epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()), static_cast<int>(pause.count()));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       (void)failed("epoll_wait", errno);

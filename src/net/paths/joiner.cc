@@ -6,9 +6,27 @@
 
 #include "base/log.h"
 #include "net/paths/join_by_manager.h"
+#include "verbs/drivers/mlx5.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
+
+namespace {
+
+// Where a port is a bond, the queue pairs of a rail leave by its network ports in turn.
+void chooseLagPort(const LaneQueuePair& queue_pair, const Endpoint& endpoint) {
+  const Rail& rail = endpoint.rails[queue_pair.rail];
+  if (rail.port.lag_ports < 2) return;
+  const auto earlier = std::ranges::count_if(
+      std::span(endpoint.queue_pairs.begin(), queue_pair.index),
+      [&](const LaneQueuePair& other) { return other.rest->used && other.rail == queue_pair.rail; });
+  const auto port = static_cast<uint8_t>(1 + earlier % rail.port.lag_ports);
+  const int error = verbs::setMlx5LagPort(queue_pair.qp, port);
+  RAILWISE_INFO(log::kNet, "%s: port %u of the bond%s%s", endpoint.nameOf(queue_pair).c_str(), port,
+                error != 0 ? " is not taken, the NIC chooses: " : "", error != 0 ? std::strerror(error) : "");
+}
+
+}  // namespace
 
 Result<bool> Joiner::joinAll(const Ends& ends, std::size_t* failed) {
   bool all = true;
@@ -18,6 +36,7 @@ Result<bool> Joiner::joinAll(const Ends& ends, std::size_t* failed) {
     *failed = i;
     const Result<bool> up = join(i, ends);
     if (!up.ok()) return up.status();
+    if (*up) chooseLagPort(queue_pair, ends.endpoint);
     all = all && *up;
   }
   return all;

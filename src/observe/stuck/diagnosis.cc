@@ -22,6 +22,9 @@ constexpr std::size_t kShownRanks = 8;
 // A rank that has signalled nothing for so long is worth a line.
 constexpr uint64_t kQuietMs = 2000;
 
+// Last signs of life that are so close do not tell who died first.
+constexpr uint64_t kSameTimeMs = 2 * record::kBeat.count();
+
 // A job that died so long ago is no news.
 constexpr uint64_t kLatelyMs = 600000;
 
@@ -89,7 +92,9 @@ class Diagnoser {
     for (int i = 0; i < static_cast<int>(own.connections.size()); ++i) {
       const ConnectionFacts& connection = own.connections[static_cast<std::size_t>(i)];
       if (connection.side == record::Side::kReceiver) moved += connection.moved;
-      if (auto finding = whyItWaits(job_, {place, i})) take(std::move(*finding));
+      // What a stopped process waited for is of the past.
+      auto finding = isStopped(own) ? std::nullopt : whyItWaits(job_, {place, i});
+      if (finding) take(std::move(*finding));
       else lookAtPeer({place, i});
     }
     if (!own.slow_setup.empty())
@@ -308,8 +313,13 @@ class Diagnoser {
     if (dead.size() < 2) return;
     std::ranges::stable_sort(dead, {}, [&](int place) { return deathOrder(at(place).process); });
     Culprit& first = at(dead.front());
-    first.what += "; it died first of " + std::to_string(dead.size());
     const uint64_t first_ms = process(first.process).gone_ms;
+    const uint64_t next_ms = process(at(dead[1]).process).gone_ms;
+    const bool others_saw_it =
+        process(first.process).trouble.empty() && !process(at(dead[1]).process).trouble.empty();
+    const bool sure = others_saw_it || first_ms == kNever || next_ms + kSameTimeMs < first_ms;
+    first.what += (sure ? "; it died first of " : "; it died at about the same time as others, of ") +
+                  std::to_string(dead.size());
     for (const int place : dead) {
       const uint64_t gone_ms = process(at(place).process).gone_ms;
       if (place != dead.front() && first_ms != kNever && gone_ms < first_ms)
@@ -475,13 +485,14 @@ class Diagnoser {
         one_pair.insert(its);
     }
     if (!off.empty())
-      result_.notes.push_back("failover is off for " + counted(off.size(), "connection") +
-                              " that waits (RAILWISE_FAILOVER=0 at an end): a rail that fails ends the job");
+      result_.notes.push_back("failover is off for " +
+                              counted(off.size(), "connection that waits", "connections that wait") +
+                              " (RAILWISE_FAILOVER=0 at an end): a rail that fails ends the job");
     if (!one_pair.empty())
       result_.notes.push_back(
-          counted(one_pair.size(), "connection") +
-          " that waits uses one rail pair: where it fails and no other rail of the device "
-          "works, the job waits RAILWISE_FAILOVER_TIMEOUT seconds and ends");
+          counted(one_pair.size(), "connection that waits uses", "connections that wait use") +
+          " one rail pair: where it fails and no other NIC reaches the peer, the job waits "
+          "RAILWISE_FAILOVER_TIMEOUT seconds and ends");
   }
   // Looks at a job whose processes agree on the number of ranks.
   void addMissingRanks() {
@@ -542,8 +553,8 @@ class Diagnoser {
   }
   std::string deathText(int place) const {
     const ProcessFacts& own = process(place);
-    return processName(own) + " died first, " + ageText(own.gone_ms) + " ago: railwise postmortem " +
-           std::to_string(own.pid) + " (" + troubleText(own) + ")";
+    return processName(own) + " died first, its last sign of life is " + ageText(own.gone_ms) +
+           " old: railwise postmortem " + std::to_string(own.pid) + " (" + troubleText(own) + ")";
   }
   // A job of which all have died lately, beside jobs that run.
   void addDeadJob() {

@@ -133,7 +133,7 @@ std::string processName(const record::Process& process) {
 }
 
 std::string troubleText(const ProcessFacts& process) {
-  return process.trouble.empty() ? "its record shows no failure before: it was killed or crashed by itself"
+  return process.trouble.empty() ? "its record shows no failure before: it was killed, crashed, or left before it wrote one"
                                  : "went wrong there first: " + process.trouble;
 }
 

@@ -115,6 +115,7 @@ void writeProcess(JsonWriter& json, const ProcessRow& row) {
   json.key("connections").value(row.connections).key("connections_up").value(row.up);
   json.key("connections_unrecorded").value(snapshot.unrecorded).key("open_messages").value(row.open);
   writeSeconds(json, "oldest_message_s", row.oldest_age_ns);
+  writeSeconds(json, "stopped_s", row.still_ns);
   writeSeconds(json, "not_called_s", row.not_called_ns);
   json.key("waits_for").value(waitsText(row));
   writeTotals(json, row.totals);

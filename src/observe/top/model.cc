@@ -217,6 +217,13 @@ uint64_t notCalled(const Reads& reads) {
   return youngest != UINT64_MAX && youngest >= kNotCalledNs ? youngest : 0;
 }
 
+uint64_t stillFor(const record::Snapshot& now) {
+  constexpr uint64_t kStillNs = 2500000000;  // five beats
+  if (now.process.alive_ns == 0) return 0;
+  const uint64_t still_ns = growth(now.process.alive_ns, now.read_ns);
+  return still_ns > kStillNs ? still_ns : 0;
+}
+
 ProcessRow processRow(const Reads& reads) {
   ProcessRow row{.snapshot = reads.now};
   row.totals = totalsOf(*reads.now);
@@ -227,6 +234,7 @@ ProcessRow processRow(const Reads& reads) {
     row.open += growth(connection.completed, connection.posted);
     row.oldest_age_ns = std::max(row.oldest_age_ns, oldestAge(connection, reads.now->read_ns));
   }
+  row.still_ns = stillFor(*reads.now);
   row.not_called_ns = notCalled(reads);
   if (reads.before == nullptr) return row;
   // Rail by rail: a rail that is new in the table must not count from the beginning.
@@ -340,6 +348,7 @@ std::string waitsText(const ProcessRow& process) {
   const record::Process& known = process.snapshot->process;
   if (!known.alive) return known.ended_ns != 0 ? "ended" : "died";
   const std::optional<ConnectionRow>& worst = process.worst;
+  if (process.still_ns > 0) return "is stopped";
   if (!worst) return "";
   if (worst->stage == Stage::kFailed) return "failed";
   if (worst->stage == Stage::kNoPath) return waitsText(*worst);

@@ -79,20 +79,19 @@ void appendNoPath(const Model& model, Writer& news) {
   else append(news, Severity::kBad, connectionsText(group) + " look for a path" + since(group.longest_ns));
 }
 
-void appendNotCalled(const Model& model, Writer& news) {
+// Processes that stand still for a reason that `age` has: the longest by name, or how many.
+void appendStanding(const Model& model, uint64_t ProcessRow::*age, const char* what, Writer& news) {
   const ProcessRow* first = nullptr;
   uint64_t number = 0;
   for (const ProcessRow& process : model.processes) {
-    if (process.not_called_ns == 0) continue;
+    if (process.*age == 0) continue;
     ++number;
-    if (first == nullptr || process.not_called_ns > first->not_called_ns) first = &process;
+    if (first == nullptr || process.*age > first->*age) first = &process;
   }
-  if (number == 1)
-    append(news, Severity::kBad,
-           processText(first->snapshot->process) + ": NCCL does not call" + since(first->not_called_ns));
-  else if (number > 1)
-    append(news, Severity::kBad,
-           "NCCL does not call in " + std::to_string(number) + " processes" + since(first->not_called_ns));
+  if (number == 0) return;
+  const std::string who =
+      number == 1 ? processText(first->snapshot->process) : std::to_string(number) + " processes";
+  append(news, Severity::kBad, who + ": " + what + since(first->*age));
 }
 
 void appendWaiting(const Model& model, Writer& news) {
@@ -154,7 +153,8 @@ std::vector<News> newsOf(const Model& model, const std::string& folder) {
   appendFailed(model, news);
   appendRails(model, news);
   appendNoPath(model, news);
-  appendNotCalled(model, news);
+  appendStanding(model, &ProcessRow::still_ns, "stopped, or without a processor", news);
+  appendStanding(model, &ProcessRow::not_called_ns, "NCCL does not call", news);
   appendWaiting(model, news);
   appendComingUp(model, news);
   appendErrors(model, news);

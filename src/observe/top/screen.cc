@@ -181,6 +181,7 @@ std::vector<const ProcessRow*> orderedProcesses(const Model& model, Order order)
     if (order == Order::kName || !row.worst) return std::tuple(9, 0.0);
     // Several processes wait: the one that NCCL does not call holds up the others.
     const int stage = row.worst->stage <= Stage::kNoPath     ? static_cast<int>(row.worst->stage)
+                      : row.still_ns > 0                     ? 2
                       : row.not_called_ns > 0                ? 2
                       : row.worst->stage <= Stage::kComingUp ? 1 + static_cast<int>(row.worst->stage)
                                                              : 9;
@@ -190,7 +191,7 @@ std::vector<const ProcessRow*> orderedProcesses(const Model& model, Order order)
 
 Look waitsLook(const ProcessRow& row) {
   if (row.worst && row.worst->stage <= Stage::kNoPath) return Look::kBad;
-  if (row.not_called_ns > 0 || row.oldest_age_ns >= kLongWaitNs) return Look::kBad;
+  if (row.still_ns > 0 || row.not_called_ns > 0 || row.oldest_age_ns >= kLongWaitNs) return Look::kBad;
   if (!row.snapshot->process.alive) return Look::kDim;
   return row.oldest_age_ns >= kWaitNs ? Look::kWarning : Look::kPlain;
 }

@@ -82,7 +82,7 @@ void writeSet(JsonWriter& json, const Machine& machine, const GpuTable& table, c
 gpu::ChoiceQuestion GpuTable::question(const std::vector<int>& only_nets) const {
   gpu::ChoiceQuestion question;
   question.gpus = static_cast<int>(rows.size());
-  for (const PairLink& link : pairs) question.pair_gb_per_s.push_back(link.gb_per_s);
+  for (const PairLink& link : direct_pairs) question.pair_gb_per_s.push_back(link.gb_per_s);
   for (const GpuRow& row : rows) question.numa.push_back(row.numa);
   for (const auto& list : nics) {
     question.nics.emplace_back();
@@ -99,6 +99,18 @@ std::vector<int> GpuTable::ranks() const {
   return ranks;
 }
 
+static PairLink linkOf(const Paths& paths, int from, int to) {
+  const Path& there = paths.get(NodeType::kGpu, from, NodeType::kGpu, to);
+  const Path& back = paths.get(NodeType::kGpu, to, NodeType::kGpu, from);
+  PairLink link;
+  link.type = std::max(there.type, back.type);
+  if (link.type < PathType::kNet && from != to)
+    link.gb_per_s = static_cast<double>(std::min(there.bandwidth, back.bandwidth));
+  return link;
+}
+
+static bool isRelayed(const PairLink& link) { return link.type == PathType::kNvb; }
+
 GpuTable gpuTable(const Machine& machine) {
   const Graph& graph = *machine.graph;
   GpuTable table;
@@ -109,17 +121,18 @@ GpuTable gpuTable(const Machine& machine) {
   std::sort(table.rows.begin(), table.rows.end(),
             [](const GpuRow& a, const GpuRow& b) { return a.rank() < b.rank(); });
   for (const GpuRow& from : table.rows) {
-    for (const GpuRow& to : table.rows) {
-      const Path& there = machine.paths->get(NodeType::kGpu, from.gpu, NodeType::kGpu, to.gpu);
-      const Path& back = machine.paths->get(NodeType::kGpu, to.gpu, NodeType::kGpu, from.gpu);
-      PairLink link;
-      link.type = std::max(there.type, back.type);
-      if (link.type < PathType::kNet && from.gpu != to.gpu)
-        link.gb_per_s = static_cast<double>(std::min(there.bandwidth, back.bandwidth));
-      table.pairs.push_back(link);
-    }
+    for (const GpuRow& to : table.rows) table.pairs.push_back(linkOf(*machine.paths, from.gpu, to.gpu));
     table.nics.push_back(nearNics(machine, from.gpu));
   }
+  table.direct_pairs = table.pairs;
+  if (std::none_of(table.pairs.begin(), table.pairs.end(), isRelayed)) return table;
+  Settings settings = *machine.settings;
+  settings.nvb_disable = 1;
+  const auto paths = Paths::compute(graph, settings);
+  if (!paths.ok()) return table;
+  table.direct_pairs.clear();
+  for (const GpuRow& from : table.rows)
+    for (const GpuRow& to : table.rows) table.direct_pairs.push_back(linkOf(*paths, from.gpu, to.gpu));
   return table;
 }
 
@@ -174,7 +187,7 @@ PathType slowestType(const GpuTable& table, const gpu::GpuSet& set) {
   auto type = PathType::kLoc;
   for (const int a : set.gpus)
     for (const int b : set.gpus) {
-      const PairLink& link = table.pair(static_cast<std::size_t>(a), static_cast<std::size_t>(b));
+      const PairLink& link = table.directPair(static_cast<std::size_t>(a), static_cast<std::size_t>(b));
       if (a != b && std::llround(link.gb_per_s * 1000) == set.score.slowest_pair_mbps)
         type = std::max(type, link.type);
     }

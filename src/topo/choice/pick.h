@@ -36,9 +36,12 @@ struct PairLink {
 struct GpuTable {
   std::vector<GpuRow> rows;
   std::vector<PairLink> pairs;             // rows x rows
+  // Likewise, without paths by way of a third GPU (NVB): it need not be among the chosen ones.
+  std::vector<PairLink> direct_pairs;
   std::vector<std::vector<NearNic>> nics;  // of each row, as nearNics() has them
 
   const PairLink& pair(std::size_t a, std::size_t b) const { return pairs[a * rows.size() + b]; }
+  const PairLink& directPair(std::size_t a, std::size_t b) const { return direct_pairs[a * rows.size() + b]; }
   // The rows as the choice wants them. `only_nets`: the NICs that count; empty: all.
   gpu::ChoiceQuestion question(const std::vector<int>& only_nets) const;
   std::vector<int> ranks() const;  // the lowest rank of each row

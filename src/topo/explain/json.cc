@@ -137,7 +137,7 @@ Outcome<std::string> explainJson(const Machine& machine, const MachineExplanatio
                                  int channel) {
   if (rank >= 0 && machine.graph->gpuOfRank(rank) < 0) {
     return Error{machine.name + ": no GPU " + std::to_string(rank) + "; there are " +
-                 std::to_string(machine.graph->count(NodeType::kGpu))};
+                 std::to_string(machine.graph->count(NodeType::kGpu)) + ", the first is 0"};
   }
   JsonWriter json;
   json.beginObject();

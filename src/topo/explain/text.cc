@@ -397,7 +397,7 @@ Outcome<std::string> explainText(const Machine& machine, const MachineExplanatio
                                  const ExplainStyle& style) {
   if (style.rank >= 0 && machine.graph->gpuOfRank(style.rank) < 0) {
     return Error{machine.name + ": no GPU " + std::to_string(style.rank) + "; there are " +
-                 std::to_string(machine.graph->count(NodeType::kGpu))};
+                 std::to_string(machine.graph->count(NodeType::kGpu)) + ", the first is 0"};
   }
   return TextWriter(machine, all, style).whole();
 }

@@ -166,6 +166,19 @@ const KnownGpu* knownGpu(std::string_view vendor, std::string_view device) {
   return found == kGpus.end() ? nullptr : &*found;
 }
 
+int computeCapabilityOf(std::string_view product) {
+  int sm = 0;
+  std::size_t longest = 0;  // GB200 is no B200
+  for (const KnownGpu& gpu : kGpus) {
+    const std::string_view name(gpu.name);
+    const std::string_view model = name.substr(0, name.find_first_of("- "));
+    if (gpu.sm == 0 || model.size() <= longest || product.find(model) == std::string_view::npos) continue;
+    sm = gpu.sm;
+    longest = model.size();
+  }
+  return sm;
+}
+
 const KnownMachine* knownMachine(const MachineSigns& signs) {
   const auto found = std::find_if(kMachines.begin(), kMachines.end(),
                                   [&](const KnownMachine& machine) { return fits(machine, signs); });

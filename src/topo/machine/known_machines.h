@@ -21,6 +21,9 @@ struct KnownGpu {
 // Null: not in the table.
 const KnownGpu* knownGpu(std::string_view vendor, std::string_view device);
 
+// The compute capability (times ten) of a product such as "NVIDIA A100-SXM4-80GB"; 0: not known.
+int computeCapabilityOf(std::string_view product);
+
 // What tells a machine's kind: /sys/class/dmi/id, GPUs and NICs.
 struct MachineSigns {
   std::string sys_vendor;

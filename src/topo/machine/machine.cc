@@ -282,6 +282,33 @@ void fillInGpus(const XmlDocument& document, Detection& detection, std::vector<s
   remarks.push_back("the file does not describe its GPUs; " + knownText(known));
 }
 
+// The file without the NICs that NCCL_IB_HCA leaves out; NCCL numbers the others.
+XmlDocument withChosenNics(XmlDocument document, const Settings& settings, std::vector<std::string>& remarks) {
+  std::vector<XmlNode*> others;
+  for (XmlNode* node : document.order()) {
+    if (node->name != "net" || !node->has("name")) continue;
+    const std::string name = node->get("name");
+    if (!settings.usesPort(name.substr(0, name.find(':')), intOf(*node, "port", -1))) others.push_back(node);
+  }
+  if (others.empty()) return document;
+  std::string names;
+  for (XmlNode* node : others) {
+    names += (names.empty() ? "" : ", ") + node->get("name");
+    XmlDocument::detach(node);
+  }
+  remarks.push_back(names + ": left out by NCCL_IB_HCA or --hca (" + settings.ib_hca + ")");
+  XmlDocument chosen;
+  chosen.file = document.file;
+  chosen.version = document.version;
+  for (const XmlNode* node : document.order())
+    if (node->parent == nullptr && std::find(others.begin(), others.end(), node) == others.end())
+      chosen.copy(nullptr, *node);
+  int dev = 0;
+  for (XmlNode* node : chosen.order())
+    if (node->name == "net" && node->has("dev")) node->set("dev", std::to_string(dev++));
+  return chosen;
+}
+
 }  // namespace
 
 Outcome<Machine> makeMachine(XmlDocument document, const Settings& settings, std::string name) {
@@ -310,6 +337,7 @@ Outcome<Machine> makeMachine(XmlDocument document, const Settings& settings, std
 Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, Detection detection,
                               std::string name) {
   std::vector<std::string> remarks;
+  document = withChosenNics(std::move(document), settings, remarks);
   fillInGpus(document, detection, remarks);
   Assumed assumed;
   identifyCpus(document, remarks);

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "topo/explain/describe.h"
 #include "topo/graph/graph.h"
 #include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"
+#include "topo/search/search.h"
 
 namespace railwise::topo {
 namespace {
@@ -274,8 +276,11 @@ class Differ {
 
   void comparePaths(NodeType from, NodeType to) {
     forPairs(from, to, [&](int i, int j, int right_i, int right_j) {
-      add("path", pairName(from, i, to, j), pathText(left_.paths->get(from, i, to, j)),
-          pathText(right_.paths->get(from, right_i, to, right_j)));
+      const Path& left = left_.paths->get(from, i, to, j);
+      Path right = right_.paths->get(from, right_i, to, right_j);
+      // Releases count hops in several ways, which changes nothing by itself.
+      if (left_.settings->nccl != right_.settings->nccl) right.hops = left.hops;
+      add("path", pairName(from, i, to, j), pathText(left), pathText(right));
       if (from != NodeType::kGpu || to != NodeType::kNet) return;
       add("pxn", pairName(from, i, to, j), proxyText(*left_.paths, i, j),
           proxyText(*right_.paths, right_i, right_j));
@@ -324,7 +329,15 @@ class Differ {
     return counted(static_cast<int>(parts.size()), "part") + ": " + listText(parts);
   }
 
-  void compareDomains() { add("domain", "communicator", domainsOf(left_), domainsOf(right_)); }
+  static std::string initText(const Machine& machine) {
+    const std::string failure = initFailure(machine);
+    return failure.empty() ? "succeeds" : "fails: " + failure;
+  }
+
+  void compareDomains() {
+    add("init", "communicator", initText(left_), initText(right_));
+    add("domain", "communicator", domainsOf(left_), domainsOf(right_));
+  }
 
   const Machine& left_;
   const Machine& right_;
@@ -364,6 +377,7 @@ struct Kind {
   const char* title;
 };
 constexpr Kind kKinds[] = {
+    {"init", "NCCL's init"},
     {"device", "Devices"},
     {"numa", "NUMA node of a device"},
     {"link", "Links"},
@@ -579,16 +593,21 @@ std::string diffText(const Machine& left, const Machine& right, const std::vecto
     return "no difference between " + nameOf(left) + " and " + nameOf(right) +
            (sameFile(left, right) ? "" : ", but the files that topo show --format xml writes differ") + "\n" +
            linesChanged(left, right) + rules;
+  std::vector<std::string> equal;
   std::string text = "left:  " + nameOf(left) + "\nright: " + nameOf(right) + "\n";
   for (const Kind& kind : kKinds) {
     const auto groups = groupsOf(differences, kind.name);
-    if (groups.empty()) continue;
+    if (groups.empty()) {
+      equal.emplace_back(kind.title);
+      continue;
+    }
     text += std::string("\n") + kind.title + "\n";
     const std::string name = kind.name;
     const bool pairs =
         name == "path" || name == "gpudirect" || name == "p2p" || name == "pxn" || name == "link";
     for (const Group& group : groups) text += groupText(group, pairs);
   }
+  text += wrappedText(joined(equal, "; "), "\nThe same: ", "  ");
   return text + linesChanged(left, right) + rules;
 }
 

@@ -75,6 +75,11 @@ void addPorts(const sysfs::FileTree& tree, const std::string& name, const Settin
   for (const int number : sysfs::rdmaPorts(tree, name)) {
     const std::string port = folder + "/ports/" + std::to_string(number);
     if (!tree.read(port + "/state").value_or("").starts_with(kActive)) continue;
+    if (!settings.usesPort(name, number)) {
+      remark(remarks, nameOf(name, number, settings) + ": left out by NCCL_IB_HCA or --hca (" + settings.ib_hca + ")");
+      active = true;
+      continue;
+    }
     if (!active && place.software) remarkSoftware(name, place, settings, remarks);
     active = true;
     Port found;

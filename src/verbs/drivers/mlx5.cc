@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "verbs/drivers/mlx5_library.h"
 #include "verbs/memory_region.h"
@@ -13,6 +14,7 @@ namespace {
 
 // Declarations after rdma-core 65, providers/mlx5/mlx5dv.h. The library reads and writes only the fields that
 // the masks name.
+constexpr uint64_t kContextLagPorts = 1 << 9;     // MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS
 constexpr uint64_t kContextOutOfOrder = 1 << 16;  // MLX5DV_CONTEXT_MASK_OOO_RECV_WRS
 constexpr uint64_t kInitCreateFlags = 1 << 0;     // MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS
 constexpr uint32_t kCreateOutOfOrder = 1 << 7;    // MLX5DV_QP_CREATE_OOO_DP
@@ -61,7 +63,8 @@ struct Mlx5Context {  // mlx5dv_context
   } out_of_order_receives;
   uint64_t newer[32];  // room, because a newer library may write more than was requested
 };
-static_assert(offsetof(Mlx5Context, crypto) == 136 && offsetof(Mlx5Context, out_of_order_receives) == 176);
+static_assert(offsetof(Mlx5Context, lag_ports) == 96 && offsetof(Mlx5Context, crypto) == 136 &&
+              offsetof(Mlx5Context, out_of_order_receives) == 176);
 
 struct Mlx5QpInit {  // mlx5dv_qp_init_attr
   uint64_t comp_mask;
@@ -73,6 +76,16 @@ struct Mlx5QpInit {  // mlx5dv_qp_init_attr
   uint64_t send_operations;
 };
 static_assert(sizeof(Mlx5QpInit) == 40);
+
+// The fields of one mask; none of them: the library or the NIC does not know them.
+std::optional<Mlx5Context> queryMlx5(ibv_context* context, uint64_t mask) {
+  if (!isMlx5(context->device) || mlx5Library().query_device == nullptr) return std::nullopt;
+  Mlx5Context attributes = {};
+  attributes.comp_mask = mask;
+  if (mlx5Library().query_device(context, &attributes) != 0) return std::nullopt;
+  if ((attributes.comp_mask & mask) == 0) return std::nullopt;
+  return attributes;
+}
 
 }  // namespace
 
@@ -100,13 +113,18 @@ std::string dataDirectPath(ibv_context* context, ibv_pd* pd) {
 }
 
 uint32_t mlx5OutOfOrderReceives(ibv_context* context) {
-  if (!isMlx5(context->device)) return 0;
+  const auto attributes = queryMlx5(context, kContextOutOfOrder);
+  return attributes && mlx5Library().create_qp != nullptr ? attributes->out_of_order_receives.rc : 0;
+}
+
+uint8_t mlx5LagPorts(ibv_context* context) {
+  const auto attributes = queryMlx5(context, kContextLagPorts);
+  return attributes && mlx5Library().modify_qp_lag_port != nullptr ? attributes->lag_ports : 0;
+}
+
+int setMlx5LagPort(ibv_qp* qp, uint8_t port) {
   const Mlx5Library& mlx5 = mlx5Library();
-  if (mlx5.query_device == nullptr || mlx5.create_qp == nullptr) return 0;
-  Mlx5Context attributes = {};
-  attributes.comp_mask = kContextOutOfOrder;
-  if (mlx5.query_device(context, &attributes) != 0) return 0;
-  return (attributes.comp_mask & kContextOutOfOrder) != 0 ? attributes.out_of_order_receives.rc : 0;
+  return mlx5.modify_qp_lag_port != nullptr ? mlx5.modify_qp_lag_port(qp, port) : EOPNOTSUPP;
 }
 
 ibv_qp* createOutOfOrderQp(ibv_pd* pd, ibv_qp_init_attr& attributes) {

@@ -42,6 +42,7 @@ void openLocked(Mlx5State& it) {
   resolveMlx5(*library, "mlx5dv_is_supported", "MLX5_1.8", table.is_supported);
   resolveMlx5(*library, "mlx5dv_query_device", "MLX5_1.0", table.query_device);
   resolveMlx5(*library, "mlx5dv_create_qp", "MLX5_1.3", table.create_qp);
+  resolveMlx5(*library, "mlx5dv_modify_qp_lag_port", "MLX5_1.14", table.modify_qp_lag_port);
   resolveMlx5(*library, "mlx5dv_reg_dmabuf_mr", "MLX5_1.25", table.reg_dmabuf_mr);
   resolveMlx5(*library, "mlx5dv_get_data_direct_sysfs_path", "MLX5_1.25", table.get_data_direct_sysfs_path);
   it.library.emplace(std::move(*library));

@@ -7,6 +7,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace railwise::verbs {
@@ -19,6 +20,7 @@ struct Mlx5Library {
   ibv_qp* (*create_qp)(ibv_context* context, ibv_qp_init_attr_ex* attributes, const void* mlx5);
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, std::size_t length, uint64_t iova, int fd, int access,
                            int mlx5_access);
+  int (*modify_qp_lag_port)(ibv_qp* qp, uint8_t port);
   int (*get_data_direct_sysfs_path)(ibv_context* context, char* path, std::size_t bytes);
 };
 

@@ -200,6 +200,14 @@ TEST(DoctorPair, IwarpIsConnectedByTheCommunicationManager) {
   EXPECT_HAS(result.out, "soft1  soft1  4096  iWARP     0.");
 }
 
+TEST(DoctorPair, EnhancedConnectionsAreAskedForAtBothEnds) {
+  const std::string rails = ";count=2,link=roce,speed=2500,pacing=on";
+  const auto result = pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails + ",ece=off");
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_HAS(result.out, "ECE");
+  EXPECT_HAS(result.out, " and none");
+}
+
 TEST(DoctorPair, GpuMemoryIsThatOfTheNearestGpu) {
   const auto result = pairTest({"--pair", "--gpu", "--nic", "mlx5_0,mlx5_1"}, "software:@dgx",
                                {"LD_LIBRARY_PATH=" FAKE_CUDA_FOLDER});

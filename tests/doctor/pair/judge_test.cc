@@ -1,5 +1,7 @@
 // Which rail, NIC or host is odd, from results made by hand.
 
+#include <algorithm>
+
 #include "doctor/pair/summary.h"
 #include "ends.h"
 #include "tests/ok.h"
@@ -237,6 +239,23 @@ TEST(PairJudge, GidTypesAreLookedAt) {
   ASSERT_NE(find(judgement, "pair-gid-index"), nullptr);
   EXPECT_EQ(find(judgement, "pair-gid-index")->seen[0].value,
             "index 3 RoCE v2 IPv4 and index 5 RoCE v2 IPv4");
+}
+
+TEST(PairJudge, EnhancedConnectionsThatOneEndLacksAreNamed) {
+  Results results = makeResults(2, 3);
+  for (EndFacts& end : results.ends) {
+    for (NicFacts& nic : end.nics) nic.ece_vendor = 0x15b3;
+  }
+  results.ends[1].nics[0].ece_options = 3;
+  EXPECT_EQ(find(judge(results), "pair-ece"), nullptr) << "one vendor";
+  results.ends[1].nics[0].ece_vendor = 0;
+  results.ends[1].nics[2].ece_vendor = 0x14e4;
+  const Judgement judgement = judge(results);
+  ASSERT_NE(find(judgement, "pair-ece"), nullptr);
+  EXPECT_EQ(find(judgement, "pair-ece")->seen[0].value, "vendor 0x15b3, options 0x0 and none");
+  EXPECT_EQ(std::count_if(judgement.findings.begin(), judgement.findings.end(),
+                          [](const auto& finding) { return finding.check == "pair-ece"; }),
+            2);
 }
 
 TEST(PairJudge, AHostWithoutDevicesOrWithFewerIsNamed) {

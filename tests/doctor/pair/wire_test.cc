@@ -14,6 +14,8 @@ EndFacts makeFacts() {
   EndFacts facts = test::makeEnd("node1", 3);
   facts.nics[1] = test::makeRoceNic("mlx5_9", 7);
   facts.nics[2].numa = -1;
+  facts.nics[1].ece_vendor = 0x15b3;
+  facts.nics[1].ece_options = UINT32_MAX;
   facts.nics[2].error = "cannot be opened";
   facts.takes_part = false;
   facts.failure = "none";

@@ -1,6 +1,7 @@
-// A libmlx5.so.1 for tests: the five functions Railwise calls, under the versions of rdma-core's map. Layouts
+// A libmlx5.so.1 for tests: the functions that Railwise calls, under the versions of rdma-core's map. Layouts
 // are written down as offsets, apart from the declarations in src/verbs/mlx5.cc (rdma-core 65,
-// providers/mlx5/mlx5dv.h: mlx5dv_context is 200 bytes, comp_mask at 16, ooo_recv_wrs_caps at 176;
+// providers/mlx5/mlx5dv.h: mlx5dv_context is 200 bytes, comp_mask at 16, num_lag_ports at 96, ooo_recv_wrs_caps at
+// 176;
 // mlx5dv_qp_init_attr has comp_mask at 0 and create_flags at 8).
 #include "fake_mlx5.h"
 
@@ -33,6 +34,7 @@ __attribute__((visibility("default"))) int mlx5dv_query_device(ibv_context*, voi
 __attribute__((visibility("default"))) ibv_qp* mlx5dv_create_qp(ibv_context* context,
                                                                 ibv_qp_init_attr_ex* attributes,
                                                                 const void* mlx5);
+__attribute__((visibility("default"))) int mlx5dv_modify_qp_lag_port(ibv_qp* qp, uint8_t port);
 __attribute__((visibility("default"))) ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset,
                                                                     size_t length, uint64_t iova, int fd,
                                                                     int access, int mlx5_access);
@@ -48,10 +50,22 @@ bool mlx5dv_is_supported(ibv_device*) { return railwiseFakeMlx5()->supported; }
 
 int mlx5dv_query_device(ibv_context*, void* attributes) {
   constexpr uint64_t kOutOfOrder = 1 << 16;
-  const bool asked = (read<uint64_t>(attributes, 16) & kOutOfOrder) != 0;
-  const uint32_t receives = railwiseFakeMlx5()->out_of_order_receives;
-  write<uint64_t>(attributes, 16, asked && receives > 0 ? kOutOfOrder : 0);
-  if (asked && receives > 0) write<uint32_t>(attributes, 176, receives);
+  constexpr uint64_t kLagPorts = 1 << 9;
+  const FakeMlx5& state = *railwiseFakeMlx5();
+  uint64_t known = read<uint64_t>(attributes, 16);
+  if (state.out_of_order_receives == 0) known &= ~kOutOfOrder;
+  if (state.lag_ports == 0) known &= ~kLagPorts;
+  known &= kOutOfOrder | kLagPorts;
+  write<uint64_t>(attributes, 16, known);
+  if ((known & kOutOfOrder) != 0) write<uint32_t>(attributes, 176, state.out_of_order_receives);
+  if ((known & kLagPorts) != 0) write<uint8_t>(attributes, 96, state.lag_ports);
+  return 0;
+}
+
+int mlx5dv_modify_qp_lag_port(ibv_qp* qp, uint8_t port) {
+  FakeMlx5& state = *railwiseFakeMlx5();
+  if (state.lag_error != 0) return state.lag_error;
+  state.lag_port_of[qp] = port;
   return 0;
 }
 

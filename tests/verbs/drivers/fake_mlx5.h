@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 namespace railwise::test {
@@ -16,6 +17,8 @@ struct FakeMlx5 {
   int data_direct_error = 0;
   std::string data_direct_path = "/devices/pci0000:00/0000:00:01.0/0000:01:00.0";
   uint32_t out_of_order_receives = 0;                                                     // 0: not offered
+  uint8_t lag_ports = 0;                                                                  // 0: not offered
+  int lag_error = 0;  // of mlx5dv_modify_qp_lag_port
   ibv_qp* (*create_qp)(ibv_context* context, ibv_qp_init_attr_ex* attributes) = nullptr;  // null: EOPNOTSUPP
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
                            int access) = nullptr;  // null: EBADF for no descriptor, else EOPNOTSUPP
@@ -23,6 +26,7 @@ struct FakeMlx5 {
   int mlx5_access = -1;
   uint64_t qp_mask = 0;
   uint32_t qp_flags = 0;
+  std::map<const ibv_qp*, uint8_t> lag_port_of;
 };
 
 inline FakeMlx5& fakeMlx5(const char* path) {

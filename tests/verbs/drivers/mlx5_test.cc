@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <string>
 
 #include "software_device.h"
+#include "sysfs/file_tree.h"
 #include "tests/ok.h"
 #include "verbs/drivers/fake_mlx5.h"
 #include "verbs/drivers/mlx5_library.h"
@@ -122,6 +124,24 @@ TEST_F(Mlx5Test, AnOutOfOrderQueuePairIsMade) {
   const Result<QueuePair> usual = make(OutOfOrder::kNo);
   ASSERT_OK(usual);
   EXPECT_FALSE(usual->out_of_order);
+}
+
+TEST_F(Mlx5Test, APortHasSeveralNetworkPortsWhereThereIsABond) {
+  Port port = *queryPort(context_.get(), 1);
+  const std::string ndev = std::string("/sys/class/infiniband/") + library().get_device_name(context_->device) +
+                           "/ports/1/gid_attrs/ndevs/0";
+  sysfs::MemoryTree bond;
+  bond.file(ndev, "bond0\n").file("/sys/class/net/bond0/bonding/mode", "802.3ad 4\n");
+  sysfs::MemoryTree none;
+  none.file(ndev, "eth0\n").file("/sys/class/net/eth0/mtu", "9000\n");
+  port.ethernet = true;
+  EXPECT_EQ(lagPorts(context_.get(), port, bond), 1) << "the driver does not tell";
+  fake().lag_ports = 2;
+  EXPECT_EQ(lagPorts(context_.get(), port, bond), 2);
+  EXPECT_EQ(lagPorts(context_.get(), port, none), 1) << "two ports, each by itself";
+  EXPECT_EQ(lagPorts(context_.get(), port, sysfs::MemoryTree()), 1);
+  port.ethernet = false;
+  EXPECT_EQ(lagPorts(context_.get(), port, bond), 1) << "InfiniBand";
 }
 
 TEST_F(Mlx5Test, ADeviceThatRefusesGetsTheUsualQueuePair) {

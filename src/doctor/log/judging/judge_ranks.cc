@@ -62,27 +62,23 @@ constexpr char kTablesWhy[] =
 constexpr char kTablesFix[] =
     "compare the lines of GIN/Plugin and RMA/Plugin; railwise doctor  # on both nodes: GPUDirect, libibverbs";
 
-std::vector<Attribute> attributes() {
+// `railwise`: some ranks use Railwise.
+std::vector<Attribute> attributes(bool railwise) {
   return {
       {"differ-version", Severity::kError, "the ranks run different NCCL versions",
        "Ranks of different versions cannot talk to each other.", "install one NCCL on all nodes",
        [](const Process& process) { return process.version; }},
       {"differ-network", Severity::kError, "the ranks use different networks",
        "A connection between two networks fails or hangs.",
-       "export NCCL_NET=IB  # on all ranks (with the plugin NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise): "
-       "those that cannot use it then say why",
+       (railwise ? "export NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise" : "export NCCL_NET=IB") +
+           std::string("  # on all ranks: those that cannot use it then say why"),
        [](const Process& process) {
          const auto line = process.networks.find(process.network);
          return Fact{process.network, line == process.networks.end() ? Place{} : line->second};
        }},
       {"differ-plugin", Severity::kWarning, "the ranks load different plugins",
        "Two different plugins cannot connect.", "install one plugin on all nodes",
-       [](const Process& process) {
-         Fact fact = process.plugin;
-         if (!fact.value.empty() && process.plugin_api > 0)
-           fact.value += " (v" + std::to_string(process.plugin_api) + ")";
-         return fact;
-       }},
+       [](const Process& process) { return process.plugin; }},
       {"differ-plugin", Severity::kWarning, "the ranks load different versions of Railwise",
        "Two versions may not connect.", "install one version on all nodes",
        [](const Process& process) { return process.railwise; }},
@@ -281,7 +277,7 @@ void judgeDifferences(const Evidence& evidence, const Ranks& ranks, Findings& fi
   const bool told = std::any_of(job.events.begin(), job.events.end(),
                                 [](const Event& event) { return event.check == "mixed-nics"; });
   std::string found;  // the last check that found something: what comes after it under its name says no more
-  for (Attribute& attribute : attributes()) {
+  for (Attribute& attribute : attributes(networks.contains("Railwise"))) {
     if (attribute.check == found) continue;
     // Each network names NICs in its own way.
     if (networks.size() > 1 && attribute.of_network) continue;

@@ -154,6 +154,19 @@ void readGids(FoundNic& nic, const Config& config) {
   nic.open.gids = nic.facts.gids;
 }
 
+// A queue pair tells what its device offers.
+void readEce(FoundNic& nic, const Config& config) {
+  if (nic.facts.link != LinkKind::kRoce || !nic.open.port.active) return;
+  const verbs::Cq cq(verbs::library().create_cq(nic.open.context.get(), 1, nullptr, nullptr, 0));
+  if (cq == nullptr) return;
+  const auto made = verbs::createQueuePair(nic.open.pd.get(), cq.get(), nic.open.port, config, {1, 1, 0});
+  if (!made.ok()) return;
+  const auto ece = verbs::queryEce(made->qp.get(), config);
+  if (!ece) return;
+  nic.facts.ece_vendor = ece->vendor;
+  nic.facts.ece_options = ece->options;
+}
+
 void readPort(FoundNic& nic, const Config& config) {
   const auto port = verbs::queryPort(nic.open.context.get(), nic.facts.port, config.ib_query_port_speed != 0);
   if (!port.ok()) {
@@ -167,6 +180,7 @@ void readPort(FoundNic& nic, const Config& config) {
   nic.facts.mtu_bytes = mtuBytes(port->mtu);
   nic.facts.lid = port->lid;
   readGids(nic, config);
+  readEce(nic, config);
 }
 
 void readPlace(FoundNic& nic, const ibv_device* device, const sysfs::FileTree& tree) {

@@ -36,6 +36,10 @@ struct NicFacts {
   std::string pcie;              // the narrowest link in words: "32 GT/s x16"
   int numa = -1;                 // -1: not known
   std::vector<verbs::Gid> gids;  // best first, at most verbs::kMaxGids
+  // Enhanced connection establishment (ECE), as the device offers it to a peer. Vendor 0: it offers none, or
+  // NCCL_IB_ECE_ENABLE is 0.
+  uint32_t ece_vendor = 0;
+  uint32_t ece_options = 0;
 
   bool operator==(const NicFacts&) const = default;
 };

@@ -8,7 +8,7 @@ namespace railwise::doctor::pair {
 namespace {
 
 // What a message is, and the version of its form.
-constexpr const char* kFactsForm = "railwise-pair-facts-2";
+constexpr const char* kFactsForm = "railwise-pair-facts-3";
 constexpr const char* kAddressesForm = "railwise-pair-addresses-2";
 constexpr const char* kHalvesForm = "railwise-pair-halves-2";
 
@@ -42,6 +42,8 @@ constexpr auto describeNic = [](auto& fields, auto& nic) {
   fields.text("pcie", nic.pcie);
   fields.within("numa", nic.numa, -1, 1 << 16);
   fields.list("gids", nic.gids, verbs::kMaxGids, describeGid);
+  fields.within("ece_vendor", nic.ece_vendor, 0U, kAny32);
+  fields.within("ece_options", nic.ece_options, 0U, kAny32);
 };
 
 constexpr auto describeModel = [](auto& fields, auto& model) {
