@@ -82,14 +82,14 @@ class LiveTree : public FileTree {
   // Closes the descriptor.
   static std::string contentOf(int fd, std::size_t most) {
     std::string content;
-    // For an attribute one read is enough, because it always comes whole. The content is empty if the driver
-    // refuses the read.
-    while (content.size() < most && content.size() % kMaxFileBytes == 0) {
-      char page[kMaxFileBytes];
-      const ssize_t count = ::read(fd, page, std::min(sizeof page, most - content.size()));
-      if (count <= 0) break;
-      content.append(page, static_cast<std::size_t>(count));
-    }
+    char page[kMaxFileBytes];
+    ssize_t count = 0;
+    do {
+      count = ::read(fd, page, std::min(sizeof page, most - content.size()));
+      if (count > 0) content.append(page, static_cast<std::size_t>(count));
+      // An attribute always comes whole. The content is empty if the driver refuses the read. A longer file
+      // of /proc comes in pieces that are shorter than asked for.
+    } while (count > 0 && most > kMaxFileBytes && content.size() < most);
     ::close(fd);
     return content;
   }

@@ -129,8 +129,9 @@ std::vector<PciDevice> gpuDevices(const FileTree& tree) {
 bool runsRccl(const FileTree& tree) { return moduleLoaded(tree, "amdgpu") && !moduleLoaded(tree, "nvidia"); }
 
 bool moduleLoaded(const FileTree& tree, const std::string& name) {
+  constexpr std::size_t kMostBytes = 1UL << 20;  // a machine has some hundred modules, in as many lines
   if (tree.exists("/sys/module/" + name)) return true;
-  for (const std::string& line : linesOf(tree.read("/proc/modules").value_or("")))
+  for (const std::string& line : linesOf(tree.read("/proc/modules", kMostBytes).value_or("")))
     if (line.starts_with(name + " ")) return true;
   return false;
 }

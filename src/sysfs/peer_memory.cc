@@ -23,11 +23,16 @@ std::string peerMemoryModule(const FileTree& tree) {
   }
   // AMD's driver registers itself with RDMA drivers that have the function: MLNX_OFED's on newer kernels.
   if (!runsRccl(tree)) return {};
-  constexpr std::size_t kMostSymbols = 64UL << 20;  // bytes; /proc/kallsyms has some 15 MiB
-  const std::string symbols = tree.read("/proc/kallsyms", kMostSymbols).value_or("");
-  for (const char* const symbol : {"t ib_register_peer_memory_client", "T ib_register_peer_memory_client"})
-    if (symbols.find(symbol) != std::string::npos) return "amdgpu";
+  constexpr std::size_t kMostBytes = 64UL << 20;  // the file has some 15 MiB
+  if (!peerMemorySymbols(tree.read(kKernelSymbols, kMostBytes).value_or("")).empty()) return "amdgpu";
   return {};
+}
+
+std::string peerMemorySymbols(std::string_view symbols) {
+  std::string lines;
+  for (const char* const symbol : {"t ib_register_peer_memory_client", "T ib_register_peer_memory_client"})
+    if (symbols.find(symbol) != std::string_view::npos) lines += std::string("0 ") + symbol + "\n";
+  return lines;
 }
 
 }  // namespace railwise::sysfs

@@ -184,6 +184,16 @@ TEST(Command, AMachineMayStandForAFile) {
   std::filesystem::remove(recording);
 }
 
+TEST(Command, AFolderWithoutAMachineHasLogs) {
+  const std::string folder = testing::TempDir() + "railwise-logs-" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const auto doctor = railwise({"doctor", folder});
+  EXPECT_NE(doctor.out.find("it is a folder: name the files in it"), std::string::npos) << doctor.err;
+  std::filesystem::create_directory(folder + "/sys");
+  EXPECT_EQ(railwise({"doctor", folder}).out.find("name the files in it"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Command, ExplainTakesAGpu) {
   const std::string third = railwise({"explain", "-q", "-m", "dgx", "-g", "3"}).out;
   for (const char* words : {"-m dgx GPU3", "dgx gpu3", "-m dgx 3"})

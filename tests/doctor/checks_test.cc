@@ -219,6 +219,15 @@ const Fault kFaults[] = {
     {"no RDMA driver", kIb,
      [](MemoryTree& tree) { tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs"); },
      "rdma-devices", Severity::kError, "0000:18:00.0", "0x15b3:0x1021", "modprobe mlx5_ib"},
+    {"no RDMA driver of another vendor", kIb,
+     [](MemoryTree& tree) {
+       for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
+         const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
+         if (tree.read(folder + "/vendor") == "0x15b3\n") set(tree, folder + "/vendor", "0x1dd8\n");
+       }
+       tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs");
+     },
+     "rdma-devices", Severity::kError, "0000:18:00.0", "0x1dd8:0x1021", "modprobe ionic_rdma"},
     {"no device node", kIb,
      [](MemoryTree& tree) { set(tree, "/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n"); },
      "rdma-nodes", Severity::kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
@@ -786,7 +795,8 @@ INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults), [](const auto&
 // One fault makes one kind of finding: what is broken elsewhere is not claimed.
 TEST(Doctor, AFaultIsNotTakenForAnother) {
   const std::set<std::string> companions = {
-      "no RDMA driver/known-machine",                  // no device at all is fewer than eight
+      "no RDMA driver/known-machine",  // no device at all is fewer than eight
+      "no RDMA driver of another vendor/known-machine",
       "fewer NICs than the machine has/rdma-devices",  // the card is still there
   };
   for (const Fault& fault : kFaults) {

@@ -13,6 +13,7 @@
 #include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"
 #include "doctor/facts/trees.h"
+#include "sysfs/peer_memory.h"
 #include "tests/doctor/good_machine.h"
 #include "tests/ok.h"
 
@@ -70,6 +71,19 @@ TEST(TracingTree, KeepsWhatWasReadAndNothingElse) {
   EXPECT_EQ(copy.read("/link/read"), "content");
   EXPECT_FALSE(copy.exists("/real/unread"));
   EXPECT_FALSE(copy.exists("/other"));
+}
+
+// A report goes to strangers. The kernel's symbols are some MiB, and root reads their addresses.
+TEST(TracingTree, KeepsOfTheKernelsSymbolsOnlyWhatIsAskedFor) {
+  const std::string all =
+      "ffffffff81000000 T _text\nffffffffc0a1b2c3 T ib_register_peer_memory_client\t[ib_core]\n";
+  const MemoryTree tree = MemoryTree().folder("/sys/module/amdgpu").file("/proc/kallsyms", all);
+  const TracingTree traced(tree);
+  EXPECT_EQ(sysfs::peerMemoryModule(traced), "amdgpu");
+  EXPECT_EQ(sysfs::peerMemoryModule(traced.copy()), "amdgpu");
+  const std::string kept = traced.copy().read("/proc/kallsyms").value_or("");
+  EXPECT_EQ(kept.find("_text"), std::string::npos) << kept;
+  EXPECT_EQ(kept.find("ffffffff"), std::string::npos) << kept;
 }
 
 TEST(TracingTree, AListedFileIsKeptByItsName) {

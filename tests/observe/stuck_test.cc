@@ -469,6 +469,20 @@ TEST(StuckJobs, RanksWithoutAConnectionAreOneJobByTheirCommunicatorOrTheirLaunch
   EXPECT_EQ(jobNumbers(job.job().processes()), (std::vector<int>{0, 0, 1, 1, 2, 3}));
 }
 
+// Together the jobs look complete.
+TEST(StuckJobs, NotesOfAJobAreInTheJsonToo) {
+  TestJob job;
+  for (int rank = 0; rank < 2; ++rank) {
+    ProcessFacts& own = job.process(rank, rank);
+    own.ranks = 2;
+    own.connections.emplace_back().communicator = 1 + static_cast<uint64_t>(rank);
+  }
+  const Job all = job.job();
+  const std::string json = stuckJson(all, diagnose(all, {}), judgeJobs(all, {}));
+  EXPECT_HAS(json, "\"notes\": [\"rank 1 of 2 has no record on the hosts that were asked\"]");
+  EXPECT_HAS(json, "rank 0 of 2 has no record");
+}
+
 TEST(StuckJobs, AHostThatDoesNotAnswerBelongsToTheJobThatHasPeersThere) {
   TestJob job;
   job.connect(job.process(0, 1), job.process(1, 2));
@@ -482,6 +496,43 @@ TEST(StuckJobs, AHostThatDoesNotAnswerBelongsToTheJobThatHasPeersThere) {
   ASSERT_EQ(jobs.size(), 2U);
   EXPECT_EQ(worst(jobs[0].diagnosis), culprit(CulpritKind::kSilentHost, "gpu7"));
   EXPECT_FALSE(jobs[1].diagnosis.stuck) << jobs[1].diagnosis.verdict;
+}
+
+// What has run here before stays in the records, and no host that is silent now can hold it up.
+TEST(StuckJobs, AHostThatDoesNotAnswerHoldsUpNoJobOfWhichNoneLives) {
+  TestJob job;
+  job.connect(job.process(0, 1), job.process(1, 2));
+  ProcessFacts away;
+  away.host = "gpu7";
+  away.pid = 9;
+  ProcessFacts& ended = job.process(2, 1);
+  ended.alive = false;
+  ended.ended = true;
+  job.connect(away, ended);
+  job.process(3, 1).alive = false;
+  job.hosts.push_back({.asked = "gpu7", .error = "No route to host"});
+  const std::vector<JudgedJob> jobs = judgeJobs(job.job(), {});
+  ASSERT_EQ(jobs.size(), 1U);  // perhaps a rank of the job that runs is there
+  EXPECT_EQ(worst(jobs[0].diagnosis), culprit(CulpritKind::kSilentHost, "gpu7"));
+}
+
+// To compare each peer with each host, for each host anew, takes minutes here and hours on a large machine.
+TEST(StuckJobs, AreToldApartOnManyHosts) {
+  constexpr int kHosts = 400;
+  constexpr int kRanks = 8;
+  constexpr int kPeers = 32;
+  TestJob job;
+  for (int rank = 0; rank < kHosts * kRanks; ++rank) {
+    ProcessFacts& own = job.process(rank, rank / kRanks);
+    for (int i = 1; i <= kPeers; ++i) {
+      ConnectionFacts& connection = own.connections.emplace_back();
+      const int peer = (rank + i * kRanks) % (kHosts * kRanks);
+      connection.peer = "gpu" + std::to_string(peer / kRanks) + ":" + std::to_string(100 + peer);
+    }
+  }
+  for (int spare = 0; spare < kHosts; ++spare)
+    job.hosts.push_back({.asked = "spare" + std::to_string(spare), .name = "spare" + std::to_string(spare)});
+  EXPECT_EQ(judgeJobs(job.job(), {}).size(), static_cast<std::size_t>(kRanks));
 }
 
 // Rank 2 is killed; ranks 1 and 3 see it and leave; more wait for rank 1 than for rank 2.
@@ -511,6 +562,24 @@ TEST(Stuck, WhoDiedFirstStandsFirst) {
     EXPECT_EQ(diagnosis.culprits[static_cast<std::size_t>(wait.culprit)].process, wait.other.process);
 }
 
+TEST(Stuck, LastSignsOfLifeThatAreCloseDoNotTellWhoDiedFirst) {
+  TestJob job;
+  ProcessFacts& one = job.process(0, 1);
+  ProcessFacts& other = job.process(1, 2);
+  ProcessFacts& alive = job.process(2, 3);
+  TestJob::waitsForReceive(*job.connect(alive, one).first);
+  TestJob::waitsForReceive(*job.connect(alive, other).first);
+  for (ProcessFacts* const each : {&one, &other}) each->alive = false;
+  one.gone_ms = 4300;
+  other.gone_ms = 4000;
+  EXPECT_HAS(diagnosisOf(job).verdict, "it died at about the same time as others, of 2");
+  one.gone_ms = 9000;
+  EXPECT_HAS(diagnosisOf(job).verdict, "it died first of 2");
+  one.gone_ms = 4300;
+  other.trouble = "failed";
+  EXPECT_HAS(diagnosisOf(job).verdict, "it died first of 2") << "the other one saw it fail";
+}
+
 TEST(Stuck, WhereAllAreDeadTheFirstOfTheLastJobIsNamed) {
   TestJob job;
   ProcessFacts& old = job.process(6, 1);
@@ -538,6 +607,36 @@ TEST(Stuck, AJobThatHasDiedIsNotedBesideJobsThatRun) {
   EXPECT_LACKS(textOfJob(job), "rank 5");
 }
 
+TEST(Stuck, AJobThatHasDiedIsNotedAlsoWhereARankOfAnotherOneDiedLater) {
+  TestJob job;
+  job.connect(job.process(0, 1), job.process(1, 2));
+  ProcessFacts& dead = job.process(5, 1);
+  ProcessFacts& later = job.process(2, 2);
+  job.connect(job.processes.front(), later);
+  dead.alive = later.alive = false;
+  dead.gone_ms = 3000;
+  later.gone_ms = 1000;
+  EXPECT_HAS(textOfJob(job), "rank 5 (gpu1:105) died first");
+}
+
+// A container that starts again gives its processes the numbers of those before, whose records are still
+// there.
+TEST(Stuck, WhoHadTheNumberBeforeIsNotAskedFor) {
+  TestJob job;
+  for (const bool alive : {false, true}) {
+    ProcessFacts& first = job.process(0, 1);
+    ProcessFacts& second = job.process(1, 2);
+    for (ProcessFacts* const each : {&first, &second}) {
+      each->alive = alive;
+      each->process_start = alive ? 8 : 7;
+      each->gone_ms = alive ? kNever : 3000;
+    }
+    job.connect(first, second);
+  }
+  const Diagnosis diagnosis = diagnose(job.job(), {.pids = {100}});
+  EXPECT_FALSE(diagnosis.stuck) << diagnosis.verdict;
+}
+
 TEST(Stuck, SaysWhereNothingTakesOver) {
   TestJob job;
   const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
@@ -547,6 +646,11 @@ TEST(Stuck, SaysWhereNothingTakesOver) {
   EXPECT_HAS(textOfJob(job), "RAILWISE_FAILOVER=0");
   sender->failover = record::Failover::kOn;
   EXPECT_HAS(textOfJob(job), "one rail pair");
+  ConnectionFacts& second = *job.connect(job.processes[0], job.processes[1]).first;
+  TestJob::waits(second, WaitsFor::kCompletion);
+  second.failover = record::Failover::kOn;
+  EXPECT_HAS(textOfJob(job), "2 connections that wait use one rail pair");
+  second.failover = record::Failover::kOff;
   sender->pairs.push_back(sender->pairs.front());
   EXPECT_LACKS(textOfJob(job), "one rail pair");
 }
@@ -715,6 +819,15 @@ TEST(StuckWire, ErrorsNameTheSourceAndTheLine) {
   EXPECT_EQ(errorOf(first + "{\"pid\": \"x\"}"), "gpu1:2: 'host' is missing");
   EXPECT_EQ(errorOf(lines.substr(0, lines.size() - 5)), "gpu1:2: no JSON, or cut");
   EXPECT_EQ(errorOf("{\"schema\": " + std::string(50000, '[')), "gpu1:1: no JSON of railwise stuck --gather");
+}
+
+// A job whose processes are all of such hosts would have no host.
+TEST(StuckWire, AHostThatHasNotAnsweredHasNoProcesses) {
+  HostFacts host = someHost();
+  host.error = "No route to host";
+  EXPECT_FALSE(parseJsonLines(jsonLines(host), "gpu1").ok());
+  host.processes.clear();
+  EXPECT_OK(parseJsonLines(jsonLines(host), "gpu1"));
 }
 
 TEST(StuckWire, PlacesBeyondATableAreNotKnown) {

@@ -177,6 +177,17 @@ TEST(TopNews, TheWorstComesFirst) {
   EXPECT_EQ(modelOf(failed).news[0].text, "process 4210 (rank 2): 1 connection has failed");
 }
 
+TEST(TopNews, AProcessThatStandsStillIsNamed) {
+  auto snapshot = makeSnapshot(4211, 3, {makeRail("mlx5_0")}, {});
+  EXPECT_EQ(modelOf({snapshot}).processes[0].still_ns, 0U) << "an older plugin does not tell";
+  snapshot.process.alive_ns = kNow - kSecond;
+  EXPECT_EQ(modelOf({snapshot}).processes[0].still_ns, 0U);
+  snapshot.process.alive_ns = kNow - 7 * kSecond;
+  const Model model = modelOf({snapshot});
+  EXPECT_EQ(model.news[0].text, "process 4211 (rank 3): stopped, or without a processor since 7.0 s");
+  EXPECT_EQ(waitsText(model.processes[0]), "is stopped");
+}
+
 TEST(TopNews, NcclThatDoesNotCallIsNamed) {
   auto idle = makeWaiting(0, 30 * kSecond, record::WaitsFor::kCompletion);
   idle.looked_ns = kNow - 7 * kSecond;

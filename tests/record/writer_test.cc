@@ -168,6 +168,19 @@ TEST_F(Writer, KeepsARecordWithErrorsOfARail) {
   EXPECT_NE(readAt(path).process.ended_ns, 0U);
 }
 
+TEST_F(Writer, SaysWhenTheProcessHasRun) {
+  beat();  // no record
+  startRecord();
+  const std::string path = recordPath();
+  EXPECT_EQ(readAt(path).process.alive_ns, 0U);
+  const uint64_t before = nowNs();
+  beat();
+  const uint64_t said = readAt(path).process.alive_ns;
+  EXPECT_GE(said, before);
+  EXPECT_LE(said, nowNs());
+  stop();
+}
+
 TEST_F(Writer, KeepsARecordOfAConnectionThatHasFailed) {
   startRecord();
   const std::string path = recordPath();

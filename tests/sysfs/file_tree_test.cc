@@ -1,9 +1,11 @@
 #include "sysfs/file_tree.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -102,6 +104,19 @@ TEST(FileTree, FilesAreBounded) {
   EXPECT_EQ(large.read("/sys/large")->size(), FileTree::kMaxFileBytes);
   const OnDisk disk(large);
   EXPECT_EQ(makeLiveTree(disk.folder())->read("/sys/large")->size(), FileTree::kMaxFileBytes);
+}
+
+// The kernel gives out most files of /proc a page at a time, and less than a page each time.
+TEST(FileTree, AFileThatComesInPiecesIsReadToItsEnd) {
+  constexpr std::size_t kPages = 400;  // every other one may be written: each is a line of its own
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages = mmap(nullptr, kPages * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  for (std::size_t i = 0; i < kPages; i += 2)
+    ASSERT_EQ(mprotect(static_cast<char*>(pages) + i * page, page, PROT_READ | PROT_WRITE), 0);
+  const std::string maps = makeLiveTree("/")->read("/proc/self/maps", 1 << 20).value_or("");
+  EXPECT_GT(std::count(maps.begin(), maps.end(), '\n'), static_cast<std::ptrdiff_t>(kPages) - 1);
+  munmap(pages, kPages * page);
 }
 
 TEST(FileTree, OnlyTheMachineItselfIsLive) {

@@ -35,6 +35,15 @@ TEST(PciDevices, AreReadInTheOrderOfTheirAddresses) {
   EXPECT_EQ(gpuDevices(tree).size(), 2U);
 }
 
+TEST(ModuleLoaded, AlsoFarDownTheKernelsList) {
+  std::string modules;
+  for (int i = 0; i < 200; ++i) modules += "module" + std::to_string(i) + " 16384 1 - Live 0x0\n";
+  MemoryTree tree;
+  tree.file("/proc/modules", modules + "amdgpu 16384 1 - Live 0x0\n");
+  EXPECT_TRUE(moduleLoaded(tree, "amdgpu"));
+  EXPECT_FALSE(moduleLoaded(tree, "nvidia"));
+}
+
 TEST(NearestGpu, HasMostOfTheWayInCommon) {
   const std::string host = "/sys/devices/pci0000:15/0000:15:01.0/";
   MemoryTree tree;

@@ -318,7 +318,9 @@ int doctorCommand(Args args) {
   if (options.masked && options.report.empty())
     return say("doctor: --mask is for --report FILE.tar.gz"), kExitUsage;
   std::string file = arguments->positional.size() == 1 ? arguments->first() : "";
-  takeMachine(file, options.machine);
+  std::error_code error;
+  const bool logs = std::filesystem::is_directory(file, error) && sysfs::findTreeRoot(file).empty();
+  if (!logs) takeMachine(file, options.machine);
   takeRecording(options.machine);
   if (file.empty() && arguments->positional.size() < 2) return examineMachine(options);
   if (!isTopologyFile(arguments->positional)) return doctorLogCommand(args);

@@ -158,15 +158,16 @@ class Collector {
     const auto rank = static_cast<int>(reader.u32());
     return ours && reader.ok() && rank > 0 && rank < identity_.size ? rank : 0;
   }
-  // Takes its answer if all of it is there. True: nothing more is expected from it.
+  // Takes its answer if all of it is there, and tells it so. True: nothing more is expected from it.
   bool isDone(Member& member) {
     Frame frame;
     const Received received = member.channel->receive(frame, kMostBytes);
     if (received == Received::kNothing) return false;
     const bool known = std::any_of(answers_.begin(), answers_.end(),
                                    [&](const RankAnswer& other) { return other.rank == member.rank; });
-    if (received == Received::kFrame && frame.type == FrameType::kData && !known)
-      answers_.push_back({member.rank, toText(frame.payload)});
+    if (received != Received::kFrame || frame.type != FrameType::kData) return true;
+    if (!known) answers_.push_back({member.rank, toText(frame.payload)});
+    member.channel->sendIfIdle(FrameType::kBye);
     return true;
   }
 
@@ -201,6 +202,21 @@ Outcome<std::vector<RankAnswer>> collectFromRanks(const RankIdentity& identity,
   return Collector(identity, std::move(*listener)).run(Deadline::after(limit));
 }
 
+// True: rank 0 has the answer. It drops callers where it has too many.
+bool isTaken(FrameChannel& channel, const Bytes& hello, const std::string& text, Deadline deadline) {
+  if (!channel.send(FrameType::kHello, hello, deadline).ok() ||
+      !channel.send(FrameType::kData, std::as_bytes(std::span(text)), deadline).ok())
+    return false;
+  channel.finishSending();
+  Frame frame;
+  Received received = channel.receive(frame, 0);
+  for (; received == Received::kNothing && !deadline.passed(); received = channel.receive(frame, 0)) {
+    pollfd readable = {.fd = channel.fd(), .events = POLLIN, .revents = 0};
+    poll(&readable, 1, kPollMs);
+  }
+  return received == Received::kFrame && frame.type == FrameType::kBye;
+}
+
 // Every other rank.
 Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& text,
                              std::chrono::milliseconds limit) {
@@ -211,22 +227,11 @@ Outcome<void> sendToRankZero(const RankIdentity& identity, const std::string& te
   const Bytes hello = writer.take();
   const Deadline deadline = Deadline::after(limit);
   while (!deadline.passed()) {
-    auto socket = connectOnce(*address, deadline);
-    if (!socket.ok()) {
-      std::this_thread::sleep_for(kRetryPeriod);
-      continue;
+    if (auto socket = connectOnce(*address, deadline); socket.ok()) {
+      FrameChannel channel(std::move(*socket));
+      if (isTaken(channel, hello, text, deadline)) return {};
     }
-    FrameChannel channel(std::move(*socket));
-    if (!channel.send(FrameType::kHello, hello, deadline).ok() ||
-        !channel.send(FrameType::kData, std::as_bytes(std::span(text)), deadline).ok())
-      continue;
-    channel.finishSending();
-    Frame frame;  // rank 0 closes once it has everything
-    while (!deadline.passed() && channel.receive(frame, 0) == Received::kNothing) {
-      pollfd readable = {.fd = channel.fd(), .events = POLLIN, .revents = 0};
-      poll(&readable, 1, kPollMs);
-    }
-    return {};
+    std::this_thread::sleep_for(kRetryPeriod);
   }
   return Error{"rank 0 does not answer at " + identity.address + ": --address HOST:PORT"};
 }

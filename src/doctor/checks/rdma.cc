@@ -12,12 +12,12 @@ namespace railwise::doctor {
 namespace {
 
 // The kernel's module for a network card that could do RDMA; "": none is known.
-const char* moduleFor(const sysfs::PciDevice& device) {
-  const bool network = device.device_class.starts_with("0x02");
-  if (device.vendor == pci::kMellanox) return network ? "mlx5_ib" : "";
+std::string_view moduleFor(const sysfs::PciDevice& device) {
+  const NicDriver* const driver = nicDriverOf("", device.vendor);
+  if (device.vendor == pci::kMellanox) return device.device_class.starts_with("0x02") ? driver->module : "";
   // Of these vendors only the classes that are always RDMA cards: others have plain Ethernet cards too.
-  if (device.device_class.starts_with("0x0207")) return "ib_core";
-  return "";
+  if (!device.device_class.starts_with("0x0207")) return "";
+  return driver != nullptr ? driver->module : "ib_core";
 }
 
 // Has the card of the function an RDMA device, on any function? A bond has one for two functions.
@@ -33,7 +33,7 @@ void checkDevices(Examination& exam) {
   std::vector<Seen> seen;
   std::string module;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
-    const std::string needed = moduleFor(device);
+    const std::string needed(moduleFor(device));
     const bool virtual_function = exam.system.exists(device.path + "/physfn");
     if (needed.empty() || virtual_function || givenToGuest(exam.system, device.path)) continue;
     if (cardHasDevice(exam, device)) continue;

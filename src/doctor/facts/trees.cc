@@ -8,6 +8,7 @@
 
 #include "base/text/text_layout.h"
 #include "doctor/facts/system.h"
+#include "sysfs/peer_memory.h"
 
 namespace railwise::doctor {
 namespace {
@@ -177,7 +178,8 @@ std::optional<std::string> TracingTree::readAt(const std::string& real_path, std
     // A file that is read twice, once in part, is kept as a whole.
     const auto known = copy_.items().find(real_path);
     if (known == copy_.items().end() || known->second.content.size() < content->size())
-      copy_.file(real_path, *content);
+      copy_.file(real_path,
+                 real_path == sysfs::kKernelSymbols ? sysfs::peerMemorySymbols(*content) : *content);
   }
   return content;
 }

@@ -52,7 +52,8 @@ class SplitTree final : public ChoosingTree {
 };
 
 // Remembers all that is read of another tree, so that a report can carry exactly that: the same checks of the
-// copy find the same. One thread at a time. The tree must outlive it.
+// copy find the same. Of the kernel's symbols it keeps what the checks ask for. One thread at a time. The
+// tree must outlive it.
 class TracingTree final : public sysfs::FileTree {
  public:
   explicit TracingTree(const sysfs::FileTree& tree) : tree_(tree) {}

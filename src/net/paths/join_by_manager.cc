@@ -85,7 +85,7 @@ Result<bool> JoinByManager::join(std::size_t index, const Ends& ends) {
   const Result<bool> up = queue_pair.rest->cm->advance();
   if (!up.ok()) return up.status();
   queue_pair.rest->connected = *up;
-  if (*up) logConnected(index, ends, ", by RDMA CM");
+  if (*up) noteConnected(index, ends, ", by RDMA CM");
   return *up;
 }
 

@@ -11,6 +11,29 @@
 
 namespace railwise::net {
 
+Result<bool> Joiner::joinAll(const Ends& ends, std::size_t* failed) {
+  bool all = true;
+  for (std::size_t i = 0; i < ends.endpoint.queue_pairs.size(); ++i) {
+    const LaneQueuePair& queue_pair = ends.endpoint.queue_pairs[i];
+    if (!queue_pair.rest->used || queue_pair.rest->connected) continue;
+    *failed = i;
+    const Result<bool> up = join(i, ends);
+    if (!up.ok()) return up.status();
+    all = all && *up;
+  }
+  return all;
+}
+
+Joiner::Path Joiner::pairingOf(std::size_t index, const Ends& ends) const {
+  const LaneQueuePair& queue_pair = ends.endpoint.queue_pairs[index];
+  if (direction_ == Direction::kSend) {
+    const QueuePairInfo& pair = ends.remote.queue_pair[index];
+    return {queue_pair.rail, queue_pair.peer_rail, pair.peer_gid, pair.gid};
+  }
+  const QueuePairInfo& pair = ends.local.queue_pair[index];
+  return {queue_pair.rail, queue_pair.peer_rail, pair.gid, pair.peer_gid};
+}
+
 namespace {
 
 // Where a port is a bond, the queue pairs of a rail leave by its network ports in turn.
@@ -28,31 +51,8 @@ void chooseLagPort(const LaneQueuePair& queue_pair, const Endpoint& endpoint) {
 
 }  // namespace
 
-Result<bool> Joiner::joinAll(const Ends& ends, std::size_t* failed) {
-  bool all = true;
-  for (std::size_t i = 0; i < ends.endpoint.queue_pairs.size(); ++i) {
-    const LaneQueuePair& queue_pair = ends.endpoint.queue_pairs[i];
-    if (!queue_pair.rest->used || queue_pair.rest->connected) continue;
-    *failed = i;
-    const Result<bool> up = join(i, ends);
-    if (!up.ok()) return up.status();
-    if (*up) chooseLagPort(queue_pair, ends.endpoint);
-    all = all && *up;
-  }
-  return all;
-}
-
-Joiner::Path Joiner::pairingOf(std::size_t index, const Ends& ends) const {
-  const LaneQueuePair& queue_pair = ends.endpoint.queue_pairs[index];
-  if (direction_ == Direction::kSend) {
-    const QueuePairInfo& pair = ends.remote.queue_pair[index];
-    return {queue_pair.rail, queue_pair.peer_rail, pair.peer_gid, pair.gid};
-  }
-  const QueuePairInfo& pair = ends.local.queue_pair[index];
-  return {queue_pair.rail, queue_pair.peer_rail, pair.gid, pair.peer_gid};
-}
-
-void Joiner::logConnected(std::size_t index, const Ends& ends, const char* how) const {
+void Joiner::noteConnected(std::size_t index, const Ends& ends, const char* how) const {
+  chooseLagPort(ends.endpoint.queue_pairs[index], ends.endpoint);
   const Path path = pairingOf(index, ends);
   const RailInfo& here = ends.local.rail[path.local_rail];
   const RailInfo& there = ends.remote.rail[path.remote_rail];
@@ -105,7 +105,7 @@ Result<bool> JoinByExchange::join(std::size_t index, const Ends& ends) {
                          index, &gid));
   queue_pair.rest->connected = true;
   if (ends.local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.rest->gid = gid;
-  logConnected(index, ends, "");
+  noteConnected(index, ends, "");
   return true;
 }
 

@@ -92,8 +92,9 @@ class Joiner {
 
   // The pairing of queue pair `index`.
   Path pairingOf(std::size_t index, const Ends& ends) const;
-  // Logs, at INFO, which path queue pair `index` uses. `how`: "", or ", by ...".
-  void logConnected(std::size_t index, const Ends& ends, const char* how) const;
+  // Queue pair `index` is up: it chooses its port where the port is a bond, and the log has its path, at INFO.
+  // `how`: "", or ", by ...".
+  void noteConnected(std::size_t index, const Ends& ends, const char* how) const;
 
   const Direction direction_;
   const Config& config_;

@@ -84,7 +84,9 @@ class Diagnoser {
   void look(int place) {
     const ProcessFacts& own = process(place);
     if (!own.alive) {
-      if (!options_.pids.empty() && !own.ended) addCulprit(deadProcess(job_, place));
+      // Its number may belong to another process of the job now.
+      const bool asked_for = !options_.pids.empty() && job_.processNamed(processKey(own)) == place;
+      if (asked_for && !own.ended) addCulprit(deadProcess(job_, place));
       return;
     }
     ++result_.processes;
@@ -548,7 +550,7 @@ class Diagnoser {
     std::string text = "no job runs " + where + "; " +
                        counted(static_cast<uint64_t>(processes_), "record of a process that has ended",
                                "records of processes that have ended");
-    const int first = firstDeathOfLastJob(jobNumbers(job_.processes()));
+    const int first = firstDeathOfLastJob();
     return text + (first < 0 ? ", all in order" : "; of the last job " + deathText(first));
   }
   std::string deathText(int place) const {
@@ -559,23 +561,22 @@ class Diagnoser {
   // A job of which all have died lately, beside jobs that run.
   void addDeadJob() {
     if (result_.processes == 0) return;
-    const std::vector<int> jobs = jobNumbers(job_.processes());
-    const int first = firstDeathOfLastJob(jobs);
+    const int first = firstDeathOfLastJob();
     if (first < 0 || process(first).gone_ms > kLatelyMs) return;
-    for (int place = 0; place < processes_; ++place)
-      if (process(place).alive &&
-          jobs[static_cast<std::size_t>(place)] == jobs[static_cast<std::size_t>(first)])
-        return;
     result_.dead_job = "a job that runs no more: " + deathText(first);
   }
-  // In the job whose process has died last, the process that died first. -1: no process has died. `jobs`: of
-  // each process.
-  int firstDeathOfLastJob(const std::vector<int>& jobs) const {
+  // Of the jobs of which no process lives, the one whose process has died last: the process that died first
+  // in it. -1: there is no such job.
+  int firstDeathOfLastJob() const {
+    const std::vector<int> jobs = jobNumbers(job_.processes());
+    const auto jobOf = [&](int place) { return jobs[static_cast<std::size_t>(place)]; };
+    std::set<int> living;
+    for (int place = 0; place < processes_; ++place)
+      if (process(place).alive) living.insert(jobOf(place));
     std::vector<int> dead;
     for (int place = 0; place < processes_; ++place)
-      if (!process(place).alive && !process(place).ended) dead.push_back(place);
+      if (!process(place).ended && !living.contains(jobOf(place))) dead.push_back(place);
     if (dead.empty()) return -1;
-    const auto jobOf = [&](int place) { return jobs[static_cast<std::size_t>(place)]; };
     const int last = jobOf(*std::ranges::min_element(dead, {}, [&](int at) { return process(at).gone_ms; }));
     std::erase_if(dead, [&](int place) { return jobOf(place) != last; });
     return *std::ranges::min_element(dead, {}, [&](int place) { return deathOrder(place); });
@@ -600,7 +601,7 @@ Diagnosis diagnose(const Job& job, const DiagnosisOptions& options) {
 
 std::vector<JudgedJob> judgeJobs(const Job& all, const DiagnosisOptions& options) {
   std::vector<JudgedJob> jobs;
-  for (Job& job : all.split()) {
+  for (Job& job : all.split(!options.pids.empty())) {
     Diagnosis diagnosis = diagnose(job, options);
     if (diagnosis.processes > 0 || diagnosis.stuck) jobs.push_back({std::move(job), std::move(diagnosis)});
   }

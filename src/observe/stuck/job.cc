@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 
 namespace railwise::observe {
 namespace {
@@ -73,6 +74,15 @@ std::string_view withoutDomain(std::string_view host) {
   const bool address = host.find_first_not_of("0123456789.") == std::string_view::npos ||
                        host.find(':') != std::string_view::npos;
   return address ? host : host.substr(0, host.find('.'));
+}
+
+// "gpu2" of "gpu2.example.org:4411".
+std::string_view hostIn(std::string_view peer) { return withoutDomain(peer.substr(0, peer.rfind(':'))); }
+
+bool isCalled(const HostFacts& host, std::string_view name) {
+  std::string_view asked = host.asked;
+  if (const std::size_t at = asked.find('@'); at != std::string_view::npos) asked.remove_prefix(at + 1);
+  return withoutDomain(host.name) == name || (!asked.empty() && withoutDomain(asked) == name);
 }
 
 // "gpu2.example.org:4411" as "gpu2:4411": a host may be called by either name.
@@ -149,37 +159,36 @@ End Job::otherEnd(End end) const {
 }
 
 const HostFacts* Job::hostOf(std::string_view peer) const {
-  const std::string_view name = withoutDomain(peer.substr(0, peer.rfind(':')));
-  for (const HostFacts& host : hosts_) {
-    std::string_view asked = host.asked;
-    if (const std::size_t at = asked.find('@'); at != std::string_view::npos) asked.remove_prefix(at + 1);
-    if (withoutDomain(host.name) == name || (!asked.empty() && withoutDomain(asked) == name)) return &host;
-  }
-  return nullptr;
+  const std::string_view name = hostIn(peer);
+  const auto found =
+      std::ranges::find_if(hosts_, [&](const HostFacts& host) { return isCalled(host, name); });
+  return found == hosts_.end() ? nullptr : &*found;
 }
 
-std::vector<Job> Job::split() const {
+std::vector<Job> Job::split(bool dead) const {
   const std::vector<int> numbers = jobNumbers(processes_);
   std::vector<std::vector<ProcessFacts>> members;
   for (std::size_t at = 0; at < processes_.size(); ++at) {
     members.resize(std::max(members.size(), place(numbers[at]) + 1));
     members[place(numbers[at])].push_back(processes_[at]);
   }
-  std::stable_partition(members.begin(), members.end(), [](const std::vector<ProcessFacts>& job) {
-    return std::ranges::any_of(job, &ProcessFacts::alive);
+  const auto end = std::stable_partition(members.begin(), members.end(), [](const auto& job) {
+    return std::any_of(job.begin(), job.end(), [](const ProcessFacts& process) { return process.alive; });
   });
-  const auto names = [&](const std::vector<ProcessFacts>& job, const HostFacts& host) {
-    return std::ranges::any_of(job, [&](const ProcessFacts& process) {
-      return std::ranges::any_of(process.connections, [&](const ConnectionFacts& connection) {
-        return hostOf(connection.peer) == &host;
-      });
-    });
-  };
+  if (!dead) members.erase(end, members.end());
+  std::vector<std::set<std::string_view>> peers(members.size());  // the hosts on which a job has peers
+  for (std::size_t job = 0; job < members.size(); ++job)
+    for (const ProcessFacts& process : members[job])
+      for (const ConnectionFacts& connection : process.connections)
+        peers[job].insert(hostIn(connection.peer));
   std::vector<std::vector<HostFacts>> hosts(members.size());
   for (const HostFacts& host : hosts_) {
-    const bool known = std::ranges::any_of(members, [&](const auto& job) { return names(job, host); });
+    const auto has_peers = [&](const std::set<std::string_view>& names) {
+      return std::ranges::any_of(names, [&](std::string_view name) { return isCalled(host, name); });
+    };
+    const bool of_some = !host.error.empty() && std::ranges::any_of(peers, has_peers);
     for (std::size_t job = 0; job < members.size(); ++job) {
-      if (!host.error.empty() && known && !names(members[job], host)) continue;
+      if (of_some && !has_peers(peers[job])) continue;
       hosts[job].push_back(host);
       if (job > 0) hosts[job].back().notes.clear();
     }

@@ -34,15 +34,17 @@ class Job {
   // The other end of a connection: found by pair_id, or by the process that it names as its peer. If only the
   // process is found, its connection is -1.
   End otherEnd(End end) const;
+  // The process that has the name "host:pid" now, or had it last; -1: none.
+  int processNamed(const std::string& peer) const;
   // The host that has the name in "host:pid"; null: no such host was asked.
   const HostFacts* hostOf(std::string_view peer) const;
-  // Each job by itself, those with living processes first. A host that has not answered belongs to the jobs
-  // with peers there; to all where no job has. Notes of hosts are in the first job.
-  std::vector<Job> split() const;
+  // Each job by itself, those with living processes first. `dead`: also those without. A host that has not
+  // answered belongs to the jobs with peers there; to all where no job has. Notes of hosts are in the first
+  // job.
+  std::vector<Job> split(bool dead) const;
 
  private:
   void addProcess(ProcessFacts process);
-  int processNamed(const std::string& peer) const;
   int connectionTo(int process, End other) const;
 
   std::vector<HostFacts> hosts_;

@@ -315,6 +315,7 @@ std::string stuckJson(const Job& job, const Diagnosis& diagnosis, const std::vec
     json.beginInlineObject();
     json.key("stuck").value(each.diagnosis.stuck).key("verdict").value(each.diagnosis.verdict);
     json.key("name").value(jobName(each.job)).key("processes").row(each.job.processes(), processKey);
+    json.key("notes").row(each.diagnosis.notes);
     json.endInlineObject();
   });
   json.key("processes").value(diagnosis.processes);

@@ -266,6 +266,7 @@ HostFacts readHost(const Json& json, uint64_t& processes, std::string& error) {
   processes = object.number("processes");
   if (processes > kMostProcesses)
     object.fail("processes", "a number of at most " + std::to_string(kMostProcesses));
+  if (processes > 0 && !host.error.empty()) object.fail("processes", "0, and the host has not answered");
   return host;
 }
 

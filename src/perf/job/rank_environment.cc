@@ -30,21 +30,24 @@ struct Starter {
   const char* rank;
   const char* size;
   const char* local_size;  // the variable with the number of ranks on this host; null: this starter has none
+  const char* sign = nullptr;  // another variable that the starter sets; null: none is needed
 };
 constexpr Starter kStarters[] = {
     {kRankVariable, kSizeVariable, nullptr},
-    // Before the others: srun or mpirun may have started torchrun, whose processes inherit its rank.
-    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+    // Before the others: srun or mpirun may have started torchrun, whose processes inherit its rank. A pod's
+    // environment may have RANK, but not LOCAL_RANK.
+    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
     {"SLURM_PROCID", "SLURM_NTASKS", nullptr},
 };
 
 const Starter* findStarter(const Environment& environment) {
-  for (const Starter& starter : kStarters) {
-    if (environment(starter.rank) != nullptr && environment(starter.size) != nullptr) return &starter;
-  }
+  const auto isSet = [&](const char* name) { return name == nullptr || environment(name) != nullptr; };
+  for (const Starter& starter : kStarters)
+    if (isSet(starter.rank) && isSet(starter.size) && isSet(starter.sign)) return &starter;
   return nullptr;
 }
 

@@ -143,6 +143,10 @@ TEST(GpusPick, RealMachines) {
   const std::string mi300x = shared("rcclx/topo_8p_942.xml");
   const auto mesh = gpus({shared("synthetic/dgx1v.xml")}).out;
   EXPECT_HAS(mesh, "NVL 40 GB/s to 5, 7") << "not by way of another GPU: ";
+  // A GPU that is not chosen relays nothing (NVB).
+  EXPECT_EQ(ofJson({"pick", "4", shared("synthetic/dgx1v.xml"), "-q", "--json"},
+                   "[a['gpus'], a['slowest_pair_type']]"),
+            "[[0, 1, 2, 3], 'NVL']");
   EXPECT_HAS(gpus({mi300x}).out, "gfx942  -       0     xGMI 48 GB/s to 1-7");
   EXPECT_EQ(gpus({"pick", "3", mi300x, "--env"}).out, "ROCR_VISIBLE_DEVICES=0,1,2\n");
   const auto nodes = gpus({"pick", "2", mi300x, "--cgroup"});

@@ -7,6 +7,8 @@
 #include <fstream>
 
 #include "base/process.h"
+#include "base/socket.h"
+#include "ok.h"
 #include "process.h"
 #include "record/held_record.h"
 #include "record/record_builder.h"
@@ -207,6 +209,23 @@ TEST(StuckCommand, RanksOfALauncherSendTheirAnswersToRankZero) {
   EXPECT_HAS(first.out, "rank 4 (node2:5151) does not call");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "");
+}
+
+// Rank 0 drops callers where it has too many. Or somebody else listens there.
+TEST(StuckCommand, ARankWhoseAnswerIsNotTakenComesAgain) {
+  const Scratch scratch;
+  constexpr uint8_t kLoopback[] = {127, 0, 0, 1};
+  auto listener = Socket::listen(SocketAddress(AF_INET, kLoopback, 0, 0), 4);
+  ASSERT_OK(listener);
+  Process rank(
+      RAILWISE_CLI,
+      {"stuck", "--seconds=0", "--dir", scratch.path(""), "--address", listener->localAddress().text()},
+      {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"});
+  for (int call = 0; call < 2; ++call)
+    test::waitUntil([&] {
+      const auto caller = listener->accept();
+      return caller.ok() && caller->valid();
+    });
 }
 
 TEST(StuckCommand, MistakesHaveClearErrors) {

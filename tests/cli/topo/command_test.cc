@@ -189,6 +189,24 @@ TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
   EXPECT_HAS(topoCommand({"explain", kMachine, "-g", "0", "-f", "json"}).out, "\"gpus\"");
 }
 
+TEST(TopoCommand, NicsThatNcclIbHcaLeavesOutDoNotCount) {
+  for (const bool file : {true, false}) {
+    const std::vector<std::string> which = file ? std::vector<std::string>{"explain", kMachine}
+                                                : std::vector<std::string>{"explain", "-m", "dgx"};
+    std::vector<std::string> words = which;
+    words.emplace_back("--hca=^=mlx5_0");
+    const auto by_option = topoCommand(words);
+    EXPECT_HAS(by_option.out, "mlx5_0: left out by NCCL_IB_HCA or --hca (^=mlx5_0)");
+    EXPECT_LACKS(by_option.out, "uses mlx5_0\n");
+    setenv("NCCL_IB_HCA", "^=mlx5_0", 1);
+    const auto by_variable = topoCommand(which);
+    unsetenv("NCCL_IB_HCA");
+    EXPECT_HAS(by_variable.out, "set: NCCL_IB_HCA=^=mlx5_0");
+    EXPECT_LACKS(by_variable.out, "uses mlx5_0\n");
+  }
+  EXPECT_HAS(topoCommand({"explain", kMachine, "--hca=::x"}).err, "is no list of ports");
+}
+
 TEST(TopoCommand, ExplainNamesTheNicOfEachChannel) {
   const auto text = topoCommand({"explain", kMachine, "-q"});
   EXPECT_HAS(text.out,
@@ -480,9 +498,17 @@ TEST(TopoCommand, AFileThatSaysPartIsShownCompleted) {
 
 TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine}).status, 0);
-  const auto versions = topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.28"});
+  const auto versions = topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.27"});
   EXPECT_EQ(versions.status, 1);
-  EXPECT_HAS(versions.out, "NCCL 2.28.9");
+  EXPECT_HAS(versions.out, "NCCL 2.27.7");
+  EXPECT_HAS(versions.out, "The same: NCCL's init; Devices;");
+  // What the hops of a path are counted like changes nothing.
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.28"}).status, 0);
+  const auto init = topoCommand(
+      {"topo", "diff", RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml",
+       "--nccl", "2.30", "--against-nccl", "2.31"});
+  EXPECT_EQ(init.status, 1);
+  EXPECT_HAS(init.out, "succeeds became fails: the search for NVLS");
   const auto upgrade = topoCommand({"topo", "diff", kMachine, "--nccl", "2.30", "--against-nccl", "2.31"});
   EXPECT_HAS(upgrade.out, "(NCCL 2.30.7)");
   EXPECT_HAS(upgrade.out, "  since 2.31.2: all NVSwitches are one target");
@@ -504,10 +530,10 @@ ProcessResult diffOfPipe(const std::string& arguments) {
 }
 
 TEST(TopoCommand, DiffReadsAPipeOnce) {
-  const auto versions = diffOfPipe("- --against-nccl 2.28");
+  const auto versions = diffOfPipe("- --against-nccl 2.27");
   EXPECT_EQ(versions.status, 1) << versions.err;
-  EXPECT_HAS(versions.out, "standard input (NCCL 2.28.9)");
-  const auto by_name = diffOfPipe("/dev/stdin --against-nccl 2.28");
+  EXPECT_HAS(versions.out, "standard input (NCCL 2.27.7)");
+  const auto by_name = diffOfPipe("/dev/stdin --against-nccl 2.27");
   EXPECT_EQ(by_name.status, 1) << by_name.err;
   EXPECT_EQ(diffOfPipe("- --nccl 2.31 --against-nccl 2.31").status, 0);
   for (const char* twice : {"topo diff - -", "topo lint - -"}) {

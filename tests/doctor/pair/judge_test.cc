@@ -1,7 +1,5 @@
 // Which rail, NIC or host is odd, from results made by hand.
 
-#include <algorithm>
-
 #include "doctor/pair/summary.h"
 #include "ends.h"
 #include "tests/ok.h"
@@ -253,9 +251,7 @@ TEST(PairJudge, EnhancedConnectionsThatOneEndLacksAreNamed) {
   const Judgement judgement = judge(results);
   ASSERT_NE(find(judgement, "pair-ece"), nullptr);
   EXPECT_EQ(find(judgement, "pair-ece")->seen[0].value, "vendor 0x15b3, options 0x0 and none");
-  EXPECT_EQ(std::count_if(judgement.findings.begin(), judgement.findings.end(),
-                          [](const auto& finding) { return finding.check == "pair-ece"; }),
-            2);
+  EXPECT_EQ(find(judgement, "pair-ece")->seen.size(), 2U);
 }
 
 TEST(PairJudge, AHostWithoutDevicesOrWithFewerIsNamed) {

@@ -148,5 +148,20 @@ TEST(RankFromEnvironment, TorchrunCountsBeforeWhatHasStartedIt) {
   EXPECT_EQ(identity.size, 16);
 }
 
+// Kubeflow's PyTorchJob sets RANK and WORLD_SIZE for the whole pod: the number of the pod.
+TEST(RankFromEnvironment, MpirunCountsBeforeTheRankOfThePod) {
+  Variables variables = {{"RANK", "0"},
+                         {"WORLD_SIZE", "2"},
+                         {"MASTER_ADDR", "job-master-0"},
+                         {"MASTER_PORT", "23456"},
+                         {"OMPI_COMM_WORLD_RANK", "5"},
+                         {"OMPI_COMM_WORLD_SIZE", "8"}};
+  EXPECT_EQ(identityOf(variables).rank, 5);
+  EXPECT_EQ(identityOf(variables).size, 8);
+  variables["LOCAL_RANK"] = "0";  // torchrun, started by mpirun
+  EXPECT_EQ(identityOf(variables).rank, 0);
+  EXPECT_EQ(identityOf(variables).size, 2);
+}
+
 }  // namespace
 }  // namespace railwise::cli
