@@ -178,8 +178,7 @@ constexpr Check kChecks[] = {
     {"data.large", Kind::kContract, "a message of 96 MiB arrives", large, "", 60},
     {"data.order", Kind::kContract,
      "a full window at each end (32 requests; v6: 8): each receive gets its message; a send that is done "
-     "gives its memory "
-     "back",
+     "gives its memory back",
      order, "", 60},
     {"data.both-ways", Kind::kContract, "two connections in opposite directions", bothWays, "", 60},
     {"data.many", Kind::kContract, "64 connections at once", manyConnections, "", 90},

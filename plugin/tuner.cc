@@ -87,8 +87,7 @@ Status refuseFile(const OverrideFile& file) {
   // NCCL keeps the last warning for ncclGetLastError.
   RAILWISE_WARN(
       "%s: %s (%zu mistake%s in all). No communicator is made: if other ranks have overrides, it hangs. "
-      "Correct the file on "
-      "every host, or unset %s everywhere",
+      "Correct the file on every host, or unset %s everywhere",
       kTunerSetting, file.mistakes.front().c_str(), count, count == 1 ? "" : "s", kTunerSetting);
   return {Code::kInvalidUsage, 0};
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"

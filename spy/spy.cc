@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "nccl/logger.h"
 #include "record/writer.h"
 #include "spy/inner.h"
@@ -79,12 +80,6 @@ void end(bool told) {
   if (!Registry::get().idle()) return;
   reportNow();
   if (told) record::stop();
-}
-
-std::string hostName() {
-  char host[256] = {};
-  (void)gethostname(host, sizeof host - 1);
-  return host;
 }
 
 std::string pluginName() {

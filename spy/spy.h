@@ -13,7 +13,6 @@ void begin(ncclDebugLogger_t logger, const char* name, int version);
 // When nothing is open any more: reports, and ends the record where NCCL has told the end.
 void end(bool told);
 
-std::string hostName();
 // The name in the plugin's table, and the version of that table; "" and 0 before init.
 std::string pluginName();
 int apiInUse();

@@ -1,10 +1,12 @@
 // ASSERT_OK(x) and EXPECT_OK(x): x, a Status, Result or Outcome, is no error; else the test fails with the
-// error's own text.
+// error's own text. EXPECT_HAS(text, part) and EXPECT_LACKS(text, part): the part stands in the text, or does
+// not; else the test fails and shows both.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -50,7 +52,22 @@ testing::AssertionResult isOk(const char* expression, const T& answer) {
   return testing::AssertionFailure() << expression << ": " << errorText(answer);
 }
 
+inline bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+template <bool wanted>
+testing::AssertionResult hasPart(const char* expression, const char* /*part*/, std::string_view text,
+                                 std::string_view part) {
+  if (has(text, part) == wanted) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << expression << (wanted ? " has no \"" : " has \"") << part << "\":\n"
+                                     << text;
+}
+
 }  // namespace railwise::test
 
 #define ASSERT_OK(answer) ASSERT_PRED_FORMAT1(::railwise::test::isOk, answer)
 #define EXPECT_OK(answer) EXPECT_PRED_FORMAT1(::railwise::test::isOk, answer)
+#define ASSERT_HAS(text, part) ASSERT_PRED_FORMAT2(::railwise::test::hasPart<true>, text, part)
+#define EXPECT_HAS(text, part) EXPECT_PRED_FORMAT2(::railwise::test::hasPart<true>, text, part)
+#define EXPECT_LACKS(text, part) EXPECT_PRED_FORMAT2(::railwise::test::hasPart<false>, text, part)

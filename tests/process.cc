@@ -123,6 +123,12 @@ ProcessResult Process::wait(int timeout_s) {
   return {status_, out(), err()};
 }
 
+ProcessResult succeeded(ProcessResult result, const char* file, int line) {
+  if (result.status != 0)
+    ADD_FAILURE_AT(file, line) << "exit status " << result.status << "\n" << result.out << result.err;
+  return result;
+}
+
 ProcessResult runProcess(const std::string& program, const std::vector<std::string>& args,
                          const std::vector<std::string>& environment, int timeout_s) {
   return Process(program, args, environment).wait(timeout_s);

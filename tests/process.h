@@ -41,6 +41,11 @@ class Process {
   int status_ = -1;
 };
 
+// The result of a run that has to end with status 0; else the test fails, at the caller's line, with what the
+// run printed.
+ProcessResult succeeded(ProcessResult result, const char* file = __builtin_FILE(),
+                        int line = __builtin_LINE());
+
 ProcessResult runProcess(const std::string& program, const std::vector<std::string>& args,
                          const std::vector<std::string>& environment = {}, int timeout_s = 100);
 

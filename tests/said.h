@@ -46,7 +46,7 @@ class Said {
   }
   [[gnu::format(printf, 5, 6)]] static void keep(int level, unsigned long, const char*, int,
                                                  const char* format, ...) {
-    char text[1024];
+    char text[4096];
     va_list arguments;
     va_start(arguments, format);
     std::vsnprintf(text, sizeof text, format, arguments);

@@ -28,10 +28,26 @@ class Scratch {
     std::ofstream(file) << text;
     return file.string();
   }
-  std::string path(const std::string& name) const { return (path_ / name).string(); }
+  // Of the folder itself without a name.
+  std::string path(const std::string& name = "") const {
+    return name.empty() ? path_.string() : (path_ / name).string();
+  }
 
  private:
   std::filesystem::path path_;
+};
+
+// A file of the test's own, gone with it.
+class ScratchFile {
+ public:
+  explicit ScratchFile(const std::string& name, const std::string& text = "")
+      : path_(folder_.file(name, text)) {}
+  const std::string& path() const { return path_; }
+  std::string folder() const { return folder_.path(); }
+
+ private:
+  const Scratch folder_;
+  const std::string path_;
 };
 
 }  // namespace railwise::test

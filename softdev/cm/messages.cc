@@ -175,7 +175,7 @@ bool sendMessage(Id& id, Kind kind, const rdma_conn_param* parameters, const voi
     message.rnr_retry_count = std::min<uint8_t>(parameters->rnr_retry_count, 7);
     message.srq = parameters->srq;
   }
-  return send(id.sockets[0], &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof message;
+  return ::send(id.sockets[0], &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof message;
 }
 
 }  // namespace railwise::softdev::cm

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/text/words.h"
 #include "softdev/config/parser.h"
 #include "softdev/config/values.h"
 
@@ -14,16 +15,9 @@ namespace {
 constexpr uint32_t kDefaultCores = 8;
 constexpr uint32_t kMaxProcessors = 8192;  // limit of Linux
 
-// FNV-1a: derives a stable number from a name.
-uint64_t hashName(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
 // 24 well-mixed bits.
 uint32_t hash24(std::string_view name) {
-  const uint64_t hash = hashName(name);
+  const uint64_t hash = stableHash(name);
   return static_cast<uint32_t>((hash ^ hash >> 24 ^ hash >> 48) & 0xffffff);
 }
 
@@ -35,7 +29,7 @@ uint64_t guidOfName(const std::string& host, std::string_view name, const PortCo
   const size_t digits = name.find_last_not_of("0123456789") + 1;
   uint32_t number = 0;
   if (!parseNumber(name.substr(digits), 0, 0xffff, &number))
-    number = static_cast<uint32_t>(hashName(name) & 0xffff);
+    number = static_cast<uint32_t>(stableHash(name) & 0xffff);
   const char* ethernet = port.iwarp ? "/iwarp" : "";
   const char* link = port.link_layer == IBV_LINK_LAYER_INFINIBAND ? "/infiniband" : ethernet;
   const uint64_t family = hash24(host + "/" + std::string(name.substr(0, digits)) + link);

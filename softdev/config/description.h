@@ -133,7 +133,7 @@ inline constexpr size_t kMaxFabricName = 32;
 struct MachineConfig {
   std::string fabric = "default";
   bool fabric_named = false;  // false: neither the text nor RAILWISE_FABRIC names the fabric
-  uint64_t digest = 0;        // of what the text describes (digest.h)
+  uint64_t digest = 0;        // of what the text describes (config.cc)
   uint64_t seed = 1;          // seed of faults and placement
   std::vector<std::string> faults;
   std::vector<HostConfig> hosts;  // at least one

@@ -1,6 +1,5 @@
 #include "softdev/config/keys.h"
 
-#include "softdev/config/drivers.h"
 #include "softdev/config/fault_rule.h"
 #include "softdev/config/values.h"
 
@@ -114,8 +113,7 @@ constexpr Key<DeviceDraft> kDeviceKeys[] = {
 
 constexpr char kPciForm[] =
     "a PCI address like 0000:3b:00.0, addresses from the root port down like 0000:16:01.0/17:00.0, or a path "
-    "that "
-    "begins with /sys/";
+    "that begins with /sys/";
 
 template <bool here>
 bool applyPci(PciConfig& p, std::string_view v) {

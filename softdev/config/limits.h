@@ -12,7 +12,6 @@ constexpr uint32_t kFirstQpIndex = 2;    // QP numbers 0 and 1 are special in In
 // Limits that every device reports and enforces.
 constexpr uint32_t kMaxSge = 16;
 constexpr uint32_t kMaxQpWr = 16384;
-constexpr uint32_t kMaxCqe = 1U << 18;
 constexpr uint32_t kMaxRdAtomic = 16;
 constexpr int kCompVectors = 1;
 

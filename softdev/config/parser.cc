@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/text/words.h"
 #include "softdev/config/fault_rule.h"
+#include "softdev/config/machines.h"
 #include "softdev/config/values.h"
 
 namespace railwise::softdev {
@@ -27,6 +29,12 @@ void applyModes(DeviceConfig& device, const ModeConfig& modes) {
   for (PortConfig& port : device.ports) {
     if (port.latency_ns == 0) port.latency_ns = modes.latency_ns.value_or(0);
   }
+}
+
+std::string where(const Source& source) {
+  if (source.file.empty()) return {};
+  if (source.line == 0) return " (" + source.file + ")";
+  return " (" + source.file + " line " + std::to_string(source.line) + ")";
 }
 
 }  // namespace
@@ -63,7 +71,7 @@ Status ConfigParser::parseStanza(std::string_view text, std::string_view separat
   const std::string_view kind = nextWord(rest, ", \t\r");
   constexpr std::string_view kWithKind = ", \t\r";  // after a first word, spaces always separate
   if (kind == "fault") {
-    const std::string_view rule = trimmed(rest);
+    const std::string_view rule = trimmed(rest, " \t\r");
     if (rule.empty()) return refuse(source, "fault", "", "a rule behind it (railwise device fault --help)");
     if (const auto checked = parseFaultRule(rule); !checked.ok())
       return refuse(source, "fault", rule, checked.error());
@@ -219,6 +227,36 @@ Result<MachineConfig> ConfigParser::finish() {
   machine_.fabric_named = fabric_.has_value();
   if (fabric_) machine_.fabric = *fabric_;
   return std::move(machine_);
+}
+
+Status refuse(const Source& source, std::string_view key, std::string_view value,
+              const std::string& accepted) {
+  RAILWISE_WARN("software device: bad value \"%.*s\" for key \"%.*s\"%s: expected %s",
+                static_cast<int>(value.size()), value.data(), static_cast<int>(key.size()), key.data(),
+                where(source).c_str(), accepted.c_str());
+  return {Code::kInvalidUsage, 0};
+}
+
+Status unknownKey(std::string_view key, const std::string& known, const Source& source) {
+  RAILWISE_WARN("software device: unknown key \"%.*s\"%s: known keys are %s", static_cast<int>(key.size()),
+                key.data(), where(source).c_str(), known.c_str());
+  return {Code::kInvalidUsage, 0};
+}
+
+Status notAPair(const Source& source, std::string_view word) {
+  const std::string text(word);
+  const std::string meant =
+      findMachine(text) != nullptr ? "; the machine of that name is software:@" + text : "";
+  RAILWISE_WARN("software device: \"%s\"%s: expected key=value%s", text.c_str(), where(source).c_str(),
+                meant.c_str());
+  return {Code::kInvalidUsage, 0};
+}
+
+std::string_view nextWord(std::string_view& text, std::string_view separators) {
+  text.remove_prefix(std::min(text.find_first_not_of(separators), text.size()));
+  const std::string_view word = text.substr(0, std::min(text.find_first_of(separators), text.size()));
+  text.remove_prefix(word.size());
+  return word;
 }
 
 }  // namespace railwise::softdev

@@ -1,6 +1,7 @@
 #include "softdev/config/values.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,6 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
+
+#include "base/nic_drivers.h"
+#include "base/pci.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::softdev {
 namespace {
@@ -297,6 +302,30 @@ const char* moverName(MoverChoice mover) {
     default:
       return "auto";
   }
+}
+
+std::string sysGuidText(uint64_t guid) {
+  const auto group = [&](int shift) { return static_cast<unsigned>(guid >> shift & 0xffff); };
+  return formatText("%04x:%04x:%04x:%04x", group(48), group(32), group(16), group(0));
+}
+
+std::string sysGidText(const uint8_t* raw) {
+  uint64_t halves[2];
+  std::memcpy(halves, raw, sizeof halves);
+  return sysGuidText(be64toh(halves[0])) + ":" + sysGuidText(be64toh(halves[1]));
+}
+
+bool makeLike(std::string_view driver, DeviceConfig& device) {
+  const auto* const found = std::ranges::find(kNicDrivers, driver, &NicDriver::name);
+  if (found == std::end(kNicDrivers) || found->limits.part == 0) return false;
+  device.vendor_id = pci::numberOf(found->vendor);
+  device.part_id = found->limits.part;
+  device.hca_type = found->name;
+  device.max_sge = found->limits.max_sge;
+  device.max_inline_bytes = found->limits.max_inline_bytes;
+  device.atomics = found->limits.atomics;
+  device.ece = false;
+  return true;
 }
 
 }  // namespace railwise::softdev

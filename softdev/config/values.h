@@ -42,4 +42,17 @@ bool parseCpu(std::string_view text, std::string* cpu);  // "x86_64/GenuineIntel
 
 bool isBusId(std::string_view text);  // "0000:3b:00.0"
 
+// As /sys writes a GUID, "0200:4bff:fe00:0001", and the 16 bytes of a GID: eight such groups.
+std::string sysGuidText(uint64_t guid);
+std::string sysGidText(const uint8_t* raw);
+
+// What the drivers of real RDMA cards grant, so that a software device can be as narrow as such a card
+// (`like=bnxt_re`): base/nic_drivers.h has the values and their sources. Any thread.
+
+// The drivers that makeLike() knows.
+#define RAILWISE_SOFTDEV_DRIVERS "bnxt_re, hns, ionic or irdma"
+
+// Gives a device the limits and PCI ids of a card with this driver. False: there is no such driver here.
+bool makeLike(std::string_view driver, DeviceConfig& device);
+
 }  // namespace railwise::softdev

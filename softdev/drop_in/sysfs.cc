@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
 
 #include "base/settings/config.h"
+#include "base/text/text_layout.h"
+#include "softdev/config/values.h"
 #include "softdev/drop_in/front.h"
 #include "softdev/queues/objects.h"
 
@@ -37,64 +38,38 @@ int readFile(const std::string& path, char* text, size_t size) {
   return static_cast<int>(length);
 }
 
-std::string guidText(uint64_t guid) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%04x:%04x:%04x:%04x", static_cast<unsigned>(guid >> 48),
-                static_cast<unsigned>(guid >> 32 & 0xffff), static_cast<unsigned>(guid >> 16 & 0xffff),
-                static_cast<unsigned>(guid & 0xffff));
-  return text;
-}
-
 const char* portStateName(ibv_port_state state) {
   constexpr const char* kNames[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
   return state >= 0 && state <= IBV_PORT_ACTIVE_DEFER ? kNames[state] : "unknown";
-}
-
-std::string gidText(const ibv_gid& gid) {
-  std::string text;
-  for (int i = 0; i < 16; i += 2) {
-    char part[8];
-    std::snprintf(part, sizeof part, "%02x%02x", gid.raw[i], gid.raw[i + 1]);
-    text += (i > 0 ? ":" : "") + std::string(part);
-  }
-  return text;
-}
-
-[[gnu::format(printf, 1, 2)]] std::string format(const char* form, ...) {
-  char text[64];
-  va_list arguments;
-  va_start(arguments, form);
-  std::vsnprintf(text, sizeof text, form, arguments);
-  va_end(arguments);
-  return text;
 }
 
 // The attribute at ports/N/`file`. Empty: there is no such attribute.
 std::string portAttribute(ibv_context* context, uint8_t port, std::string_view file) {
   ibv_port_attr attr;
   if (ibv_query_port(context, port, reinterpret_cast<_compat_ibv_port_attr*>(&attr)) != 0) return "";
-  if (file == "state") return format("%u: %s", attr.state, portStateName(attr.state));
+  if (file == "state") return formatText("%u: %s", attr.state, portStateName(attr.state));
   if (file == "phys_state")
-    return format("%u: %s", attr.phys_state, attr.phys_state == 5 ? "LinkUp" : "Disabled");
-  if (file == "lid") return format("0x%x", attr.lid);
-  if (file == "sm_lid") return format("0x%x", attr.sm_lid);
-  if (file == "lid_mask_count") return format("%u", attr.lmc);
-  if (file == "cap_mask") return format("0x%08x", attr.port_cap_flags);
+    return formatText("%u: %s", attr.phys_state, attr.phys_state == 5 ? "LinkUp" : "Disabled");
+  if (file == "lid") return formatText("0x%x", attr.lid);
+  if (file == "sm_lid") return formatText("0x%x", attr.sm_lid);
+  if (file == "lid_mask_count") return formatText("%u", attr.lmc);
+  if (file == "cap_mask") return formatText("0x%08x", attr.port_cap_flags);
   if (file == "link_layer") return attr.link_layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand" : "Ethernet";
   uint64_t speed = 0;
   if (file == "rate" && softdev::queryPortSpeed(context, port, &speed) == 0)
-    return format("%u Gb/sec", static_cast<unsigned>(speed / 10));
+    return formatText("%u Gb/sec", static_cast<unsigned>(speed / 10));
   unsigned index = 0;
   const std::string name(file);
   if (std::sscanf(name.c_str(), "pkeys/%u", &index) == 1) {
     __be16 pkey = 0;
     return ibv_query_pkey(context, port, static_cast<int>(index), &pkey) == 0
-               ? format("0x%04x", be16toh(pkey))
+               ? formatText("0x%04x", be16toh(pkey))
                : "";
   }
   ibv_gid gid;
   if (std::sscanf(name.c_str(), "gids/%u", &index) == 1)
-    return ibv_query_gid(context, port, static_cast<int>(index), &gid) == 0 ? gidText(gid) : "";
+    return ibv_query_gid(context, port, static_cast<int>(index), &gid) == 0 ? softdev::sysGidText(gid.raw)
+                                                                            : "";
   ibv_gid_entry entry;
   if (std::sscanf(name.c_str(), "gid_attrs/types/%u", &index) == 1 &&
       _ibv_query_gid_ex(context, port, index, &entry, 0, sizeof entry) == 0)
@@ -110,8 +85,8 @@ std::string attribute(softdev::Device& device, std::string_view file) {
   if (file == "hw_rev") return "1";
   if (file == "node_type") return device.config.iwarp() ? "4: RNIC" : "1: CA";
   if (file == "node_desc") return device.name;
-  if (file == "node_guid") return guidText(be64toh(ibv_get_device_guid(&device)));
-  if (file == "sys_image_guid") return guidText(device.config.system_guid);
+  if (file == "node_guid") return softdev::sysGuidText(be64toh(ibv_get_device_guid(&device)));
+  if (file == "sys_image_guid") return softdev::sysGuidText(device.config.system_guid);
   unsigned port = 0;
   int consumed = 0;
   if (std::sscanf(std::string(file).c_str(), "ports/%u/%n", &port, &consumed) != 1 || consumed == 0 ||

@@ -142,8 +142,7 @@ Result<int> findSegment(const std::string& prefix) {
       case Opened::kOtherLayout:
         RAILWISE_WARN(
             "software device: process %d on the fabric %s runs another version of Railwise (shared layout "
-            "differs from "
-            "%u): stop it or set fabric=NAME",
+            "differs from %u): stop it or set fabric=NAME",
             static_cast<int>(member.pid), prefix.c_str(), kLayoutVersion);
         return Status{Code::kSystem, EPROTO};
     }
@@ -161,8 +160,7 @@ Result<int> createSegment() {
     RAILWISE_WARN(
         "software device: the shared segment has %.1f GiB of addresses (few of them become memory), and "
         "RLIMIT_FSIZE allows files of %.1f GiB: raise it (ulimit -f unlimited), or run another process on "
-        "the "
-        "fabric first",
+        "the fabric first",
         static_cast<double>(kSegmentBytes) / 0x1p30, static_cast<double>(fileSizeLimit()) / 0x1p30);
     return Status{Code::kSystem, EFBIG};
   }

@@ -15,7 +15,7 @@ namespace railwise::softdev {
 struct FabricChoice {
   std::string name = "default";
   bool named = true;          // false: neither the configuration nor RAILWISE_FABRIC names the fabric
-  uint64_t digest = 0;        // of the configuration (config/digest.h)
+  uint64_t digest = 0;        // of the configuration (config/config.cc)
   std::string configuration;  // as the user wrote it
 };
 

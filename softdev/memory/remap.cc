@@ -132,8 +132,7 @@ bool swapPages(const Range& range, int file, size_t page) {
     if (!told.exchange(true))
       RAILWISE_WARN(
           "software device: mover=remap needs userfaultfd with write protection, which this kernel or "
-          "container "
-          "does not give us (%s): private memory is copied to instead",
+          "container does not give us (%s): private memory is copied to instead",
           std::strerror(errno));
     return false;
   }

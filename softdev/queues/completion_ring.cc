@@ -13,8 +13,7 @@ bool overflowCq(const Fabric& fabric, CqRecord& cq) {
   if (cq.ignore_overrun == 0 && cq.overflowed.exchange(1, std::memory_order_seq_cst) == 0) {
     const auto index = static_cast<uint32_t>(&cq - fabric.segment->cqs);
     RAILWISE_WARN(
-        "software device: completion queue %u overflowed (%u entries, none polled in time): create it "
-        "larger",
+        "software device: completion queue %u overflowed (%u entries, none polled in time): create it larger",
         index, cq.capacity);
     raiseEvent(fabric, cq.context, IBV_EVENT_CQ_ERR, index);
   }

@@ -1,6 +1,7 @@
 // Queries of a context about its device and ports (softdev.h). Limits come from the configuration. States,
 // speeds and GIDs come from the fabric, where faults may have changed them.
 #include <endian.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -79,6 +80,10 @@ uint32_t vendorOf(const DeviceConfig& config) {
   if (config.vendor_id == kPciMellanox) return kPrefixMellanox;
   return config.vendor_id != 0 ? config.vendor_id : kVendorId;
 }
+
+// IBV_DEVICE_ATOMIC_WRITE, which our headers do not have.
+constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
+constexpr uint64_t kClockKhz = 1'000'000;  // completions have timestamps in nanoseconds
 
 }  // namespace
 
@@ -204,6 +209,31 @@ int queryPkey(ibv_context* base, uint8_t port_num, int index, __be16* pkey) {
     return -1;
   }
   *pkey = htobe16(0xffff);
+  return 0;
+}
+
+// The extended attributes of a device, and its clock (softdev.h).
+int queryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
+                  size_t attr_size) {
+  if (input != nullptr && input->comp_mask != 0) return EINVAL;
+  if (attr_size < sizeof attr->orig_attr) return EINVAL;
+  ibv_device_attr_ex answer{};
+  if (const int error = queryDevice(context, &answer.orig_attr); error != 0) return error;
+  answer.completion_timestamp_mask = UINT64_MAX;
+  answer.hca_core_clock = kClockKhz;
+  answer.device_cap_flags_ex = answer.orig_attr.device_cap_flags | kCapAtomicWrite;
+  answer.phys_port_cnt_ex = answer.orig_attr.phys_port_cnt;
+  std::memset(attr, 0, attr_size);
+  std::memcpy(attr, &answer, std::min(attr_size, sizeof answer));
+  return 0;
+}
+
+int queryRealTime(ibv_context*, ibv_values_ex* values) {
+  const uint32_t wanted = values->comp_mask;
+  values->comp_mask = 0;
+  if ((wanted & IBV_VALUES_MASK_RAW_CLOCK) == 0) return 0;
+  clock_gettime(CLOCK_MONOTONIC, &values->raw_clock);
+  values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
   return 0;
 }
 

@@ -21,7 +21,7 @@ bool transitionAllowed(ibv_qp_type type, bool iwarp, ibv_qp_state from, ibv_qp_s
 bool validAttributes(const Context& context, const ibv_qp_attr& attr, int mask);
 void storeAttributes(ibv_qp_attr& to, const ibv_qp_attr& from, int mask);
 
-// Does some port of this fabric have the address in `path` (destination.cc)? Software devices reach only
+// Does some port of this fabric have the address in `path`? Software devices reach only
 // processes of their own machine, and a peer elsewhere should give a clear error, not silence. Returns 0, or
 // EHOSTUNREACH after one WARN if no port has the address. `here`: the port of the QP.
 int checkDestination(const Qp& qp, const PortRecord& here, const ibv_ah_attr& path);

@@ -281,4 +281,9 @@ std::string bootId() {
   return id.substr(0, id.find('\n'));
 }
 
+std::string hostName() {
+  char name[256] = "";
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
 }  // namespace railwise

@@ -142,5 +142,7 @@ ProcessStat processStat(const std::string& pid);
 std::string beginningOf(const std::string& path);
 // The boot of this machine.
 std::string bootId();
+// The name of this machine; "" if the kernel does not give one.
+std::string hostName();
 
 }  // namespace railwise

@@ -101,6 +101,12 @@ Result<Socket> Socket::listen(const SocketAddress& address, int backlog) {
   return socket;
 }
 
+Result<Socket> Socket::listenEverywhere(uint16_t port, int backlog) {
+  Result<Socket> both = listen(SocketAddress::any().atPort(port), backlog);
+  constexpr uint8_t kAllOfIpv4[4] = {};
+  return both.ok() ? std::move(both) : listen(SocketAddress(AF_INET, kAllOfIpv4, port, 0), backlog);
+}
+
 void Socket::deferAccept() {
   const int seconds = 1;
   (void)setsockopt(fd(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);

@@ -75,6 +75,8 @@ class Socket {
 
   // Opens a listening socket on `address`; port 0 lets the kernel choose a port. Errors: kSystem with errno.
   static Result<Socket> listen(const SocketAddress& address, int backlog);
+  // Listens on all addresses of the machine, IPv4 and IPv6, or IPv4 alone where the kernel has no IPv6.
+  static Result<Socket> listenEverywhere(uint16_t port, int backlog);
   // Of a listening socket: the kernel shows a connection only when its first bytes are there, or after about
   // a second without bytes. Silent callers then cost no descriptor. A kernel that cannot do it shows all at
   // once.

@@ -59,9 +59,8 @@ int printHelp() {
   for (const Subcommand& command : kCommands)
     text += textOf("  %-*s %s\n", kWidth, command.name, command.text);
   text +=
-      "\nrailwise COMMAND --help lists a command's options; railwise help machines tells how a "
-      "command is told which machine. Where a command prints JSON, -j, --json and --format json are the "
-      "same.\n";
+      "\nrailwise COMMAND --help lists a command's options; railwise help machines tells how a command is "
+      "told which machine. Where a command prints JSON, -j, --json and --format json are the same.\n";
   if (docsFolder() != "docs/") text += "docs/ is " + docsFolder() + ".\n";
   return writeOutput("help", "", fitHelp(text));
 }

@@ -121,8 +121,7 @@ class AmdSmiReader : AmdReader<AmdSmiGpu> {
     if (version_.layout() == nullptr && !handles_.empty())
       topology_.remarks.push_back(
           library_ + " has version " + version_.text() +
-          ", which Railwise does not know: architecture and firmware of AMD's GPUs are "
-          "left out");
+          ", which Railwise does not know: architecture and firmware of AMD's GPUs are left out");
     for (std::size_t i = 0; i < handles_.size(); ++i) addDevice(i);
     addPaths(handles_);
     return {};

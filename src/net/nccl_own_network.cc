@@ -21,8 +21,7 @@ std::string ownNetworkNote(const Config& config, bool real, std::span<const Desc
          "describes " +
          names +
          " by its own IB network first (for GIN and RMA): for these names its speed, GUID and GPUDirect "
-         "count, "
-         "not Railwise's. To keep Railwise's, without GIN and RMA over IB: NCCL_IB_DISABLE=1 "
+         "count, not Railwise's. To keep Railwise's, without GIN and RMA over IB: NCCL_IB_DISABLE=1 "
          "RAILWISE_DEVICE=verbs";
 }
 

@@ -25,8 +25,7 @@ std::string adviceFor(int error) {
     case ENOMEM:
       return ": out of memory that may be locked; the limit is " + lockedMemoryLimit() +
              ". Raise it (ulimit -l unlimited, docker run --ulimit memlock=-1, LimitMEMLOCK=infinity for "
-             "systemd, "
-             "memlock in /etc/security/limits.conf) or register less";
+             "systemd, memlock in /etc/security/limits.conf) or register less";
     case EFAULT:
       return ": the memory is not mapped, or is GPU memory without nvidia_peermem";
     default:

@@ -1,5 +1,4 @@
 // `railwise bench` on the software device, with railwise's own plugin and others.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -16,6 +15,7 @@
 #include "process.h"
 #include "record/reader.h"
 #include "scratch.h"
+#include "tests/ok.h"
 #include "wait.h"
 
 namespace railwise::cli {
@@ -43,13 +43,13 @@ TEST(BenchCommand, CountsAndTimesAMessage) {
   const auto result = bench({"--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out.front(), '{') << result.out;
-  EXPECT_NE(result.out.find("\"plugin\": \"Railwise\""), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "\"plugin\": \"Railwise\"");
   EXPECT_EQ(number(result.out, "size"), 8);
   EXPECT_EQ(number(result.out, "window"), 8);
   EXPECT_EQ(number(result.out, "messages"), 3 * 512);
   EXPECT_GT(number(result.out, "cpu_ns_min"), 0);
   EXPECT_GE(number(result.out, "cpu_ns_median"), number(result.out, "cpu_ns_min"));
-  EXPECT_NE(result.out.find("\"instructions_plugin\": null"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "\"instructions_plugin\": null");
   EXPECT_GE(number(result.out, "work_requests"), 1) << result.out;
   EXPECT_NEAR(number(result.out, "receive_work_requests"), 1, 0.05) << result.out;
   EXPECT_GE(number(result.out, "completions"), 1) << result.out;
@@ -57,10 +57,9 @@ TEST(BenchCommand, CountsAndTimesAMessage) {
 
 // Our own plugin by its name, and a fabric of the user's that the workers do not take.
 TEST(BenchCommand, FindsOurOwnPluginByName) {
-  const auto result =
+  const auto result = succeeded(
       runProcess(RAILWISE_CLI, {"bench", "--json", "--messages", "512", "--repeats", "1", "--vs", "railwise"},
-                 {"RAILWISE_DEVICE=software:count=2,fabric=mine"});
-  EXPECT_EQ(result.status, 0) << result.err;
+                 {"RAILWISE_DEVICE=software:count=2,fabric=mine"}));
   const std::size_t first = result.out.find("\"plugin\": \"Railwise\"");
   EXPECT_NE(first, std::string::npos) << result.out;
   EXPECT_NE(result.out.find("\"plugin\": \"Railwise\"", first + 1), std::string::npos) << result.out;
@@ -127,8 +126,7 @@ TEST(BenchCommand, CountsKernelsThatPutOrGet) {
 TEST(BenchCommand, SaysThatAPluginHasNoOneSidedTable) {
   const auto result = bench({"--vs", LOOPBACK_PLUGIN, "--pattern", "put-signal"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("does not export any ncclRmaPlugin_v13 .. ncclRmaPlugin_v16"), std::string::npos)
-      << result.err;
+  EXPECT_HAS(result.err, "does not export any ncclRmaPlugin_v13 .. ncclRmaPlugin_v16");
 }
 
 TEST(BenchCommand, RefusesWhatOneSidedPatternsDoNotHave) {
@@ -160,7 +158,7 @@ TEST(BenchCommand, IdleCallsMoveNothing) {
 TEST(BenchCommand, HintsThatReceivesNeedNoCompletion) {
   const auto result = bench({"--json", "--hint", "ll"});
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("\"hint\": \"ll\""), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "\"hint\": \"ll\"");
 }
 
 TEST(BenchCommand, RefusesOptionsThatDoNotGoTogether) {
@@ -170,7 +168,7 @@ TEST(BenchCommand, RefusesOptionsThatDoNotGoTogether) {
         Words{"--hint", "ll", "--pattern", "batch"}, Words{"--all", "--all-sizes"}}) {
     const auto result = bench(words);
     EXPECT_EQ(result.status, 2) << testing::PrintToString(words);
-    EXPECT_NE(result.err.find("railwise: bench: --"), std::string::npos) << result.err;
+    EXPECT_HAS(result.err, "railwise: bench: --");
   }
 }
 
@@ -180,7 +178,7 @@ TEST(BenchCommand, PrintsTheTableOfPatterns) {
   for (const char* line :
        {"\nproxy ", "\nproxy x256 ", "\nops of 2 ", "\nlone ", "\nring ", "\nalltoall x64 ", "\nbatch ",
         "\ngrouped ", "\nidle x2 ", "; ratios to Railwise (libnccl-net-railwise.so) in the same run"})
-    EXPECT_NE(result.out.find(line), std::string::npos) << line << " in\n" << result.out;
+    EXPECT_HAS(result.out, line);
   std::istringstream lines(result.out);
   double last = 0;
   std::string line;
@@ -206,33 +204,29 @@ TEST(BenchCommand, MeasuresPluginsSideBySide) {
 TEST(BenchCommand, PrintsATable) {
   const auto result = bench({"--size", "4K", "--api", "v8"});
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("# railwise bench: proxy, 1 connection(s), 4096 bytes, window 8"),
-            std::string::npos)
-      << result.out;
-  EXPECT_NE(result.out.find("\nRailwise"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find(" v8 "), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "# railwise bench: proxy, 1 connection(s), 4096 bytes, window 8");
+  EXPECT_HAS(result.out, "\nRailwise");
+  EXPECT_HAS(result.out, " v8 ");
 }
 
 TEST(BenchCommand, SaysWhichPluginFailed) {
   const auto result = bench({"--vs", "/nowhere/libnccl-net-none.so"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("railwise: bench: /nowhere/libnccl-net-none.so: cannot load plugin"),
-            std::string::npos)
-      << result.err;
+  EXPECT_HAS(result.err, "railwise: bench: /nowhere/libnccl-net-none.so: cannot load plugin");
   EXPECT_EQ(result.out, "");
 }
 
 TEST(BenchCommand, SaysThatAGroupIsTooLarge) {
   const auto result = bench({"--vs", LOOPBACK_PLUGIN, "--grouped", "8"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("the plugin takes 1 buffers in a receive"), std::string::npos) << result.err;
+  EXPECT_HAS(result.err, "the plugin takes 1 buffers in a receive");
 }
 
 TEST(BenchCommand, HasEndsInTwoThreadsOrProcesses) {
   for (const char* ends : {"two-threads", "two-processes"}) {
     const auto result = bench({"--json", "--ends", ends, "--grouped", "2"});
     ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find(std::string("\"ends\": \"") + ends), std::string::npos) << result.out;
+    EXPECT_HAS(result.out, std::string("\"ends\": \"") + ends);
     EXPECT_GT(number(result.out, "cpu_ns_min"), 0) << result.out;
     // At the least CPU time: bits per nanosecond.
     const double bits = number(result.out, "bandwidth_gbps") * number(result.out, "cpu_ns_min");
@@ -257,7 +251,7 @@ TEST(BenchCommand, MeasuresBareWritesSideBySide) {
     const auto result =
         bench({"--json", "--raw", "--latency", "--ends", ends, "--messages", "64", "--repeats", "2"});
     ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("\"plugin\": \"raw WRITE\""), std::string::npos) << result.out;
+    EXPECT_HAS(result.out, "\"plugin\": \"raw WRITE\"");
     EXPECT_NEAR(number(result.out, "work_requests", 1), 1, 0.01) << result.out;
     EXPECT_NEAR(number(result.out, "completions", 1), 1, 0.01) << result.out;
     EXPECT_GT(number(result.out, "latency_ns_p50", 1), 0) << result.out;
@@ -298,13 +292,13 @@ TEST(BenchCommand, HasRailsAndQueuePairs) {
 TEST(BenchCommand, SaysThatThePluginHasNoVirtualDevices) {
   const auto result = bench({"--vs", LOOPBACK_PLUGIN, "--rails", "2"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("the plugin cannot make one device of 2"), std::string::npos) << result.err;
+  EXPECT_HAS(result.err, "the plugin cannot make one device of 2");
 }
 
 TEST(BenchCommand, SaysThatThereIsNoSuchDevice) {
   const auto result = bench({"--ends", "two-processes", "--index", "99"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("no 1 from device 99 on"), std::string::npos) << result.err;
+  EXPECT_HAS(result.err, "no 1 from device 99 on");
 }
 
 // Names are given once; what a callee costs is counted where it is spent.
@@ -452,13 +446,13 @@ TEST(BenchInstructions, AReaderOfTheRecordCostsNothing) {
     Words words = {"bench", "--plugin", RAILWISE_PLUGIN_PATH, "--messages", "4096", "--repeats",
                    "2",     "--json",   "--instructions"};
     words.insert(words.end(), pattern.begin(), pattern.end());
-    const auto result = runProcess(RAILWISE_CLI, words, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result =
+        succeeded(runProcess(RAILWISE_CLI, words, {"RAILWISE_METRICS_DIR=" + scratch.path()}));
     return number(result.out, "instructions_plugin") + number(result.out, "instructions_libc");
   };
   for (const Words& pattern : std::vector<Words>{{"--pattern", "proxy"}, {"--pattern", "batch"}}) {
     const double alone = count(pattern);
-    const AttachedReader reader(scratch.path(""));
+    const AttachedReader reader(scratch.path());
     const double read = count(pattern);
     EXPECT_GT(alone, 100);
     EXPECT_NEAR(read, alone, alone * 0.01) << testing::PrintToString(pattern);
@@ -471,7 +465,7 @@ TEST(BenchCommand, SaysThatValgrindIsMissing) {
       RAILWISE_CLI, {"bench", "--plugin", RAILWISE_PLUGIN_PATH, "-n", "8", "-r", "1", "--instructions"},
       {"PATH=/nowhere"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("valgrind, which is not in PATH"), std::string::npos) << result.err;
+  EXPECT_HAS(result.err, "valgrind, which is not in PATH");
 }
 
 }  // namespace

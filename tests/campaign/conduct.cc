@@ -1,5 +1,3 @@
-#include "tests/campaign/conduct.h"
-
 #include <poll.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 #include "cli/options/options.h"
 #include "tests/campaign/conductor.h"
 #include "tests/campaign/outcome.h"
+#include "tests/campaign/run.h"
 #include "tests/campaign/schedule.h"
 
 namespace railwise::cli {

@@ -16,7 +16,6 @@
 #include "perf/context.h"
 #include "perf/job/rank_environment.h"
 #include "perf/results/record.h"
-#include "tests/campaign/conduct.h"
 #include "tests/campaign/options.h"
 #include "tests/campaign/run.h"
 

@@ -46,7 +46,7 @@ std::vector<Option> faultOptionTable(FaultOptions& fields) {
       textOption(0, "conduct", "FABRIC", &fields.conduct,
                  "start no ranks, but make the faults happen to those that another program\n"
                  "runs on FABRIC. Each side says how far it is, on stdin and stdout\n"
-                 "(tests/campaign/conduct.h)"),
+                 "(tests/campaign/run.h)"),
       flagOption(0, "one-sided", &fields.one_sided,
                  "with --conduct: the program's traffic is one-sided. Devices reach GPU memory,\n"
                  "and faults strike what one-sided traffic sends")};

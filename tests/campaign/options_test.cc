@@ -1,8 +1,8 @@
 #include "tests/campaign/options.h"
 
-#include <gtest/gtest.h>
-
 #include <vector>
+
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -23,7 +23,7 @@ TEST(FaultCommandLine, HelpListsItsOptionsAndWins) {
   ASSERT_TRUE(command.ok()) << command.error();
   EXPECT_TRUE(command->help);
   for (const char* option : {"--faults", "--dry-run", "--transport", "--rails", "--conduct"})
-    EXPECT_NE(faultsHelp().text().find(option), std::string::npos) << option;
+    EXPECT_HAS(faultsHelp().text(), option);
 }
 
 TEST(FaultCommandLine, DrawsWhatIsNotGiven) {

@@ -1,15 +1,16 @@
 // The built command from outside: what needs no ranks.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "base/settings/config.h"
+#include "base/text/words.h"
 #include "process.h"
+#include "tests/ok.h"
+#include "tests/scratch.h"
 
 namespace railwise::cli {
 namespace {
@@ -45,8 +46,7 @@ TEST(Command, VersionAndHelp) {
                                              {"doctor", "--help"},
                                              {"device", "run", "--help"},
                                              {"bench", "--help"}}) {
-    const auto result = railwise(args);
-    EXPECT_EQ(result.status, 0);
+    const auto result = succeeded(railwise(args));
     EXPECT_EQ(result.out.substr(0, 15), "usage: railwise");
     EXPECT_EQ(result.err, "");
     std::istringstream lines(result.out);
@@ -134,19 +134,13 @@ TEST(Command, MistakesEndWith2AndOneLine) {
        "railwise: config: unexpected argument 'two' (railwise config --help lists what there is)\n"},
       {{"perf", "all_reduce", "--ranks", "0"},
        "railwise: perf: option --ranks: '0' is not a number from 1 to 1024 (railwise perf --help lists what "
-       "there "
-       "is)\n"}};
+       "there is)\n"}};
   for (const auto& [args, message] : mistakes) {
     const auto result = railwise(args);
     EXPECT_EQ(result.status, 2);
     EXPECT_EQ(result.err, message);
     EXPECT_EQ(result.out, "");
   }
-}
-
-std::vector<std::string> wordsOf(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 // Every command that answers about a machine: wrong options are a mistake, a machine that cannot be read is
@@ -186,7 +180,7 @@ TEST(Command, AMachineMayStandForAFile) {
               railwise(wordsOf(command + " -m " + recording)).out)
         << command;
   }
-  EXPECT_NE(railwise({"doctor", "cloud-vm"}).out.find("hidden-tree"), std::string::npos);
+  EXPECT_HAS(railwise({"doctor", "cloud-vm"}).out, "hidden-tree");
   std::filesystem::remove(recording);
 }
 
@@ -220,15 +214,13 @@ TEST(Command, WordsThatSelectNothingAreMistakes) {
 }
 
 TEST(Devices, ListsWhatThePluginReports) {
-  const auto result = railwise({"devices", "--plugin", LOOPBACK_PLUGIN});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("0    loop0v12  10    1     0x0000000000000001  0     -"), std::string::npos)
-      << result.out;
-  EXPECT_NE(result.out.find("\n1    loop1v12"), std::string::npos);
-  EXPECT_NE(result.out.find("\nlimits: 1 receives together, "), std::string::npos) << result.out;
+  const auto result = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN}));
+  EXPECT_HAS(result.out, "0    loop0v12  10    1     0x0000000000000001  0     -");
+  EXPECT_HAS(result.out, "\n1    loop1v12");
+  EXPECT_HAS(result.out, "\nlimits: 1 receives together, ");
   const auto old = railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--api", "v9", "--json"});
-  EXPECT_NE(old.out.find("\"name\": \"loop0v9\""), std::string::npos) << old.out;
-  EXPECT_NE(old.out.find("\"rail\": null"), std::string::npos);
+  EXPECT_HAS(old.out, "\"name\": \"loop0v9\"");
+  EXPECT_HAS(old.out, "\"rail\": null");
 }
 
 TEST(Devices, ARecordedMachineHasNoDevicesToOpen) {
@@ -238,30 +230,27 @@ TEST(Devices, ARecordedMachineHasNoDevicesToOpen) {
     for (const std::string& recording : {machines + "recorded/two-sockets.tar.gz", machines}) {
       const auto result = railwise(wordsOf(command + " -m " + recording + end));
       EXPECT_EQ(result.status, 2) << command;
-      EXPECT_NE(result.err.find("is a recorded /sys"), std::string::npos) << result.err;
-      EXPECT_NE(result.err.find("railwise explain -m " + recording), std::string::npos) << result.err;
+      EXPECT_HAS(result.err, "is a recorded /sys");
+      EXPECT_HAS(result.err, "railwise explain -m " + recording);
     }
     const auto file = railwise(wordsOf(command + " -m " + machines + "gb200.xml" + end));
     EXPECT_EQ(file.status, 2) << command;
-    EXPECT_NE(file.err.find("is a topology file, and no device of it can be opened; railwise explain "),
-              std::string::npos)
-        << file.err;
+    EXPECT_HAS(file.err, "is a topology file, and no device of it can be opened; railwise explain ");
   }
 }
 
 TEST(Devices, AMissingApiVersionIsAMistakeAMissingPluginAFailure) {
   const auto api = railwise({"devices", "--plugin", LOOPBACK_OLD_PLUGIN, "--api", "v12"});
   EXPECT_EQ(api.status, 2);
-  EXPECT_NE(api.err.find("it exports v8, v7, v6"), std::string::npos) << api.err;
+  EXPECT_HAS(api.err, "it exports v8, v7, v6");
   const auto plugin = railwise({"devices", "--plugin", "/nowhere/plugin.so"});
   EXPECT_EQ(plugin.status, 1);
-  EXPECT_NE(plugin.err.find("cannot load plugin /nowhere/plugin.so: "), std::string::npos) << plugin.err;
+  EXPECT_HAS(plugin.err, "cannot load plugin /nowhere/plugin.so: ");
 }
 
 TEST(Devices, FallsBackToTheSoftwareDevice) {
   const std::vector<std::string> needs = {"LOOPBACK_NEEDS_SOFTWARE=1"};
-  const auto result = railwise({"devices", "--plugin", LOOPBACK_PLUGIN}, needs);
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN}, needs));
   EXPECT_EQ(result.err,
             "railwise: no RDMA device on this machine: using the software device "
             "(RAILWISE_DEVICE=software)\n");
@@ -271,17 +260,14 @@ TEST(Devices, DoesNotFallBackWhenADeviceWasAskedFor) {
   const auto option =
       railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "verbs"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
   EXPECT_EQ(option.status, 1);
-  EXPECT_NE(option.err.find("plugin warns: loopback: no device"), std::string::npos) << option.err;
-  EXPECT_NE(option.err.find("init failed: ncclSystemError"), std::string::npos) << option.err;
+  EXPECT_HAS(option.err, "plugin warns: loopback: no device");
+  EXPECT_HAS(option.err, "init failed: ncclSystemError");
   const auto variable = railwise({"devices", "--plugin", LOOPBACK_PLUGIN},
                                  {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"});
   EXPECT_EQ(variable.status, 1);
-  const auto software = railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "software"},
-                                 {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"});
-  EXPECT_EQ(software.status, 0) << software.err;
-  EXPECT_NE(software.err.find(" runs on software devices behind Railwise's libibverbs.so.1 "),
-            std::string::npos)
-      << software.err;
+  const auto software = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "software"},
+                                           {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"}));
+  EXPECT_HAS(software.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
 }
 
 TEST(Devices, AWarningThatIsRepeatedStandsOnce) {
@@ -297,50 +283,31 @@ TEST(Devices, VerboseShowsThePluginsInfo) {
   const auto quiet = railwise({"devices", "--plugin", LOOPBACK_PLUGIN});
   EXPECT_EQ(quiet.err, "");
   const auto verbose = railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "-v"});
-  EXPECT_NE(verbose.err.find("railwise: plugin: loopback: started\n"), std::string::npos) << verbose.err;
+  EXPECT_HAS(verbose.err, "railwise: plugin: loopback: started\n");
 }
-
-// A folder with a file, for NCCL_CONF_FILE or HOME.
-class ConfFile {
- public:
-  explicit ConfFile(const std::string& text) {
-    char name[] = "/tmp/railwise-conf-XXXXXX";
-    folder_ = mkdtemp(name);
-    std::ofstream(path()) << text;
-  }
-  ~ConfFile() { std::filesystem::remove_all(folder_); }
-  ConfFile(const ConfFile&) = delete;
-  ConfFile& operator=(const ConfFile&) = delete;
-  std::string path() const { return folder_ + "/.nccl.conf"; }
-  const std::string& folder() const { return folder_; }
-
- private:
-  std::string folder_;
-};
 
 const std::string kNoFile = "NCCL_CONF_FILE=/nonexistent";
 
 TEST(ConfigCommand, ListsEverySettingWithItsValue) {
-  const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_TIMEOUT=22"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(railwise({"config"}, {kNoFile, "NCCL_IB_TIMEOUT=22"}));
   for (const Setting& setting : settings())
-    EXPECT_NE(result.out.find(std::string(setting.env) + "="), std::string::npos) << setting.env;
-  EXPECT_NE(result.out.find("NCCL_IB_TIMEOUT=22 (environment)\n"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("NCCL_IB_RETRY_CNT=7 (default)\n"), std::string::npos) << result.out;
+    EXPECT_HAS(result.out, std::string(setting.env) + "=") << setting.env;
+  EXPECT_HAS(result.out, "NCCL_IB_TIMEOUT=22 (environment)\n");
+  EXPECT_HAS(result.out, "NCCL_IB_RETRY_CNT=7 (default)\n");
 }
 
 TEST(ConfigCommand, SaysWhichFileSetAValue) {
-  const ConfFile conf("# NCCL_IB_TC=1\nNCCL_IB_TIMEOUT=22\r\nNCCL_IB_SL=3\nno variable\nNCCL_IB_SL=4\n");
+  const test::ScratchFile conf(
+      ".nccl.conf", "# NCCL_IB_TC=1\nNCCL_IB_TIMEOUT=22\r\nNCCL_IB_SL=3\nno variable\nNCCL_IB_SL=4\n");
   const std::vector<std::string> by_name = {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TIMEOUT=21"};
   const auto named = railwise({"config"}, by_name);
-  EXPECT_NE(named.out.find("NCCL_IB_TIMEOUT=21 (environment)\n"), std::string::npos) << named.out;
-  EXPECT_NE(named.out.find("NCCL_IB_SL=3 (" + conf.path() + ":3)\n"), std::string::npos) << named.out;
-  EXPECT_NE(named.out.find("NCCL_IB_TC=-1 (default)\n"), std::string::npos) << named.out;
+  EXPECT_HAS(named.out, "NCCL_IB_TIMEOUT=21 (environment)\n");
+  EXPECT_HAS(named.out, "NCCL_IB_SL=3 (" + conf.path() + ":3)\n");
+  EXPECT_HAS(named.out, "NCCL_IB_TC=-1 (default)\n");
   const auto at_home = railwise({"config"}, {"NCCL_CONF_FILE=", "HOME=" + conf.folder()});
-  EXPECT_NE(at_home.out.find("NCCL_IB_TIMEOUT=22 (" + conf.path() + ":2)\n"), std::string::npos)
-      << at_home.out;
+  EXPECT_HAS(at_home.out, "NCCL_IB_TIMEOUT=22 (" + conf.path() + ":2)\n");
   const auto json = railwise({"config", "--json"}, by_name);
-  EXPECT_NE(json.out.find("\"line\": 3"), std::string::npos) << json.out;
+  EXPECT_HAS(json.out, "\"line\": 3");
 }
 
 TEST(NcclConf, OfAnotherKindThanAFileIsNotRead) {
@@ -349,76 +316,70 @@ TEST(NcclConf, OfAnotherKindThanAFileIsNotRead) {
 }
 
 TEST(NcclConf, CountsForAnswersAboutAMachine) {
-  const ConfFile conf("NCCL_P2P_LEVEL=LOC\n");
+  const test::ScratchFile conf(".nccl.conf", "NCCL_P2P_LEVEL=LOC\n");
   const std::vector<std::string> explain = {"explain", "--machine", "dgx"};
   const auto file = railwise(explain, {"NCCL_CONF_FILE=" + conf.path()});
-  EXPECT_NE(file.out.find("  set: NCCL_P2P_LEVEL=LOC (" + conf.path() + ":1)\n"), std::string::npos)
-      << file.out << file.err;
+  EXPECT_HAS(file.out, "  set: NCCL_P2P_LEVEL=LOC (" + conf.path() + ":1)\n") << file.err;
   const auto environment = railwise(explain, {kNoFile, "NCCL_P2P_LEVEL=LOC"});
   // The same answer below the lines of the settings.
   const auto answer = [](const std::string& text) { return text.substr(text.find("\n\n")); };
   EXPECT_EQ(answer(file.out), answer(environment.out));
   EXPECT_NE(answer(file.out), answer(railwise(explain, {kNoFile}).out));
   const auto both = railwise(explain, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_P2P_LEVEL=SYS"});
-  EXPECT_NE(both.out.find("  set: NCCL_P2P_LEVEL=SYS\n"), std::string::npos) << both.out;
+  EXPECT_HAS(both.out, "  set: NCCL_P2P_LEVEL=SYS\n");
 }
 
 TEST(NcclConf, TheDoctorNamesTheFileThatSetAValue) {
-  const ConfFile conf("# site\nNCCL_CROSS_NIC=7\nNCCL_IB_TC=-7\n");
+  const test::ScratchFile conf(".nccl.conf", "# site\nNCCL_CROSS_NIC=7\nNCCL_IB_TC=-7\n");
   const auto result =
       railwise({"doctor", "--only", "settings"}, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TC=999"});
   EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_NE(result.out.find(conf.path() + ":2: NCCL_CROSS_NIC=7"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("the environment: NCCL_IB_TC=999"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, conf.path() + ":2: NCCL_CROSS_NIC=7");
+  EXPECT_HAS(result.out, "the environment: NCCL_IB_TC=999");
 }
 
 TEST(ConfigCommand, SaysWhatIsNotAccepted) {
   const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_ADDR_FAMILY=AF_UNIX"});
-  EXPECT_NE(result.out.find("NCCL_IB_ADDR_FAMILY= (default: environment has a value that is not accepted)\n"),
-            std::string::npos)
-      << result.out;
-  EXPECT_NE(result.err.find("NCCL_IB_ADDR_FAMILY=AF_UNIX is not AF_INET or AF_INET6"), std::string::npos)
-      << result.err;
+  EXPECT_HAS(result.out, "NCCL_IB_ADDR_FAMILY= (default: environment has a value that is not accepted)\n");
+  EXPECT_HAS(result.err, "NCCL_IB_ADDR_FAMILY=AF_UNIX is not AF_INET or AF_INET6");
 }
 
 TEST(ConfigCommand, SaysWhatIsSetInVain) {
   const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_USE_INLINE=1"});
-  EXPECT_NE(result.out.find("NCCL_IB_USE_INLINE=1 (environment)\n    not read by the plugin: "),
-            std::string::npos)
-      << result.out;
-  EXPECT_EQ(railwise({"config"}, {kNoFile}).out.find("NCCL_IB_USE_INLINE"), std::string::npos);
+  EXPECT_HAS(result.out, "NCCL_IB_USE_INLINE=1 (environment)\n    not read by the plugin: ");
+  EXPECT_LACKS(railwise({"config"}, {kNoFile}).out, "NCCL_IB_USE_INLINE");
 }
 
 TEST(ConfigCommand, ChangedLeavesOutDefaults) {
   const auto result = railwise({"config", "--changed", "--brief"}, {kNoFile, "NCCL_IB_TIMEOUT=22"});
-  EXPECT_NE(result.out.find("NCCL_IB_TIMEOUT=22 (environment)\n"), std::string::npos) << result.out;
-  EXPECT_EQ(result.out.find("(default)"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "NCCL_IB_TIMEOUT=22 (environment)\n");
+  EXPECT_LACKS(result.out, "(default)");
 }
 
 TEST(ConfigCommand, ATextIsSoughtInNamesAndDescriptions) {
   const auto result = railwise({"config", "Retries"}, {kNoFile});
-  EXPECT_NE(result.out.find("NCCL_IB_RETRY_CNT="), std::string::npos) << result.out;
-  EXPECT_EQ(result.out.find("NCCL_IB_HCA="), std::string::npos);
+  EXPECT_HAS(result.out, "NCCL_IB_RETRY_CNT=");
+  EXPECT_LACKS(result.out, "NCCL_IB_HCA=");
   const auto none = railwise({"config", "xyzzy"}, {kNoFile});
   EXPECT_EQ(none.status, 1);
   EXPECT_EQ(none.err, "railwise: config: no setting has 'xyzzy' in its name or description\n");
 }
 
 TEST(ConfigCommand, SaysWhatIsMisspelt) {
-  const ConfFile conf("NCCL_SOCKET_IFNAMES=lo\n");
+  const test::ScratchFile conf(".nccl.conf", "NCCL_SOCKET_IFNAMES=lo\n");
   const auto result = railwise({"config"}, {"NCCL_CONF_FILE=" + conf.path(), "RAILWISE_FAILOVR=0"});
-  EXPECT_NE(result.err.find("did you mean RAILWISE_FAILOVER?"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("did you mean NCCL_SOCKET_IFNAME?"), std::string::npos) << result.err;
+  EXPECT_HAS(result.err, "did you mean RAILWISE_FAILOVER?");
+  EXPECT_HAS(result.err, "did you mean NCCL_SOCKET_IFNAME?");
   EXPECT_EQ(railwise({"config"}, {kNoFile}).err, "");
 }
 
 TEST(ConfigCommand, MarkdownHasOneRowPerVariable) {
   const auto result = railwise({"config", "--markdown"}, {"NCCL_IB_TIMEOUT=22"});
   for (const Setting& setting : settings())
-    EXPECT_NE(result.out.find("\n| `" + std::string(setting.env) + "` |"), std::string::npos) << setting.env;
+    EXPECT_HAS(result.out, "\n| `" + std::string(setting.env) + "` |") << setting.env;
   for (const UnusedSetting& setting : unusedSettings())
-    EXPECT_NE(result.out.find("\n| `" + std::string(setting.env) + "` |"), std::string::npos) << setting.env;
-  EXPECT_EQ(result.out.find("22"), std::string::npos) << "documentation must not depend on the environment";
+    EXPECT_HAS(result.out, "\n| `" + std::string(setting.env) + "` |") << setting.env;
+  EXPECT_LACKS(result.out, "22") << "documentation must not depend on the environment";
 }
 
 }  // namespace

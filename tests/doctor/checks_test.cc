@@ -1,5 +1,4 @@
 // Each check on a machine with that one fault, and all of them on machines without any.
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include "softdev/config/config.h"
 #include "sysfs/tar_archive.h"
 #include "tests/doctor/good_machine.h"
+#include "tests/ok.h"
 #include "topo/lint/lint.h"
 
 namespace railwise::doctor {
@@ -656,7 +656,7 @@ TEST(Manifest, WhatTheMachineDoesNotTellIsNotLookedAt) {
       examine(System(tree), {.only = {"manifest"}, .manifest_file = "h100.json", .manifest_text = manifest});
   EXPECT_EQ(diagnosis.findings.exitStatus(), 0) << textOf(diagnosis);
   for (const char* const key : {"manifest: kernel: ", "manifest: nics: ", "manifest: settings.NCCL_ALGO: "})
-    EXPECT_NE(textOf(diagnosis).find(key), std::string::npos) << textOf(diagnosis);
+    EXPECT_HAS(textOf(diagnosis), key);
 }
 
 // What is not known of some NICs, ports or GPUs fits the others too.
@@ -717,8 +717,8 @@ TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
     });
     ASSERT_NE(at, all.end()) << each.name;
     EXPECT_EQ(at->severity, each.severity) << each.name;
-    EXPECT_NE(at->seen[0].value.find(each.expected), std::string::npos) << at->seen[0].value;
-    EXPECT_NE(at->seen[0].value.find(each.found), std::string::npos) << at->seen[0].value;
+    EXPECT_HAS(at->seen[0].value, each.expected);
+    EXPECT_HAS(at->seen[0].value, each.found);
   }
 }
 
@@ -781,7 +781,7 @@ TEST_P(Faults, IsFoundWithWhatToType) {
     return (each.where + ": " + each.value).find(fault.value) != std::string::npos;
   });
   EXPECT_TRUE(value) << textOf(diagnosis);
-  EXPECT_NE(found->fix.find(fault.fix), std::string::npos) << textOf(diagnosis);
+  EXPECT_HAS(found->fix, fault.fix) << textOf(diagnosis);
   EXPECT_FALSE(found->why.empty());
 }
 
@@ -1002,7 +1002,7 @@ TEST(Doctor, AVirtualMachineThatHidesItsTreeIsTold) {
   ASSERT_FALSE(diagnosis.findings.empty());
   const Finding& first = diagnosis.findings.all()[0];
   EXPECT_EQ(first.check, "hidden-tree") << textOf(diagnosis);
-  EXPECT_NE(first.fix.find("RAILWISE_TOPOLOGY=auto"), std::string::npos);
+  EXPECT_HAS(first.fix, "RAILWISE_TOPOLOGY=auto");
 
   append(tree, "/railwise/environment", "RAILWISE_TOPOLOGY=auto");
   for (const Finding& finding : diagnose(tree).findings.all()) EXPECT_NE(finding.check, "hidden-tree");
@@ -1025,7 +1025,7 @@ TEST(Doctor, AMachineWithWhichNcclsInitFailsIsTold) {
   };
   const std::string nvls = errorsOf("nvls-one-gpu-without-nvlink.xml");
   EXPECT_TRUE(nvls.starts_with("nccl-init: the search for NVLS")) << nvls;
-  EXPECT_NE(nvls.find("set NCCL_NVLS_ENABLE=0"), std::string::npos) << nvls;
+  EXPECT_HAS(nvls, "set NCCL_NVLS_ENABLE=0");
   const std::string pcilink = errorsOf("one-way-pcilink-lint.xml");
   EXPECT_TRUE(pcilink.starts_with("topology-file: the PCIe switch 0000:20:00.0")) << pcilink;
 }

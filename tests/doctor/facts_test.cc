@@ -1,5 +1,4 @@
 // What the doctor reads, and how: trees over trees, the environment, libraries, PCI configuration, masks.
-#include <gtest/gtest.h>
 
 #include <csignal>
 #include <cstdio>
@@ -16,6 +15,7 @@
 #include "doctor/facts/trees.h"
 #include "sysfs/peer_memory.h"
 #include "tests/doctor/good_machine.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -132,8 +132,8 @@ TEST(SystemTest, InstallCommandsFitTheDistribution) {
   EXPECT_EQ(command("ID=\"rhel\"\n"), "sudo dnf install c");
   EXPECT_EQ(command("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), "sudo dnf install c");
   const std::string both = command("ID=arch\n");
-  EXPECT_NE(both.find("apt-get"), std::string::npos);
-  EXPECT_NE(both.find("dnf"), std::string::npos);
+  EXPECT_HAS(both, "apt-get");
+  EXPECT_HAS(both, "dnf");
 }
 
 TEST(SystemTest, KnowsContainers) {
@@ -253,15 +253,15 @@ TEST(Libraries, WhatTheirNamesDoNotTell) {
   const auto files = sysfs::makeLiveTree();
   const OverlayTree tree(*files, facts);
   const std::string text = librariesText(System(tree));
-  EXPECT_NE(text.find(folder + "/libnccl.so.2 2.28.9\n"), std::string::npos) << text;
-  EXPECT_NE(text.find(folder + "/libnccl-net.so railwise\n"), std::string::npos) << text;
+  EXPECT_HAS(text, folder + "/libnccl.so.2 2.28.9\n");
+  EXPECT_HAS(text, folder + "/libnccl-net.so railwise\n");
 
   facts.file("/railwise/libraries", text);
   const System known(tree);
   EXPECT_TRUE(isRailwise(known, folder + "/libnccl-net.so"));
   EXPECT_EQ(ncclOfPrograms(known)->version, "2.28.9");
   std::ofstream(folder + "/libnccl-net.so") << "like libnccl-net-railwise.so";
-  EXPECT_EQ(librariesText(System(tree)).find("libnccl-net.so"), std::string::npos) << "a message names it";
+  EXPECT_LACKS(librariesText(System(tree)), "libnccl-net.so") << "a message names it";
   std::filesystem::remove_all(folder);
 }
 
@@ -294,7 +294,7 @@ TEST(MaskTest, HidesAddressesAndKeepsEqualOnesEqual) {
   EXPECT_EQ(hidden.read("/proc/sys/kernel/hostname"), "host\n");
   EXPECT_EQ(hidden.read("/railwise/environment"),
             "MASTER_ADDR=masked\nNCCL_SECRET_TOKEN=masked\nNCCL_IB_HCA=mlx5_0\n");
-  EXPECT_EQ(hidden.read("/railwise/interfaces").value().find("192.168"), std::string::npos);
+  EXPECT_LACKS(hidden.read("/railwise/interfaces").value(), "192.168");
   const std::vector<std::string> lines = linesOf(*hidden.read("/railwise/interfaces"));
   EXPECT_EQ(wordsOf(lines[0])[1], wordsOf(lines[1])[1]);
   EXPECT_EQ(lines[2], "lo 127.0.0.1");
@@ -329,7 +329,7 @@ TEST(Gather, WatchesTheCounters) {
   EXPECT_EQ(facts.read("/railwise/later/sys/class/infiniband/mlx5_3/ports/1/counters/symbol_error"), "7\n");
   EXPECT_TRUE(facts.exists("/railwise/later/milliseconds"));
   // What verbs says of the process's devices, which is software here.
-  EXPECT_NE(facts.read("/railwise/verbs").value().find(" 1 active_mtu="), std::string::npos);
+  EXPECT_HAS(facts.read("/railwise/verbs").value(), " 1 active_mtu=");
 }
 
 TEST(Netlink, LoopbackHasNeitherPfcNorLinkModes) {

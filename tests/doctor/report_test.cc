@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
 
 #include "doctor/finding.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -98,8 +98,8 @@ TEST(Report, NamesTheFirstOfManyDevices) {
   Findings findings;
   for (int i = 0; i < 10; ++i) findings.add(downPort("mlx5_" + std::to_string(i)));
   const std::string text = reportText(findings, {.subject = "node1"});
-  EXPECT_NE(text.find("mlx5_7 port 1 and 2 more: the port is down"), std::string::npos) << text;
-  EXPECT_NE(text.find("and 6 more (--json has all)"), std::string::npos) << text;
+  EXPECT_HAS(text, "mlx5_7 port 1 and 2 more: the port is down");
+  EXPECT_HAS(text, "and 6 more (--json has all)");
 }
 
 TEST(Report, TheJsonHasEverything) {
@@ -111,7 +111,7 @@ TEST(Report, TheJsonHasEverything) {
   json.endObject();
   for (const char* part : {"\"verdict\": \"errors\"", "\"check\": \"port-state\"", "\"severity\": \"error\"",
                            "\"device\": \"mlx5_0 port 1\"", "\"page\": \"docs/doctor.md#port-state\""})
-    EXPECT_NE(json.text().find(part), std::string::npos) << part << json.text();
+    EXPECT_HAS(json.text(), part);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST(Watch, APortThatIsDownForHalfAMinuteIsAnErrorUntilItWasUpForFiveMinutes) {
   EXPECT_EQ(namesOf(node.look(29)), "");
   EXPECT_EQ(namesOf(node.look(1)), "begin port-down");
   EXPECT_EQ(healthOf(node.state, node.now).worst, Severity::kError);
-  EXPECT_NE(healthOf(node.state, node.now).text.find("mlx5_0/1"), std::string::npos);
+  EXPECT_HAS(healthOf(node.state, node.now).text, "mlx5_0/1");
   EXPECT_EQ(namesOf(node.look(3599)), "");
   EXPECT_EQ(namesOf(node.look(1)), "repeat port-down");
   node.up(true);
@@ -214,7 +214,7 @@ TEST(Watch, WhatWasWrongBeforeARebootEndsWithTheFirstGoodLook) {
   node.tree.file("/proc/sys/kernel/random/boot_id", "boot-2\n");
   node.count("counters/link_downed", 0);
   EXPECT_EQ(namesOf(node.look(60)), "");  // it is still down
-  EXPECT_NE(healthOf(node.state, node.now).text.find("before the reboot"), std::string::npos);
+  EXPECT_HAS(healthOf(node.state, node.now).text, "before the reboot");
   node.up(true);
   EXPECT_EQ(namesOf(node.look(1)), "end port-down");
 }
@@ -238,7 +238,7 @@ TEST(Watch, ANodeThatNobodyWatchesIsNotFine) {
   EXPECT_TRUE(healthOf(node.state, node.now + kWatchSilence).watched);
   const Health health = healthOf(node.state, node.now + kWatchSilence + 1);
   EXPECT_FALSE(health.watched);
-  EXPECT_NE(health.text.find("nobody watches"), std::string::npos);
+  EXPECT_HAS(health.text, "nobody watches");
   EXPECT_FALSE(healthOf({}, node.now).watched);
 }
 
@@ -301,13 +301,10 @@ TEST(Watch, PrometheusGetsEachMetricWithItsHeadOnce) {
   node.count("counters/link_downed", 9);
   (void)node.look(10);
   const std::string text = watchPrometheus(node.state, node.now);
-  EXPECT_NE(text.find("railwise_watch_port_flaps_total{nic=\"mlx5_0\",port=\"1\"} 6\n"), std::string::npos)
-      << text;
-  EXPECT_NE(
-      text.find(
-          "railwise_watch_finding{check=\"port-flapping\",severity=\"error\",nic=\"mlx5_0\",port=\"1\"} 1\n"),
-      std::string::npos)
-      << text;
+  EXPECT_HAS(text, "railwise_watch_port_flaps_total{nic=\"mlx5_0\",port=\"1\"} 6\n");
+  EXPECT_HAS(
+      text,
+      "railwise_watch_finding{check=\"port-flapping\",severity=\"error\",nic=\"mlx5_0\",port=\"1\"} 1\n");
   std::multiset<std::string> heads;
   for (std::size_t at = text.find("# TYPE "); at != std::string::npos; at = text.find("# TYPE ", at + 1))
     heads.insert(text.substr(at + 7, text.find(' ', at + 7) - at - 7));
@@ -323,7 +320,7 @@ TEST(Watch, PrometheusGetsNamesEscaped) {
   const std::string labels = R"(nic="a\"b\\c",port="1\n2")";
   for (const std::string& line : {"port_active{" + labels + "} 1\n", "port_flaps_total{" + labels + "} 4\n",
                                   "finding{check=\"port-down\",severity=\"error\"," + labels + "} 1\n"})
-    EXPECT_NE(text.find("railwise_watch_" + line), std::string::npos) << line << text;
+    EXPECT_HAS(text, "railwise_watch_" + line) << line;
 }
 
 // events.jsonl and --json are read line by line: each line is an event, and no line is empty.
@@ -339,8 +336,7 @@ TEST(Watch, EveryLineOfTheEventsIsAnEvent) {
   std::istringstream lines(text);
   std::size_t read = 0;
   for (std::string line; std::getline(lines, line); ++read)
-    EXPECT_NE(line.find("\"check\": \"" + std::string(events.at(read).rule->check)), std::string::npos)
-        << line;
+    EXPECT_HAS(line, "\"check\": \"" + std::string(events.at(read).rule->check));
   EXPECT_EQ(read, events.size());
 }
 
@@ -364,8 +360,8 @@ TEST(Watch, WhatIsNotAsTheManifestSaysBeginsAndEnds) {
   EXPECT_EQ(namesOf(compare(node, {{"devices", {"ports: expected 8, found 7"}}})), "");
   std::string later;
   for (int i = 0; i < 7; ++i) later += namesOf(compare(node, {})) + " ";
-  EXPECT_NE(later.find("end manifest-devices"), std::string::npos) << later;
-  EXPECT_NE(later.find("end manifest-versions"), std::string::npos) << later;
+  EXPECT_HAS(later, "end manifest-devices");
+  EXPECT_HAS(later, "end manifest-versions");
 }
 
 // A flap that a comparison happens to see is no reason to drain a node.

@@ -2,10 +2,8 @@
 #include "gpu/choose/hosts.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include "tests/scratch.h"
 
 namespace railwise::gpu {
 namespace {
@@ -74,12 +72,9 @@ TEST(SlurmTopology, MistakesNameFileAndLine) {
 }
 
 TEST(HostGroups, TheFileSaysWhichKindItIs) {
-  const auto path = (std::filesystem::temp_directory_path() / (std::to_string(getpid()) + "hosts")).string();
-  std::ofstream(path) << "# Slurm's\n SwitchName=s0 Nodes=a,b\n";
-  const auto slurm = readHostGroups(path);
-  std::ofstream(path) << "a\tx\nb\ty\n";
-  const auto table = readHostGroups(path);
-  std::filesystem::remove(path);
+  const railwise::test::Scratch scratch;
+  const auto slurm = readHostGroups(scratch.file("slurm", "# Slurm's\n SwitchName=s0 Nodes=a,b\n"));
+  const auto table = readHostGroups(scratch.file("table", "a\tx\nb\ty\n"));
   ASSERT_TRUE(slurm.ok()) << slurm.error();
   ASSERT_TRUE(table.ok()) << table.error();
   EXPECT_EQ(slurm->groups(), 1);

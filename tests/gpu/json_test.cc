@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/gpu/machines.h"
+#include "tests/ok.h"
 
 namespace railwise::gpu {
 namespace {
@@ -67,10 +68,10 @@ TEST(GpuJsonTest, WhatIsUnknownIsNull) {
   GpuTopology topology;
   topology.gpus.emplace_back();
   const std::string text = jsonOf(topology, "a machine");
-  EXPECT_NE(text.find("\"machine\": \"a machine\""), std::string::npos);
+  EXPECT_HAS(text, "\"machine\": \"a machine\"");
   for (const char* key : {"index", "rank", "model", "memory_bytes", "memory_used_bytes", "sm", "numa",
                           "parent", "fabric_clique", "processes", "throttled"})
-    EXPECT_NE(text.find("\"" + std::string(key) + "\": null"), std::string::npos) << key;
+    EXPECT_HAS(text, "\"" + std::string(key) + "\": null") << key;
   const Outcome<GpuTopology> read = parseJson(text);
   ASSERT_OK(read);
   EXPECT_EQ(read->gpus[0].numa, -1);
@@ -91,8 +92,7 @@ TEST(GpuJsonTest, MistakesNameTheirPlace) {
   EXPECT_EQ(problem("\"nics\": [3]"), "nics[0] is not an object");
   EXPECT_EQ(parseJson("GPU").error(), "is not JSON");
   EXPECT_EQ(parseJson("{\"schema\": \"another\"}").error(), "has no \"schema\": \"railwise-gpus\"");
-  EXPECT_NE(parseJson("{\"schema\": \"railwise-gpus\", \"schema_version\": 2}").error().find("it reads 1"),
-            std::string::npos);
+  EXPECT_HAS(parseJson("{\"schema\": \"railwise-gpus\", \"schema_version\": 2}").error(), "it reads 1");
 }
 
 TEST(GpuJsonTest, OneThatIsCutIsRefused) {

@@ -1,5 +1,5 @@
 """Ranks of the program nccl_check under faults: the machine and the schedule of a seed are those of `railwise-campaign perf alltoall --faults SEED`,
-which makes the faults happen too (tests/campaign/conduct.h). Each rank is a host of its own and runs real NCCL on a software GPU. The ranks also make, split, shrink,
+which makes the faults happen too (tests/campaign/run.h). Each rank is a host of its own and runs real NCCL on a software GPU. The ranks also make, split, shrink,
 finalise and abort communicators meanwhile.
 
 Good is right data, or, when some pair of ranks had no pair of devices left, ncclRemoteError with the reason in the log of the rank; ranks that already had all

@@ -1,10 +1,10 @@
 // A connection whose queue pair, completion queue or device is reported lost while the data path sees
 // nothing.
-#include <gtest/gtest.h>
 
 #include "loop_connection.h"
 #include "port_control.h"
 #include "said.h"
+#include "tests/ok.h"
 #include "tests/wait.h"
 
 namespace railwise::net {
@@ -55,8 +55,8 @@ TEST_F(FailedCompletion, SaysThatThePortIsDown) {
   Request* const request = loop.receive(1, 0, 64);  // its clear-to-send does not arrive
   ASSERT_NE(request, nullptr);
   EXPECT_FALSE(LoopConnection::finish(request));
-  EXPECT_NE(said.all().find("soft0 port 1 qp "), std::string::npos) << said.all();
-  EXPECT_NE(said.all().find("its port is down"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "soft0 port 1 qp ");
+  EXPECT_HAS(said.all(), "its port is down");
 }
 
 // What the sender says when its write fails by `status`; before it hears of that the peer may leave.
@@ -77,30 +77,26 @@ std::string saidOfWrite(const std::string& link, const std::string& status, bool
 // refusal, and that it died shows on the side channel.
 TEST_F(FailedCompletion, SaysThatThePeerDied) {
   const std::string said = saidOfWrite("ib", "rem_access_err", true);
-  EXPECT_NE(said.find("the peer died or closed the connection while its memory was in use"),
-            std::string::npos)
-      << said;
+  EXPECT_HAS(said, "the peer died or closed the connection while its memory was in use");
 }
 
 TEST_F(FailedCompletion, SaysThatMemoryIsRefused) {
   const std::string said = saidOfWrite("ib", "rem_access_err", false);
-  EXPECT_NE(said.find("released the memory, or never registered it for this access"), std::string::npos)
-      << said;
+  EXPECT_HAS(said, "released the memory, or never registered it for this access");
 }
 
 // Of a TCP connection that broke, since the peer was killed or for another reason, soft-iWARP says no more.
 TEST_F(FailedCompletion, SaysThatThePeerDiedOverIwarp) {
   const std::string said = saidOfWrite("iwarp", "loc_qp_op_err", true);
-  EXPECT_NE(said.find("the peer died or closed the connection: see its log"), std::string::npos) << said;
+  EXPECT_HAS(said, "the peer died or closed the connection: see its log");
   // An ordinary end flushes, too: what the peer says of it is waited for.
   const std::string flushed = saidOfWrite("iwarp", "wr_flush_err", true);
-  EXPECT_NE(flushed.find("the peer closed the connection or died with work outstanding"), std::string::npos)
-      << flushed;
+  EXPECT_HAS(flushed, "the peer closed the connection or died with work outstanding");
 }
 
 TEST_F(FailedCompletion, SaysThatTheTcpConnectionBroke) {
   const std::string said = saidOfWrite("iwarp", "loc_qp_op_err", false);
-  EXPECT_NE(said.find("its TCP connection broke"), std::string::npos) << said;
+  EXPECT_HAS(said, "its TCP connection broke");
 }
 
 TEST_F(FailedCompletion, SaysThatTheAddressIsGone) {
@@ -115,7 +111,7 @@ TEST_F(FailedCompletion, SaysThatTheAddressIsGone) {
   Request* const request = loop.receive(1, 0, 64);
   ASSERT_NE(request, nullptr);
   EXPECT_FALSE(LoopConnection::finish(request));
-  EXPECT_NE(said.all().find("is gone from the port (GID index "), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "is gone from the port (GID index ");
 }
 
 }  // namespace

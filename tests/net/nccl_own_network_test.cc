@@ -1,6 +1,6 @@
 #include "net/nccl_own_network.h"
 
-#include <gtest/gtest.h>
+#include "tests/ok.h"
 
 namespace railwise::net {
 namespace {
@@ -11,8 +11,8 @@ const DescribedDevice kWithout = {"mlx5_1", false};
 TEST(NcclsOwnNetwork, NamesTheDevicesAndTheRemedy) {
   const DescribedDevice devices[] = {kWithGpuDirect, kWithout};
   const std::string note = ownNetworkNote({}, true, devices);
-  EXPECT_NE(note.find("describes mlx5_0, mlx5_1 by its own IB network"), std::string::npos) << note;
-  EXPECT_NE(note.find("NCCL_IB_DISABLE=1 RAILWISE_DEVICE=verbs"), std::string::npos) << note;
+  EXPECT_HAS(note, "describes mlx5_0, mlx5_1 by its own IB network");
+  EXPECT_HAS(note, "NCCL_IB_DISABLE=1 RAILWISE_DEVICE=verbs");
 }
 
 TEST(NcclsOwnNetwork, IsNotThereWithoutGpuDirect) {

@@ -29,8 +29,8 @@ TEST(PeerProbe, EndsAWaitThatNothingEnds) {
   Request* const request = loop.receive(1, 0, 64);
   ASSERT_NE(request, nullptr);
   EXPECT_FALSE(LoopConnection::finish(request));
-  EXPECT_NE(said.all().find("soft0 port 1 qp "), std::string::npos) << said.all();
-  EXPECT_NE(said.all().find("the peer's device does not answer for 3 s"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "soft0 port 1 qp ");
+  EXPECT_HAS(said.all(), "the peer's device does not answer for 3 s");
 }
 
 TEST(PeerProbe, AnAnswerIsEnough) {
@@ -58,9 +58,7 @@ TEST(SilentDevice, EndsASend) {
   for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(1024, 64);
   const test::Said said;
   EXPECT_FALSE(LoopConnection::finish(send));
-  EXPECT_NE(said.all().find("for 5 s the device has reported neither the end of a send nor an error"),
-            std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.all(), "for 5 s the device has reported neither the end of a send nor an error");
   EXPECT_EQ(loop.counters().reads, 0U);
 }
 
@@ -74,9 +72,7 @@ TEST(SilentDevice, EndsAWaitForData) {
   const test::Said said;
   EXPECT_FALSE(LoopConnection::finish(request));
   EXPECT_EQ(loop.counters().writes, 4U);  // the clear-to-send, the question whether it has arrived, and two
-  EXPECT_NE(said.all().find("for 5 s the device has reported neither the end of a send nor an error"),
-            std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.all(), "for 5 s the device has reported neither the end of a send nor an error");
 }
 
 TEST(SilentDevice, ASenderWithoutClearToSendAsksToo) {

@@ -212,8 +212,7 @@ TEST(Rails, WhereFailoverIsOffTheErrorSaysSo) {
   const test::Said said;
   LoopConnection loop(2 * kReceiveHalf, "count=2;fault opcode=write_imm nth=5 status=general_err");
   EXPECT_FALSE(Traffic(loop).run(32, 512));
-  EXPECT_NE(said.warnings().find("(failover is off: RAILWISE_FAILOVER=0 here)"), std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.warnings(), "(failover is off: RAILWISE_FAILOVER=0 here)") << said.all();
 }
 
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: no immediate, no receive used up, but for every eighth.

@@ -60,7 +60,7 @@ TEST(Reopened, AConnectionGoesBackFromAStandby) {
   EXPECT_GT(sender.counters.degraded_ns, 0U);
   EXPECT_EQ(snapshot->rails.at(0).device, "soft0");
   EXPECT_EQ(snapshot->rails.at(0).returns, 2U);  // of both ends
-  EXPECT_NE(said.all().find("soft0: opened anew after its failure"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "soft0: opened anew after its failure");
   ASSERT_TRUE(traffic.run(32, 60'000));
 }
 
@@ -88,8 +88,7 @@ TEST(Reopened, ADeviceIsKnownByItsGuid) {
   test::changePort("soft0:1", "fatal");
   ASSERT_TRUE(traffic.run(32, 20'000));
   EXPECT_STREQ(loop.sender().rails().front().hca->name(), "soft7");
-  EXPECT_NE(said.all().find("soft0: opened anew after its failure, its name is soft7 now"), std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.all(), "soft0: opened anew after its failure, its name is soft7 now");
   std::strcpy(first->context()->device->name, "soft0");
 }
 
@@ -134,11 +133,11 @@ TEST(Reopened, SixteenLives) {
     test::changePort("soft0:1", "fatal");
     ASSERT_TRUE(traffic.run(8, 512)) << life;
   }
-  EXPECT_EQ(said.all().find("it has failed"), std::string::npos);
+  EXPECT_LACKS(said.all(), "it has failed");
   test::changePort("soft0:1", "fatal");
   EXPECT_FALSE(traffic.run(8, 512));
-  EXPECT_NE(said.all().find("soft0: it has failed 16 times"), std::string::npos) << said.all();
-  EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "soft0: it has failed 16 times");
+  EXPECT_HAS(said.all(), "no path to the peer is left");
 }
 
 // Its memory is registered with the new generation, so that messages need not look their keys up.

@@ -70,7 +70,7 @@ TEST(Metrics, TellOfRails) {
   EXPECT_TRUE(hasLine(text, "railwise_rail_state{" + kRail + ",state=\"up\"} 0"));
   EXPECT_TRUE(hasLine(text, "railwise_rail_errors_total{" + kRail + ",kind=\"remote_access\"} 4"));
   EXPECT_TRUE(hasLine(text, "railwise_rail_errors_total{" + kRail + ",kind=\"other\"} 0"));
-  EXPECT_EQ(text.find("measured"), std::string::npos);
+  EXPECT_LACKS(text, "measured");
 }
 
 TEST(Metrics, TellOfConnectionsTogether) {
@@ -183,7 +183,7 @@ TEST(Metrics, ASpyCountsCallsOnly) {
   EXPECT_TRUE(hasLine(both, "railwise_spy_grouped_receives_total{" + kProcess + ",buffers=\"2\"} 3"));
   EXPECT_TRUE(hasLine(both, "railwise_connections{" + kProcess + ",state=\"running\"} 0"));
   EXPECT_TRUE(hasLine(textOf(spy), "railwise_connections{" + kProcess + ",state=\"running\"} 1"));
-  EXPECT_EQ(textOf(plugin).find("railwise_spy"), std::string::npos);
+  EXPECT_LACKS(textOf(plugin), "railwise_spy");
 }
 
 // Prometheus refuses a page on which two samples have equal labels.
@@ -204,7 +204,7 @@ TEST(Metrics, ProcessesOfTwoContainersMayHaveOneNumber) {
   const Snapshot snapshot = snapshotOf(first);
   const std::string text = textOf({snapshot, snapshotOf(second), snapshot});
   expectUniqueSamples(text);
-  EXPECT_NE(text.find("pid=\"4242-888\""), std::string::npos);
+  EXPECT_HAS(text, "pid=\"4242-888\"");
 }
 
 TEST(Metrics, AHostileRecordMakesNoWrongPage) {
@@ -219,7 +219,7 @@ TEST(Metrics, AHostileRecordMakesNoWrongPage) {
   const std::regex sample(R"re([a-z_]+(\{([a-z_]+="([^"\\]|\\\\|\\"|\\n)*",?)*\})? [-+0-9.e]+)re");
   for (const std::string& line : linesOf(text))
     if (line[0] != '#') EXPECT_TRUE(std::regex_match(line, sample)) << line;
-  EXPECT_NE(text.find(R"(program="a\"b\\c?d")"), std::string::npos) << text;
+  EXPECT_HAS(text, R"(program="a\"b\\c?d")");
 }
 
 TEST(Metrics, OtlpHasAResourceForEachProcess) {

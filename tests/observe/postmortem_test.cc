@@ -1,9 +1,9 @@
 // What a process did last, in words: src/observe/stuck/postmortem.
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "observe/stuck/diagnosis.h"
+#include "tests/ok.h"
 
 namespace railwise::observe {
 namespace {
@@ -11,8 +11,6 @@ namespace {
 using record::EventKind;
 
 constexpr uint64_t kSecond = 1000000000;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A sentence may be broken anywhere.
 std::string inOneLine(const std::string& text) {
@@ -80,10 +78,9 @@ TEST(Postmortem, NamesTheFirstThingThatWentWrongAndDidNotEnd) {
   addEvent(snapshot, EventKind::kPathFound, 21);
   addEvent(snapshot, EventKind::kPathLost, 97.6, "retry exceeded");
   addEvent(snapshot, EventKind::kFailed, 109);
-  EXPECT_TRUE(has(postmortemVerdict(snapshot),
-                  "the first thing that went wrong: path lost, connection 7 to gpu2:4411 (epoch 0): retry "
-                  "exceeded, 12.4 s before its last sign of life"))
-      << postmortemVerdict(snapshot);
+  EXPECT_HAS(postmortemVerdict(snapshot),
+             "the first thing that went wrong: path lost, connection 7 to gpu2:4411 (epoch 0): retry "
+             "exceeded, 12.4 s before its last sign of life");
 }
 
 TEST(Postmortem, APathThatIsLostAgainAndAgainIsTheFirstTroubleOfASlowMessage) {
@@ -92,19 +89,17 @@ TEST(Postmortem, APathThatIsLostAgainAndAgainIsTheFirstTroubleOfASlowMessage) {
   addEvent(snapshot, EventKind::kPathFound, 100.6);
   addEvent(snapshot, EventKind::kSlowMessage, 101);
   snapshot.events.back().numbers = {5127, 2000, 0};
-  EXPECT_TRUE(has(postmortemVerdict(snapshot), "the first thing that went wrong: path lost"))
-      << postmortemVerdict(snapshot);
+  EXPECT_HAS(postmortemVerdict(snapshot), "the first thing that went wrong: path lost");
 }
 
 TEST(Postmortem, APathThatWasLostWhileTheOpenMessageWaitedCounts) {
   record::Snapshot snapshot = killed();  // a message is open since 106.8 s
   addEvent(snapshot, EventKind::kPathLost, 50);
   addEvent(snapshot, EventKind::kPathFound, 50.1);
-  EXPECT_TRUE(has(postmortemVerdict(snapshot), "shows no failure before"));
+  EXPECT_HAS(postmortemVerdict(snapshot), "shows no failure before");
   addEvent(snapshot, EventKind::kPathLost, 107);
   addEvent(snapshot, EventKind::kPathFound, 107.1);
-  EXPECT_TRUE(has(postmortemVerdict(snapshot), "went wrong: path lost, connection 7"))
-      << postmortemVerdict(snapshot);
+  EXPECT_HAS(postmortemVerdict(snapshot), "went wrong: path lost, connection 7");
 }
 
 TEST(Postmortem, DescribesTheOpenPut) {
@@ -118,22 +113,20 @@ TEST(Postmortem, DescribesTheOpenPut) {
   snapshot.events.back().connection_id = writer.id;
   snapshot.events.back().numbers = {5127, 2000, 0};
   const std::string text = inOneLine(postmortemText(snapshot, 40));
-  EXPECT_TRUE(
-      has(text,
-          "operation 5127 (1.0 MiB) had waited for 3.2 s when the process ended, waiting for the progress of "
-          "the peer over mlx5_1 port 1 -> mlx5_1 port 1; 5126 of 5128 operations are done, 5100 "
-          "signals, 2 gets under way "))
-      << text;
-  EXPECT_TRUE(has(text, "slow message, connection 7 to gpu2:4411 (operation 5127,")) << text;
+  EXPECT_HAS(
+      text,
+      "operation 5127 (1.0 MiB) had waited for 3.2 s when the process ended, waiting for the progress of "
+      "the peer over mlx5_1 port 1 -> mlx5_1 port 1; 5126 of 5128 operations are done, 5100 "
+      "signals, 2 gets under way ");
+  EXPECT_HAS(text, "slow message, connection 7 to gpu2:4411 (operation 5127,");
 }
 
 TEST(Postmortem, DescribesTheOpenMessage) {
   const std::string text = inOneLine(postmortemText(killed(), 40));
-  EXPECT_TRUE(has(
+  EXPECT_HAS(
       text,
       "connection 7 to gpu2:4411 (mlx5_1): message 5127 (1.0 MiB) had waited for 3.2 s when the process "
-      "ended, waiting for the completion of the NIC over mlx5_1 port 1 -> mlx5_1 port 1; last complete: "))
-      << text;
+      "ended, waiting for the completion of the NIC over mlx5_1 port 1 -> mlx5_1 port 1; last complete: ");
 }
 
 // Nothing in the record says when a killed process ended: it may have been stopped for hours before.
@@ -141,17 +134,17 @@ TEST(Postmortem, TheEndOfAKilledProcessIsNotKnown) {
   record::Snapshot snapshot = killed();
   addEvent(snapshot, EventKind::kPortDown, 100);
   const std::string text = postmortemText(snapshot, 40);
-  EXPECT_TRUE(has(text, "\nLast sign of life: ")) << text;
-  EXPECT_TRUE(has(text, "times are before the last sign of life")) << text;
-  EXPECT_FALSE(has(text, "Ended: ")) << text;
-  EXPECT_TRUE(has(postmortemJson(snapshot, 40), "\"ended\": null"));
+  EXPECT_HAS(text, "\nLast sign of life: ");
+  EXPECT_HAS(text, "times are before the last sign of life");
+  EXPECT_LACKS(text, "Ended: ");
+  EXPECT_HAS(postmortemJson(snapshot, 40), "\"ended\": null");
 }
 
 TEST(Postmortem, EventsHaveBothTimes) {
   record::Snapshot snapshot = killed();
   addEvent(snapshot, EventKind::kPortDown, 100);
   const std::string text = postmortemText(snapshot, 40);
-  EXPECT_TRUE(has(text, "-10.0 s * 12:01:30.000 port down, connection 7 to gpu2:4411")) << text;
+  EXPECT_HAS(text, "-10.0 s * 12:01:30.000 port down, connection 7 to gpu2:4411");
 }
 
 TEST(Postmortem, TellsTheLastCompleteMessageOfAConnection) {
@@ -169,13 +162,10 @@ TEST(Postmortem, TellsTheLastCompleteMessageOfAConnection) {
   idle.waits_for = record::WaitsFor::kNothing;
   snapshot.connections.push_back(idle);
   const std::string text = inOneLine(postmortemText(snapshot, 40));
-  EXPECT_TRUE(has(text,
-                  "last complete: message 5126, at the latest 3.2 s before its last sign of life "
-                  "(12:01:36.800); 5.0 GiB so far, 1.0 MiB each on average"))
-      << text;
-  EXPECT_TRUE(
-      has(text, "connection 8 from gpu5:77 (mlx5_1): no message is under way; last complete: receive 900"))
-      << text;
+  EXPECT_HAS(text,
+             "last complete: message 5126, at the latest 3.2 s before its last sign of life "
+             "(12:01:36.800); 5.0 GiB so far, 1.0 MiB each on average");
+  EXPECT_HAS(text, "connection 8 from gpu5:77 (mlx5_1): no message is under way; last complete: receive 900");
 }
 
 TEST(Postmortem, FailuresStandBeforeTheConnectionsThatCameUp) {
@@ -186,14 +176,14 @@ TEST(Postmortem, FailuresStandBeforeTheConnectionsThatCameUp) {
   const std::size_t failure = text.find("* 12:00:10.000 path lost");
   ASSERT_NE(failure, std::string::npos) << text;
   EXPECT_LT(failure, text.find(" connected, connection 7")) << text;
-  EXPECT_TRUE(has(postmortemJson(snapshot, 10), "path lost"));
+  EXPECT_HAS(postmortemJson(snapshot, 10), "path lost");
 }
 
 TEST(Postmortem, SaysThatFailoverIsOff) {
   record::Snapshot snapshot = killed();
-  EXPECT_FALSE(has(postmortemText(snapshot, 40), "RAILWISE_FAILOVER"));
+  EXPECT_LACKS(postmortemText(snapshot, 40), "RAILWISE_FAILOVER");
   snapshot.connections[0].failover = record::Failover::kOff;
-  EXPECT_TRUE(has(postmortemText(snapshot, 40), "RAILWISE_FAILOVER=0"));
+  EXPECT_HAS(postmortemText(snapshot, 40), "RAILWISE_FAILOVER=0");
 }
 
 TEST(Postmortem, ShowsAsManyEventsAsAskedFor) {
@@ -201,19 +191,19 @@ TEST(Postmortem, ShowsAsManyEventsAsAskedFor) {
   for (int i = 0; i < 10; ++i)
     addEvent(snapshot, EventKind::kOtherEvent, 100 + i, "event" + std::to_string(i));
   const std::string text = postmortemText(snapshot, 2);
-  EXPECT_FALSE(has(text, "event7"));
-  EXPECT_TRUE(has(text, "The last 2 events")) << text;
-  EXPECT_TRUE(has(text, "event8")) << text;
+  EXPECT_LACKS(text, "event7");
+  EXPECT_HAS(text, "The last 2 events");
+  EXPECT_HAS(text, "event8");
 }
 
 TEST(Postmortem, AProcessThatEndedInOrderOrLivesIsNotCalledKilled) {
   record::Snapshot snapshot = killed();
   snapshot.process.ended_ns = 111 * kSecond;
-  EXPECT_TRUE(has(postmortemVerdict(snapshot), "ended in order"));
-  EXPECT_TRUE(has(postmortemText(snapshot, 40), "\nEnded: ")) << postmortemText(snapshot, 40);
+  EXPECT_HAS(postmortemVerdict(snapshot), "ended in order");
+  EXPECT_HAS(postmortemText(snapshot, 40), "\nEnded: ");
   snapshot.process.ended_ns = 0;
   snapshot.process.alive = true;
-  EXPECT_TRUE(has(postmortemVerdict(snapshot), "lives while 1 connection waits"));
+  EXPECT_HAS(postmortemVerdict(snapshot), "lives while 1 connection waits");
 }
 
 TEST(Postmortem, OddRecordsAreDescribedToo) {
@@ -223,7 +213,7 @@ TEST(Postmortem, OddRecordsAreDescribedToo) {
   addEvent(snapshot, EventKind::kPathFound, 0, "a\x1b[2J");
   snapshot.events[0].numbers = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
   const std::string text = postmortemText(snapshot, 40);
-  EXPECT_FALSE(has(text, "\x1b"));
+  EXPECT_LACKS(text, "\x1b");
   EXPECT_FALSE(postmortemJson(snapshot, 40).empty());
 }
 
@@ -231,8 +221,8 @@ TEST(Postmortem, JsonHasTheVerdictAndTheEvents) {
   record::Snapshot snapshot = killed();
   addEvent(snapshot, EventKind::kPortDown, 100);
   const std::string json = postmortemJson(snapshot, 40);
-  EXPECT_TRUE(has(json, "\"schema\": \"railwise-postmortem\"")) << json;
-  EXPECT_TRUE(has(json, "\"before_end_ms\": 10000")) << json;
+  EXPECT_HAS(json, "\"schema\": \"railwise-postmortem\"");
+  EXPECT_HAS(json, "\"before_end_ms\": 10000");
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // What railwise top makes of two reads: rates, the order of the news, lines of any width, JSON.
-#include <gtest/gtest.h>
 
 #include <deque>
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include "observe/top/model.h"
 #include "observe/top/screen.h"
 #include "observe/top/text.h"
+#include "tests/ok.h"
 
 namespace railwise::observe::top {
 namespace {
@@ -95,7 +95,7 @@ TEST(TopModel, ProcessesOfOneHostShareItsRails) {
   const Model model = modelOf(now);
   EXPECT_EQ(model.rails.size(), 2U);
   EXPECT_EQ(model.host(), "");
-  EXPECT_NE(plainText(frameOf(model, {}), {}).find("node4 mlx5_0:1"), std::string::npos);
+  EXPECT_HAS(plainText(frameOf(model, {}), {}), "node4 mlx5_0:1");
 }
 
 TEST(TopModel, CountersThatGoBackSayNothing) {
@@ -233,12 +233,12 @@ TEST(TopModel, AWriterWithoutCreditWaits) {
   EXPECT_EQ(newsText(model), "1 connection waits > 10 s (longest 12 s)");
   EXPECT_EQ(waitsText(model.connections[0]), "peer's credit");
   const std::string text = plainText(frameOf(model, {.width = 100}), {.width = 100});
-  EXPECT_NE(text.find("peer's credit mlx5_0  =>"), std::string::npos) << text;
+  EXPECT_HAS(text, "peer's credit mlx5_0  =>");
   const std::string all =
       plainText(frameOf(model, {.width = 140, .view = View::kConnections}), {.width = 140});
-  EXPECT_NE(all.find("KIND"), std::string::npos) << all;
-  EXPECT_NE(all.find("put"), std::string::npos) << all;
-  EXPECT_NE(modelJson(model).find("\"puts\": 52"), std::string::npos) << modelJson(model);
+  EXPECT_HAS(all, "KIND");
+  EXPECT_HAS(all, "put");
+  EXPECT_HAS(modelJson(model), "\"puts\": 52");
 }
 
 TEST(TopNews, NewErrorsAreNews) {
@@ -358,23 +358,23 @@ TEST(TopScreen, LongListsShareTheScreenAndScroll) {
   const Frame top = frameOf(model, style);
   const std::string text = plainText(top, style);
   EXPECT_EQ(top.lines.size(), 24U);
-  EXPECT_NE(text.find("mlx5_0:1"), std::string::npos);
-  EXPECT_NE(text.find("more below"), std::string::npos);
-  EXPECT_NE(text.find("WAITS FOR"), std::string::npos);
-  EXPECT_NE(text.find("PEERDEV"), std::string::npos);
-  EXPECT_EQ(text.find("mlx5_29:1"), std::string::npos);
+  EXPECT_HAS(text, "mlx5_0:1");
+  EXPECT_HAS(text, "more below");
+  EXPECT_HAS(text, "WAITS FOR");
+  EXPECT_HAS(text, "PEERDEV");
+  EXPECT_LACKS(text, "mlx5_29:1");
   style.scroll = top.most_scroll;
-  EXPECT_NE(plainText(frameOf(model, style), style).find("mlx5_29:1"), std::string::npos);
+  EXPECT_HAS(plainText(frameOf(model, style), style), "mlx5_29:1");
 }
 
 TEST(TopScreen, NewsThatDoNotFitAreCounted) {
   Style style{.width = 60, .height = 16};
   const std::string text = plainText(frameOf(modelOf(makeTrouble()), style), style);
   EXPECT_EQ(text.find("1 of 2 rails down (mlx5_1:1 since 90 s)\nprocess 4211"), 0U);
-  EXPECT_NE(text.find("; 1 more\n"), std::string::npos) << text;
+  EXPECT_HAS(text, "; 1 more\n");
   style.view = View::kEvents;
   const std::string events = plainText(frameOf(modelOf(makeTrouble()), style), style);
-  EXPECT_NE(events.find("1 connection waits > 10 s"), std::string::npos) << events;
+  EXPECT_HAS(events, "1 connection waits > 10 s");
 }
 
 TEST(TopScreen, OrdersByTrafficAndByName) {
@@ -396,10 +396,9 @@ TEST(TopScreen, OrdersByTrafficAndByName) {
 TEST(TopScreen, WithoutColorThereIsNone) {
   const Style style{.width = 80, .height = 24, .keys = true};
   const Frame frame = frameOf(modelOf(makeTrouble()), style);
-  EXPECT_NE(escapedText(frame, style, true).find("\x1b[1;37;41m"), std::string::npos);
+  EXPECT_HAS(escapedText(frame, style, true), "\x1b[1;37;41m");
   const std::string bare = escapedText(frame, style, false);
-  for (const char* color : {"[3", "[4", ";3", ";4"})
-    EXPECT_EQ(bare.find(std::string("\x1b") + color), std::string::npos) << color;
+  for (const char* color : {"[3", "[4", ";3", ";4"}) EXPECT_LACKS(bare, std::string("\x1b") + color) << color;
 }
 
 // ---- text

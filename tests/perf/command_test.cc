@@ -1,6 +1,5 @@
 // `railwise perf` end to end, over the loopback plugin: data, wrong data, errors, and the death of any
 // process.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -28,10 +28,6 @@ ProcessResult perf(const Words& more, const Words& environment = {}) {
   return runProcess(RAILWISE_CLI, perfArgs(more), environment);
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 int rowsOf(const std::string& out) {
   int rows = 0;
   for (std::size_t at = 0; at < out.size(); at = out.find('\n', at) + 1) rows += out[at] == ' ' ? 1 : 0;
@@ -42,14 +38,13 @@ class Perf : public testing::TestWithParam<std::tuple<const char*, int>> {};
 
 TEST_P(Perf, VerifiesEverySizeInEveryApiVersion) {
   const auto [collective, api] = GetParam();
-  const auto result = perf({collective, "-b", "1", "-e", "600K", "-f", "9", "-n", "1", "--ranks", "3",
-                            "--api", "v" + std::to_string(api)});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({collective, "-b", "1", "-e", "600K", "-f", "9", "-n", "1", "--ranks",
+                                      "3", "--api", "v" + std::to_string(api)}));
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(rowsOf(result.out), 7) << result.out;
-  EXPECT_TRUE(contains(result.out, "(Loopback, API v" + std::to_string(api) + ")")) << result.out;
-  EXPECT_TRUE(contains(result.out, "loop0v" + std::to_string(api))) << result.out;
-  EXPECT_TRUE(contains(result.out, "# Out of bounds values : 0 OK\n")) << result.out;
+  EXPECT_HAS(result.out, "(Loopback, API v" + std::to_string(api) + ")");
+  EXPECT_HAS(result.out, "loop0v" + std::to_string(api));
+  EXPECT_HAS(result.out, "# Out of bounds values : 0 OK\n");
 }
 INSTANTIATE_TEST_SUITE_P(
     All, Perf, testing::Combine(testing::Values("all_reduce", "sendrecv", "alltoall"), testing::Range(6, 13)),
@@ -86,7 +81,7 @@ TEST(PerfOutput, AReaderThatLeavesEndsTheRunQuietly) {
 
 TEST(PerfRanks, TwoIsTheDefault) {
   const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"});
-  EXPECT_TRUE(contains(result.out, "# ranks 2 channels 2 ")) << result.out;
+  EXPECT_HAS(result.out, "# ranks 2 channels 2 ");
 }
 
 TEST(PerfTypes, EveryReductionIsExact) {
@@ -108,46 +103,43 @@ TEST_P(PerfWrong, OneWrongByteIsCountedReportedAndFails) {
             std::string(GetParam()) == "reduce" || std::string(GetParam()) == "gather" ? "1" : "0"},
            {"LOOPBACK_CORRUPT=0", "LOOPBACK_RANK=1"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.out, " FAILED\n")) << result.out;
-  EXPECT_FALSE(contains(result.out, "# Out of bounds values : 0 ")) << result.out;
-  EXPECT_TRUE(contains(result.err, std::string("wrong data: ") + GetParam() + " of ")) << result.err;
-  EXPECT_TRUE(contains(result.err, " expected ")) << result.err;
+  EXPECT_HAS(result.out, " FAILED\n");
+  EXPECT_LACKS(result.out, "# Out of bounds values : 0 ");
+  EXPECT_HAS(result.err, std::string("wrong data: ") + GetParam() + " of ");
+  EXPECT_HAS(result.err, " expected ");
 }
 INSTANTIATE_TEST_SUITE_P(All, PerfWrong, testing::ValuesIn(kAllCollectives));
 
 TEST(PerfWrongUnchecked, WithoutCheckNobodyLooks) {
   const auto result =
-      perf({"sendrecv", "-b", "4K", "-e", "4K", "-n", "1", "-c", "0"}, {"LOOPBACK_CORRUPT=0"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "     N/A")) << result.out;
+      succeeded(perf({"sendrecv", "-b", "4K", "-e", "4K", "-n", "1", "-c", "0"}, {"LOOPBACK_CORRUPT=0"}));
+  EXPECT_HAS(result.out, "     N/A");
 }
 
 TEST(PerfVariants, EveryTypeOperationAndRootIsARow) {
-  const auto result = perf({"reduce", "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", "--ranks", "3", "-d",
-                            "all", "-o", "all", "-r", "all", "--channels", "1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({"reduce", "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", "--ranks", "3",
+                                      "-d", "all", "-o", "all", "-r", "all", "--channels", "1"}));
   EXPECT_EQ(rowsOf(result.out), 10 * 5 * 3);
-  EXPECT_TRUE(contains(result.out, "  bfloat16     avg       2  ")) << result.out;
-  const auto roots = perf({"scatter", "-b", "1K", "-e", "1K", "-n", "1", "--ranks", "3", "-r", "all"});
-  EXPECT_EQ(roots.status, 0) << roots.err;
+  EXPECT_HAS(result.out, "  bfloat16     avg       2  ");
+  const auto roots =
+      succeeded(perf({"scatter", "-b", "1K", "-e", "1K", "-n", "1", "--ranks", "3", "-r", "all"}));
   EXPECT_EQ(rowsOf(roots.out), 3);
 }
 
 TEST(PerfVariants, EveryWayToTakeTheTimeWorks) {
   for (const char* blocking : {"0", "1", "2", "3"}) {
     for (const char* average : {"0", "1", "2", "3"}) {
-      const auto result = perf({"broadcast", "-b",     "64", "-e",    "64", "-n", "9",  "-m", "2",  "-N", "2",
-                                "-z",        blocking, "-a", average, "-I", "1",  "-S", "1",  "-K", "2"});
-      EXPECT_EQ(result.status, 0) << result.err;
+      const auto result =
+          succeeded(perf({"broadcast", "-b",     "64", "-e",    "64", "-n", "9",  "-m", "2",  "-N", "2",
+                          "-z",        blocking, "-a", average, "-I", "1",  "-S", "1",  "-K", "2"}));
       EXPECT_EQ(rowsOf(result.out), 2) << result.out;
     }
   }
 }
 
 TEST(PerfVariants, WhatHasNoEffectIsSaidInTheHeader) {
-  const auto result = perf({"sendrecv_perf", "-b", "8", "-e", "8", "-n", "1", "-p", "1"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "# option -p/--parallel_init has no effect: ")) << result.out;
+  const auto result = succeeded(perf({"sendrecv_perf", "-b", "8", "-e", "8", "-n", "1", "-p", "1"}));
+  EXPECT_HAS(result.out, "# option -p/--parallel_init has no effect: ");
 }
 
 TEST(PerfVerdict, TooLittleBandwidthFails) {
@@ -157,7 +149,7 @@ TEST(PerfVerdict, TooLittleBandwidthFails) {
   low.emplace_back("1e-9");
   const auto result = perf(high);
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, " GB/s, is below --min-busbw 1e+06\n")) << result.err;
+  EXPECT_HAS(result.err, " GB/s, is below --min-busbw 1e+06\n");
   EXPECT_EQ(perf(low).status, 0);
 }
 
@@ -170,13 +162,12 @@ TEST(PerfVerdict, ComparesWithASavedRun) {
   second.insert(second.end(), {"--against", old_file});
   other.insert(other.end(), {"--against", old_file, "--ranks", "3"});
   ASSERT_EQ(perf(first).status, 0);
-  const auto result = perf(second);
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "# against " + old_file + ": medians")) << result.out;
-  EXPECT_TRUE(contains(result.out, "#           128  in-place ")) << result.out;
+  const auto result = succeeded(perf(second));
+  EXPECT_HAS(result.out, "# against " + old_file + ": medians");
+  EXPECT_HAS(result.out, "#           128  in-place ");
   const auto refused = perf(other);
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(contains(refused.err, "is a run of 2 ranks, this has 3")) << refused.err;
+  EXPECT_HAS(refused.err, "is a run of 2 ranks, this has 3");
 }
 
 TEST(PerfOutputs, WhatCannotBeWrittenIsFoundBeforeTheRun) {
@@ -185,7 +176,7 @@ TEST(PerfOutputs, WhatCannotBeWrittenIsFoundBeforeTheRun) {
     const auto result = perf({"sendrecv", "-n", "100000000", output});
     EXPECT_EQ(result.status, 2) << output;
     EXPECT_EQ(result.out, "") << output;
-    EXPECT_TRUE(contains(result.err, "/nowhere/a")) << result.err;
+    EXPECT_HAS(result.err, "/nowhere/a");
   }
 }
 
@@ -215,60 +206,55 @@ TEST(PerfOutputs, ALinkStaysALink) {
 }
 
 TEST(PerfOutputs, SkippedIterationsAreIterations) {
-  const auto result =
-      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "2000", "-K", "1000", "-w", "0", "-c", "0", "--json"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "\"samples\": 500")) << result.out;
+  const auto result = succeeded(
+      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "2000", "-K", "1000", "-w", "0", "-c", "0", "--json"}));
+  EXPECT_HAS(result.out, "\"samples\": 500");
 }
 
 TEST(PerfOutputs, WithBarriersASampleIsAMeanOfSeveralIterationsToo) {
-  const auto result =
-      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1001", "-z", "1", "-w", "0", "-c", "0", "--json"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "\"samples\": 500")) << result.out;
+  const auto result = succeeded(
+      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1001", "-z", "1", "-w", "0", "-c", "0", "--json"}));
+  EXPECT_HAS(result.out, "\"samples\": 500");
 }
 
 TEST(PerfCsv, HasALineForEachMeasurement) {
-  const auto result = perf({"gather", "-b", "1K", "-e", "2K", "-f", "2", "-n", "3", "--csv"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({"gather", "-b", "1K", "-e", "2K", "-f", "2", "-n", "3", "--csv"}));
   EXPECT_TRUE(result.out.starts_with("collective,ranks,size_b,")) << result.out;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 5) << result.out;
-  EXPECT_TRUE(contains(result.out, "\ngather,2,2048,256,float,none,0,in_place,")) << result.out;
+  EXPECT_HAS(result.out, "\ngather,2,2048,256,float,none,0,in_place,");
 }
 
 TEST(PerfDuration, PrintsEveryMeasurementIfAsked) {
-  const auto result =
-      perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1", "--rows"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(
+      perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1", "--rows"}));
   EXPECT_GT(rowsOf(result.out), 2) << result.out;
 }
 
 TEST(PerfDuration, MeasuresAllSizesAgain) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto result = perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1"}));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   EXPECT_EQ(rowsOf(result.out), 2) << "one for each size\n" << result.out;
 }
 
 TEST(PerfJson, IsAWholeDocument) {
-  const auto result = perf({"alltoall", "-b", "1K", "-e", "2K", "-f", "2", "-n", "1", "--json"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(perf({"alltoall", "-b", "1K", "-e", "2K", "-f", "2", "-n", "1", "--json"}));
   EXPECT_EQ(result.out.substr(0, 2), "{\n");
   EXPECT_EQ(result.out.substr(result.out.size() - 3), "\n}\n");
   for (const char* key : {"version", "command", "plugin", "api", "ranks", "results", "average_bus_bandwidth"})
-    EXPECT_TRUE(contains(result.out, "\"" + std::string(key) + "\": ")) << key;
+    EXPECT_HAS(result.out, "\"" + std::string(key) + "\": ") << key;
 }
 
 TEST(PerfJson, AFileLeavesTheTableOnStdout) {
   char path[] = "/tmp/railwise-json-XXXXXX";
   close(mkstemp(path));
-  const auto result = perf({"sendrecv", "-b", "1K", "-e", "1K", "-n", "1", "--json=" + std::string(path)});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"sendrecv", "-b", "1K", "-e", "1K", "-n", "1", "--json=" + std::string(path)}));
   EXPECT_EQ(rowsOf(result.out), 1);
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
-  EXPECT_TRUE(contains(text, "\"size\": 1024")) << text;
+  EXPECT_HAS(text, "\"size\": 1024");
   unlink(path);
   EXPECT_EQ(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--json=/nowhere/file"}).status, 2);
 }
@@ -277,10 +263,9 @@ TEST(PerfErrors, APluginErrorNamesCallPeerAndRank) {
   const auto result = perf({"all_reduce", "-b", "64K", "-e", "64K", "--ranks", "3"},
                            {"LOOPBACK_FAIL=isend:5", "LOOPBACK_RANK=1"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "railwise: rank 1: isend to rank 2 failed: ncclInternalError"))
-      << result.err;
-  EXPECT_TRUE(contains(result.err, "railwise: rank 0: rank 1 (pid ")) << result.err;
-  EXPECT_TRUE(contains(result.err, ") failed: isend to rank 2 failed: ")) << result.err;
+  EXPECT_HAS(result.err, "railwise: rank 1: isend to rank 2 failed: ncclInternalError");
+  EXPECT_HAS(result.err, "railwise: rank 0: rank 1 (pid ");
+  EXPECT_HAS(result.err, ") failed: isend to rank 2 failed: ");
 }
 
 TEST(PerfErrors, AnErrorWhileConnectingEndsTheJob) {
@@ -288,8 +273,8 @@ TEST(PerfErrors, AnErrorWhileConnectingEndsTheJob) {
     const auto result = perf({"alltoall", "-b", "64K", "-e", "64K", "--ranks", "3"},
                              {"LOOPBACK_FAIL=" + std::string(call) + ":2", "LOOPBACK_RANK=0"});
     EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(contains(result.err, "railwise: rank 0: " + std::string(call))) << result.err;
-    EXPECT_TRUE(contains(result.err, "railwise: rank 2: rank 0 (pid ")) << result.err;
+    EXPECT_HAS(result.err, "railwise: rank 0: " + std::string(call));
+    EXPECT_HAS(result.err, "railwise: rank 2: rank 0 (pid ");
   }
 }
 
@@ -297,45 +282,43 @@ TEST(PerfErrors, AJobThatHangsEndsAndSaysWhoWaitsForWhom) {
   const auto result = perf({"sendrecv", "-b", "64K", "-e", "64K", "--ranks", "3", "--timeout", "1"},
                            {"LOOPBACK_STALL=40", "LOOPBACK_RANK=2"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "no progress for 1 s: in sendrecv of 65536 bytes")) << result.err;
-  EXPECT_TRUE(contains(result.err, "receive(s) from rank ")) << result.err;
-  EXPECT_TRUE(contains(result.err, "railwise stuck says why")) << result.err;
+  EXPECT_HAS(result.err, "no progress for 1 s: in sendrecv of 65536 bytes");
+  EXPECT_HAS(result.err, "receive(s) from rank ");
+  EXPECT_HAS(result.err, "railwise stuck says why");
 }
 
 TEST(PerfErrors, NoDeviceEndsWith1) {
   const auto result = perf({"sendrecv", "--device", "verbs"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "init failed: ncclSystemError")) << result.err;
+  EXPECT_HAS(result.err, "init failed: ncclSystemError");
 }
 
 // It knows libibverbs only, so perf runs again behind the drop-in library.
 TEST(PerfDevice, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
-  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.err, " runs on software devices behind Railwise's libibverbs.so.1 "))
-      << result.err;
+  const auto result =
+      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"}));
+  EXPECT_HAS(result.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
   EXPECT_EQ(rowsOf(result.out), 1) << result.out;
 }
 
 // Also of a machine that describes no PCI places, on InfiniBand: some plugins crash without.
 TEST(PerfDevice, APluginOfOthersSeesItsDevicesInSys) {
-  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"},
-                           {"LOOPBACK_NEEDS_SYS=1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"},
+                     {"LOOPBACK_NEEDS_SYS=1"}));
 }
 
 TEST(PerfDevice, AMissingDropInIsSaid) {
   const auto result = perf({"sendrecv", "--device", "software"}, {"RAILWISE_VERBS_DIR=/nowhere"});
   EXPECT_EQ(result.status, 125);
-  EXPECT_TRUE(contains(result.err, "no railwise-verbs/libibverbs.so.1 beside this program")) << result.err;
+  EXPECT_HAS(result.err, "no railwise-verbs/libibverbs.so.1 beside this program");
 }
 
 TEST(PerfDevice, TheFallbackIsInTheHeader) {
-  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"}, {"LOOPBACK_NEEDS_SOFTWARE=1"}));
   EXPECT_EQ(result.err, "");
-  EXPECT_TRUE(contains(result.out, "# no RDMA device on this machine: using the software device "))
-      << result.out;
+  EXPECT_HAS(result.out, "# no RDMA device on this machine: using the software device ");
 }
 
 // ---- the death of a process in the middle of a run ----
@@ -373,14 +356,13 @@ TEST_P(PerfKilled, TheOthersNameTheDeadRankAndEnd) {
   ASSERT_EQ(kill(std::atoi(pid.c_str()), SIGKILL), 0);
   const auto result = run.process.wait(30);
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "railwise: rank " + std::to_string(victim) + " (pid " + pid +
-                                       ") was killed by signal 9 (Killed)\n"))
-      << result.err;
+  EXPECT_HAS(result.err, "railwise: rank " + std::to_string(victim) + " (pid " + pid +
+                             ") was killed by signal 9 (Killed)\n");
   for (int other = 0; other < 4; ++other) {
     if (other == victim) continue;
-    EXPECT_TRUE(contains(result.err, "railwise: rank " + std::to_string(other) + ": rank " +
-                                         std::to_string(victim) + " (pid " + pid + " on host "))
-        << other << ": " << result.err;
+    EXPECT_HAS(result.err, "railwise: rank " + std::to_string(other) + ": rank " + std::to_string(victim) +
+                               " (pid " + pid + " on host ")
+        << other << ": ";
   }
   EXPECT_FALSE(run.anyRankLives(pids));
 }
@@ -396,7 +378,7 @@ TEST(PerfKilledLauncher, TheRanksEndWithIt) {
   EXPECT_TRUE(ended());
   const std::string expected =
       "the launcher (pid " + std::to_string(run.process.pid()) + " on this host) is gone";
-  EXPECT_TRUE(contains(run.process.err(), expected)) << run.process.err();
+  EXPECT_HAS(run.process.err(), expected);
 }
 
 TEST(PerfInterrupted, ASignalEndsEverything) {
@@ -405,7 +387,7 @@ TEST(PerfInterrupted, ASignalEndsEverything) {
   ASSERT_EQ(kill(run.process.pid(), SIGINT), 0);
   const auto result = run.process.wait(30);
   EXPECT_EQ(result.status, 128 + SIGINT);
-  EXPECT_TRUE(contains(result.err, "railwise: ended by signal 2 (Interrupt)\n")) << result.err;
+  EXPECT_HAS(result.err, "railwise: ended by signal 2 (Interrupt)\n");
   EXPECT_FALSE(run.anyRankLives(pids));
 }
 
@@ -423,8 +405,8 @@ TEST(PerfStopped, AStoppedRankIsKilledInTheEnd) {
   const auto line = result.err.find("railwise: rank 0: no progress for 1 s: ");
   ASSERT_NE(line, std::string::npos) << result.err;
   const std::string text = result.err.substr(line, result.err.find('\n', line) - line);
-  EXPECT_TRUE(contains(text, "; rank 1 (pid " + std::to_string(pid) + " on ")) << text;
-  EXPECT_TRUE(contains(text, ") is stopped")) << text;
+  EXPECT_HAS(text, "; rank 1 (pid " + std::to_string(pid) + " on ");
+  EXPECT_HAS(text, ") is stopped");
   EXPECT_NE(kill(pid, 0), 0);
 }
 
@@ -439,12 +421,10 @@ TEST(PerfMpi, RanksOfMpirunMeetByThemselves) {
   Process two(RAILWISE_CLI, args, environment(2));
   Process one(RAILWISE_CLI, args, environment(1));
   Process zero(RAILWISE_CLI, args, environment(0));
-  const auto result = zero.wait();
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(contains(result.out, "# ranks 3 ")) << result.out;
+  const auto result = succeeded(zero.wait());
+  EXPECT_HAS(result.out, "# ranks 3 ");
   for (Process* other : {&one, &two}) {
-    const auto other_result = other->wait();
-    EXPECT_EQ(other_result.status, 0) << other_result.err;
+    const auto other_result = succeeded(other->wait());
     EXPECT_EQ(other_result.out, "") << "only rank 0 prints";
   }
 }
@@ -458,10 +438,8 @@ TEST(PerfMpi, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
   Process one(RAILWISE_CLI, args, environment(1));
   Process zero(RAILWISE_CLI, args, environment(0));
   for (Process* process : {&zero, &one}) {
-    const auto result = process->wait();
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.err, " runs on software devices behind Railwise's libibverbs.so.1 "))
-        << result.err;
+    const auto result = succeeded(process->wait());
+    EXPECT_HAS(result.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
   }
 }
 
@@ -475,14 +453,14 @@ TEST(PerfMpi, OtherOptionsAreRefused) {
   for (Process* process : {&zero, &one}) {
     const auto result = process->wait();
     EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(contains(result.err, "was started with other options than rank 0")) << result.err;
+    EXPECT_HAS(result.err, "was started with other options than rank 0");
   }
 }
 
 TEST(PerfMpi, NoAddressIsAMistake) {
   const auto result = perf({"sendrecv"}, {"PMI_RANK=0", "PMI_SIZE=2"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(contains(result.err, "give --address HOST:PORT")) << result.err;
+  EXPECT_HAS(result.err, "give --address HOST:PORT");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // The one-sided commands of `railwise perf`, over Railwise's own RMA tables on the software device: right
 // data and signals in every version, with a failure in the middle too; mistakes that must be found.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -8,6 +7,7 @@
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -26,13 +26,9 @@ ProcessResult perf(const Options& options, const std::string& plugin, const Opti
   return runProcess(RAILWISE_CLI, args, environment);
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 void expectGood(const ProcessResult& result, const std::string& what) {
   EXPECT_EQ(result.status, 0) << what << "\n" << result.err << result.out;
-  EXPECT_TRUE(contains(result.out, "# Out of bounds values : 0 OK\n")) << what << "\n" << result.out;
+  EXPECT_HAS(result.out, "# Out of bounds values : 0 OK\n") << what << "\n";
 }
 
 constexpr const char* kCommands[] = {"put",         "put_signal", "get", "signal_pingpong", "put_all_gather",
@@ -48,7 +44,7 @@ TEST_P(PerfOneSided, IsRightWithAnyNumberOfRanks) {
                               "-d", "int8", "--channels", "3", "--device", ownDevice(",count=2")},
                              RAILWISE_PLUGIN_PATH);
     expectGood(result, ranks);
-    EXPECT_TRUE(contains(result.out, "(Railwise, API v16)\n")) << result.out;
+    EXPECT_HAS(result.out, "(Railwise, API v16)\n");
   }
 }
 
@@ -69,14 +65,14 @@ TEST_P(PerfOneSided, IsRightWhenAPortFailsInTheMiddle) {
   const auto result =
       perf({GetParam(), "-b", "128K", "-e", "128K", "-n", "20", "-c", "5", "--timeline", timeline, "--device",
             ownDevice(",count=2,fault=device=soft0 opcode=" + opcode + " nth=30 port=down")},
-           RAILWISE_PLUGIN_PATH, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+           RAILWISE_PLUGIN_PATH, {"RAILWISE_METRICS_DIR=" + scratch.path()});
   expectGood(result, "");
-  EXPECT_TRUE(contains(result.out, "\n# soft0 port 1 failed: ")) << result.out;
+  EXPECT_HAS(result.out, "\n# soft0 port 1 failed: ");
   std::ifstream file(timeline);
   const std::string drawn(std::istreambuf_iterator<char>(file), {});
-  EXPECT_TRUE(contains(drawn, std::string("railwise perf ") + GetParam())) << drawn;
-  EXPECT_TRUE(contains(drawn, "soft0 port=down (rule 1)")) << drawn;
-  EXPECT_TRUE(contains(drawn, ">Longest time that a connection was without a path: ")) << drawn;
+  EXPECT_HAS(drawn, std::string("railwise perf ") + GetParam());
+  EXPECT_HAS(drawn, "soft0 port=down (rule 1)");
+  EXPECT_HAS(drawn, ">Longest time that a connection was without a path: ");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PerfOneSided, testing::ValuesIn(kCommands));
@@ -87,13 +83,13 @@ TEST(PerfOneSidedTable, OnlyWhatIsMeasuredHasFigures) {
   put.insert(put.begin(), "signal_pingpong");
   gather.insert(gather.begin(), "put_all_gather");
   const auto result = perf(put, RAILWISE_PLUGIN_PATH);
-  EXPECT_TRUE(contains(result.out, "; half of a round trip\n")) << result.out;
-  EXPECT_TRUE(contains(result.out, "       0      N/A     N/A     N/A     N/A\n")) << result.out;
-  EXPECT_FALSE(contains(perf(gather, RAILWISE_PLUGIN_PATH).out, "N/A"));
+  EXPECT_HAS(result.out, "; half of a round trip\n");
+  EXPECT_HAS(result.out, "       0      N/A     N/A     N/A     N/A\n");
+  EXPECT_LACKS(perf(gather, RAILWISE_PLUGIN_PATH).out, "N/A");
   put.push_back("--csv");
-  EXPECT_FALSE(contains(perf(put, RAILWISE_PLUGIN_PATH).out, "in_place"));
+  EXPECT_LACKS(perf(put, RAILWISE_PLUGIN_PATH).out, "in_place");
   put.back() = "--json";
-  EXPECT_FALSE(contains(perf(put, RAILWISE_PLUGIN_PATH).out, "in_place"));
+  EXPECT_LACKS(perf(put, RAILWISE_PLUGIN_PATH).out, "in_place");
 }
 
 // Rank 1 makes a mistake, and rank 0 finds it. Each of the two channels has half of the data.
@@ -112,12 +108,10 @@ TEST(PerfOneSidedMistake, AWrongByteIsFound) {
   for (const char* command : {"put", "put_signal", "signal_pingpong"}) {
     const auto result = withMistake(command, "byte");
     EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_TRUE(contains(result.out, "# Out of bounds values : 2 FAILED\n")) << result.out;
-    EXPECT_TRUE(
-        contains(result.err, std::string("wrong data: ") + command +
-                                 " of 8192 bytes out of place, rank 0: element 4095 (offset 4095) is "))
-        << result.err;
-    EXPECT_TRUE(contains(result.err, ", expected ")) << result.err;
+    EXPECT_HAS(result.out, "# Out of bounds values : 2 FAILED\n");
+    EXPECT_HAS(result.err, std::string("wrong data: ") + command +
+                               " of 8192 bytes out of place, rank 0: element 4095 (offset 4095) is ");
+    EXPECT_HAS(result.err, ", expected ");
   }
 }
 
@@ -126,11 +120,9 @@ TEST(PerfOneSidedMistake, AWrongByteIsFound) {
 TEST(PerfOneSidedMistake, AWrongValueIsFound) {
   const auto result = withMistake("put_signal", "value");
   EXPECT_EQ(result.status, 1) << result.out;
-  EXPECT_TRUE(contains(
-      result.err, "wrong signal: put_signal of 8192 bytes out of place, rank 0: the signal at offset 8 is "))
-      << result.err;
-  EXPECT_TRUE(contains(result.err, " (rank 1 adds to it, channel 0), expected 3 (2 wrong in this rank)"))
-      << result.err;
+  EXPECT_HAS(result.err,
+             "wrong signal: put_signal of 8192 bytes out of place, rank 0: the signal at offset 8 is ");
+  EXPECT_HAS(result.err, " (rank 1 adds to it, channel 0), expected 3 (2 wrong in this rank)");
 }
 
 // Whether the last one is found at once or a while after the end, is chance.
@@ -138,23 +130,22 @@ TEST(PerfOneSidedMistake, ASignalThatIsAddedTwiceIsFound) {
   for (const char* command : {"put_signal", "signal_pingpong", "put_all_gather", "put_alltoall"}) {
     const auto result = withMistake(command, "twice");
     EXPECT_EQ(result.status, 1) << command << result.out;
-    EXPECT_TRUE(contains(result.err, std::string("wrong signal: ") + command)) << result.err;
-    EXPECT_TRUE(contains(result.out, " FAILED\n")) << result.out;
+    EXPECT_HAS(result.err, std::string("wrong signal: ") + command);
+    EXPECT_HAS(result.out, " FAILED\n");
   }
 }
 
 TEST(PerfOneSidedMistake, ASignalThatIsMissingIsNamed) {
   const auto result = withMistake("put_signal", "lost", "5");  // joining must take less
   EXPECT_EQ(result.status, 1) << result.out;
-  EXPECT_TRUE(contains(result.err, "no progress for 5 ")) << result.err;
-  EXPECT_TRUE(contains(result.err, "waiting for 2 signal(s) of rank 1")) << result.err;
+  EXPECT_HAS(result.err, "no progress for 5 ");
+  EXPECT_HAS(result.err, "waiting for 2 signal(s) of rank 1");
 }
 
 TEST(PerfOneSidedPlugin, WhatATableLacksIsNamed) {
   const auto result = withMistake("get", "no_iget");
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "plugin Railwise: ncclRmaPlugin_v14 has no iget, which perf get needs"))
-      << result.err;
+  EXPECT_HAS(result.err, "plugin Railwise: ncclRmaPlugin_v14 has no iget, which perf get needs");
   expectGood(withMistake("put", "no_iget"), "put needs no iget");
 }
 
@@ -165,14 +156,13 @@ TEST(PerfOneSidedPlugin, WithoutTheTableLibraryAndTableAreNamed) {
                             " does not export any ncclRmaPlugin_v13 .. ncclRmaPlugin_v16\n");
   const auto version = perf({"put", "--api", "v9"}, RAILWISE_PLUGIN_PATH);
   EXPECT_EQ(version.status, 2);
-  EXPECT_TRUE(contains(version.err, " does not export ncclRmaPlugin_v9; it exports v16, v15, v14, v13\n"))
-      << version.err;
+  EXPECT_HAS(version.err, " does not export ncclRmaPlugin_v9; it exports v16, v15, v14, v13\n");
 }
 
 TEST(PerfOneSidedPlugin, ATableThatIsSwitchedOffIsAnError) {
   const auto result = perf({"put", "--device", ownDevice()}, RAILWISE_PLUGIN_PATH, {"RAILWISE_RMA=0"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "plugin Railwise (v16): init failed: ")) << result.err;
+  EXPECT_HAS(result.err, "plugin Railwise (v16): init failed: ");
 }
 
 }  // namespace

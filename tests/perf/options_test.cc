@@ -1,6 +1,6 @@
 #include "perf/options.h"
 
-#include <gtest/gtest.h>
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -102,7 +102,7 @@ TEST(PerfOptions, HelpListsEveryOptionAndWins) {
         "--channels",  "--timeout",  "--json",       "--plugin",    "--api",      "--device",
         "--verbose",   "--help",     "--fuse",       "--timeline",  "--csv",      "--against",
         "--min-busbw", "--rows",     "--root",       "--ngpus",     "--blocking", "--average"})
-    EXPECT_NE(perfHelp().text().find(option), std::string::npos) << option;
+    EXPECT_HAS(perfHelp().text(), option);
 }
 
 TEST(PerfNcclTests, ItsCommandLinesAreRead) {

@@ -1,7 +1,6 @@
 // `railwise perf` with railwise's own plugin on the software device: every collective in every API version. A
 // few small sizes on two ranks with every build; to 64 MiB on four ranks in CI; the powers of two between as
 // a campaign.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -30,10 +30,9 @@ TEST_P(PerfPlugin, IsRightOnTheSoftwareDevice) {
                   "--plugin", RAILWISE_PLUGIN_PATH};
   args.insert(args.end(), sizes.begin(), sizes.end());
   const int timeout_s = sizes == kSmall ? 110 : 1700;  // ctest's own is a little longer
-  const auto result = runProcess(RAILWISE_CLI, args, {}, timeout_s);
-  EXPECT_EQ(result.status, 0) << result.err << result.out;
-  EXPECT_NE(result.out.find("API v" + std::to_string(api) + ")"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("# Out of bounds values : 0 OK\n"), std::string::npos) << result.out;
+  const auto result = succeeded(runProcess(RAILWISE_CLI, args, {}, timeout_s));
+  EXPECT_HAS(result.out, "API v" + std::to_string(api) + ")");
+  EXPECT_HAS(result.out, "# Out of bounds values : 0 OK\n");
 }
 
 auto everyCase(const Options& sizes) {
@@ -65,9 +64,7 @@ TEST(PerfExpectation, PacedPortsAreNotExceeded) {
                                 "--json", "--device", ownFabric() + ",count=2,speed=2500,pacing=on",
                                 "--plugin", RAILWISE_PLUGIN_PATH});
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("\"ports_gb_per_s\": 0.3125,"), std::string::npos)
-      << "each port has a channel of both ranks\n"
-      << result.out;
+  EXPECT_HAS(result.out, "\"ports_gb_per_s\": 0.3125,") << "each port has a channel of both ranks\n";
   const std::size_t share = result.out.find("\"ports_share\": ");
   ASSERT_NE(share, std::string::npos) << result.out;
   const double reached = std::stod(result.out.substr(share + 15));
@@ -77,10 +74,9 @@ TEST(PerfExpectation, PacedPortsAreNotExceeded) {
 
 TEST(PerfExpectation, PortsWithoutPacingTellNothing) {
   const auto result =
-      runProcess(RAILWISE_CLI, {"perf", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "--ranks", "2",
-                                "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(result.out.find("You get"), std::string::npos) << result.out;
+      succeeded(runProcess(RAILWISE_CLI, {"perf", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "--ranks",
+                                          "2", "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH}));
+  EXPECT_LACKS(result.out, "You get");
 }
 
 // Ranks on two hosts of a software machine with two GPUs and two NICs of 2.5 Gb/s.
@@ -105,13 +101,11 @@ TEST(PerfExpectation, OnTwoHostsTheModelIsThere) {
   };
   const auto first = rank("0", "A");
   const auto second = rank("1", "B");
-  const auto result = first->wait();
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(first->wait());
   EXPECT_EQ(second->wait().status, 0);
-  EXPECT_NE(result.out.find(" of 0.625 GB/s ("), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("that its rings take of these NICs\n"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("with 2 GPUs on each of 2 hosts like this (2.31.2, "), std::string::npos)
-      << result.out;
+  EXPECT_HAS(result.out, " of 0.625 GB/s (");
+  EXPECT_HAS(result.out, "that its rings take of these NICs\n");
+  EXPECT_HAS(result.out, "with 2 GPUs on each of 2 hosts like this (2.31.2, ");
 }
 
 // A device whose only address is 10.7.0.1: two processes that have it under two names cannot share a fabric.
@@ -137,10 +131,10 @@ TEST(PerfOutput, AReaderThatLeavesLeavesNoRecords) {
                                          "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH})
     command += " " + word;
   const auto result = runProcess("/bin/bash", {"-c", command + " | head -n 8; exit $?"},
-                                 {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+                                 {"RAILWISE_METRICS_DIR=" + scratch.path()});
   EXPECT_EQ(result.status, 141) << result.out;
   EXPECT_EQ(result.err, "");
-  EXPECT_TRUE(std::filesystem::is_empty(scratch.path(""))) << "records";
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path())) << "records";
 }
 
 const Options kNoFabric = {"RAILWISE_FABRIC="};
@@ -149,8 +143,8 @@ const Options kNoFabric = {"RAILWISE_FABRIC="};
 TEST(PerfFabric, JobsOfUnlikeConfigurationsDoNotMeet) {
   Process other(RAILWISE_CLI, endlessPerf(deviceNamed("a")), kNoFabric);
   ASSERT_TRUE(other.waitForOut("device a")) << other.err();
-  const auto result = runProcess(RAILWISE_CLI, shortPerf(deviceNamed("a", ",gid=10.7.0.2/v2")), kNoFabric);
-  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  const auto result =
+      succeeded(runProcess(RAILWISE_CLI, shortPerf(deviceNamed("a", ",gid=10.7.0.2/v2")), kNoFabric));
   EXPECT_EQ(result.err, "");
 }
 
@@ -163,7 +157,7 @@ TEST(PerfFabric, OnANamedFabricTheyAreToldWhatDiffers) {
   for (const std::string& part :
        {"uses the fabric " + fabric + " with another configuration: its a port 1 of host ",
         std::string("has the address 10.7.0.1 of our b port 1"), std::string("RAILWISE_FABRIC=NAME")})
-    EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+    EXPECT_HAS(result.err, part);
 }
 
 TEST(PerfFabric, RanksOfAJobMeetThoughNobodyNamesAFabric) {
@@ -178,16 +172,14 @@ TEST(PerfFabric, RanksOfAJobMeetThoughNobodyNamesAFabric) {
   const auto second = one.wait();
   EXPECT_EQ(first.status, 0) << first.err << first.out;
   EXPECT_EQ(second.status, 0) << second.err;
-  EXPECT_NE(first.out.find("# Out of bounds values : 0 OK\n"), std::string::npos) << first.out;
+  EXPECT_HAS(first.out, "# Out of bounds values : 0 OK\n");
 }
 
 TEST(OwnPlugin, TheCommandFindsItByItself) {
-  const auto result = runProcess(RAILWISE_CLI, {"devices", "--device", ownFabric()});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("\nGPUDirect: none, because the software device moves bytes with the CPU;\n"
-                            "  gpudirect=on is for software GPUs\n"),
-            std::string::npos)
-      << result.out;
+  const auto result = succeeded(runProcess(RAILWISE_CLI, {"devices", "--device", ownFabric()}));
+  EXPECT_HAS(result.out,
+             "\nGPUDirect: none, because the software device moves bytes with the CPU;\n"
+             "  gpudirect=on is for software GPUs\n");
 }
 
 }  // namespace

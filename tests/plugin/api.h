@@ -9,7 +9,9 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "logger.h"
@@ -222,6 +224,8 @@ class Pair {
     EXPECT_NE(receive_, nullptr) << warnings();
     EXPECT_EQ(A::table().closeListen(listener), ncclSuccess);
   }
+  // In a session of its own; `software`: see useDevice().
+  explicit Pair(const std::string& software = "") : Pair(std::make_unique<const Session<A>>(software)) {}
   ~Pair() { close(); }
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
@@ -236,6 +240,9 @@ class Pair {
   void* receive() const { return receive_; }
 
  private:
+  explicit Pair(std::unique_ptr<const Session<A>> own) : Pair(*own) { own_ = std::move(own); }
+
+  std::unique_ptr<const Session<A>> own_;
   void* send_ = nullptr;
   void* receive_ = nullptr;
 };

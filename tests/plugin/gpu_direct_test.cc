@@ -85,8 +85,7 @@ TEST(GpuDirectPointers, AreThoseOfTheDevice) {
 // Received into GPU memory and flushed: messages small enough to travel inline, and longer ones.
 template <typename A>
 void exchange(int type, const std::string& device = "gpudirect=on") {
-  Session<A> session(device);
-  Pair<A> pair(session);
+  Pair<A> pair(device);
   const GpuMemory<A> from(pair.send(), type, 3);
   const GpuMemory<A> to(pair.receive(), type);
   for (const size_t bytes : {size_t{1}, size_t{200}, size_t{5000}, kBytes - 77}) {
@@ -124,8 +123,7 @@ TEST(GpuDirectPointers, ADmaBufIsTakenWhereOnlyPeerMemoryIsOffered) {
 // A file that ends before the range does.
 TYPED_TEST(GpuDirectTest, ADmaBufThatIsTooShortIsRefused) {
   RAILWISE_NEEDS_SOFTWARE_DEVICE("the memory is no GPU's");
-  Session<TypeParam> session("gpudirect=on");
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair("gpudirect=on");
   const int fd = memfd_create("railwise-test-gpu", 0);
   ASSERT_EQ(ftruncate(fd, kPage), 0);
   void* memory = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,5 +1,6 @@
 // NCCL's own IB network beside the plugin, on the drop-in libibverbs.so.1 that both could load.
 #include "api.h"
+#include "tests/ok.h"
 
 namespace railwise::test {
 namespace {
@@ -24,7 +25,7 @@ TEST_F(OwnNetwork, IsSaidWithTheRemedy) {
   RAILWISE_NEEDS_SOFTWARE_DEVICE("the drop-in library");
   const Setting device("RAILWISE_DEVICE", "verbs");
   const std::string log = logOfInit();
-  EXPECT_NE(log.find("NCCL_IB_DISABLE=1 RAILWISE_DEVICE=verbs"), std::string::npos) << log;
+  EXPECT_HAS(log, "NCCL_IB_DISABLE=1 RAILWISE_DEVICE=verbs");
 }
 
 TEST_F(OwnNetwork, SwitchedOffItLeavesRailwiseItsDevices) {
@@ -32,8 +33,8 @@ TEST_F(OwnNetwork, SwitchedOffItLeavesRailwiseItsDevices) {
   const Setting off("NCCL_IB_DISABLE", "1");
   const Setting device("RAILWISE_DEVICE", "verbs");
   const std::string log = logOfInit();
-  EXPECT_NE(log.find("libibverbs: soft0"), std::string::npos) << log;
-  EXPECT_EQ(log.find("NCCL_IB_DISABLE=1 RAILWISE_DEVICE=verbs"), std::string::npos) << log;
+  EXPECT_HAS(log, "libibverbs: soft0");
+  EXPECT_LACKS(log, "NCCL_IB_DISABLE=1 RAILWISE_DEVICE=verbs");
 }
 
 }  // namespace

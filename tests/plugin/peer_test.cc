@@ -9,6 +9,7 @@
 
 #include "api.h"
 #include "net/wireup/authentication.h"
+#include "tests/ok.h"
 #include "tests/wait.h"
 
 namespace railwise::test {
@@ -27,7 +28,7 @@ TYPED_TEST(PeerTest, AHandleOfAnotherPluginFailsAtOnce) {
   void* send = kStale;
   EXPECT_EQ(TypeParam::connect(session.context(), 0, handle.bytes(), &send), ncclInvalidUsage);
   EXPECT_EQ(send, nullptr);
-  EXPECT_NE(warnings().find("runs another network plugin"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "runs another network plugin");
 }
 
 TYPED_TEST(PeerTest, AnotherProtocolIsNamedWithTheEndToUpgrade) {
@@ -40,8 +41,8 @@ TYPED_TEST(PeerTest, AnotherProtocolIsNamedWithTheEndToUpgrade) {
   changed.oldest_version = changed.newest_version = 77;
   std::memcpy(handle.bytes(), &changed, sizeof changed);
   EXPECT_EQ(TypeParam::connect(session.context(), 0, handle.bytes(), &send), ncclInvalidUsage);
-  EXPECT_NE(warnings().find("protocol version 77"), std::string::npos) << warnings();
-  EXPECT_NE(warnings().find("upgrade Railwise on this node"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "protocol version 77");
+  EXPECT_HAS(warnings(), "upgrade Railwise on this node");
   EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
 }
 
@@ -86,7 +87,7 @@ TYPED_TEST(PeerTest, EthernetAndInfiniBandRefuseEachOther) {
   EXPECT_EQ(connected, ncclRemoteError);
   EXPECT_EQ(accepted, ncclRemoteError);
   EXPECT_EQ(send, nullptr);
-  EXPECT_NE(warnings().find("the ports have different link layers"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "the ports have different link layers");
   EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
 }
 
@@ -139,7 +140,7 @@ TYPED_TEST(PeerTest, StrangersAreLoggedOnceAndTheRealPeerConnects) {
   }
   const std::string log = warnings();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
-  EXPECT_NE(log.find("a stranger called from 127.0.0.1"), std::string::npos) << log;
+  EXPECT_HAS(log, "a stranger called from 127.0.0.1");
 
   void* send = nullptr;
   shakeHands<TypeParam>(session.context(), handle, listener, &send, &receive);
@@ -203,8 +204,8 @@ TYPED_TEST(PeerTest, AListenerThatIsGoneIsAnErrorThatNamesIt) {
     usleep(1000);
   }
   EXPECT_EQ(result, ncclRemoteError);
-  EXPECT_NE(warnings().find("connecting to"), std::string::npos) << warnings();
-  EXPECT_NE(warnings().find("Connection refused"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "connecting to");
+  EXPECT_HAS(warnings(), "Connection refused");
 }
 
 TYPED_TEST(PeerTest, ConnectGivesUpAfterItsTimeout) {
@@ -220,7 +221,7 @@ TYPED_TEST(PeerTest, ConnectGivesUpAfterItsTimeout) {
       usleep(1000);
     }
     EXPECT_EQ(result, ncclRemoteError);
-    EXPECT_NE(warnings().find("RAILWISE_CONNECT_TIMEOUT=1 s"), std::string::npos) << warnings();
+    EXPECT_HAS(warnings(), "RAILWISE_CONNECT_TIMEOUT=1 s");
     EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
   }
   unsetenv("RAILWISE_CONNECT_TIMEOUT");
@@ -317,8 +318,7 @@ TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
   EXPECT_EQ(result, ncclRemoteError);
   typename TypeParam::Properties properties;
   ASSERT_EQ(TypeParam::table().getProperties(0, &properties), ncclSuccess);
-  EXPECT_NE(warnings().find(":" + std::to_string(child.pid()) + " (" + properties.name), std::string::npos)
-      << warnings();
+  EXPECT_HAS(warnings(), ":" + std::to_string(child.pid()) + " (" + properties.name);
   EXPECT_EQ(TypeParam::table().deregMr(send, mr), ncclSuccess);
   EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
   EXPECT_EQ(TypeParam::finalize(context), ncclSuccess);

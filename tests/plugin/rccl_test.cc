@@ -3,6 +3,7 @@
 
 #include "api.h"
 #include "rccl_stand_in.h"
+#include "tests/ok.h"
 
 namespace railwise::test {
 namespace {
@@ -93,7 +94,7 @@ TEST_P(RcclTest, AWarningIsOneAndIsTheLastError) {
   Handle handle;
   void* listener = nullptr;
   EXPECT_NE(table_->listen(context_, 99, handle.bytes(), &listener), ncclSuccess);
-  EXPECT_NE(rccl_.lastError().find("NET/Railwise : "), std::string::npos) << rccl_.lastError();
+  EXPECT_HAS(rccl_.lastError(), "NET/Railwise : ");
   EXPECT_EQ(rccl_.printed(), "WARN " + rccl_.lastError() + "\n");
 }
 

@@ -1,5 +1,6 @@
 // What the tables of one-sided communication refuse, and in which orders they let go: before any byte moves.
 #include "rma_api.h"
+#include "tests/ok.h"
 
 namespace railwise::test {
 namespace {
@@ -12,7 +13,7 @@ class RmaBorderTest : public testing::Test {
     clearLog();
   }
   void expectWarning(const std::string& text) {
-    EXPECT_NE(warnings().find(text), std::string::npos) << "no \"" << text << "\" in:\n" << warnings();
+    EXPECT_HAS(warnings(), text) << "no \"" << text << "\" in:\n";
     clearLog();
   }
 };

@@ -1,5 +1,6 @@
 // init, devices and properties of the tables of one-sided communication, and how they leave the work to NCCL.
 #include "rma_api.h"
+#include "tests/ok.h"
 
 namespace railwise::test {
 namespace {
@@ -143,7 +144,7 @@ TYPED_TEST(RmaInitTest, StrictModeRefusesTheMachine) {
   EXPECT_EQ(table.getProperties(0, &properties), ncclSuccess);
   EXPECT_EQ(properties.netDeviceType, NCCL_NET_DEVICE_GIN_PROXY);
   EXPECT_EQ(table.getProperties(1, &properties), ncclSystemError);
-  EXPECT_NE(warnings().find("slow has a link of 100 Gb/s"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "slow has a link of 100 Gb/s");
   Handle handle;
   void* listener = kStale;
   EXPECT_EQ(table.listen(context, 0, handle.bytes(), &listener), ncclInvalidArgument);

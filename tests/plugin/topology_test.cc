@@ -11,6 +11,7 @@
 
 #include "api.h"
 #include "tests/ok.h"
+#include "tests/scratch.h"
 #include "tests/topo/flat_tree.h"
 #include "topo/sources/generate/generate.h"
 
@@ -31,14 +32,9 @@ sysfs::MemoryTree flatMachine() {
 
 class TopologyTest : public ::testing::Test {
  protected:
-  TopologyTest() : root_(fs::temp_directory_path() / ("railwise-topology-" + std::to_string(getpid()))) {
-    fs::create_directories(root_);
+  TopologyTest() {
     setenv("RAILWISE_SYSFS_ROOT", root_.c_str(), 1);
     unsetenv("NCCL_TOPO_FILE");
-  }
-  ~TopologyTest() override {
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
   }
 
   void write(const sysfs::MemoryTree& tree) const {
@@ -55,10 +51,7 @@ class TopologyTest : public ::testing::Test {
   }
 
   std::string writeFile(const std::string& name, const std::string& text) const {
-    const fs::path place = root_ / name;
-    fs::create_directories(place.parent_path());
-    std::ofstream(place) << text;
-    return place;
+    return scratch_.file(name, text);
   }
 
   // What NCCL would read after init; "" when NCCL_TOPO_FILE is not set.
@@ -74,7 +67,8 @@ class TopologyTest : public ::testing::Test {
     return text.str();
   }
 
-  const fs::path root_;
+  const Scratch scratch_;
+  const fs::path root_ = scratch_.path();
 };
 
 TEST_F(TopologyTest, OffByDefault) {
@@ -91,8 +85,7 @@ TEST_F(TopologyTest, AutoRestoresAHiddenTreeInOneInfoLine) {
   EXPECT_EQ(afterInit(), *expected);
   EXPECT_EQ(read(), *expected);  // a second reader, after finalize
   EXPECT_EQ(warnings(), "");
-  EXPECT_NE(logText().find("restored for NCCL as NCCL_TOPO_FILE=/proc/self/fd/"), std::string::npos)
-      << logText();
+  EXPECT_HAS(logText(), "restored for NCCL as NCCL_TOPO_FILE=/proc/self/fd/");
 }
 
 TEST_F(TopologyTest, ASecondInitKeepsTheFile) {
@@ -117,7 +110,7 @@ TEST_F(TopologyTest, AutoYieldsToTheTopologyDaemon) {
   writeFile("var/run/nvidia-topologyd/virtualTopology.xml", "<system version=\"1\">\n</system>\n");
   setenv("RAILWISE_TOPOLOGY", "auto", 1);
   EXPECT_EQ(afterInit(), "");
-  EXPECT_NE(logText().find("nvidia-topologyd"), std::string::npos) << logText();
+  EXPECT_HAS(logText(), "nvidia-topologyd");
 }
 
 TEST_F(TopologyTest, AutoYieldsToARealTree) {
@@ -142,7 +135,7 @@ TEST_F(TopologyTest, AutoYieldsToARealTree) {
   write(tree);
   setenv("RAILWISE_TOPOLOGY", "auto", 1);
   EXPECT_EQ(afterInit(), "");
-  EXPECT_NE(logText().find("no topology generated"), std::string::npos) << logText();
+  EXPECT_HAS(logText(), "no topology generated");
 }
 
 // A server without switches: GPUs and NICs on root ports of the CPU. Nothing is hidden there.
@@ -201,7 +194,7 @@ TEST_F(TopologyTest, AFileOfTheOtherLibraryIsRefused) {
   write(flatMachine());
   setenv("RAILWISE_TOPOLOGY", file.c_str(), 1);
   EXPECT_EQ(afterInit(), "");
-  EXPECT_NE(warnings().find("version 2"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "version 2");
 }
 
 TEST_F(TopologyTest, LintWarningsOnlyWarn) {
@@ -210,7 +203,7 @@ TEST_F(TopologyTest, LintWarningsOnlyWarn) {
   const std::string file = writeFile("warned.xml", text);
   setenv("RAILWISE_TOPOLOGY", file.c_str(), 1);
   EXPECT_EQ(afterInit(), text);
-  EXPECT_NE(warnings().find("warned.xml:3"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "warned.xml:3");
 }
 
 // With a refusal init succeeds, and shows devices that cannot be described (strict_test.cc).
@@ -224,7 +217,7 @@ TEST_F(TopologyTest, StrictModeRefusesAHiddenTree) {
     ASSERT_EQ(Newest::table().devices(&count), ncclSuccess);
     ncclNetProperties_v12_t properties = {};
     EXPECT_EQ(Newest::table().getProperties(1, &properties), ncclSystemError);
-    EXPECT_NE(warnings().find("the PCIe tree is hidden here"), std::string::npos) << warnings();
+    EXPECT_HAS(warnings(), "the PCIe tree is hidden here");
   }
   setenv("RAILWISE_TOPOLOGY", "auto", 1);
   Session<Newest> session(device);
@@ -246,7 +239,7 @@ TEST_F(TopologyTest, StrictModeRefusesNicsWithoutGpuDirectWhereGpusAreInUse) {
     Session<Newest> refused("gpudirect=off");
     ncclNetProperties_v12_t properties = {};
     EXPECT_EQ(Newest::table().getProperties(1, &properties), ncclSystemError);
-    EXPECT_NE(warnings().find("soft0 cannot register GPU memory"), std::string::npos) << warnings();
+    EXPECT_HAS(warnings(), "soft0 cannot register GPU memory");
   }
   Session<Newest> direct("gpudirect=on");
   ASSERT_EQ(Newest::table().devices(&count), ncclSuccess);
@@ -267,13 +260,13 @@ TEST_F(TopologyTest, AFileWithAnErrorIsRefusedWithTheLine) {
       writeFile("bad.xml", "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
   setenv("RAILWISE_TOPOLOGY", file.c_str(), 1);
   EXPECT_EQ(afterInit(), "");
-  EXPECT_NE(warnings().find("bad.xml:2"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "bad.xml:2");
 }
 
 TEST_F(TopologyTest, AMissingFileIsRefused) {
   setenv("RAILWISE_TOPOLOGY", "/nowhere/topology.xml", 1);
   EXPECT_EQ(afterInit(), "");
-  EXPECT_NE(warnings().find("/nowhere/topology.xml"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "/nowhere/topology.xml");
 }
 
 TEST_F(TopologyTest, RailsFollowTheGpusThatUseTheNics) {

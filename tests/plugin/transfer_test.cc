@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "api.h"
+#include "tests/ok.h"
 
 namespace railwise::test {
 namespace {
@@ -11,8 +12,7 @@ class TransferTest : public ApiTest<A> {};
 TYPED_TEST_SUITE(TransferTest, AllVersions, VersionName);
 
 TYPED_TEST(TransferTest, EverySizeArrives) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   constexpr size_t kLargest = 9 << 20;
   Memory<TypeParam> from(pair.send(), kLargest, 1);
   Memory<TypeParam> to(pair.receive(), kLargest + 64);
@@ -33,8 +33,7 @@ TYPED_TEST(TransferTest, EverySizeArrives) {
 
 TYPED_TEST(TransferTest, MessagesBeyondThePortsLimitTravelInPieces) {
   RAILWISE_NEEDS_SOFTWARE_DEVICE("a port that takes messages of 4 KiB at most (max_msg)");
-  Session<TypeParam> session("max_msg=4096");
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair("max_msg=4096");
   Memory<TypeParam> from(pair.send(), 100'000, 3);
   Memory<TypeParam> to(pair.receive(), 100'000);
   for (const size_t bytes : {4095, 4096, 4097, 8192, 100'000}) {
@@ -49,8 +48,7 @@ TYPED_TEST(TransferTest, MessagesBeyondThePortsLimitTravelInPieces) {
 }
 
 TYPED_TEST(TransferTest, SizesTooLargeForTheImmediateTravelInTheRecord) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   constexpr size_t kLimit = 32 << 20;  // the immediate holds sizes below
   std::vector<char> from(kLimit + 1, 'f'), to(kLimit + 1);
   void *from_handle = nullptr, *to_handle = nullptr;
@@ -76,8 +74,7 @@ TYPED_TEST(TransferTest, GroupsOverfillTheSendQueueAndWait) {
   if (!TypeParam::kHasContext) devices = {devices[1]};  // one init only
   if (onRealDevices()) devices = {""};                  // which have limits of their own
   for (const std::string& device : devices) {
-    Session<TypeParam> session(device);
-    Pair<TypeParam> pair(session);
+    Pair<TypeParam> pair(device);
     constexpr int kGroups = 12, kGroup = 8;
     constexpr size_t kRoom = 60'000;
     Memory<TypeParam> from(pair.send(), kGroups * kGroup * kRoom, 3);
@@ -108,8 +105,7 @@ TYPED_TEST(TransferTest, GroupsOverfillTheSendQueueAndWait) {
 
 // The receiver is done with a slot before the sender has looked at its own completions.
 TYPED_TEST(TransferTest, SendsMayBeTestedLate) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   std::vector<void*> sends;
   for (int i = 0; i < 200; ++i) {
     void* receive = startReceive<TypeParam>(pair.receive(), {{nullptr, 0, i, nullptr}});
@@ -121,8 +117,7 @@ TYPED_TEST(TransferTest, SendsMayBeTestedLate) {
 
 TYPED_TEST(TransferTest, NegativeSizesAreRefused) {
   if constexpr (TypeParam::kVersion <= 8) {
-    Session<TypeParam> session;
-    Pair<TypeParam> pair(session);
+    Pair<TypeParam> pair;
     Memory<TypeParam> memory(pair.receive(), 1 << 16);
     void *request = kStale, *handle = kStale;
     const auto negative = static_cast<size_t>(-5);
@@ -138,8 +133,7 @@ TYPED_TEST(TransferTest, NegativeSizesAreRefused) {
 }
 
 TYPED_TEST(TransferTest, SendWaitsForItsReceive) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   Memory<TypeParam> from(pair.send(), 8, 1);
   Memory<TypeParam> to(pair.receive(), 8);
   void* request = kStale;
@@ -154,8 +148,7 @@ TYPED_TEST(TransferTest, SendWaitsForItsReceive) {
 }
 
 TYPED_TEST(TransferTest, SendWithAnotherTagWaits) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   Memory<TypeParam> from(pair.send(), 8, 1);
   Memory<TypeParam> to(pair.receive(), 8);
   void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), 8, 7, to.handle()}});
@@ -169,8 +162,7 @@ TYPED_TEST(TransferTest, SendWithAnotherTagWaits) {
 }
 
 TYPED_TEST(TransferTest, ZeroByteMessagesNeedNoMemory) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   for (int i = 0; i < 100; ++i) {
     void* receive = startReceive<TypeParam>(pair.receive(), {{nullptr, 0, 0, nullptr}});
     finish<TypeParam>(startSend<TypeParam>(pair.send(), nullptr, 0, 0, nullptr));
@@ -181,8 +173,7 @@ TYPED_TEST(TransferTest, ZeroByteMessagesNeedNoMemory) {
 }
 
 TYPED_TEST(TransferTest, GroupedReceivesTakeTheirTags) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   constexpr size_t kRoom = 1024;
   Memory<TypeParam> from(pair.send(), 8 * kRoom, 0);
   Memory<TypeParam> to(pair.receive(), 8 * kRoom);
@@ -210,8 +201,7 @@ TYPED_TEST(TransferTest, GroupedReceivesTakeTheirTags) {
 
 // All calls in the order of the buffers, as NCCL makes them, and a call between them that is refused.
 TYPED_TEST(TransferTest, GroupsOfOneSizeArriveAndABadBufferLeavesNothingBehind) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   constexpr size_t kRoom = 1 << 16;
   Memory<TypeParam> from(pair.send(), 8 * kRoom, 0);
   Memory<TypeParam> to(pair.receive(), 8 * kRoom);
@@ -243,8 +233,7 @@ TYPED_TEST(TransferTest, GroupsOfOneSizeArriveAndABadBufferLeavesNothingBehind) 
 }
 
 TYPED_TEST(TransferTest, ATagMayStandTwiceInAGroup) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   Memory<TypeParam> from(pair.send(), 64, 0);
   Memory<TypeParam> to(pair.receive(), 64);
   void* receive = startReceive<TypeParam>(
@@ -262,8 +251,7 @@ TYPED_TEST(TransferTest, ATagMayStandTwiceInAGroup) {
 }
 
 TYPED_TEST(TransferTest, AllOutstandingAtOnce) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   constexpr int kReceives = 32, kGroup = 8;
   constexpr size_t kRoom = 64;
   Memory<TypeParam> from(pair.send(), kReceives * kGroup * kRoom, 2);
@@ -292,8 +280,7 @@ TYPED_TEST(TransferTest, AllOutstandingAtOnce) {
 }
 
 TYPED_TEST(TransferTest, OptionalCompletionOnEntryStillGivesARequest) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   Memory<TypeParam> from(pair.send(), 8, 1);
   Memory<TypeParam> to(pair.receive(), 8);
   void* const optional = reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
@@ -305,8 +292,7 @@ TYPED_TEST(TransferTest, OptionalCompletionOnEntryStillGivesARequest) {
 
 TYPED_TEST(TransferTest, FlushCompletesAndNothingToFlushIsNull) {
   RAILWISE_NEEDS_FLUSHES();
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   Memory<TypeParam> to(pair.receive(), 64, 0, NCCL_PTR_CUDA);
   Memory<TypeParam> host(pair.receive(), 64);
   std::array<void*, 2> data = {to.data(), to.data() + 32};
@@ -335,22 +321,20 @@ TYPED_TEST(TransferTest, FlushCompletesAndNothingToFlushIsNull) {
 }
 
 TYPED_TEST(TransferTest, TooLongForTheReceiveIsAnErrorThatStays) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   Memory<TypeParam> from(pair.send(), 64, 1);
   Memory<TypeParam> to(pair.receive(), 64);
   void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), 8, 0, to.handle()}});
   ASSERT_NE(receive, nullptr);
   EXPECT_EQ(sendUntilError<TypeParam>(pair.send(), 0, from.data(), 9, from.handle()), ncclInvalidArgument);
-  EXPECT_NE(warnings().find("a send of 9 bytes does not fit 8 bytes"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), "a send of 9 bytes does not fit 8 bytes");
   void* request = kStale;
   EXPECT_EQ(TypeParam::isend(pair.send(), from.data(), 8, 0, from.handle(), &request), ncclInvalidArgument);
   EXPECT_EQ(request, nullptr);
 }
 
 TYPED_TEST(TransferTest, WrongDirectionAndGroupSizeAreRefused) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   Memory<TypeParam> memory(pair.send(), 64, 1);
   void* request = kStale;
   EXPECT_EQ(TypeParam::isend(pair.receive(), memory.data(), 8, 0, memory.handle(), &request),
@@ -366,8 +350,7 @@ TYPED_TEST(TransferTest, WrongDirectionAndGroupSizeAreRefused) {
 }
 
 TYPED_TEST(TransferTest, ARequestIsTestedOnceItIsDoneNoMore) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   void* receive = startReceive<TypeParam>(pair.receive(), {{nullptr, 0, 0, nullptr}});
   finish<TypeParam>(startSend<TypeParam>(pair.send(), nullptr, 0, 0, nullptr));
   finish<TypeParam>(receive);
@@ -377,8 +360,7 @@ TYPED_TEST(TransferTest, ARequestIsTestedOnceItIsDoneNoMore) {
 }
 
 TYPED_TEST(TransferTest, RegistrationRunsBesideTheDataPath) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   Memory<TypeParam> from(pair.send(), 4096, 1);
   Memory<TypeParam> to(pair.receive(), 4096);
   std::thread service([&] {  // NCCL registers user buffers while its progress thread sends
@@ -401,8 +383,7 @@ TYPED_TEST(TransferTest, RegistrationRunsBesideTheDataPath) {
 }
 
 TYPED_TEST(TransferTest, TwoThreadsOneForEachEnd) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   constexpr int kMessages = 2000;
   constexpr size_t kBytes = 512;
   Memory<TypeParam> from(pair.send(), kBytes + kMessages, 1);  // message i begins at byte i
@@ -422,8 +403,7 @@ TYPED_TEST(TransferTest, TwoThreadsOneForEachEnd) {
 }
 
 TYPED_TEST(TransferTest, TwoThreadsWithGroups) {
-  Session<TypeParam> session;
-  Pair<TypeParam> pair(session);
+  Pair<TypeParam> pair;
   constexpr int kGroups = 300, kGroup = 8;
   constexpr size_t kBytes = 96;
   Memory<TypeParam> from(pair.send(), kGroup * kBytes, 1);

@@ -1,7 +1,6 @@
 // The tuner's tables of all versions, found as NCCL finds them. Every test runs in a process of its own
 // (ctest).
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 
 #include <optional>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "nccl/tuner_v4.h"
 #include "nccl/tuner_v5.h"
 #include "nccl/tuner_v6.h"
+#include "tests/ok.h"
 #include "tests/scratch.h"
 
 namespace railwise::test {
@@ -204,9 +204,7 @@ TYPED_TEST(TunerTest, AFileWithAMistakeMakesNoCommunicator) {
   void* context = kStale;
   EXPECT_EQ(TypeParam::init(&context), ncclInvalidUsage);
   EXPECT_EQ(context, nullptr);
-  EXPECT_NE(warnings().find("RAILWISE_TUNER_CONFIG: " + path + ":2:15: 'treee' is no algorithm"),
-            std::string::npos)
-      << warnings();
+  EXPECT_HAS(warnings(), "RAILWISE_TUNER_CONFIG: " + path + ":2:15: 'treee' is no algorithm");
   EXPECT_EQ(TypeParam::finalize(context), ncclSuccess) << "NCCL calls it after an init that failed";
 }
 
@@ -215,7 +213,7 @@ TYPED_TEST(TunerTest, AFileThatIsMissingMakesNoCommunicator) {
   clearLog();
   void* context = nullptr;
   EXPECT_EQ(TypeParam::init(&context), ncclInvalidUsage);
-  EXPECT_NE(warnings().find("/no/such.csv: cannot be opened: No such file or directory"), std::string::npos);
+  EXPECT_HAS(warnings(), "/no/such.csv: cannot be opened: No such file or directory");
 }
 
 TYPED_TEST(TunerTest, CommunicatorsInSeveralThreads) {

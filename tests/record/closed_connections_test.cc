@@ -23,7 +23,7 @@ Snapshot readOwnRecord() {
 
 TEST(ClosedConnections, CountOnceAtAnyTime) {
   const test::Scratch scratch;
-  start({.folder = scratch.path(""), .most_connections = 8, .host = "node1", .plugin = "test"});
+  start({.folder = scratch.path(), .most_connections = 8, .host = "node1", .plugin = "test"});
   ASSERT_FALSE(recordPath().empty());
   void* const memory = PageMemory::allocate(64);
   ConnectionRecord& connection = PageMemory::pageOf(memory).connection;

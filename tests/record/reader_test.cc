@@ -272,9 +272,7 @@ TEST(RecordReader, SaysWhereARecordIsCut) {
         std::size_t{kRailsAt} + 700, std::size_t{kEventsAt}, std::size_t{kEventsAt} + 300}) {
     const auto snapshot = parseRecord(std::span(whole).first(length), false, "test");
     ASSERT_FALSE(snapshot.ok()) << length;
-    EXPECT_NE(snapshot.error().find(length < 12 ? "test: not complete" : "test: cut: it has "),
-              std::string::npos)
-        << snapshot.error();
+    EXPECT_HAS(snapshot.error(), length < 12 ? "test: not complete" : "test: cut: it has ");
   }
 }
 
@@ -556,11 +554,11 @@ TEST(RecordFiles, AreListedByPid) {
   const Scratch scratch;
   RecordBuilder record;
   record.header().pid = 900;
-  record.write(scratch.path(""));
+  record.write(scratch.path());
   record.header().pid = 1000;
   record.header().spy = 1;
-  const std::string spy = record.write(scratch.path(""));
-  const auto files = listRecords(scratch.path(""), geteuid());
+  const std::string spy = record.write(scratch.path());
+  const auto files = listRecords(scratch.path(), geteuid());
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[0].pid, 900U);
   EXPECT_FALSE(files[0].spy);
@@ -581,37 +579,37 @@ TEST(RecordFiles, OthersAreLeftOut) {
   std::filesystem::create_directory(scratch.path("railwise-" + user + "-14-15"));
   std::filesystem::create_symlink(scratch.file("target", ""), scratch.path("railwise-" + user + "-16-17"));
   ASSERT_EQ(mkfifo(scratch.path("railwise-" + user + "-18-19").c_str(), 0600), 0);
-  EXPECT_TRUE(listRecords(scratch.path(""), geteuid()).empty());
-  EXPECT_EQ(removeStaleRecords(scratch.path(""), geteuid(), std::chrono::seconds(0)), 0);
+  EXPECT_TRUE(listRecords(scratch.path(), geteuid()).empty());
+  EXPECT_EQ(removeStaleRecords(scratch.path(), geteuid(), std::chrono::seconds(0)), 0);
 }
 
 TEST(RecordFiles, OfAnotherOwnerAreLeftOut) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   const Scratch scratch;
-  const std::string path = RecordBuilder().write(scratch.path(""));
+  const std::string path = RecordBuilder().write(scratch.path());
   ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
-  EXPECT_TRUE(listRecords(scratch.path(""), geteuid()).empty());
+  EXPECT_TRUE(listRecords(scratch.path(), geteuid()).empty());
   EXPECT_EQ(readRecord(path, geteuid()).error(), path + ": belongs to user 12345, not to user 0");
   EXPECT_OK(readRecord(path));
 }
 
 TEST(RecordFiles, AreAliveAsLongAsTheirProcess) {
   const Scratch scratch;
-  const std::string path = RecordBuilder().write(scratch.path(""));
+  const std::string path = RecordBuilder().write(scratch.path());
   HeldRecord held(path);
-  EXPECT_TRUE(listRecords(scratch.path(""), geteuid()).at(0).alive);
+  EXPECT_TRUE(listRecords(scratch.path(), geteuid()).at(0).alive);
   EXPECT_TRUE(readRecord(path)->process.alive);
   held.kill9();
-  EXPECT_FALSE(listRecords(scratch.path(""), geteuid()).at(0).alive);
+  EXPECT_FALSE(listRecords(scratch.path(), geteuid()).at(0).alive);
   EXPECT_FALSE(readRecord(path)->process.alive);
 }
 
 TEST(RecordFiles, LinksFoldersAndFifosAreNotRead) {
   const Scratch scratch;
   const std::string link = scratch.path("link");
-  std::filesystem::create_symlink(RecordBuilder().write(scratch.path("")), link);
+  std::filesystem::create_symlink(RecordBuilder().write(scratch.path()), link);
   EXPECT_EQ(readRecord(link).error(), link + ": a link, and records are files");
-  EXPECT_EQ(readRecord(scratch.path("")).error(), scratch.path("") + ": not a file");
+  EXPECT_EQ(readRecord(scratch.path()).error(), scratch.path() + ": not a file");
   EXPECT_EQ(readRecord("/no/such").error(), "/no/such: cannot be read: No such file or directory");
   ASSERT_EQ(mkfifo(scratch.path("fifo").c_str(), 0600), 0);
   EXPECT_EQ(readRecord(scratch.path("fifo")).error(), scratch.path("fifo") + ": not a file");
@@ -629,10 +627,10 @@ TEST(RecordFiles, OfProcessesThatWereEndedOnPurposeAreRemoved) {
   RecordBuilder record;
   for (const uint32_t pid : {900U, 901U, 902U}) {
     record.header().pid = pid;
-    record.write(scratch.path(""));
+    record.write(scratch.path());
   }
-  EXPECT_EQ(removeRecordsOf(scratch.path(""), geteuid(), std::vector<uint32_t>{900, 902, 7}), 2);
-  const auto left = listRecords(scratch.path(""), geteuid());
+  EXPECT_EQ(removeRecordsOf(scratch.path(), geteuid(), std::vector<uint32_t>{900, 902, 7}), 2);
+  const auto left = listRecords(scratch.path(), geteuid());
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(left[0].pid, 901U);
 }
@@ -645,7 +643,7 @@ void foundGone(const std::string& folder, const std::string& path, std::chrono::
 
 TEST(RecordFiles, StaleRecordsAreRemoved) {
   const Scratch scratch;
-  const std::string folder = scratch.path("");
+  const std::string folder = scratch.path();
   const std::string path = RecordBuilder().write(folder);
   foundGone(folder, path, std::chrono::minutes(40));
   EXPECT_EQ(removeStaleRecords(folder, geteuid(), std::chrono::hours(1)), 0);
@@ -658,11 +656,11 @@ TEST(RecordFiles, StaleRecordsAreRemoved) {
 // The file's time says when the process began to write, not when it died.
 TEST(RecordFiles, AnOldRecordIsKeptFromTheMomentThatItsProcessIsFoundGone) {
   const Scratch scratch;
-  const std::string path = RecordBuilder().write(scratch.path(""));
+  const std::string path = RecordBuilder().write(scratch.path());
   std::filesystem::last_write_time(path,
                                    std::filesystem::file_time_type::clock::now() - std::chrono::hours(5));
-  EXPECT_EQ(removeStaleRecords(scratch.path(""), geteuid(), std::chrono::hours(1)), 0);
-  EXPECT_EQ(removeStaleRecords(scratch.path(""), geteuid(), std::chrono::hours(1)), 0);
+  EXPECT_EQ(removeStaleRecords(scratch.path(), geteuid(), std::chrono::hours(1)), 0);
+  EXPECT_EQ(removeStaleRecords(scratch.path(), geteuid(), std::chrono::hours(1)), 0);
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 
@@ -670,15 +668,15 @@ TEST(RecordFiles, TheDeadAreNotTooMany) {
   const Scratch scratch;
   for (int i = 0; i < 130; ++i)
     scratch.file("railwise-" + std::to_string(geteuid()) + "-" + std::to_string(1'000'000 + i) + "-1", "");
-  EXPECT_EQ(removeStaleRecords(scratch.path(""), geteuid(), std::chrono::hours(1)), 2);
-  EXPECT_EQ(removeStaleRecords(scratch.path(""), geteuid(), std::chrono::hours(1)), 0);
+  EXPECT_EQ(removeStaleRecords(scratch.path(), geteuid(), std::chrono::hours(1)), 2);
+  EXPECT_EQ(removeStaleRecords(scratch.path(), geteuid(), std::chrono::hours(1)), 0);
 }
 
 TEST(RecordFiles, ARecordOfALivingProcessIsNotRemoved) {
   const Scratch scratch;
-  const std::string path = RecordBuilder().write(scratch.path(""));
+  const std::string path = RecordBuilder().write(scratch.path());
   const HeldRecord held(path);
-  EXPECT_EQ(removeStaleRecords(scratch.path(""), geteuid(), std::chrono::seconds(0)), 0);
+  EXPECT_EQ(removeStaleRecords(scratch.path(), geteuid(), std::chrono::seconds(0)), 0);
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 
@@ -693,9 +691,9 @@ TEST(RecordFiles, AProcessKeepsAwayFromItsOwnRecord) {
   RecordBuilder record;
   record.header().pid = static_cast<uint32_t>(getpid());
   record.header().process_start = std::stoull(field);
-  record.write(scratch.path(""));
-  EXPECT_TRUE(listRecords(scratch.path(""), geteuid()).empty());
-  EXPECT_EQ(removeStaleRecords(scratch.path(""), geteuid(), std::chrono::seconds(0)), 0);
+  record.write(scratch.path());
+  EXPECT_TRUE(listRecords(scratch.path(), geteuid()).empty());
+  EXPECT_EQ(removeStaleRecords(scratch.path(), geteuid(), std::chrono::seconds(0)), 0);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 //   record.rail("mlx5_0", 400000).state = RailState::kDown;
 //   ConnectionPage& page = record.connection(Side::kSender);
 //   page.connection.numbers.next = 8;
-//   const std::string path = record.write(scratch.path(""));
+//   const std::string path = record.write(scratch.path());
 #pragma once
 
 #include <sys/stat.h>

@@ -56,7 +56,7 @@ class Writer : public testing::Test {
     start({.folder = folder, .most_connections = most_connections, .host = "node1:1", .plugin = "test"});
   }
   void startRecord(uint32_t most_connections = 64) {
-    startIn(scratch_.path(""), most_connections);
+    startIn(scratch_.path(), most_connections);
     ASSERT_FALSE(recordPath().empty());
   }
   Snapshot read() const { return readAt(recordPath()); }
@@ -91,7 +91,7 @@ TEST_F(Writer, AnExitWithoutStopRemovesTheFileOfAJobThatWasWell) {
                 return false;
               }),
               0);
-    EXPECT_EQ(fs::is_empty(scratch_.path("")), well);
+    EXPECT_EQ(fs::is_empty(scratch_.path()), well);
   }
 }
 
@@ -103,11 +103,11 @@ void limitFileSize(rlim_t bytes) {
 TEST_F(Writer, DoesNotDieByALimitOfFileSizes) {
   EXPECT_EQ(statusOfChild([&] {
               limitFileSize(4096);
-              startIn(scratch_.path(""));
+              startIn(scratch_.path());
               return recordPath().empty();
             }),
             0);
-  EXPECT_TRUE(fs::is_empty(scratch_.path("")));
+  EXPECT_TRUE(fs::is_empty(scratch_.path()));
 }
 
 TEST_F(Writer, HoldsNoMoreConnectionsThanTheLimitOfFileSizesAllows) {
@@ -157,7 +157,7 @@ TEST_F(Writer, HoldsMoreConnectionsThanItAddsAtOnce) {
 TEST_F(Writer, LeavesNothingBehindWhenNothingHasFailed) {
   startRecord();
   stop();
-  EXPECT_TRUE(fs::is_empty(scratch_.path("")));
+  EXPECT_TRUE(fs::is_empty(scratch_.path()));
 }
 
 TEST_F(Writer, KeepsARecordWithErrorsOfARail) {

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "softdev/softdev.h"
 
@@ -107,6 +109,9 @@ struct Send {
 class Endpoint {
  public:
   explicit Endpoint(ibv_context* context, const Options& options = {});
+  // On a device of its own, with these keys.
+  explicit Endpoint(const std::string& devices = "")
+      : Endpoint(std::make_unique<const OpenDevice>(devices)) {}
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -136,6 +141,7 @@ class Endpoint {
 
   uint64_t* word(size_t offset) { return reinterpret_cast<uint64_t*>(buffer.data() + offset); }
 
+  std::unique_ptr<const OpenDevice> own;
   Options options;
   Buffer buffer;
   ibv_context* context;
@@ -145,19 +151,34 @@ class Endpoint {
   ibv_mr* mr;
   ibv_qp* qp;
   Address peer{};
+
+ private:
+  explicit Endpoint(std::unique_ptr<const OpenDevice> made) : Endpoint(*made) { own = std::move(made); }
 };
+
+// Each may be an end in this process or a peer process.
+template <typename One, typename Other>
+void connectEnds(One& one, Other& other) {
+  one.connect(other.address());
+  other.connect(one.address());
+}
 
 // Two connected ends in this process.
 struct Pair {
+  // On a device of their own, with these keys.
+  explicit Pair(const std::string& devices = "") : Pair(std::make_unique<const OpenDevice>(devices)) {}
   explicit Pair(ibv_context* context, const Options& options = {})
       : Pair(context, context, options, options) {}
   Pair(ibv_context* context_a, ibv_context* context_b, const Options& options_a, const Options& options_b)
       : a(context_a, options_a), b(context_b, options_b) {
-    a.connect(b.address());
-    b.connect(a.address());
+    connectEnds(a, b);
   }
+  std::unique_ptr<const OpenDevice> own;
   Endpoint a;
   Endpoint b;
+
+ private:
+  explicit Pair(std::unique_ptr<const OpenDevice> made) : Pair(*made) { own = std::move(made); }
 };
 
 }  // namespace railwise::softdev::test

@@ -25,8 +25,7 @@ void expectFailed(Endpoint& end, ibv_wc_status status) {
 }
 
 TEST(Errors, LocalKey) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.a.receive(8), 0);
   ASSERT_EQ(sendWithKeys(pair.a, {.length = 8, .flags = 0}, pair.a.mr->lkey + 1, pair.b.mr->rkey), 0);
   expectFailed(pair.a, IBV_WC_LOC_PROT_ERR);
@@ -37,15 +36,13 @@ TEST(Errors, LocalKey) {
 }
 
 TEST(Errors, LocalRange) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.a.send({.offset = pair.a.buffer.size() - 4, .length = 8}), 0);
   expectFailed(pair.a, IBV_WC_LOC_PROT_ERR);
 }
 
 TEST(Errors, LocalKeyOfAnotherPd) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ibv_sge sge{reinterpret_cast<uint64_t>(pair.b.buffer.data()), 8, pair.b.mr->lkey};
   ibv_sge unused;
   ibv_send_wr wr;
@@ -65,15 +62,13 @@ TEST(Errors, ReadNeedsLocalWrite) {
 }
 
 TEST(Errors, MessageTooLong) {
-  const OpenDevice device("max_msg=1024");
-  Pair pair(device);
+  Pair pair("max_msg=1024");
   ASSERT_EQ(pair.a.send({.length = 1025}), 0);
   expectFailed(pair.a, IBV_WC_LOC_LEN_ERR);
 }
 
 TEST(Errors, RemoteKeyMovesBothEndsToError) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.b.receive(8), 0);
   ASSERT_EQ(sendWithKeys(pair.a, {.length = 8}, pair.a.mr->lkey, pair.b.mr->rkey ^ 1), 0);
   expectFailed(pair.a, IBV_WC_REM_ACCESS_ERR);
@@ -119,8 +114,7 @@ TEST(Errors, RemoteKeyOfAnotherPd) {
 }
 
 TEST(Errors, DeregisteredRegion) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(deregMr(pair.b.mr), 0);
   pair.b.mr = nullptr;
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
@@ -128,8 +122,7 @@ TEST(Errors, DeregisteredRegion) {
 }
 
 TEST(Errors, SendLongerThanTheReceive) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.b.receive(8, 0, 16), 0);
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 17}), 0);
   expectFailed(pair.a, IBV_WC_REM_INV_REQ_ERR);
@@ -140,8 +133,7 @@ TEST(Errors, SendLongerThanTheReceive) {
 }
 
 TEST(Errors, ReceiveIntoAForeignRegion) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ibv_sge sge{reinterpret_cast<uint64_t>(pair.a.buffer.data()), 64, pair.a.mr->lkey};
   ibv_recv_wr wr{8, nullptr, &sge, 1};
   ibv_recv_wr* bad = nullptr;
@@ -152,8 +144,7 @@ TEST(Errors, ReceiveIntoAForeignRegion) {
 }
 
 TEST(Errors, LaterRequestsOfTheChainAreFlushed) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ibv_sge sges[3];
   ibv_send_wr wrs[3];
   ibv_send_wr* bad = nullptr;

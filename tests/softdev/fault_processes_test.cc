@@ -21,8 +21,7 @@ constexpr Options kImpatient = {.timeout = 10, .retry_cnt = 1};
 struct TwoEnds {
   explicit TwoEnds(const Options& options = {}, const std::string& devices = "")
       : device(devices), here(device, options), there(device.fabric(), options, devices) {
-    here.connect(there.address());
-    there.connect(here.address());
+    connectEnds(here, there);
   }
   OpenDevice device;
   Endpoint here;
@@ -150,10 +149,8 @@ TEST(FaultProcesses, HostsCanBeTakenApart) {
   PeerProcess same(device.fabric(), kImpatient, "host=A");
   PeerProcess other(device.fabric(), kImpatient, "host=B,name=b0");
   Endpoint second(device, kImpatient);
-  here.connect(same.address());
-  same.connect(here.address());
-  second.connect(other.address());
-  other.connect(second.address());
+  connectEnds(here, same);
+  connectEnds(second, other);
   addRule(device, "host=A peer=B drop");
   ASSERT_EQ(here.send({.length = 8}), 0);
   EXPECT_EQ(here.wait().status, IBV_WC_SUCCESS);

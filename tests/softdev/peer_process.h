@@ -48,8 +48,7 @@ class PeerProcess {
 struct Processes {
   explicit Processes(const Options& ours = {}, const Options& theirs = {}, const std::string& devices = "")
       : device(devices), peer(device.fabric(), theirs, devices), end(device, ours) {
-    end.connect(peer.address());
-    peer.connect(end.address());
+    connectEnds(end, peer);
   }
   OpenDevice device;
   PeerProcess peer;

@@ -1,6 +1,7 @@
 // Each breach of the contract that the spy finds, by NCCL and by the plugin (bad_plugin.h).
 #include <algorithm>
 
+#include "tests/ok.h"
 #include "tests/spy/bad_plugin.h"
 #include "tests/spy/spied.h"
 
@@ -72,7 +73,7 @@ class Spied {
 // The only warning has `text`.
 void expectOneWarning(const std::string& text) {
   const std::string all = warnings();
-  EXPECT_NE(all.find(text), std::string::npos) << all;
+  EXPECT_HAS(all, text);
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 1) << all;
 }
 
@@ -360,14 +361,14 @@ TEST(SpyContract, BreachesAreEventsOfTheRecord) {
     return event.kind == record::EventKind::kContract;
   });
   ASSERT_NE(found, record.events.end());
-  EXPECT_NE(found->text.find("NCCL: irecv of 3 buffers"), std::string::npos) << found->text;
+  EXPECT_HAS(found->text, "NCCL: irecv of 3 buffers");
   EXPECT_NE(found->connection_id, 0U);
   EXPECT_EQ(A::table().closeRecv(spied.send()), ncclInvalidUsage) << "of the wrong direction";
 }
 
 TEST(SpyContract, SaysWhatNcclDoesNotFindThroughTheSpy) {
   Spied<A> spied;
-  EXPECT_NE(logText().find("also exports ncclTunerPlugin_v3"), std::string::npos) << logText();
+  EXPECT_HAS(logText(), "also exports ncclTunerPlugin_v3");
 }
 
 TEST(SpyContract, AVersionThatThePluginLacksIsNotFound) {
@@ -390,9 +391,7 @@ TEST(Shadow, APortThatIsDownBesideOneThatIsActive) {
   const nlohmann::json lines = spyReport()["shadow"];
   ASSERT_EQ(lines.size(), 1U) << "one for each device: " << lines;
   const std::string line = lines[0];
-  EXPECT_NE(line.find("its port was down (1: DOWN); bad1 was active: Railwise would have gone on over it"),
-            std::string::npos)
-      << line;
+  EXPECT_HAS(line, "its port was down (1: DOWN); bad1 was active: Railwise would have gone on over it");
 }
 
 TEST(Shadow, NothingIsClaimedWhereThePortIsActive) {
@@ -405,7 +404,7 @@ TEST(Shadow, NothingIsClaimedWhereThePortIsActive) {
   }
   const nlohmann::json lines = spyReport()["shadow"];
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0].get<std::string>().find("would have gone on"), std::string::npos) << lines[0];
+  EXPECT_LACKS(lines[0].get<std::string>(), "would have gone on") << lines[0];
 }
 
 }  // namespace

@@ -1,14 +1,13 @@
 // The spy in programs that load it as NCCL does: how it finds the plugin behind it, and what a job says.
 #include "process.h"
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "record/layout.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::test {
 namespace {
@@ -21,7 +20,7 @@ class SpyProcess : public testing::Test {
   ProcessResult job(const std::string& spied, std::vector<std::string> environment = {},
                     const std::string& device = "software") {
     if (!spied.empty()) environment.push_back("RAILWISE_SPY=" + spied);
-    environment.push_back("RAILWISE_METRICS_DIR=" + folder_.path(""));
+    environment.push_back("RAILWISE_METRICS_DIR=" + folder_.path());
     environment.push_back("RAILWISE_SPY_REPORT=" + folder_.path("%p.json"));
     return cli::runProcess(RAILWISE_CLI,
                            {"perf", "sendrecv", "--plugin", SPY, "--device", device, "-b", "8", "-e", "64K",
@@ -30,7 +29,7 @@ class SpyProcess : public testing::Test {
   }
   std::vector<nlohmann::json> reports() const {
     std::vector<nlohmann::json> found;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path(""))) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
       if (entry.path().extension() != ".json") continue;
       std::ifstream file(entry.path());
       found.push_back(nlohmann::json::parse(file, nullptr, false));
@@ -40,18 +39,17 @@ class SpyProcess : public testing::Test {
   // The reason with which the job failed.
   void expectNoPlugin(const ProcessResult& run, const std::string& reason) {
     EXPECT_NE(run.status, 0);
-    EXPECT_NE((run.out + run.err).find(reason), std::string::npos) << run.out << run.err;
+    EXPECT_HAS((run.out + run.err), reason) << run.out << run.err;
   }
 
   Scratch folder_;
 };
 
 TEST_F(SpyProcess, AJobOverRailwise) {
-  const ProcessResult run = job(RAILWISE);
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
-  EXPECT_NE(run.out.find("(Railwise, API v12)"), std::string::npos) << run.out;
-  EXPECT_NE(run.err.find("NET/Spy : watching Railwise (v12) of " RAILWISE), std::string::npos) << run.err;
-  EXPECT_NE(run.err.find("no breach of the contract"), std::string::npos) << run.err;
+  const ProcessResult run = succeeded(job(RAILWISE));
+  EXPECT_HAS(run.out, "(Railwise, API v12)");
+  EXPECT_HAS(run.err, "NET/Spy : watching Railwise (v12) of " RAILWISE);
+  EXPECT_HAS(run.err, "no breach of the contract");
   const auto found = reports();
   ASSERT_EQ(found.size(), 2U) << "one for each rank";
   for (const auto& report : found) {
@@ -63,11 +61,10 @@ TEST_F(SpyProcess, AJobOverRailwise) {
 }
 
 TEST_F(SpyProcess, OneSidedCommunicationOverRailwise) {
-  const ProcessResult run = cli::runProcess(
+  const ProcessResult run = succeeded(cli::runProcess(
       RAILWISE_CLI, {"bench", "--pattern", "put-signal", "--plugin", SPY, "-n", "500", "-r", "1", "-s", "64"},
-      {"RAILWISE_SPY=" RAILWISE, "RAILWISE_METRICS_DIR=" + folder_.path(""),
-       "RAILWISE_SPY_REPORT=" + folder_.path("%p.json")});
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
+      {"RAILWISE_SPY=" RAILWISE, "RAILWISE_METRICS_DIR=" + folder_.path(),
+       "RAILWISE_SPY_REPORT=" + folder_.path("%p.json")}));
   const auto found = reports();
   ASSERT_EQ(found.size(), 1U);
   const auto& its = found[0]["one_sided"];
@@ -80,22 +77,19 @@ TEST_F(SpyProcess, OneSidedCommunicationOverRailwise) {
 
 // NCCL takes the newest version that it finds, so the spy must not show more than there is.
 TEST_F(SpyProcess, APluginOfOldVersions) {
-  const ProcessResult run = job(LOOPBACK_OLD_PLUGIN);
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
-  EXPECT_NE(run.out.find("(Loopback, API v8)"), std::string::npos) << run.out;
+  const ProcessResult run = succeeded(job(LOOPBACK_OLD_PLUGIN));
+  EXPECT_HAS(run.out, "(Loopback, API v8)");
 }
 
 TEST_F(SpyProcess, ByNameBesideTheSpy) {
-  const ProcessResult run = job("railwise");
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
-  EXPECT_NE(run.out.find("(Railwise, API v12)"), std::string::npos) << run.out;
+  const ProcessResult run = succeeded(job("railwise"));
+  EXPECT_HAS(run.out, "(Railwise, API v12)");
 }
 
 // Versions 6 to 10 have no finalize: the report comes with the last connection, and with the end of the
 // process.
 TEST_F(SpyProcess, ReportsWithoutFinalize) {
-  const ProcessResult run = job(LOOPBACK_OLD_PLUGIN);
-  EXPECT_EQ(run.status, 0) << run.err;
+  const ProcessResult run = succeeded(job(LOOPBACK_OLD_PLUGIN));
   const auto found = reports();
   ASSERT_EQ(found.size(), 2U);
   for (const auto& report : found) {
@@ -122,7 +116,7 @@ TEST_F(SpyProcess, AJobThatFailsLeavesItsRecords) {
   EXPECT_NE(run.status, 0);
   uint64_t errors = 0;
   int records = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_.path(""))) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     if (!entry.path().filename().string().ends_with("-spy")) continue;
     ++records;
     std::ifstream file(entry.path(), std::ios::binary);

@@ -24,7 +24,7 @@ inline const Scratch& spyFolder() {
   static const bool set = [] {
     setenv("RAILWISE_SPY", SPIED_PLUGIN, 1);
     setenv("RAILWISE_SPY_REPORT", folder.path("report.%p.json").c_str(), 1);
-    setenv("RAILWISE_METRICS_DIR", folder.path("").c_str(), 1);
+    setenv("RAILWISE_METRICS_DIR", folder.path().c_str(), 1);
     return true;
   }();
   (void)set;
@@ -52,7 +52,7 @@ inline nlohmann::json newest(const nlohmann::json& report, const std::string& si
 // The record of the spy, as it is now. Readers leave out the records of their own process, so the file is
 // read here.
 inline record::Snapshot spyRecord() {
-  for (const auto& entry : std::filesystem::directory_iterator(spyFolder().path(""))) {
+  for (const auto& entry : std::filesystem::directory_iterator(spyFolder().path())) {
     const std::string name = entry.path().filename();
     if (!name.starts_with("railwise-") || !name.ends_with("-spy")) continue;
     std::ifstream file(entry.path(), std::ios::binary);
@@ -61,7 +61,7 @@ inline record::Snapshot spyRecord() {
     EXPECT_OK(read);
     if (read.ok()) return *read;
   }
-  ADD_FAILURE() << "no record of the spy in " << spyFolder().path("");
+  ADD_FAILURE() << "no record of the spy in " << spyFolder().path();
   return {};
 }
 

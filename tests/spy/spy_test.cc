@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "tests/ok.h"
 #include "tests/spy/spied.h"
 
 namespace railwise::test {
@@ -154,16 +155,15 @@ TYPED_TEST(SpyTest, RefusesCallsOnWhatIsOver) {
     int done = 7;
     EXPECT_EQ(A::table().test(send, &done, nullptr), ncclInvalidUsage);
     EXPECT_EQ(done, 0);
-    EXPECT_NE(warnings().find("NCCL breaks the contract: test: of a request of sender"), std::string::npos)
-        << warnings();
+    EXPECT_HAS(warnings(), "NCCL breaks the contract: test: of a request of sender");
     void* request = nullptr;
     EXPECT_EQ(A::isend(pair->receive(), from.data(), 8, 1, from.handle(), &request), ncclInvalidUsage);
-    EXPECT_NE(warnings().find("isend: the wrong direction: receiver"), std::string::npos) << warnings();
+    EXPECT_HAS(warnings(), "isend: the wrong direction: receiver");
   }
   pair.reset();
   void* request = nullptr;
   EXPECT_EQ(A::isend(old, nullptr, 0, 1, nullptr, &request), ncclInvalidUsage);
-  EXPECT_NE(warnings().find(" is closed"), std::string::npos) << warnings();
+  EXPECT_HAS(warnings(), " is closed");
   EXPECT_EQ(A::table().closeSend(old), ncclInvalidUsage) << "a second time";
 }
 
@@ -192,9 +192,7 @@ TYPED_TEST(SpyContextTest, TellsWhatIsLeftOpen) {
   EXPECT_EQ(report["left_open"]["listeners"], 1);
   EXPECT_EQ(report["left_open"]["requests"], 1);
   EXPECT_EQ(report["left_open"]["memory"], 1);
-  EXPECT_NE(logText().find("left open: 2 connections, 1 listeners, 1 requests, 1 registrations of memory"),
-            std::string::npos)
-      << logText();
+  EXPECT_HAS(logText(), "left open: 2 connections, 1 listeners, 1 requests, 1 registrations of memory");
 }
 
 TYPED_TEST(SpyTest, WritesTheRecord) {

@@ -1,17 +1,15 @@
 // The public library as a program sees it: <railwise/topology.h>, <railwise/topology_c.h> and the shared
 // object.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "railwise/topology.h"
 #include "railwise/topology_c.h"
 #include "sysfs/tar_archive.h"
 #include "tests/ok.h"
+#include "tests/scratch.h"
 #include "tests/topo/big_machines.h"
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/json_check.h"
@@ -28,25 +26,11 @@ Machine makeHgx(const Options& options = {}) {
   return *machine;
 }
 
-class Folder {
+class Folder : public railwise::test::Scratch {
  public:
-  Folder() : path_(std::filesystem::temp_directory_path() / ("railwise-api-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string file(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return (path_ / name).string();
-  }
   std::string ndv5() const {
     return file("ndv5.tar.gz", *sysfs::writeArchive(topo::test::makeNdv5(), "ndv5"));
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 // --- C++ ---
@@ -100,7 +84,7 @@ TEST(Api, TellsTheChoicesAndTheirReasons) {
   const auto p2p = machine.p2p(0, 7);
   ASSERT_OK(p2p);
   EXPECT_TRUE(p2p->allowed);
-  EXPECT_NE(p2p->reason.find("NVL"), std::string::npos);
+  EXPECT_HAS(p2p->reason, "NVL");
 }
 
 TEST(Api, VariablesChangeTheAnswers) {
@@ -110,7 +94,7 @@ TEST(Api, VariablesChangeTheAnswers) {
   ASSERT_OK(off);
   EXPECT_EQ(off->receive.mode, GpuDirectMode::kOff);
   EXPECT_EQ(off->receive.limit, PathType::kLoc);
-  EXPECT_NE(off->receive.reason.find("NCCL_NET_GDR_LEVEL"), std::string::npos);
+  EXPECT_HAS(off->receive.reason, "NCCL_NET_GDR_LEVEL");
 }
 
 TEST(Api, OptionsDescribeWhatTheFileDoesNot) {
@@ -139,7 +123,7 @@ TEST(Api, WrongIndicesAreErrorsThatTellTheRange) {
 TEST(Api, LoadErrorsNameTheFileOrTheOption) {
   const auto missing = Machine::loadFile("/nowhere/topology.xml");
   ASSERT_FALSE(missing.ok());
-  EXPECT_NE(missing.error().find("/nowhere/topology.xml"), std::string::npos);
+  EXPECT_HAS(missing.error(), "/nowhere/topology.xml");
   EXPECT_FALSE(Machine::loadTree("/nowhere").ok());
   EXPECT_FALSE(Machine::loadMerged("/nowhere/topology.xml", "/").ok());
   const auto broken = Machine::parse("<system version=\"1\">", "broken.xml");
@@ -176,7 +160,7 @@ TEST(Api, ReleasesAreReadAsPeopleWriteThem) {
   EXPECT_EQ(static_cast<int>(*ncclRelease("2.30")), 23007);
   EXPECT_EQ(static_cast<int>(*ncclRelease("")), 23102);
   EXPECT_EQ(static_cast<int>(*ncclRelease("2.32")), 23200);
-  EXPECT_NE(ncclRelease("3.1").error().find("'3.1' is not a release"), std::string::npos);
+  EXPECT_HAS(ncclRelease("3.1").error(), "'3.1' is not a release");
   Options options;
   options.nccl = *ncclRelease("2.32.3");
   EXPECT_FALSE(makeHgx(options).remarks().empty());
@@ -190,7 +174,7 @@ TEST(Api, PicksGpus) {
   PickOptions options;
   options.of = "3-5";
   EXPECT_NE(machine.pickJson(2, options)->find("\"gpus\": [3, 4]"), std::string::npos);
-  EXPECT_NE(machine.pickJson(4, options).error().find("4 GPUs are wanted"), std::string::npos);
+  EXPECT_HAS(machine.pickJson(4, options).error(), "4 GPUs are wanted");
   options.of = "9";
   EXPECT_EQ(machine.pickJson(1, options).error(), "of: there is no GPU 9; the machine has 0-7");
 }
@@ -237,7 +221,7 @@ TEST(Api, ReadsTreesAndRestoresHiddenOnes) {
   EXPECT_EQ(merged->gpus().size(), 8U);
   GenerateOptions options;
   options.pairing = "colour";
-  EXPECT_NE(generate(archive, options).error().find("colour"), std::string::npos);
+  EXPECT_HAS(generate(archive, options).error(), "colour");
   EXPECT_FALSE(generate("/nowhere").ok());
 }
 

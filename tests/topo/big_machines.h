@@ -1,9 +1,9 @@
 // Topology files of any size as NCCL would dump them, for tests of growth.
 #pragma once
 
-#include <cstdarg>
-#include <cstdio>
 #include <string>
+
+#include "base/text/text_layout.h"
 
 namespace railwise::topo::test {
 
@@ -48,35 +48,26 @@ class MachineText {
  private:
   void line(const std::string& text) { text_ += text + "\n"; }
 
-  [[gnu::format(printf, 1, 2)]] static std::string format(const char* pattern, ...) {
-    char text[512];
-    va_list values;
-    va_start(values, pattern);
-    std::vsnprintf(text, sizeof text, pattern, values);
-    va_end(values);
-    return text;
-  }
-
   void openCpu(int host, int numa, const char* identity) {
-    line(format(R"(<cpu host_hash="0x%x" numaid="%d" %s>)", host + 1, numa, identity));
+    line(formatText(R"(<cpu host_hash="0x%x" numaid="%d" %s>)", host + 1, numa, identity));
   }
 
   void openSwitch(int number) {
-    line(format(
+    line(formatText(
         R"(<pci busid="0000:%02x:00.0" class="0x060400" vendor="0x1000" device="0xc030" )"
         R"(subsystem_vendor="0x1000" subsystem_device="0x1000" link_speed="32.0 GT/s PCIe" link_width="16">)",
         0x10 + number * 0x10));
   }
 
   void openDevice(int bus, const char* pci_class) {
-    line(format(R"(<pci busid="0000:%02x:00.0" class="%s" link_speed="32.0 GT/s PCIe" link_width="16">)", bus,
-                pci_class));
+    line(formatText(R"(<pci busid="0000:%02x:00.0" class="%s" link_speed="32.0 GT/s PCIe" link_width="16">)",
+                    bus, pci_class));
   }
 
   void gpu(int rank, int dev, const char* sm, const char* more) {
     openDevice(0x11 + dev * 8, "0x030200");
     if (described_) {
-      line(format(R"(<gpu dev="%d" sm="%s" rank="%d" gdr="1">)", dev, sm, rank));
+      line(formatText(R"(<gpu dev="%d" sm="%s" rank="%d" gdr="1">)", dev, sm, rank));
       line(R"(<nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/>)");
       if (*more != 0) line(more);
       line("</gpu>");
@@ -88,9 +79,9 @@ class MachineText {
     openDevice(0x13 + local * 8, "0x020700");
     if (described_) {
       line("<nic>");
-      line(format(R"(<net name="mlx5_%d" dev="%d" latency="0" speed="400000" port="1" guid="0x%x" )"
-                  R"(maxconn="131072" gdr="1"/>)",
-                  local, dev, 0x1000 + dev));
+      line(formatText(R"(<net name="mlx5_%d" dev="%d" latency="0" speed="400000" port="1" guid="0x%x" )"
+                      R"(maxconn="131072" gdr="1"/>)",
+                      local, dev, 0x1000 + dev));
       line("</nic>");
     }
     line("</pci>");

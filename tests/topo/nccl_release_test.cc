@@ -1,10 +1,9 @@
 // Which rules a release of NCCL has, and which the model uses for it.
 #include "topo/nccl_release.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
+#include "tests/ok.h"
 #include "topo/settings.h"
 
 namespace railwise::topo::test {
@@ -37,15 +36,15 @@ TEST(NcclReleaseTest, SaysWhatIsNotKnown) {
   const NcclChoice newer = *rulesFor("2.32");
   EXPECT_EQ(newer.rules, NcclVersion::k2_31);
   EXPECT_TRUE(newer.newer);
-  EXPECT_NE(newer.doubt.find("NCCL 2.32 is newer than 2.31.2"), std::string::npos) << newer.doubt;
-  EXPECT_NE(newer.doubt.find("rails and planes of ConnectX-9"), std::string::npos) << newer.doubt;
-  EXPECT_NE(rulesFor("2.32.6")->doubt.find("NCCL 2.32.6 is newer"), std::string::npos);
+  EXPECT_HAS(newer.doubt, "NCCL 2.32 is newer than 2.31.2");
+  EXPECT_HAS(newer.doubt, "rails and planes of ConnectX-9");
+  EXPECT_HAS(rulesFor("2.32.6")->doubt, "NCCL 2.32.6 is newer");
   EXPECT_TRUE(rulesFor(NcclVersion{30101}).newer);
-  EXPECT_EQ(rulesFor(NcclVersion{30101}).doubt.find("ConnectX"), std::string::npos);
+  EXPECT_LACKS(rulesFor(NcclVersion{30101}).doubt, "ConnectX");
   EXPECT_EQ(rulesFor("2.30.5")->rules, NcclVersion{23004});
   EXPECT_EQ(rulesFor("2.30.5")->doubt, "NCCL 2.30.5 has no public tag; 2.30.4 is the one before it");
-  EXPECT_NE(rulesFor("2.17")->doubt.find("PXN"), std::string::npos);
-  EXPECT_NE(rulesFor("2.20")->doubt.find("merges ports"), std::string::npos);
+  EXPECT_HAS(rulesFor("2.17")->doubt, "PXN");
+  EXPECT_HAS(rulesFor("2.20")->doubt, "merges ports");
   EXPECT_EQ(rulesFor(NcclVersion{20805}).rules, NcclVersion{21304});
 }
 
@@ -94,9 +93,9 @@ TEST(NcclReleaseTest, SaysWhatP2pAcrossCliquesObeys) {
     return settingsFromEnvironment(lookup, release).warnings;
   };
   ASSERT_EQ(warnings(NcclVersion::k2_31).size(), 1U);
-  EXPECT_NE(warnings(NcclVersion::k2_31)[0].find("has no effect"), std::string::npos);
+  EXPECT_HAS(warnings(NcclVersion::k2_31)[0], "has no effect");
   ASSERT_EQ(warnings(NcclVersion::k2_30).size(), 1U);
-  EXPECT_NE(warnings(NcclVersion::k2_30)[0].find("allows P2P"), std::string::npos);
+  EXPECT_HAS(warnings(NcclVersion::k2_30)[0], "allows P2P");
   EXPECT_TRUE(warnings(NcclVersion::k2_28).empty());
 }
 

@@ -97,10 +97,6 @@ inline std::optional<Machine> realMachine(const std::string& file, const Detecti
   return std::move(*machine);
 }
 
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 inline int countOf(const std::string& text, const std::string& part) {
   int count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))

@@ -1,10 +1,10 @@
 // NCCL's environment variables, read as NCCL reads them.
 #include "topo/settings.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <string>
+
+#include "tests/ok.h"
 
 namespace railwise::topo::test {
 namespace {
@@ -43,7 +43,7 @@ TEST(SettingsTest, UnknownLevelIsIgnoredWithAWarning) {
   const Settings settings = settingsOf({{"NCCL_P2P_LEVEL", "PATH_SYS"}});
   EXPECT_EQ(settings.p2p_level, Settings::kUnset);
   ASSERT_EQ(settings.warnings.size(), 1U);
-  EXPECT_NE(settings.warnings[0].find("NCCL_P2P_LEVEL='PATH_SYS'"), std::string::npos);
+  EXPECT_HAS(settings.warnings[0], "NCCL_P2P_LEVEL='PATH_SYS'");
 }
 
 TEST(SettingsTest, P2pDisableGoesBeforeTheLevel) {

@@ -1,7 +1,7 @@
 // The CSV file of overrides: what it accepts, and where a mistake is.
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "tests/ok.h"
 #include "tests/scratch.h"
 #include "tuner/tuner.h"
 
@@ -105,9 +105,8 @@ TEST(Overrides, TheNumberOfColumnsIsChecked) {
       mistakeOf("allreduce,0,1,ring,ll,-1,-1"),
       "t.csv:1:26: a row has 8 to 10 columns, this one has 7: write "
       "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff");
-  EXPECT_NE(mistakeOf("allreduce,0,1,ring,ll,-1,-1,-1,1,1,1")
-                .find("t.csv:1:36: a row has 8 to 10 columns, this one has 11"),
-            std::string::npos);
+  EXPECT_HAS(mistakeOf("allreduce,0,1,ring,ll,-1,-1,-1,1,1,1"),
+             "t.csv:1:36: a row has 8 to 10 columns, this one has 11");
 }
 
 TEST(Overrides, AHeaderIsTheFirstRowOrAMistake) {

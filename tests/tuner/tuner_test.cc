@@ -1,8 +1,7 @@
 // Which override answers, and what the log says of it.
 #include "tuner/tuner.h"
 
-#include <gtest/gtest.h>
-
+#include "tests/ok.h"
 #include "tests/said.h"
 
 namespace railwise::tuner {
@@ -77,10 +76,9 @@ TEST(Tuner, WhatNcclDoesNotOfferLeavesTheTurnToTheNextRow) {
   const test::Said said;
   Tuner tuner(file, 16, 2);
   EXPECT_EQ(lineChosen(tuner, {Collective::kAllGather, 1, 1, false}), 2);
-  EXPECT_NE(said.all().find("tuner: t.csv:1 does not apply to allgather of 1 bytes: NCCL does not offer "
-                            "pat/simple on this machine\n"),
-            std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.all(),
+             "tuner: t.csv:1 does not apply to allgather of 1 bytes: NCCL does not offer "
+             "pat/simple on this machine\n");
 }
 
 TEST(Tuner, TheLogSaysOnceWhatARowChanges) {
@@ -94,8 +92,7 @@ TEST(Tuner, TheLogSaysOnceWhatARowChanges) {
   EXPECT_EQ(lineChosen(tuner, allReduce(9)), 1);
   EXPECT_EQ(said.all(),
             "tuner: allreduce of 8 bytes takes tree/ll on 4 channels (t.csv:1); NCCL would take ring/simple, "
-            "41.2 us by "
-            "its estimate\n");
+            "41.2 us by its estimate\n");
 }
 
 TEST(Tuner, AnotherCommunicatorSaysItToo) {
@@ -104,7 +101,7 @@ TEST(Tuner, AnotherCommunicatorSaysItToo) {
   EXPECT_EQ(lineChosen(first, allReduce(8)), 1);
   const test::Said said;
   EXPECT_EQ(lineChosen(second, allReduce(8)), 1);
-  EXPECT_NE(said.all().find("takes tree/ll (t.csv:1)"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "takes tree/ll (t.csv:1)");
 }
 
 TEST(Tuner, WhatNoReleaseHasIsToldApart) {
@@ -112,7 +109,7 @@ TEST(Tuner, WhatNoReleaseHasIsToldApart) {
   const test::Said said;
   Tuner tuner(file, 16, 2);
   EXPECT_EQ(lineChosen(tuner, {Collective::kAllGather, 1, 1, false}), 0);
-  EXPECT_NE(said.all().find("NCCL has no pat/ll for this collective"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "NCCL has no pat/ll for this collective");
 }
 
 }  // namespace

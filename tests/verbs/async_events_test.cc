@@ -53,7 +53,7 @@ TEST_F(AsyncEventsTest, OfTheDevice) {
   test::changePort("soft0:1", "fatal");
   std::string all;
   for (std::string text = next(); !text.empty(); text = next()) all += text + "\n";
-  EXPECT_NE(all.find("soft0: the device failed"), std::string::npos) << all;
+  EXPECT_HAS(all, "soft0: the device failed");
 }
 
 TEST(FatalFlag, KeepsTheFirstEvent) {

@@ -6,6 +6,7 @@
 
 #include "said.h"
 #include "software_device.h"
+#include "tests/ok.h"
 #include "verbs/cm/library.h"
 
 namespace railwise::verbs {
@@ -54,7 +55,7 @@ TEST(Library, UnknownDevicesAreRefused) {
 TEST(Library, ABadSoftwareConfigurationIsRefused) {
   test::Said said;
   EXPECT_EQ(load(test::softwareConfig("speed=fast")).code, Code::kInvalidUsage);
-  EXPECT_NE(said.warnings().find("bad value \"fast\""), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "bad value \"fast\"");
 }
 
 TEST(Library, AMissingSoftwareDeviceIsNoDevice) {
@@ -63,7 +64,7 @@ TEST(Library, AMissingSoftwareDeviceIsNoDevice) {
   config.verbs_folder = "/no/such/folder";
   EXPECT_EQ(load(config).code, Code::kNoDevice);
   for (const char* part : {"librailwise-device.so is not in /no/such/folder.", "package railwise-device"})
-    EXPECT_NE(said.warnings().find(part), std::string::npos) << said.warnings();
+    EXPECT_HAS(said.warnings(), part);
 }
 
 // A libibverbs, but not ours: it has no railwise_device_configure.
@@ -75,7 +76,7 @@ TEST(Library, AnotherLibraryOfTheDevicesNameIsNoDevice) {
   Config config = test::softwareConfig();
   config.verbs_folder = folder;
   EXPECT_EQ(load(config).code, Code::kNoDevice);
-  EXPECT_NE(said.warnings().find("librailwise-device.so has no "), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "librailwise-device.so has no ");
   std::filesystem::remove_all(folder);
 }
 
@@ -90,7 +91,7 @@ TEST(Library, TheSoftwareDeviceIsNobodysLibibverbs) {
 TEST(Library, TheSoftwareDeviceFillsTheTable) {
   const test::SoftwareDevice device;
   EXPECT_STREQ(library().name, "software device");
-  EXPECT_NE(std::string(library().wc_status_str(IBV_WC_RETRY_EXC_ERR)).find("retr"), std::string::npos);
+  EXPECT_HAS(std::string(library().wc_status_str(IBV_WC_RETRY_EXC_ERR)), "retr");
 }
 
 }  // namespace

@@ -3,35 +3,19 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <cstdarg>
 
 #include "software_device.h"
 #include "tests/ok.h"
+#include "tests/said.h"
 
 namespace railwise::verbs {
 namespace {
 
-std::string g_last_warning;
-
-[[gnu::format(printf, 5, 6)]] void keepWarning(int level, unsigned long, const char*, int, const char* format,
-                                               ...) {
-  if (level != log::kWarn) return;
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  g_last_warning = text;
-}
-
 struct RegionBench {
   explicit RegionBench(const std::string& more = "")
-      : device(more), context(device.open()), pd(library().alloc_pd(context.get())) {
-    g_last_warning.clear();
-    log::setSink(keepWarning);
-  }
-  ~RegionBench() { log::setSink(nullptr); }
+      : device(more), context(device.open()), pd(library().alloc_pd(context.get())) {}
 
+  test::Said said;
   test::SoftwareDevice device;
   Context context;
   Pd pd;
@@ -48,7 +32,7 @@ TEST(RegisterMemory, NoLockableMemoryNamesTheLimitAndTheRemedy) {
       limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " KiB";
   for (const std::string& part : {std::string("soft0"), std::string("4096 bytes"), "the limit is " + shown,
                                   std::string("memlock=-1"), std::string("ulimit -l unlimited")})
-    EXPECT_NE(g_last_warning.find(part), std::string::npos) << part << " in: " << g_last_warning;
+    EXPECT_HAS(bench.said.warnings(), part);
 }
 
 TEST(RegisterMemory, RelaxedOrderingIsTakenByTheDevice) {

@@ -107,7 +107,6 @@ class OneSidedPeer {
     most_ = verify ? std::min(window_, places_) : window_;
     verified_ = posted_;
   }
-  bool postedAll() const { return posted_ == end_; }
   // All operations are done, and all signals are there.
   bool over() const { return done_ == end_ && other_.signal() == signals_; }
   bool tooManySignals() const { return other_.signal() > signals_; }

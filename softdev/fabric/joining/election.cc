@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text/words.h"
 #include "softdev/fabric/joining/membership.h"
 
 namespace railwise::softdev {
@@ -29,13 +30,9 @@ struct CloseFolder {
 
 std::string fileNamePrefix() { return ".railwise-lock." + std::to_string(geteuid()) + "."; }
 
-// The byte of the lock files that stands for the fabric (FNV-1a). Two fabrics on one byte exclude each other,
-// for milliseconds.
-off_t byteOf(const std::string& prefix) {
-  uint64_t hash = 14695981039346656037ULL;
-  for (const char c : prefix) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211ULL;
-  return static_cast<off_t>(hash >> 2);
-}
+// The byte of the lock files that stands for the fabric. Two fabrics on one byte exclude each other, for
+// milliseconds.
+off_t byteOf(const std::string& prefix) { return static_cast<off_t>(stableHash(prefix) >> 2); }
 
 // The files of this user in which the locks are. One as a rule: only two processes that both found none make
 // two, and then everybody locks both. None is ever removed, so whoever looks later finds at least as many.
@@ -205,10 +202,8 @@ Result<Election> Election::win(const std::string& prefix) {
     if (whose == Whose::kForeign) {
       RAILWISE_WARN(
           "software device: cannot join the fabric %s: %s has bound the name of its lock, and %s, which "
-          "would "
-          "do "
-          "without, has no file of ours. Make %s writable, or take a fabric whose name nobody can guess "
-          "(RAILWISE_FABRIC=NAME)",
+          "would do without, has no file of ours. Make %s writable, or take a fabric whose name nobody can "
+          "guess (RAILWISE_FABRIC=NAME)",
           prefix.c_str(), who.c_str(), kFolder, kFolder);
       return lock.status();
     }

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/secrets.h"
+#include "base/text/words.h"
 
 namespace railwise::softdev {
 
@@ -125,10 +126,7 @@ std::string fabricPrefix(const std::string& fabric) { return userPrefix() + fabr
 uint64_t fabricNumber(const std::string& prefix) {
   struct stat network = {};
   (void)stat("/proc/self/ns/net", &network);
-  uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : prefix + std::to_string(network.st_ino))
-    hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211ULL;
-  return hash;
+  return stableHash(prefix + std::to_string(network.st_ino));
 }
 
 std::string memberName(const std::string& prefix, Member member) {

@@ -164,8 +164,7 @@ Status checkConfiguration(const Fabric& fabric, const DeviceConfig& config, uint
       const std::string name = nameOf(fabric);
       RAILWISE_WARN(
           "software device: %s cannot be opened: process %s uses the fabric %s with another configuration: "
-          "%s. "
-          "Let it end first, give both processes one configuration, or give this one a fabric of its own "
+          "%s. Let it end first, give both processes one configuration, or give this one a fabric of its own "
           "(RAILWISE_FABRIC=NAME, or fabric=NAME in RAILWISE_DEVICE)",
           config.name.c_str(), processText(fabric, owner).c_str(), name.c_str(), difference.c_str());
       return {Code::kSystem, EADDRINUSE};

@@ -66,8 +66,7 @@ void whichNetwork(const Values& values, Mistakes& found) {
   if (values.is("NCCL_NET", "Railwise") && values.is("NCCL_NET_PLUGIN", "none")) {
     add(found, "NCCL_NET", "NCCL_NET_PLUGIN",
         "NCCL_NET=" + net +
-            " asks for Railwise, and NCCL_NET_PLUGIN=none keeps NCCL from loading it: NCCL's "
-            "init fails",
+            " asks for Railwise, and NCCL_NET_PLUGIN=none keeps NCCL from loading it: NCCL's init fails",
         "set NCCL_NET_PLUGIN=railwise");
     found.back().init_fails = true;
   }
@@ -80,8 +79,7 @@ void whichNetwork(const Values& values, Mistakes& found) {
         "NCCL_IB_DISABLE=1 switches Railwise off too, although " + plugin +
             " asks for it: NCCL takes sockets",
         "unset NCCL_IB_DISABLE; or set RAILWISE_DEVICE=verbs, and NCCL_IB_DISABLE=1 is for NCCL's own "
-        "network "
-        "alone");
+        "network alone");
 }
 
 void addresses(const Values& values, Mistakes& found) {
@@ -106,8 +104,7 @@ void gpuDirect(const Values& values, Mistakes& found) {
   if (never && values.number("NCCL_NET_GDR_C2C", 0) == 1)
     add(found, "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_C2C",
         values.assignment("NCCL_NET_GDR_LEVEL") +
-            " and NCCL_NET_GDR_C2C=1: no GPUDirect RDMA is allowed, and it "
-            "is allowed over C2C links",
+            " and NCCL_NET_GDR_C2C=1: no GPUDirect RDMA is allowed, and it is allowed over C2C links",
         "unset one of the two");
 }
 
@@ -139,8 +136,7 @@ void timeouts(const Values& values, Mistakes& found) {
       values.number("RAILWISE_FAILOVER", 1) != 0)
     add(found, "NCCL_NET_OPTIONAL_RECV_COMPLETION", "RAILWISE_FAILOVER",
         "NCCL_NET_OPTIONAL_RECV_COMPLETION=1 has no effect while RAILWISE_FAILOVER is on: nobody would "
-        "repeat "
-        "what was lost",
+        "repeat what was lost",
         "set RAILWISE_FAILOVER=0 if early completions are worth more than failover; else unset it");
 }
 

@@ -44,6 +44,12 @@ std::string joined(const Items& items, std::string_view between = ", ", const Te
 std::string lowerCase(std::string_view text);
 std::string upperCase(std::string_view text);
 
+// FNV-1a, the same on every machine. `before`: the hash of what stands before the text.
+constexpr uint64_t stableHash(std::string_view text, uint64_t before = 0xcbf29ce484222325) {
+  for (const char c : text) before = (before ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return before;
+}
+
 // "a, b and c"
 std::string listText(const std::vector<std::string>& items, std::string_view last = " and ");
 

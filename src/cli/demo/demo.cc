@@ -186,8 +186,7 @@ int demoCommand(Args args) {
                  "show the failing port with this net plugin too, e.g. NCCL's own as a plugin"),
       textOption('m', "machine", "NAME|FILE", &options.machine,
                  "the machine whose GPU 3, or GPU 0, is explained; as for explain (default: this machine, or "
-                 "dgx where it has "
-                 "no GPU)"),
+                 "dgx where it has no GPU)"),
       intOption('s', "seconds", &options.seconds, 3, 60,
                 "seconds of traffic around the failing port (default: 6)")};
   int status = kExitOk;

@@ -15,6 +15,7 @@
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 #include "softdev/config/machines.h"
+#include "softdev/config/values.h"
 
 namespace railwise::cli {
 namespace {
@@ -144,7 +145,7 @@ void writePort(JsonWriter& json, const softdev::PortConfig& port, uint32_t numbe
   constexpr const char* kTypes[] = {"ib", "v1", "v2"};
   for (const softdev::Gid& gid : port.gids) {
     json.beginInlineObject();
-    json.key("gid").value(gidText(gid));
+    json.key("gid").value(softdev::sysGidText(gid.raw));
     json.key("type").value(kTypes[std::min<uint32_t>(gid.type, 2)]);
     json.endInlineObject();
   }

@@ -61,7 +61,4 @@ Files interfaceFiles(const softdev::PortConfig& port, uint32_t number);
 std::string cpuList(uint32_t node, uint32_t cores);
 std::string cpuMask(uint32_t node, const softdev::HostConfig& host);
 
-// "fe80:0000:0000:0000:0000:0000:0000:0001", as /sys writes a GID.
-std::string gidText(const softdev::Gid& gid);
-
 }  // namespace railwise::cli

@@ -5,6 +5,7 @@
 #include "base/text/words.h"
 #include "cli/device/tree.h"
 #include "cli/options/message.h"
+#include "softdev/config/values.h"
 
 namespace railwise::cli {
 namespace {
@@ -60,12 +61,6 @@ void setLink(PciFunction& function, const softdev::PciConfig& config, uint64_t n
   function.lanes = kUsualLanes;
 }
 
-std::string sysGuidText(uint64_t guid) {
-  return textOf("%04x:%04x:%04x:%04x", static_cast<unsigned>(guid >> 48),
-                static_cast<unsigned>(guid >> 32 & 0xffff), static_cast<unsigned>(guid >> 16 & 0xffff),
-                static_cast<unsigned>(guid & 0xffff));
-}
-
 // "400 Gb/sec (4X NDR)", in the format of the kernel's ib_port_sysfs.
 std::string rateText(const softdev::PortConfig& port) {
   static constexpr std::pair<int, const char*> kSpeeds[] = {
@@ -81,13 +76,6 @@ std::string rateText(const softdev::PortConfig& port) {
 }
 
 }  // namespace
-
-std::string gidText(const softdev::Gid& gid) {
-  std::string text;
-  for (unsigned i = 0; i < 16; i += 2)
-    text += textOf("%s%02x%02x", i > 0 ? ":" : "", gid.raw[i], gid.raw[i + 1]);
-  return text;
-}
 
 gpu::Device gpuAnswer(const softdev::GpuConfig& gpu, int index) {
   const PciFunction function = gpuFunction(gpu);
@@ -200,8 +188,8 @@ Files functionFiles(const PciFunction& function, const std::string& busid) {
 
 Files deviceFiles(const softdev::DeviceConfig& device) {
   return {{"node_type", device.iwarp() ? "4: RNIC" : "1: CA"},
-          {"node_guid", sysGuidText(device.guid)},
-          {"sys_image_guid", sysGuidText(device.system_guid)},
+          {"node_guid", softdev::sysGuidText(device.guid)},
+          {"sys_image_guid", softdev::sysGuidText(device.system_guid)},
           {"node_desc", device.host + " " + device.name},
           {"fw_ver", "railwise-" RAILWISE_VERSION},
           {"hw_rev", "1"},
@@ -224,7 +212,7 @@ Files portFiles(const softdev::PortConfig& port) {
   for (size_t i = 0; i < port.gids.size(); ++i) {
     const softdev::Gid& gid = port.gids[i];
     const bool v2 = gid.type == static_cast<uint32_t>(softdev::GidType::kRoceV2);
-    files.emplace_back("gids/" + std::to_string(i), gidText(gid));
+    files.emplace_back("gids/" + std::to_string(i), softdev::sysGidText(gid.raw));
     files.emplace_back("gid_attrs/types/" + std::to_string(i), v2 ? "RoCE v2" : "IB/RoCE v1");
     if (!infiniband) files.emplace_back("gid_attrs/ndevs/" + std::to_string(i), port.netdev);
   }

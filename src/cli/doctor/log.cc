@@ -111,8 +111,7 @@ bool isOnThisHost(const Read& read) {
 
 constexpr const char* kNoMachine =
     "the hosts' topology is not known: --topo FILE (NCCL_TOPO_DUMP_FILE writes it), --root TAR (railwise "
-    "topo "
-    "record), or run this on a host of the job";
+    "topo record), or run this on a host of the job";
 
 // The machine of the job's hosts. Its message is said and *failed is set where the options name one that
 // cannot be read.
@@ -239,8 +238,7 @@ int doctorLogCommand(Args args) {
   if (!arguments) return status;
   if (arguments->positional.empty())
     return say("%s: which FILEs? With NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/shared/nccl.%%h.%%p.log each rank "
-               "writes "
-               "one",
+               "writes one",
                kDoctorLog),
            kExitUsage;
   return report(options, readLogs(arguments->positional));

@@ -112,12 +112,9 @@ Outcome<SocketAddress> firstThatAnswers(const std::vector<std::string>& addresse
 
 Result<Socket> listenHere(bool only_here, uint16_t port) {
   const uint8_t loopback[] = {127, 0, 0, 1};
-  const uint8_t all[] = {0, 0, 0, 0};
   constexpr int kBacklog = 512;
   if (only_here) return Socket::listen(SocketAddress(AF_INET, loopback, port, 0), kBacklog);
-  const SocketAddress any = SocketAddress::any();
-  auto both = Socket::listen(SocketAddress(any.family(), any.bytes(), port, 0), kBacklog);
-  return both.ok() ? std::move(both) : Socket::listen(SocketAddress(AF_INET, all, port, 0), kBacklog);
+  return Socket::listenEverywhere(port, kBacklog);
 }
 
 }  // namespace

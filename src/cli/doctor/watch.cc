@@ -20,6 +20,7 @@
 
 #include "base/descriptor.h"
 #include "base/files.h"
+#include "base/process.h"
 #include "base/settings/config.h"
 #include "base/text/words.h"
 #include "cli/options/command_line.h"
@@ -60,8 +61,7 @@ constexpr const char* kHealthHelp =
     "What railwise doctor --watch knows of this node, without a look at the hardware:\n"
     "  text        one line; exit status 0 fine, 1 warnings, 2 errors or nobody watches\n"
     "  slurm       \"fine\", \"drain REASON\" or \"unknown REASON\"; exit status 0 "
-    "(packaging/watch/slurm-health drains the "
-    "node)\n"
+    "(packaging/watch/slurm-health drains the node)\n"
     "  npd         for node-problem-detector: exit status 0 fine, 1 errors, 3 nobody watches\n"
     "  npd-warning the same with warnings\n"
     "  prometheus  for node_exporter's textfile collector\n"
@@ -121,11 +121,6 @@ class KernelLog {
  private:
   Descriptor file_;
 };
-
-std::string hostName() {
-  std::array<char, 256> name = {};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
 
 std::string stateFile(const std::string& folder) { return folder + "/watch.json"; }
 

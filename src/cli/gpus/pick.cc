@@ -109,10 +109,9 @@ constexpr const char* kPickHelp =
     "[--json]\n\n"
     "Says which K GPUs a job should take: the set whose slowest pair of GPUs has the most bandwidth; then "
     "the most bandwidth over all pairs; then the most GPUs with a near NIC of their own; then the fewest "
-    "NUMA nodes; then the lowest "
-    "numbers. GPUs on which a process has memory are left out. Of several machines (recorded by railwise "
-    "topo record) it says which N to take. FILE is an NCCL (or RCCL) topology file; without one, this "
-    "machine. docs/gpus.md has the rule in full.\n"
+    "NUMA nodes; then the lowest numbers. GPUs on which a process has memory are left out. Of several "
+    "machines (recorded by railwise topo record) it says which N to take. FILE is an NCCL (or RCCL) topology "
+    "file; without one, this machine. docs/gpus.md has the rule in full.\n"
     "Exit status: 0 all right, 1 the machine cannot be read or has no GPU, 2 a mistake on the command line "
     "(also a GPU or a NIC that is not there).\n\n";
 

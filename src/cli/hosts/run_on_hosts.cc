@@ -1,7 +1,5 @@
 #include "cli/hosts/run_on_hosts.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -164,9 +162,7 @@ Outcome<std::vector<std::string>> parseHostFile(std::string_view text, const std
 
 std::string nameOfThisHost() {
   if (const char* played = std::getenv("RAILWISE_HOST"); played != nullptr && *played != '\0') return played;
-  char host[256] = "";
-  (void)gethostname(host, sizeof host - 1);
-  return host;
+  return hostName();
 }
 
 bool isThisHost(const std::string& host) {

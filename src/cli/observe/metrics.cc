@@ -38,9 +38,8 @@ constexpr const char* kHelp =
     "there; 2 a mistake on the command line.\n\n";
 
 constexpr const char* kPage =
-    "<!DOCTYPE html><html><head><title>railwise metrics</title></head><body><h1>railwise metrics</h1>"
-    "<p><a href=\"/metrics\">/metrics</a>: counters of this machine's jobs, for "
-    "Prometheus</p></body></html>\n";
+    "<!DOCTYPE html><html><head><title>railwise metrics</title></head><body><h1>railwise metrics</h1><p><a "
+    "href=\"/metrics\">/metrics</a>: counters of this machine's jobs, for Prometheus</p></body></html>\n";
 
 constexpr const char* kPrometheusType = "text/plain; version=0.0.4; charset=utf-8";
 

@@ -195,9 +195,7 @@ Outcome<std::vector<RankAnswer>> collectFromRanks(const RankIdentity& identity,
                                                   std::chrono::milliseconds limit) {
   const auto address = resolveAddress(identity.address);
   if (!address.ok()) return address.failure();
-  auto listener = Socket::listen(SocketAddress(AF_INET6, SocketAddress::any().bytes(), address->port(), 0),
-                                 identity.size);
-  if (!listener.ok()) listener = Socket::listen(*address, identity.size);
+  auto listener = Socket::listenEverywhere(address->port(), identity.size);
   if (!listener.ok())
     return Error{"rank 0 cannot listen on " + address->text() +
                  ": is another job there? --address HOST:PORT"};

@@ -37,9 +37,7 @@ constexpr const char* kConfigHelp =
     "Lists the environment variables that the plugin reads, with the value in force, the default, and where "
     "the value\ncomes from: the environment, one of NCCL's configuration files ($NCCL_CONF_FILE or "
     "~/.nccl.conf, and\n/etc/nccl.conf; with AMD's GPUs RCCL's ~/.rccl.conf and /etc/rccl.conf), or the "
-    "default. With TEXT only settings that have it in their name "
-    "or "
-    "description (upper or lower case).\n\n"
+    "default. With TEXT only settings that have it in their name or description (upper or lower case).\n\n"
     "  railwise config --changed\n"
     "  railwise config timeout\n\n";
 constexpr const char* kConfigExitHelp =

@@ -68,8 +68,7 @@ constexpr const char* kExpectHelp =
     "Shows what NCCL expects of a collective on the machine: the algorithm and the protocol that it takes "
     "for each size, the time and the bus bandwidth (as nccl-tests counts), the peak, and what limits it. The "
     "numbers are those of NCCL's own model, without NCCL_ALGO, NCCL_PROTO, a tuner and the like, which a "
-    "note names where they are set here. alltoall: an estimate "
-    "of Railwise, since NCCL has no model of it.\n"
+    "note names where they are set here. alltoall: an estimate of Railwise, since NCCL has no model of it.\n"
     "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
 
 // From 1 KiB to 8 GiB, in steps of 8.

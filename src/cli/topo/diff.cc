@@ -17,9 +17,8 @@ constexpr const char* kTopoDiffHelp =
     "       railwise topo diff A [--nccl=2.30] --against-nccl=2.31 [options]\n\n"
     "What differs in devices, links, paths and choices; with --against-nccl what an upgrade of NCCL changes "
     "on A. A and B are topology files, - for standard input, or /sys trees (a folder or a .tar.gz of "
-    "railwise "
-    "topo record); --machine and --root name A or B too, and --machine may be given twice. Without B: this "
-    "machine.\n"
+    "railwise topo record); --machine and --root name A or B too, and --machine may be given twice. Without "
+    "B: this machine.\n"
     "Exit status: 0 nothing differs, 1 something does, 2 a machine cannot be read, or a mistake on the "
     "command line.\n\n";
 

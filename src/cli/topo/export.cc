@@ -1,10 +1,9 @@
 // railwise topo export: writes a machine for schedulers, libraries and other tools.
-#include <unistd.h>
-
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/process.h"
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
@@ -39,10 +38,7 @@ constexpr const char* kExportHelp =
 
 // The name of the host for the export. "": not known.
 std::string nodeName(const MachineOptions& options, const std::string& file) {
-  if (!options.elsewhere() && file.empty()) {
-    char name[256] = {};
-    return gethostname(name, sizeof name - 1) == 0 ? name : "";
-  }
+  if (!options.elsewhere() && file.empty()) return hostName();
   std::string named = !file.empty() ? file : !options.root.empty() ? options.root : options.host;
   if (named.empty()) named = options.software;
   named = std::filesystem::path(named).filename().string();

@@ -13,6 +13,8 @@ namespace {
 
 constexpr char kNvidiaVersion[] = "/proc/driver/nvidia/version";
 constexpr char kNvidiaParameters[] = "/proc/driver/nvidia/params";
+constexpr char kNoRegistration[] =
+    "Registration of GPU memory fails, and NCCL falls back to host memory or to sockets.";
 
 bool hasGpus(const Examination& exam, bool (sysfs::PciDevice::*of)() const) {
   const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
@@ -42,23 +44,18 @@ bool modulesKnown(const System& system) { return system.exists("/proc/modules");
 void checkDriver(Examination& exam) {
   if (exam.options.preflight && sysfs::gpuDevices(exam.system.tree()).empty() &&
       exam.system.environmentKnown())
-    exam.findings.add(
-        {.check = "gpu-driver",
-         .severity = Severity::kError,
-         .what = "the machine has no GPU",
-         .seen = {{"", "/sys/bus/pci/devices", "no GPU of NVIDIA or AMD"}},
-         .why = "A node for jobs has GPUs (--strict).",
-         .fix = "lspci | grep -i -e nvidia -e 'Processing accel'    (a GPU that is lost: sudo dmesg "
-                "| grep -i xid; power the node off and on)"});
+    exam.add(
+        Severity::kError, "the machine has no GPU", {{"", "/sys/bus/pci/devices", "no GPU of NVIDIA or AMD"}},
+        "A node for jobs has GPUs (--strict).",
+        "lspci | grep -i -e nvidia -e 'Processing accel'    (a GPU that is lost: sudo dmesg | grep -i xid; "
+        "power the node off and on)");
   if (exam.skipSimulated() || !modulesKnown(exam.system)) return;
   const auto look = [&](bool there, const char* module, const char* what, const std::string& fix) {
     if (!there || exam.system.moduleLoaded(module)) return;
-    Finding finding{.check = "gpu-driver", .severity = Severity::kError, .what = what};
+    std::vector<Seen> seen;
     for (const sysfs::PciDevice& gpu : exam.ownGpus())
-      finding.seen.push_back({"GPU " + gpu.busid, "/proc/modules", std::string("no ") + module});
-    finding.why = "No program sees the GPUs.";
-    finding.fix = fix;
-    exam.findings.add(std::move(finding));
+      seen.push_back({"GPU " + gpu.busid, "/proc/modules", std::string("no ") + module});
+    exam.add(Severity::kError, what, std::move(seen), "No program sees the GPUs.", fix);
   };
   look(hasGpus(exam, &sysfs::PciDevice::isNvidiaGpu), "nvidia", "the NVIDIA driver is not loaded",
        "sudo modprobe nvidia; sudo dmesg | grep -i nvrm | tail    (dkms status tells if it was built for "
@@ -108,32 +105,24 @@ void checkPeerMemory(Examination& exam) {
   const bool loaded = system.moduleLoaded("nvidia_peermem") || system.moduleLoaded("nv_peer_mem");
   const bool registered = peerMemoryRegistered(system);
   if (no_dma_buf.empty() || registered) return;
-  Finding finding{.check = "gpudirect", .severity = Severity::kError};
-  finding.seen.push_back({"", kNvidiaVersion, system.line(kNvidiaVersion)});
-  finding.why =
-      "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the "
-      "bandwidth. (No dma-buf: " +
-      no_dma_buf + ".)";
   const std::string open_modules =
       openModulesFit(exam) ? "\nor, with kernel 5.12 and later: " + openModuleFix(system) : "";
-  if (!loaded) {
-    finding.what = "neither dma-buf nor nvidia_peermem gives the NICs GPU memory";
-    finding.seen.push_back({"", "/proc/modules", "no nvidia_peermem"});
-    finding.fix =
-        "sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee "
-        "/etc/modules-load.d/nvidia-peermem.conf" +
-        open_modules;
-  } else {
-    finding.what = "nvidia_peermem is loaded, but the RDMA drivers do not know it";
-    finding.seen.push_back({"", "/sys/kernel/mm/memory_peers", "no nv_mem"});
-    finding.fix =
-        "Build the NVIDIA driver again after the RDMA drivers: sudo dkms build nvidia/<version> --force && "
-        "sudo "
-        "dkms install nvidia/<version> --force    (dkms status names the version)\n"
-        "It needs RDMA drivers with ib_register_peer_memory_client: DOCA-OFED's, or Ubuntu's kernels" +
-        open_modules;
-  }
-  exam.findings.add(std::move(finding));
+  exam.add(Severity::kError,
+           loaded ? "nvidia_peermem is loaded, but the RDMA drivers do not know it"
+                  : "neither dma-buf nor nvidia_peermem gives the NICs GPU memory",
+           {{"", kNvidiaVersion, system.line(kNvidiaVersion)},
+            loaded ? Seen{"", "/sys/kernel/mm/memory_peers", "no nv_mem"}
+                   : Seen{"", "/proc/modules", "no nvidia_peermem"}},
+           "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the "
+           "bandwidth. (No dma-buf: " +
+               no_dma_buf + ".)",
+           (loaded ? "Build the NVIDIA driver again after the RDMA drivers: sudo dkms build nvidia/<version> "
+                     "--force && sudo dkms install nvidia/<version> --force    (dkms status names the "
+                     "version)\nIt needs RDMA drivers with ib_register_peer_memory_client: DOCA-OFED's, or "
+                     "Ubuntu's kernels"
+                   : "sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee "
+                     "/etc/modules-load.d/nvidia-peermem.conf") +
+               open_modules);
 }
 
 void checkAmdDmaBuf(Examination& exam) {
@@ -160,22 +149,21 @@ void checkAmdMemory(Examination& exam) {
   const std::string file = "/boot/config-" + system.line("/proc/sys/kernel/osrelease");
   const std::string options = system.text(file);
   if (options.empty()) return;
-  Finding finding{.check = "gpudirect-amd", .severity = Severity::kError};
+  std::vector<Seen> seen;
   for (const char* option : {"CONFIG_PCI_P2PDMA=y", "CONFIG_DMABUF_MOVE_NOTIFY=y"})
     if (("\n" + options).find(std::string("\n") + option) == std::string::npos)
-      finding.seen.push_back({"", file, std::string("no ") + option});
-  if (finding.seen.empty()) {
+      seen.push_back({"", file, std::string("no ") + option});
+  if (seen.empty()) {
     checkAmdDmaBuf(exam);
     return;
   }
-  finding.what = "neither dma-buf nor AMD's peer-memory client gives the NICs GPU memory";
-  finding.why =
-      "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the bandwidth.";
-  finding.fix = system.installCommand("linux-generic-hwe-24.04", "kernel") +
-                "    (a kernel with both options; the distributions' of 6.2 and later have them)\nuname -r; "
-                "grep -e P2PDMA "
-                "-e MOVE_NOTIFY /boot/config-$(uname -r)";
-  exam.findings.add(std::move(finding));
+  exam.add(
+      Severity::kError, "neither dma-buf nor AMD's peer-memory client gives the NICs GPU memory",
+      std::move(seen),
+      "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the bandwidth.",
+      system.installCommand("linux-generic-hwe-24.04", "kernel") +
+          "    (a kernel with both options; the distributions' of 6.2 and later have them)\nuname -r; grep "
+          "-e P2PDMA -e MOVE_NOTIFY /boot/config-$(uname -r)");
 }
 
 // The root port above a device, or the device itself: "/sys/devices/pci0009:00/0009:00:00.0".
@@ -189,7 +177,7 @@ std::string rootPortOf(const std::string& path) {
 // in an IOMMU group. Source: NVIDIA aicr issues 2459, 2607, 2691.
 void checkSharedRoot(Examination& exam) {
   const System& system = exam.system;
-  Finding finding{.check = "gpudirect-override", .severity = Severity::kWarning};
+  std::vector<Seen> seen;
   for (const sysfs::PciDevice& gpu : exam.ownGpus()) {
     const topo::KnownGpu* known = topo::knownGpu(gpu.vendor, gpu.device);
     const std::string_view name = known == nullptr ? "" : known->name;
@@ -198,18 +186,16 @@ void checkSharedRoot(Examination& exam) {
       if (port->pci_path.empty() || port->software || rootPortOf(port->pci_path) == rootPortOf(gpu.path) ||
           system.exists(port->pci_path + "/iommu_group"))
         continue;
-      finding.seen.push_back({port->device, port->pci_path + "/iommu_group",
-                              "none, and no root port in common with GPU " + gpu.busid});
+      seen.push_back({port->device, port->pci_path + "/iommu_group",
+                      "none, and no root port in common with GPU " + gpu.busid});
     }
   }
-  if (finding.seen.empty()) return;
-  finding.what = "the driver gives no dma-bufs to a NIC that is in no IOMMU group";
-  finding.why = "Registration of GPU memory fails, and NCCL falls back to host memory or to sockets.";
-  finding.fix =
-      "sudo dmesg | grep -i -e smmu -e iommu    (switch the SMMU on: in the firmware, and no "
-      "arm-smmu-v3.disable or iommu=off on the kernel's command line)\n"
-      "drivers from 595 on have no NVreg_GrdmaPciTopoCheckOverride";
-  exam.findings.add(std::move(finding));
+  if (seen.empty()) return;
+  exam.add(Severity::kWarning, "the driver gives no dma-bufs to a NIC that is in no IOMMU group",
+           std::move(seen), kNoRegistration,
+           "sudo dmesg | grep -i -e smmu -e iommu    (switch the SMMU on: in the firmware, and no "
+           "arm-smmu-v3.disable or iommu=off on the kernel's command line)\n"
+           "drivers from 595 on have no NVreg_GrdmaPciTopoCheckOverride");
 }
 
 // The driver compares the IOMMU groups of GPU and NIC before it gives a dma-buf. On Grace they differ, and
@@ -225,23 +211,22 @@ void checkOverride(Examination& exam) {
   const auto group = [&](const std::string& path) {
     return sysfs::realPathOf(system.tree(), path + "/iommu_group");
   };
-  Finding finding{.check = "gpudirect-override", .severity = Severity::kWarning};
+  std::vector<Seen> seen;
   for (const sysfs::PciDevice& gpu : exam.ownGpus()) {
     const std::string own = group(gpu.path);
     const bool translated = !own.empty() && system.hasSmmu();
     const bool shared = std::any_of(exam.ports.begin(), exam.ports.end(),
                                     [&](const RdmaPort& port) { return group(port.pci_path) == own; });
     if (translated && !shared && !exam.ports.empty())
-      finding.seen.push_back({"GPU " + gpu.busid, kNvidiaParameters, "GrdmaPciTopoCheckOverride: 0"});
+      seen.push_back({"GPU " + gpu.busid, kNvidiaParameters, "GrdmaPciTopoCheckOverride: 0"});
   }
-  if (finding.seen.empty()) return;
-  finding.what = "the driver refuses dma-bufs to NICs of other IOMMU groups";
-  finding.why = "Registration of GPU memory fails, and NCCL falls back to host memory or to sockets.";
-  finding.fix =
+  if (seen.empty()) return;
+  exam.add(
+      Severity::kWarning, "the driver refuses dma-bufs to NICs of other IOMMU groups", std::move(seen),
+      kNoRegistration,
       "echo 'options nvidia NVreg_GrdmaPciTopoCheckOverride=1' | sudo tee /etc/modprobe.d/nvidia-gdr.conf\n"
       "sudo update-initramfs -u (Debian, Ubuntu) or sudo dracut -f (RHEL), then reboot; drivers from 595 on "
-      "need no override";
-  exam.findings.add(std::move(finding));
+      "need no override");
 }
 
 // The PCI root above a device: "pci0000:3a".
@@ -261,18 +246,17 @@ void checkRoots(Examination& exam) {
     if (port->active() && !port->software) nic_roots.push_back(rootOf(port->pci_path));
   if (nic_roots.empty()) return;
   const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
-  Finding finding{.check = "gpu-nic-root", .severity = Severity::kAdvice};
+  std::vector<Seen> seen;
   for (const sysfs::PciDevice& gpu : gpus) {
     const std::string root = rootOf(gpu.path);
     if (root.empty() || std::find(nic_roots.begin(), nic_roots.end(), root) != nic_roots.end()) continue;
-    finding.seen.push_back({"GPU " + gpu.busid, gpu.path, "root " + root + " has no NIC"});
+    seen.push_back({"GPU " + gpu.busid, gpu.path, "root " + root + " has no NIC"});
   }
   // With a single NIC most GPUs are elsewhere by the board's design.
-  if (finding.seen.empty() || finding.seen.size() == gpus.size() || nic_roots.size() < gpus.size()) return;
-  finding.what = "no NIC is on the GPU's PCIe root complex";
-  finding.why = "Its traffic crosses the CPU; other GPUs of this machine have a NIC near them.";
-  finding.fix = "railwise explain    (tells each GPU's NIC and the path)";
-  exam.findings.add(std::move(finding));
+  if (seen.empty() || seen.size() == gpus.size() || nic_roots.size() < gpus.size()) return;
+  exam.add(Severity::kAdvice, "no NIC is on the GPU's PCIe root complex", std::move(seen),
+           "Its traffic crosses the CPU; other GPUs of this machine have a NIC near them.",
+           "railwise explain    (tells each GPU's NIC and the path)");
 }
 
 void checkDataDirect(Examination& exam) {
@@ -284,14 +268,11 @@ void checkDataDirect(Examination& exam) {
     functions = functions || device.device == pci::kDataDirect;
   }
   if (!cards || !functions || off == nullptr || off->value != "0") return;
-  exam.findings.add(
-      {.check = "data-direct",
-       .severity = Severity::kWarning,
-       .what = "Data Direct of ConnectX-8 is switched off by a setting",
-       .seen = {{"", off->where, "NCCL_IB_DATA_DIRECT=0"}},
-       .why = "GPU data then takes the way through the CPU's PCIe root instead of the card's own link to the "
-              "GPU.",
-       .fix = "unset NCCL_IB_DATA_DIRECT"});
+  exam.add(
+      Severity::kWarning, "Data Direct of ConnectX-8 is switched off by a setting",
+      {{"", off->where, "NCCL_IB_DATA_DIRECT=0"}},
+      "GPU data then takes the way through the CPU's PCIe root instead of the card's own link to the GPU.",
+      "unset NCCL_IB_DATA_DIRECT");
 }
 
 constexpr std::array<Check, 6> kGpuDirectChecks = {

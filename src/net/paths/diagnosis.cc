@@ -49,8 +49,7 @@ const char* adviceFor(ibv_wc_status status) {
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_OP_ERR:
       return "the peer died with its memory in use (see its log), released the memory, or never registered "
-             "it "
-             "for this access";
+             "it for this access";
     case IBV_WC_LOC_PROT_ERR:
       return "the local memory was released while in use";
     case IBV_WC_WR_FLUSH_ERR:

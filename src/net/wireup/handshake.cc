@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/process.h"
+
 namespace railwise::net {
 namespace {
 
@@ -172,8 +174,7 @@ std::string checkFabric(const EndInfo& here, const EndInfo& there) {
   if (here.fabric != 0 && there.fabric != 0) {
     return name(here) + " and " + name(there) +
            " are software devices of different machines or fabrics, and these reach only processes of their "
-           "own: "
-           "use real devices (unset RAILWISE_DEVICE) between machines, or one fabric=NAME on one";
+           "own: use real devices (unset RAILWISE_DEVICE) between machines, or one fabric=NAME on one";
   }
   const bool software_here = here.fabric != 0;
   return name(software_here ? here : there) + " is a software device and " +
@@ -193,10 +194,9 @@ void copyText(std::span<char> field, std::string_view text) {
 }
 
 std::string localHostName(const std::string& played) {
-  char name[kHostBytes] = "";
-  if (!played.empty()) copyText(name, played);
-  else if (gethostname(name, sizeof name - 1) != 0) copyText(name, "unknown");
-  return std::string(name).substr(0, kHostBytes - 16) + ":" + std::to_string(getpid());
+  std::string name = played.empty() ? hostName() : played;
+  if (name.empty()) name = "unknown";
+  return name.substr(0, kHostBytes - 16) + ":" + std::to_string(getpid());
 }
 
 std::string shortHostName(const std::string& host, std::size_t size) {

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -41,11 +40,7 @@ void closeInChild() {
 
 std::unique_ptr<Resumer> Resumer::create(EventWatcher& watcher) {
   std::unique_ptr<Resumer> made(new Resumer(watcher));
-  Result<Socket> socket = Socket::listen(SocketAddress::any(), kCallersInKernel);
-  if (!socket.ok()) {  // no IPv6 here
-    const std::array<uint8_t, 4> everywhere = {};
-    socket = Socket::listen(SocketAddress(AF_INET, everywhere, 0, 0), kCallersInKernel);
-  }
+  Result<Socket> socket = Socket::listenEverywhere(0, kCallersInKernel);
   if (!socket.ok()) {
     RAILWISE_INFO(log::kNet, "side channels are not resumed: listening failed: %s",
                   std::strerror(socket.status().sys_errno));

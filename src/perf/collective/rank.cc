@@ -227,7 +227,7 @@ class Rank {
     auto table = openTable(options_);
     if (!table.ok()) return fail(table.error());
     table_ = std::move(*table);
-    auto devices = table_->start(hashOf(identity_.secret));
+    auto devices = table_->start(stableHash(identity_.secret));
     if (!devices.ok()) return fail(devices.error());
     devices_.resize(static_cast<std::size_t>(*devices));
     std::iota(devices_.begin(), devices_.end(), 0);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/process.h"
 #include "base/text/words.h"
 #include "cli/options/message.h"
 #include "perf/job/bootstrap.h"
@@ -23,9 +24,7 @@ Peer myself(int rank) {
   // On a software machine, the host that this process stands for.
   if (const char* played = std::getenv("RAILWISE_HOST"); played != nullptr && *played != '\0')
     return {rank, getpid(), played};
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  return {rank, getpid(), host};
+  return {rank, getpid(), hostName()};
 }
 
 Bytes hello(const BootstrapOptions& options) {

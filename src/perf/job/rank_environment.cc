@@ -89,7 +89,7 @@ std::string portOf(const Environment& environment, const std::string& job) {
   // derived from the job's name.
   const bool taken = environment("TORCHELASTIC_RUN_ID") != nullptr;
   if (!master_port.empty() && !taken) return master_port;
-  return std::to_string(kFirstPort + static_cast<int>(hashOf(job) % kPorts));
+  return std::to_string(kFirstPort + static_cast<int>(stableHash(job) % kPorts));
 }
 
 void addLauncherDetails(const Environment& environment, RankIdentity& identity) {
@@ -121,12 +121,6 @@ Outcome<RankIdentity> readNumbers(const Environment& environment, const Starter&
 }
 
 }  // namespace
-
-uint64_t hashOf(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
 
 std::string firstHost(const std::string& node_list) {
   const auto end = node_list.find_first_of(",[");
@@ -173,7 +167,7 @@ Outcome<std::optional<RankIdentity>> rankFromEnvironment(const Environment& envi
 // The name is derived from what the ranks have in common: the rendezvous address, and the secret, which
 // differs between jobs.
 std::string fabricOfJob(const RankIdentity& rank) {
-  return "job" + std::to_string(hashOf(rank.address + "/" + rank.secret));
+  return "job" + std::to_string(stableHash(rank.address + "/" + rank.secret));
 }
 
 }  // namespace railwise::cli

@@ -35,9 +35,6 @@ using Environment = std::function<const char*(const char*)>;
 Outcome<std::optional<RankIdentity>> rankFromEnvironment(const Environment& environment,
                                                          const std::string& address);
 
-// FNV-1a: all ranks compute one number of a text that they have in common, and other jobs another.
-uint64_t hashOf(const std::string& text);
-
 // The first host in a list: "node[03-07,9],other" gives "node03".
 std::string firstHost(const std::string& node_list);
 

@@ -152,9 +152,8 @@ void PciTree::removeSwitch(NodeIndex gone) {
 bool PciTree::sortBelow(NodeIndex node, NodeIndex up) {
   if (up != kNoNode && !(leftovers(node).empty() ? moveLast(node, up) : moveLastAmongLeftovers(node, up))) {
     error_.text = file_ + ": NCCL loses the links of the PCIe switch " + at(node).busid +
-                  " when it merges the two levels of a Broadcom switch, and fails its init or crashes: "
-                  "leave the inner "
-                  "switches without devices out of the file";
+                  " when it merges the two levels of a Broadcom switch, and fails its init or crashes: leave "
+                  "the inner switches without devices out of the file";
     return false;
   }
   for (std::size_t i = 0; i < at(node).links.size(); ++i) {

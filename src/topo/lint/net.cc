@@ -96,8 +96,7 @@ void lintNicPlace(Linter& linter, const XmlNode& nic) {
   linter.warning("nic-on-bridge", nic.position,
                  "the nets hang on " + pciText(pci) + " of class " + pci.get("class") +
                      ", which is no NIC: NCCL_IB_MERGE_VFS=1 puts virtual functions on device 00 of their "
-                     "bus, whatever that is, "
-                     "and all share its link",
+                     "bus, whatever that is, and all share its link",
                  "set NCCL_IB_MERGE_VFS=0 where the file was made, or move each <nic> to its own <pci>");
 }
 

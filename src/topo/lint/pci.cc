@@ -349,8 +349,7 @@ void lintFlat(Linter& linter) {
   if (flat == nullptr || linter.rccl()) return;
   linter.warning("flat-machine", flat->position,
                  "GPUs and NICs hang directly under their <cpu>: every path between them is PHB, and "
-                 "GPUDirect RDMA is off. "
-                 "Virtual machines look so when they hide their switches",
+                 "GPUDirect RDMA is off. Virtual machines look so when they hide their switches",
                  "on such a machine use `railwise topo generate`; where it is the truth, "
                  "NCCL_NET_GDR_LEVEL=PHB permits it");
 }

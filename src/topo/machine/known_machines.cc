@@ -60,21 +60,17 @@ constexpr std::array<KnownGpu, 42> kGpus = {{{kNvidia, "0x15f9", "P100-SXM2", 60
 
 constexpr const char* kAwsPlugin =
     "its NICs are EFA, which has no reliable connections: use aws-ofi-nccl, which the Deep Learning AMIs "
-    "have "
-    "(NCCL_NET_PLUGIN=ofi)";
+    "have (NCCL_NET_PLUGIN=ofi)";
 constexpr const char* kAzureFile =
     "it hides its PCIe tree: NCCL_TOPO_FILE=/opt/microsoft/ndv5-topo.xml (ndv4-topo.xml, ...) of Azure's HPC "
-    "images, or "
-    "RAILWISE_TOPOLOGY=auto";
+    "images, or RAILWISE_TOPOLOGY=auto";
 constexpr const char* kGoogleRdma =
     "its RDMA NICs are virtual functions with an interface each in subnets of their own: give pods all eight "
-    "(Google's "
-    "gIB guide), and RAILWISE_TOPOLOGY=auto if its PCIe tree is hidden";
+    "(Google's gIB guide), and RAILWISE_TOPOLOGY=auto if its PCIe tree is hidden";
 constexpr const char* kGoogleTcp = "it has no RDMA NICs: GPUDirect-TCPX(O) of Google is its fastest network";
 constexpr const char* kOracle =
     "RoCE with DSCP: Oracle names NCCL_IB_TC (41 on H100, 105 on A100) and an NCCL_IB_HCA without the "
-    "devices of "
-    "the front network";
+    "devices of the front network";
 constexpr const char* kDgx =
     "mlx5 devices for storage and management are not on the compute rails: leave them out with "
     "NCCL_IB_HCA if explain shows a GPU with one";

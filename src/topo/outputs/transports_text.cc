@@ -50,19 +50,11 @@ class Grid {
 };
 
 std::string cellText(const TransportClass& each, const TransportRow& row) {
-  switch (each.first.kind) {
-    case TransportKind::kP2p:
-      if (each.first.means == P2pMeans::kIndirect) return "via " + std::to_string(row.intermediate_rank);
-      if (each.first.means == P2pMeans::kMnnvl) return "MNNVL";
-      return each.first.read ? "P2P/read" : "P2P";
-    case TransportKind::kShm:
-      return "SHM";
-    case TransportKind::kNet:
-      return "NET";
-    case TransportKind::kNone:
-      break;
-  }
-  return "none";
+  const Transport& transport = each.first;
+  if (transport.kind != TransportKind::kP2p) return transportKindName(transport.kind);
+  if (transport.means == P2pMeans::kIndirect) return "via " + std::to_string(row.intermediate_rank);
+  if (transport.means == P2pMeans::kMnnvl) return "MNNVL";
+  return transport.read ? "P2P/read" : "P2P";
 }
 
 // One letter, for a matrix that would be too wide.

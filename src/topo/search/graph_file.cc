@@ -108,8 +108,7 @@ class GraphReader {
     }
     return fail(element,
                 "has " + std::string(name) + "=\"" + *text +
-                    "\", which NCCL would take for LOC; write LOC, NVL, NVB, PIX, PXB, P2C, PXN, PHB "
-                    "or SYS");
+                    "\", which NCCL would take for LOC; write LOC, NVL, NVB, PIX, PXB, P2C, PXN, PHB or SYS");
   }
 
   bool readChannel(const XmlNode& element, ChannelGraph& found) {

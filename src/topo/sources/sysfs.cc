@@ -195,8 +195,7 @@ class SysfsReader {
     if (amd_ && unknown) {
       remark(
           "no library has told of AMD's GPUs, and /sys has neither their architecture nor their xGMI links: "
-          "none "
-          "are shown");
+          "none are shown");
     } else if (!amd_ && unknown && known_.gpu_sm != 0) {
       remark("NVML has not told of the GPUs; " + knownText(known_));
     } else if (!amd_ && unknown && options_.detection.gpu_sm == 0) {

@@ -237,8 +237,7 @@ TransportStep askShm(const Question& q, Transport& transport) {
   if (!q.sameDomain() && network.allows_net)
     step.reason +=
         "; the NICs would be faster, but NCCL since 2.30.3 does not compare them, because its graph of one "
-        "part "
-        "lacks the other: NCCL_SHM_DISABLE=1 takes them";
+        "part lacks the other: NCCL_SHM_DISABLE=1 takes them";
   return step;
 }
 
@@ -301,8 +300,7 @@ TransportStep askNet(const Question& q, Transport& transport) {
   if (crashesWithPxnLevel1(q, transport.sender.net))
     transport.warning =
         "NCCL (2.28.9 to 2.30.7) crashes at init with NCCL_P2P_PXN_LEVEL=1, for it writes through a null "
-        "pointer: "
-        "set 0 or 2";
+        "pointer: set 0 or 2";
   return step;
 }
 

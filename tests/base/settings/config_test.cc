@@ -1,39 +1,23 @@
 #include "base/settings/config.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <string>
 
-#include "base/log.h"
+#include "tests/ok.h"
+#include "tests/said.h"
 
 namespace railwise {
 namespace {
-
-std::string g_warnings;
-
-[[gnu::format(printf, 5, 6)]] void keepWarnings(int level, unsigned long, const char*, int,
-                                                const char* format, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  if (level == log::kWarn) g_warnings += std::string(text) + "\n";
-}
 
 class ConfigTest : public testing::Test {
  protected:
   ConfigTest() {
     for (const Setting& setting : settings()) unsetenv(setting.env);
-    log::setSink(keepWarnings);
-    g_warnings.clear();
   }
-  ~ConfigTest() override { log::setSink(nullptr); }
+
+  test::Said said_;
 };
 
 TEST_F(ConfigTest, DefaultsAreNcclsWhereNcclHasTheSetting) {
@@ -42,7 +26,7 @@ TEST_F(ConfigTest, DefaultsAreNcclsWhereNcclHasTheSetting) {
   EXPECT_EQ(config.ib_retry_count, 7);
   EXPECT_EQ(config.ib_gid_index, -1);
   EXPECT_EQ(config.device, "");
-  EXPECT_EQ(g_warnings, "");
+  EXPECT_EQ(said_.warnings(), "");
 }
 
 TEST_F(ConfigTest, ReadsNumbersAndText) {
@@ -53,15 +37,15 @@ TEST_F(ConfigTest, ReadsNumbersAndText) {
   EXPECT_EQ(config.ib_timeout, 22);
   EXPECT_EQ(config.ib_pkey_index, 16);
   EXPECT_EQ(config.device, "software:count=2");
-  EXPECT_EQ(g_warnings, "");
+  EXPECT_EQ(said_.warnings(), "");
 }
 
 TEST_F(ConfigTest, ABadValueWarnsAndKeepsTheDefault) {
   for (const char* bad : {"32", "0", "-1", "abc", "20x", "99999999999999999999"}) {
-    g_warnings.clear();
+    said_.clear();
     setenv("NCCL_IB_TIMEOUT", bad, 1);
     EXPECT_EQ(Config::load().ib_timeout, 20) << bad;
-    EXPECT_EQ(g_warnings,
+    EXPECT_EQ(said_.warnings(),
               std::string("NCCL_IB_TIMEOUT=") + bad + " is not a number from 1 to 31: using 20\n");
   }
 }
@@ -69,7 +53,7 @@ TEST_F(ConfigTest, ABadValueWarnsAndKeepsTheDefault) {
 TEST_F(ConfigTest, AnUnknownFamilyWarnsAndIsBoth) {
   setenv("NCCL_SOCKET_FAMILY", "AF_UNIX", 1);
   EXPECT_EQ(Config::load().socket_family, "");
-  EXPECT_NE(g_warnings.find("NCCL_SOCKET_FAMILY=AF_UNIX"), std::string::npos);
+  EXPECT_HAS(said_.warnings(), "NCCL_SOCKET_FAMILY=AF_UNIX");
 }
 
 TEST_F(ConfigTest, ARejectedWordOrFormNamesWhatIsAccepted) {
@@ -89,11 +73,11 @@ TEST_F(ConfigTest, ARejectedWordOrFormNamesWhatIsAccepted) {
       {"NCCL_IB_AR_THRESHOLD", "-3", "is not a number from -2 to 1073741824: using -2"},
   };
   for (const auto& [env, value, said] : cases) {
-    g_warnings.clear();
+    said_.clear();
     setenv(env, value, 1);
     std::vector<SettingSource> sources;
     (void)Config::load(&sources);
-    EXPECT_NE(g_warnings.find(std::string(env) + "=" + value + " " + said), std::string::npos) << g_warnings;
+    EXPECT_HAS(said_.warnings(), std::string(env) + "=" + value + " " + said);
     EXPECT_EQ(std::count(sources.begin(), sources.end(), SettingSource::kRejected), 1) << env;
     unsetenv(env);
   }
@@ -135,7 +119,7 @@ TEST_F(ConfigTest, DefaultsAreOfTheAcceptedForm) {
     if (!setting.default_text.empty()) setenv(setting.env, setting.default_text.c_str(), 1);
   }
   (void)Config::load();
-  EXPECT_EQ(g_warnings, "");
+  EXPECT_EQ(said_.warnings(), "");
 }
 
 TEST_F(ConfigTest, AVariableIsUsedOrUnusedOnce) {
@@ -150,7 +134,7 @@ TEST_F(ConfigTest, AVariableIsUsedOrUnusedOnce) {
 TEST_F(ConfigTest, AnEmptyVariableIsUnset) {
   setenv("NCCL_IB_TIMEOUT", "", 1);
   EXPECT_EQ(Config::load().ib_timeout, 20);
-  EXPECT_EQ(g_warnings, "");
+  EXPECT_EQ(said_.warnings(), "");
 }
 
 TEST_F(ConfigTest, EverySettingIsListedOnceWithItsValue) {

@@ -1,10 +1,10 @@
-#include <gtest/gtest.h>
 
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/demo/failing_port.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -42,7 +42,7 @@ TEST(DemoChart, FitsATerminalHoweverMuchThereIs) {
   const std::vector<double> values(1000, 3.5);
   const std::string text = drawChart({{"a long name of a device", values}}, {{99, "end"}}, 100, false);
   for (const std::string& line : linesOf(text)) EXPECT_LE(line.size(), 80U) << line;
-  EXPECT_NE(text.find("a long n |############"), std::string::npos) << text;
+  EXPECT_HAS(text, "a long n |############");
 }
 
 TEST(DemoChart, NothingIsSaidInWords) {

@@ -1,5 +1,4 @@
 // railwise device from outside: machines shown and written, and programs run on them.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -8,13 +7,12 @@
 #include <utility>
 
 #include "process.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A folder of the test's own for what the command makes, gone with it.
 class DeviceCommand : public testing::Test {
@@ -36,33 +34,29 @@ class DeviceCommand : public testing::Test {
 };
 
 TEST_F(DeviceCommand, ListNamesTheMachines) {
-  const auto result = railwise({"list"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(railwise({"list"}));
   for (const char* name :
        {"laptop ", "dgx ", "nvlink-mesh ", "cloud-vm ", "asymmetric ", "dual-port ", "default ", "mixed "})
-    EXPECT_TRUE(has(result.out, name)) << result.out;
+    EXPECT_HAS(result.out, name);
 }
 
 TEST_F(DeviceCommand, ShowIsATableAndJson) {
-  const auto table = railwise({"show", "--machine", "dgx", "--host", "B"});
-  EXPECT_EQ(table.status, 0) << table.err;
-  EXPECT_TRUE(has(table.out, "*B")) << table.out;
-  EXPECT_TRUE(has(table.out, "mlx5_7")) << table.out;
-  const auto json =
-      railwise({"show", "-m", "link=ib,count=2", "--set", "pacing=on", "--fabric", "t", "-f", "json"});
-  EXPECT_EQ(json.status, 0) << json.err;
-  EXPECT_TRUE(has(json.out, "\"pacing\": true")) << json.out;
-  EXPECT_TRUE(has(json.out, "\"fabric\": \"t\"")) << json.out;
-  EXPECT_TRUE(has(json.out, "\"name\": \"soft1\"")) << json.out;
+  const auto table = succeeded(railwise({"show", "--machine", "dgx", "--host", "B"}));
+  EXPECT_HAS(table.out, "*B");
+  EXPECT_HAS(table.out, "mlx5_7");
+  const auto json = succeeded(
+      railwise({"show", "-m", "link=ib,count=2", "--set", "pacing=on", "--fabric", "t", "-f", "json"}));
+  EXPECT_HAS(json.out, "\"pacing\": true");
+  EXPECT_HAS(json.out, "\"fabric\": \"t\"");
+  EXPECT_HAS(json.out, "\"name\": \"soft1\"");
 }
 
 TEST_F(DeviceCommand, ShowTellsNvlinks) {
   const auto table = railwise({"show", "--machine", "dgx", "--set", "gpudirect=on"});
-  EXPECT_TRUE(has(table.out, "GPU 0000:1b:00.0 of A: sm 90; 18 NVLinks: 5 to 0000:05:00.0, 5 to "))
-      << table.out;
-  EXPECT_TRUE(has(table.out, "gpudirect=on")) << table.out;
+  EXPECT_HAS(table.out, "GPU 0000:1b:00.0 of A: sm 90; 18 NVLinks: 5 to 0000:05:00.0, 5 to ");
+  EXPECT_HAS(table.out, "gpudirect=on");
   const auto json = railwise({"show", "-m", "nvlink-mesh", "-f", "json"});
-  EXPECT_TRUE(has(json.out, "{\"target\": \"0000:07:00.0\", \"count\": 1}")) << json.out;
+  EXPECT_HAS(json.out, "{\"target\": \"0000:07:00.0\", \"count\": 1}");
 }
 
 TEST_F(DeviceCommand, TheDefaultMachineBeginsWithInfiniBand) {
@@ -87,28 +81,26 @@ TEST_F(DeviceCommand, MistakesAreSaid) {
   for (const auto& [args, message] : mistakes) {
     const auto result = railwise(args);
     EXPECT_EQ(result.status, 2) << result.err;
-    EXPECT_TRUE(has(result.err, message)) << message << ": " << result.err;
+    EXPECT_HAS(result.err, message);
   }
 }
 
 TEST_F(DeviceCommand, SysfsIsWhatTopoReads) {
   const std::string tree = folder_ / "tree";
-  const auto written = railwise({"sysfs", "-m", "asymmetric", "-H", "B", tree});
-  EXPECT_EQ(written.status, 0) << written.err;
-  const auto shown = runProcess(RAILWISE_CLI, {"topo", "show", "--root", tree, "--quiet"});
-  EXPECT_EQ(shown.status, 0) << shown.err;
-  EXPECT_TRUE(has(shown.out, "mlx5_1, 200 Gb/s, 0000:ca:00.0")) << shown.out;
+  const auto written = succeeded(railwise({"sysfs", "-m", "asymmetric", "-H", "B", tree}));
+  const auto shown = succeeded(runProcess(RAILWISE_CLI, {"topo", "show", "--root", tree, "--quiet"}));
+  EXPECT_HAS(shown.out, "mlx5_1, 200 Gb/s, 0000:ca:00.0");
   EXPECT_EQ(railwise({"sysfs", tree}).status, 1);  // not empty
 }
 
 TEST_F(DeviceCommand, RunPassesTheMachineOn) {
-  const auto result = railwise({"run", "-m", "link=ib", "--fabric", "t", "--", "sh", "-c",
-                                "echo $RAILWISE_DEVICE; echo $LD_LIBRARY_PATH; echo $NCCL_IBVERBS_LIB"},
-                               {"LD_LIBRARY_PATH=/elsewhere"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "software:link=ib;fabric=t\n")) << result.out;
-  EXPECT_TRUE(has(result.out, "/railwise-verbs:/elsewhere\n")) << result.out;
-  EXPECT_TRUE(has(result.out, "/railwise-verbs/libibverbs.so.1\n")) << result.out;
+  const auto result =
+      succeeded(railwise({"run", "-m", "link=ib", "--fabric", "t", "--", "sh", "-c",
+                          "echo $RAILWISE_DEVICE; echo $LD_LIBRARY_PATH; echo $NCCL_IBVERBS_LIB"},
+                         {"LD_LIBRARY_PATH=/elsewhere"}));
+  EXPECT_HAS(result.out, "software:link=ib;fabric=t\n");
+  EXPECT_HAS(result.out, "/railwise-verbs:/elsewhere\n");
+  EXPECT_HAS(result.out, "/railwise-verbs/libibverbs.so.1\n");
 }
 
 TEST_F(DeviceCommand, RunKeepsTheMachineOfTheEnvironment) {
@@ -126,7 +118,7 @@ TEST_F(DeviceCommand, TheFabricOfTheCommandLineComesFirst) {
   const std::string file = (folder_ / "named.conf").string();
   std::ofstream(file) << "fabric=lab\nhost X\nname=mlx5_9 link=ib\n";
   const auto shown = railwise({"show", "-m", file, "--fabric", "y", "-f", "json"});
-  EXPECT_TRUE(has(shown.out, "\"fabric\": \"y\"")) << shown.out << shown.err;
+  EXPECT_HAS(shown.out, "\"fabric\": \"y\"") << shown.err;
 }
 
 TEST_F(DeviceCommand, AFileIsNamedInFull) {
@@ -153,7 +145,7 @@ TEST_F(DeviceCommand, TheExitStatusIsTheCommands) {
 TEST_F(DeviceCommand, RunFailsWithoutTheLibrary) {
   const auto result = railwise({"run", "true"}, {"RAILWISE_VERBS_DIR=/nowhere"});
   EXPECT_EQ(result.status, 125);
-  EXPECT_TRUE(has(result.err, "RAILWISE_VERBS_DIR")) << result.err;
+  EXPECT_HAS(result.err, "RAILWISE_VERBS_DIR");
 }
 
 TEST_F(DeviceCommand, TheSysOfTheMachineIsShown) {
@@ -162,14 +154,13 @@ TEST_F(DeviceCommand, TheSysOfTheMachineIsShown) {
                                           "/sys/class/infiniband/mlx5_0"};
   std::vector<std::string> args = {"run", "-m", "asymmetric", "-H", "B"};
   args.insert(args.end(), probe.begin(), probe.end());
-  const auto seen = railwise(args);
-  EXPECT_EQ(seen.status, 0) << seen.err;
-  EXPECT_TRUE(has(seen.out, "realpath yes\n")) << seen.out;
-  EXPECT_FALSE(has(seen.out, " no\n")) << seen.out;
+  const auto seen = succeeded(railwise(args));
+  EXPECT_HAS(seen.out, "realpath yes\n");
+  EXPECT_LACKS(seen.out, " no\n");
   args[1] = "--sysfs=off";
   args = {"run", "--sysfs=off", "-m", "asymmetric", "-H", "B"};
   args.insert(args.end(), probe.begin(), probe.end());
-  EXPECT_TRUE(has(railwise(args).out, "fopen no\n"));
+  EXPECT_HAS(railwise(args).out, "fopen no\n");
   EXPECT_EQ(left(), 0U);
 }
 

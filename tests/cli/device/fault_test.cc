@@ -1,5 +1,4 @@
 // railwise device fault, port and stats, on a fabric that the test itself is on.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -8,11 +7,10 @@
 
 #include "process.h"
 #include "softdev/softdev.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 class DeviceFault : public testing::Test {
  protected:
@@ -37,21 +35,20 @@ class DeviceFault : public testing::Test {
 };
 
 TEST_F(DeviceFault, RulesAreAddedListedAndRemoved) {
-  const auto added = railwise({"fault", "add", "verb=alloc_pd", "nth=1", "errno=ENOSPC"});
-  EXPECT_EQ(added.status, 0) << added.err;
+  const auto added = succeeded(railwise({"fault", "add", "verb=alloc_pd", "nth=1", "errno=ENOSPC"}));
   EXPECT_EQ(added.out, "1  verb=alloc_pd nth=1 errno=ENOSPC\n");
   EXPECT_EQ(railwise({"fault", "add", "opcode=write drop=2"}).out, "2  opcode=write drop=2\n");
   errno = 0;
   EXPECT_EQ(softdev::allocPd(context_), nullptr);
   EXPECT_EQ(errno, ENOSPC);
   const auto list = railwise({"fault", "list", "--format", "json"});
-  EXPECT_TRUE(has(list.out, "\"state\": \"spent\"")) << list.out;
-  EXPECT_TRUE(has(list.out, "\"state\": \"armed\"")) << list.out;
-  EXPECT_TRUE(has(railwise({"fault", "list"}).out, "opcode=write drop=2"));
+  EXPECT_HAS(list.out, "\"state\": \"spent\"");
+  EXPECT_HAS(list.out, "\"state\": \"armed\"");
+  EXPECT_HAS(railwise({"fault", "list"}).out, "opcode=write drop=2");
   const auto log = railwise({"fault", "log"});
-  EXPECT_TRUE(has(log.out, "alloc_pd  errno=ENOSPC")) << log.out;
+  EXPECT_HAS(log.out, "alloc_pd  errno=ENOSPC");
   const auto json = railwise({"fault", "log", "-f", "json"});
-  EXPECT_TRUE(has(json.out, "\"operation\": \"alloc_pd\"")) << json.out;
+  EXPECT_HAS(json.out, "\"operation\": \"alloc_pd\"");
   EXPECT_EQ(railwise({"fault", "log", "--after", "1"}).out, "");
   EXPECT_EQ(railwise({"fault", "remove", "2"}).status, 0);
   EXPECT_EQ(railwise({"fault", "remove", "2"}).status, 1);
@@ -61,38 +58,38 @@ TEST_F(DeviceFault, RulesAreAddedListedAndRemoved) {
 TEST_F(DeviceFault, MistakesAreNamed) {
   const auto rule = railwise({"fault", "add", "opcode=wirte", "drop"});
   EXPECT_EQ(rule.status, 2);
-  EXPECT_TRUE(has(rule.err, "\"opcode=wirte\": expected any or names joined by +: write, ")) << rule.err;
+  EXPECT_HAS(rule.err, "\"opcode=wirte\": expected any or names joined by +: write, ");
   EXPECT_EQ(railwise({"fault"}).status, 2);
   EXPECT_EQ(railwise({"fault", "add"}).status, 2);
   EXPECT_EQ(railwise({"fault", "remove", "x"}).status, 2);
-  EXPECT_TRUE(has(railwise({"fault", "lsit"}).err, "did you mean 'list'?"));
+  EXPECT_HAS(railwise({"fault", "lsit"}).err, "did you mean 'list'?");
   EXPECT_EQ(railwise({"port", "one0", "sideways"}).status, 2);
-  EXPECT_TRUE(has(railwise({"port", "nine", "down"}).err, "open are A/one0:1"));
+  EXPECT_HAS(railwise({"port", "nine", "down"}).err, "open are A/one0:1");
   EXPECT_EQ(railwise({"port", "B/*:1", "down"}).status, 2);
-  EXPECT_TRUE(has(railwise({"port", "one0"}).err, "what shall happen"));
-  EXPECT_TRUE(has(railwise({"stats", "--by", "moon"}).err, "one of process, device, port, qp"));
+  EXPECT_HAS(railwise({"port", "one0"}).err, "what shall happen");
+  EXPECT_HAS(railwise({"stats", "--by", "moon"}).err, "one of process, device, port, qp");
 }
 
 TEST_F(DeviceFault, NobodyIsThere) {
   for (const char* command : {"stats", "port"}) {
     const auto result = runProcess(RAILWISE_CLI, {"device", command, "--fabric", "nobody" + fabric_});
     EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(has(result.err, "no process is on fabric nobody" + fabric_ + " of user ")) << result.err;
+    EXPECT_HAS(result.err, "no process is on fabric nobody" + fabric_ + " of user ");
   }
 }
 
 TEST_F(DeviceFault, PortsAreListedAndChanged) {
   const auto ports = railwise({"port"});
-  EXPECT_TRUE(has(ports.out, "one0")) << ports.out << ports.err;
-  EXPECT_TRUE(has(ports.out, "active"));
+  EXPECT_HAS(ports.out, "one0") << ports.err;
+  EXPECT_HAS(ports.out, "active");
   EXPECT_EQ(railwise({"port", "A/one0:1", "speed=100000", "down"}).status, 0);
   ibv_port_attr attr{};
   ASSERT_EQ(softdev::queryPort(context_, 1, &attr), 0);
   EXPECT_EQ(attr.state, IBV_PORT_DOWN);
   const auto json = railwise({"port", "--format=json"});
-  EXPECT_TRUE(has(json.out, "\"active\": false")) << json.out;
-  EXPECT_TRUE(has(json.out, "\"speed_mbps\": 100000")) << json.out;
-  EXPECT_TRUE(has(railwise({"fault", "log"}).out, "command  port=down"));
+  EXPECT_HAS(json.out, "\"active\": false");
+  EXPECT_HAS(json.out, "\"speed_mbps\": 100000");
+  EXPECT_HAS(railwise({"fault", "log"}).out, "command  port=down");
 }
 
 TEST_F(DeviceFault, Statistics) {
@@ -101,11 +98,11 @@ TEST_F(DeviceFault, Statistics) {
   ibv_wc wc{};
   EXPECT_EQ(ibv_poll_cq(cq, 1, &wc), 0);
   const auto text = railwise({"stats"});
-  EXPECT_TRUE(has(text.out, "empty_polls")) << text.out << text.err;
-  EXPECT_TRUE(has(text.out, std::to_string(getpid()))) << text.out;
+  EXPECT_HAS(text.out, "empty_polls") << text.err;
+  EXPECT_HAS(text.out, std::to_string(getpid()));
   const auto json = railwise({"stats", "--by=device", "-fjson"});
-  EXPECT_TRUE(has(json.out, "\"empty_polls\": 1")) << json.out;
-  EXPECT_FALSE(has(railwise({"stats", "--by", "port"}).out, "empty_polls"));
+  EXPECT_HAS(json.out, "\"empty_polls\": 1");
+  EXPECT_LACKS(railwise({"stats", "--by", "port"}).out, "empty_polls");
   EXPECT_EQ(softdev::destroyCq(cq), 0);
 }
 

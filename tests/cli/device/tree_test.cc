@@ -12,6 +12,7 @@
 #include "softdev/config/machines.h"
 #include "sysfs/pci_devices.h"
 #include "tests/ok.h"
+#include "tests/scratch.h"
 #include "topo/machine/machine.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/net_devices.h"
@@ -192,11 +193,10 @@ TEST(DeviceTree, GidsStatesAndInterfaces) {
 TEST(DeviceTree, WrittenItIsTheSame) {
   const auto machine = machineOf("@laptop");
   const sysfs::MemoryTree tree = deviceTree(machine.host());
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("railwise_tree_" + std::to_string(getpid()));
-  ASSERT_TRUE(writeTree(tree, folder.string()).ok());
-  EXPECT_FALSE(writeTree(tree, folder.string()).ok());  // not empty any more
-  const auto written = sysfs::makeLiveTree(folder.string());
+  const test::Scratch folder;
+  ASSERT_TRUE(writeTree(tree, folder.path()).ok());
+  EXPECT_FALSE(writeTree(tree, folder.path()).ok());  // not empty any more
+  const auto written = sysfs::makeLiveTree(folder.path());
   for (const auto& [path, item] : tree.items()) {
     if (!item.is_folder && !item.is_link) EXPECT_EQ(written->read(path), item.content) << path;
     if (item.is_link) {
@@ -205,7 +205,6 @@ TEST(DeviceTree, WrittenItIsTheSame) {
       EXPECT_TRUE(there.ok() && here.ok() && *there == *here) << path;
     }
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

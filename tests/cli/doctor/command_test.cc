@@ -1,12 +1,12 @@
 // railwise doctor from outside: the text, the JSON, the exit status, reports, and mistakes on the command
 // line.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -26,16 +26,13 @@ ProcessResult doctorOn(const std::string& machine, const Args& args) {
   return runProcess(RAILWISE_CLI, all);
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(DoctorCommand, AHealthySoftwareMachineIsFine) {
   for (const char* machine : {"dgx", "asymmetric", "dual-port", "laptop", "nvlink-mesh"}) {
     // The computer that runs the test has limits of its own.
-    const ProcessResult result = doctorOn(machine, {"--only", "rdma,gpudirect,topology"});
-    EXPECT_EQ(result.status, 0) << result.out << result.err;
-    EXPECT_TRUE(has(result.out, ": fine\n")) << machine << "\n" << result.out;
-    EXPECT_TRUE(has(result.out, "Looked at:")) << result.out;
-    EXPECT_TRUE(has(result.out, "RDMA port")) << result.out;
+    const ProcessResult result = succeeded(doctorOn(machine, {"--only", "rdma,gpudirect,topology"}));
+    EXPECT_HAS(result.out, ": fine\n") << machine << "\n";
+    EXPECT_HAS(result.out, "Looked at:");
+    EXPECT_HAS(result.out, "RDMA port");
   }
 }
 
@@ -43,22 +40,19 @@ TEST(DoctorCommand, NamesThePortThatIsDown) {
   const ProcessResult result =
       doctor({"--machine", "link=roce,count=2,port_state=down", "--only", "port-state"});
   EXPECT_EQ(result.status, 2) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "worst: ")) << result.out;
-  EXPECT_TRUE(has(result.out, "port-state")) << result.out;
+  EXPECT_HAS(result.out, "worst: ");
+  EXPECT_HAS(result.out, "port-state");
 }
 
 TEST(DoctorCommand, TheJsonHasTheVerdict) {
-  const ProcessResult result = doctorOn("dgx", {"--json", "--only", "rdma"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "\"verdict\": \"fine\"")) << result.out;
-  EXPECT_TRUE(has(result.out, "\"findings\": []")) << result.out;
+  const ProcessResult result = succeeded(doctorOn("dgx", {"--json", "--only", "rdma"}));
+  EXPECT_HAS(result.out, "\"verdict\": \"fine\"");
+  EXPECT_HAS(result.out, "\"findings\": []");
 }
 
 TEST(DoctorCommand, ListsItsChecks) {
-  const ProcessResult result = doctor({"--list"});
-  EXPECT_EQ(result.status, 0);
-  for (const char* check : {"rdma-nodes", "memlock", "hidden-tree", "plugin"})
-    EXPECT_TRUE(has(result.out, check));
+  const ProcessResult result = succeeded(doctor({"--list"}));
+  for (const char* check : {"rdma-nodes", "memlock", "hidden-tree", "plugin"}) EXPECT_HAS(result.out, check);
 }
 
 TEST(DoctorCommand, TellsOfATopologyFile) {
@@ -67,8 +61,8 @@ TEST(DoctorCommand, TellsOfATopologyFile) {
       scratch.file("bad.xml", "<system version=\"1\">\n  <cpu numaid=\"0\">\n</system>\n");
   const ProcessResult result = doctor({bad});
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.out, "topology-file")) << result.out;
-  EXPECT_TRUE(has(result.out, bad + ":")) << result.out;
+  EXPECT_HAS(result.out, "topology-file");
+  EXPECT_HAS(result.out, bad + ":");
 }
 
 // What a pipe gives is looked at before it is read: a topology file is one, and a log is one, under any name.
@@ -81,8 +75,8 @@ TEST(DoctorCommand, APipeIsWhatItGives) {
     for (const std::string& given :
          {command + "<(cat " + file + ")", "cat " + file + " | " + command + "-", command + "- <" + file}) {
       const ProcessResult result = runProcess("/bin/bash", {"-c", given});
-      EXPECT_TRUE(has(result.out.substr(0, result.out.find('\n')), beginning)) << given << "\n"
-                                                                               << result.out << result.err;
+      EXPECT_HAS(result.out.substr(0, result.out.find('\n')), beginning) << given << "\n"
+                                                                         << result.out << result.err;
     }
   }
 }
@@ -92,7 +86,7 @@ TEST(DoctorCommand, AReportFindsTheSameElsewhere) {
   const std::string report = scratch.path("report.tar.gz");
   const ProcessResult here = doctorOn("cloud-vm", {"--report", report});
   ASSERT_TRUE(std::filesystem::exists(report)) << here.err;
-  EXPECT_TRUE(has(here.err, "--mask")) << here.err;
+  EXPECT_HAS(here.err, "--mask");
   const ProcessResult there = doctor({"--root", report});
   EXPECT_EQ(there.status, here.status);
   const auto findings = [](const std::string& out) {
@@ -112,7 +106,7 @@ TEST(DoctorCommand, AMaskedReportFindsTheSameToo) {
 TEST(DoctorCommand, WarnsOfAMisspeltSetting) {
   const ProcessResult result = doctor({"--only", "settings", "--counters-for", "0"}, {"NCCL_IB_HCS=mlx5_0"});
   EXPECT_EQ(result.status, 1) << result.out;
-  EXPECT_TRUE(has(result.out, "NCCL_IB_HCA")) << result.out;
+  EXPECT_HAS(result.out, "NCCL_IB_HCA");
 }
 
 TEST(DoctorCommand, StrictTakesAWarningForAnError) {
@@ -130,7 +124,7 @@ TEST(DoctorCommand, APreflightWantsAnRdmaDevice) {
   EXPECT_EQ(doctor({"--only", "rdma-devices", "--counters-for", "0"}).status, 0);
   const ProcessResult result = doctor({"--only", "rdma-devices", "--counters-for", "0", "--strict"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.out, "this machine has no RDMA device")) << result.out;
+  EXPECT_HAS(result.out, "this machine has no RDMA device");
   EXPECT_EQ(
       doctor({"--only", "rdma-devices", "--counters-for", "0", "--strict"}, {"RAILWISE_DEVICE=software"})
           .status,
@@ -141,7 +135,7 @@ TEST(DoctorCommand, MistakesAreTold) {
   const auto says = [](const Args& args, const std::string& part) {
     const ProcessResult result = doctor(args);
     EXPECT_EQ(result.status, 2);
-    EXPECT_TRUE(has(result.err, part)) << result.err;
+    EXPECT_HAS(result.err, part);
   };
   says({"--only", "memlok"}, "railwise doctor --list");
   says({"no-such-file.xml"}, "no-such-file.xml: No such file or directory");

@@ -1,11 +1,11 @@
 // railwise fingerprint from outside: the line, the JSON, the comparison, and what is said about mistakes.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <sstream>
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -18,8 +18,6 @@ ProcessResult fingerprint(Args args, const std::vector<std::string>& environment
   return runProcess(RAILWISE_CLI, args, environment);
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // A machine below a folder: its driver, and a NIC with this firmware. Returns the folder.
 std::string makeRoot(const Scratch& scratch, const std::string& host, const std::string& firmware) {
   scratch.file(host + "/proc/sys/kernel/hostname", host + "\n");
@@ -30,8 +28,7 @@ std::string makeRoot(const Scratch& scratch, const std::string& host, const std:
 }
 
 std::string jsonOf(const std::string& root) {
-  const auto result = fingerprint({"--json", "--root", root});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint({"--json", "--root", root}));
   return result.out;
 }
 
@@ -43,53 +40,48 @@ std::size_t widestLine(const std::string& text) {
 }
 
 TEST(FingerprintCommand, LinesHave80Columns) {
-  const auto result = fingerprint({});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint({}));
   EXPECT_GT(widestLine(result.out), 50U) << result.out;
   EXPECT_LE(widestLine(result.out), 80U) << result.out;
 }
 
 TEST(FingerprintCommand, ThisMachine) {
-  const auto result = fingerprint({"--one-line"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint({"--one-line"}));
   EXPECT_EQ(result.out.find('\n'), result.out.size() - 1) << result.out;
-  EXPECT_TRUE(has(result.out, "; kernel: ")) << result.out;
-  EXPECT_FALSE(has(result.out, "kernel: -")) << result.out;
+  EXPECT_HAS(result.out, "; kernel: ");
+  EXPECT_LACKS(result.out, "kernel: -");
   // Its JSON is equal to itself.
   const Scratch scratch;
   const std::string file = scratch.file("a.json", fingerprint({"--json"}).out);
-  const auto compared = fingerprint({"--compare", file, file});
-  EXPECT_EQ(compared.status, 0) << compared.out << compared.err;
+  const auto compared = succeeded(fingerprint({"--compare", file, file}));
   EXPECT_TRUE(compared.out.starts_with("2 nodes are alike: ")) << compared.out;
 }
 
 TEST(FingerprintCommand, AsksTheVendorsLibrary) {
-  const auto result = fingerprint(
-      {"--one-line"}, {"RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_FAKE_GPUS=" FAKE_MACHINES "/dgx_h100"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  if (has(result.err, "did not answer within")) GTEST_SKIP() << "this machine is too busy: " << result.err;
-  EXPECT_TRUE(has(result.out,
-                  "GPUs: 8 x NVIDIA H100 80GB HBM3; GPU driver: 550.90.07; GPU firmware: 96.00.89.00.01;"))
-      << result.out << result.err;
+  const auto result = succeeded(fingerprint(
+      {"--one-line"}, {"RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_FAKE_GPUS=" FAKE_MACHINES "/dgx_h100"}));
+  if (railwise::test::has(result.err, "did not answer within"))
+    GTEST_SKIP() << "this machine is too busy: " << result.err;
+  EXPECT_HAS(result.out,
+             "GPUs: 8 x NVIDIA H100 80GB HBM3; GPU driver: 550.90.07; GPU firmware: 96.00.89.00.01;")
+      << result.err;
 }
 
 TEST(FingerprintCommand, AnotherRoot) {
   const Scratch scratch;
-  const auto result = fingerprint({"--one-line", "--root", makeRoot(scratch, "node1", "28.39.1002")});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result =
+      succeeded(fingerprint({"--one-line", "--root", makeRoot(scratch, "node1", "28.39.1002")}));
   EXPECT_TRUE(result.out.starts_with("node1 ")) << result.out;
-  EXPECT_TRUE(has(result.out, "GPU driver: 550.90.07;")) << result.out;
-  EXPECT_TRUE(has(result.out, "NICs: 1 x MT4129; NIC firmware: MT4129 28.39.1002; rdma-core: -\n"))
-      << result.out;
+  EXPECT_HAS(result.out, "GPU driver: 550.90.07;");
+  EXPECT_HAS(result.out, "NICs: 1 x MT4129; NIC firmware: MT4129 28.39.1002; rdma-core: -\n");
   EXPECT_EQ(fingerprint({"--root", scratch.path("nowhere")}).status, 1);
 }
 
 TEST(FingerprintCommand, ARecordedMachineIsNamedAfterItsFile) {
-  const auto result = fingerprint(
-      {"--one-line", "--root", RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/cloud-vm.tar.gz"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const auto result = succeeded(fingerprint(
+      {"--one-line", "--root", RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/cloud-vm.tar.gz"}));
   EXPECT_TRUE(result.out.starts_with("cloud-vm ")) << result.out;
-  EXPECT_TRUE(has(result.out, "GPUs: 4 x NVIDIA 0x2330;")) << result.out;
+  EXPECT_HAS(result.out, "GPUs: 4 x NVIDIA 0x2330;");
 }
 
 TEST(FingerprintCompare, NamesTheOddNode) {
@@ -105,8 +97,8 @@ TEST(FingerprintCompare, NamesTheOddNode) {
             "4 nodes, of which 1 is odd: node4 (NIC firmware)\n"
             "NIC firmware: MT4129 28.39.1002 on 3 nodes\n"
             "  MT4129 28.36.1010 on 1 node: node4\n");
-  EXPECT_TRUE(has(fingerprint({"--compare", "--json", good, odd}).out,
-                  R"({"node": "node4", "fields": ["NIC firmware"]})"));
+  EXPECT_HAS(fingerprint({"--compare", "--json", good, odd}).out,
+             R"({"node": "node4", "fields": ["NIC firmware"]})");
 }
 
 TEST(FingerprintCompare, NodesOfOneNameAreToldApartByTheirPlaces) {
@@ -115,8 +107,8 @@ TEST(FingerprintCompare, NodesOfOneNameAreToldApartByTheirPlaces) {
   const std::string other = jsonOf(makeRoot(scratch, "node1", "28.36.1010"));
   const std::string file = scratch.file("all.json", one + one + other);
   const std::string out = fingerprint({"--compare", file}).out;
-  EXPECT_TRUE(has(out, "1 is odd: node1")) << out;
-  EXPECT_TRUE(has(out, "(" + file + ":3)")) << out;
+  EXPECT_HAS(out, "1 is odd: node1");
+  EXPECT_HAS(out, "(" + file + ":3)");
 }
 
 TEST(FingerprintCompare, AFileThatCannotBeReadHidesNoOther) {
@@ -125,10 +117,10 @@ TEST(FingerprintCompare, AFileThatCannotBeReadHidesNoOther) {
   const std::string bad = scratch.file("bad.json", "node2: command not found\n");
   const auto result = fingerprint({"--compare", bad, good, scratch.path("nowhere"), good});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(has(result.err, bad + ":1: 'node2: command not f' is not JSON; write it with: railwise "
-                                    "fingerprint --json > FILE"))
-      << result.err;
-  EXPECT_TRUE(has(result.err, scratch.path("nowhere") + ": cannot be read: No such file")) << result.err;
+  EXPECT_HAS(result.err, bad +
+                             ":1: 'node2: command not f' is not JSON; write it with: railwise "
+                             "fingerprint --json > FILE");
+  EXPECT_HAS(result.err, scratch.path("nowhere") + ": cannot be read: No such file");
   EXPECT_TRUE(result.out.starts_with("2 nodes are alike")) << result.out;
   EXPECT_EQ(fingerprint({"--compare", bad}).out, "");
 }
@@ -142,7 +134,7 @@ TEST(FingerprintCompare, MistakesSayWhatToDo) {
   for (const auto& [args, message] : mistakes) {
     const auto result = fingerprint(args);
     EXPECT_EQ(result.status, 2) << message;
-    EXPECT_TRUE(has(result.err, message)) << result.err;
+    EXPECT_HAS(result.err, message);
   }
 }
 

@@ -1,5 +1,6 @@
 // railwise gpus from outside: the list, the choice, the fitness, and what is said about mistakes.
 #include "cli/gpus/run_gpus.h"
+#include "tests/ok.h"
 #include "topo/big_machines.h"
 #include "topo/topologies.h"
 
@@ -15,10 +16,9 @@ std::string shared(const std::string& name) {
 }
 
 TEST(GpusCommand, ListsTheGpus) {
-  const auto result = gpus({kMachine});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "0008:01:00.0  sm_100  -       0")) << result.out;
-  EXPECT_TRUE(has(result.out, "mlx5_0")) << result.out;
+  const auto result = succeeded(gpus({kMachine}));
+  EXPECT_HAS(result.out, "0008:01:00.0  sm_100  -       0");
+  EXPECT_HAS(result.out, "mlx5_0");
   EXPECT_EQ(
       ofJson({kMachine, "--json"},
              "[len(a['gpus']), a['gpus'][0]['architecture'], a['gpus'][0]['model'], a['links'][0]['kind'], "
@@ -27,24 +27,22 @@ TEST(GpusCommand, ListsTheGpus) {
 }
 
 TEST(GpusCommand, ASoftwareMachineIsListedToo) {
-  const auto result = gpus({"--machine", "dgx"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "NVL")) << result.out;
+  const auto result = succeeded(gpus({"--machine", "dgx"}));
+  EXPECT_HAS(result.out, "NVL");
   EXPECT_EQ(gpus({"pick", "2", "--machine", "dgx", "--host", "B"}).status, 0);
 }
 
 TEST(GpusCommand, AMachineWithoutGpusSaysSo) {
-  const ScratchFile file(
+  const test::ScratchFile file(
       "none.xml",
       "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"f\" arch=\"arm64\">\n</cpu>\n</system>\n");
   for (const Args& machine : {Args{"--machine", "default"}, Args{file.path()}}) {
-    const auto list = gpus(machine);
-    EXPECT_EQ(list.status, 0) << list.err;
+    const auto list = succeeded(gpus(machine));
     EXPECT_EQ(list.out, "This machine has no GPU by NVIDIA or AMD.\n");
     Args pick = machine;
     pick.insert(pick.begin(), {"pick", "1"});
     EXPECT_EQ(gpus(pick).status, 1);
-    EXPECT_TRUE(has(gpus(pick).err, "this machine has no GPU")) << gpus(pick).err;
+    EXPECT_HAS(gpus(pick).err, "this machine has no GPU");
   }
   EXPECT_EQ(ofJson({file.path(), "--json"}, "a['gpus']"), "[]");
 }
@@ -52,15 +50,13 @@ TEST(GpusCommand, AMachineWithoutGpusSaysSo) {
 TEST(GpusCommand, AMisspelledSubcommandIsNamed) {
   const auto result = gpus({"pik", "3"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.err, "'pik' is neither a file nor a subcommand, did you mean 'pick'?"))
-      << result.err;
+  EXPECT_HAS(result.err, "'pik' is neither a file nor a subcommand, did you mean 'pick'?");
 }
 
 TEST(GpusPick, SaysTheSetTheRingAndWhy) {
-  const auto result = gpus({"pick", "2", kMachine, "--exclude", "1"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "GPUs 2 and 3 of 4")) << result.out;
-  EXPECT_TRUE(has(result.out, "  ring order  2 -> 3\n")) << result.out;
+  const auto result = succeeded(gpus({"pick", "2", kMachine, "--exclude", "1"}));
+  EXPECT_HAS(result.out, "GPUs 2 and 3 of 4");
+  EXPECT_HAS(result.out, "  ring order  2 -> 3\n");
   EXPECT_TRUE(hasWords(result.out, "its GPUs are on 1 NUMA node, against 2")) << result.out;
   const auto one = gpus({"pick", "2", kMachine});
   EXPECT_TRUE(hasWords(one.out, "1 other set is equally good, and this one has the lowest numbers"))
@@ -71,7 +67,7 @@ TEST(GpusPick, SaysTheSetTheRingAndWhy) {
       "[[2, 3], [2, 3], True, None, 2, 2]");
   // mlx5_3 is near GPU 2 and GPU 3.
   const auto near = gpus({"pick", "1", kMachine, "--nic", "mlx5_3"});
-  EXPECT_TRUE(has(near.out, "GPU 2 of 4")) << near.out;
+  EXPECT_HAS(near.out, "GPU 2 of 4");
   EXPECT_TRUE(hasWords(
       near.out,
       "better than GPU 0: the links are equal, but its NICs are nearer; 1 other set is equally good"))
@@ -79,7 +75,7 @@ TEST(GpusPick, SaysTheSetTheRingAndWhy) {
 }
 
 TEST(GpusPick, LinesHave80Columns) {
-  const ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
+  const test::ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
   const std::vector<Args> runs = {
       {"pick", "3", "--machine", "dgx", "--nic", "mlx5_3"},
       {"pick", "31", file.path(), "--any-size", "--quiet"},
@@ -87,8 +83,7 @@ TEST(GpusPick, LinesHave80Columns) {
       {"pick", "8", "--machine", "dgx", "--machine", kMachine},
   };
   for (const Args& run : runs) {
-    const auto result = gpus(run);
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result = succeeded(gpus(run));
     EXPECT_GT(widestLine(result.out), 50U) << result.out;
     EXPECT_LE(widestLine(result.out), 80U) << result.out;
   }
@@ -119,20 +114,20 @@ TEST(GpusPick, MistakesSayWhatToDo) {
     all.insert(all.begin(), "pick");
     const auto result = gpus(all);
     EXPECT_EQ(result.status, 2) << message;
-    EXPECT_TRUE(has(result.err, message)) << result.err;
+    EXPECT_HAS(result.err, message);
   }
   EXPECT_EQ(gpus({"pick", "1", "/nowhere.xml"}).status, 1);
 }
 
 TEST(GpusPick, ADomainOf72GpusIsExact) {
-  const ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
+  const test::ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
   EXPECT_EQ(ofJson({"pick", "16", file.path(), "--any-size", "--quiet", "--json"},
                    "[len(a['gpus']), a['gpus'][0], a['gpus'][-1], a['exact'], a['fitness_intra'], "
                    "a['gpus_with_nic']]"),
             "[16, 0, 15, True, 1, 16]");
   const auto env = gpus({"pick", "16", file.path(), "--any-size", "--env"});
   EXPECT_EQ(env.status, 2);
-  EXPECT_TRUE(has(env.err, "in several hosts")) << env.err;
+  EXPECT_HAS(env.err, "in several hosts");
   EXPECT_EQ(gpus({"pick", "4", file.path(), "--any-size", "--env"}).status, 0);
 }
 
@@ -147,20 +142,20 @@ TEST(GpusPick, RealMachines) {
             "[[0, 2, 4, 6], 'PHB', [0, 1, 4, 6]]");
   const std::string mi300x = shared("rcclx/topo_8p_942.xml");
   const auto mesh = gpus({shared("synthetic/dgx1v.xml")}).out;
-  EXPECT_TRUE(has(mesh, "NVL 40 GB/s to 5, 7")) << "not by way of another GPU: " << mesh;
+  EXPECT_HAS(mesh, "NVL 40 GB/s to 5, 7") << "not by way of another GPU: ";
   // A GPU that is not chosen relays nothing (NVB).
   EXPECT_EQ(ofJson({"pick", "4", shared("synthetic/dgx1v.xml"), "-q", "--json"},
                    "[a['gpus'], a['slowest_pair_type']]"),
             "[[0, 1, 2, 3], 'NVL']");
-  EXPECT_TRUE(has(gpus({mi300x}).out, "gfx942  -       0     xGMI 48 GB/s to 1-7"));
+  EXPECT_HAS(gpus({mi300x}).out, "gfx942  -       0     xGMI 48 GB/s to 1-7");
   EXPECT_EQ(gpus({"pick", "3", mi300x, "--env"}).out, "ROCR_VISIBLE_DEVICES=0,1,2\n");
   const auto nodes = gpus({"pick", "2", mi300x, "--cgroup"});
   EXPECT_EQ(nodes.out, "/dev/kfd\n/dev/dri/renderD128\n/dev/dri/renderD129\n");
-  EXPECT_TRUE(has(nodes.err, "assumed")) << nodes.err;
+  EXPECT_HAS(nodes.err, "assumed");
 }
 
 TEST(GpusFitness, CombinesHostsAndGpus) {
-  const ScratchFile hosts("hosts.tsv", "n1\tleaf1\nn2\tleaf1\nn3\tleaf2\nn4\tleaf3\nn5\tleaf4\n");
+  const test::ScratchFile hosts("hosts.tsv", "n1\tleaf1\nn2\tleaf1\nn3\tleaf2\nn4\tleaf3\nn5\tleaf4\n");
   const auto result = gpus({"fitness", "--hosts", hosts.path(), "--nodes", "n[1-2]"});
   EXPECT_EQ(result.out,
             "fitness 0.825\n  inter 0.75: 2 hosts in 1 of 4 switch groups\n  intra 1: no GPUs were named "
@@ -170,7 +165,7 @@ TEST(GpusFitness, CombinesHostsAndGpus) {
   EXPECT_EQ(ofJson({"fitness", "--hosts", hosts.path(), "--nodes", "n1", "--gpus", "2", kMachine, "--json"},
                    "[a['fitness'], a['inter'], a['intra'], a['gpus']]"),
             "[1, 0.75, 1, [0, 1]]");
-  const ScratchFile slurm(
+  const test::ScratchFile slurm(
       "topology.conf", "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\nSwitchName=t Switches=a,b\n");
   EXPECT_EQ(ofJson({"fitness", "--hosts", slurm.path(), "--nodes", "n[1-3]", "--json"},
                    "[a['groups_needed'], a['groups_available']]"),
@@ -178,18 +173,18 @@ TEST(GpusFitness, CombinesHostsAndGpus) {
 }
 
 TEST(GpusFitness, MistakesSayWhatToDo) {
-  const ScratchFile hosts("bad.tsv", "n1\tleaf1\nn2 leaf1\n");
-  const ScratchFile good("good.tsv", "n1\tleaf1\n");
+  const test::ScratchFile hosts("bad.tsv", "n1\tleaf1\nn2 leaf1\n");
+  const test::ScratchFile good("good.tsv", "n1\tleaf1\n");
   EXPECT_EQ(gpus({"fitness"}).status, 2);
   const auto bad = gpus({"fitness", "--hosts", hosts.path(), "--nodes", "n1"});
   EXPECT_EQ(bad.status, 1);
-  EXPECT_TRUE(has(bad.err, "bad.tsv:2: not 'host TAB group'")) << bad.err;
+  EXPECT_HAS(bad.err, "bad.tsv:2: not 'host TAB group'");
   const auto unknown = gpus({"fitness", "--hosts", good.path(), "--nodes", "n7"});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_TRUE(has(unknown.err, "host n7 is in no group of " + good.path())) << unknown.err;
-  EXPECT_TRUE(has(gpus({"fitness", "--hosts", good.path(), "--nodes", "n1,n1"}).err, "n1 is named twice"));
-  EXPECT_TRUE(has(gpus({"fitness", "--hosts", good.path(), "--nodes", "n[1"}).err,
-                  "the brackets of 'n[1' do not match"));
+  EXPECT_HAS(unknown.err, "host n7 is in no group of " + good.path());
+  EXPECT_HAS(gpus({"fitness", "--hosts", good.path(), "--nodes", "n1,n1"}).err, "n1 is named twice");
+  EXPECT_HAS(gpus({"fitness", "--hosts", good.path(), "--nodes", "n[1"}).err,
+             "the brackets of 'n[1' do not match");
   EXPECT_EQ(gpus({"fitness", "--hosts", good.path(), "--nodes", "n1", "--gpus", "9", kMachine}).status, 2);
   EXPECT_EQ(gpus({"fitness", "--hosts", good.path(), "--nodes", "n1", kMachine}).status, 2);
 }

@@ -1,20 +1,14 @@
 // railwise gpus on this machine (a software machine, or fakes of the vendors' libraries), and on several.
 #include "cli/gpus/run_gpus.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
 
-testing::AssertionResult contains(const std::string& text, const std::string& part) {
-  if (has(text, part)) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "'" << part << "' is not in: " << text;
-}
-
 TEST(GpusOfTheMachine, UnderDeviceRunTheyAreTheSoftwareMachines) {
-  const auto run = runProcess(
-      RAILWISE_CLI, {"device", "run", "--machine", "dgx", "--", RAILWISE_CLI, "gpus", "--nccl", "2.30"});
-  EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_TRUE(
-      contains(run.out, "7    0000:df:00.0  NVIDIA H100 80GB HBM3  80 GiB  1     NVL 370.8 GB/s to 0-6"));
+  const auto run = succeeded(runProcess(
+      RAILWISE_CLI, {"device", "run", "--machine", "dgx", "--", RAILWISE_CLI, "gpus", "--nccl", "2.30"}));
+  EXPECT_HAS(run.out, "7    0000:df:00.0  NVIDIA H100 80GB HBM3  80 GiB  1     NVL 370.8 GB/s to 0-6");
   EXPECT_EQ(run.err, "railwise: gpus: note: the rules of NCCL 2.30.7\n");
 }
 
@@ -41,30 +35,27 @@ class FakeLibrary : public testing::Test {
 };
 
 TEST_F(FakeLibrary, ItsAnswersAreListed) {
-  const auto list = run({"gpus"});
-  EXPECT_EQ(list.status, 0) << list.err;
-  EXPECT_TRUE(contains(list.out, "5    0000:c3:00.0  NVIDIA H100 80GB HBM3  80 GiB  1     NVL 370.8 GB/s"));
-  EXPECT_TRUE(contains(list.out, "2 ECC errors\n"));
-  EXPECT_TRUE(contains(list.out, "28 link errors\n"));
-  EXPECT_TRUE(contains(list.out, "throttled (thermal (hardware), power cap)\n"));
-  EXPECT_TRUE(contains(run({"topo", "show", "--format", "matrix"}).out, "NV18"));
-  EXPECT_TRUE(
-      contains(run({"fingerprint", "--one-line"}).out, "8 x NVIDIA H100 80GB HBM3; GPU driver: 550.90.07"));
+  const auto list = succeeded(run({"gpus"}));
+  EXPECT_HAS(list.out, "5    0000:c3:00.0  NVIDIA H100 80GB HBM3  80 GiB  1     NVL 370.8 GB/s");
+  EXPECT_HAS(list.out, "2 ECC errors\n");
+  EXPECT_HAS(list.out, "28 link errors\n");
+  EXPECT_HAS(list.out, "throttled (thermal (hardware), power cap)\n");
+  EXPECT_HAS(run({"topo", "show", "--format", "matrix"}).out, "NV18");
+  EXPECT_HAS(run({"fingerprint", "--one-line"}).out, "8 x NVIDIA H100 80GB HBM3; GPU driver: 550.90.07");
 }
 
 TEST_F(FakeLibrary, AGpuInUseIsNotPicked) {
   const auto all = run({"gpus", "pick", "8"});
   EXPECT_EQ(all.status, 2);
-  EXPECT_TRUE(contains(all.err, "8 GPUs are wanted, and 7 of 8 may be used (in use: 3)"));
+  EXPECT_HAS(all.err, "8 GPUs are wanted, and 7 of 8 may be used (in use: 3)");
   EXPECT_EQ(run({"gpus", "pick", "8", "--occupied"}).status, 0);
-  EXPECT_TRUE(contains(run({"gpus", "pick", "7"}).out, "left out    GPU 3: in use by a process"));
+  EXPECT_HAS(run({"gpus", "pick", "7"}).out, "left out    GPU 3: in use by a process");
 }
 
 TEST_F(FakeLibrary, ThatHangsCostsANote) {
-  const auto list = run({"gpus"}, "hang");
-  EXPECT_EQ(list.status, 0) << list.err;
-  EXPECT_TRUE(contains(list.err, "did not answer within 2 s"));
-  EXPECT_TRUE(contains(list.out, "0000:df:00.0  sm_90"));
+  const auto list = succeeded(run({"gpus"}, "hang"));
+  EXPECT_HAS(list.err, "did not answer within 2 s");
+  EXPECT_HAS(list.out, "0000:df:00.0  sm_90");
 }
 
 // A recording has the answers, without serial numbers.
@@ -100,22 +91,19 @@ class EveryFakeMachine : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(EveryFakeMachine, IsListedPickedFromAndFingerprinted) {
-  const auto list = run({"gpus"});
-  EXPECT_EQ(list.status, 0) << list.err;
-  const auto pick = run({"gpus", "pick", "1", "--occupied"});
-  EXPECT_EQ(pick.status, 0) << pick.err;
-  EXPECT_TRUE(contains(pick.out, "GPU 0 of "));
-  const ScratchFile hosts("hosts.tsv", "a\tleft\nb\tright\n");
-  const auto fitness = run({"gpus", "fitness", "--hosts", hosts.path(), "--nodes", "a", "--gpus", "1"});
-  EXPECT_EQ(fitness.status, 0) << fitness.err;
-  EXPECT_TRUE(contains(fitness.out, "fitness 1\n"));
-  const auto fingerprint = run({"fingerprint", "--one-line"});
-  EXPECT_EQ(fingerprint.status, 0) << fingerprint.err;
+  const auto list = succeeded(run({"gpus"}));
+  const auto pick = succeeded(run({"gpus", "pick", "1", "--occupied"}));
+  EXPECT_HAS(pick.out, "GPU 0 of ");
+  const test::ScratchFile hosts("hosts.tsv", "a\tleft\nb\tright\n");
+  const auto fitness =
+      succeeded(run({"gpus", "fitness", "--hosts", hosts.path(), "--nodes", "a", "--gpus", "1"}));
+  EXPECT_HAS(fitness.out, "fitness 1\n");
+  const auto fingerprint = succeeded(run({"fingerprint", "--one-line"}));
   for (const std::string vendor : {"NVIDIA ", "AMD ", "Tesla "}) {
     const std::size_t at = fingerprint.out.find(vendor);
     if (at == std::string::npos) continue;
     const std::string model = fingerprint.out.substr(at, fingerprint.out.find_first_of(",;", at) - at);
-    EXPECT_TRUE(contains(list.out, model)) << "both ask the same library";
+    EXPECT_HAS(list.out, model) << "both ask the same library";
     return;
   }
   ADD_FAILURE() << "no model in " << fingerprint.out;
@@ -130,20 +118,18 @@ INSTANTIATE_TEST_SUITE_P(Machines, EveryFakeMachine,
 TEST(GpusPick, OfSeveralMachines) {
   const std::string mesh = RAILWISE_SOURCE_DIR "/machines/nvlink-mesh.conf";
   const std::string dgx = RAILWISE_SOURCE_DIR "/machines/dgx.conf";
-  const auto one = gpus({"pick", "4", "--machine", mesh, "--machine", dgx, "-q"});
-  EXPECT_EQ(one.status, 0) << one.err;
-  EXPECT_TRUE(contains(one.out, "1 node of 2\n  dgx  GPUs 0-3, slowest pair 370.8 GB/s"));
-  const ScratchFile hosts("hosts.tsv", "dgx\tleft\nnvlink-mesh\tright\n");
+  const auto one = succeeded(gpus({"pick", "4", "--machine", mesh, "--machine", dgx, "-q"}));
+  EXPECT_HAS(one.out, "1 node of 2\n  dgx  GPUs 0-3, slowest pair 370.8 GB/s");
+  const test::ScratchFile hosts("hosts.tsv", "dgx\tleft\nnvlink-mesh\tright\n");
   EXPECT_EQ(
       ofJson({"pick", "4", "--machine", mesh, "--machine", dgx, "-N", "2", "--hosts", hosts.path(), "--json"},
              "[[n['node'], n['gpus'], n['group']] for n in a['nodes']] + [a['inter']]"),
       "[['nvlink-mesh', [0, 1, 2, 3], 'right'], ['dgx', [0, 1, 2, 3], 'left'], 0]");
   const auto many = gpus({"pick", "9", "--machine", mesh, "--machine", dgx});
   EXPECT_EQ(many.status, 2);
-  EXPECT_TRUE(contains(many.err, "left out: dgx: 9 GPUs are wanted, and 8 of 8 may be used"));
-  EXPECT_TRUE(contains(gpus({"pick", "4", "--machine", dgx, "--machine", dgx}).err, "dgx is named twice"));
-  EXPECT_TRUE(
-      contains(gpus({"pick", "4", "--machine", dgx, "--nodes", "2"}).err, "are for several machines"));
+  EXPECT_HAS(many.err, "left out: dgx: 9 GPUs are wanted, and 8 of 8 may be used");
+  EXPECT_HAS(gpus({"pick", "4", "--machine", dgx, "--machine", dgx}).err, "dgx is named twice");
+  EXPECT_HAS(gpus({"pick", "4", "--machine", dgx, "--nodes", "2"}).err, "are for several machines");
 }
 
 }  // namespace

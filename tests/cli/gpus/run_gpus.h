@@ -1,15 +1,12 @@
 // Runs `railwise gpus`, and reads what it says.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "process.h"
+#include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 
@@ -36,29 +33,10 @@ inline std::size_t widestLine(const std::string& text) {
   return widest;
 }
 
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// A file of the test's own, gone with it.
-class ScratchFile {
- public:
-  explicit ScratchFile(const std::string& name, const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / (std::to_string(getpid()) + name)) {
-    std::ofstream(path_) << text;
-  }
-  ~ScratchFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  const std::filesystem::path path_;
-};
-
 // What Python prints of `expression`, in which `a` is the JSON that the command printed.
 inline std::string ofJson(const Args& args, const std::string& expression) {
-  const auto result = gpus(args);
-  EXPECT_EQ(result.status, 0) << result.err;
-  const ScratchFile json("gpus.json", result.out);
+  const auto result = succeeded(gpus(args));
+  const test::ScratchFile json("gpus.json", result.out);
   const auto python = runProcess(
       RAILWISE_PYTHON,
       {"-I", "-S", "-c", "import json, sys\na = json.load(open(sys.argv[1]))\nprint(" + expression + ")",

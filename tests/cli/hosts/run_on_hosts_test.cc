@@ -1,7 +1,7 @@
 // Programs on many hosts at once; here all of them are this host.
 #include "cli/hosts/run_on_hosts.h"
 
-#include <gtest/gtest.h>
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -44,7 +44,7 @@ TEST(RunOnHosts, FailuresSayWhatTheProgramSaid) {
                                   {});
   EXPECT_EQ(answers[0].error, "'/bin/sh' ended with status 3: last");
   EXPECT_EQ(answers[1].error, "no route");
-  EXPECT_NE(answers[2].error.find("--program PATH says where it is"), std::string::npos) << answers[2].error;
+  EXPECT_HAS(answers[2].error, "--program PATH says where it is");
 }
 
 TEST(LaunchWords, PutTheHostWhereItBelongs) {

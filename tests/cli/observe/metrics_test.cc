@@ -1,6 +1,5 @@
 // railwise metrics from outside: what it prints, writes and serves, and mistakes on the command line.
 #include <arpa/inet.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -15,6 +14,7 @@
 #include "record/held_record.h"
 #include "record/record_builder.h"
 #include "scratch.h"
+#include "tests/ok.h"
 #include "wait.h"
 
 namespace railwise::cli {
@@ -30,8 +30,6 @@ ProcessResult metrics(Args args) {
   return runProcess(RAILWISE_CLI, args);
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::string contentOf(const std::string& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
@@ -41,8 +39,8 @@ std::string contentOf(const std::string& path) {
 // A folder with the record of a living process that has sent 17 bytes over mlx5_0.
 class Folder {
  public:
-  Folder() : held_(record().write(scratch_.path(""))) {}
-  std::string path() const { return scratch_.path(""); }
+  Folder() : held_(record().write(scratch_.path())) {}
+  std::string path() const { return scratch_.path(); }
   std::string path(const std::string& name) const { return scratch_.path(name); }
   const Scratch& scratch() const { return scratch_; }
   void kill9() { held_.kill9(); }
@@ -62,28 +60,26 @@ constexpr const char* kSent =
 
 TEST(MetricsCommand, PrintsMetrics) {
   const Folder folder;
-  const ProcessResult result = metrics({"--dir", folder.path()});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, kSent)) << result.out;
+  const ProcessResult result = succeeded(metrics({"--dir", folder.path()}));
+  EXPECT_HAS(result.out, kSent);
   EXPECT_EQ(result.err, "");
 }
 
 TEST(MetricsCommand, LeavesOutProcessesThatAreGoneUnlessTheyAreNamed) {
   Folder folder;
   folder.kill9();
-  EXPECT_FALSE(has(metrics({"--dir", folder.path()}).out, "4242"));
+  EXPECT_LACKS(metrics({"--dir", folder.path()}).out, "4242");
   const ProcessResult named = metrics({"4242", "--dir", folder.path()});
-  EXPECT_TRUE(has(named.out, "railwise_process_up{pid=\"4242\",rank=\"3\",program=\"all_reduce_perf\"} 0"));
+  EXPECT_HAS(named.out, "railwise_process_up{pid=\"4242\",rank=\"3\",program=\"all_reduce_perf\"} 0");
 }
 
 TEST(MetricsCommand, CountsRecordsThatCannotBeRead) {
   const Folder folder;
   const std::string name = "railwise-" + std::to_string(geteuid()) + "-17-18";
   const HeldRecord held(folder.scratch().file(name, "this is no record"));
-  const ProcessResult result = metrics({"--dir", folder.path()});
-  EXPECT_EQ(result.status, 0);
-  EXPECT_TRUE(has(result.out, "railwise_records_unreadable 1\n"));
-  EXPECT_TRUE(has(result.err, name + ": not a record of Railwise")) << result.err;
+  const ProcessResult result = succeeded(metrics({"--dir", folder.path()}));
+  EXPECT_HAS(result.out, "railwise_records_unreadable 1\n");
+  EXPECT_HAS(result.err, name + ": not a record of Railwise");
 }
 
 TEST(MetricsCommand, RootReadsTheRecordsOfAllUsers) {
@@ -96,16 +92,17 @@ TEST(MetricsCommand, RootReadsTheRecordsOfAllUsers) {
   std::filesystem::rename(path, other);
   ASSERT_EQ(chown(other.c_str(), 12345, 12345), 0);
   const HeldRecord held(other);
-  EXPECT_FALSE(has(metrics({"--dir", folder.path()}).out, "4343"));
+  EXPECT_LACKS(metrics({"--dir", folder.path()}).out, "4343");
   const std::string all = metrics({"--dir", folder.path(), "--all-users"}).out;
-  EXPECT_TRUE(has(all, "pid=\"4343\"") && has(all, "pid=\"4242\"")) << all;
+  EXPECT_HAS(all, "pid=\"4343\"");
+  EXPECT_HAS(all, "pid=\"4242\"");
 }
 
 TEST(MetricsCommand, ReplacesATextFile) {
   const Folder folder;
   const std::string file = folder.scratch().file("node/railwise.prom", "old");
   EXPECT_EQ(metrics({"--dir", folder.path(), "--textfile", file}).status, 0);
-  EXPECT_TRUE(has(contentOf(file), kSent));
+  EXPECT_HAS(contentOf(file), kSent);
   struct stat status = {};
   ASSERT_EQ(stat(file.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0644U);
@@ -118,8 +115,7 @@ TEST(MetricsCommand, LeavesNothingWhereItCannotWrite) {
   const ProcessResult result =
       metrics({"--dir", folder.path(), "--textfile", folder.path("node/railwise.prom")});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(has(result.err, "cannot write " + folder.path("node/railwise.prom") + ": Is a directory"))
-      << result.err;
+  EXPECT_HAS(result.err, "cannot write " + folder.path("node/railwise.prom") + ": Is a directory");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("node")), {}), 1);
 }
 
@@ -132,7 +128,7 @@ TEST(MetricsCommand, WritesFilesAgainAndAgainUntilASignal) {
     return std::count(text.begin(), text.end(), '\n');
   };
   for (test::Patience patience; lines() < 2; patience.again()) usleep(1000);
-  EXPECT_TRUE(has(contentOf(folder.path("x.prom")), kSent));
+  EXPECT_HAS(contentOf(folder.path("x.prom")), kSent);
   kill(process.pid(), SIGTERM);
   EXPECT_EQ(process.wait().status, 0);
 }
@@ -197,24 +193,24 @@ TEST_F(MetricsServer, ServesMetrics) {
   EXPECT_TRUE(
       answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"))
       << answer;
-  EXPECT_TRUE(has(answer, kSent)) << answer;
-  EXPECT_TRUE(has(get("/"), "href=\"/metrics\""));
+  EXPECT_HAS(answer, kSent);
+  EXPECT_HAS(get("/"), "href=\"/metrics\"");
   EXPECT_TRUE(get("/favicon.ico").starts_with("HTTP/1.1 404 Not Found\r\n"));
 }
 
 TEST_F(MetricsServer, KeepsAConnectionForTheNextRequest) {
   const std::string request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
   Client client(port_);
-  EXPECT_TRUE(has(client.send(request).receive("</html>\n"), "Connection: keep-alive"));
-  EXPECT_TRUE(has(client.send(request + request).receive("</html>\n"), "200 OK"));
-  EXPECT_TRUE(has(client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").receive("\r\n\r\n"), "200 OK"));
+  EXPECT_HAS(client.send(request).receive("</html>\n"), "Connection: keep-alive");
+  EXPECT_HAS(client.send(request + request).receive("</html>\n"), "200 OK");
+  EXPECT_HAS(client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").receive("\r\n\r\n"), "200 OK");
 }
 
 TEST_F(MetricsServer, AnswersMistakesAndClosesTheConnection) {
-  EXPECT_TRUE(has(ask("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"),
-                  "405 Method Not Allowed\r\n"));
-  EXPECT_TRUE(has(ask("nonsense\r\n\r\n"), "400 Bad Request\r\n"));
-  EXPECT_TRUE(has(ask("GET /" + std::string(100000, 'a')), "431 Request Header Fields Too Large\r\n"));
+  EXPECT_HAS(ask("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"),
+             "405 Method Not Allowed\r\n");
+  EXPECT_HAS(ask("nonsense\r\n\r\n"), "400 Bad Request\r\n");
+  EXPECT_HAS(ask("GET /" + std::string(100000, 'a')), "431 Request Header Fields Too Large\r\n");
 }
 
 TEST_F(MetricsServer, ClientsThatSayNothingDoNotKeepOthersOut) {
@@ -223,13 +219,13 @@ TEST_F(MetricsServer, ClientsThatSayNothingDoNotKeepOthersOut) {
     silent.push_back(std::make_unique<Client>(port_));
     if (i % 2 == 0) silent.back()->send("GET /metrics HTTP/1.1\r\nHo");
   }
-  EXPECT_TRUE(has(get("/metrics"), kSent));
+  EXPECT_HAS(get("/metrics"), kSent);
 }
 
 TEST_F(MetricsServer, AClientThatDoesNotReadDoesNotKeepOthersOut) {
   Client greedy(port_);
   for (int i = 0; i < 50; ++i) greedy.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_TRUE(has(get("/metrics"), kSent));
+  EXPECT_HAS(get("/metrics"), kSent);
 }
 
 TEST_F(MetricsServer, ASignalEndsIt) {
@@ -241,8 +237,7 @@ TEST_F(MetricsServer, ASignalEndsIt) {
 TEST_F(MetricsServer, TheAddressIsTakenThen) {
   const ProcessResult second = metrics({"--listen", "127.0.0.1:" + port_, "--dir", folder_.path()});
   EXPECT_EQ(second.status, 1);
-  EXPECT_TRUE(has(second.err, "cannot listen at 127.0.0.1:" + port_ + ": Address already in use"))
-      << second.err;
+  EXPECT_HAS(second.err, "cannot listen at 127.0.0.1:" + port_ + ": Address already in use");
 }
 
 TEST(MetricsCommand, ServesAnErrorWhenANamedProcessHasNoRecordAnyMore) {
@@ -255,14 +250,14 @@ TEST(MetricsCommand, ServesAnErrorWhenANamedProcessHasNoRecordAnyMore) {
   const std::string answer =
       Client(port.substr(0, port.find('/'))).send("GET /metrics HTTP/1.0\r\n\r\n").receive();
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << answer;
-  EXPECT_TRUE(has(answer, "process 4242 has no record in ")) << answer;
+  EXPECT_HAS(answer, "process 4242 has no record in ");
 }
 
 TEST(MetricsCommand, MistakesAreTold) {
   const auto says = [](const Args& args, int status, const std::string& part) {
     const ProcessResult result = metrics(args);
     EXPECT_EQ(result.status, status) << result.err;
-    EXPECT_TRUE(has(result.err, part)) << result.err;
+    EXPECT_HAS(result.err, part);
   };
   says({"x7"}, 2, "'x7' is not the number of a process");
   says({"--interval", "5"}, 2, "--interval needs a file: --textfile FILE or --otlp FILE");

@@ -1,6 +1,5 @@
 // railwise stuck and railwise postmortem from outside, with records that the test has written, and with
 // jobs over the software device.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "record/held_record.h"
 #include "record/record_builder.h"
 #include "scratch.h"
+#include "tests/ok.h"
 #include "wait.h"
 
 namespace railwise::cli {
@@ -25,8 +25,6 @@ using test::HeldRecord;
 using test::RecordBuilder;
 using test::Scratch;
 using Words = std::vector<std::string>;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // One line: a sentence may be broken anywhere.
 std::string joined(std::string text) {
@@ -74,71 +72,69 @@ RecordBuilder lateRank() {
 
 TEST(StuckCommand, NamesTheRankThatWaitsForNone) {
   const Scratch scratch;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(scratch.path("")));
-  const auto result = stuck({"--dir", scratch.path("")});
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(scratch.path()));
+  const auto result = stuck({"--dir", scratch.path()});
   EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_TRUE(has(joined(result.out),
-                  "STUCK: rank 4 (node2:5151) does not call: its GPU or its application "
-                  "holds up the job; 1 process waits for it"))
+  EXPECT_HAS(joined(result.out),
+             "STUCK: rank 4 (node2:5151) does not call: its GPU or its application "
+             "holds up the job; 1 process waits for it")
       << result.out;
 }
 
 TEST(StuckCommand, OneProcessStandsForItsJobAndForNoOther) {
   const Scratch scratch;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(scratch.path("")));
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(scratch.path()));
   RecordBuilder of_another_job = waitingRank(78, "node7:9");
   of_another_job.header().pid = 6161;
-  const HeldRecord stranger(of_another_job.write(scratch.path("")));
-  const auto result = stuck({"4242", "--dir", scratch.path("")});
+  const HeldRecord stranger(of_another_job.write(scratch.path()));
+  const auto result = stuck({"4242", "--dir", scratch.path()});
   EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_TRUE(has(joined(result.out), "STUCK: rank 4 (node2:5151) does not call")) << result.out;
-  EXPECT_FALSE(has(result.out, "6161")) << result.out;
-  EXPECT_TRUE(has(stuck({"--dir", scratch.path("")}).out, "6161"));
+  EXPECT_HAS(joined(result.out), "STUCK: rank 4 (node2:5151) does not call") << result.out;
+  EXPECT_LACKS(result.out, "6161");
+  EXPECT_HAS(stuck({"--dir", scratch.path()}).out, "6161");
 }
 
 TEST(StuckCommand, NamesADeadRank) {
   const Scratch scratch;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  (void)lateRank().write(scratch.path(""));  // no process holds it
-  const auto result = stuck({"--dir", scratch.path("")});
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  (void)lateRank().write(scratch.path());  // no process holds it
+  const auto result = stuck({"--dir", scratch.path()});
   EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_TRUE(has(joined(result.out), "STUCK: rank 4 (node2:5151) is dead")) << result.out;
+  EXPECT_HAS(joined(result.out), "STUCK: rank 4 (node2:5151) is dead") << result.out;
 }
 
 TEST(StuckCommand, WithoutRecordsNothingIsStuck) {
   const Scratch scratch;
-  const auto result = stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "no job runs here: no process of this user uses Railwise")) << result.out;
+  const auto result = succeeded(stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path()}));
+  EXPECT_HAS(result.out, "no job runs here: no process of this user uses Railwise");
 }
 
 TEST(StuckCommand, RecordsOfDeadProcessesAreNotStuck) {
   const Scratch scratch;
-  (void)waitingRank().write(scratch.path(""));  // no process holds these
-  (void)lateRank().write(scratch.path(""));
-  const auto result = stuck({"--dir", scratch.path("")});
-  EXPECT_EQ(result.status, 0) << result.err;
+  (void)waitingRank().write(scratch.path());  // no process holds these
+  (void)lateRank().write(scratch.path());
+  const auto result = succeeded(stuck({"--dir", scratch.path()}));
   const std::string text = joined(result.out);
-  EXPECT_TRUE(has(text, "no job runs here; 2 records of processes that have ended")) << result.out;
-  EXPECT_TRUE(has(text, "railwise postmortem ")) << result.out;
-  EXPECT_FALSE(has(text, "STUCK")) << result.out;
+  EXPECT_HAS(text, "no job runs here; 2 records of processes that have ended") << result.out;
+  EXPECT_HAS(text, "railwise postmortem ") << result.out;
+  EXPECT_LACKS(text, "STUCK") << result.out;
   // Who asks for a process wants to know that it is dead.
-  const auto asked = stuck({"--dir", scratch.path(""), "5151"});
+  const auto asked = stuck({"--dir", scratch.path(), "5151"});
   EXPECT_EQ(asked.status, 1) << asked.err;
-  EXPECT_TRUE(has(joined(asked.out), "STUCK: rank 4 (node2:5151) is dead")) << asked.out;
+  EXPECT_HAS(joined(asked.out), "STUCK: rank 4 (node2:5151) is dead") << asked.out;
 }
 
 TEST(StuckCommand, FilesOfSeveralHostsAreJudgedTogether) {
   const Scratch scratch;
   const Scratch other;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(other.path("")));
-  const std::string one = scratch.file("out/one", stuck({"--gather", "--dir", scratch.path("")}).out);
-  const std::string two = scratch.file("out/two", stuck({"--gather", "--dir", other.path("")}).out);
-  EXPECT_TRUE(has(stuck({"--gathered", one}).out, "node2 was not asked"));
-  EXPECT_TRUE(has(stuck({"--gathered", one, two}).out, "rank 4 (node2:5151) does not call"));
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(other.path()));
+  const std::string one = scratch.file("out/one", stuck({"--gather", "--dir", scratch.path()}).out);
+  const std::string two = scratch.file("out/two", stuck({"--gather", "--dir", other.path()}).out);
+  EXPECT_HAS(stuck({"--gathered", one}).out, "node2 was not asked");
+  EXPECT_HAS(stuck({"--gathered", one, two}).out, "rank 4 (node2:5151) does not call");
 }
 
 // "ssh" that answers for node2, fails for node3, and never answers for node4.
@@ -173,46 +169,44 @@ class FakeSsh {
 TEST(StuckCommand, HostsAreAskedOverSsh) {
   const Scratch scratch;
   const FakeSsh ssh;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(scratch.path("")));
-  const auto result = stuck({"--hosts", ssh.hosts("node1\nnode2\n"), "--dir", scratch.path("")},
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(scratch.path()));
+  const auto result = stuck({"--hosts", ssh.hosts("node1\nnode2\n"), "--dir", scratch.path()},
                             {ssh.path(), "RAILWISE_HOST=node1"});
   EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_TRUE(has(result.out, "rank 4 (node2:5151) does not call")) << result.out;
+  EXPECT_HAS(result.out, "rank 4 (node2:5151) does not call");
 }
 
 TEST(StuckCommand, AHostThatCannotBeReachedIsNamedAndTheOthersAreJudged) {
   const Scratch scratch;
   const FakeSsh ssh;
   RecordBuilder builder = waitingRank();
-  const HeldRecord waiting(builder.write(scratch.path("")));
+  const HeldRecord waiting(builder.write(scratch.path()));
   const auto result =
-      stuck({"--hosts", ssh.hosts("node1\nnode3\nnode4\nnode5\n"), "--limit=1", "--dir", scratch.path("")},
+      stuck({"--hosts", ssh.hosts("node1\nnode3\nnode4\nnode5\n"), "--limit=1", "--dir", scratch.path()},
             {ssh.path(), "RAILWISE_HOST=node1"});
   EXPECT_EQ(result.status, 1) << result.err;
   const std::string text = joined(result.out);
-  EXPECT_TRUE(has(text, "node3 does not answer - ssh: connect to host node3: No route to host"))
-      << result.out;
-  EXPECT_TRUE(has(text, "node4 does not answer - no answer within 1 s")) << result.out;
-  EXPECT_TRUE(has(text, "node5 does not answer - node5: no line of railwise stuck --gather in it"))
-      << result.out;
-  EXPECT_TRUE(has(text, "node2 was not asked")) << result.out;
+  EXPECT_HAS(text, "node3 does not answer - ssh: connect to host node3: No route to host") << result.out;
+  EXPECT_HAS(text, "node4 does not answer - no answer within 1 s") << result.out;
+  EXPECT_HAS(text, "node5 does not answer - node5: no line of railwise stuck --gather in it") << result.out;
+  EXPECT_HAS(text, "node2 was not asked") << result.out;
 }
 
 TEST(StuckCommand, RanksOfALauncherSendTheirAnswersToRankZero) {
   const Scratch scratch;
   const Scratch other;
-  const HeldRecord waiting(waitingRank().write(scratch.path("")));
-  const HeldRecord late(lateRank().write(other.path("")));
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const HeldRecord late(lateRank().write(other.path()));
   const auto rank = [](int number) {
     return Words{"OMPI_COMM_WORLD_RANK=" + std::to_string(number), "OMPI_COMM_WORLD_SIZE=2",
                  "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=stuck-test-" + std::to_string(getpid())};
   };
-  Process second(RAILWISE_CLI, {"stuck", "--seconds=0.01", "--dir", other.path("")}, rank(1));
-  const auto first = stuck({"--dir", scratch.path("")}, rank(0));
+  Process second(RAILWISE_CLI, {"stuck", "--seconds=0.01", "--dir", other.path()}, rank(1));
+  const auto first = stuck({"--dir", scratch.path()}, rank(0));
   const auto result = second.wait();
   EXPECT_EQ(first.status, 1) << first.out << first.err;
-  EXPECT_TRUE(has(first.out, "rank 4 (node2:5151) does not call")) << first.out;
+  EXPECT_HAS(first.out, "rank 4 (node2:5151) does not call");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "");
 }
@@ -237,36 +231,33 @@ TEST(StuckCommand, ARankWhoseAnswerIsNotTakenComesAgain) {
 TEST(StuckCommand, MistakesHaveClearErrors) {
   const Scratch scratch;
   const auto error = [&](const Words& args) {
-    const auto result = stuck(args, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+    const auto result = stuck(args, {"RAILWISE_METRICS_DIR=" + scratch.path()});
     EXPECT_EQ(result.status, 2) << result.out;
     return result.err;
   };
-  EXPECT_TRUE(has(error({"12x"}), "'12x' is not the number of a process"));
-  EXPECT_TRUE(has(error({"12"}), "process 12 has no record in"));
-  EXPECT_TRUE(has(error({"--hosts", "/no/such"}), "/no/such: cannot be read: No such file"));
-  EXPECT_TRUE(has(error({"--hosts", "x", "12"}), "--hosts takes no PID"));
-  EXPECT_TRUE(has(error({"--hosts", scratch.file("hosts", "-oProxyCommand=x\n")}),
-                  "hosts:1: '-oProxyCommand=x' is not the name of a host"));
-  EXPECT_TRUE(has(error({"--json", "--dot"}), "--json and --dot: give one of them"));
-  EXPECT_TRUE(has(error({"--seconds", "-1"}), "a number of seconds from 0 to 600"));
-  EXPECT_TRUE(has(error({"--gathered", scratch.file("bad", "{\"x\"")}), "bad:1: no JSON, or cut"));
+  EXPECT_HAS(error({"12x"}), "'12x' is not the number of a process");
+  EXPECT_HAS(error({"12"}), "process 12 has no record in");
+  EXPECT_HAS(error({"--hosts", "/no/such"}), "/no/such: cannot be read: No such file");
+  EXPECT_HAS(error({"--hosts", "x", "12"}), "--hosts takes no PID");
+  EXPECT_HAS(error({"--hosts", scratch.file("hosts", "-oProxyCommand=x\n")}),
+             "hosts:1: '-oProxyCommand=x' is not the name of a host");
+  EXPECT_HAS(error({"--json", "--dot"}), "--json and --dot: give one of them");
+  EXPECT_HAS(error({"--seconds", "-1"}), "a number of seconds from 0 to 600");
+  EXPECT_HAS(error({"--gathered", scratch.file("bad", "{\"x\"")}), "bad:1: no JSON, or cut");
 }
 
 TEST(PostmortemCommand, TellsWhatAProcessDidLast) {
   const Scratch scratch;
   RecordBuilder builder = waitingRank();
   builder.event(record::EventKind::kPortDown, "mlx5_0 port 1", 4).rail = 0;
-  const std::string path = builder.write(scratch.path(""));
-  const auto result = run({"postmortem", path});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(joined(result.out),
-                  "rank 3 (node1:4242) did not end in order (killed, crashed, or left after an error) while "
-                  "1 connection waited"))
+  const std::string path = builder.write(scratch.path());
+  const auto result = succeeded(run({"postmortem", path}));
+  EXPECT_HAS(joined(result.out),
+             "rank 3 (node1:4242) did not end in order (killed, crashed, or left after an error) while "
+             "1 connection waited")
       << result.out;
-  EXPECT_TRUE(has(joined(result.out), "the first thing that went wrong: port down on mlx5_0 port 1"))
-      << result.out;
-  EXPECT_TRUE(
-      has(run({"postmortem", "4242", "--dir", scratch.path("")}).out, "rank 3 (node1:4242) did not end"));
+  EXPECT_HAS(joined(result.out), "the first thing that went wrong: port down on mlx5_0 port 1") << result.out;
+  EXPECT_HAS(run({"postmortem", "4242", "--dir", scratch.path()}).out, "rank 3 (node1:4242) did not end");
 }
 
 TEST(RecordsOfPids, TheDescendantsOfALauncherAreNamed) {
@@ -279,22 +270,22 @@ TEST(RecordsOfPids, TheDescendantsOfALauncherAreNamed) {
   RecordBuilder builder = waitingRank();
   builder.header().pid = static_cast<uint32_t>(std::stoul(rank));
   builder.header().process_start = processStat(rank).start;
-  const HeldRecord held(builder.write(scratch.path("")));
+  const HeldRecord held(builder.write(scratch.path()));
   RecordBuilder stranger = lateRank();
   stranger.header().pid = static_cast<uint32_t>(getpid());
   stranger.header().process_start = processStat(kThisProcess).start;
-  const HeldRecord other(stranger.write(scratch.path("")));
+  const HeldRecord other(stranger.write(scratch.path()));
   for (const char* command : {"stuck", "metrics", "postmortem", "top"}) {
-    const auto result = run({command, launcher_pid, "--dir", scratch.path("")});
+    const auto result = run({command, launcher_pid, "--dir", scratch.path()});
     EXPECT_NE(result.status, 0) << command;
-    EXPECT_TRUE(has(result.err, "process " + launcher_pid + " has no record in ")) << result.err;
-    EXPECT_TRUE(has(result.err, " have: " + rank + "\n")) << command << ": " << result.err;
+    EXPECT_HAS(result.err, "process " + launcher_pid + " has no record in ");
+    EXPECT_HAS(result.err, " have: " + rank + "\n") << command << ": ";
   }
   // The number was another process's when the record was written.
   builder.header().process_start += 1;
   const Scratch before;
-  const HeldRecord earlier(builder.write(before.path("")));
-  EXPECT_FALSE(has(run({"stuck", launcher_pid, "--dir", before.path("")}).err, " have: "));
+  const HeldRecord earlier(builder.write(before.path()));
+  EXPECT_LACKS(run({"stuck", launcher_pid, "--dir", before.path()}).err, " have: ");
   kill(std::stoi(rank), SIGKILL);
 }
 
@@ -302,7 +293,7 @@ TEST(RecordsOfPids, TheDescendantsOfALauncherAreNamed) {
 class Job {
  public:
   Job(const std::string& device, const std::string& ranks)
-      : environment_({"RAILWISE_DEVICE=" + device, "RAILWISE_METRICS_DIR=" + scratch_.path("")}),
+      : environment_({"RAILWISE_DEVICE=" + device, "RAILWISE_METRICS_DIR=" + scratch_.path()}),
         perf_(RAILWISE_CLI, {"perf", "sendrecv", "--ranks", ranks, "-b", "64K", "-e", "64K", "-D", "3600"},
               environment_) {}
 
@@ -310,12 +301,12 @@ class Job {
   std::string stuckUntil(const std::string& part) {
     for (test::Patience patience;; patience.again()) {
       const std::string text = joined(run({"stuck", "--seconds=0.2"}, environment_).out);
-      if (has(text, part)) return text;
+      if (railwise::test::has(text, part)) return text;
     }
   }
   // The number of one of the ranks.
   pid_t rank() const {
-    for (const auto& file : std::filesystem::directory_iterator(scratch_.path(""))) {
+    for (const auto& file : std::filesystem::directory_iterator(scratch_.path())) {
       const std::string name = file.path().filename();  // railwise-USER-PID-START
       const std::size_t at = name.find('-', name.find('-') + 1) + 1;
       return std::stoi(name.substr(at));
@@ -338,7 +329,7 @@ TEST(StuckLive, AStoppedRankIsNamed) {
   kill(rank, SIGSTOP);
   const std::string text = job.stuckUntil("is stopped (SIGSTOP)");
   kill(rank, SIGCONT);
-  EXPECT_TRUE(has(text, "kill -CONT " + std::to_string(rank))) << text;
+  EXPECT_HAS(text, "kill -CONT " + std::to_string(rank));
   job.stuckUntil("nothing is stuck");
 }
 
@@ -350,20 +341,20 @@ TEST(StuckLive, ABlackHoledRailIsNamedAndAfterTheEndToo) {
   ASSERT_GT(rank, 0);
   kill(rank, SIGKILL);
   const auto result = run({"postmortem", std::to_string(rank)}, job.environment());
-  EXPECT_TRUE(has(joined(result.out), "the first thing that went wrong: path lost")) << result.out;
-  EXPECT_TRUE(has(joined(result.out), "soft0 port 1 qp ")) << result.out;
+  EXPECT_HAS(joined(result.out), "the first thing that went wrong: path lost") << result.out;
+  EXPECT_HAS(joined(result.out), "soft0 port 1 qp ") << result.out;
 }
 
 TEST(PostmortemCommand, MistakesHaveClearErrors) {
   const Scratch scratch;
   EXPECT_EQ(run({"postmortem"}).status, 2);
   EXPECT_EQ(run({"postmortem", "--events=x", "1"}).status, 2);
-  const auto missing = run({"postmortem", "77", "--dir", scratch.path("")});
+  const auto missing = run({"postmortem", "77", "--dir", scratch.path()});
   EXPECT_EQ(missing.status, 1);
-  EXPECT_TRUE(has(missing.err, "process 77 has no record in")) << missing.err;
+  EXPECT_HAS(missing.err, "process 77 has no record in");
   const auto bad = run({"postmortem", scratch.file("bad", "no record")});
   EXPECT_EQ(bad.status, 1);
-  EXPECT_TRUE(has(bad.err, scratch.path("bad"))) << bad.err;
+  EXPECT_HAS(bad.err, scratch.path("bad"));
 }
 
 }  // namespace

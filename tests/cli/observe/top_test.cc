@@ -1,6 +1,5 @@
 // railwise top on a pseudo-terminal and through a pipe, with records in a folder of the test's own.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include "record/held_record.h"
 #include "record/record_builder.h"
 #include "scratch.h"
+#include "tests/ok.h"
 #include "wait.h"
 
 namespace railwise::cli {
@@ -37,7 +37,7 @@ struct Machine {
   record::RailRecord& second = builder.rail("mlx5_1");
   record::ConnectionPage& sender = builder.connection(Side::kSender);
   record::ConnectionPage& receiver = builder.connection(Side::kReceiver);
-  std::string path = builder.write(scratch.path(""));
+  std::string path = builder.write(scratch.path());
   HeldRecord held{path};
 
   // In place: the file is never shorter than before, and its lock stays.
@@ -213,7 +213,7 @@ class TerminalRun {
 
 TEST(TopTerminal, ShowsTheMachineAndFollowsIt) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=xterm-256color", "LANG=C.UTF-8"});
+  TerminalRun run(machine.scratch.path(), {"TERM=xterm-256color", "LANG=C.UTF-8"});
   run.waitForText("all well: 2 rails, 1 process, 2 connections up");
   EXPECT_TRUE(run.screen.alternate());
   EXPECT_FALSE(run.screen.cursorShown());
@@ -241,7 +241,7 @@ TEST(TopTerminal, KeysChooseTheView) {
   machine.builder.event(record::EventKind::kPortDown, "the cable is out", 5);
   machine.sender.connection.state = ConnectionState::kConnecting;
   machine.update();
-  TerminalRun run(machine.scratch.path(""), {"TERM=screen"});
+  TerminalRun run(machine.scratch.path(), {"TERM=screen"});
   run.waitForText("WAITS FOR");
   run.press("c");
   run.waitForText("STATE   DEVICE");
@@ -270,7 +270,7 @@ TEST(TopTerminal, KeysChooseTheView) {
 
 TEST(TopTerminal, PausesAndGoesOn) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=tmux"});
+  TerminalRun run(machine.scratch.path(), {"TERM=tmux"});
   run.waitForText("all well");
   run.press("p");
   run.waitForText("PAUSED");
@@ -290,8 +290,8 @@ TEST(TopTerminal, ScrollsLongLists) {
     auto& connection = machine.builder.connection(Side::kSender).connection;
     RecordBuilder::setText(connection.peer, "peer" + std::to_string(i) + ":1");
   }
-  machine.builder.write(machine.scratch.path(""));
-  TerminalRun run(machine.scratch.path(""), {"TERM=linux"});
+  machine.builder.write(machine.scratch.path());
+  TerminalRun run(machine.scratch.path(), {"TERM=linux"});
   run.waitForText("42/42");
   run.press("c");
   run.waitForText("peer5:1");
@@ -307,7 +307,7 @@ TEST(TopTerminal, ScrollsLongLists) {
 
 TEST(TopTerminal, DrawsAnewInANewSize) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=xterm"});
+  TerminalRun run(machine.scratch.path(), {"TERM=xterm"});
   run.waitForText("q quit");
   EXPECT_EQ(run.screen.line(23).substr(0, 6), "q quit");
   run.press("p");
@@ -322,7 +322,7 @@ TEST(TopTerminal, DrawsAnewInANewSize) {
 TEST(TopTerminal, ASignalLeavesTheTerminalAsItWas) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGSEGV, SIGABRT}) {
     Machine machine;
-    TerminalRun run(machine.scratch.path(""), {"TERM=xterm"});
+    TerminalRun run(machine.scratch.path(), {"TERM=xterm"});
     run.waitForText("all well");
     run.signal(number);
     const int status = run.waitForStatus();
@@ -333,7 +333,7 @@ TEST(TopTerminal, ASignalLeavesTheTerminalAsItWas) {
 
 TEST(TopTerminal, ControlCLeavesToo) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=xterm"});
+  TerminalRun run(machine.scratch.path(), {"TERM=xterm"});
   run.waitForText("all well");
   run.press("\x03");
   const int status = run.waitForStatus();
@@ -343,7 +343,7 @@ TEST(TopTerminal, ControlCLeavesToo) {
 
 TEST(TopTerminal, LeavesTheTerminalWhileItIsStopped) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=xterm"});
+  TerminalRun run(machine.scratch.path(), {"TERM=xterm"});
   run.waitForText("all well");
   run.press("\x1a");  // Ctrl-Z
   const int status = run.waitForStatus();
@@ -361,7 +361,7 @@ TEST(TopTerminal, LeavesTheTerminalWhileItIsStopped) {
 
 TEST(TopTerminal, EndsWhenTheTerminalIsGone) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=xterm"});
+  TerminalRun run(machine.scratch.path(), {"TERM=xterm"});
   run.waitForText("all well");
   run.hangUp();
   const int status = run.waitForStatus();
@@ -371,7 +371,7 @@ TEST(TopTerminal, EndsWhenTheTerminalIsGone) {
 
 TEST(TopTerminal, EndsWhenTheShellIsKilled) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=xterm"});
+  TerminalRun run(machine.scratch.path(), {"TERM=xterm"});
   run.waitForText("all well");
   run.killShell();
   waitUntil([&] { return !run.topLives(); });
@@ -381,14 +381,14 @@ TEST(TopTerminal, ObeysNoColorAndTheLocale) {
   Machine machine;
   machine.second.state = RailState::kDown;
   machine.update();
-  TerminalRun run(machine.scratch.path(""), {"TERM=xterm", "NO_COLOR=1", "LC_ALL=C", "LANG=C.UTF-8"});
+  TerminalRun run(machine.scratch.path(), {"TERM=xterm", "NO_COLOR=1", "LC_ALL=C", "LANG=C.UTF-8"});
   run.waitForText("[....");
   EXPECT_FALSE(run.screen.colored());
 }
 
 TEST(TopTerminal, PrintsOnceOnADumbTerminal) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=dumb"});
+  TerminalRun run(machine.scratch.path(), {"TERM=dumb"});
   run.waitForText("all well");
   EXPECT_FALSE(run.screen.alternate());
   run.waitForGoodEnd();
@@ -396,7 +396,7 @@ TEST(TopTerminal, PrintsOnceOnADumbTerminal) {
 
 TEST(TopTerminal, SaysThatAProcessHasEnded) {
   Machine machine;
-  TerminalRun run(machine.scratch.path(""), {"TERM=xterm"});
+  TerminalRun run(machine.scratch.path(), {"TERM=xterm"});
   run.waitForText("all well");
   machine.held.kill9();
   run.waitForText("process 4242 (rank 3) has ended");
@@ -405,7 +405,7 @@ TEST(TopTerminal, SaysThatAProcessHasEnded) {
 // ---- once
 
 ProcessResult top(const Machine& machine, std::vector<std::string> args) {
-  args.insert(args.begin(), {"top", "--dir", machine.scratch.path(""), "--interval", "0.05"});
+  args.insert(args.begin(), {"top", "--dir", machine.scratch.path(), "--interval", "0.05"});
   return runProcess(RAILWISE_CLI, args, {"LC_ALL=C"});
 }
 
@@ -413,8 +413,7 @@ TEST(TopOnce, APipeGetsPlainText) {
   Machine machine;
   for (const std::vector<std::string>& args :
        std::vector<std::vector<std::string>>{{}, {"--once"}, {"4242"}}) {
-    const auto result = top(machine, args);
-    EXPECT_EQ(result.status, 0);
+    const auto result = succeeded(top(machine, args));
     EXPECT_EQ(result.err, "");
     EXPECT_EQ(result.out.find("all well: 2 rails, 1 process, 2 connections up\n"), 0U) << result.out;
     EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
@@ -426,8 +425,7 @@ TEST(TopOnce, APipeGetsPlainText) {
 
 TEST(TopOnce, JsonHasRatesAndConnections) {
   Machine machine;
-  const auto result = top(machine, {"--json"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(top(machine, {"--json"}));
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_GE(json["interval_s"], 0.05);
   EXPECT_EQ(json["totals"]["bytes_sent_per_s"], 0.0);
@@ -438,9 +436,8 @@ TEST(TopOnce, JsonHasRatesAndConnections) {
 TEST(TopOnce, DeadProcessesOnlyIfAskedFor) {
   Machine machine;
   machine.held.kill9();
-  EXPECT_NE(top(machine, {"--once"}).out.find("no process of this user runs Railwise"), std::string::npos);
-  for (const char* arg : {"--gone", "4242"})
-    EXPECT_NE(top(machine, {"--once", arg}).out.find("died"), std::string::npos);
+  EXPECT_HAS(top(machine, {"--once"}).out, "no process of this user runs Railwise");
+  for (const char* arg : {"--gone", "4242"}) EXPECT_HAS(top(machine, {"--once", arg}).out, "died");
 }
 
 // An hour of the machine's clock, not of the epoch.
@@ -465,14 +462,14 @@ TEST(TopOnce, MistakesAreNamed) {
   Machine machine;
   const auto missing = top(machine, {"--once", "4243"});
   EXPECT_EQ(missing.status, 1);
-  EXPECT_NE(missing.err.find("process 4243 has no record in"), std::string::npos) << missing.err;
+  EXPECT_HAS(missing.err, "process 4243 has no record in");
   for (const auto& [args, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"abc"}, "'abc' is not the number of a process"},
            {{"--interval", "0"}, "'0' is not a number of seconds from 0.05 to 3600"},
            {{"--width", "3"}, "'3' is not a number from 20 to 1000"}}) {
     const auto result = top(machine, args);
     EXPECT_EQ(result.status, 2);
-    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+    EXPECT_HAS(result.err, said);
   }
 }
 
@@ -480,9 +477,8 @@ TEST(TopOnce, ARecordThatCannotBeReadIsNoted) {
   Machine machine;
   machine.builder.header().version = 99;
   machine.update();
-  const auto result = top(machine, {"--once"});
-  EXPECT_EQ(result.status, 0);
-  EXPECT_NE(result.out.find("railwise-"), std::string::npos) << result.out;
+  const auto result = succeeded(top(machine, {"--once"}));
+  EXPECT_HAS(result.out, "railwise-");
 }
 
 }  // namespace

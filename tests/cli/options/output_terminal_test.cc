@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "cli/options/command_line.h"
+#include "tests/scratch.h"
 
 namespace railwise::cli {
 namespace {
@@ -32,9 +32,8 @@ TEST(OutputTerminal, FindingsAreColouredByTheirSeverity) {
 
 // The file that was there stays if the new one cannot be written, and keeps its mode otherwise.
 TEST(Output, AFileIsReplacedWhole) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("out" + std::to_string(getpid()));
-  std::filesystem::create_directory(folder);
+  const test::Scratch scratch;
+  const std::filesystem::path folder = scratch.path();
   const std::string file = folder / "file";
   EXPECT_EQ(writeOutput("test", file, "one"), kExitOk);
   std::filesystem::permissions(file,
@@ -48,7 +47,6 @@ TEST(Output, AFileIsReplacedWhole) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 2) << "nothing is left beside it";
   EXPECT_EQ(writeOutput("test", folder / "none" / "file", "x"), kExitFailed);
   EXPECT_EQ(writeOutput("test", "/dev/full", "x"), kExitFailed);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

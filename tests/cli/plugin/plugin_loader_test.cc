@@ -56,21 +56,19 @@ TEST(LoadPlugin, StartsEveryVersion) {
 
 TEST(LoadPlugin, SaysWhatItExports) {
   const std::string error = loadError(pluginOptions(LOOPBACK_OLD_PLUGIN, 11), Code::kInvalidUsage);
-  EXPECT_NE(error.find("does not export ncclNetPlugin_v11; it exports v8, v7, v6"), std::string::npos)
-      << error;
+  EXPECT_HAS(error, "does not export ncclNetPlugin_v11; it exports v8, v7, v6");
 }
 
 TEST(LoadPlugin, SaysWhatItTried) {
   const std::string error = loadError(pluginOptions("no-such-plugin"), Code::kSystem);
-  EXPECT_NE(error.find("libnccl-net-no-such-plugin.so"), std::string::npos) << error;
+  EXPECT_HAS(error, "libnccl-net-no-such-plugin.so");
   const std::string not_a_plugin = loadError(pluginOptions("libm.so.6.so"), Code::kSystem);
-  EXPECT_NE(not_a_plugin.find("libm.so.6.so"), std::string::npos) << not_a_plugin;
+  EXPECT_HAS(not_a_plugin, "libm.so.6.so");
 }
 
 TEST(LoadPlugin, ALibraryWithoutTheSymbolIsNoPlugin) {
   const std::string error = loadError(pluginOptions("libm.so.6"), Code::kSystem);
-  EXPECT_NE(error.find("does not export any ncclNetPlugin_v6 .. ncclNetPlugin_v12"), std::string::npos)
-      << error;
+  EXPECT_HAS(error, "does not export any ncclNetPlugin_v6 .. ncclNetPlugin_v12");
 }
 
 // As nccl-rdma-sharp-plugins does: before init the table has a name and init, no more.

@@ -1,6 +1,4 @@
 // railwise topo and railwise explain from outside: output, exit statuses, and what is said about mistakes.
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +8,7 @@
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -21,28 +20,12 @@ ProcessResult topoCommand(const std::vector<std::string>& args,
   return runProcess(RAILWISE_CLI, args, environment);
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// A file of the test's own, gone with it.
-class Scratch {
- public:
-  explicit Scratch(const std::string& name, const std::string& text = "")
-      : path_(std::filesystem::temp_directory_path() / (std::to_string(getpid()) + name)) {
-    std::ofstream(path_) << text;
-  }
-  ~Scratch() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  const std::filesystem::path path_;
-};
-
 const std::string kNewestRules =
     "the rules of NCCL 2.31.2, the newest that are known (--nccl=2.30 takes those of another release)";
 
 // --quiet leaves out the note, not the mark.
 TEST(TopoCommand, TheTableMarksAGpuDirectThatIsAssumed) {
-  EXPECT_FALSE(has(topoCommand({"explain", "-q", kMachine}).out, "assumed"));
+  EXPECT_LACKS(topoCommand({"explain", "-q", kMachine}).out, "assumed");
   std::ifstream in(kMachine);
   std::string text{std::istreambuf_iterator<char>(in), {}};
   const std::string attribute = " gdr=\"1\"";
@@ -50,8 +33,8 @@ TEST(TopoCommand, TheTableMarksAGpuDirectThatIsAssumed) {
     text.erase(at, attribute.size());
   const test::Scratch scratch;
   const std::string file = scratch.file("without-gdr.xml", text);
-  EXPECT_TRUE(has(topoCommand({"explain", "-q", file}).out, "on (assumed)"));
-  EXPECT_TRUE(has(topoCommand({"explain", "--brief", file}).out, "on (assumed)"));
+  EXPECT_HAS(topoCommand({"explain", "-q", file}).out, "on (assumed)");
+  EXPECT_HAS(topoCommand({"explain", "--brief", file}).out, "on (assumed)");
 }
 
 // An unset variable of a script: explain "$file".
@@ -70,7 +53,7 @@ TEST(TopoCommand, AnEmptyFileNameIsAMistake) {
   for (const auto& command : commands) {
     const auto result = topoCommand(command);
     EXPECT_EQ(result.status, 2) << command[0] << " " << command[1] << result.out;
-    EXPECT_TRUE(has(result.err, "an argument is empty")) << result.err;
+    EXPECT_HAS(result.err, "an argument is empty");
   }
 }
 
@@ -81,9 +64,8 @@ TEST(TopoCommand, ShowInEveryFormat) {
                                                                    {"svg", "<svg"},
                                                                    {"html", "<!DOCTYPE html>"}};
   for (const auto& [format, begin] : begins) {
-    const auto result = topoCommand({"topo", "show", kMachine, "--format", format});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(has(result.out.substr(0, 200), begin)) << format << ": " << result.out.substr(0, 80);
+    const auto result = succeeded(topoCommand({"topo", "show", kMachine, "--format", format}));
+    EXPECT_HAS(result.out.substr(0, 200), begin) << format << ": " << result.out.substr(0, 80);
     EXPECT_EQ(result.err, "railwise: topo show: note: " + kNewestRules + "\n");
     EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--format", format, "--quiet"}).err, "");
   }
@@ -91,22 +73,20 @@ TEST(TopoCommand, ShowInEveryFormat) {
 
 TEST(TopoCommand, SaysWhoseRulesAreInUse) {
   const auto said = [](const std::string& release) {
-    const auto result = topoCommand({"topo", "show", kMachine, "--nccl", release});
-    EXPECT_EQ(result.status, 0) << result.err;
+    const auto result = succeeded(topoCommand({"topo", "show", kMachine, "--nccl", release}));
     return result.err;
   };
   EXPECT_EQ(said("2.30"), "railwise: topo show: note: the rules of NCCL 2.30.7\n");
   EXPECT_EQ(said("2.28.3"), "railwise: topo show: note: the rules of NCCL 2.28.3\n");
-  EXPECT_TRUE(has(said("2.30.5"), "the rules of NCCL 2.30.4: NCCL 2.30.5 has no public tag"))
-      << said("2.30.5");
-  EXPECT_TRUE(has(said("2.17"), "the rules of NCCL 2.17.1: of NCCL 2.17.1, its choice of NICs"));
+  EXPECT_HAS(said("2.30.5"), "the rules of NCCL 2.30.4: NCCL 2.30.5 has no public tag");
+  EXPECT_HAS(said("2.17"), "the rules of NCCL 2.17.1: of NCCL 2.17.1, its choice of NICs");
   const std::string newer = said("2.32");
-  EXPECT_TRUE(has(newer, "railwise: topo show: warning: NCCL 2.32 is newer than 2.31.2")) << newer;
-  EXPECT_TRUE(has(newer, "note: the rules of NCCL 2.31.2\n")) << newer;
+  EXPECT_HAS(newer, "railwise: topo show: warning: NCCL 2.32 is newer than 2.31.2");
+  EXPECT_HAS(newer, "note: the rules of NCCL 2.31.2\n");
   for (const char* release : {"2.12", "2.33", "3", "latest"}) {
     const auto refused = topoCommand({"topo", "show", kMachine, "--nccl", release});
     EXPECT_EQ(refused.status, 2);
-    EXPECT_TRUE(has(refused.err, "is not a release of NCCL from 2.13 to 2.32")) << refused.err;
+    EXPECT_HAS(refused.err, "is not a release of NCCL from 2.13 to 2.32");
   }
 }
 
@@ -119,8 +99,8 @@ std::string unbroken(std::string text) {
 }
 
 TEST(TopoCommand, ExplainNamesTheRulesInItsText) {
-  EXPECT_TRUE(has(topoCommand({"explain", kMachine, "--nccl", "2.30"}).out, "by the rules of NCCL 2.30.7\n"));
-  EXPECT_TRUE(has(unbroken(topoCommand({"explain", kMachine}).out), "  note: " + kNewestRules + "\n"));
+  EXPECT_HAS(topoCommand({"explain", kMachine, "--nccl", "2.30"}).out, "by the rules of NCCL 2.30.7\n");
+  EXPECT_HAS(unbroken(topoCommand({"explain", kMachine}).out), "  note: " + kNewestRules + "\n");
 }
 
 // The release of the library that programs load, which is told by its name, or by its text.
@@ -136,35 +116,33 @@ TEST(TopoCommand, ThisMachinesLibraryDecidesWhoseRules) {
   };
   const std::string library = (folder / "libnccl.so.2").string();
   std::ofstream(library) << "text of a library: NCCL version 2.28.9+cuda13.0 and more";
-  EXPECT_TRUE(has(said(), "topo show: note: the rules of NCCL 2.28.9, for " + library)) << said();
+  EXPECT_HAS(said(), "topo show: note: the rules of NCCL 2.28.9, for " + library);
   std::ofstream(library) << "NCCL version 2.32.3+cuda13.0";
-  EXPECT_TRUE(has(said(), "topo show: warning: NCCL 2.32.3 is newer than 2.31.2")) << said();
+  EXPECT_HAS(said(), "topo show: warning: NCCL 2.32.3 is newer than 2.31.2");
   std::ofstream(library) << "no version";
-  EXPECT_TRUE(has(said(), library + " does not tell its release")) << said();
+  EXPECT_HAS(said(), library + " does not tell its release");
   std::filesystem::remove_all(folder);
 }
 
 TEST(TopoCommand, TransportsOfAllPairsAndOfOne) {
-  const auto all = topoCommand({"topo", "transports", kMachine});
-  EXPECT_EQ(all.status, 0) << all.err;
-  EXPECT_TRUE(has(all.out, "P2P/CUMEM (12 pairs)")) << all.out;
+  const auto all = succeeded(topoCommand({"topo", "transports", kMachine}));
+  EXPECT_HAS(all.out, "P2P/CUMEM (12 pairs)");
   const auto one = topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "1", "--one-process"});
-  EXPECT_TRUE(has(one.out, "Channel 00/1 : 0[0] -> 1[1] via P2P/direct pointer\n")) << one.out;
+  EXPECT_HAS(one.out, "Channel 00/1 : 0[0] -> 1[1] via P2P/direct pointer\n");
   const auto set =
       topoCommand({"topo", "transports", kMachine}, {"NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1"});
-  EXPECT_FALSE(has(set.out, "P2P/CUMEM")) << set.out;
+  EXPECT_LACKS(set.out, "P2P/CUMEM");
 }
 
 TEST(TopoCommand, TransportsOfAGpuThatIsNotThere) {
   const auto wrong = topoCommand({"topo", "transports", kMachine, "--from", "9"});
   EXPECT_EQ(wrong.status, 2);
-  EXPECT_TRUE(has(wrong.err, "--from=9: this machine has no GPU with rank 9; its ranks are 0 to 3"))
-      << wrong.err;
+  EXPECT_HAS(wrong.err, "--from=9: this machine has no GPU with rank 9; its ranks are 0 to 3");
   EXPECT_EQ(topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "0"}).status, 2);
 }
 
 TEST(TopoCommand, ShowWritesToAFile) {
-  const Scratch file("out.html");
+  const test::ScratchFile file("out.html");
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "-f", "html", "-o", file.path()}).status, 0);
   EXPECT_GT(std::filesystem::file_size(file.path()), 10000U);
 }
@@ -177,21 +155,21 @@ TEST(TopoCommand, KnowsGpusThatAFileDoesNotDescribe) {
             "link_width=\"16\"/>\n";
   text +=
       "<pci busid=\"0000:09:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"/>\n";
-  const Scratch file("bare.xml", text + "</cpu>\n</system>\n");
+  const test::ScratchFile file("bare.xml", text + "</cpu>\n</system>\n");
   const auto known = topoCommand({"explain", file.path()});
-  EXPECT_TRUE(
-      has(unbroken(known.out), "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks"))
+  EXPECT_HAS(unbroken(known.out), "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks")
       << known.out;
   const auto told = topoCommand({"explain", file.path(), "--gpu-sm", "90"});
-  EXPECT_FALSE(has(told.out, "H100 SXM5")) << told.out;
+  EXPECT_LACKS(told.out, "H100 SXM5");
   for (const std::string command : {"show", "graphs", "transports", "expect"}) {
     const auto result = topoCommand({"topo", command, file.path()});
-    EXPECT_TRUE(has(result.out + result.err, "H100 SXM5")) << command << ": " << result.err;
+    EXPECT_HAS(result.out + result.err, "H100 SXM5") << command << ": " << result.err;
   }
   // Others load this as NCCL_TOPO_FILE.
   const auto xml = topoCommand({"topo", "show", file.path(), "-f", "xml"});
-  EXPECT_TRUE(has(xml.err, "H100 SXM5")) << xml.err;
-  EXPECT_TRUE(has(xml.out, "sm=\"90\"") && has(xml.out, "<nvlink")) << xml.out;
+  EXPECT_HAS(xml.err, "H100 SXM5");
+  EXPECT_HAS(xml.out, "sm=\"90\"");
+  EXPECT_HAS(xml.out, "<nvlink");
 }
 
 // Eight GPUs with eight NICs have the same two problems.
@@ -200,16 +178,15 @@ TEST(TopoCommand, BrieflyEachProblemIsToldOnce) {
   const std::string::size_type first = text.find("is far from");
   ASSERT_NE(first, std::string::npos) << text;
   EXPECT_EQ(text.find("is far from", first + 1), std::string::npos) << text;
-  EXPECT_TRUE(has(text, "GPUs 0-7")) << text;
-  EXPECT_TRUE(has(topoCommand({"explain", "--brief", "-m", "cloud-vm", "--gpu=3"}).out, "far from GPU 3"));
+  EXPECT_HAS(text, "GPUs 0-7");
+  EXPECT_HAS(topoCommand({"explain", "--brief", "-m", "cloud-vm", "--gpu=3"}).out, "far from GPU 3");
 }
 
 TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
-  const auto result = topoCommand({"explain", kMachine, "--gpu", "0"});
-  EXPECT_EQ(result.status, 0);
-  EXPECT_TRUE(has(result.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0")) << result.out;
-  EXPECT_TRUE(has(result.out, "GPUDirect  on"));
-  EXPECT_TRUE(has(topoCommand({"explain", kMachine, "-g", "0", "-f", "json"}).out, "\"gpus\""));
+  const auto result = succeeded(topoCommand({"explain", kMachine, "--gpu", "0"}));
+  EXPECT_HAS(result.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0");
+  EXPECT_HAS(result.out, "GPUDirect  on");
+  EXPECT_HAS(topoCommand({"explain", kMachine, "-g", "0", "-f", "json"}).out, "\"gpus\"");
 }
 
 TEST(TopoCommand, NicsThatNcclIbHcaLeavesOutDoNotCount) {
@@ -219,26 +196,25 @@ TEST(TopoCommand, NicsThatNcclIbHcaLeavesOutDoNotCount) {
     std::vector<std::string> words = which;
     words.emplace_back("--hca=^=mlx5_0");
     const auto by_option = topoCommand(words);
-    EXPECT_TRUE(has(by_option.out, "mlx5_0: left out by NCCL_IB_HCA or --hca (^=mlx5_0)")) << by_option.out;
-    EXPECT_FALSE(has(by_option.out, "uses mlx5_0\n")) << by_option.out;
+    EXPECT_HAS(by_option.out, "mlx5_0: left out by NCCL_IB_HCA or --hca (^=mlx5_0)");
+    EXPECT_LACKS(by_option.out, "uses mlx5_0\n");
     setenv("NCCL_IB_HCA", "^=mlx5_0", 1);
     const auto by_variable = topoCommand(which);
     unsetenv("NCCL_IB_HCA");
-    EXPECT_TRUE(has(by_variable.out, "set: NCCL_IB_HCA=^=mlx5_0")) << by_variable.out;
-    EXPECT_FALSE(has(by_variable.out, "uses mlx5_0\n")) << by_variable.out;
+    EXPECT_HAS(by_variable.out, "set: NCCL_IB_HCA=^=mlx5_0");
+    EXPECT_LACKS(by_variable.out, "uses mlx5_0\n");
   }
-  EXPECT_TRUE(has(topoCommand({"explain", kMachine, "--hca=::x"}).err, "is no list of ports"));
+  EXPECT_HAS(topoCommand({"explain", kMachine, "--hca=::x"}).err, "is no list of ports");
 }
 
 TEST(TopoCommand, ExplainNamesTheNicOfEachChannel) {
   const auto text = topoCommand({"explain", kMachine, "-q"});
-  EXPECT_TRUE(has(text.out,
-                  "\nchannels  ring enters by   ring leaves by    tree enters and leaves by\n"
-                  "0, 4      mlx5_0 at GPU 0  mlx5_0 at GPU 1*  mlx5_0 at GPU 0, 1*\n"))
-      << text.out;
+  EXPECT_HAS(text.out,
+             "\nchannels  ring enters by   ring leaves by    tree enters and leaves by\n"
+             "0, 4      mlx5_0 at GPU 0  mlx5_0 at GPU 1*  mlx5_0 at GPU 0, 1*\n");
   const auto json = topoCommand({"explain", kMachine, "-q", "-g", "1", "-c", "4", "-f", "json"});
-  EXPECT_TRUE(has(json.out, "\"use\": \"ring-leaves\"")) << json.out;
-  EXPECT_FALSE(has(json.out, "\"use\": \"ring-enters\"")) << "that is on channel 1";
+  EXPECT_HAS(json.out, "\"use\": \"ring-leaves\"");
+  EXPECT_LACKS(json.out, "\"use\": \"ring-enters\"") << "that is on channel 1";
 }
 
 // The graphs of `text` with the first channel of each alone.
@@ -258,16 +234,15 @@ TEST(TopoCommand, ExplainTakesTheGraphFileThatNcclTakes) {
   const auto graphs = [](const char* nodes) {
     return topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml", "--nodes", nodes}).out;
   };
-  const Scratch of_two("graphs2.xml", graphs("2"));
+  const test::ScratchFile of_two("graphs2.xml", graphs("2"));
   const auto taken = topoCommand({"explain", kMachine}, {"NCCL_GRAPH_FILE=" + of_two.path()});
-  EXPECT_TRUE(has(taken.err, "explain: note: with the graphs of NCCL_GRAPH_FILE=" + of_two.path()))
-      << taken.err;
-  EXPECT_TRUE(has(taken.out, "(not its own: the graph file says so;")) << taken.out;
-  const Scratch of_one("graphs1.xml", graphs("1"));
+  EXPECT_HAS(taken.err, "explain: note: with the graphs of NCCL_GRAPH_FILE=" + of_two.path());
+  EXPECT_HAS(taken.out, "(not its own: the graph file says so;");
+  const test::ScratchFile of_one("graphs1.xml", graphs("1"));
   const auto useless = topoCommand({"explain", kMachine, "-q"}, {"NCCL_GRAPH_FILE=" + of_one.path()});
   EXPECT_EQ(useless.status, 0) << "the rest of the answer is there";
-  EXPECT_TRUE(has(useless.out, "Rings and trees with a second, equal machine: none:")) << useless.out;
-  EXPECT_TRUE(has(useless.out, "<channel> names 0 <net> elements"));
+  EXPECT_HAS(useless.out, "Rings and trees with a second, equal machine: none:");
+  EXPECT_HAS(useless.out, "<channel> names 0 <net> elements");
 }
 
 // What NCCL cannot read ends its init: every command that searches says it.
@@ -279,25 +254,24 @@ TEST(TopoCommand, AGraphFileThatCannotBeReadIsToldByAll) {
                                                   {"topo", "show", "-f", "html", kMachine, "-q"}}) {
     const auto missing = topoCommand(command, set);
     EXPECT_EQ(missing.status, 1) << missing.out.substr(0, 80);
-    EXPECT_TRUE(has(missing.err, "/nonexistent: cannot read it")) << missing.err;
-    EXPECT_TRUE(has(missing.err, "unset NCCL_GRAPH_FILE")) << missing.err;
+    EXPECT_HAS(missing.err, "/nonexistent: cannot read it");
+    EXPECT_HAS(missing.err, "unset NCCL_GRAPH_FILE");
   }
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "-q"}, set).status, 0) << "it draws no graphs";
   const auto linted = topoCommand({"topo", "lint", kMachine}, set);
   EXPECT_EQ(linted.status, 1);
-  EXPECT_TRUE(has(linted.out, "/nonexistent: cannot read it")) << linted.out;
-  EXPECT_TRUE(has(linted.out, "[init-fails]\n    fix: ")) << linted.out;
-  EXPECT_TRUE(has(linted.out, "1 file: 1 error")) << linted.out;
+  EXPECT_HAS(linted.out, "/nonexistent: cannot read it");
+  EXPECT_HAS(linted.out, "[init-fails]\n    fix: ");
+  EXPECT_HAS(linted.out, "1 file: 1 error");
 }
 
 TEST(TopoCommand, ThePageDrawsTheGraphsOfTheGraphFile) {
-  const Scratch one_channel(
+  const test::ScratchFile one_channel(
       "one_channel.xml",
       withOneChannel(topoCommand({"topo", "graphs", kMachine, "-q", "-f", "xml", "-n", "1"}).out));
   const std::vector<std::string> page = {"topo", "show", "-f", "html", kMachine, "-q"};
   const auto searched = topoCommand(page);
-  const auto taken = topoCommand(page, {"NCCL_GRAPH_FILE=" + one_channel.path()});
-  EXPECT_EQ(taken.status, 0) << taken.err;
+  const auto taken = succeeded(topoCommand(page, {"NCCL_GRAPH_FILE=" + one_channel.path()}));
   EXPECT_NE(taken.out, searched.out);
 }
 
@@ -306,30 +280,28 @@ TEST(TopoCommand, AllNameAVariableThatNcclDoesNotUnderstand) {
                                                   {"topo", "graphs", kMachine},
                                                   {"explain", kMachine}}) {
     const auto result = topoCommand(command, {"NCCL_P2P_LEVEL=bogus"});
-    EXPECT_TRUE(has(result.err, "NCCL_P2P_LEVEL='bogus' is no level")) << result.err;
+    EXPECT_HAS(result.err, "NCCL_P2P_LEVEL='bogus' is no level");
   }
 }
 
 TEST(TopoCommand, ExpectNamesWhatIsNotInTheModel) {
   const auto set = topoCommand({"topo", "expect", kMachine}, {"NCCL_ALGO=Ring", "NCCL_NET_OVERHEAD=2"});
-  EXPECT_TRUE(has(set.err, "note: NCCL_ALGO=Ring is not in the model")) << set.err;
-  EXPECT_TRUE(has(set.err, "note: NCCL_NET_OVERHEAD=2 is not in the model")) << set.err;
-  EXPECT_FALSE(has(topoCommand({"topo", "expect", kMachine}).err, "not in the model"));
+  EXPECT_HAS(set.err, "note: NCCL_ALGO=Ring is not in the model");
+  EXPECT_HAS(set.err, "note: NCCL_NET_OVERHEAD=2 is not in the model");
+  EXPECT_LACKS(topoCommand({"topo", "expect", kMachine}).err, "not in the model");
 }
 
 TEST(TopoCommand, ASoftwareMachineHasItsNvlinks) {
-  const auto result =
-      topoCommand({"topo", "show", "--machine", "dgx", "--host", "B", "-f", "xml", "--nccl", "2.30"});
-  EXPECT_EQ(result.status, 0);
+  const auto result = succeeded(
+      topoCommand({"topo", "show", "--machine", "dgx", "--host", "B", "-f", "xml", "--nccl", "2.30"}));
   EXPECT_EQ(result.err, "railwise: topo show: note: the rules of NCCL 2.30.7\n") << "nothing is assumed";
-  EXPECT_TRUE(has(result.out, "<nvlink target=\"0000:05:00.0\" count=\"5\" tclass=\"0x068000\"/>"))
-      << result.out;
-  EXPECT_TRUE(
-      has(topoCommand({"topo", "show", "-m", "dgx", "-f", "xml"}).out, "<nvlink target=\"fffffff:ffff:ff\""))
+  EXPECT_HAS(result.out, "<nvlink target=\"0000:05:00.0\" count=\"5\" tclass=\"0x068000\"/>");
+  EXPECT_HAS(topoCommand({"topo", "show", "-m", "dgx", "-f", "xml"}).out,
+             "<nvlink target=\"fffffff:ffff:ff\"")
       << "since NCCL 2.31 all NVSwitches are one target";
-  EXPECT_TRUE(has(topoCommand({"topo", "show", "-m", "nvlink-mesh", "-f", "json"}).out, "\"NVB\""))
+  EXPECT_HAS(topoCommand({"topo", "show", "-m", "nvlink-mesh", "-f", "json"}).out, "\"NVB\"")
       << "a hop over a third GPU";
-  EXPECT_TRUE(has(topoCommand({"explain", "-m", "asymmetric", "-H", "B"}).out, "mlx5_1"));
+  EXPECT_HAS(topoCommand({"explain", "-m", "asymmetric", "-H", "B"}).out, "mlx5_1");
 }
 
 TEST(TopoCommand, MistakesInTheSoftwareMachineAreSaid) {
@@ -342,7 +314,7 @@ TEST(TopoCommand, MistakesInTheSoftwareMachineAreSaid) {
     args.insert(args.end(), options.begin(), options.end());
     const auto result = topoCommand(args);
     EXPECT_EQ(result.status, 2) << result.err;
-    EXPECT_TRUE(has(result.err, message)) << message << ": " << result.err;
+    EXPECT_HAS(result.err, message);
   }
 }
 
@@ -352,12 +324,12 @@ TEST(TopoCommand, OfAMachineWithoutGpusTheNicsAreShown) {
     args.insert(args.end(), {"--machine", "default"});
     const auto shown = topoCommand(args);
     EXPECT_EQ(shown.status, command[0] == "explain" ? 1 : 0) << shown.err;
-    EXPECT_TRUE(has(shown.out, "no GPU (no display device")) << shown.out;
-    EXPECT_TRUE(has(shown.out, "\nsoft0  1 ")) << shown.out;
+    EXPECT_HAS(shown.out, "no GPU (no display device");
+    EXPECT_HAS(shown.out, "\nsoft0  1 ");
     args.insert(args.end(), {"--format", "json"});
     const auto json = topoCommand(args);
     EXPECT_EQ(json.status, 1);
-    EXPECT_TRUE(has(json.err, "no GPU in software machine")) << json.err;
+    EXPECT_HAS(json.err, "no GPU in software machine");
   }
 }
 
@@ -366,22 +338,22 @@ TEST(TopoCommand, AGpuOfAMachineWithoutGpusIsNotThere) {
 }
 
 TEST(TopoCommand, ExplainHasColoursWhereTheyAreAskedFor) {
-  EXPECT_TRUE(has(topoCommand({"explain", kMachine, "--color", "always"}).out, "\033[1m"));
-  EXPECT_FALSE(has(topoCommand({"explain", kMachine}).out, "\033["));
-  EXPECT_FALSE(has(topoCommand({"explain", kMachine, "--brief"}).out, "Rejected"));
+  EXPECT_HAS(topoCommand({"explain", kMachine, "--color", "always"}).out, "\033[1m");
+  EXPECT_LACKS(topoCommand({"explain", kMachine}).out, "\033[");
+  EXPECT_LACKS(topoCommand({"explain", kMachine, "--brief"}).out, "Rejected");
 }
 
 TEST(TopoCommand, NcclsVariablesChangeTheAnswer) {
   const auto result = topoCommand({"explain", kMachine, "-g", "0"}, {"NCCL_NET_GDR_C2C=0"});
-  EXPECT_TRUE(has(result.out, "GPUDirect  off")) << result.out;
+  EXPECT_HAS(result.out, "GPUDirect  off");
 }
 
 TEST(TopoCommand, GraphsInEveryFormat) {
   for (const auto& [format, part] : std::vector<std::pair<std::string, std::string>>{
            {"text", "Ring: "}, {"json", "\"nodes2\""}, {"xml", "<graph id=\"0\" pattern=\"4\""}}) {
-    const auto result = topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--format", format});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(has(result.out, part)) << result.out;
+    const auto result =
+        succeeded(topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--format", format}));
+    EXPECT_HAS(result.out, part);
   }
 }
 
@@ -389,30 +361,29 @@ TEST(TopoCommand, GraphsOfTwoMachinesNeedANic) {
   const std::string without = RAILWISE_SOURCE_DIR "/tests/topo/machines/quirks/comment.xml";
   const auto result = topoCommand({"topo", "graphs", without, "-q", "--nodes", "2"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(has(result.err, "no GPU reaches a NIC")) << result.err;
+  EXPECT_HAS(result.err, "no GPU reaches a NIC");
   EXPECT_EQ(topoCommand({"topo", "graphs", without, "-q"}).status, 0);
 }
 
 TEST(TopoCommand, GraphsTellWhy) {
-  const auto result = topoCommand({"topo", "graphs", kMachine, "-q", "--why"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "NCCL looked for 1 to 32 channels")) << result.out;
+  const auto result = succeeded(topoCommand({"topo", "graphs", kMachine, "-q", "--why"}));
+  EXPECT_HAS(result.out, "NCCL looked for 1 to 32 channels");
 }
 
 TEST(TopoCommand, GraphsOfAFileAreTaken) {
   const auto written = topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"});
   ASSERT_EQ(written.status, 0) << written.err;
-  const Scratch file("graphs.xml", written.out);
+  const test::ScratchFile file("graphs.xml", written.out);
   const std::vector<std::string> taken = {"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why"};
   const auto by_variable = topoCommand(taken, {"NCCL_GRAPH_FILE=" + file.path()});
-  EXPECT_TRUE(has(by_variable.out, "The graph is from the file")) << by_variable.out << by_variable.err;
+  EXPECT_HAS(by_variable.out, "The graph is from the file") << by_variable.err;
   const auto by_option =
       topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why", "--graph-file", file.path()});
   EXPECT_EQ(by_option.out, by_variable.out);
   const auto other =
       topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--graph-file", file.path()});
   EXPECT_EQ(other.status, 1);
-  EXPECT_TRUE(has(other.err, file.path() + ":3:5: <channel> names 0 <net> elements")) << other.err;
+  EXPECT_HAS(other.err, file.path() + ":3:5: <channel> names 0 <net> elements");
 }
 
 TEST(TopoCommand, ExpectCountsTheGraphsOfAFile) {
@@ -422,9 +393,8 @@ TEST(TopoCommand, ExpectCountsTheGraphsOfAFile) {
   const auto speed = graphs.find("speedintra=\"");
   ASSERT_NE(speed, std::string::npos) << graphs;
   graphs.replace(speed, graphs.find('"', speed + 12) + 1 - speed, "speedintra=\"1\"");
-  const Scratch file("slow_graphs.xml", graphs);
-  const auto taken = topoCommand({"topo", "expect", kMachine, "-q", "--graph-file", file.path()});
-  EXPECT_EQ(taken.status, 0) << taken.err;
+  const test::ScratchFile file("slow_graphs.xml", graphs);
+  const auto taken = succeeded(topoCommand({"topo", "expect", kMachine, "-q", "--graph-file", file.path()}));
   EXPECT_NE(taken.out, searched.out);
   const auto by_variable =
       topoCommand({"topo", "expect", kMachine, "-q"}, {"NCCL_GRAPH_FILE=" + file.path()});
@@ -446,20 +416,18 @@ TEST(TopoCommand, JsonHasTwoSpellings) {
   }
   const auto wrong = topoCommand({"topo", "lint", kMachine, "--format", "xml"});
   EXPECT_EQ(wrong.status, 2);
-  EXPECT_TRUE(has(wrong.err, "--format: 'xml' is not one of text, json")) << wrong.err;
+  EXPECT_HAS(wrong.err, "--format: 'xml' is not one of text, json");
 }
 
 TEST(TopoCommand, ADashIsStandardInput) {
   const auto piped =
-      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - -q <" + kMachine}, {});
-  EXPECT_EQ(piped.status, 0) << piped.err;
-  EXPECT_TRUE(has(piped.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0")) << piped.out;
+      succeeded(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - -q <" + kMachine}, {}));
+  EXPECT_HAS(piped.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0");
   const auto nothing = runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - </dev/null"}, {});
   EXPECT_EQ(nothing.status, 1);
-  EXPECT_TRUE(has(nothing.err, "standard input:1:1: the file has no <system>")) << nothing.err;
+  EXPECT_HAS(nothing.err, "standard input:1:1: the file has no <system>");
   const auto lint =
-      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo lint - <" + kMachine}, {});
-  EXPECT_EQ(lint.status, 0) << lint.err << lint.out;
+      succeeded(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo lint - <" + kMachine}, {}));
 }
 
 TEST(TopoCommand, QuietLeavesTheNotesOut) {
@@ -467,27 +435,28 @@ TEST(TopoCommand, QuietLeavesTheNotesOut) {
        {std::vector<std::string>{"explain", kMachine}, {"topo", "transports", kMachine}}) {
     auto quiet = command;
     quiet.emplace_back("-q");
-    EXPECT_TRUE(has(topoCommand(command).out, "  note: ")) << command[0];
-    EXPECT_FALSE(has(topoCommand(quiet).out, "note: ")) << command[0];
+    EXPECT_HAS(topoCommand(command).out, "  note: ") << command[0];
+    EXPECT_LACKS(topoCommand(quiet).out, "note: ") << command[0];
   }
 }
 
 TEST(TopoCommand, GraphsSayWhatIsWrongWithAFile) {
   const auto missing = topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", "/nonexistent"});
   EXPECT_EQ(missing.status, 1);
-  EXPECT_TRUE(has(missing.err, "topo graphs: /nonexistent: cannot read it")) << missing.err;
+  EXPECT_HAS(missing.err, "topo graphs: /nonexistent: cannot read it");
   const auto topology = topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", kMachine});
   EXPECT_EQ(topology.status, 1);
-  EXPECT_TRUE(has(topology.err, "the file has no <graphs>; give a graph file")) << topology.err;
+  EXPECT_HAS(topology.err, "the file has no <graphs>; give a graph file");
 }
 
 TEST(TopoCommand, LintsExitStatusTellsErrors) {
   EXPECT_EQ(topoCommand({"topo", "lint", kMachine}).status, 0);
-  const Scratch bad("bad.xml", "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
+  const test::ScratchFile bad("bad.xml",
+                              "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
   const auto result = topoCommand({"topo", "lint", bad.path()});
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(has(result.out, bad.path() + ":2:3: error: ")) << result.out;
-  EXPECT_TRUE(has(topoCommand({"topo", "lint", bad.path(), "--json"}).out, "\"line\": 2"));
+  EXPECT_HAS(result.out, bad.path() + ":2:3: error: ");
+  EXPECT_HAS(topoCommand({"topo", "lint", bad.path(), "--json"}).out, "\"line\": 2");
 }
 
 TEST(TopoCommand, LintShowsTheFirstFiveOfAKind) {
@@ -495,64 +464,59 @@ TEST(TopoCommand, LintShowsTheFirstFiveOfAKind) {
   for (int i = 0; i < 7; ++i)
     text += "<pci busid=\"0000:0" + std::to_string(i) +
             ":00.0\" class=\"0x020700\" link_speed=\"16.0 GT/s\" link_width=\"16\"/>\n";
-  const Scratch file("many.xml", text + "</cpu>\n</system>\n");
+  const test::ScratchFile file("many.xml", text + "</cpu>\n</system>\n");
   const auto few = topoCommand({"topo", "lint", file.path()});
-  EXPECT_TRUE(has(few.out, file.path() + ": error: 2 more like it (--all shows them) [link-speed]"))
-      << few.out;
-  EXPECT_FALSE(has(few.out, ":9:")) << few.out;
-  EXPECT_TRUE(has(few.out, "1 file: 7 errors"));
+  EXPECT_HAS(few.out, file.path() + ": error: 2 more like it (--all shows them) [link-speed]");
+  EXPECT_LACKS(few.out, ":9:");
+  EXPECT_HAS(few.out, "1 file: 7 errors");
   const auto all = topoCommand({"topo", "lint", file.path(), "--all"});
-  EXPECT_TRUE(has(all.out, ":9:")) << all.out;
-  EXPECT_FALSE(has(all.out, "more like it")) << all.out;
+  EXPECT_HAS(all.out, ":9:");
+  EXPECT_LACKS(all.out, "more like it");
 }
 
 TEST(TopoCommand, AFileThatSaysPartIsShownCompleted) {
-  const Scratch file(
+  const test::ScratchFile file(
       "part.xml",
       "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"ff\" arch=\"arm64\">\n"
       "<pci busid=\"0000:01:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
       "link_width=\"16\">\n<gpu rank=\"0\" sm=\"90\" dev=\"0\"/>\n</pci>\n"
       "<pci busid=\"0000:02:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" "
       "link_width=\"16\">\n<nic>\n<net name=\"mlx5_0\"/>\n</nic>\n</pci>\n</cpu>\n</system>\n");
-  const auto shown = topoCommand({"topo", "show", file.path(), "-f", "xml", "--nic-speed", "200000"});
-  EXPECT_EQ(shown.status, 0);
-  EXPECT_TRUE(has(shown.out, "speed=\"200000\"")) << shown.out;
-  EXPECT_TRUE(has(shown.out, "<gpu rank=\"0\" sm=\"90\" dev=\"0\" gdr=\"1\" mlopart=\"-1\"/>")) << shown.out;
-  EXPECT_TRUE(
-      has(shown.err,
-          "note: the file leaves out dev, speed, port, guid and gdr of NICs, which the plugin tells "
-          "NCCL: the file's order, 200000 Mb/s (--nic-speed), port 1, a guid for each and GPUDirect assumed"))
-      << shown.err;
+  const auto shown =
+      succeeded(topoCommand({"topo", "show", file.path(), "-f", "xml", "--nic-speed", "200000"}));
+  EXPECT_HAS(shown.out, "speed=\"200000\"");
+  EXPECT_HAS(shown.out, "<gpu rank=\"0\" sm=\"90\" dev=\"0\" gdr=\"1\" mlopart=\"-1\"/>");
+  EXPECT_HAS(
+      shown.err,
+      "note: the file leaves out dev, speed, port, guid and gdr of NICs, which the plugin tells "
+      "NCCL: the file's order, 200000 Mb/s (--nic-speed), port 1, a guid for each and GPUDirect assumed");
   const auto explained = topoCommand({"explain", file.path()});
-  EXPECT_TRUE(has(explained.out, "note: the file leaves out gdr of GPUs, which the driver tells"))
-      << explained.out;
-  const auto linted = topoCommand({"topo", "lint", file.path()});
-  EXPECT_EQ(linted.status, 0);
-  EXPECT_TRUE(has(linted.out, "note: net \"mlx5_0\" has no speed; NCCL takes the plugin's [net-speed]"))
-      << linted.out;
+  EXPECT_HAS(explained.out, "note: the file leaves out gdr of GPUs, which the driver tells");
+  const auto linted = succeeded(topoCommand({"topo", "lint", file.path()}));
+  EXPECT_HAS(linted.out, "note: net \"mlx5_0\" has no speed; NCCL takes the plugin's [net-speed]");
 }
 
 TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine}).status, 0);
   const auto versions = topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.27"});
   EXPECT_EQ(versions.status, 1);
-  EXPECT_TRUE(has(versions.out, "NCCL 2.27.7")) << versions.out;
-  EXPECT_TRUE(has(versions.out, "The same: NCCL's init; Devices;")) << versions.out;
+  EXPECT_HAS(versions.out, "NCCL 2.27.7");
+  EXPECT_HAS(versions.out, "The same: NCCL's init; Devices;");
   // What the hops of a path are counted like changes nothing.
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.28"}).status, 0);
   const auto init = topoCommand(
       {"topo", "diff", RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml",
        "--nccl", "2.30", "--against-nccl", "2.31"});
   EXPECT_EQ(init.status, 1);
-  EXPECT_TRUE(has(init.out, "succeeds became fails: the search for NVLS")) << init.out;
+  EXPECT_HAS(init.out, "succeeds became fails: the search for NVLS");
   const auto upgrade = topoCommand({"topo", "diff", kMachine, "--nccl", "2.30", "--against-nccl", "2.31"});
-  EXPECT_TRUE(has(upgrade.out, "(NCCL 2.30.7)")) << upgrade.out;
-  EXPECT_TRUE(has(upgrade.out, "  since 2.31.2: all NVSwitches are one target")) << upgrade.out;
+  EXPECT_HAS(upgrade.out, "(NCCL 2.30.7)");
+  EXPECT_HAS(upgrade.out, "  since 2.31.2: all NVSwitches are one target");
   // From 2.31 on the file has one NVLink to all NVSwitches, which changes nothing else.
-  const auto dgx = topoCommand({"topo", "diff", "-m", "dgx", "--nccl", "2.30", "--against-nccl", "2.31"});
-  EXPECT_EQ(dgx.status, 0) << dgx.err;
-  EXPECT_TRUE(has(dgx.out, "no difference")) << dgx.out;
-  EXPECT_TRUE(has(dgx.out, "the files that topo show --format xml writes differ")) << dgx.out;
+  const auto dgx =
+      succeeded(topoCommand({"topo", "diff", "-m", "dgx", "--nccl", "2.30", "--against-nccl", "2.31"}));
+  EXPECT_HAS(dgx.out, "no difference");
+  EXPECT_HAS(dgx.out, "the files that topo show --format xml writes differ");
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.5"}).status, 2);
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "/nowhere.xml"}).status, 2);
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine}).status, 2);
@@ -568,7 +532,7 @@ ProcessResult diffOfPipe(const std::string& arguments) {
 TEST(TopoCommand, DiffReadsAPipeOnce) {
   const auto versions = diffOfPipe("- --against-nccl 2.27");
   EXPECT_EQ(versions.status, 1) << versions.err;
-  EXPECT_TRUE(has(versions.out, "standard input (NCCL 2.27.7)")) << versions.out;
+  EXPECT_HAS(versions.out, "standard input (NCCL 2.27.7)");
   const auto by_name = diffOfPipe("/dev/stdin --against-nccl 2.27");
   EXPECT_EQ(by_name.status, 1) << by_name.err;
   EXPECT_EQ(diffOfPipe("- --nccl 2.31 --against-nccl 2.31").status, 0);
@@ -576,7 +540,7 @@ TEST(TopoCommand, DiffReadsAPipeOnce) {
     const auto result = runProcess(
         "/bin/sh", {"-c", std::string("cat '") + kMachine + "' | '" + RAILWISE_CLI + "' " + twice});
     EXPECT_EQ(result.status, 2);
-    EXPECT_TRUE(has(result.err, "- is standard input")) << result.err;
+    EXPECT_HAS(result.err, "- is standard input");
   }
 }
 
@@ -602,16 +566,16 @@ TEST(TopoCommand, DiffKeepsTheOrderOfTheCommandLine) {
 TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
   const auto missing = topoCommand({"explain", "/nowhere.xml"});
   EXPECT_EQ(missing.status, 1);
-  EXPECT_TRUE(has(missing.err, "railwise: explain: /nowhere.xml")) << missing.err;
+  EXPECT_HAS(missing.err, "railwise: explain: /nowhere.xml");
   const auto rank = topoCommand({"explain", kMachine, "--gpu", "99"});
   EXPECT_EQ(rank.status, 2);
-  EXPECT_TRUE(has(rank.err, "99")) << rank.err;
+  EXPECT_HAS(rank.err, "99");
   const auto root = topoCommand({"topo", "show", "--root", kMachine});
   EXPECT_EQ(root.status, 1);
-  EXPECT_TRUE(has(root.err, "without --root")) << root.err;
+  EXPECT_HAS(root.err, "without --root");
   const auto sub = topoCommand({"topo", "lnt"});
   EXPECT_EQ(sub.status, 2);
-  EXPECT_TRUE(has(sub.err, "did you mean 'lint'?")) << sub.err;
+  EXPECT_HAS(sub.err, "did you mean 'lint'?");
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 2);
 }
 
@@ -635,28 +599,26 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
     const auto newer = topoCommand(args);
     EXPECT_EQ(newer.status, status) << command[1];
     const std::string said = oneLine(newer.out + newer.err);
-    EXPECT_TRUE(has(said, what)) << said;
-    EXPECT_TRUE(has(said, help)) << said;
-    const auto without = topoCommand(args, {"NCCL_NVLS_ENABLE=0"});
-    EXPECT_EQ(without.status, 0) << without.err;
-    EXPECT_FALSE(has(oneLine(without.out + without.err), what)) << without.out;
+    EXPECT_HAS(said, what);
+    EXPECT_HAS(said, help);
+    const auto without = succeeded(topoCommand(args, {"NCCL_NVLS_ENABLE=0"}));
+    EXPECT_LACKS(oneLine(without.out + without.err), what) << without.out;
     args.back() = "2.30";
-    const auto older = topoCommand(args);
-    EXPECT_EQ(older.status, 0) << older.err;
-    EXPECT_FALSE(has(oneLine(older.out + older.err), what)) << older.out;
+    const auto older = succeeded(topoCommand(args));
+    EXPECT_LACKS(oneLine(older.out + older.err), what) << older.out;
   }
   const auto doctor = [&](const std::vector<std::string>& environment) {
     return topoCommand({"doctor", nvls, "--only", "topology"}, environment);
   };
   EXPECT_EQ(doctor({}).status, 2);
-  EXPECT_TRUE(has(oneLine(doctor({}).out), help)) << doctor({}).out;
+  EXPECT_HAS(oneLine(doctor({}).out), help) << doctor({}).out;
   EXPECT_EQ(doctor({"NCCL_NVLS_ENABLE=0"}).status, 0) << doctor({"NCCL_NVLS_ENABLE=0"}).out;
   const std::string pcilink = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/one-way-pcilink-lint.xml";
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"topo", "graphs", pcilink}, {"explain", pcilink}, {"topo", "lint", pcilink}}) {
     const auto result = topoCommand(command);
     EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(has(result.out + result.err, "0000:20:00.0 has a <pcilink> to the PCIe switch 0000:10:00.0"))
+    EXPECT_HAS(result.out + result.err, "0000:20:00.0 has a <pcilink> to the PCIe switch 0000:10:00.0")
         << result.err;
   }
 }
@@ -686,28 +648,26 @@ TEST(TopoCommand, TheGraphFileDecidesWhetherInitFails) {
 }
 
 TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
-  const auto result = topoCommand(
-      {"topo", "expect", kMachine, "--nodes", "4", "--collective", "all_gather", "--size", "64M"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out,
-                  "all_gather, 4 nodes of 4 GPUs. The rules and the cost model are those\nof NCCL 2.31.2"))
-      << result.out;
-  EXPECT_TRUE(has(result.out, "    64 MiB  ")) << result.out;
-  EXPECT_TRUE(has(result.out, "\nPeak: ")) << result.out;
-  EXPECT_TRUE(has(result.out, "\nThe limit is ")) << result.out;
-  EXPECT_TRUE(has(topoCommand({"topo", "expect", kMachine, "--nccl", "2.28"}).out, "NCCL 2.29.7"))
+  const auto result = succeeded(topoCommand(
+      {"topo", "expect", kMachine, "--nodes", "4", "--collective", "all_gather", "--size", "64M"}));
+  EXPECT_HAS(result.out,
+             "all_gather, 4 nodes of 4 GPUs. The rules and the cost model are those\nof NCCL 2.31.2");
+  EXPECT_HAS(result.out, "    64 MiB  ");
+  EXPECT_HAS(result.out, "\nPeak: ");
+  EXPECT_HAS(result.out, "\nThe limit is ");
+  EXPECT_HAS(topoCommand({"topo", "expect", kMachine, "--nccl", "2.28"}).out, "NCCL 2.29.7")
       << "the constants of older releases are not known";
-  EXPECT_TRUE(has(topoCommand({"topo", "expect", kMachine, "-c", "alltoall", "-f", "json"}).out,
-                  "\"source\": \"railwise\""));
+  EXPECT_HAS(topoCommand({"topo", "expect", kMachine, "-c", "alltoall", "-f", "json"}).out,
+             "\"source\": \"railwise\"");
 }
 
 TEST(TopoCommand, ExpectsMistakes) {
   const auto collective = topoCommand({"topo", "expect", kMachine, "--collective", "allreduce"});
   EXPECT_EQ(collective.status, 2);
-  EXPECT_TRUE(has(collective.err, "'allreduce'")) << collective.err;
-  EXPECT_TRUE(has(collective.err, "all_reduce")) << collective.err;
+  EXPECT_HAS(collective.err, "'allreduce'");
+  EXPECT_HAS(collective.err, "all_reduce");
   EXPECT_EQ(topoCommand({"topo", "expect", kMachine, "--nodes", "0"}).status, 2);
-  const Scratch file(
+  const test::ScratchFile file(
       "no-nic.xml",
       "<system version=\"1\"><cpu numaid=\"0\" affinity=\"f\" arch=\"x86_64\" vendor=\"GenuineIntel\" "
       "familyid=\"6\" modelid=\"143\">"
@@ -718,7 +678,7 @@ TEST(TopoCommand, ExpectsMistakes) {
   EXPECT_EQ(topoCommand({"topo", "expect", file.path()}).status, 0);
   const auto nodes = topoCommand({"topo", "expect", file.path(), "--nodes", "2"});
   EXPECT_EQ(nodes.status, 1);
-  EXPECT_TRUE(has(nodes.err, "no GPU reaches a NIC, so there is no communicator of 2 nodes")) << nodes.err;
+  EXPECT_HAS(nodes.err, "no GPU reaches a NIC, so there is no communicator of 2 nodes");
 }
 
 TEST(TopoCommand, TheCommandReadsMoreThanNcclWhenAsked) {
@@ -727,7 +687,7 @@ TEST(TopoCommand, TheCommandReadsMoreThanNcclWhenAsked) {
     text += "<pci busid=\"" + std::to_string(1000 + i) +
             ":00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n<gpu dev=\"" +
             std::to_string(i) + "\" sm=\"90\" rank=\"" + std::to_string(i) + "\" gdr=\"1\"/>\n</pci>\n";
-  const Scratch file("big.xml", text + "</cpu>\n</system>\n");
+  const test::ScratchFile file("big.xml", text + "</cpu>\n</system>\n");
   EXPECT_EQ(topoCommand({"topo", "show", file.path(), "-f", "xml"}).status, 1);
   EXPECT_EQ(topoCommand({"topo", "show", file.path(), "-f", "xml", "--any-size"}).status, 0);
 }
@@ -740,10 +700,9 @@ TEST(TopoCommand, ExportInEveryForm) {
       {"env", "export NCCL_NET_PLUGIN=railwise\n"},
       {"hwloc-xml", "<topology version=\"2.0\">\n"}};
   for (const auto& [form, part] : parts) {
-    const auto result = topoCommand({"topo", "export", kMachine, "--for", form});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(has(result.out, part)) << form << ": " << result.out;
-    EXPECT_TRUE(has(result.err, "railwise: topo export: note: ")) << form;
+    const auto result = succeeded(topoCommand({"topo", "export", kMachine, "--for", form}));
+    EXPECT_HAS(result.out, part) << form << ": ";
+    EXPECT_HAS(result.err, "railwise: topo export: note: ") << form;
     EXPECT_EQ(topoCommand({"topo", "export", kMachine, "--for", form, "--quiet"}).err, "");
   }
 }
@@ -751,37 +710,36 @@ TEST(TopoCommand, ExportInEveryForm) {
 TEST(TopoCommand, ExportSaysWhatItCannotDo) {
   const auto nothing = topoCommand({"topo", "export", kMachine});
   EXPECT_EQ(nothing.status, 2);
-  EXPECT_TRUE(has(nothing.err, "for which program? --for slurm, ucx, nixl, env or hwloc-xml")) << nothing.err;
+  EXPECT_HAS(nothing.err, "for which program? --for slurm, ucx, nixl, env or hwloc-xml");
   const auto unknown = topoCommand({"topo", "export", kMachine, "--for", "pbs"});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_TRUE(has(unknown.err, "one of slurm, ucx, nixl, env, hwloc-xml")) << unknown.err;
+  EXPECT_HAS(unknown.err, "one of slurm, ucx, nixl, env, hwloc-xml");
   const auto node = topoCommand({"topo", "export", kMachine, "--for", "slurm", "--node", "a b"});
   EXPECT_EQ(node.status, 2);
-  EXPECT_TRUE(has(node.err, "'a b' is no name of a node")) << node.err;
+  EXPECT_HAS(node.err, "'a b' is no name of a node");
   EXPECT_EQ(topoCommand({"topo", "export", "/nowhere.xml", "--for", "env"}).status, 1);
   EXPECT_EQ(topoCommand({"topo", "export", kMachine, "--for", "env", "-o", "/nowhere/file"}).status, 1);
   const auto piped =
       runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo export --for slurm - <" + kMachine});
   EXPECT_EQ(piped.status, 2);
-  EXPECT_TRUE(has(piped.err, "standard input does not tell the node's name")) << piped.err;
+  EXPECT_HAS(piped.err, "standard input does not tell the node's name");
 }
 
 TEST(TopoCommand, ExportWritesAFileAndNamesTheNodeAfterTheMachine) {
-  const Scratch file("slurm.conf");
-  const auto result = topoCommand({"topo", "export", kMachine, "--for", "slurm", "-o", file.path()});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const test::ScratchFile file("slurm.conf");
+  const auto result =
+      succeeded(topoCommand({"topo", "export", kMachine, "--for", "slurm", "-o", file.path()}));
   EXPECT_EQ(result.out, "");
   std::stringstream text;
   text << std::ifstream(file.path()).rdbuf();
-  EXPECT_TRUE(has(text.str(), "NodeName=gb200 Gres=gpu:sm_100:4,nic:gbps400:4\n")) << text.str();
+  EXPECT_HAS(text.str(), "NodeName=gb200 Gres=gpu:sm_100:4,nic:gbps400:4\n");
 }
 
 TEST(TopoCommand, ExportReadsWhatARecordedSysTells) {
   const std::string recorded = RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/two-sockets.tar.gz";
-  const auto result = topoCommand({"topo", "export", "--root", recorded, "--for", "hwloc-xml"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "bridge_pci=\"0000:[20-26]\""));
-  EXPECT_FALSE(has(result.err, "host bridges are those of the devices' buses"));
+  const auto result = succeeded(topoCommand({"topo", "export", "--root", recorded, "--for", "hwloc-xml"}));
+  EXPECT_HAS(result.out, "bridge_pci=\"0000:[20-26]\"");
+  EXPECT_LACKS(result.err, "host bridges are those of the devices' buses");
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // railwise version, from outside.
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/protocol_version.h"
 #include "process.h"
+#include "tests/ok.h"
 #include "topo/nccl_release.h"
 
 namespace railwise::cli {
@@ -33,20 +33,19 @@ TEST(Version, JsonHasWhatPeopleAskFor) {
 
 TEST(Version, TheTextHasProtocolAndCommit) {
   const auto text = runProcess(RAILWISE_CLI, {"version"});
-  EXPECT_NE(text.out.find("\nprotocol " + protocolText(kProtocol) + "\n"), std::string::npos) << text.out;
+  EXPECT_HAS(text.out, "\nprotocol " + protocolText(kProtocol) + "\n");
   const auto commit = nlohmann::json::parse(runProcess(RAILWISE_CLI, {"version", "--json"}).out).at("commit");
   const bool built_from_git = std::filesystem::exists(RAILWISE_SOURCE_DIR "/.git");
   EXPECT_EQ(commit.is_string(), built_from_git) << "an archive has none";
-  if (commit.is_null()) EXPECT_EQ(text.out.find("commit"), std::string::npos) << text.out;
-  else
-    EXPECT_NE(text.out.find("\ncommit " + commit.get<std::string>() + "\n"), std::string::npos) << text.out;
+  if (commit.is_null()) EXPECT_LACKS(text.out, "commit");
+  else EXPECT_HAS(text.out, "\ncommit " + commit.get<std::string>() + "\n");
 }
 
 TEST(Version, HelpAndMistakes) {
   EXPECT_EQ(runProcess(RAILWISE_CLI, {"version", "--help"}).out.substr(0, 24), "usage: railwise version ");
   const auto mistake = runProcess(RAILWISE_CLI, {"--version", "--jsn"});
   EXPECT_EQ(mistake.status, 2);
-  EXPECT_NE(mistake.err.find("did you mean --json?"), std::string::npos) << mistake.err;
+  EXPECT_HAS(mistake.err, "did you mean --json?");
 }
 
 }  // namespace

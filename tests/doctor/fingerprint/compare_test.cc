@@ -1,9 +1,9 @@
-#include <gtest/gtest.h>
 
 #include <functional>
 
 #include "doctor/fingerprint/fingerprint.h"
 #include "tests/doctor/fingerprint/nodes.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor::fingerprint {
 namespace {
@@ -83,10 +83,8 @@ TEST(CompareNodes, AFieldThatANodeLacksIsNotKnownThere) {
     if (number == 2) node.modules = {{"nvidia", "550.90.07"}, {"bnxt_en", "1.10.3"}};
   });
   const std::string text = textOf(nodes);
-  EXPECT_NE(text.find("module mlx5_core: 24.04-0.7.0 on 2 nodes\n  - on 1 node: node2\n"), std::string::npos)
-      << text;
-  EXPECT_NE(text.find("module bnxt_en: - on 2 nodes\n  1.10.3 on 1 node: node2\n"), std::string::npos)
-      << text;
+  EXPECT_HAS(text, "module mlx5_core: 24.04-0.7.0 on 2 nodes\n  - on 1 node: node2\n");
+  EXPECT_HAS(text, "module bnxt_en: - on 2 nodes\n  1.10.3 on 1 node: node2\n");
 }
 
 TEST(CompareNodes, AThousandNodes) {
@@ -97,14 +95,12 @@ TEST(CompareNodes, AThousandNodes) {
   const Comparison comparison = compareNodes(nodes);
   EXPECT_EQ(comparison.odd.size(), 251U);
   const std::string text = comparisonText(nodes, comparison);
-  EXPECT_NE(
-      text.find("GPU firmware: 96.00.89.00.01 on 999 nodes\n  1 x 96.00.74.00.01, 7 x 96.00.89.00.01 on 1 "
-                "node: node17\n"),
-      std::string::npos)
-      << text;
-  EXPECT_NE(text.find("6.5.0 on 250 nodes: node4, node8,"), std::string::npos) << text;
-  EXPECT_NE(text.find("node80 and 230 more (--json names all)\n"), std::string::npos) << text;
-  EXPECT_NE(comparisonJson(nodes, comparison).find("\"node1000\""), std::string::npos);
+  EXPECT_HAS(text,
+             "GPU firmware: 96.00.89.00.01 on 999 nodes\n  1 x 96.00.74.00.01, 7 x 96.00.89.00.01 on 1 "
+             "node: node17\n");
+  EXPECT_HAS(text, "6.5.0 on 250 nodes: node4, node8,");
+  EXPECT_HAS(text, "node80 and 230 more (--json names all)\n");
+  EXPECT_HAS(comparisonJson(nodes, comparison), "\"node1000\"");
 }
 
 TEST(CompareNodes, JsonHasMajorityOrNull) {
@@ -113,11 +109,11 @@ TEST(CompareNodes, JsonHasMajorityOrNull) {
     if (number == 3) node.kernel = "6.5.0";
   });
   const std::string json = comparisonJson(nodes, compareNodes(nodes));
-  EXPECT_NE(json.find(R"("nodes": 4)"), std::string::npos) << json;
-  EXPECT_NE(json.find(R"({"node": "node3", "fields": ["kernel"]})"), std::string::npos) << json;
-  EXPECT_NE(json.find(R"("majority": "6.8.0-45-generic")"), std::string::npos) << json;
-  EXPECT_NE(json.find(R"("majority": null)"), std::string::npos) << json;
-  EXPECT_NE(json.find(R"({"value": "12.6.0", "nodes": ["node3", "node4"]})"), std::string::npos) << json;
+  EXPECT_HAS(json, R"("nodes": 4)");
+  EXPECT_HAS(json, R"({"node": "node3", "fields": ["kernel"]})");
+  EXPECT_HAS(json, R"("majority": "6.8.0-45-generic")");
+  EXPECT_HAS(json, R"("majority": null)");
+  EXPECT_HAS(json, R"({"value": "12.6.0", "nodes": ["node3", "node4"]})");
 }
 
 }  // namespace

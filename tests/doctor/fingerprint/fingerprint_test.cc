@@ -1,11 +1,10 @@
 #include "doctor/fingerprint/fingerprint.h"
 
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <set>
 
 #include "tests/doctor/fingerprint/nodes.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor::fingerprint {
 namespace {
@@ -33,10 +32,8 @@ TEST(Fingerprint, CountsFirmwareOnlyWhereItDiffersWithinTheNode) {
   node.gpu_firmware = {{"96.00.74.00.01", 1}, {"96.00.89.00.01", 7}};
   node.nics = {{"MT4129", "", "28.36.1010", 1}, {"MT4129", "", "28.39.1002", 7}};
   const std::string text = textOf(node);
-  EXPECT_NE(text.find("GPU firmware: 1 x 96.00.74.00.01, 7 x 96.00.89.00.01;"), std::string::npos) << text;
-  EXPECT_NE(text.find("NICs: 8 x MT4129; NIC firmware: MT4129 1 x 28.36.1010, MT4129 7 x 28.39.1002;"),
-            std::string::npos)
-      << text;
+  EXPECT_HAS(text, "GPU firmware: 1 x 96.00.74.00.01, 7 x 96.00.89.00.01;");
+  EXPECT_HAS(text, "NICs: 8 x MT4129; NIC firmware: MT4129 1 x 28.36.1010, MT4129 7 x 28.39.1002;");
 }
 
 TEST(Fingerprint, TheHashIsStable) {
@@ -77,8 +74,8 @@ TEST(Fingerprint, EveryFieldIsInTheHash) {
 TEST(Fingerprint, JsonIsOneLine) {
   const std::string json = jsonOf(makeNode());
   EXPECT_EQ(json.find('\n'), json.size() - 1);
-  EXPECT_NE(json.find("\"hash\": \"" + hashOf(makeNode()) + "\""), std::string::npos) << json;
-  EXPECT_NE(json.find("\"rocm\": null"), std::string::npos) << json;
+  EXPECT_HAS(json, "\"hash\": \"" + hashOf(makeNode()) + "\"");
+  EXPECT_HAS(json, "\"rocm\": null");
 }
 
 }  // namespace

@@ -156,10 +156,7 @@ TEST(FingerprintOf, EveryFakeMachine) {
     SCOPED_TRACE(machine.name);
     const gpu::GpuTopology gpus = machine.read(machine.name, "", gpu::test::kPatience);
     const Fingerprint node = fingerprintOf(sysfs::MemoryTree(), gpus);
-    EXPECT_NE(
-        textOf(node).find("GPUs: " + std::string(machine.gpus) + "; GPU driver: " + machine.driver + ";"),
-        std::string::npos)
-        << textOf(node);
+    EXPECT_HAS(textOf(node), "GPUs: " + std::string(machine.gpus) + "; GPU driver: " + machine.driver + ";");
     EXPECT_TRUE(hashes.insert(hashOf(node)).second) << textOf(node);
     expectWhole(node);
   }

@@ -1,9 +1,9 @@
-#include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "process.h"
 #include "scratch.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -31,25 +31,25 @@ TEST(DoctorLog, Json) {
   for (const char* part :
        {"\"schema\": \"railwise-doctor-log\"", "\"verdict\": \"errors\"", "\"check\": \"completion-error\"",
         "\"network\": \"IB\"", "\"device\": \"rank 2 (gpu-b)\"", "\"nccl_lines\": 48"})
-    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+    EXPECT_HAS(result.out, part);
 }
 
 TEST(DoctorLog, StandardInput) {
   const ProcessResult result = runProcess(
       "/bin/sh", {"-c", std::string(RAILWISE_CLI) + " doctor --log - <" + kFiles + "mpirun-socket-2.18.log"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.out.find("standard input:8: Using network Socket"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "standard input:8: Using network Socket");
 }
 
 TEST(DoctorLog, FewerRanksThanThereShouldBe) {
   const ProcessResult result = doctor({kFiles + "mpirun-socket-2.18.log", "--ranks", "4"});
-  EXPECT_NE(result.out.find("2 ranks are in no log: 2, 3"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "2 ranks are in no log: 2, 3");
 }
 
 TEST(DoctorLog, AFileThatCannotBeRead) {
   const ProcessResult result = doctor({kFiles + "none.log"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.out.find("none.log:0: No such file or directory"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "none.log:0: No such file or directory");
 }
 
 const std::string kResults = kFiles + "nccl-tests-all-reduce.txt";
@@ -59,11 +59,10 @@ TEST(DoctorLog, ResultsBesideTheModelOfAMachine) {
   EXPECT_EQ(result.status, 1);
   EXPECT_TRUE(result.out.starts_with("16 ranks on 2 hosts, all_reduce 205.9 of 460.7 GB/s (45 %): 1 warning"))
       << result.out;
-  EXPECT_NE(result.out.find("WARNING below-model: all_reduce, 16 ranks on 2 hosts"), std::string::npos);
-  EXPECT_NE(result.out.find("all_reduce, 16 ranks on 2 hosts: you get 205.9 of 460.7 GB/s (45 %) at 8 GiB.\n"
-                            "NCCL's model (2.30.7) of software machine, host A. The limit is the network"),
-            std::string::npos)
-      << result.out;
+  EXPECT_HAS(result.out, "WARNING below-model: all_reduce, 16 ranks on 2 hosts");
+  EXPECT_HAS(result.out,
+             "all_reduce, 16 ranks on 2 hosts: you get 205.9 of 460.7 GB/s (45 %) at 8 GiB.\n"
+             "NCCL's model (2.30.7) of software machine, host A. The limit is the network");
 }
 
 // A tenth of what NVLink carries comes by another way; half of it over fewer links.
@@ -82,14 +81,12 @@ TEST(DoctorLog, AResultThatNeedsNoNvlinkNamesNvlinkFirst) {
   };
   const std::string tenth = firstFix(
       "  8589934592    2147483648     float     sum      -1   397940   21.59   37.78       0   397870   "
-      "21.59   "
-      "37.78       0\n");
-  EXPECT_NE(tenth.find("nvidia-smi topo -m"), std::string::npos) << tenth;
+      "21.59   37.78       0\n");
+  EXPECT_HAS(tenth, "nvidia-smi topo -m");
   const std::string half = firstFix(
       "  8589934592    2147483648     float     sum      -1  68719.5  125.00  218.75       0  68719.5  "
-      "125.00  "
-      "218.75       0\n");
-  EXPECT_NE(half.find("nvlink --status"), std::string::npos) << half;
+      "125.00  218.75       0\n");
+  EXPECT_HAS(half, "nvlink --status");
 }
 
 TEST(DoctorLog, ResultsBesideTheModelOfAFile) {
@@ -98,22 +95,21 @@ TEST(DoctorLog, ResultsBesideTheModelOfAFile) {
   EXPECT_EQ(doctor({kResults, "--topo", file}).status, 2) << "a file without GPUs";
   const ProcessResult missing = doctor({kResults, "--topo", "/nowhere.xml"});
   EXPECT_EQ(missing.status, 2);
-  EXPECT_NE(missing.err.find("/nowhere.xml"), std::string::npos) << missing.err;
+  EXPECT_HAS(missing.err, "/nowhere.xml");
 }
 
 TEST(DoctorLog, WithoutNvlsTheModelExpectsLess) {
   const ProcessResult result = doctor({kResults, "--machine", "dgx", "--no-nvls", "--quiet"});
-  EXPECT_NE(result.out.find("all_reduce 205.9 of "), std::string::npos);
-  EXPECT_EQ(result.out.find("of 460.7"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "all_reduce 205.9 of ");
+  EXPECT_LACKS(result.out, "of 460.7");
 }
 
 TEST(DoctorLog, ResultsOfHostsThatAreNotKnown) {
-  const ProcessResult result = doctor({kResults});
-  EXPECT_EQ(result.status, 0);
+  const ProcessResult result = succeeded(doctor({kResults}));
   EXPECT_TRUE(result.out.starts_with(
       "16 ranks on 2 hosts, all_reduce 205.9 GB/s (not judged; hosts like an HGX H100: -m dgx): 1 "))
       << result.out;
-  EXPECT_NE(result.out.find("known: --topo FILE"), std::string::npos) << result.out;
+  EXPECT_HAS(result.out, "known: --topo FILE");
 }
 
 // On a host of the job the machine is this one: here host A of a software machine.
@@ -122,13 +118,13 @@ TEST(DoctorLog, ResultsOfThisHost) {
                               " device run --machine dgx --sysfs on -- " + RAILWISE_CLI +
                               " doctor --log - -q";
   const ProcessResult result = runProcess("/bin/sh", {"-c", command});
-  EXPECT_NE(result.out.find("you get 205.9 of "), std::string::npos) << result.out << result.err;
+  EXPECT_HAS(result.out, "you get 205.9 of ") << result.err;
 }
 
 TEST(DoctorLog, ResultsAsJson) {
   const ProcessResult result = doctor({kResults, "--machine", "dgx", "--nccl", "2.30", "--json"});
   for (const char* part : {"\"results\": [", "\"judged_bytes\": 8589934592", "\"share\": 0.446"})
-    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+    EXPECT_HAS(result.out, part);
 }
 
 // Without --log the content of a file says what it is.
@@ -140,13 +136,12 @@ TEST(DoctorLog, AFileThatIsNoTopologyFile) {
       "matrix.txt", "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tSYS\t0-7\nNIC0\tSYS\t X \n\n  NIC0: roce5\n");
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"doctor", matrix}, {"explain", matrix}, {"topo", "show", matrix}}) {
-    const ProcessResult result = runProcess(RAILWISE_CLI, words);
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("nvidia-smi topo -m, 1 GPU and 1 NIC"), std::string::npos) << result.out;
+    const ProcessResult result = succeeded(runProcess(RAILWISE_CLI, words));
+    EXPECT_HAS(result.out, "nvidia-smi topo -m, 1 GPU and 1 NIC");
   }
   const ProcessResult wrong = runProcess(RAILWISE_CLI, {"explain", log});
   EXPECT_EQ(wrong.status, 2);
-  EXPECT_NE(wrong.err.find("railwise doctor --log"), std::string::npos) << wrong.err;
+  EXPECT_HAS(wrong.err, "railwise doctor --log");
 }
 
 TEST(DoctorLog, FineIsAWordForWhatWasMeasured) {
@@ -155,20 +150,18 @@ TEST(DoctorLog, FineIsAWordForWhatWasMeasured) {
       "job.log",
       "a:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 1 cudaDev 0 commId 0x2 - Init START\n"
       "a:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 1 cudaDev 0 commId 0x2 - Init COMPLETE\n");
-  EXPECT_NE(
-      doctor({log}).out.find(": nothing found; speed not judged, since there is no table of nccl-tests\n"),
-      std::string::npos);
+  EXPECT_HAS(doctor({log}).out, ": nothing found; speed not judged, since there is no table of nccl-tests\n");
   const ProcessResult job = doctor({log, "--json"}), advice = doctor({kResults, "--json"});
   for (const ProcessResult& result : {job, advice}) {
     EXPECT_EQ(result.status, 0);
-    EXPECT_NE(result.out.find("\"verdict\": \"not judged\""), std::string::npos) << result.out;
+    EXPECT_HAS(result.out, "\"verdict\": \"not judged\"");
   }
 }
 
 TEST(DoctorLog, Mistakes) {
   EXPECT_EQ(doctor({}).status, 2);
-  EXPECT_NE(doctor({}).err.find("which FILEs?"), std::string::npos);
-  EXPECT_NE(doctor({"--ranks", "0", "x"}).err.find("--ranks"), std::string::npos);
+  EXPECT_HAS(doctor({}).err, "which FILEs?");
+  EXPECT_HAS(doctor({"--ranks", "0", "x"}).err, "--ranks");
   EXPECT_EQ(doctor({"--help"}).status, 0);
 }
 

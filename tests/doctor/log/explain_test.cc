@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
 
 #include "doctor/log/job.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -14,7 +14,7 @@ TEST(Explain, TheStatusOfACompletionInAllForms) {
     const Explanation it = explainWarning("", text);
     EXPECT_EQ(it.check, "completion-error");
     EXPECT_EQ(it.what, "completion with status 12, transport retry counter exceeded") << text;
-    EXPECT_NE(it.why.find("no acknowledgement came"), std::string::npos) << text;
+    EXPECT_HAS(it.why, "no acknowledgement came") << text;
     EXPECT_EQ(it.kind, EventKind::kCause);
   }
 }
@@ -77,7 +77,7 @@ TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
       explainWarning("a.cc:1", "NET/Railwise : mlx5_0: connection to n2: timed out: check its log");
   EXPECT_EQ(over.check, "railwise-connection");
   EXPECT_EQ(over.kind, EventKind::kCause);
-  EXPECT_NE(over.fix.find("check its log"), std::string::npos);
+  EXPECT_HAS(over.fix, "check its log");
   EXPECT_EQ(explainWarning("a.cc:1", "NET/Railwise : something new").check, "railwise-warning");
   const Explanation missing = explainWarning(
       "a.cc:1",
@@ -98,7 +98,7 @@ TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
 TEST(Explain, NobodyKnowsTheWarning) {
   const Explanation it = explainWarning("/home/x/nccl/src/new.cc:12", "the moon is in the way");
   EXPECT_EQ(it.check, "unknown-warning");
-  EXPECT_NE(it.what.find(" of src/new.cc"), std::string::npos);
+  EXPECT_HAS(it.what, " of src/new.cc");
 }
 
 TEST(Explain, PyTorchAndLaunchers) {
@@ -107,7 +107,7 @@ TEST(Explain, PyTorchAndLaunchers) {
       "OpType=ALLREDUCE, NumelIn=1) ran for 600013 milliseconds");
   ASSERT_TRUE(watchdog);
   EXPECT_EQ(watchdog->check, "watchdog");
-  EXPECT_NE(watchdog->what.find("too long: ALLREDUCE"), std::string::npos) << watchdog->what;
+  EXPECT_HAS(watchdog->what, "too long: ALLREDUCE");
   EXPECT_EQ(explainOther("ncclRemoteError: A call failed possibly due to a network error")->check,
             "framework-error");
   EXPECT_EQ(
@@ -125,7 +125,7 @@ TEST(Explain, WordsOfNcclWithoutItsPrefix) {
       "(Recv)");
   ASSERT_TRUE(last);
   EXPECT_EQ(last->check, "completion-error");
-  EXPECT_NE(last->what.find("status 12"), std::string::npos) << last->what;
+  EXPECT_HAS(last->what, "status 12");
   EXPECT_EQ(explainOther("transport retry counter exceeded (12)")->check, "completion-error");
   EXPECT_EQ(explainOther("Call to ibv_modify_qp failed with error Connection timed out")->check,
             "queue-pair");
@@ -141,12 +141,12 @@ TEST(Explain, WarningsOfAwsOfiNcclAndOfRocmHaveAdviceOfTheirKind) {
   const auto fixOf = [](std::string_view source, std::string_view text) {
     return explainWarning(source, text).fix;
   };
-  EXPECT_NE(fixOf("", "NET/OFI Unable to register memory (type = 2)").find("ulimit -l"), std::string::npos);
-  EXPECT_NE(fixOf("", "NET/OFI Request 0x1 completed with error. RC: 103").find("peer"), std::string::npos);
-  EXPECT_NE(fixOf("", "NET/OFI cuMemAlloc failed").find("nvidia-smi"), std::string::npos);
-  EXPECT_EQ(fixOf("", "NET/OFI an error occurred").find("nvidia-smi"), std::string::npos);
-  EXPECT_NE(fixOf("misc/rocm_smi_wrap.cc:34", "init failure").find("rocm-smi"), std::string::npos);
-  EXPECT_NE(fixOf("misc/msccl/msccl_parser.cc:71", "name is too long").find("MSCCL"), std::string::npos);
+  EXPECT_HAS(fixOf("", "NET/OFI Unable to register memory (type = 2)"), "ulimit -l");
+  EXPECT_HAS(fixOf("", "NET/OFI Request 0x1 completed with error. RC: 103"), "peer");
+  EXPECT_HAS(fixOf("", "NET/OFI cuMemAlloc failed"), "nvidia-smi");
+  EXPECT_LACKS(fixOf("", "NET/OFI an error occurred"), "nvidia-smi");
+  EXPECT_HAS(fixOf("misc/rocm_smi_wrap.cc:34", "init failure"), "rocm-smi");
+  EXPECT_HAS(fixOf("misc/msccl/msccl_parser.cc:71", "name is too long"), "MSCCL");
 }
 
 }  // namespace

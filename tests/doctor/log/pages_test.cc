@@ -1,11 +1,12 @@
 // Each check has its heading on the page that reports point to, and each heading is a check.
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
+
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -40,7 +41,7 @@ TEST(DoctorLogPage, HasAHeadingForEachCheck) {
   const std::string of_watch = contentOf(root / "docs/doctor-watch.md");
   for (const std::string name : {"gpu-lost", "nvlink-error", "gpu-gsp"}) {
     EXPECT_EQ(checks.erase(name), 1U) << name;
-    EXPECT_NE(of_watch.find("`" + name + "`"), std::string::npos) << name;
+    EXPECT_HAS(of_watch, "`" + name + "`") << name;
   }
   // A row of a table has an anchor in place of a heading.
   const std::string page = contentOf(root / "docs/doctor-log.md");

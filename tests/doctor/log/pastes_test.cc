@@ -1,9 +1,8 @@
 // Outputs of other programs, known by the form of their lines. Names and numbers are invented.
 #include "doctor/log/pastes/pastes.h"
 
-#include <gtest/gtest.h>
-
 #include "doctor/log/read_job.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -13,7 +12,6 @@ const Finding* findingOf(const Pastes& pastes, std::string_view check) {
     if (finding.check == check) return &finding;
   return nullptr;
 }
-bool holds(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
 std::string all(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
@@ -47,7 +45,7 @@ TEST(Pastes, TheMatrixOfNvidiaSmi) {
     EXPECT_EQ(some.findings[0].severity, Severity::kWarning);
     EXPECT_EQ(some.findings[0].what, "GPU1 has no NIC close by (PIX or PXB)");
     EXPECT_EQ(some.findings[1].seen[0].value, "roce9: NODE to every GPU");
-    EXPECT_TRUE(holds(some.findings[1].fix, "NCCL_IB_HCA==roce7"));
+    EXPECT_HAS(some.findings[1].fix, "NCCL_IB_HCA==roce7");
     EXPECT_EQ(some.looked[0], "GPU0: roce7 (PXB)");
   }
   const Pastes close = readPastes("m", matrix("\t", "PIX"));
@@ -110,7 +108,7 @@ TEST(Pastes, CountersOfEthtool) {
   // One sample has no rate: they may have grown years ago.
   for (const Finding& finding : pastes.findings)
     EXPECT_EQ(finding.severity, Severity::kAdvice) << finding.what;
-  EXPECT_TRUE(holds(pastes.looked[0], "rx_prio3_pause 99"));
+  EXPECT_HAS(pastes.looked[0], "rx_prio3_pause 99");
 }
 
 TEST(Pastes, RanksThatAreBehindInRas) {
@@ -122,8 +120,8 @@ TEST(Pastes, RanksThatAreBehindInRas) {
                 "  3 ranks have launched up to operation 9",
                 "  Rank 2 has launched up to operation 8 -- GPU 2 managed by process 76 on node sara"}));
   ASSERT_EQ(pastes.findings.size(), 2U);
-  EXPECT_TRUE(holds(pastes.findings[0].seen[1].value, "Process 77 on node sara"));
-  EXPECT_TRUE(holds(pastes.findings[1].seen[1].value, "Rank 2 has launched up to operation 8"));
+  EXPECT_HAS(pastes.findings[0].seen[1].value, "Process 77 on node sara");
+  EXPECT_HAS(pastes.findings[1].seen[1].value, "Rank 2 has launched up to operation 8");
 }
 
 // The kernel's lines and NCCL's stand on one time line: what came first is the first error.
@@ -135,7 +133,7 @@ TEST(Pastes, AKernelLogBesideAJob) {
   const std::string down = "[Sat Nov 28 12:04:07 2026] mlx5_core 0000:63:00.1 ens9: Link down\n";
   const Findings both = judged(readJob(failed + down));
   EXPECT_EQ(both.all()[0].check, "port-event");
-  EXPECT_TRUE(holds(both.all()[0].why, "came later")) << both.all()[0].why;
+  EXPECT_HAS(both.all()[0].why, "came later");
   const std::string later = "Nov 28 12:09:07 sara kernel: mlx5_core 0000:63:00.1 ens9: Link down\n";
   EXPECT_EQ(judged(readJob(failed + later)).all()[0].check, "completion-error");
   EXPECT_EQ(judged(readJob(failed + "[ 4711.120001] mlx5_core 0000:63:00.1 ens9: Link up\n")).all()[0].check,

@@ -1,12 +1,12 @@
 // railwise doctor --pair and --hosts from outside, on software machines. Nothing here depends on how fast the
 // computer is: a slowed rail is slower by a factor of more than ten.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "process.h"
+#include "tests/ok.h"
+#include "tests/scratch.h"
 
 namespace railwise::cli {
 namespace {
@@ -19,8 +19,6 @@ const std::string kRails = ";count=4,link=ib,speed=2500,pacing=on";
 const std::string kTwoHosts = "software:host A" + kRails + ";host B" + kRails;
 const std::string kThreeHosts = kTwoHosts + ";host C" + kRails;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // The pair test with short measurements.
 ProcessResult pairTest(Words args, const std::string& device, Words environment = {}) {
   args.insert(args.begin(), {"doctor", "--seconds=0.03"});
@@ -31,53 +29,37 @@ ProcessResult pairTest(Words args, const std::string& device, Words environment 
 // "ssh" that makes a process on this machine play the host.
 const std::string kPlay = "--launch=env RAILWISE_HOST={host}";
 
-class HostFile {
- public:
-  explicit HostFile(const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / ("railwise-hosts-" + std::to_string(getpid()))) {
-    std::ofstream(path_) << text;
-  }
-  ~HostFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  const std::filesystem::path path_;
-};
-
 TEST(DoctorPair, HealthyHostsAreFine) {
-  const auto result = pairTest({"--pair"}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "2 hosts, 4 NIC pairs in 1 round")) << result.out;
-  EXPECT_TRUE(has(result.out, "soft3  soft3  4096")) << result.out;
-  EXPECT_TRUE(has(result.out, "all_reduce between these hosts")) << result.out;
+  const auto result = succeeded(pairTest({"--pair"}, kTwoHosts));
+  EXPECT_HAS(result.out, "2 hosts, 4 NIC pairs in 1 round");
+  EXPECT_HAS(result.out, "soft3  soft3  4096");
+  EXPECT_HAS(result.out, "all_reduce between these hosts");
 }
 
 TEST(DoctorPair, NcclsModelOfBothHosts) {
   const auto result = pairTest({"--pair"}, "software:@dgx");
-  EXPECT_TRUE(has(result.out,
-                  "at most 461.6 GB/s (NCCL 2.31.2's model of 2 hosts with 8 GPUs each, NVLSTree. The limit "
-                  "is the network"))
-      << result.out << result.err;
+  EXPECT_HAS(result.out,
+             "at most 461.6 GB/s (NCCL 2.31.2's model of 2 hosts with 8 GPUs each, NVLSTree. The limit "
+             "is the network")
+      << result.err;
   const auto hidden = result.out.find("Not looked at:");
   ASSERT_NE(hidden, std::string::npos) << result.out;
   EXPECT_NE(result.out.find("latency", hidden), std::string::npos) << result.out;
-  EXPECT_FALSE(has(result.out, "you get")) << "software devices carry what the processor copies\n"
-                                           << result.out;
+  EXPECT_LACKS(result.out, "you get") << "software devices carry what the processor copies\n";
 }
 
 TEST(DoctorPair, ASlowedRailIsNamed) {
   const auto result = pairTest({"--pair"}, kTwoHosts + ";fault device=soft2 opcode=write delay=30ms");
   EXPECT_EQ(result.status, 1) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "WARNING pair-slow-rail: A soft2 - B soft2: the rail is slower than its peers"))
-      << result.out;
+  EXPECT_HAS(result.out, "WARNING pair-slow-rail: A soft2 - B soft2: the rail is slower than its peers");
 }
 
 TEST(DoctorPair, ABlackHoleIsNamedAndTheOthersAreMeasured) {
   const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=A device=soft1 opcode=write drop");
   EXPECT_EQ(result.status, 2) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "ERROR pair-no-reach: A soft1 - B soft1: writes do not arrive")) << result.out;
-  EXPECT_TRUE(has(result.out, "A soft1 -> B soft1: a write failed")) << result.out;
-  EXPECT_TRUE(has(result.out, "soft0  soft0  4096")) << result.out;
+  EXPECT_HAS(result.out, "ERROR pair-no-reach: A soft1 - B soft1: writes do not arrive");
+  EXPECT_HAS(result.out, "A soft1 -> B soft1: a write failed");
+  EXPECT_HAS(result.out, "soft0  soft0  4096");
 }
 
 // What rail 0 to 3 of both hosts do not route: each to all others.
@@ -88,27 +70,25 @@ const std::string kRailsAlone =
     ";fault device=soft3 peer_device=soft2 drop;fault device=soft0 peer_device=soft3 drop";
 
 TEST(DoctorPair, RailsThatRouteToEachOther) {
-  const auto result = pairTest({"--pair"}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "A soft3 - B soft0): NCCL_CROSS_NIC may stay as it is.")) << result.out;
+  const auto result = succeeded(pairTest({"--pair"}, kTwoHosts));
+  EXPECT_HAS(result.out, "A soft3 - B soft0): NCCL_CROSS_NIC may stay as it is.");
 }
 
 TEST(DoctorPair, RailsThatDoNotRouteToEachOtherForbidCrossNic) {
   const auto result = pairTest({"--pair"}, kTwoHosts + kRailsAlone);
   EXPECT_EQ(result.status, 1) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "NCCL_CROSS_NIC must be 0.")) << result.out;
-  EXPECT_TRUE(has(result.out, "WARNING pair-across-rails")) << result.out;
-  EXPECT_FALSE(has(result.out, "pair-no-reach")) << "within a rail all works\n" << result.out;
-  const auto told = pairTest({"--pair"}, kTwoHosts + kRailsAlone, {"NCCL_CROSS_NIC=0"});
-  EXPECT_EQ(told.status, 0) << told.out << told.err;
-  EXPECT_TRUE(has(told.out, "NCCL_CROSS_NIC must be 0, and is.")) << told.out;
+  EXPECT_HAS(result.out, "NCCL_CROSS_NIC must be 0.");
+  EXPECT_HAS(result.out, "WARNING pair-across-rails");
+  EXPECT_LACKS(result.out, "pair-no-reach") << "within a rail all works\n";
+  const auto told = succeeded(pairTest({"--pair"}, kTwoHosts + kRailsAlone, {"NCCL_CROSS_NIC=0"}));
+  EXPECT_HAS(told.out, "NCCL_CROSS_NIC must be 0, and is.");
 }
 
 TEST(DoctorPair, ARouteThatIsMissingBetweenRailsIsNamed) {
   const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=A device=soft1 peer_device=soft2 drop");
   EXPECT_EQ(result.status, 1) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "no route A soft1 -> B soft2")) << result.out;
-  EXPECT_FALSE(has(result.out, "A soft0 -> B soft1")) << result.out;
+  EXPECT_HAS(result.out, "no route A soft1 -> B soft2");
+  EXPECT_LACKS(result.out, "A soft0 -> B soft1");
 }
 
 TEST(DoctorPair, AnMtuThatDiffersIsNamed) {
@@ -117,71 +97,68 @@ TEST(DoctorPair, AnMtuThatDiffersIsNamed) {
       "software:host A" + kRails +
           ";host B;count=3,link=ib,speed=2500,pacing=on;name=odd,link=ib,mtu=1024,speed=2500,pacing=on");
   EXPECT_EQ(result.status, 1) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "WARNING pair-mtu: B odd: the MTU differs from its partner's")) << result.out;
-  EXPECT_TRUE(has(result.out, "active MTU: 1024, not 4096")) << result.out;
+  EXPECT_HAS(result.out, "WARNING pair-mtu: B odd: the MTU differs from its partner's");
+  EXPECT_HAS(result.out, "active MTU: 1024, not 4096");
 }
 
 TEST(DoctorPair, AStorageNicThatOnlyOneHostHasIsNoError) {
   const auto result =
       pairTest({"--pair"}, "software:host A" + kRails + ";name=storage,link=roce,speed=2500;host B" + kRails);
-  EXPECT_FALSE(has(result.out, "pair-link")) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "A storage: no NIC of another host has its link (RoCE)")) << result.out;
+  EXPECT_LACKS(result.out, "pair-link") << result.err;
+  EXPECT_HAS(result.out, "A storage: no NIC of another host has its link (RoCE)");
 }
 
 TEST(DoctorPair, AQueuePairThatCannotBeConnectedIsAResult) {
   const auto result =
       pairTest({"--pair"}, kTwoHosts + ";fault host=B device=soft3 verb=modify_qp nth=2 errno=EINVAL");
   EXPECT_EQ(result.status, 2) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "pair-queue-pair: A soft3 - B soft3")) << result.out;
-  EXPECT_TRUE(has(result.out, "transition to RTR failed: Invalid argument")) << result.out;
+  EXPECT_HAS(result.out, "pair-queue-pair: A soft3 - B soft3");
+  EXPECT_HAS(result.out, "transition to RTR failed: Invalid argument");
 }
 
 TEST(DoctorPair, AnEndThatDiesInTheMiddleEndsTheTest) {
   const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=B opcode=write nth=40 kill");
   EXPECT_EQ(result.status, 2) << result.out << result.err;
-  EXPECT_TRUE(has(result.err, "on host B) is gone")) << result.err;
+  EXPECT_HAS(result.err, "on host B) is gone");
 }
 
 TEST(DoctorPair, AHostIsStartedByTheLaunchCommand) {
-  const auto result = pairTest({"--pair", "B", kPlay, "--json"}, kTwoHosts, {"RAILWISE_HOST=A"});
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "\"verdict\": \"fine\"")) << result.out;
-  EXPECT_TRUE(has(result.out, "\"a\": \"A soft0\"")) << result.out;
+  const auto result = succeeded(pairTest({"--pair", "B", kPlay, "--json"}, kTwoHosts, {"RAILWISE_HOST=A"}));
+  EXPECT_HAS(result.out, "\"verdict\": \"fine\"");
+  EXPECT_HAS(result.out, "\"a\": \"A soft0\"");
 }
 
 TEST(DoctorPair, SecondsOfManyDigitsAreTheSameAtBothEnds) {
-  const auto result = pairTest({"--pair", "--seconds", "0.0123456789"}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result = succeeded(pairTest({"--pair", "--seconds", "0.0123456789"}, kTwoHosts));
 }
 
 TEST(DoctorPair, AHostThatCannotBeStartedIsNamed) {
   const auto result = pairTest({"--pair", "node9", "--launch=false {host}"}, kTwoHosts);
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.err, "node9: 'false' ended with status 1 before the end was there")) << result.err;
+  EXPECT_HAS(result.err, "node9: 'false' ended with status 1 before the end was there");
 }
 
 TEST(DoctorPair, AProgramThatIsNotThereIsNamedWithTheOptionForIt) {
   const auto result = pairTest({"--pair", "B", kPlay, "--program=/no/such/railwise"}, kTwoHosts);
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.err, "--program PATH says where it is")) << result.err;
+  EXPECT_HAS(result.err, "--program PATH says where it is");
 }
 
 TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {
-  const HostFile file("# the job\nA\nB\nC\n");
+  const test::ScratchFile file("hosts", "# the job\nA\nB\nC\n");
   const auto result =
       pairTest({"--hosts", file.path(), kPlay},
                kThreeHosts + ";fault host=C device=soft2 opcode=write delay=30ms", {"RAILWISE_HOST=A"});
   EXPECT_EQ(result.status, 1) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "WARNING pair-slow-rail: C soft2: the rail is slower")) << result.out;
-  EXPECT_TRUE(has(result.out, "3 hosts, 12 NIC pairs in 3 rounds")) << result.out;
-  EXPECT_TRUE(has(result.out, "-> C")) << result.out;
+  EXPECT_HAS(result.out, "WARNING pair-slow-rail: C soft2: the rail is slower");
+  EXPECT_HAS(result.out, "3 hosts, 12 NIC pairs in 3 rounds");
+  EXPECT_HAS(result.out, "-> C");
 }
 
 TEST(DoctorPair, WhoIsNotInTheFileOnlyCoordinates) {
-  const HostFile file("A\nB\n");
-  const auto result = pairTest({"--hosts", file.path(), kPlay}, kThreeHosts, {"RAILWISE_HOST=C"});
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "A, B: fine")) << result.out;
+  const test::ScratchFile file("hosts", "A\nB\n");
+  const auto result = succeeded(pairTest({"--hosts", file.path(), kPlay}, kThreeHosts, {"RAILWISE_HOST=C"}));
+  EXPECT_HAS(result.out, "A, B: fine");
 }
 
 TEST(DoctorPair, RanksOfMpirunAreEnds) {
@@ -198,55 +175,52 @@ TEST(DoctorPair, RanksOfMpirunAreEnds) {
   const auto other = second.wait();
   EXPECT_EQ(first.status, 0) << first.out << first.err;
   EXPECT_EQ(other.status, 0) << other.err;
-  EXPECT_TRUE(has(first.out, "A, B: fine")) << first.out;
+  EXPECT_HAS(first.out, "A, B: fine");
   EXPECT_EQ(other.out, "");
 }
 
 TEST(DoctorPair, WritesAPage) {
-  const HostFile page("");
-  const auto result = pairTest({"--pair", "--html", page.path()}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const test::ScratchFile page("hosts", "");
+  const auto result = succeeded(pairTest({"--pair", "--html", page.path()}, kTwoHosts));
   std::ifstream file(page.path());
   const std::string html{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_TRUE(has(html, "<td class=\"good\">")) << html;
-  EXPECT_TRUE(has(html, "</html>")) << html;
+  EXPECT_HAS(html, "<td class=\"good\">");
+  EXPECT_HAS(html, "</html>");
 }
 
 TEST(DoctorPair, FullMeasuresEveryNicWithEveryNic) {
-  const auto result = pairTest({"--pair", "--full", "--nic", "soft1,soft3"}, kTwoHosts);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "soft1  soft3")) << result.out;
-  EXPECT_TRUE(has(result.out, "4 NIC pairs")) << result.out;
+  const auto result = succeeded(pairTest({"--pair", "--full", "--nic", "soft1,soft3"}, kTwoHosts));
+  EXPECT_HAS(result.out, "soft1  soft3");
+  EXPECT_HAS(result.out, "4 NIC pairs");
 }
 
 TEST(DoctorPair, IwarpIsConnectedByTheCommunicationManager) {
   const std::string rails = ";count=2,link=iwarp,speed=2500,pacing=on";
-  const auto result = pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails);
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "soft1  soft1  4096  iWARP     0.")) << result.out;
+  const auto result = succeeded(pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails));
+  EXPECT_HAS(result.out, "soft1  soft1  4096  iWARP     0.");
 }
 
 TEST(DoctorPair, EnhancedConnectionsAreAskedForAtBothEnds) {
   const std::string rails = ";count=2,link=roce,speed=2500,pacing=on";
   const auto result = pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails + ",ece=off");
   EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "ECE")) << result.out;
-  EXPECT_TRUE(has(result.out, " and none")) << result.out;
+  EXPECT_HAS(result.out, "ECE");
+  EXPECT_HAS(result.out, " and none");
 }
 
 TEST(DoctorPair, GpuMemoryIsThatOfTheNearestGpu) {
   const auto result = pairTest({"--pair", "--gpu", "--nic", "mlx5_0,mlx5_1"}, "software:@dgx",
                                {"LD_LIBRARY_PATH=" FAKE_CUDA_FOLDER});
   EXPECT_NE(result.status, 2) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "A: data in the memory of the GPU nearest to each NIC")) << result.out;
-  EXPECT_TRUE(has(result.err, "fake CUDA: GPU 0000:1b:00.0")) << result.err;
-  EXPECT_TRUE(has(result.err, "fake CUDA: GPU 0000:43:00.0")) << result.err;
+  EXPECT_HAS(result.out, "A: data in the memory of the GPU nearest to each NIC");
+  EXPECT_HAS(result.err, "fake CUDA: GPU 0000:1b:00.0");
+  EXPECT_HAS(result.err, "fake CUDA: GPU 0000:43:00.0");
 }
 
 TEST(DoctorPair, WithoutAGpuTheMemoryOfTheHostIsUsedAndTheReasonSaid) {
   const auto result = pairTest({"--pair", "--gpu"}, kTwoHosts);  // these hosts have no GPU
   EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_TRUE(has(result.out, "A: GPU memory: ")) << result.out;
+  EXPECT_HAS(result.out, "A: GPU memory: ");
 }
 
 TEST(DoctorPair, MistakesHaveClearErrors) {
@@ -255,23 +229,23 @@ TEST(DoctorPair, MistakesHaveClearErrors) {
     EXPECT_EQ(result.status, 2);
     return result.err;
   };
-  EXPECT_TRUE(has(error({"--pair", "a b"}), "'a b' is not the name of a host"));
-  EXPECT_TRUE(has(error({"--pair", "--hosts", "x"}), "--pair and --hosts: give one of them"));
-  EXPECT_TRUE(has(error({"--hosts", "/no/such"}), "/no/such: cannot be read: No such file"));
-  EXPECT_TRUE(has(error({"--pair", "--seconds", "0"}), "a number of seconds from 0.001 to 60"));
-  EXPECT_TRUE(has(error({"--pair", "--nic", "x;y"}), "--nic: only names"));
+  EXPECT_HAS(error({"--pair", "a b"}), "'a b' is not the name of a host");
+  EXPECT_HAS(error({"--pair", "--hosts", "x"}), "--pair and --hosts: give one of them");
+  EXPECT_HAS(error({"--hosts", "/no/such"}), "/no/such: cannot be read: No such file");
+  EXPECT_HAS(error({"--pair", "--seconds", "0"}), "a number of seconds from 0.001 to 60");
+  EXPECT_HAS(error({"--pair", "--nic", "x;y"}), "--nic: only names");
 }
 
 TEST(DoctorPair, AHostWithoutDevicesIsAnError) {
   const auto result = pairTest({"--pair", "--nic", "nosuch"}, kTwoHosts);
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.out, "ERROR pair-no-device: A, B: the host has no RDMA device")) << result.out;
+  EXPECT_HAS(result.out, "ERROR pair-no-device: A, B: the host has no RDMA device");
 }
 
 TEST(DoctorPair, AHostWithoutTheSoftwareDeviceNamesThePackage) {
   const auto result = pairTest({"--pair"}, "software:@dgx", {"RAILWISE_VERBS_DIR=/nowhere"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.out, "railwise-device")) << result.out;
+  EXPECT_HAS(result.out, "railwise-device");
 }
 
 }  // namespace

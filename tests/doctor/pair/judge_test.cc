@@ -1,8 +1,8 @@
 // Which rail, NIC or host is odd, from results made by hand.
-#include <gtest/gtest.h>
 
 #include "doctor/pair/summary.h"
 #include "ends.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor::pair {
 namespace {
@@ -31,21 +31,21 @@ TEST(PairJudge, EqualRailsAreFine) {
 TEST(PairJudge, OnlyARouteThatWasTriedIsMissing) {
   Results results = makeResults(2, 2);
   results.across = {{{.nics = {0, 1}}, {0, 1}, {}}, {{.nics = {1, 0}}, {0, 1}, {}}};
-  EXPECT_NE(acrossText(results).find("is not known"), std::string::npos) << acrossText(results);
+  EXPECT_HAS(acrossText(results), "is not known");
   for (PairResult& pair : results.across)
     for (Half& half : pair.halves) half.reach = Reach::kAll;
-  EXPECT_NE(acrossText(results).find("may stay"), std::string::npos) << acrossText(results);
+  EXPECT_HAS(acrossText(results), "may stay");
   results.across[0].halves[1].reach = Reach::kSmallOnly;
-  EXPECT_NE(acrossText(results).find("MTU"), std::string::npos) << acrossText(results);
+  EXPECT_HAS(acrossText(results), "MTU");
   EXPECT_EQ(find(judge(results), "pair-across-rails"), nullptr);
   results.across[0].halves[1].reach = Reach::kNone;
-  EXPECT_NE(acrossText(results).find("Not all rails"), std::string::npos) << acrossText(results);
+  EXPECT_HAS(acrossText(results), "Not all rails");
   EXPECT_NE(find(judge(results), "pair-across-rails"), nullptr);
   for (Half& half : results.across[0].halves) half.reach = Reach::kNone;
   results.across[1].halves[0].reach = results.across[1].halves[1].reach = Reach::kNotTried;
-  EXPECT_NE(acrossText(results).find("must be 0"), std::string::npos) << acrossText(results);
+  EXPECT_HAS(acrossText(results), "must be 0");
   for (PairResult& pair : results.across) pair.halves = {}, pair.obstacle = Obstacle::kNoGids;
-  EXPECT_NE(acrossText(results).find("must be 0"), std::string::npos) << acrossText(results);
+  EXPECT_HAS(acrossText(results), "must be 0");
 }
 
 TEST(PairJudge, OfTwoHostsTheSlowPairIsNamedWithBothEnds) {
@@ -265,8 +265,8 @@ TEST(PairJudge, AHostWithoutDevicesOrWithFewerIsNamed) {
   ASSERT_NE(find(judgement, "pair-nic-count"), nullptr);
   EXPECT_EQ(find(judgement, "pair-nic-count")->seen[0].device, "D");
   const std::string fix = find(judgement, "pair-nic-count")->fix;
-  EXPECT_NE(fix.find("railwise fingerprint --json > "), std::string::npos) << "what --compare reads: " << fix;
-  EXPECT_NE(fix.find("railwise fingerprint --compare *.json"), std::string::npos) << fix;
+  EXPECT_HAS(fix, "railwise fingerprint --json > ") << "what --compare reads: ";
+  EXPECT_HAS(fix, "railwise fingerprint --compare *.json");
   ASSERT_NE(find(judgement, "pair-no-device"), nullptr);
   EXPECT_EQ(find(judgement, "pair-no-device")->seen[0].device, "E");
 }
@@ -275,7 +275,7 @@ TEST(PairJudge, PingIsAsLargeAsThePacketsThatAreLost) {
   Results results = makeResults(2, 2);
   results.pairs[0].halves[0].reach = Reach::kSmallOnly;
   const auto fix = [&] { return find(judge(results), "pair-large-packets")->fix; };
-  EXPECT_EQ(fix().find("ping"), std::string::npos) << "InfiniBand";
+  EXPECT_LACKS(fix(), "ping") << "InfiniBand";
   results.ends[0].nics[0] = test::makeRoceNic("mlx5_0", 1);
   results.ends[1].nics[0] = test::makeRoceNic("mlx5_0", 2);
   results.ends[1].nics[0].mtu_bytes = 1024;
@@ -344,7 +344,7 @@ TEST(AllReduce, TheWeakestHostDecides) {
 TEST(AllReduce, NcclsModelIsTheOneLimit) {
   Results results = makeResults(2, 3);
   for (EndFacts& end : results.ends) end.all_reduce = {192, "the sum of the NICs"};
-  EXPECT_NE(allReduceText(results).find("192 GB/s (the sum of the NICs)"), std::string::npos);
+  EXPECT_HAS(allReduceText(results), "192 GB/s (the sum of the NICs)");
   results.nccl = {.gbytes = 150,
                   .ring_gbytes = 96,
                   .ring_nics = {"mlx5_0+mlx5_1"},
@@ -356,12 +356,11 @@ TEST(AllReduce, NcclsModelIsTheOneLimit) {
   EXPECT_DOUBLE_EQ(ringNicsGbytes(results), 72);
   EXPECT_DOUBLE_EQ(checkAllReduce(results).expected_gbytes, 150);
   const std::string text = allReduceText(results);
-  EXPECT_NE(text.find("150 GB/s (NCCL 2.30.7's model of 2 hosts with 8 GPUs each, Tree"), std::string::npos)
-      << text;
-  EXPECT_NE(text.find("96.0 GB/s of their NICs, and get 72.0 (75 %)"), std::string::npos) << text;
-  EXPECT_EQ(text.find("192"), std::string::npos) << text;
+  EXPECT_HAS(text, "150 GB/s (NCCL 2.30.7's model of 2 hosts with 8 GPUs each, Tree");
+  EXPECT_HAS(text, "96.0 GB/s of their NICs, and get 72.0 (75 %)");
+  EXPECT_LACKS(text, "192");
   results.ends[0].nics[0].software = true;
-  EXPECT_EQ(allReduceText(results).find("72.0"), std::string::npos);
+  EXPECT_LACKS(allReduceText(results), "72.0");
 }
 
 }  // namespace

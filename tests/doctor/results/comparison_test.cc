@@ -1,7 +1,6 @@
 #include "doctor/results/comparison.h"
 
-#include <gtest/gtest.h>
-
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/tuning/expect.h"
 
@@ -67,7 +66,7 @@ TEST_F(Compared, TheTextSaysWhatYouGet) {
       table.starts_with("all_reduce, 8 ranks on 4 hosts: you get 90.0 of 95.9 GB/s (94 %, good) at 8 GiB.\n"
                         "NCCL's model (2.31.2) of test.xml. The limit is the network: NET/0 (mlx5_0)"))
       << table;
-  EXPECT_NE(table.find("\n     8 GiB          90.00          95.90    94 %\n"), std::string::npos) << table;
+  EXPECT_HAS(table, "\n     8 GiB          90.00          95.90    94 %\n");
 }
 
 TEST_F(Compared, FarBelowIsAFinding) {
@@ -80,7 +79,7 @@ TEST_F(Compared, FarBelowIsAFinding) {
   EXPECT_EQ(finding.seen.front().device, "all_reduce, 8 ranks on 4 hosts");
   EXPECT_EQ(finding.seen.front().where, "out.txt:11");
   EXPECT_EQ(finding.seen.front().value, "48.0 of 95.9 GB/s (50 %) at 8 GiB");
-  EXPECT_NE(finding.fix.find("railwise doctor --pair"), std::string::npos);
+  EXPECT_HAS(finding.fix, "railwise doctor --pair");
 }
 
 TEST_F(Compared, WithoutAMachineOneWithSuchGpusIsNamed) {
@@ -89,7 +88,7 @@ TEST_F(Compared, WithoutAMachineOneWithSuchGpusIsNamed) {
   EXPECT_EQ(compareRun(run).obstacle, "no machine");
   run.ranks = run.ranks_on_host["node0"] = 8;
   run.gpu = "NVIDIA H100 80GB HBM3";
-  EXPECT_NE(compareRun(run).obstacle.find("-m dgx"), std::string::npos) << compareRun(run).obstacle;
+  EXPECT_HAS(compareRun(run).obstacle, "-m dgx");
   run.gpu = "NVIDIA A10";
   EXPECT_EQ(compareRun(run).obstacle, "no machine");
 }
@@ -99,7 +98,7 @@ TEST_F(Compared, SmallSizesTellNoBandwidth) {
   run.rows.pop_back();
   const Comparison its = compareRun(run);
   EXPECT_EQ(its.judged, std::nullopt);
-  EXPECT_NE(tableText(its).find("too small to tell a bandwidth"), std::string::npos);
+  EXPECT_HAS(tableText(its), "too small to tell a bandwidth");
   EXPECT_TRUE(judged(run).empty());
 }
 
@@ -107,14 +106,13 @@ TEST_F(Compared, WithSettingsThatTheModelDoesNotReadNothingIsFound) {
   model_.unread = {"NCCL_ALGO=Ring"};
   const TestRun run = makeRun(4, 20);
   EXPECT_TRUE(judged(run).empty());
-  EXPECT_NE(tableText(compareRun(run)).find("The job sets NCCL_ALGO=Ring, which the model does not read."),
-            std::string::npos);
+  EXPECT_HAS(tableText(compareRun(run)), "The job sets NCCL_ALGO=Ring, which the model does not read.");
 }
 
 TEST_F(Compared, AllToAllIsAnEstimateOfRailwise) {
   const Comparison its = compareRun(makeRun(2, 40, "alltoall"));
   ASSERT_EQ(its.obstacle, "");
-  EXPECT_NE(its.model.find("estimate of Railwise"), std::string::npos);
+  EXPECT_HAS(its.model, "estimate of Railwise");
   EXPECT_EQ(its.judged, 1U);
 }
 
@@ -130,7 +128,7 @@ TEST_F(Compared, WrongElementsAreAnErrorAlsoWithoutAMachine) {
 
 TEST_F(Compared, WhatIsNotCompared) {
   const auto obstacleOf = [&](const TestRun& run) { return compareRun(run).obstacle; };
-  EXPECT_NE(obstacleOf(makeRun(2, 40, "")).find("does not name its program"), std::string::npos);
+  EXPECT_HAS(obstacleOf(makeRun(2, 40, "")), "does not name its program");
   EXPECT_EQ(obstacleOf(makeRun(2, 40, "sendrecv")), "NCCL's model does not have sendrecv");
   TestRun run = makeRun(2, 40);
   run.ranks_on_host["node0"] = 1;
@@ -141,11 +139,11 @@ TEST_F(Compared, WhatIsNotCompared) {
   EXPECT_EQ(obstacleOf(run), "test.xml has 2 GPUs, and the job has 1 rank on each host");
   run.ranks = 1;
   run.ranks_on_host = {{"a", 1}};
-  EXPECT_NE(obstacleOf(run).find("MPI=1"), std::string::npos);
+  EXPECT_HAS(obstacleOf(run), "MPI=1");
   EXPECT_EQ(tableText(compareRun(run)), "");
   run.ranks = 0;
   run.ranks_on_host.clear();
-  EXPECT_NE(obstacleOf(run).find("does not name the ranks"), std::string::npos);
+  EXPECT_HAS(obstacleOf(run), "does not name the ranks");
   model_.ranks = 4;
   model_.hosts = 2;
   EXPECT_EQ(obstacleOf(run), "") << "NCCL's lines tell";
@@ -161,7 +159,7 @@ TEST_F(Compared, Json) {
   json.endObject();
   for (const char* part : {"\"collective\": \"all_reduce\"", "\"judged_bytes\": 8589934592", "\"share\": 0.9",
                            "\"expected_gb_per_s\": 95.", "\"not_compared\": \"\""})
-    EXPECT_NE(json.text().find(part), std::string::npos) << part << "\n" << json.text();
+    EXPECT_HAS(json.text(), part);
 }
 
 }  // namespace

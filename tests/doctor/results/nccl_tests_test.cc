@@ -21,17 +21,14 @@ constexpr const char* kNew =
     "# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22907\n"
     "# Collective test starting: all_gather_perf\n"
     "# nThread 1 nGpus 1 minBytes 8 maxBytes 1073741824 step: 2(factor) warmup iters: 1 iters: 20 agg iters: "
-    "1 "
-    "validation: 1 graph: 0\n"
+    "1 validation: 1 graph: 0\n"
     "#\n# Using devices\n"
     "#  Rank  0 Group  0 Pid  13919 on       pt01 device  0 [0000:04:00] NVIDIA H100 80GB HBM3\n"
     "#  Rank  1 Group  0 Pid  13920 on       pt02 device  0 [0000:04:00] NVIDIA H100 80GB HBM3\n"
     "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw  "
-    " "
-    "busbw  #wrong \n"
+    " busbw  #wrong \n"
     "  1073741824     134217728     float    none      -1  22000.0   48.81   24.40       0  21800.0   49.25  "
-    " "
-    "24.63       0\n"
+    " 24.63       0\n"
     "# Out of bounds values : 0 OK\n"
     "# Avg bus bandwidth    : 24.5 \n"
     "# Collective test concluded: all_gather_perf\n";
@@ -79,8 +76,7 @@ TEST(NcclTests, ATableOfOldReleases) {
       "   Rank  0 Pid 1821213 on node-01 device  0 [0x00] NVIDIA A100-SXM4-40GB\n"
       "   Rank  1 Pid 1821214 on node-01 device  1 [0x00] NVIDIA A100-SXM4-40GB\n"
       "   134217728      33554432     float     sum   2560.7   52.41   52.41  1e-06   2556.2   52.51   52.51 "
-      " "
-      "1e-06\n");
+      " 1e-06\n");
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_EQ(runs[0].ranks, 2);
   EXPECT_EQ(runs[0].wrong(), 0U);
@@ -90,8 +86,7 @@ TEST(NcclTests, ATableOfOldReleases) {
 TEST(NcclTests, TheReportOfIterationsHasMoreColumns) {
   const auto runs = readRuns(
       "    8388608       2097152     float     sum      -1    992.6    8.45   16.20      0  990.1  995.2  "
-      "994.0  "
-      "0.1    986.0    8.51   16.31      0  985.0  987.0  986.5  0.1\n");
+      "994.0  0.1    986.0    8.51   16.31      0  985.0  987.0  986.5  0.1\n");
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_DOUBLE_EQ(runs[0].rows[0].in_place, 16.31);
 }
@@ -99,8 +94,7 @@ TEST(NcclTests, TheReportOfIterationsHasMoreColumns) {
 TEST(NcclTests, WrongElements) {
   const auto runs = readRuns(
       "    8388608       2097152     float     sum      -1    992.6    8.45   16.20     12    986.0    8.51  "
-      " "
-      "16.31    N/A\n");
+      " 16.31    N/A\n");
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_EQ(runs[0].wrong(), 12U);
 }
@@ -117,8 +111,7 @@ TEST(NcclTests, TheVerdictBelowTheRows) {
 TEST(NcclTests, TheProgramNamesTheCollective) {
   const std::string row =
       "    8388608       1048576     float    none      -1    992.6    8.45    4.23      0    986.0    8.51  "
-      "  "
-      "4.25      0\n";
+      "  4.25      0\n";
   EXPECT_EQ(readRuns(row).front().collective, "") << "all_gather or alltoall";
   const auto runs = readRuns("+ mpirun -np 2 /opt/nccl-tests/build/alltoall_perf_mpi -b 8M\n" + row +
                              "# nThread 1 nGpus 1 minBytes 8\n" + row);

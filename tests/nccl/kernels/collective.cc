@@ -234,8 +234,7 @@ void treeAllReduce(Block& block, const Function& function, const Reduction& redu
 [[noreturn]] void refuse(const Function& function) {
   std::fprintf(stderr,
                "software GPU: no kernel for collective %d, algorithm %d, protocol %d; known are rings, trees "
-               "(all-reduce) and PAT. "
-               "NCCL_NVLS_ENABLE=0 and NCCL_COLLNET_ENABLE=0 keep NCCL to these\n",
+               "(all-reduce) and PAT. NCCL_NVLS_ENABLE=0 and NCCL_COLLNET_ENABLE=0 keep NCCL to these\n",
                function.collective, function.algorithm, function.protocol);
   std::abort();
 }

@@ -71,8 +71,7 @@ ncclResult_t stopEvent(void* handle) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   std::fprintf(g_file,
                "{\"kind\": \"%s\", \"below_step\": %s, \"step\": %d, \"of_send\": %d, \"bytes\": %llu, "
-               "\"came\": %llu, \"message\": %llu, "
-               "\"qp\": %u}\n",
+               "\"came\": %llu, \"message\": %llu, \"qp\": %u}\n",
                event->net.kind == RAILWISE_PROFILER_SEND ? "send" : "receive", below_step ? "true" : "false",
                below_step ? step->step : -1, operation != nullptr ? operation->is_send : -1,
                static_cast<unsigned long long>(event->net.bytes),

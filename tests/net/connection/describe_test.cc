@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "loop_connection.h"
-#include "net/scratch_root.h"
 #include "net/wireup/asymmetry.h"
+#include "tests/scratch.h"
 
 namespace railwise::net {
 namespace {
@@ -11,12 +11,12 @@ namespace {
 // Sets RAILWISE_SYSFS_ROOT for a scope.
 class SysfsRoot {
  public:
-  explicit SysfsRoot(const test::ScratchRoot& root) { setenv("RAILWISE_SYSFS_ROOT", root.path().c_str(), 1); }
+  explicit SysfsRoot(const test::Scratch& root) { setenv("RAILWISE_SYSFS_ROOT", root.path().c_str(), 1); }
   ~SysfsRoot() { unsetenv("RAILWISE_SYSFS_ROOT"); }
 };
 
 TEST(Describe, TellsTheGpuDriver) {
-  const test::ScratchRoot root;
+  const test::Scratch root;
   root.file("sys/module/nvidia/version", "550.90.07\n");
   const SysfsRoot set(root);
   LoopConnection loop(4096);

@@ -116,8 +116,8 @@ TEST_P(ManagedFailover, AnOrdinaryEndOfThePeerIsNoFailure) {
   const test::Said said;
   Context::close(&loop.sender());
   EXPECT_FALSE(LoopConnection::finish(receive));
-  EXPECT_NE(said.all().find("the peer closed the connection or died"), std::string::npos) << said.all();
-  EXPECT_EQ(said.all().find("looking for another path"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "the peer closed the connection or died");
+  EXPECT_LACKS(said.all(), "looking for another path");
 }
 
 // The port goes down after the listener has replied, before the sender's calls.

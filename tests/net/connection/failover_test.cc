@@ -161,10 +161,10 @@ TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
   test::changePort("soft0:1", "down");
   test::changePort("soft1:1", "down");
   EXPECT_FALSE(traffic.run(8, 512));
-  EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
-  EXPECT_NE(said.all().find("soft1 port 1 down"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "no path to the peer is left");
+  EXPECT_HAS(said.all(), "soft1 port 1 down");
   // No port was up to try anything with.
-  EXPECT_EQ(said.all().find("Tried:;"), std::string::npos) << said.all();
+  EXPECT_LACKS(said.all(), "Tried:;");
 }
 
 int countOf(const std::string& text, const std::string& words) {
@@ -245,7 +245,7 @@ TEST(Failover, DoesNotGiveUpBeforeItsTime) {
   const Clock::time_point begun = Clock::now();
   EXPECT_FALSE(traffic.run(8, 512));
   EXPECT_GE(Clock::now() - begun, std::chrono::seconds(1)) << said.all();
-  EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "no path to the peer is left");
 }
 
 TEST(Failover, SendsAgainWhatWentStraightAfterAWrongTag) {
@@ -303,7 +303,7 @@ TEST(Failover, GoesOnWhenTheMemoryOfAMessageCannotBeRegisteredForAStandby) {
     for (test::Patience patience; said.all().find(down) == std::string::npos; patience.again()) {
     }
   for (int i = 0; i < 8; ++i) exchange();
-  EXPECT_NE(said.all().find("memory cannot be registered"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "memory cannot be registered");
   loop.device().memory().release(*memory);
 }
 
@@ -383,7 +383,7 @@ TEST(Failover, TellsOtherConnectionsOfASilentPath) {
   Request* send = nullptr;
   for (test::Patience patience; other.running(); patience.again())
     ASSERT_OK(other.isend(loop.address(0), 64, 0, loop.memory(), nullptr, &send));
-  EXPECT_NE(said.all().find("nothing has come back for 100 ms"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "nothing has come back for 100 ms");
 }
 
 TEST(Failback, GoesBackWhenThePortHasRecovered) {
@@ -581,7 +581,7 @@ TEST(Failover, WithoutItAConnectionIsRefusedWhileThePortIsDown) {
   for (test::Patience patience; made.ok() && *made == nullptr; patience.again())
     made = loop.context().connect(loop.device(), handle, -1);
   EXPECT_FALSE(made.ok());
-  EXPECT_NE(said.all().find("every port is down"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "every port is down");
   Context::close(listener);
 }
 

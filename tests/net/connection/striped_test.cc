@@ -71,9 +71,7 @@ TEST(CountedImmediates, OfAWrongPeerFailTheConnection) {
   constexpr uint32_t kMost = kImmediatePartLimit - 1;
   const char* const not_open = "data for receive slot 1, which is not open";
   const char* const too_long = "bytes for a buffer of 1000";
-  const auto said = [](const std::string& log, const char* what) {
-    EXPECT_NE(log.find(what), std::string::npos) << log;
-  };
+  const auto said = [](const std::string& log, const char* what) { EXPECT_HAS(log, what); };
   said(receive(1, {countedImmediate(1, 2, 600), countedImmediate(1, 2, 401)}), too_long);
   said(receive(1, std::vector(8, countedImmediate(1, 8, kMost))), too_long);
   said(receive(1, {countedImmediate(1, 2, 600), wholeImmediate(1, 10)}), not_open);

@@ -63,10 +63,10 @@ TEST_P(RefusedStop, IsNoProof) {
   const auto fence = one.fence();
   test::waitUntil([&] { return fence->refusedSince().has_value(); });
   EXPECT_FALSE(fence->proven());
-  EXPECT_NE(fence->refusal().find("soft0: ibv_modify_qp refuses to stop a queue pair"), std::string::npos);
+  EXPECT_HAS(fence->refusal(), "soft0: ibv_modify_qp refuses to stop a queue pair");
   test::waitUntil([&] { return fence->proven(); });  // it asks again until the driver does it
   EXPECT_EQ(fence->refusal(), "");
-  EXPECT_NE(said.warnings().find("refuses to stop a queue pair"), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "refuses to stop a queue pair");
   fence->cease();
 }
 INSTANTIATE_TEST_SUITE_P(, RefusedStop, testing::Values("EAGAIN", "EBUSY", "EIO", "ENOMEM", "ETIMEDOUT"),

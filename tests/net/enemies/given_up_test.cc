@@ -1,5 +1,4 @@
 // How the two ends learn that the other one has given a handshake up, or has died in it.
-#include <gtest/gtest.h>
 
 #include <cstring>
 
@@ -7,6 +6,7 @@
 #include "net/enemies/middle.h"
 #include "port_control.h"
 #include "said.h"
+#include "tests/ok.h"
 #include "tests/wait.h"
 
 namespace railwise::net {
@@ -28,8 +28,7 @@ TEST(GivenUp, TheConnectorSaysWhy) {
   }
   EXPECT_EQ(connected.code, Code::kRemote);
   EXPECT_EQ(accepted.code, Code::kRemote);
-  EXPECT_NE(said.warnings().find("gives up: no path to the peer's queue pairs"), std::string::npos)
-      << said.warnings();
+  EXPECT_HAS(said.warnings(), "gives up: no path to the peer's queue pairs");
   Context::close(listener);
 }
 
@@ -78,10 +77,7 @@ TEST(GivenUp, TheConnectorSaysThatItsTimeIsUp) {
     if (accepted.ok() && (!answered.passed() || !connected.ok()))
       accepted = Context::accept(*listener).status();
   }
-  EXPECT_NE(
-      said.warnings().find("gives up: no path to the peer's queue pairs in RAILWISE_CONNECT_TIMEOUT=3 s"),
-      std::string::npos)
-      << said.warnings();
+  EXPECT_HAS(said.warnings(), "gives up: no path to the peer's queue pairs in RAILWISE_CONNECT_TIMEOUT=3 s");
   Context::close(listener);
 }
 
@@ -109,7 +105,7 @@ TEST_P(DiedInTheHandshake, EndsTheWait) {
     accepted = Context::accept(*listener).status();
   }
   EXPECT_EQ(accepted.code, Code::kRemote);
-  EXPECT_NE(said.warnings().find("the peer has not called again"), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "the peer has not called again");
   // The listener is over: who calls now hears so in seconds, though nobody closes it.
   EXPECT_EQ(Context::accept(*listener).status().code, Code::kRemote);
   Status connected;

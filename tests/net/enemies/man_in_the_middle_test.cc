@@ -1,7 +1,6 @@
 // Somebody between the two ends changes, cuts, repeats, swaps and drops what they say. While a connection
 // comes up, that ends an attempt, with a line, and the peer calls again. Later it breaks the side channel,
 // which is resumed. No byte arrives wrong, and no job ends.
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstddef>
@@ -14,6 +13,7 @@
 #include "net/wireup/frames.h"
 #include "port_control.h"
 #include "said.h"
+#include "tests/ok.h"
 
 namespace railwise::net {
 namespace {
@@ -120,8 +120,8 @@ TEST(Middle, WhoOnlyListensChangesNothingAndLearnsNoSecret) {
   EXPECT_GT(listener.size(), kSaidByListener) << "no frame was sent";
   for (const std::string& said : {connector, listener}) {
     // Nor a half of it.
-    EXPECT_EQ(said.find(secret.substr(0, 8)), std::string::npos);
-    EXPECT_EQ(said.find(secret.substr(8)), std::string::npos);
+    EXPECT_LACKS(said, secret.substr(0, 8));
+    EXPECT_LACKS(said, secret.substr(8));
   }
 }
 
@@ -142,7 +142,7 @@ class MiddleOfHandshake : public testing::TestWithParam<Spot> {
     Between between(std::move(mischief));
     EXPECT_EQ(between.middle.calls(), 2) << said.all();
     EXPECT_TRUE(Traffic(*between.loop).run(8, 512)) << said.all();
-    EXPECT_NE(said.all().find(line), std::string::npos) << said.all();
+    EXPECT_HAS(said.all(), line);
   }
 };
 
@@ -205,8 +205,8 @@ TEST(Middle, WhoForgesARefusalDoesNotEndTheJob) {
     return true;
   });
   EXPECT_TRUE(Traffic(*between.loop).run(8, 512));
-  EXPECT_EQ(said.all().find("go away"), std::string::npos) << "a stranger's words are in the log";
-  EXPECT_NE(said.warnings().find("does not prove that it knows the secret"), std::string::npos) << said.all();
+  EXPECT_LACKS(said.all(), "go away") << "a stranger's words are in the log";
+  EXPECT_HAS(said.warnings(), "does not prove that it knows the secret") << said.all();
 }
 
 // The enemy keeps a call of the peer open towards the listener, which waits there, while the peer calls
@@ -236,8 +236,8 @@ TEST(Middle, WhoChangesEveryAnswerEndsTheAttemptWithALine) {
     ASSERT_TRUE(Context::accept(*listener).ok()) << said.all();
   }
   EXPECT_EQ(middle.calls(), 10) << said.all();
-  EXPECT_NE(said.warnings().find("connecting to"), std::string::npos) << said.all();
-  EXPECT_NE(said.warnings().find("does not prove"), std::string::npos) << said.all();
+  EXPECT_HAS(said.warnings(), "connecting to") << said.all();
+  EXPECT_HAS(said.warnings(), "does not prove") << said.all();
   Context::close(listener);
   EXPECT_TRUE(Traffic(plain).run(8, 512));
 }
@@ -251,7 +251,7 @@ TEST(Middle, WhoChangesTheLastMessageEndsNothing) {
     const test::Said said;
     Between between(changeByte(From::kConnector, sizeof(ConnectRequest) + at), "count=2");
     EXPECT_EQ(between.middle.calls(), 1) << said.all();
-    EXPECT_NE(said.warnings().find("waiting for it to call again"), std::string::npos) << said.all();
+    EXPECT_HAS(said.warnings(), "waiting for it to call again") << said.all();
     Traffic traffic(*between.loop);
     ASSERT_TRUE(traffic.run(16, 512)) << said.all();
     test::changePort("soft0:1", "down");
@@ -367,8 +367,7 @@ uint64_t firstFrame(From from) { return from == From::kConnector ? kSaidByConnec
 
 // The log says that the side channel was resumed.
 void expectResumed(const test::Said& said) {
-  EXPECT_NE(said.all().find("the side channel goes on over a new TCP connection"), std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.all(), "the side channel goes on over a new TCP connection");
 }
 
 class MiddleOfFrames : public testing::TestWithParam<Spot> {};
@@ -394,7 +393,7 @@ TEST_P(MiddleOfFrames, ACutIsMended) {
       "count=2");
   EXPECT_TRUE(survives(between, 4)) << said.all();
   expectResumed(said);
-  EXPECT_EQ(said.warnings().find("somebody sent"), std::string::npos) << said.all();
+  EXPECT_LACKS(said.warnings(), "somebody sent") << said.all();
 }
 std::vector<Spot> spotsOfFrames(uint64_t step, uint64_t most) {
   std::vector<Spot> all;
@@ -441,8 +440,7 @@ TEST_P(TrickWithFrames, BreaksTheSideChannelWithALine) {
       "count=2");
   EXPECT_TRUE(survives(between, 4)) << said.all();
   expectResumed(said);
-  EXPECT_NE(said.warnings().find("over the side channel: making a new TCP connection"), std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.warnings(), "over the side channel: making a new TCP connection") << said.all();
 }
 constexpr Trick kTricks[] = {
     {"repeat",

@@ -161,8 +161,8 @@ TEST_F(ManyCallers, AllComeUpBesideACutCallAStrangerAndAFailure) {
   ASSERT_NO_FATAL_FAILURE(call(kRefused));
   ASSERT_NO_FATAL_FAILURE(connectAll());
   EXPECT_EQ(middle.calls(), 2) << "the cut one called again";
-  EXPECT_NE(said.warnings().find("a stranger called from"), std::string::npos) << said.all();
-  EXPECT_NE(said.warnings().find("is refused: no such rank"), std::string::npos) << said.all();
+  EXPECT_HAS(said.warnings(), "a stranger called from") << said.all();
+  EXPECT_HAS(said.warnings(), "is refused: no such rank") << said.all();
   ASSERT_NO_FATAL_FAILURE(expectTraffic());
   // What came before has not ended the listener.
   ASSERT_NO_FATAL_FAILURE(call(16));
@@ -203,9 +203,7 @@ TEST_F(ManyCallers, AHandleOfMessagesIsOfNoUseAndTheOtherWayRound) {
       Connector<FakeSource>::create(device(), options(1), listener_->handle(), ListenerKind::kMessages, make)
           .status();
   EXPECT_EQ(status.code, Code::kInvalidUsage);
-  EXPECT_NE(said.warnings().find("the handle is of a listener for one-sided communication"),
-            std::string::npos)
-      << said.all();
+  EXPECT_HAS(said.warnings(), "the handle is of a listener for one-sided communication") << said.all();
 }
 
 TEST_F(ManyCallers, AHandleIsGoodForSoManyCalls) {

@@ -197,7 +197,7 @@ TEST_P(StrangersTest, TenThousandKeepNobodyOutAndUseNothingUp) {
   if (polling.limit.count() > 0) EXPECT_LT(middle, polling.limit);  // a busy machine may stop any call
   const std::string warnings = said.warnings();
   EXPECT_EQ(std::count(warnings.begin(), warnings.end(), '\n'), 1) << warnings;
-  EXPECT_NE(warnings.find("a stranger called"), std::string::npos) << warnings;
+  EXPECT_HAS(warnings, "a stranger called");
   for (int i = 0; i < 1000 && openDescriptors() > descriptors; ++i)
     ASSERT_TRUE(Context::accept(*listener).ok());
   EXPECT_LE(openDescriptors(), descriptors) << "strangers that have hung up hold descriptors";
@@ -231,7 +231,7 @@ TEST_P(SilentStranger, IsDroppedAfterThirtySeconds) {
   }
   EXPECT_GT(Clock::now() - begun, 29s);
   EXPECT_EQ(stranger->peek(), Io::kClosed);
-  EXPECT_NE(said.warnings().find("says nothing"), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "says nothing");
   Context::close(listener);
 }
 INSTANTIATE_TEST_SUITE_P(Campaign, SilentStranger, testing::Values(4, sizeof(MessageHeader) + 4));

@@ -384,8 +384,8 @@ TEST_P(LinkTest, IsNotSetUpIfADeviceRefusesForGood) {
                             "Device or resource busy";
     for (const Link* link : {&pair.source().link(), &pair.target().link()})
       EXPECT_EQ(link->failure.code, Code::kRemote);
-    EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
-    EXPECT_NE(said.all().find(why), std::string::npos) << said.all();
+    EXPECT_HAS(said.all(), "no path to the peer is left");
+    EXPECT_HAS(said.all(), why);
   }
 }
 
@@ -421,7 +421,7 @@ TEST_P(LinkTest, EndsWhenNoPathIsLeft) {
   EXPECT_GE(Clock::now() - begun, std::chrono::seconds(1));
   EXPECT_EQ(pair.source().link().failure.code, Code::kRemote);
   EXPECT_EQ(pair.target().link().failure.code, Code::kRemote);
-  EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
+  EXPECT_HAS(said.all(), "no path to the peer is left");
 }
 
 TEST_P(LinkTest, WithoutFailoverTheFirstFailureEndsIt) {

@@ -1,10 +1,10 @@
 // What the receiver's words mean for the messages of a sender.
 #include "net/sender/send_recovery.h"
 
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <vector>
+
+#include "tests/ok.h"
 
 namespace railwise::net {
 namespace {
@@ -82,7 +82,7 @@ TEST_F(Recovered, AMessageThatNcclHasBackIsLost) {
   const Outcome<void> done = recovery_.reconcile(words(0, 0));
   ASSERT_FALSE(done.ok());
   EXPECT_EQ(done.failure().code, Code::kRemote);
-  EXPECT_NE(done.error().find("message 1 is lost"), std::string::npos) << done.error();
+  EXPECT_HAS(done.error(), "message 1 is lost");
 }
 
 TEST_F(Recovered, WordsThatCannotBeAreRefused) {
@@ -91,7 +91,7 @@ TEST_F(Recovered, WordsThatCannotBeAreRefused) {
   EXPECT_FALSE(recovery_.reconcile(words(2, 0)).ok()) << "2 was never sent";
   const Outcome<void> three = recovery_.reconcile({.count = 3, .word = {0, 0, 0}});
   ASSERT_FALSE(three.ok());
-  EXPECT_NE(three.error().find("3 numbers"), std::string::npos) << three.error();
+  EXPECT_HAS(three.error(), "3 numbers");
 }
 
 TEST_F(Recovered, NewsCompleteWhatIsPostedAndAfterTheFenceFreeItsSlot) {

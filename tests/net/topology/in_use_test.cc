@@ -2,19 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include "net/scratch_root.h"
+#include "tests/scratch.h"
 
 namespace railwise::net {
 namespace {
 
-std::string driverOf(const test::ScratchRoot& root) {
+std::string driverOf(const test::Scratch& root) {
   Config config;
   config.sysfs_root = root.path();
   return gpuDriver(config);
 }
 
 TEST(GpuDriver, IsReadFromTheModule) {
-  test::ScratchRoot root;
+  test::Scratch root;
   EXPECT_EQ(driverOf(root), "") << "a machine without GPUs";
   root.file("sys/module/amdgpu/version", "6.8.5\n");
   EXPECT_EQ(driverOf(root), "AMD 6.8.5");
@@ -23,7 +23,7 @@ TEST(GpuDriver, IsReadFromTheModule) {
 }
 
 TEST(GpuDriver, MayTellNoVersion) {
-  test::ScratchRoot root;
+  test::Scratch root;
   root.file("sys/module/amdgpu/refcnt", "0\n");
   EXPECT_EQ(driverOf(root), "");
 }

@@ -1,11 +1,10 @@
 // What RAILWISE_STRICT refuses at init: pure checks of ports and a /sys tree.
 #include "net/topology/strict.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdio>
 #include <fstream>
 
+#include "tests/ok.h"
 #include "tests/topo/flat_tree.h"
 
 namespace railwise::net {
@@ -31,8 +30,6 @@ std::string found(const StrictMode& strict, const MachineFacts& machine) {
   return lines;
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 const StrictMode kAll = {true, true, true, true, true};
 
 TEST(Strict, AGoodMachineIsAccepted) {
@@ -44,8 +41,7 @@ TEST(Strict, APortSlowerThanOthersOfItsTypeIsNamed) {
   const sysfs::MemoryTree tree;
   const MachineFacts machine = {.tree = tree, .ports = {makePort("a"), makePort("b", 100000)}};
   const std::string text = found(kAll, machine);
-  EXPECT_TRUE(has(text, "speed: b has a link of 100 Gb/s, and a, a NIC of its type, one of 400 Gb/s"))
-      << text;
+  EXPECT_HAS(text, "speed: b has a link of 100 Gb/s, and a, a NIC of its type, one of 400 Gb/s");
   EXPECT_EQ(found({.device = true, .gdr = true, .topology = true, .version = true}, machine), "");
 }
 
@@ -75,10 +71,9 @@ std::string foundWithLink(const char* speed, const char* width, const char* slot
 TEST(Strict, APcieLinkBelowWhatCardAndSlotCanIsNamedOnce) {
   EXPECT_EQ(foundWithLink("16.0 GT/s PCIe", "16"), "");
   const std::string text = foundWithLink("8.0 GT/s PCIe", "16");
-  EXPECT_TRUE(has(text, "speed: a (0000:3b:00.0) has a PCIe link of 8 GT/s x16, and 16 GT/s x16 is possible"))
-      << text;
+  EXPECT_HAS(text, "speed: a (0000:3b:00.0) has a PCIe link of 8 GT/s x16, and 16 GT/s x16 is possible");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
-  EXPECT_TRUE(has(foundWithLink("16.0 GT/s PCIe", "8"), "16 GT/s x8, and 16 GT/s x16"));
+  EXPECT_HAS(foundWithLink("16.0 GT/s PCIe", "8"), "16 GT/s x8, and 16 GT/s x16");
 }
 
 TEST(Strict, ANarrowSlotIsNoFault) { EXPECT_EQ(foundWithLink("16.0 GT/s PCIe", "8", "8"), ""); }
@@ -102,8 +97,8 @@ TEST(Strict, ANicWithoutGpuDirectIsNamedWhereThereAreGpusInUse) {
   port.gpu_direct = false;
   port.why_no_gpu_direct = "no module";
   const StrictMode gdr = {.device = true, .gdr = true};
-  EXPECT_TRUE(has(found(gdr, {.tree = tree, .ports = {port}, .gpu_driver_loaded = true}),
-                  "gdr: a cannot register GPU memory, so every byte goes through host memory: no module"));
+  EXPECT_HAS(found(gdr, {.tree = tree, .ports = {port}, .gpu_driver_loaded = true}),
+             "gdr: a cannot register GPU memory, so every byte goes through host memory: no module");
   EXPECT_EQ(found(gdr, {.tree = tree, .ports = {port}, .gpu_driver_loaded = false}), "");
   EXPECT_EQ(found(gdr, {.tree = without_gpu, .ports = {port}, .gpu_driver_loaded = true}), "");
   EXPECT_EQ(found(gdr, {.tree = tree, .ports = {makePort("a")}, .gpu_driver_loaded = true}), "");
@@ -121,10 +116,10 @@ std::string foundHidden(const std::string& asked, const sysfs::MemoryTree& tree 
 }
 
 TEST(Strict, AHiddenTreeNeedsAFile) {
-  EXPECT_TRUE(has(foundHidden(""), "topology: the PCIe tree is hidden here"));
-  EXPECT_TRUE(has(foundHidden(""), "set RAILWISE_TOPOLOGY=auto"));
-  EXPECT_TRUE(has(foundHidden("auto"), "RAILWISE_TOPOLOGY=auto could not restore it"));
-  EXPECT_TRUE(has(foundHidden("/x.xml"), "RAILWISE_TOPOLOGY=/x.xml was refused"));
+  EXPECT_HAS(foundHidden(""), "topology: the PCIe tree is hidden here");
+  EXPECT_HAS(foundHidden(""), "set RAILWISE_TOPOLOGY=auto");
+  EXPECT_HAS(foundHidden("auto"), "RAILWISE_TOPOLOGY=auto could not restore it");
+  EXPECT_HAS(foundHidden("/x.xml"), "RAILWISE_TOPOLOGY=/x.xml was refused");
   sysfs::MemoryTree cloud = treeWithGpu();
   cloud.file("/var/run/nvidia-topologyd/virtualTopology.xml", "<system/>");
   EXPECT_EQ(foundHidden("", cloud), "");
@@ -156,11 +151,10 @@ std::string fileWith(const std::string& busid) {
 
 TEST(Strict, ATopologyFileHasToBeThereAndOfThisMachine) {
   EXPECT_EQ(foundWithFile(fileWith("0001:00:00.0")), "");
-  EXPECT_TRUE(has(foundWithFile(fileWith("0000:99:00.0")), "describes another machine: none of the 1 GPUs"));
-  EXPECT_TRUE(has(foundWithFile("<system"), "cannot be read"));
+  EXPECT_HAS(foundWithFile(fileWith("0000:99:00.0")), "describes another machine: none of the 1 GPUs");
+  EXPECT_HAS(foundWithFile("<system"), "cannot be read");
   const sysfs::MemoryTree tree;
-  EXPECT_TRUE(
-      has(found(kAll, {.tree = tree, .ports = {}, .topology_file = "/nowhere.xml"}), "does not exist"));
+  EXPECT_HAS(found(kAll, {.tree = tree, .ports = {}, .topology_file = "/nowhere.xml"}), "does not exist");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // What a connection says when its two ends are not alike.
 #include "net/wireup/asymmetry.h"
 
-#include <gtest/gtest.h>
+#include "tests/ok.h"
 
 namespace railwise::net {
 namespace {
@@ -38,8 +38,7 @@ TEST(Asymmetry, NamesBothEndsAndTheValues) {
   EndInfo there = makeEnd("b:2");
   there.rail[0].mtu = 3;
   const std::string text = differenceOf(makeEnd("a:1"), there);
-  EXPECT_NE(text.find("MTU: 4096 bytes at mlx5_0 of a:1, 1024 bytes at mlx5_0 of b:2"), std::string::npos)
-      << text;
+  EXPECT_HAS(text, "MTU: 4096 bytes at mlx5_0 of a:1, 1024 bytes at mlx5_0 of b:2");
 }
 
 TEST(Asymmetry, SeesEachKind) {

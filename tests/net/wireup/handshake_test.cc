@@ -1,9 +1,9 @@
 #include "net/wireup/handshake.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <functional>
+
+#include "tests/ok.h"
 
 namespace railwise::net {
 namespace {
@@ -94,8 +94,7 @@ TEST(Handle, EveryBadFieldIsRefused) {
   for (const auto& [expected, spoil] : cases) {
     ListenHandle handle = makeHandle();
     spoil(handle);
-    EXPECT_NE(checkHandle(handle, ListenerKind::kMessages).find(expected), std::string::npos)
-        << checkHandle(handle, ListenerKind::kMessages);
+    EXPECT_HAS(checkHandle(handle, ListenerKind::kMessages), expected);
   }
 }
 
@@ -108,8 +107,7 @@ TEST(Handle, OfANewerEndThatSpeaksOursTooIsAccepted) {
 
 TEST(Handle, OfAnotherKindOfListenerIsRefusedInWords) {
   ListenHandle handle = makeHandle();
-  EXPECT_NE(checkHandle(handle, ListenerKind::kOneSided).find("of a listener for messages"),
-            std::string::npos);
+  EXPECT_HAS(checkHandle(handle, ListenerKind::kOneSided), "of a listener for messages");
   handle.kind = ListenerKind::kOneSided;
   EXPECT_EQ(checkHandle(handle, ListenerKind::kOneSided), "");
 }
@@ -121,8 +119,7 @@ TEST(Header, EveryBadFieldIsRefused) {
   EXPECT_NE(checkHeader(good, MessageType::kRequest, sizeof(ConnectReply)), "");
   MessageHeader header = good;
   header.magic ^= 1;
-  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("does not run Railwise"),
-            std::string::npos);
+  EXPECT_HAS(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)), "does not run Railwise");
 }
 
 TEST(End, EveryBadFieldIsRefused) {

@@ -2,12 +2,13 @@
 // frame.
 #include "net/wireup/side_channel.h"
 
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <vector>
+
+#include "tests/ok.h"
 
 namespace railwise::net {
 namespace {
@@ -53,7 +54,7 @@ struct SideChannelTest : testing::Test {
   void expectEnded(const std::string& problem) {
     EXPECT_EQ(channel_.next(), std::nullopt);
     EXPECT_TRUE(channel_.ended());
-    EXPECT_NE(channel_.problem().find(problem), std::string::npos) << channel_.problem();
+    EXPECT_HAS(channel_.problem(), problem);
   }
   static BreakFrame breakOf(uint64_t epoch) {
     auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
@@ -129,7 +130,7 @@ TEST_F(SideChannelTest, UserFramesThatNobodyTakesEndItButNoneBeforeTheLast) {
   ASSERT_TRUE(channel_.serve(false)) << "a frame of the floor has room beside them";
   say(makeMessage<UserFrame>(MessageType::kUser));
   EXPECT_FALSE(channel_.serve(false));
-  EXPECT_NE(channel_.problem().find("more frames than anybody needs"), std::string::npos);
+  EXPECT_HAS(channel_.problem(), "more frames than anybody needs");
 }
 
 TEST(Frames, AReconcileHasNoMoreWordsThanThereIsRoomFor) {
@@ -158,7 +159,7 @@ TEST_F(SideChannelTest, APeerThatTakesNothingIsNotSaidToHaveSentAnything) {
   for (int frames = 0; frames < 10'000 && !channel_.hungUp(); ++frames)
     channel_.send(makeMessage<CloseFrame>(MessageType::kClose));
   expectEnded("does not take what it is sent");
-  EXPECT_EQ(channel_.problem().find("sent nothing"), std::string::npos);
+  EXPECT_LACKS(channel_.problem(), "sent nothing");
 }
 
 TEST_F(SideChannelTest, WhatIsNoFrameEndsIt) {

@@ -292,7 +292,7 @@ TEST_P(EveryCollective, AMessageOfAnotherSizeFails) {
   job.net.shorten = true;
   const auto all = makeRanks(job, GetParam(), {DataType::kInt32, ReduceOp::kSum, 0}, 100, false);
   EXPECT_FALSE(run(all));
-  EXPECT_NE(job.failure.text().find("instead of one of"), std::string::npos) << job.failure.text();
+  EXPECT_HAS(job.failure.text(), "instead of one of");
 }
 
 INSTANTIATE_TEST_SUITE_P(Task, EveryCollective,

@@ -80,6 +80,12 @@ class JobInThreads {
 
 Bytes blockOf(int from, int to) { return toBytes(std::to_string(from) + ">" + std::to_string(to)); }
 
+void joinAndLeave(BootstrapOptions options) {
+  auto bootstrap = Bootstrap::join(std::move(options));
+  ASSERT_OK(bootstrap);
+  EXPECT_OK((*bootstrap)->leave());
+}
+
 TEST(Bootstrap, ExchangesGathersAndLeaves) {
   constexpr int kRanks = 4;
   JobInThreads job(kRanks);
@@ -136,7 +142,7 @@ void expectGone(int victim) {
     const std::string expected =
         "rank " + std::to_string(victim) + " (pid " + std::to_string(getpid()) + " on host ";
     EXPECT_EQ(text.substr(0, expected.size()), expected);
-    EXPECT_NE(text.find(" is gone"), std::string::npos) << text;
+    EXPECT_HAS(text, " is gone");
   });
 }
 TEST(Bootstrap, ALostRankIsNamedByAll) { expectGone(2); }
@@ -156,7 +162,7 @@ void expectFailure(int culprit) {
       EXPECT_EQ(text, "isend failed");
     } else {
       EXPECT_EQ(text.find("rank " + std::to_string(culprit)), 0u) << text;
-      EXPECT_NE(text.find("failed: isend failed"), std::string::npos) << text;
+      EXPECT_HAS(text, "failed: isend failed");
     }
   });
 }
@@ -166,11 +172,7 @@ TEST(Bootstrap, AFailureOfRankZeroIsToldToAll) { expectFailure(0); }
 TEST(Bootstrap, StrangersAreIgnored) {
   JobInThreads job(2);
   auto rank_zero = job.options(0);
-  std::thread server([&] {
-    auto bootstrap = Bootstrap::join(std::move(rank_zero));
-    ASSERT_OK(bootstrap);
-    EXPECT_OK((*bootstrap)->leave());
-  });
+  std::thread server([&] { joinAndLeave(std::move(rank_zero)); });
   // Says nothing, says nonsense, announces 4 GiB, knows another secret.
   std::vector<Socket> strangers;
   const std::string nonsense(64, 'G');
@@ -189,9 +191,7 @@ TEST(Bootstrap, StrangersAreIgnored) {
   ASSERT_FALSE(refused.ok());
   // "is not there", or on a busy machine "still waits"
   EXPECT_EQ(refused.error().find("rank 0 at "), 0U) << refused.error();
-  auto bootstrap = Bootstrap::join(job.options(1));
-  ASSERT_OK(bootstrap);
-  EXPECT_OK((*bootstrap)->leave());
+  joinAndLeave(job.options(1));
   server.join();
 }
 
@@ -199,11 +199,7 @@ TEST(Bootstrap, StrangersAreIgnored) {
 TEST(Bootstrap, SilentStrangersMakeRoom) {
   JobInThreads job(2);
   auto rank_zero = job.options(0);
-  std::thread server([&] {
-    auto bootstrap = Bootstrap::join(std::move(rank_zero));
-    ASSERT_OK(bootstrap);
-    EXPECT_OK((*bootstrap)->leave());
-  });
+  std::thread server([&] { joinAndLeave(std::move(rank_zero)); });
   std::vector<Socket> strangers;
   for (int i = 0; i < 200; ++i) {
     auto socket = Socket::connect(job.address_);
@@ -212,9 +208,7 @@ TEST(Bootstrap, SilentStrangersMakeRoom) {
   }
   auto rank_one = job.options(1);
   rank_one.timeout = std::chrono::seconds(8);  // less than a stranger may be silent
-  auto bootstrap = Bootstrap::join(std::move(rank_one));
-  ASSERT_OK(bootstrap);
-  EXPECT_OK((*bootstrap)->leave());
+  joinAndLeave(std::move(rank_one));
   server.join();
 }
 
@@ -232,14 +226,13 @@ std::pair<std::string, std::string> errorsOfJoin(const std::function<void(Bootst
 
 TEST(Bootstrap, OtherOptionsAreRefusedOnBothSides) {
   const auto [zero, one] = errorsOfJoin([](BootstrapOptions& options) { options.agreement = "others"; });
-  EXPECT_NE(zero.find("was started with other options than rank 0: 'others', rank 0: 'options'"),
-            std::string::npos);
+  EXPECT_HAS(zero, "was started with other options than rank 0: 'others', rank 0: 'options'");
   EXPECT_EQ(zero, one);
 }
 
 TEST(Bootstrap, AnotherSizeIsRefusedOnBothSides) {
   const auto [zero, one] = errorsOfJoin([](BootstrapOptions& options) { options.size = 3; });
-  EXPECT_NE(zero.find("says that the job has 3 ranks, rank 0 says 2"), std::string::npos) << zero;
+  EXPECT_HAS(zero, "says that the job has 3 ranks, rank 0 says 2");
   EXPECT_EQ(zero, one);
 }
 
@@ -256,11 +249,10 @@ TEST(Bootstrap, ARefusedStrangerNeedNotEndTheJob) {
   auto stranger = job.options(1);
   stranger.agreement = "others";
   EXPECT_FALSE(Bootstrap::join(std::move(stranger)).ok());
-  auto bootstrap = Bootstrap::join(job.options(1));
-  EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
+  joinAndLeave(job.options(1));
   server.join();
   EXPECT_TRUE(joined);
-  EXPECT_NE(refused.find("was started with other options"), std::string::npos) << refused;
+  EXPECT_HAS(refused, "was started with other options");
 }
 
 TEST(Bootstrap, RankZeroSaysOnceThatItWaits) {
@@ -268,15 +260,11 @@ TEST(Bootstrap, RankZeroSaysOnceThatItWaits) {
   std::promise<int> missing;
   auto rank_zero = job.options(0);
   rank_zero.on_waiting = [&](int count) { missing.set_value(count); };  // throws if it is called twice
-  std::thread server([&] {
-    auto bootstrap = Bootstrap::join(std::move(rank_zero));
-    EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
-  });
+  std::thread server([&] { joinAndLeave(std::move(rank_zero)); });
   auto said = missing.get_future();
   ASSERT_EQ(said.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   EXPECT_EQ(said.get(), 1);
-  auto bootstrap = Bootstrap::join(job.options(1));
-  EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
+  joinAndLeave(job.options(1));
   server.join();
 }
 
@@ -299,8 +287,8 @@ TEST(Bootstrap, AJobWithoutProgressEndsAndSaysWhatItWaitsFor) {
       auto bootstrap = Bootstrap::join(std::move(options));
       ASSERT_OK(bootstrap);
       const std::string text = job.waitForWord(rank);
-      EXPECT_NE(text.find("no progress for "), std::string::npos) << text;
-      EXPECT_NE(text.find("waiting for thing " + std::to_string(rank)), std::string::npos) << text;
+      EXPECT_HAS(text, "no progress for ");
+      EXPECT_HAS(text, "waiting for thing " + std::to_string(rank));
     });
   }
   for (auto& thread : threads) thread.join();

@@ -1,8 +1,8 @@
 #include "perf/job/rank_environment.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
+
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -56,7 +56,7 @@ TEST(RankFromEnvironment, ASecretOfTheJobIsTaken) {
     more[name] = "2f1c9d0b7e";
     const auto identity = identityOf(more);
     EXPECT_FALSE(identity.anonymous) << name;
-    EXPECT_NE(identity.secret.find("2f1c9d0b7e"), std::string::npos) << name;
+    EXPECT_HAS(identity.secret, "2f1c9d0b7e") << name;
     EXPECT_NE(identity.secret, bare.secret) << name;
   }
   variables["SLURM_JOB_ID"] = "7";
@@ -78,7 +78,7 @@ TEST(FabricOfJob, IsOneForItsRanksAndAnotherForEachJob) {
 TEST(RankFromEnvironment, SeveralHostsNeedAnAddress) {
   const Variables variables = {{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}};
   const std::string error = identify(variables).error();
-  EXPECT_NE(error.find("--address HOST:PORT"), std::string::npos) << error;
+  EXPECT_HAS(error, "--address HOST:PORT");
   EXPECT_EQ(identityOf(variables, "node1:4000").address, "node1:4000");
 }
 

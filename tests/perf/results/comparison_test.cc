@@ -1,6 +1,6 @@
 #include "perf/results/comparison.h"
 
-#include <gtest/gtest.h>
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -57,15 +57,13 @@ TEST(Comparison, FindsEachRowOfTheSavedRun) {
   EXPECT_EQ(comparison.only_now, 2);
   EXPECT_EQ(comparison.differs, "");
   const std::string text = comparisonText(comparison);
-  EXPECT_NE(text.find("#          1024  out-of-place      10.00 us      20.00 us  +100.0 %  slower\n"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("#  2 slower, 2 faster, 2 equal, 0 without a verdict"), std::string::npos) << text;
+  EXPECT_HAS(text, "#          1024  out-of-place      10.00 us      20.00 us  +100.0 %  slower\n");
+  EXPECT_HAS(text, "#  2 slower, 2 faster, 2 equal, 0 without a verdict");
   JsonWriter json;
   json.beginObject();
   addComparison(json, comparison);
   json.endObject();
-  EXPECT_NE(json.text().find("\"slower\": 2"), std::string::npos) << json.text();
+  EXPECT_HAS(json.text(), "\"slower\": 2");
 }
 
 TEST(Comparison, WhatHasNoInPlaceHalfIsComparedWithoutIt) {
@@ -99,7 +97,7 @@ TEST(Comparison, ABusyMachineForbidsAVerdict) {
 TEST(Comparison, AnotherSetupIsSaid) {
   Report now = makeReport({makeRow(1024, 10)});
   now.options.channels = 7;
-  EXPECT_NE(against(makeReport({makeRow(1024, 10)}), now).differs.find("7 channels"), std::string::npos);
+  EXPECT_HAS(against(makeReport({makeRow(1024, 10)}), now).differs, "7 channels");
 }
 
 TEST(Comparison, OtherRunsAreRefused) {

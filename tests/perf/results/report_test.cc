@@ -1,12 +1,11 @@
 #include "perf/results/report.h"
 
-#include <gtest/gtest.h>
-
-#include <iterator>
 #include <limits>
 #include <sstream>
 
 #include "base/text/json.h"
+#include "base/text/words.h"
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
@@ -43,17 +42,13 @@ TEST(PerfReport, WithoutCheckWrongIsNotApplicable) {
   auto report = makeReport(Collective::kAllToAll, 2);
   report.options.check = 0;
   const std::string text = rowText(report, {8, 1, {1e-6, 0}, {1e-6, 0}});
-  EXPECT_NE(text.find("    none      -1     1.00    0.01    0.00     N/A     1.00    0.01    0.00     N/A\n"),
-            std::string::npos)
-      << text;
+  EXPECT_HAS(text, "    none      -1     1.00    0.01    0.00     N/A     1.00    0.01    0.00     N/A\n");
 }
 
 TEST(PerfReport, WhatIsNotMeasuredIsNotApplicableAndCountsForNothing) {
   auto report = makeReport(Collective::kPutSignal, 2);
   report.rows = {{1'000'000'000, 1, {1, 0}, {}}};
-  EXPECT_NE(rowText(report, report.rows[0]).find("      0      N/A     N/A     N/A     N/A\n"),
-            std::string::npos)
-      << rowText(report, report.rows[0]);
+  EXPECT_HAS(rowText(report, report.rows[0]), "      0      N/A     N/A     N/A     N/A\n");
   EXPECT_DOUBLE_EQ(report.averageBusBandwidth(), 1);
   report.late_signals = 1;
   EXPECT_EQ(report.wrong(), 1u);
@@ -81,7 +76,7 @@ TEST(PerfReport, FooterNamesWhatDisturbed) {
             "# 4 ranks share 2 cores: those that wait give theirs away, and slept 17 times\n"
             "# this machine was busy: other processes had 30 % of its CPU time, the hypervisor 0 %\n" +
                 undisturbed);
-  EXPECT_NE(jsonText(report).find("\"others_cpu\": 0.3"), std::string::npos);
+  EXPECT_HAS(jsonText(report), "\"others_cpu\": 0.3");
 }
 
 // Two hosts of one rank, with two NICs of 100 Gb/s and a channel for each.
@@ -127,7 +122,7 @@ TEST(PerfReport, WhatYouGetOfWhatNcclsRingsTake) {
       "#                        46.5 GB/s with 8 GPUs on each of 2 hosts like this (2.30.7, Tree)\n"
       "#\n# Collective test concluded: all_reduce_perf\n"))
       << text;
-  EXPECT_NE(jsonText(report).find("\"model_share\": 0.8333"), std::string::npos) << jsonText(report);
+  EXPECT_HAS(jsonText(report), "\"model_share\": 0.8333");
 }
 
 TEST(PerfReport, OtherNicsOrSeveralRanksAreNotComparedWithTheModel) {
@@ -139,13 +134,9 @@ TEST(PerfReport, OtherNicsOrSeveralRanksAreNotComparedWithTheModel) {
   for (Report* report : {&fewer, &more}) {
     report->reached = reachedBy(*report, modelOf);
     const std::string text = footerText(*report);
-    EXPECT_NE(text.find("# NCCL's model         : 46.5 GB/s with 8 GPUs on each of 2 hosts like this"),
-              std::string::npos)
-        << text;
-    EXPECT_NE(text.find("not compared: that takes one rank on each host, and --channels 2\n"),
-              std::string::npos)
-        << text;
-    EXPECT_NE(jsonText(*report).find("\"model_share\": null"), std::string::npos);
+    EXPECT_HAS(text, "# NCCL's model         : 46.5 GB/s with 8 GPUs on each of 2 hosts like this");
+    EXPECT_HAS(text, "not compared: that takes one rank on each host, and --channels 2\n");
+    EXPECT_HAS(jsonText(*report), "\"model_share\": null");
   }
 }
 
@@ -154,7 +145,7 @@ TEST(PerfReport, AFusedDeviceIsItsNics) {
   for (RankLine& line : report.rank_lines)
     line.ports = {{"mlx5_0+mlx5_1", 200'000, PortSpeed::kBetweenHosts}};
   report.reached = reachedBy(report, modelOf);
-  EXPECT_NE(footerText(report).find("20 of 24 GB/s"), std::string::npos) << footerText(report);
+  EXPECT_HAS(footerText(report), "20 of 24 GB/s");
 }
 
 TEST(PerfReport, OtherCollectivesAreNotAskedOfTheModel) {
@@ -177,14 +168,8 @@ TEST(PerfReport, RowsNameTypeOperationAndRoot) {
   EXPECT_TRUE(rowText(report, row).starts_with("           8             2  bfloat16     avg       3"))
       << rowText(report, row);
   report.options.collective = Collective::kHypercube;
-  EXPECT_NE(rowText(report, {4'000'000, 2, {1e-3, 0}, {1e-3, 0}}).find("1000.00    3.00    3.00"),
-            std::string::npos)
+  EXPECT_HAS(rowText(report, {4'000'000, 2, {1e-3, 0}, {1e-3, 0}}), "1000.00    3.00    3.00")
       << "the block that stays does not count";
-}
-
-std::vector<std::string> wordsOf(const std::string& line) {
-  std::istringstream stream(line);
-  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 // Parsers of nccl-tests find the line of names by "time" and "busbw", and count its columns from the end,
@@ -211,11 +196,11 @@ TEST(PerfReport, ParsersFindTheColumnsByTheirNames) {
 // Who takes a port down needs the name.
 TEST(PerfReport, NamesTheFabricOfSoftwareDevices) {
   auto report = makeReport(Collective::kAllReduce, 2);
-  EXPECT_EQ(headerText(report).find("fabric"), std::string::npos);
+  EXPECT_LACKS(headerText(report), "fabric");
   report.fabric = "perf77";
-  EXPECT_NE(headerText(report).find("# fabric perf77: to take a port down meanwhile: railwise device port "
-                                    "soft0:1 down --fabric perf77\n"),
-            std::string::npos);
+  EXPECT_HAS(headerText(report),
+             "# fabric perf77: to take a port down meanwhile: railwise device port "
+             "soft0:1 down --fabric perf77\n");
 }
 
 TEST(PerfReport, ColumnsOfSingleIterationsStandUnderTheirHeads) {
@@ -227,10 +212,8 @@ TEST(PerfReport, ColumnsOfSingleIterationsStandUnderTheirHeads) {
   const Row row = {8, 2, {2e-6, 0, 0, {1e-6, 2e-6, 3e-6}}, {1e-6, 0}};
   const std::string text = rowText(report, row);
   EXPECT_EQ(text.size(), header.size() - line_begin) << header << text;
-  EXPECT_NE(text.find("     2.00    0.00    0.01       0     1.00     3.00     3.00    40.82"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(header.find("  i_min    i_max    i_p99    i_cv%"), std::string::npos) << header;
+  EXPECT_HAS(text, "     2.00    0.00    0.01       0     1.00     3.00     3.00    40.82");
+  EXPECT_HAS(header, "  i_min    i_max    i_p99    i_cv%");
 }
 
 TEST(PerfReport, MeasurementsOfASizeAreCombined) {
@@ -243,7 +226,7 @@ TEST(PerfReport, MeasurementsOfASizeAreCombined) {
   EXPECT_DOUBLE_EQ(report.rows[0].out_of_place.seconds, 3e-6);
   EXPECT_EQ(report.rows[0].out_of_place.samples.size(), 3u);
   EXPECT_EQ(report.wrong(), 3u);
-  EXPECT_NE(jsonText(report).find("\"passes\": 3"), std::string::npos);
+  EXPECT_HAS(jsonText(report), "\"passes\": 3");
 }
 
 TEST(PerfReport, CsvHasALineForEachMeasurement) {
@@ -269,8 +252,7 @@ TEST(PerfReport, FooterSaysWhereFiguresMeanLittle) {
             "# this machine was busy: its load was 7.5 on 2 cores when the run began\n" + before);
   report.surroundings.reset();
   report.rows = {{0, 0, {0, 0, 0, {1, 1, 1, 1, 1, 1, 1, 1, 1, 31}}, {}}};
-  EXPECT_NE(footerText(report).find("averages are up to 4 times the median\n"), std::string::npos)
-      << footerText(report);
+  EXPECT_HAS(footerText(report), "averages are up to 4 times the median\n");
 }
 
 TEST(PerfReport, AnEmptyRowHasNoBandwidth) {

@@ -1,13 +1,9 @@
 #include "perf/timeline/timeline.h"
 
-#include <gtest/gtest.h>
+#include "tests/ok.h"
 
 namespace railwise::cli {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;
@@ -26,15 +22,15 @@ TEST(PerfTimeline, IsOneSelfContainedFile) {
   const std::string svg = drawTimeline("a run & its <faults>", makeTimeline());
   EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  EXPECT_TRUE(contains(svg, "a run &amp; its &lt;faults&gt;"));
-  EXPECT_FALSE(contains(svg, "href"));
+  EXPECT_HAS(svg, "a run &amp; its &lt;faults&gt;");
+  EXPECT_LACKS(svg, "href");
 }
 
 TEST(PerfTimeline, AStepOfTheCurveIsTheRateBetweenTwoSamples) {
   const std::string svg = drawTimeline("", makeTimeline());
   // 2, 0 and 4 GB/s of 4: half the height, none, all of it.
-  EXPECT_TRUE(contains(svg, "d=\"M76.0 194.0H349.3L349.3 324.0H622.7L622.7 64.0H896.0\"")) << svg;
-  EXPECT_TRUE(contains(svg, ">4 GB/s</text>"));
+  EXPECT_HAS(svg, "d=\"M76.0 194.0H349.3L349.3 324.0H622.7L622.7 64.0H896.0\"");
+  EXPECT_HAS(svg, ">4 GB/s</text>");
 }
 
 // 1 GB/s on average, in jumps; then 3 GB/s.
@@ -47,7 +43,7 @@ TEST(PerfTimeline, AThickLineShowsTheLevels) {
     bytes += i % 2 == 0 ? 2 * level : 0;
   }
   const std::string svg = drawTimeline("", timeline);
-  EXPECT_TRUE(contains(svg, ">thick: mean of 110 ms</text>")) << svg.substr(svg.size() - 300);
+  EXPECT_HAS(svg, ">thick: mean of 110 ms</text>") << svg.substr(svg.size() - 300);
   const auto line = svg.find("stroke-width:2;");
   ASSERT_NE(line, std::string::npos);
   // 6 GB/s is the top: 1 GB/s is at 324 - 260 / 6.
@@ -56,7 +52,7 @@ TEST(PerfTimeline, AThickLineShowsTheLevels) {
   ASSERT_NE(at, std::string::npos) << path;
   const double y = std::stod(path.substr(at + 7));
   EXPECT_NEAR(y, 324 - 260.0 / 6, 6);
-  EXPECT_FALSE(contains(drawTimeline("", makeTimeline()), "thick")) << "a few samples need no means";
+  EXPECT_LACKS(drawTimeline("", makeTimeline()), "thick") << "a few samples need no means";
 }
 
 TEST(PerfTimeline, TheLongestPauseIsBetweenBytes) {
@@ -75,8 +71,8 @@ TEST(PerfTimeline, TheLongestPauseIsBetweenBytes) {
 
 TEST(PerfTimeline, AMarkStandsAtItsTimeWithItsWords) {
   const std::string svg = drawTimeline("", makeTimeline());
-  EXPECT_TRUE(contains(svg, "d=\"M404.0 62.0V324.0\"><title>h0/soft1 port=down</title>")) << svg;
-  EXPECT_TRUE(contains(svg, ">1: 12 ms  h0/soft1 port=down</text>")) << svg;
+  EXPECT_HAS(svg, "d=\"M404.0 62.0V324.0\"><title>h0/soft1 port=down</title>");
+  EXPECT_HAS(svg, ">1: 12 ms  h0/soft1 port=down</text>");
 }
 
 TEST(PerfTimeline, ManyMarksAreCut) {
@@ -84,24 +80,24 @@ TEST(PerfTimeline, ManyMarksAreCut) {
   timeline.marks.assign(100, {111, "again"});
   const std::string svg = drawTimeline("", timeline);
   EXPECT_EQ(count(svg, "<title>again</title>"), 30);
-  EXPECT_TRUE(contains(svg, ">and 70 more</text>"));
+  EXPECT_HAS(svg, ">and 70 more</text>");
 }
 
 TEST(PerfTimeline, NotesStandBelowTheMarks) {
   Timeline timeline = makeTimeline();
   timeline.notes = {"other processes had 90 %", "the second"};
   const std::string svg = drawTimeline("", timeline);
-  EXPECT_TRUE(contains(svg, "x=\"76.0\" y=\"366.0\">1: 12 ms")) << svg;
-  EXPECT_TRUE(contains(svg, "x=\"76.0\" y=\"384.0\">other processes had 90 %</text>")) << svg;
-  EXPECT_TRUE(contains(svg, "x=\"76.0\" y=\"402.0\">the second</text>")) << svg;
-  EXPECT_TRUE(contains(svg, "viewBox=\"0 0 920 430\"")) << svg;
+  EXPECT_HAS(svg, "x=\"76.0\" y=\"366.0\">1: 12 ms");
+  EXPECT_HAS(svg, "x=\"76.0\" y=\"384.0\">other processes had 90 %</text>");
+  EXPECT_HAS(svg, "x=\"76.0\" y=\"402.0\">the second</text>");
+  EXPECT_HAS(svg, "viewBox=\"0 0 920 430\"");
 }
 
 TEST(PerfTimeline, NothingIsDrawnToo) {
   const std::string svg = drawTimeline("nothing", {});
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  EXPECT_FALSE(contains(svg, "nan"));
-  EXPECT_FALSE(contains(svg, "inf"));
+  EXPECT_LACKS(svg, "nan");
+  EXPECT_LACKS(svg, "inf");
 }
 
 }  // namespace

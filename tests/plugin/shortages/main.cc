@@ -233,8 +233,7 @@ int sweep(const Settings& settings) {
 int usage() {
   std::fputs(
       "plugin_shortages [--one-sided] [--device KEYS] [--kind memory|descriptors|kernel] [--only N] [--first "
-      "N] [--every "
-      "N] [--lasting] [--verbose]\n",
+      "N] [--every N] [--lasting] [--verbose]\n",
       stderr);
   return 2;
 }

@@ -216,9 +216,8 @@ class Stress {
     };
     std::printf(
         "%s, seed %llu: %llu rounds, %llu of them aborted (%llu ranks found out by themselves), %llu "
-        "connection "
-        "ends (%llu forgotten), %llu messages, %llu bytes, %llu flushes, %llu registrations, %llu forks, "
-        "%llu reloads, %llu failed calls while ports changed\n",
+        "connection ends (%llu forgotten), %llu messages, %llu bytes, %llu flushes, %llu registrations, %llu "
+        "forks, %llu reloads, %llu failed calls while ports changed\n",
         variant_.name, static_cast<unsigned long long>(settings_.seed), n(t.rounds), n(t.aborts),
         n(t.aborts_found_out), n(t.connections), n(t.forgotten), n(t.messages), n(t.bytes), n(t.flushes),
         n(t.registrations), n(t.forks), n(t.reloads), n(t.failed_by_disturbance));

@@ -117,9 +117,8 @@ class Kills {
     for (int number = settings_.first; number < settings_.first + settings_.kills; number += kRanks)
       if (!done_.contains(number)) killJob(number);
     std::printf(
-        "%d processes killed: %d records (%d of them in the middle of a change), %d killed before "
-        "there was one; in the records: %d connections, %d events, %d failovers, %d closed "
-        "connections\n",
+        "%d processes killed: %d records (%d of them in the middle of a change), %d killed before there was "
+        "one; in the records: %d connections, %d events, %d failovers, %d closed connections\n",
         killed_, found_.records, found_.torn, found_.unborn, found_.connections, found_.events,
         found_.failovers, found_.closed);
     if (failures_ > 0) return 1;

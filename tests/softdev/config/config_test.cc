@@ -3,55 +3,34 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "base/nic_drivers.h"
-#include "softdev/config/drivers.h"
+#include "base/text/words.h"
+#include "softdev/config/values.h"
 #include "tests/ok.h"
+#include "tests/said.h"
 
 namespace railwise::softdev {
 namespace {
 
-std::vector<std::string> g_warnings;
-
-[[gnu::format(printf, 5, 6)]] void collect(int level, unsigned long, const char*, int, const char* format,
-                                           ...) {
-  char line[2048];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  if (level == log::kWarn) g_warnings.emplace_back(line);
-}
-
 class ConfigTest : public testing::Test {
  protected:
-  void SetUp() override {
-    g_warnings.clear();
-    log::setSink(collect);
-  }
-  void TearDown() override { log::setSink(nullptr); }
-
   // The single warning that `text` causes.
-  static std::string warning(const char* text) {
-    g_warnings.clear();
+  std::string warning(const char* text) {
+    said_.clear();
     const Result<Config> config = parseConfig(text);
     EXPECT_FALSE(config.ok()) << text;
     EXPECT_EQ(config.status().code, Code::kInvalidUsage) << text;
-    EXPECT_EQ(g_warnings.size(), 1U) << text;
-    return g_warnings.empty() ? "" : g_warnings[0];
+    EXPECT_EQ(linesOf(said_.warnings()).size(), 1U) << text;
+    return said_.warnings();
   }
-};
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+  railwise::test::Said said_;
+};
 
 TEST_F(ConfigTest, NothingIsTheDefaultMachine) {
   for (const char* text : {static_cast<const char*>(nullptr), "", ";", "fabric=lab", "@default"}) {
@@ -104,7 +83,7 @@ TEST_F(ConfigTest, TheVariableNamesTheFabricWhereTheTextDoesNot) {
   EXPECT_EQ(fabric("fabric=lab", "mine"), "lab");
   EXPECT_EQ(fabric("count=2", ""), "default");
   EXPECT_EQ(fabric("count=2", "a b"), "refused");
-  EXPECT_NE(g_warnings.at(0).find("RAILWISE_FABRIC"), std::string::npos) << g_warnings[0];
+  EXPECT_HAS(said_.warnings(), "RAILWISE_FABRIC");
 }
 
 TEST_F(ConfigTest, FabricIsForTheWholeProcess) {
@@ -112,7 +91,7 @@ TEST_F(ConfigTest, FabricIsForTheWholeProcess) {
   ASSERT_OK(config);
   EXPECT_EQ(config->fabric, "lab");
   EXPECT_EQ(config->devices.size(), 2U);
-  EXPECT_TRUE(mentions(warning("fabric=a;fabric=b"), "already a"));
+  EXPECT_HAS(warning("fabric=a;fabric=b"), "already a");
 }
 
 TEST_F(ConfigTest, EveryKey) {
@@ -247,16 +226,15 @@ TEST_F(ConfigTest, BadValuesAreNamed) {
       {"dgx", "software:@dgx"},
       {"mtu=4096x", "\"4096x\""},
   };
-  for (const auto& c : cases)
-    EXPECT_TRUE(mentions(warning(c.text), c.part)) << c.text << ": " << warning(c.text);
+  for (const auto& c : cases) EXPECT_HAS(warning(c.text), c.part) << c.text << ": ";
 }
 
 TEST_F(ConfigTest, UnknownKeyListsTheKnown) {
   const std::string text = warning("colour=red");
-  EXPECT_TRUE(mentions(text, "colour"));
+  EXPECT_HAS(text, "colour");
   for (const char* key : {"name", "count", "speed", "link", "mtu", "guid", "gid", "pci", "port_state",
                           "max_qp", "max_inline", "max_msg", "fabric"})
-    EXPECT_TRUE(mentions(text, key)) << key;
+    EXPECT_HAS(text, key);
 }
 
 class ConfigFile {
@@ -286,10 +264,10 @@ TEST_F(ConfigTest, File) {
 TEST_F(ConfigTest, BadFileNamesTheLine) {
   const ConfigFile file("name=a\n\nname=b mtu=9000\n");
   const std::string text = warning(file.path().c_str());
-  EXPECT_TRUE(mentions(text, file.path()));
-  EXPECT_TRUE(mentions(text, "line 3"));
-  EXPECT_TRUE(mentions(text, "mtu"));
-  EXPECT_TRUE(mentions(warning("/nowhere/at/all"), "/nowhere/at/all"));
+  EXPECT_HAS(text, file.path());
+  EXPECT_HAS(text, "line 3");
+  EXPECT_HAS(text, "mtu");
+  EXPECT_HAS(warning("/nowhere/at/all"), "/nowhere/at/all");
 }
 
 TEST(SpeedCodes, EveryListedSpeedHasOne) {

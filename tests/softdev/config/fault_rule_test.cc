@@ -1,11 +1,12 @@
 // The text of fault rules: what is accepted, what is refused and how.
 #include "softdev/config/fault_rule.h"
 
-#include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "tests/ok.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -25,8 +26,7 @@ std::string refused(const std::string& text) {
 TEST(FaultRule, EverySelector) {
   const FaultRule rule = parsed(
       "host=a device=mlx5_* port=2 peer=b peer_device=mlx* process=17 qp=0x10002 opcode=write+read after=64k "
-      "nth=3 "
-      "every=2 probability=0.25 seed=9 count=5 drop");
+      "nth=3 every=2 probability=0.25 seed=9 count=5 drop");
   EXPECT_STREQ(rule.host, "a");
   EXPECT_STREQ(rule.device, "mlx5_*");
   EXPECT_STREQ(rule.peer_device, "mlx*");
@@ -127,7 +127,7 @@ TEST(FaultRule, ErrorsNameTheWordAndWhatIsAccepted) {
         Case{"qp=1 drop", "queue pair's number"},
         Case{"host=a/b drop", "host's name"},
         Case{"seed=4 drop", "needs probability="}}) {
-    EXPECT_NE(refused(wrong.text).find(wrong.expected), std::string::npos) << refused(wrong.text);
+    EXPECT_HAS(refused(wrong.text), wrong.expected);
   }
 }
 

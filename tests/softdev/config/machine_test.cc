@@ -2,55 +2,36 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
+#include "base/text/words.h"
 #include "softdev/config/config.h"
 #include "softdev/config/machines.h"
 #include "tests/ok.h"
+#include "tests/said.h"
 
 namespace railwise::softdev {
 namespace {
 
-std::vector<std::string> g_complaints;
-
-[[gnu::format(printf, 5, 6)]] void collectWarnings(int level, unsigned long, const char*, int,
-                                                   const char* format, ...) {
-  char line[4096];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  if (level == log::kWarn) g_complaints.emplace_back(line);
-}
-
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 class MachineTest : public testing::Test {
  protected:
-  void SetUp() override {
-    g_complaints.clear();
-    log::setSink(collectWarnings);
-  }
-  void TearDown() override { log::setSink(nullptr); }
-
-  static MachineConfig machine(const std::string& text, const std::string& host = "") {
+  MachineConfig machine(const std::string& text, const std::string& host = "") {
     Result<MachineConfig> parsed = parseMachineText(text, "lab.conf", host);
-    EXPECT_OK(parsed) << text << (g_complaints.empty() ? "" : g_complaints[0]);
+    EXPECT_OK(parsed) << text << said_.warnings();
     return parsed.ok() ? *parsed : MachineConfig{.hosts = {HostConfig{}}};
   }
-  static std::string warning(const std::string& text, const std::string& host = "") {
-    g_complaints.clear();
+  std::string warning(const std::string& text, const std::string& host = "") {
+    said_.clear();
     EXPECT_FALSE(parseMachineText(text, "lab.conf", host).ok()) << text;
-    EXPECT_EQ(g_complaints.size(), 1U) << text;
-    return g_complaints.empty() ? "" : g_complaints[0];
+    EXPECT_EQ(linesOf(said_.warnings()).size(), 1U) << text;
+    return said_.warnings();
   }
+
+  railwise::test::Said said_;
 };
 
 constexpr char kTwo[] =
@@ -170,7 +151,7 @@ TEST_F(MachineTest, MistakesInNvlinks) {
       {"nvswitch pci=0000:18:01.0", "a host above it"}};
   for (const auto& [text, part] : mistakes) {
     const std::string said = warning(text);
-    EXPECT_TRUE(says(said, part)) << said;
+    EXPECT_HAS(said, part);
   }
 }
 
@@ -185,7 +166,7 @@ TEST_F(MachineTest, GpuDirectIsAModeOfTheDevices) {
   EXPECT_TRUE(ways->devices[0].gpuByAddress() && !ways->devices[0].gpuByDmabuf());
   EXPECT_TRUE(!ways->devices[1].gpuByAddress() && ways->devices[1].gpuByDmabuf());
   EXPECT_TRUE(ways->devices[2].gpuByAddress() && !ways->devices[2].gpuByDmabuf());
-  EXPECT_TRUE(says(warning("gpudirect=yes"), "expected on, off, peermem or dmabuf"));
+  EXPECT_HAS(warning("gpudirect=yes"), "expected on, off, peermem or dmabuf");
 }
 
 TEST_F(MachineTest, ModesHoldForAllDevicesUnlessOneSaysOtherwise) {
@@ -207,7 +188,7 @@ TEST_F(MachineTest, TheHostToPlay) {
   EXPECT_EQ(machine(std::string("host=B\n") + kTwo).host().name, "B");
   EXPECT_EQ(machine(std::string("host=B\n") + kTwo, "A").host().name, "A");
   const std::string said = warning(kTwo, "C");
-  EXPECT_TRUE(says(said, "lab.conf has no host \"C\": its hosts are A, B")) << said;
+  EXPECT_HAS(said, "lab.conf has no host \"C\": its hosts are A, B");
 }
 
 TEST_F(MachineTest, BehindTheHashAndMoreStanzas) {
@@ -319,8 +300,8 @@ TEST_F(MachineTest, MistakesNameFileLineAndKey) {
   };
   for (const auto& c : cases) {
     const std::string said = warning(c.text);
-    EXPECT_TRUE(says(said, c.part)) << c.text << ": " << said;
-    EXPECT_TRUE(says(said, "lab.conf")) << said;
+    EXPECT_HAS(said, c.part) << c.text << ": ";
+    EXPECT_HAS(said, "lab.conf");
   }
 }
 
@@ -334,11 +315,11 @@ TEST_F(MachineTest, FaultsAreKeptInOrder) {
 
 TEST_F(MachineTest, AnUnknownShippedMachineListsThem) {
   EXPECT_FALSE(parseMachine("@laptob").ok());
-  ASSERT_EQ(g_complaints.size(), 1U);
-  EXPECT_TRUE(says(g_complaints[0], "laptop")) << g_complaints[0];
-  g_complaints.clear();
+  ASSERT_EQ(linesOf(said_.warnings()).size(), 1U);
+  EXPECT_HAS(said_.warnings(), "laptop");
+  said_.clear();
   EXPECT_FALSE(parseMachine("/tmp").ok());  // a folder
-  ASSERT_EQ(g_complaints.size(), 1U);
+  ASSERT_EQ(linesOf(said_.warnings()).size(), 1U);
 }
 
 TEST_F(MachineTest, EveryShippedMachineIsWhole) {
@@ -347,7 +328,7 @@ TEST_F(MachineTest, EveryShippedMachineIsWhole) {
     names.insert(shipped.name);
     EXPECT_FALSE(shipped.title().empty());
     const Result<MachineConfig> parsed = parseMachine(("@" + std::string(shipped.name)).c_str());
-    ASSERT_OK(parsed) << shipped.name << g_complaints[0];
+    ASSERT_OK(parsed) << shipped.name << said_.warnings();
     std::set<uint64_t> guids;
     std::set<std::string> gids;
     for (const HostConfig& host : parsed->hosts) {

@@ -1,6 +1,5 @@
 // What the plugin calls beside verbs (include/railwise/device.h). The devices are chosen once in a process,
 // so each case is a process of its own.
-#include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "railwise/device.h"
+#include "tests/ok.h"
 
 namespace railwise::drop_in::test {
 namespace {
@@ -63,7 +63,7 @@ TEST(BeyondVerbs, ConfigureComesBeforeTheEnvironment) {
 TEST(BeyondVerbs, AWrongTextIsLoggedAndRefused) {
   EXPECT_EQ(configure("speed=fast"), EINVAL);
   EXPECT_EQ(logged().rfind("2 ", 0), 0U) << logged();
-  EXPECT_NE(logged().find("bad value \"fast\""), std::string::npos) << logged();
+  EXPECT_HAS(logged(), "bad value \"fast\"");
 }
 
 TEST(BeyondVerbs, OpenDevicesKeepTheirConfiguration) {
@@ -77,8 +77,7 @@ TEST(BeyondVerbs, ADeviceSaysItsPlaceAndItsGpuMemory) {
   ASSERT_EQ(configure("name=told,pci=0000:3b:00.0,gpudirect=peermem"), 0);
   const Opened device;
   ASSERT_NE(device.context(), nullptr);
-  EXPECT_NE(std::string(railwise_device_pci_path(device.context()->device)).find("0000:3b:00.0"),
-            std::string::npos);
+  EXPECT_HAS(std::string(railwise_device_pci_path(device.context()->device)), "0000:3b:00.0");
   EXPECT_EQ(railwise_device_gpu_memory(device.context()->device), RAILWISE_DEVICE_GPU_BY_ADDRESS);
 }
 

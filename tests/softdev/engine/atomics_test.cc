@@ -102,8 +102,7 @@ TEST(Atomics, NoneIsLostAmongProcesses) {
   PeerProcess peer(device.fabric(), options);
   Endpoint target(device, options);  // connected to the peer process, which adds from there
   Pair pair(device, options);        // adds from here, to the same word
-  target.connect(peer.address());
-  peer.connect(target.address());
+  connectEnds(target, peer);
   *target.word(0) = 0;
   pair.a.peer.memory = target.address().memory;
   pair.a.peer.rkey = target.mr->rkey;

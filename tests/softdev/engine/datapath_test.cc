@@ -28,8 +28,7 @@ void expectSent(const ibv_wc& wc, const Endpoint& end, ibv_wc_opcode opcode, uin
 }
 
 TEST(Datapath, WritesOfAllSizesAndAlignments) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   fillPattern(pair.a, 0, 5000);
   for (uint32_t length : {1U, 3U, 4U, 7U, 8U, 9U, 15U, 16U, 64U, 4095U, 4096U, 5000U}) {
     for (uint64_t offset : {0U, 1U, 4U}) {
@@ -46,8 +45,7 @@ TEST(Datapath, WritesOfAllSizesAndAlignments) {
 }
 
 TEST(Datapath, WriteWithImm) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   fillPattern(pair.a, 0, 100);
   ASSERT_EQ(pair.b.receive(9), 0);
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 100, .imm = kImm}), 0);
@@ -65,8 +63,7 @@ TEST(Datapath, WriteWithImm) {
 }
 
 TEST(Datapath, ZeroLengthNeedsNoKey) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   pair.a.peer.rkey = 0xdeadbeef;
   ASSERT_EQ(pair.b.receive(9), 0);
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm = kImm}), 0);
@@ -77,8 +74,7 @@ TEST(Datapath, ZeroLengthNeedsNoKey) {
 }
 
 TEST(Datapath, Read) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   fillPattern(pair.b, 200, 77);
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_READ, .offset = 5, .length = 77, .remote_offset = 200}), 0);
   expectSent(pair.a.wait(), pair.a, IBV_WC_RDMA_READ, 1);
@@ -86,8 +82,7 @@ TEST(Datapath, Read) {
 }
 
 TEST(Datapath, SendFillsTheOldestReceive) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   fillPattern(pair.a, 0, 40);
   ASSERT_EQ(pair.b.receive(1, 100, 64), 0);
   ASSERT_EQ(pair.b.receive(2, 300, 64), 0);
@@ -107,8 +102,7 @@ TEST(Datapath, SendFillsTheOldestReceive) {
 }
 
 TEST(Datapath, ScatterAndGather) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   fillPattern(pair.a, 0, 1000);
   const auto base = reinterpret_cast<uint64_t>(pair.a.buffer.data());
   const auto target = reinterpret_cast<uint64_t>(pair.b.buffer.data());
@@ -135,8 +129,7 @@ TEST(Datapath, ScatterAndGather) {
 }
 
 TEST(Datapath, InlineNeedsNoKey) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   uint64_t value = 4711;
   ibv_sge sge{reinterpret_cast<uint64_t>(&value), 8, 0};
   ibv_sge unused;
@@ -152,8 +145,7 @@ TEST(Datapath, InlineNeedsNoKey) {
 }
 
 TEST(Datapath, BadRequestsAreRefusedAtPost) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   EXPECT_EQ(pair.a.send({.length = 65, .flags = IBV_SEND_INLINE}), EINVAL);
   EXPECT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_READ, .length = 8, .flags = IBV_SEND_INLINE}), EINVAL);
   EXPECT_EQ(pair.a.send({.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .length = 8, .flags = IBV_SEND_INLINE}),
@@ -172,8 +164,7 @@ TEST(Datapath, BadRequestsAreRefusedAtPost) {
 }
 
 TEST(Datapath, ChainStopsAtTheBadRequest) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   *pair.a.word(0) = 5;
   ibv_sge sges[3];
   ibv_send_wr wrs[3];
@@ -242,8 +233,7 @@ TEST(Datapath, CompletionQueueOverflow) {
 }
 
 TEST(Datapath, ConnectedToItself) {
-  const OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   end.connect(end.address());
   *end.word(0) = 99;
   ASSERT_EQ(end.send({.length = 8, .remote_offset = 64}), 0);
@@ -271,8 +261,7 @@ TEST(Datapath, InfinibandByLid) {
 
 // A reader that sees the last word of a write sees all of it: what NCCL's receiver relies on.
 TEST(Datapath, LastWordComesLast) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   constexpr uint64_t kRounds = 2000;
   constexpr size_t kBytes = 512;
   constexpr size_t kWords = kBytes / 8;
@@ -296,8 +285,7 @@ TEST(Datapath, LastWordComesLast) {
 
 // Plain reads after the completion are ordered too (ThreadSanitizer sees it).
 TEST(Datapath, DataComesBeforeTheCompletion) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   constexpr uint64_t kRounds = 2000;
   std::thread receiver([&] {
     for (uint64_t round = 1; round <= kRounds; ++round) {

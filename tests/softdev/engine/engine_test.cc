@@ -9,8 +9,7 @@ namespace railwise::softdev::test {
 namespace {
 
 TEST(Engine, EveryOpcodeArrives) {
-  const OpenDevice device("engine=on");
-  Pair pair(device);
+  Pair pair("engine=on");
   std::memset(pair.a.buffer.data(), 0x5a, 4096);
   for (const ibv_wr_opcode opcode :
        {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM}) {
@@ -29,14 +28,12 @@ TEST(Engine, EveryOpcodeArrives) {
     EXPECT_EQ(pair.b.wait().status, IBV_WC_WR_FLUSH_ERR);
     ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
     ASSERT_EQ(pair.b.toState(IBV_QPS_RESET), 0);
-    pair.a.connect(pair.b.address());
-    pair.b.connect(pair.a.address());
+    connectEnds(pair.a, pair.b);
   }
 }
 
 TEST(Engine, InlineDataIsTakenAtThePost) {
-  const OpenDevice device("engine=on");
-  Pair pair(device);
+  Pair pair("engine=on");
   for (uint64_t i = 1; i <= 500; ++i) {
     *pair.a.word(0) = i;
     ASSERT_EQ(pair.a.send({.length = 8, .flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED}), 0);
@@ -47,8 +44,7 @@ TEST(Engine, InlineDataIsTakenAtThePost) {
 }
 
 TEST(Engine, KeepsTheOrderOfAQueuePair) {
-  const OpenDevice device("engine=on");
-  Pair pair(device);
+  Pair pair("engine=on");
   for (int round = 0; round < 50; ++round) {
     for (uint64_t i = 0; i < 32; ++i) {
       *pair.a.word(8 * i) = i;
@@ -60,8 +56,7 @@ TEST(Engine, KeepsTheOrderOfAQueuePair) {
 }
 
 TEST(Engine, FullSendQueueIsRefused) {
-  const OpenDevice device("engine=on");
-  Pair pair(device);
+  Pair pair("engine=on");
   for (uint32_t i = 0; i < pair.a.options.max_send_wr; ++i) ASSERT_EQ(pair.a.send({.length = 8}), 0);
   EXPECT_EQ(pair.a.send({.length = 8}), ENOMEM);
   EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
@@ -69,8 +64,7 @@ TEST(Engine, FullSendQueueIsRefused) {
 }
 
 TEST(Engine, WaitsForAReceive) {
-  const OpenDevice device("engine=on");
-  Pair pair(device);
+  Pair pair("engine=on");
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 8, .wr_id = 1}), 0);
   ASSERT_EQ(pair.a.send({.length = 8, .wr_id = 2}), 0);
   ASSERT_EQ(pair.b.receive(9, 0, 64), 0);
@@ -80,8 +74,7 @@ TEST(Engine, WaitsForAReceive) {
 }
 
 TEST(Engine, ErrorFlushesWhatIsQueued) {
-  const OpenDevice device("engine=on");
-  Pair pair(device);
+  Pair pair("engine=on");
   Send wrong{.length = 8, .wr_id = 1};
   wrong.remote_offset = pair.b.buffer.size();
   ASSERT_EQ(pair.a.send(wrong), 0);

@@ -84,8 +84,7 @@ TEST(Pacing, UnpacedPortsTakeNoTime) {
 }
 
 TEST(Pacing, CompletionsComeNoSoonerThanTheWireAllows) {
-  const OpenDevice device("pacing=on,speed=10000,latency_ns=20000");
-  Pair pair(device);
+  Pair pair("pacing=on,speed=10000,latency_ns=20000");
   const uint64_t start = monotonicNs();
   for (int i = 0; i < 16; ++i) ASSERT_EQ(pair.a.send({.length = 60'000}), 0);
   for (int i = 0; i < 16; ++i) {
@@ -104,8 +103,7 @@ TEST(Pacing, SlowQueuePairHoldsNoOtherBack) {
   {
     Endpoint receiver(slow);
     Endpoint sender(slow);
-    receiver.connect(sender.address());
-    sender.connect(receiver.address());
+    connectEnds(receiver, sender);
     ASSERT_EQ(receiver.receive(1, 0, 64), 0);
     ASSERT_EQ(sender.send({.opcode = IBV_WR_SEND, .length = 8}), 0);
     const uint64_t start = monotonicNs();
@@ -135,8 +133,7 @@ TEST(Pacing, ReadyCompletionsPassOthersInOneQueue) {
   Endpoint from(device, second);
   second.shared_cq = nullptr;
   Endpoint to(device, second);
-  from.connect(to.address());
-  to.connect(from.address());
+  connectEnds(from, to);
   ASSERT_EQ(slow.a.send({.length = 8, .wr_id = 1000}), 0);
   for (uint64_t i = 0; i < 500; ++i) {
     ASSERT_EQ(from.send({.length = 8, .wr_id = i}), 0);

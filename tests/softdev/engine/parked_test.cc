@@ -9,8 +9,7 @@ namespace railwise::softdev::test {
 namespace {
 
 TEST(Parked, DeliveredWithoutThePosterPolling) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   *pair.a.word(0) = 1;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8, .imm = 6}), 0);
   ibv_wc wc{};
@@ -24,8 +23,7 @@ TEST(Parked, DeliveredWithoutThePosterPolling) {
 }
 
 TEST(Parked, SuccessorsKeepTheOrder) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   *pair.a.word(0) = 1;
   *pair.a.word(8) = 2;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .wr_id = 10}), 0);
@@ -40,8 +38,7 @@ TEST(Parked, SuccessorsKeepTheOrder) {
 }
 
 TEST(Parked, InlinePayloadIsCopiedAtPost) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   *pair.a.word(0) = 1;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8, .flags = IBV_SEND_INLINE}), 0);
   *pair.a.word(0) = 2;
@@ -109,34 +106,22 @@ TEST_F(Unreachable, NumberNeverUsed) {
 }
 
 // The address of a port that is there, and has no such queue pair. (One that nobody has is refused at once.)
-TEST_F(Unreachable, WrongGid) {
-  const OpenDevice device("count=2");
-  ibv_context* second = openNamed("soft1");
-  {
-    Pair pair(device, options_);
-    const Endpoint other(second);
-    ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
-    Address wrong = pair.b.address();
-    wrong.gid = other.address().gid;
-    pair.a.connect(wrong);
-    expectRetriesExceeded(pair.a);
+TEST_F(Unreachable, WrongGidOrLid) {
+  for (const bool infiniband : {false, true}) {
+    const OpenDevice device(infiniband ? "link=ib,count=2" : "count=2");
+    ibv_context* second = openNamed("soft1");
+    {
+      Pair pair(device, options_);
+      const Endpoint other(second);
+      ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
+      Address wrong = pair.b.address();
+      if (infiniband) wrong.lid = other.address().lid;
+      else wrong.gid = other.address().gid;
+      pair.a.connect(wrong);
+      expectRetriesExceeded(pair.a);
+    }
+    closeDevice(second);
   }
-  closeDevice(second);
-}
-
-TEST_F(Unreachable, WrongLid) {
-  const OpenDevice device("link=ib,count=2");
-  ibv_context* second = openNamed("soft1");
-  {
-    Pair pair(device, options_);
-    const Endpoint other(second);
-    ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
-    Address wrong = pair.b.address();
-    wrong.lid = other.address().lid;
-    pair.a.connect(wrong);
-    expectRetriesExceeded(pair.a);
-  }
-  closeDevice(second);
 }
 
 TEST_F(Unreachable, NotPointingBack) {
@@ -159,8 +144,7 @@ TEST_F(Unreachable, PeerDestroyedAfterItWasReached) {
   Endpoint a(device, options_);
   {
     Endpoint b(device);
-    a.connect(b.address());
-    b.connect(a.address());
+    connectEnds(a, b);
     ASSERT_EQ(a.send({.length = 8}), 0);
     EXPECT_EQ(a.wait().status, IBV_WC_SUCCESS);
   }
@@ -178,8 +162,7 @@ TEST_F(Unreachable, PortDown) {
 }
 
 TEST(Parked, ErrorFlushesThem) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .flags = 0, .wr_id = 5}), 0);
   ASSERT_EQ(pair.a.toState(IBV_QPS_ERR), 0);
   const ibv_wc wc = pair.a.wait();
@@ -188,8 +171,7 @@ TEST(Parked, ErrorFlushesThem) {
 }
 
 TEST(Parked, FlushedWhenThePeerBreaksTheConnection) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .wr_id = 5}), 0);
   pair.b.peer.rkey = 0;
   ASSERT_EQ(pair.b.send({.length = 8}), 0);  // an access error moves both to ERR
@@ -204,8 +186,7 @@ TEST(Parked, DestroyAndResetForgetThem) {
   Endpoint b(device);
   {
     Endpoint a(device);
-    a.connect(b.address());
-    b.connect(a.address());
+    connectEnds(a, b);
     ASSERT_EQ(a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
     ASSERT_EQ(a.toState(IBV_QPS_RESET), 0);
     a.connect(b.address());

@@ -142,8 +142,7 @@ TEST(Placement, TransfersInMoreThanAThousandPieces) {
 }
 
 TEST(Placement, CompletionTellsOfAllBytes) {
-  const OpenDevice device("adversarial=on,engine=on");
-  Pair pair(device);
+  Pair pair("adversarial=on,engine=on");
   for (uint64_t round = 1; round <= 200; ++round) {
     std::memset(pair.a.buffer.data(), static_cast<int>(round), 20000);
     ASSERT_EQ(pair.b.receive(1), 0);
@@ -203,8 +202,7 @@ uint64_t blockOffset(const Endpoint& end) { return (128 - end.address().memory %
 class PlacementHere : public testing::TestWithParam<const char*> {};
 
 TEST_P(PlacementHere, LastWordOfABlockComesLast) {
-  const OpenDevice device(GetParam());
-  Pair pair(device);
+  Pair pair(GetParam());
   const bool slow = std::string(GetParam()).find("engine") != std::string::npos;
   const uint64_t rounds = slow ? 20000 : 100000;
   const uint64_t aligned = blockOffset(pair.b);

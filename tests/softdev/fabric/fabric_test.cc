@@ -112,7 +112,7 @@ TEST(Fabric, AnotherConfigurationIsRefusedInWords) {
     const std::string text = said.warnings();
     for (const std::string& part : {"process " + std::to_string(peer.pid()) + " (", "uses the fabric " + name,
                                     std::string(unlike.difference), std::string("RAILWISE_FABRIC=NAME")})
-      EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+      EXPECT_HAS(text, part);
   }
 }
 
@@ -122,7 +122,7 @@ TEST(Fabric, TheHolderOfTheLockIsKnownByName) {
   const auto lock = Election::win(prefix);
   ASSERT_OK(lock);
   EXPECT_EQ(lockHolder(prefix).find("process " + std::to_string(getpid()) + " ("), 0U) << lockHolder(prefix);
-  EXPECT_NE(lockHolder(prefix).find("), state "), std::string::npos) << lockHolder(prefix);
+  EXPECT_HAS(lockHolder(prefix), "), state ");
 }
 
 // A process that has chosen no fabric joins one only with the configuration of its maker.
@@ -140,7 +140,7 @@ TEST(Fabric, TheDefaultIsForOneConfiguration) {
           "process " + std::to_string(peer.pid()) + " (",
           std::string(") made it with RAILWISE_DEVICE=software:"), std::string("link=ib"),
           std::string("RAILWISE_FABRIC=NAME")})
-      EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+      EXPECT_HAS(text, part);
     EXPECT_EQ(text.find("cannot join"), text.rfind("cannot join")) << "said twice: " << text;
     choice.named = true;  // what has chosen the fabric may differ
     const auto attached = attachFabric(choice);
@@ -166,7 +166,7 @@ TEST(Fabric, AMakerThatHasLeftIsNamedWithOneThatIsThere) {
   const std::string text = said.warnings();
   for (const std::string& part : {gone, std::string("), which has ended, made it, and process "),
                                   "and process " + std::to_string(other.pid()) + " ("})
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    EXPECT_HAS(text, part);
 }
 
 // What a command has changed is no difference of configurations, and neither is a device that the other does
@@ -246,8 +246,7 @@ TEST(Fabric, SendingToTheDeadReclaimsThem) {
   const OpenDevice device;
   PeerProcess peer(device.fabric());
   Endpoint end(device);
-  end.connect(peer.address());
-  peer.connect(end.address());
+  connectEnds(end, peer);
   peer.kill();
   ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_RETRY_EXC_ERR);
@@ -277,8 +276,7 @@ TEST(Fabric, ExecutingAnotherProgramIsDeath) {
   Pair pair(device);
   PeerProcess peer(device.fabric());
   Endpoint end(device);
-  end.connect(peer.address());
-  peer.connect(end.address());
+  connectEnds(end, peer);
   peer.lockResponder(pair.b.qp->qp_num);
   peer.execute();
   ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
@@ -298,8 +296,7 @@ TEST(Fabric, JoiningAgainAfterExecutingAnotherProgram) {
   EXPECT_EQ(usedSlots(fabricOf(device)), 2);
   EXPECT_EQ(qpsIn(fabricOf(device)), 1);
   Endpoint end(device);
-  end.connect(peer.address());
-  peer.connect(end.address());
+  connectEnds(end, peer);
   ASSERT_EQ(end.send({.length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
 }
@@ -500,7 +497,7 @@ TEST(Fabric, AMemberWithAShortNameHasAnotherLayout) {
   const auto attached = attachFabric(choice);
   EXPECT_FALSE(attached.ok());
   EXPECT_EQ(attached.status().sys_errno, EPROTO);
-  EXPECT_NE(said.warnings().find("runs another version of Railwise"), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "runs another version of Railwise");
   close(*mark);
   close(segment);
 }

@@ -122,8 +122,7 @@ TEST(Faults, ReceiveOfASharedQueueFails) {
   ibv_srq* srq = createSrq(b.pd, &init);
   ASSERT_NE(srq, nullptr);
   replaceQp(b, IBV_QPT_RC, srq);
-  a.connect(b.address());
-  b.connect(a.address());
+  connectEnds(a, b);
   addRule(device, "opcode=recv status=loc_prot_err");
   ASSERT_EQ(a.send({.opcode = IBV_WR_SEND}), 0);
   expectNothing(a);  // there is no receive to fail yet

@@ -122,8 +122,7 @@ TEST(Agent, ServesProcessesThatAreNotDumpable) {
   const std::string fabric = uniqueFabric();
   PeerProcess one(fabric, {.hidden = true});
   PeerProcess other(fabric, {.hidden = true});
-  one.connect(other.address());
-  other.connect(one.address());
+  connectEnds(one, other);
   for (uint64_t i = 0; i < 8; ++i) one.setWord(8 * i, 40 + i);
   ASSERT_EQ(other.receive(3), 0);
   ASSERT_EQ(one.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 64, .remote_offset = 128, .imm = 5}),
@@ -165,8 +164,7 @@ TEST(Agent, ServesUnderASystemCallFilter) {
   const std::string fabric = uniqueFabric();
   PeerProcess one(fabric, {.filtered = true});
   PeerProcess other(fabric, {.filtered = true});
-  one.connect(other.address());
-  other.connect(one.address());
+  connectEnds(one, other);
   for (uint64_t i = 0; i < 8; ++i) one.setWord(8 * i, 40 + i);
   ASSERT_EQ(one.send({.length = 64, .remote_offset = 128}), 0);
   EXPECT_EQ(one.wait().status, IBV_WC_SUCCESS);
@@ -182,8 +180,7 @@ TEST(Agent, IsStartedWhenAPeerAsksForIt) {
   const std::string fabric = uniqueFabric();
   PeerProcess hidden(fabric, {.hidden = true});
   PeerProcess open(fabric);
-  open.connect(hidden.address());
-  hidden.connect(open.address());
+  connectEnds(open, hidden);
   open.setWord(0, 6);
   ASSERT_EQ(open.send({.length = 8}), 0);
   EXPECT_EQ(open.wait().status, IBV_WC_SUCCESS);

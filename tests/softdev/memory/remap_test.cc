@@ -95,8 +95,7 @@ TEST(Remap, PeersWriteWithoutSystemCalls) {
   OpenDevice device("mover=remap");
   PeerProcess peer(device.fabric(), {.memory = Memory::kAnonymous}, "mover=remap");
   Endpoint end(device, {.memory = Memory::kAnonymous});
-  end.connect(peer.address());
-  peer.connect(end.address());
+  connectEnds(end, peer);
   *end.word(0) = 77;
   ASSERT_EQ(end.send({.length = 8, .remote_offset = 64}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);

@@ -2,7 +2,6 @@
 #include "softdev/memory/shared_memory.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -19,6 +18,7 @@
 #include "softdev/memory/address_space.h"
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
+#include "tests/ok.h"
 #include "tests/wait.h"
 
 namespace railwise::softdev::test {
@@ -39,7 +39,7 @@ TEST(Area, FollowsTheKernel) {
   EXPECT_EQ(described.inode, area.inode);
   EXPECT_EQ(described.device, area.device);
   EXPECT_EQ(described.offset, area.offset);
-  EXPECT_NE(described.name.find("railwise-test"), std::string::npos);
+  EXPECT_HAS(described.name, "railwise-test");
   EXPECT_FALSE(findArea(64, &area));
   int local = 0;
   ASSERT_TRUE(findArea(reinterpret_cast<uint64_t>(&local), &area));
@@ -152,8 +152,7 @@ TEST(SharedMemory, OrderWithPrivateMemoryInOneChain) {
   Processes two({}, {.memory = Memory::kMemoryFile});
   PeerProcess other(two.device.fabric(), {});  // private
   Endpoint end(two.device);
-  end.connect(other.address());
-  other.connect(end.address());
+  connectEnds(end, other);
   *end.word(0) = 6;
   ASSERT_EQ(end.send({.length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
@@ -196,8 +195,7 @@ TEST(SharedMemory, SparseFilesOfALimitedFileSystemAreNotMapped) {
   ASSERT_EQ(ftruncate(fd, kSharedBytes), 0);
   void* memory = mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ASSERT_NE(memory, MAP_FAILED);
-  OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   ibv_mr* mr = regMr(end.pd, memory, kSharedBytes, end.options.mr_access);
   ASSERT_NE(mr, nullptr);
   Fabric& fabric = *as<Context>(end.context).fabric;

@@ -161,8 +161,7 @@ TEST(CompletionChannel, AnotherProcessWakesTheSleeper) {
   const OpenDevice device;
   PeerProcess peer(device.fabric());
   Endpoint end(device, kWithChannel);
-  end.connect(peer.address());
-  peer.connect(end.address());
+  connectEnds(end, peer);
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(end.receive(7), 0);
     ASSERT_EQ(ibv_req_notify_cq(end.cq, 0), 0);

@@ -10,8 +10,7 @@ namespace railwise::softdev::test {
 namespace {
 
 TEST(Destination, AnotherMachinesGidIsRefusedAtOnce) {
-  OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   Address elsewhere = end.address();
   ASSERT_EQ(end.toInit(), 0);
   elsewhere.gid.raw[15] ^= 0x55;
@@ -21,8 +20,7 @@ TEST(Destination, AnotherMachinesGidIsRefusedAtOnce) {
 }
 
 TEST(Destination, SoIsAnotherMachinesLid) {
-  OpenDevice device("link=ib");
-  Endpoint end(device);
+  Endpoint end("link=ib");
   Address elsewhere = end.address();
   ASSERT_EQ(end.toInit(), 0);
   elsewhere.lid = static_cast<uint16_t>(elsewhere.lid == 4000 ? 4001 : 4000);

@@ -40,8 +40,7 @@ TEST(Drain, AnEmptyQueueIsDrainedAtOnce) {
 }
 
 TEST(Drain, RequestsWaitUntilItGoesOn) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   *pair.a.word(0) = 7;
   ASSERT_EQ(drain(pair.a, false), 0);
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
@@ -75,8 +74,7 @@ TEST(Drain, WhatHasBegunIsFinished) {
 }
 
 TEST(Drain, AttributesMayChangeMeanwhile) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(drain(pair.a, false), 0);
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_SQD;

@@ -32,8 +32,7 @@ TEST(Ece, OptionsAreReducedOnTheWayToRtr) {
 }
 
 TEST(Ece, AnotherVendorsIsRefused) {
-  const OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   ibv_ece other{0x15b3, 1, 0};
   EXPECT_EQ(setEce(end.qp, &other), EINVAL);
   ibv_ece masked{kVendor, 1, 1};

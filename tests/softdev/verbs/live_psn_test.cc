@@ -120,8 +120,7 @@ TEST(LivePsn, ResetBeginsAnew) {
   Pair pair(device, numbered());
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
   for (Endpoint* end : {&pair.a, &pair.b}) ASSERT_EQ(end->toState(IBV_QPS_RESET), 0);
-  pair.a.connect(pair.b.address());
-  pair.b.connect(pair.a.address());
+  connectEnds(pair.a, pair.b);
   EXPECT_EQ(expected(pair.b), kFirst);
   EXPECT_EQ(next(pair.a), kFirst);
 }

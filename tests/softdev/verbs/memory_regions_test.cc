@@ -11,8 +11,7 @@ namespace railwise::softdev::test {
 namespace {
 
 TEST(MemoryRegion, RefusesWhatCannotBe) {
-  const OpenDevice device;
-  const Endpoint end(device);
+  const Endpoint end;
   char memory[64];
   const struct {
     void* address;
@@ -35,8 +34,7 @@ TEST(MemoryRegion, RefusesWhatCannotBe) {
 }
 
 TEST(MemoryRegion, RefusesAHalfMappedRange) {
-  const OpenDevice device;
-  const Endpoint end(device);
+  const Endpoint end;
   constexpr size_t kPage = 4096;
   void* memory = mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
@@ -50,8 +48,7 @@ TEST(MemoryRegion, RefusesAHalfMappedRange) {
 }
 
 TEST(MemoryRegion, KeysChangeWithEachRegistration) {
-  const OpenDevice device;
-  const Endpoint end(device);
+  const Endpoint end;
   char memory[64];
   ibv_mr* first = regMr(end.pd, memory, sizeof memory, 0);
   const uint32_t key = first->rkey;
@@ -63,8 +60,7 @@ TEST(MemoryRegion, KeysChangeWithEachRegistration) {
 }
 
 TEST(MemoryRegion, IovaStandsForTheAddress) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   uint64_t target = 0;
   constexpr uint64_t kIova = 0x1000;
   ibv_mr* mr =
@@ -94,8 +90,7 @@ TEST(MemoryRegion, PdWithRegionsIsBusy) {
 }
 
 TEST(MemoryRegion, MayBeRelaxedOrdered) {
-  const OpenDevice device;
-  const Endpoint end(device);
+  const Endpoint end;
   char memory[8];
   ibv_mr* mr = regMr(end.pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
   ASSERT_NE(mr, nullptr);
@@ -103,8 +98,7 @@ TEST(MemoryRegion, MayBeRelaxedOrdered) {
 }
 
 TEST(MemoryRegion, ReregistrationChangesAccessUnderTheSameKey) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   const uint32_t key = pair.b.mr->rkey;
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
   EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
@@ -115,8 +109,7 @@ TEST(MemoryRegion, ReregistrationChangesAccessUnderTheSameKey) {
 }
 
 TEST(MemoryRegion, ReregistrationMovesToOtherMemory) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   std::vector<std::byte> other(pair.b.buffer.size(), std::byte{1});
   ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, other.data(), other.size(), 0), 0);
   EXPECT_EQ(pair.b.mr->addr, other.data());
@@ -138,8 +131,7 @@ TEST(MemoryRegion, ReregistrationMovesToAnotherPd) {
 }
 
 TEST(MemoryRegion, ReregistrationRefusesWhatCannotBe) {
-  const OpenDevice device;
-  const Endpoint end(device);
+  const Endpoint end;
   constexpr int kMove = IBV_REREG_MR_CHANGE_TRANSLATION;
   EXPECT_EQ(reregMr(end.mr, 1 << 8, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
   EXPECT_EQ(reregMr(end.mr, kMove, nullptr, nullptr, 64, 0), IBV_REREG_MR_ERR_INPUT);
@@ -151,8 +143,7 @@ TEST(MemoryRegion, ReregistrationRefusesWhatCannotBe) {
 }
 
 TEST(MemoryRegion, OfADmaBuf) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   const int fd = memfd_create("test", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(fd, 16384), 0);
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
@@ -184,8 +175,7 @@ TEST(MemoryRegion, OfADmaBuf) {
 }
 
 TEST(MemoryRegion, OfADmaBufThatBeginsAtItsFilesPosition) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   const int fd = memfd_create("test", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(fd, 16384), 0);
   ASSERT_EQ(lseek(fd, 8192, SEEK_SET), 8192);
@@ -207,8 +197,7 @@ TEST(MemoryRegion, OfADmaBufThatBeginsAtItsFilesPosition) {
 }
 
 TEST(MemoryRegion, OptionalAccessFlagsAreNotJudged) {
-  const OpenDevice device;
-  const Endpoint end(device);
+  const Endpoint end;
   std::vector<std::byte> memory(64);
   ibv_mr* mr = regMr(end.pd, memory.data(), memory.size(),
                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING | 1 << 28);

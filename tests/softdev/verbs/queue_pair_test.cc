@@ -12,8 +12,7 @@ constexpr int kRtrMask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DES
                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 
 TEST(QueuePair, GoesThroughItsStates) {
-  const OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   EXPECT_EQ(end.state(), IBV_QPS_RESET);
   EXPECT_EQ(end.toInit(), 0);
   EXPECT_EQ(end.state(), IBV_QPS_INIT);
@@ -29,8 +28,7 @@ TEST(QueuePair, GoesThroughItsStates) {
 }
 
 TEST(QueuePair, SkippingAStateFails) {
-  const OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   EXPECT_EQ(end.toRts(), EINVAL);
   EXPECT_EQ(end.toRtr(end.address()), EINVAL);
   ASSERT_EQ(end.toInit(), 0);
@@ -38,8 +36,7 @@ TEST(QueuePair, SkippingAStateFails) {
 }
 
 TEST(QueuePair, EveryRequiredAttributeIsChecked) {
-  const OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   ibv_qp_attr init = end.initAttr();
   for (int bit : {IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_ACCESS_FLAGS})
     EXPECT_EQ(modifyQp(end.qp, &init, kInitMask & ~bit), EINVAL) << bit;
@@ -52,8 +49,7 @@ TEST(QueuePair, EveryRequiredAttributeIsChecked) {
 }
 
 TEST(QueuePair, BadValuesFail) {
-  const OpenDevice device("mtu=1024");
-  Endpoint end(device);
+  Endpoint end("mtu=1024");
   ibv_qp_attr init = end.initAttr();
   init.port_num = 2;
   EXPECT_EQ(modifyQp(end.qp, &init, kInitMask), EINVAL);
@@ -110,15 +106,13 @@ TEST(QueuePair, LimitsAreEnforced) {
 }
 
 TEST(QueuePair, ParentsAreBusy) {
-  const OpenDevice device;
-  const Endpoint end(device);
+  const Endpoint end;
   EXPECT_EQ(destroyCq(end.cq), EBUSY);
   EXPECT_EQ(deallocPd(end.pd), EBUSY);
 }
 
 TEST(QueuePair, PostingNeedsTheState) {
-  const OpenDevice device;
-  Endpoint end(device);
+  Endpoint end;
   EXPECT_EQ(end.receive(1), EINVAL);
   EXPECT_EQ(end.send({}), EINVAL);
   ASSERT_EQ(end.toInit(), 0);
@@ -128,8 +122,7 @@ TEST(QueuePair, PostingNeedsTheState) {
 }
 
 TEST(QueuePair, ErrorFlushesReceivesAndLaterPosts) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.a.receive(5), 0);
   ASSERT_EQ(pair.a.toState(IBV_QPS_ERR), 0);
   ASSERT_EQ(pair.a.receive(6), 0);
@@ -143,16 +136,14 @@ TEST(QueuePair, ErrorFlushesReceivesAndLaterPosts) {
 }
 
 TEST(QueuePair, ResetEmptiesBothQueuesAndTheCompletions) {
-  const OpenDevice device;
-  Pair pair(device);
+  Pair pair;
   ASSERT_EQ(pair.a.receive(5), 0);
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
   ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
   ibv_wc wc{};
   EXPECT_EQ(pair.a.poll(&wc), 0);
   ASSERT_EQ(pair.b.toState(IBV_QPS_RESET), 0);
-  pair.a.connect(pair.b.address());
-  pair.b.connect(pair.a.address());
+  connectEnds(pair.a, pair.b);
   ASSERT_EQ(pair.a.receive(8), 0);
   ASSERT_EQ(pair.b.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
   EXPECT_EQ(pair.a.wait().wr_id, 8U);  // not 5

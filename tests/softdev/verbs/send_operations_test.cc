@@ -34,8 +34,7 @@ struct Builder {
     ibv_qp_init_attr_ex init = extendedInit(a, operations);
     destroyQp(a.qp);
     a.qp = createQpEx(context, &init);
-    a.connect(b.address());
-    b.connect(a.address());
+    connectEnds(a, b);
     qp = qpToQpEx(a.qp);
     qp->wr_id = 1;
     qp->wr_flags = IBV_SEND_SIGNALED;

@@ -88,7 +88,7 @@ class Refused : public testing::TestWithParam<Text> {};
 TEST_P(Refused, AsNcclDoesWithThePlaceAndTheReason) {
   const Outcome<XmlDocument> document = parseXml(GetParam().text, "f.xml");
   ASSERT_FALSE(document.ok());
-  EXPECT_NE(document.error().find(GetParam().expected), std::string::npos) << document.error();
+  EXPECT_HAS(document.error(), GetParam().expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -133,8 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         Text{"long_name", inSystem("<" + kLonger + "/>"), "a name of more than 253 characters"},
         Text{"too_many_nodes", inSystem("\n" + repeated("<cpu/>", 255)),
              "f.xml:2:1525: this is element 256; NCCL's parser takes 255 at most; remove devices that NCCL "
-             "does not use "
-             "(railwise --any-size reads more)"},
+             "does not use (railwise --any-size reads more)"},
         Text{"closing_system_alone", inSystem("") + "</system>", "</system> without <system>"}),
     textName);
 
@@ -261,7 +260,7 @@ TEST(XmlFile, ErrorsNameTheFileAndTheReason) {
   EXPECT_EQ(
       readXmlFile("/nonexistent/t.xml").error(),
       "/nonexistent/t.xml: cannot read it: No such file or directory; check the path and the permissions");
-  EXPECT_NE(readXmlFile("/").error().find("Is a directory"), std::string::npos);
+  EXPECT_HAS(readXmlFile("/").error(), "Is a directory");
 }
 
 // The shared folder of real machines, with NCCL's own answers.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 
 namespace railwise::topo {
@@ -46,8 +47,8 @@ TEST(Explain, TellsTheChosenNicAndItsWay) {
 TEST(Explain, AMachineWithoutNicSaysWhereNcclHasThemFrom) {
   const auto all = explain(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0")))));
   ASSERT_EQ(kinds(all.problems), std::vector<std::string>{"no-nic"});
-  EXPECT_TRUE(has(all.problems[0].text, "its network plugin finds on the machine")) << all.problems[0].text;
-  EXPECT_TRUE(has(all.problems[0].fix, "railwise devices"));
+  EXPECT_HAS(all.problems[0].text, "its network plugin finds on the machine");
+  EXPECT_HAS(all.problems[0].fix, "railwise devices");
   EXPECT_TRUE(all.gpus[0].problems.empty());
 }
 
@@ -71,9 +72,8 @@ TEST(Explain, RejectsByBandwidthEvenTheNearer) {
   const auto problems = kinds(all.gpus[0].problems);
   EXPECT_EQ(std::count(problems.begin(), problems.end(), "nearer-nic-lost"), 1);
   ASSERT_EQ(problems[0], "slow-link");
-  EXPECT_TRUE(has(all.gpus[0].problems[0].text,
-                  "the link between CPUs from NUMA node 0 to NUMA node 1 carries 22 GB/s"))
-      << all.gpus[0].problems[0].text;
+  EXPECT_HAS(all.gpus[0].problems[0].text,
+             "the link between CPUs from NUMA node 0 to NUMA node 1 carries 22 GB/s");
 }
 
 // NCCL would rather relay through a neighbour than use a GPU's own slow NIC: somebody must say so.
@@ -106,15 +106,15 @@ TEST(Explain, NamesTheLimitThatAnUserSet) {
   const auto all = explain(machineOf(xml, settings));
   EXPECT_EQ(all.gpus[0].nets, std::vector<int>{0});
   EXPECT_EQ(rejected(all.gpus[0], 1).rule, "limit");
-  EXPECT_TRUE(has(rejected(all.gpus[0], 1).deal, "NCCL_NETDEVS_POLICY=MAX:1"));
+  EXPECT_HAS(rejected(all.gpus[0], 1).deal, "NCCL_NETDEVS_POLICY=MAX:1");
 }
 
 TEST(Explain, SaysWhatIsBadAndWhatToDo) {
   const auto all = explain(machineOf(flat()));
   EXPECT_EQ(kinds(all.gpus[0].problems), (std::vector<std::string>{"slow-link", "far-nic", "gpudirect-off"}));
-  EXPECT_TRUE(has(all.gpus[0].problems[0].text, "link_speed=\"Unknown\""));
-  EXPECT_TRUE(has(all.gpus[0].problems[1].fix, "railwise topo generate"));
-  EXPECT_TRUE(has(all.gpus[0].problems[2].fix, "NCCL_NET_GDR_LEVEL=PHB"));
+  EXPECT_HAS(all.gpus[0].problems[0].text, "link_speed=\"Unknown\"");
+  EXPECT_HAS(all.gpus[0].problems[1].fix, "railwise topo generate");
+  EXPECT_HAS(all.gpus[0].problems[2].fix, "NCCL_NET_GDR_LEVEL=PHB");
   for (const Problem& problem : all.gpus[0].problems) EXPECT_FALSE(problem.fix.empty()) << problem.kind;
 }
 
@@ -138,7 +138,7 @@ TEST(Explain, TellsOfDomains) {
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
   const auto all = explain(*machine);
   EXPECT_EQ(kinds(all.problems)[0], "split");
-  EXPECT_TRUE(has(all.problems[0].text, "2 separate nodes (GPU 0-3 and GPU 4-7)")) << all.problems[0].text;
+  EXPECT_HAS(all.problems[0].text, "2 separate nodes (GPU 0-3 and GPU 4-7)");
   EXPECT_EQ(all.problems[1].kind, "p2p-off");
   EXPECT_EQ(all.problems[1].text.rfind("12 pairs of GPUs", 0), 0U)
       << "six in each part: those of different parts use their NICs: " << all.problems[1].text;
@@ -147,17 +147,17 @@ TEST(Explain, TellsOfDomains) {
 TEST(ExplainText, CallsTheLinksOfAmdByTheirName) {
   const auto machine = realMachine("rcclx/topo_8p_942.xml");
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
-  EXPECT_TRUE(has(textOf(*machine, 0), "over xGMI to this host's GPU k"));
+  EXPECT_HAS(textOf(*machine, 0), "over xGMI to this host's GPU k");
 }
 
 TEST(ExplainText, SaysNothingOfNvidiaOnAMachineOfAmd) {
   const auto machine = realMachine("rcclx/topo_8p_942.xml");
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
   const std::string text = textOf(*machine);
-  EXPECT_TRUE(has(text, "\nHow RCCL chooses\n")) << text;
-  EXPECT_TRUE(has(text, "by their GPU"));
-  for (const char* word : {"NVLink", "NVML", "nvidia", " NCCL "}) EXPECT_FALSE(has(text, word)) << word;
-  EXPECT_TRUE(has(meaningText(*machine->graph, PathType::kPxn), "xGMI to another GPU"));
+  EXPECT_HAS(text, "\nHow RCCL chooses\n");
+  EXPECT_HAS(text, "by their GPU");
+  for (const char* word : {"NVLink", "NVML", "nvidia", " NCCL "}) EXPECT_LACKS(text, word);
+  EXPECT_HAS(meaningText(*machine->graph, PathType::kPxn), "xGMI to another GPU");
 }
 
 TEST(ExplainText, TellsOfSeveralRanksOnAGpu) {
@@ -169,10 +169,10 @@ TEST(ExplainText, TellsOfSeveralRanksOnAGpu) {
     xml.insert(end, head + (rank == "0" ? "2" : "3") + "\" gdr=\"1\"/>\n");
   }
   const std::string text = textOf(machineOf(xml));
-  EXPECT_TRUE(has(text, "test.xml: 2 GPUs with 2 ranks each, 2 NICs")) << text;
-  EXPECT_TRUE(has(text, "  Shared     this is rank 0; on the same device is rank 2\n")) << text;
-  EXPECT_TRUE(has(text, "  Shared     this is rank 3; on the same device is rank 1\n"));
-  EXPECT_FALSE(has(textOf(machineOf(twoSwitches())), "Shared"));
+  EXPECT_HAS(text, "test.xml: 2 GPUs with 2 ranks each, 2 NICs");
+  EXPECT_HAS(text, "  Shared     this is rank 0; on the same device is rank 2\n");
+  EXPECT_HAS(text, "  Shared     this is rank 3; on the same device is rank 1\n");
+  EXPECT_LACKS(textOf(machineOf(twoSwitches())), "Shared");
 }
 
 // A NIC without a PCI address hangs on its CPU and beats those that have one.
@@ -185,13 +185,13 @@ TEST(Explain, TellsOfAVirtualNic) {
                                     nic(0, "0000:12:00.0", "mlx5_0", "8.0 GT/s PCIe") + lost)));
   const auto all = explain(machine);
   EXPECT_EQ(all.gpus[0].nets, std::vector<int>{1});
-  EXPECT_TRUE(has(stepsText(all.gpus[0].chosen[0].view.steps), "--virtual 5000--> mlx5_an0"));
+  EXPECT_HAS(stepsText(all.gpus[0].chosen[0].view.steps), "--virtual 5000--> mlx5_an0");
   ASSERT_FALSE(all.problems.empty());
   EXPECT_EQ(all.problems[0].kind, "virtual-nic");
-  EXPECT_TRUE(has(all.problems[0].text, "the PCI address of mlx5_an0 is not known to NCCL"));
-  EXPECT_TRUE(has(all.problems[0].text, "5000 GB/s from the CPU; so GPU 0 takes it")) << all.problems[0].text;
-  EXPECT_TRUE(has(all.problems[0].fix, "NCCL_IB_MERGE_VFS=0"));
-  EXPECT_TRUE(has(all.problems[0].fix, "NCCL_IB_HCA"));
+  EXPECT_HAS(all.problems[0].text, "the PCI address of mlx5_an0 is not known to NCCL");
+  EXPECT_HAS(all.problems[0].text, "5000 GB/s from the CPU; so GPU 0 takes it");
+  EXPECT_HAS(all.problems[0].fix, "NCCL_IB_MERGE_VFS=0");
+  EXPECT_HAS(all.problems[0].fix, "NCCL_IB_HCA");
   const auto only = explain(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + lost))));
   EXPECT_TRUE(only.problems.empty()) << "where none has an address, that is how the file is written";
 }
@@ -207,19 +207,19 @@ TEST(Explain, TellsNicsOfOneNameApart) {
 
 TEST(ExplainText, ReadsFromChoiceToReason) {
   const std::string text = textOf(machineOf(twoSwitches()), 0);
-  EXPECT_TRUE(has(text, "GPU 0 (0000:11:00.0, NUMA node 0) uses mlx5_0\n")) << text;
-  EXPECT_TRUE(has(text, "  GPUDirect  on: the NIC is near enough (PIX; the limit is P2C)\n"));
-  EXPECT_TRUE(has(text, "  Rejected   mlx5_1: same bandwidth, longer path: PXN instead of PIX\n"));
-  EXPECT_FALSE(has(text, "\nGPU 1 (")) << "only the asked one";
+  EXPECT_HAS(text, "GPU 0 (0000:11:00.0, NUMA node 0) uses mlx5_0\n");
+  EXPECT_HAS(text, "  GPUDirect  on: the NIC is near enough (PIX; the limit is P2C)\n");
+  EXPECT_HAS(text, "  Rejected   mlx5_1: same bandwidth, longer path: PXN instead of PIX\n");
+  EXPECT_LACKS(text, "\nGPU 1 (") << "only the asked one";
 }
 
 TEST(ExplainText, OfGpusThatAreAlikeTheFirstIsWritten) {
   const Machine machine = machineOf(twoSwitches());
   const std::string text = textOf(explainText(machine, explain(machine)));
-  EXPECT_TRUE(has(text, "\nGPU 0 (")) << text;
-  EXPECT_FALSE(has(text, "\nGPU 1 (")) << text;
-  EXPECT_TRUE(has(text, "  Alike      GPU 1 is like this but for names")) << text;
-  EXPECT_TRUE(has(textOf(explainText(machine, explain(machine), {.rank = 1})), "\nGPU 1 ("));
+  EXPECT_HAS(text, "\nGPU 0 (");
+  EXPECT_LACKS(text, "\nGPU 1 (");
+  EXPECT_HAS(text, "  Alike      GPU 1 is like this but for names");
+  EXPECT_HAS(textOf(explainText(machine, explain(machine), {.rank = 1})), "\nGPU 1 (");
 }
 
 TEST(ExplainText, GpusThatDifferAreWritten) {
@@ -227,19 +227,19 @@ TEST(ExplainText, GpusThatDifferAreWritten) {
       systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "near"))) +
                cpu(1, gpu(1, "0000:21:00.0"))));
   const std::string text = textOf(explainText(machine, explain(machine)));
-  EXPECT_TRUE(has(text, "\nGPU 0 (")) << text;
-  EXPECT_TRUE(has(text, "\nGPU 1 (")) << text;
+  EXPECT_HAS(text, "\nGPU 0 (");
+  EXPECT_HAS(text, "\nGPU 1 (");
 }
 
 TEST(ExplainText, BrieflyHasTheTableAndWhatIsWrong) {
   const Machine machine = machineOf(
       systemOf(cpu(0, gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") + nic(0, "0000:12:00.0", "far"))));
   const std::string text = textOf(explainText(machine, explain(machine), {.brief = true}));
-  EXPECT_TRUE(has(text, "\nGPU 0  far ")) << text;
-  EXPECT_TRUE(has(text, "\nGPUs 0, 1\n  ! Problem  ")) << text;
-  EXPECT_TRUE(has(text, "\nWhat to do\n")) << text;
-  EXPECT_FALSE(has(text, "Rejected")) << text;
-  EXPECT_FALSE(has(text, "How NCCL chooses")) << text;
+  EXPECT_HAS(text, "\nGPU 0  far ");
+  EXPECT_HAS(text, "\nGPUs 0, 1\n  ! Problem  ");
+  EXPECT_HAS(text, "\nWhat to do\n");
+  EXPECT_LACKS(text, "Rejected");
+  EXPECT_LACKS(text, "How NCCL chooses");
 }
 
 TEST(ExplainText, FitsTheColumns) {
@@ -256,8 +256,8 @@ TEST(ExplainText, OfAChannel) {
   const std::string xml =
       systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "a") + nic(1, "0000:13:00.0", "b")));
   const std::string text = textOf(machineOf(xml), 0, 3);
-  EXPECT_TRUE(has(text, "uses b\n")) << text;
-  EXPECT_TRUE(has(text, "a: the turn of another channel"));
+  EXPECT_HAS(text, "uses b\n");
+  EXPECT_HAS(text, "a: the turn of another channel");
 }
 
 TEST(ExplainText, RefusesAGpuThatIsNotThere) {
@@ -267,11 +267,11 @@ TEST(ExplainText, RefusesAGpuThatIsNotThere) {
 TEST(ExplainJson, IsComplete) {
   const Machine machine = machineOf(flat());
   const std::string json = textOf(explainJson(machine, explain(machine)));
-  EXPECT_TRUE(has(json, "\"schema\": \"railwise-explain\""));
-  EXPECT_TRUE(has(json, "\"rule\": \"distance\""));
-  EXPECT_TRUE(has(json, "\"kind\": \"slow-link\""));
-  EXPECT_TRUE(has(json, "{\"link\": \"PCIe\", \"bandwidth\": 12, \"to\": \"mlx5_0\"}")) << json;
-  EXPECT_TRUE(has(json, "{\"peer_dev\": 1, \"channel\": 0, \"net\": \"NET/0\", \"proxy_rank\": 0}"));
+  EXPECT_HAS(json, "\"schema\": \"railwise-explain\"");
+  EXPECT_HAS(json, "\"rule\": \"distance\"");
+  EXPECT_HAS(json, "\"kind\": \"slow-link\"");
+  EXPECT_HAS(json, "{\"link\": \"PCIe\", \"bandwidth\": 12, \"to\": \"mlx5_0\"}");
+  EXPECT_HAS(json, "{\"peer_dev\": 1, \"channel\": 0, \"net\": \"NET/0\", \"proxy_rank\": 0}");
 }
 
 // Which NICs serve one-sided communication.
@@ -310,8 +310,8 @@ TEST(ExplainOneSided, TheNicsOfThePlugin) {
   const MachineExplanation all = withOneSided(machine);
   EXPECT_EQ(all.gpus[0].one_sided, NicNames{"mlx5_0"});
   EXPECT_EQ(all.gpus[1].one_sided, NicNames{"mlx5_1"});
-  EXPECT_TRUE(has(shownText(machine), kLegend));
-  EXPECT_FALSE(has(shownText(machine), kAtGpu)) << "nothing to say of the GPUs: the NICs are the same";
+  EXPECT_HAS(shownText(machine), kLegend);
+  EXPECT_LACKS(shownText(machine), kAtGpu) << "nothing to say of the GPUs: the NICs are the same";
 }
 
 TEST(ExplainOneSided, ANicThatServesCollectivesAlone) {
@@ -319,17 +319,17 @@ TEST(ExplainOneSided, ANicThatServesCollectivesAlone) {
   const MachineExplanation all = withOneSided(machine);
   EXPECT_EQ(all.gpus[0].one_sided, NicNames{"mlx5_1"});
   EXPECT_EQ(all.gpus[1].one_sided, NicNames{"mlx5_1"});
-  EXPECT_TRUE(has(shownText(machine), std::string(kAtGpu) + "mlx5_1")) << shownText(machine);
+  EXPECT_HAS(shownText(machine), std::string(kAtGpu) + "mlx5_1");
   const auto json = explainJson(machine, all);
   ASSERT_OK(json);
-  EXPECT_TRUE(has(*json, "\"one_sided\": [\"mlx5_1\"]")) << *json;
+  EXPECT_HAS(*json, "\"one_sided\": [\"mlx5_1\"]");
 }
 
 TEST(ExplainOneSided, ANicOfItsOwnThatIsNoNicOfCollectives) {
   const Machine machine = machineOf(dump("net=\"0\" gin=\"1\" rma=\"1\"", kEverything));
   EXPECT_EQ(withOneSided(machine).gpus[0].one_sided, NicNames{"mlx5_0"});
   EXPECT_EQ(withOneSided(machine).gpus[0].nets.size(), 1U);
-  EXPECT_TRUE(has(shownText(machine), std::string(kAtGpu) + "mlx5_0")) << shownText(machine);
+  EXPECT_HAS(shownText(machine), std::string(kAtGpu) + "mlx5_0");
 }
 
 TEST(ExplainOneSided, GinAloneBeforeThereIsRma) {
@@ -341,7 +341,7 @@ TEST(ExplainOneSided, GinAloneBeforeThereIsRma) {
 
 TEST(ExplainOneSided, NothingIsSaidWhereNothingIsKnown) {
   EXPECT_TRUE(withOneSided(machineOf(twoSwitches())).gpus[0].one_sided.empty()) << "a file that does not say";
-  EXPECT_FALSE(has(shownText(machineOf(twoSwitches())), "One-sided"));
+  EXPECT_LACKS(shownText(machineOf(twoSwitches())), "One-sided");
   Settings old;
   old.nccl = NcclVersion{22903};
   EXPECT_TRUE(withOneSided(machineOf(dump(kEverything, kEverything), old)).gpus[0].one_sided.empty())
@@ -372,7 +372,7 @@ TEST(ExplainOneSided, TheMembersOfAFusedNic) {
   const MachineExplanation all = withOneSided(machine);
   EXPECT_EQ(all.gpus[0].one_sided, (NicNames{"mlx5_0", "mlx5_2"}));
   EXPECT_EQ(all.gpus[1].one_sided, NicNames{"mlx5_1"});
-  EXPECT_TRUE(has(shownText(machine), std::string(kAtGpu) + "mlx5_0 and mlx5_2")) << shownText(machine);
+  EXPECT_HAS(shownText(machine), std::string(kAtGpu) + "mlx5_0 and mlx5_2");
 }
 
 TEST(ExplainOneSided, TwoPortsOfOneNameAreOneNic) {

@@ -1,5 +1,5 @@
-#include <gtest/gtest.h>
 
+#include "tests/ok.h"
 #include "tests/topo/exports/export_machines.h"
 #include "topo/exports/host_view.h"
 
@@ -64,7 +64,7 @@ TEST(ExportCores, CountsNodeAfterNode) {
   const HostCores cores = hostCores(*machineOf(twoSwitches()).graph, {});
   EXPECT_EQ(coresText(cores, 0), "0-3");
   EXPECT_EQ(coresText(cores, 1), "4-7");
-  EXPECT_TRUE(has(cores.note, "one thread for each core is assumed"));
+  EXPECT_HAS(cores.note, "one thread for each core is assumed");
 }
 
 TEST(ExportCores, SeesTheThreadsOfX86InTheMasks) {
@@ -72,7 +72,7 @@ TEST(ExportCores, SeesTheThreadsOfX86InTheMasks) {
   EXPECT_EQ(coresText(cores, 0), "0-3");
   EXPECT_EQ(coresText(cores, 1), "4-7");
   EXPECT_EQ(cores.nodes.at(1).cores[0], (std::vector<int>{4, 12}));
-  EXPECT_TRUE(has(cores.note, "numbered 8 apart")) << cores.note;
+  EXPECT_HAS(cores.note, "numbered 8 apart");
 }
 
 TEST(ExportCores, CountsCpusOfNodesThatTheModelDoesNotHave) {
@@ -84,7 +84,7 @@ TEST(ExportCores, CountsCpusOfNodesThatTheModelDoesNotHave) {
   cores = hostCores(*withMasks("00f000f0", "f000f000").graph, {});
   EXPECT_EQ(coresText(cores, 0), "4-7");
   EXPECT_EQ(coresText(cores, 1), "12-15");
-  EXPECT_TRUE(has(cores.note, "numbered 16 apart")) << cores.note;
+  EXPECT_HAS(cores.note, "numbered 16 apart");
 }
 
 TEST(ExportCores, TakesAllNodesOfSys) {

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/exports/exports.h"
 
@@ -31,7 +32,7 @@ inline std::string withoutFirstLine(const std::string& text) { return text.subst
 // Does a note contain the words?
 inline bool noted(const ExportedText& text, const std::string& words) {
   for (const std::string& note : text.notes)
-    if (has(note, words)) return true;
+    if (railwise::test::has(note, words)) return true;
   return false;
 }
 

@@ -1,7 +1,6 @@
 #include "topo/exports/host_view.h"
 
-#include <gtest/gtest.h>
-
+#include "tests/ok.h"
 #include "tests/topo/exports/export_machines.h"
 
 namespace railwise::topo {
@@ -41,13 +40,12 @@ TEST(ExportHostView, RefusesNumbersThatNoDeviceHas) {
   twice.replace(twice.find("<gpu dev=\"1\""), 12, "<gpu dev=\"0\"");
   const auto doubled = hostView(machineOf(twice));
   ASSERT_FALSE(doubled.ok());
-  EXPECT_NE(doubled.error().find("the device number 0, as another one has"), std::string::npos)
-      << doubled.error();
+  EXPECT_HAS(doubled.error(), "the device number 0, as another one has");
   std::string below = twoSwitches();
   below.replace(below.find("port=\"1\""), 8, "port=\"-5\"");
   const auto port = hostView(machineOf(below));
   ASSERT_FALSE(port.ok());
-  EXPECT_NE(port.error().find("has port -5"), std::string::npos) << port.error();
+  EXPECT_HAS(port.error(), "has port -5");
 }
 
 TEST(ExportHostView, CountsTheLinksOfASwitchForEveryPair) {
@@ -67,7 +65,7 @@ TEST(ExportHostView, OfSeveralHostsItTakesTheFirst) {
   EXPECT_EQ(host.gpus.size(), 2U);
   EXPECT_EQ(host.nics.size(), 1U);
   ASSERT_FALSE(host.notes.empty());
-  EXPECT_TRUE(has(host.notes.back(), "only the first host of 2"));
+  EXPECT_HAS(host.notes.back(), "only the first host of 2");
 }
 
 TEST(ExportHostView, RanksThatShareAGpuAreItsLocalRanks) {
@@ -87,8 +85,8 @@ TEST(ExportHostView, RefusesANameThatNoDeviceHas) {
     const Machine machine = machineOf(twoSwitches(name));
     const auto host = hostView(machine);
     ASSERT_FALSE(host.ok()) << name;
-    EXPECT_TRUE(has(host.error(), "test.xml: the NIC '")) << host.error();
-    EXPECT_FALSE(has(host.error(), "\x1b"));
+    EXPECT_HAS(host.error(), "test.xml: the NIC '");
+    EXPECT_LACKS(host.error(), "\x1b");
   }
 }
 

@@ -1,4 +1,5 @@
 // The texts of --for env, ucx and nixl; shell_test.py runs them.
+#include "tests/ok.h"
 #include "tests/topo/exports/export_machines.h"
 #include "tests/topo/json_check.h"
 #include "topo/exports/host_view.h"
@@ -17,15 +18,15 @@ TEST(ExportEnv, SetsThePluginAndNothingElse) {
 
 TEST(ExportEnv, NamesTheTopologyFileInQuotes) {
   const ExportedText env = exported(exportEnv(machineOf(flat()), {.topo_file = "/opt/my topo.xml"}));
-  EXPECT_TRUE(has(env.text, "export NCCL_TOPO_FILE='/opt/my topo.xml'\n")) << env.text;
-  EXPECT_FALSE(has(env.text, "RAILWISE_TOPOLOGY"));
+  EXPECT_HAS(env.text, "export NCCL_TOPO_FILE='/opt/my topo.xml'\n");
+  EXPECT_LACKS(env.text, "RAILWISE_TOPOLOGY");
 }
 
 TEST(ExportEnv, RestoresAHiddenTree) {
   ExportOptions options;
   options.facts.tree_hidden = true;
   const ExportedText env = exported(exportEnv(machineOf(flat()), options));
-  EXPECT_TRUE(has(env.text, "export RAILWISE_TOPOLOGY=auto\n"));
+  EXPECT_HAS(env.text, "export RAILWISE_TOPOLOGY=auto\n");
   EXPECT_TRUE(noted(env, "--topo-file"));
 }
 
@@ -35,17 +36,16 @@ TEST(ExportEnv, HidesSlowerNicsThatNoGpuUses) {
                               cpu(1, slowNic(1, "0000:22:00.0", "mlx5_1", mbps))));
   };
   const ExportedText slow = exported(exportEnv(machine("100000"), {}));
-  EXPECT_TRUE(has(slow.text, "export NCCL_IB_HCA='=mlx5_0:1'\n")) << slow.text;
+  EXPECT_HAS(slow.text, "export NCCL_IB_HCA='=mlx5_0:1'\n");
   EXPECT_TRUE(noted(slow, "NCCL_IB_HCA leaves out mlx5_1"));
-  EXPECT_FALSE(has(exported(exportEnv(machine("400000"), {})).text, "NCCL_IB_HCA"));
+  EXPECT_LACKS(exported(exportEnv(machine("400000"), {})).text, "NCCL_IB_HCA");
 }
 
 TEST(ExportUcx, NamesTheNicsOfEachLocalRank) {
   const ExportedText ucx = exported(exportUcx(machineOf(equallyNear()), {}));
-  EXPECT_TRUE(has(ucx.text, "  1) export UCX_NET_DEVICES=mlx5_2:1 ;;  # GPU 1 at 0000:11:00.0: mlx5_2 PHB\n"))
-      << ucx.text;
-  EXPECT_TRUE(has(ucx.text, "  '') export UCX_NET_DEVICES=mlx5_0:1,mlx5_2:1,mlx5_1:1,mlx5_3:1 ;;"));
-  EXPECT_TRUE(has(ucx.text, "has no GPU here: there are 4\""));
+  EXPECT_HAS(ucx.text, "  1) export UCX_NET_DEVICES=mlx5_2:1 ;;  # GPU 1 at 0000:11:00.0: mlx5_2 PHB\n");
+  EXPECT_HAS(ucx.text, "  '') export UCX_NET_DEVICES=mlx5_0:1,mlx5_2:1,mlx5_1:1,mlx5_3:1 ;;");
+  EXPECT_HAS(ucx.text, "has no GPU here: there are 4\"");
   EXPECT_TRUE(noted(ucx, "local rank N is taken to use GPU N"));
 }
 
@@ -56,14 +56,14 @@ TEST(ExportUcx, KnowsThatUcxHasNoPxn) {
   const auto host = hostView(machine);
   ASSERT_OK(host);
   ASSERT_EQ(host->gpus[1].nics.at(0).type, PathType::kPxn);
-  EXPECT_TRUE(has(exported(exportUcx(machine, {})).text,
-                  "  1) export UCX_NET_DEVICES=mlx5_1:1 ;;  # GPU 1 at 0000:21:00.0: mlx5_1 PHB\n"));
+  EXPECT_HAS(exported(exportUcx(machine, {})).text,
+             "  1) export UCX_NET_DEVICES=mlx5_1:1 ;;  # GPU 1 at 0000:21:00.0: mlx5_1 PHB\n");
 }
 
 TEST(ExportUcx, RanksOfOneGpuShareALine) {
   const ExportedText ucx = exported(exportUcx(fileMachine("synthetic/two-ranks-per-gpu.xml"), {}));
-  EXPECT_TRUE(has(ucx.text, "  0|1) export")) << ucx.text;
-  EXPECT_TRUE(has(ucx.text, "  2|3) export"));
+  EXPECT_HAS(ucx.text, "  0|1) export");
+  EXPECT_HAS(ucx.text, "  2|3) export");
 }
 
 TEST(ExportUcx, StripesOverAllNicsOfAGpu) {
@@ -72,9 +72,8 @@ TEST(ExportUcx, StripesOverAllNicsOfAGpu) {
     nics += nic(i, "0000:2" + std::to_string(i) + ":00.0", "mlx5_" + std::to_string(i));
   const ExportedText ucx =
       exported(exportUcx(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + nics))), {}));
-  EXPECT_TRUE(has(ucx.text,
-                  "  0) export UCX_NET_DEVICES=mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1 UCX_MAX_RNDV_RAILS=4 ;;"))
-      << ucx.text;
+  EXPECT_HAS(ucx.text,
+             "  0) export UCX_NET_DEVICES=mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1 UCX_MAX_RNDV_RAILS=4 ;;");
 }
 
 TEST(ExportUcx, OfAmdNamesNoCuda) {
@@ -86,11 +85,11 @@ TEST(ExportUcx, OfAmdNamesNoCuda) {
           "<gpu dev=\"0\" sm=\"304\" gcn=\"gfx942\" arch=\"38912\" rank=\"0\" gdr=\"1\"/>\n") +
       nic(0, "0000:12:00.0", "bnxt_re0") + "</cpu>\n</system>\n");
   const ExportedText ucx = exported(exportUcx(machine, {}));
-  EXPECT_FALSE(has(ucx.text, "CUDA")) << ucx.text;
-  EXPECT_TRUE(has(ucx.text, "  0) export UCX_NET_DEVICES=bnxt_re0:1 ;;"));
-  EXPECT_TRUE(has(exported(exportSlurm(machine, {.node = "n1"})).text,
-                  "Name=gpu Type=gfx942 File=/dev/dri/renderD128 Flags=amd_gpu_env\n"));
-  EXPECT_TRUE(has(exported(exportHwlocXml(machine, {.node = "n1"})).text, "subtype=\"RSMI\" name=\"rsmi0\""));
+  EXPECT_LACKS(ucx.text, "CUDA");
+  EXPECT_HAS(ucx.text, "  0) export UCX_NET_DEVICES=bnxt_re0:1 ;;");
+  EXPECT_HAS(exported(exportSlurm(machine, {.node = "n1"})).text,
+             "Name=gpu Type=gfx942 File=/dev/dri/renderD128 Flags=amd_gpu_env\n");
+  EXPECT_HAS(exported(exportHwlocXml(machine, {.node = "n1"})).text, "subtype=\"RSMI\" name=\"rsmi0\"");
 }
 
 TEST(ExportUcx, RefusesAMachineWithoutNics) {
@@ -103,17 +102,16 @@ TEST(ExportUcx, RefusesAMachineWithoutNics) {
 TEST(ExportNixl, HasVariablesAndParameters) {
   const ExportedText nixl = exported(exportNixl(machineOf(twoSwitches("mlx5_0+mlx5_2")), {}));
   EXPECT_TRUE(JsonCheck::isJson(nixl.text)) << nixl.text;
-  EXPECT_TRUE(has(nixl.text,
-                  "\"env\": {\"UCX_NET_DEVICES\": \"mlx5_0:1,mlx5_2:1\"},\n"
-                  "      \"params\": {\"device_list\": \"mlx5_0, mlx5_2\"}"))
-      << nixl.text;
+  EXPECT_HAS(nixl.text,
+             "\"env\": {\"UCX_NET_DEVICES\": \"mlx5_0:1,mlx5_2:1\"},\n"
+             "      \"params\": {\"device_list\": \"mlx5_0, mlx5_2\"}");
 }
 
 TEST(ExportNixl, LeavesOutDeviceListsWithOtherPorts) {
   const ExportedText nixl = exported(exportNixl(
       machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + secondPort(0, "0000:12:00.0", "mlx4_0")))), {}));
-  EXPECT_TRUE(has(nixl.text, "{\"UCX_NET_DEVICES\": \"mlx4_0:2\"}")) << nixl.text;
-  EXPECT_TRUE(has(nixl.text, "\"params\": {}"));
+  EXPECT_HAS(nixl.text, "{\"UCX_NET_DEVICES\": \"mlx4_0:2\"}");
+  EXPECT_HAS(nixl.text, "\"params\": {}");
   EXPECT_TRUE(noted(nixl, "device_list is left out"));
 }
 

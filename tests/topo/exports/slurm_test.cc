@@ -1,4 +1,5 @@
 // The text of --for slurm; slurm_test.py lets slurmd read it.
+#include "tests/ok.h"
 #include "tests/topo/exports/export_machines.h"
 #include "topo/exports/host_view.h"
 
@@ -27,9 +28,9 @@ TEST(ExportSlurm, HasLinesForGpusNicsAndTheOtherFiles) {
 TEST(ExportSlurm, LinksFollowThePciAddresses) {
   std::string xml = systemOf(cpu(0, gpu(0, "0000:21:00.0") + gpu(1, "0000:11:00.0")));
   const ExportedText slurm = exported(exportSlurm(machineOf(xml), {.node = "n1"}));
-  EXPECT_TRUE(has(withoutFirstLine(slurm.text),
-                  "Name=gpu Type=sm_90 File=/dev/nvidia1 Links=-1,18\nName=gpu Type=sm_90 File=/dev/nvidia0 "
-                  "Links=18,-1\n"))
+  EXPECT_HAS(withoutFirstLine(slurm.text),
+             "Name=gpu Type=sm_90 File=/dev/nvidia1 Links=-1,18\nName=gpu Type=sm_90 File=/dev/nvidia0 "
+             "Links=18,-1\n")
       << slurm.text;
   EXPECT_TRUE(noted(slurm, "Cores is left out: the machine has one NUMA node"));
 }
@@ -38,15 +39,15 @@ TEST(ExportSlurm, GpusOfUnknownKindHaveNoType) {
   std::string xml = systemOf(cpu(0, gpu(0, "0000:11:00.0")));
   xml.replace(xml.find("sm=\"90\""), 7, "sm=\"0\"");
   const ExportedText slurm = exported(exportSlurm(machineOf(xml), {.node = "n1"}));
-  EXPECT_TRUE(has(slurm.text, "\nName=gpu File=/dev/nvidia0\n")) << slurm.text;
-  EXPECT_TRUE(has(slurm.text, "NodeName=n1 Gres=gpu:1\n"));
+  EXPECT_HAS(slurm.text, "\nName=gpu File=/dev/nvidia0\n");
+  EXPECT_HAS(slurm.text, "NodeName=n1 Gres=gpu:1\n");
 }
 
 TEST(ExportSlurm, RefusesANodeWithoutAName) {
   for (const char* name : {"", "a b", "n1;x", "---"}) {
     const auto slurm = exportSlurm(machineOf(twoSwitches()), {.node = name});
     ASSERT_FALSE(slurm.ok()) << name;
-    EXPECT_TRUE(has(slurm.error(), "--node=NAME"));
+    EXPECT_HAS(slurm.error(), "--node=NAME");
   }
 }
 

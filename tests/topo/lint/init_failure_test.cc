@@ -1,9 +1,9 @@
 // Where NCCL's init fails although it reads the file: the release, the place and what helps.
 #include "topo/lint/init/init_failure.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
+
+#include "tests/ok.h"
 
 namespace railwise::topo {
 namespace {
@@ -23,8 +23,6 @@ std::string failureOf(const std::string& name, NcclVersion nccl, int nvls_enable
   return all;
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(InitFailure, OneWayLinksOfSwitchesAreNamedWithTheirLine) {
   for (const NcclVersion nccl : {NcclVersion::k2_30, NcclVersion::k2_31}) {
     const std::string failure = failureOf("one-way-pcilink-lint", nccl);
@@ -32,26 +30,25 @@ TEST(InitFailure, OneWayLinksOfSwitchesAreNamedWithTheirLine) {
         failure.starts_with("12: the PCIe switch 0000:20:00.0 has a <pcilink> to the PCIe switch "
                             "0000:10:00.0"))
         << failure;
-    EXPECT_TRUE(has(failure, "; write <pcilink target=\"0000:20:00.0\"> at 0000:10:00.0 too")) << failure;
-    EXPECT_FALSE(has(failure, "GPU")) << failure;
+    EXPECT_HAS(failure, "; write <pcilink target=\"0000:20:00.0\"> at 0000:10:00.0 too");
+    EXPECT_LACKS(failure, "GPU");
   }
 }
 
 TEST(InitFailure, BelowAFlattenedSwitchOnly231RefusesAOneWayLink) {
   EXPECT_EQ(failureOf("bcm-flattened-one-way-pcilink", NcclVersion::k2_30), "");
-  EXPECT_TRUE(has(failureOf("bcm-flattened-one-way-pcilink", NcclVersion::k2_31), "which has none back"));
+  EXPECT_HAS(failureOf("bcm-flattened-one-way-pcilink", NcclVersion::k2_31), "which has none back");
 }
 
 TEST(InitFailure, NvlsNeedsAPathOfEveryGpuFrom231On) {
   EXPECT_EQ(failureOf("nvls-one-gpu-without-nvlink", NcclVersion::k2_30), "");
-  EXPECT_TRUE(has(failureOf("nvls-one-gpu-without-nvlink", NcclVersion::k2_31), "; set NCCL_NVLS_ENABLE=0"));
+  EXPECT_HAS(failureOf("nvls-one-gpu-without-nvlink", NcclVersion::k2_31), "; set NCCL_NVLS_ENABLE=0");
   EXPECT_EQ(failureOf("nvls-one-gpu-without-nvlink", NcclVersion::k2_31, 0), "");
 }
 
 TEST(InitFailure, AWidthThatOverflowsLeavesTheGpuWithoutACpu) {
   for (const NcclVersion nccl : {NcclVersion::k2_30, NcclVersion::k2_31})
-    EXPECT_TRUE(
-        has(failureOf("link-width-int-overflow", nccl), "no path from the GPU at 0015:01:00.0 to a CPU"));
+    EXPECT_HAS(failureOf("link-width-int-overflow", nccl), "no path from the GPU at 0015:01:00.0 to a CPU");
 }
 
 TEST(InitFailure, TwoHostsWithATwoLevelSwitchAreAccepted) {

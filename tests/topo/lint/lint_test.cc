@@ -90,7 +90,7 @@ TEST(Lint, LinkSpeedsThatNcclMisreads) {
     const bool misread = !findings.empty() && findings[0].rule == "link-speed";
     EXPECT_EQ(misread, speed.fix != nullptr) << speed.text;
     if (!misread || speed.fix == nullptr) continue;
-    EXPECT_NE(findings[0].fix.find(speed.fix), std::string::npos) << findings[0].fix;
+    EXPECT_HAS(findings[0].fix, speed.fix);
   }
 }
 
@@ -153,7 +153,7 @@ TEST(LintFile, TellsThatAFileIsMissing) {
   const LintReport report = lintFile("/nonexistent/topology.xml");
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].position.line, 0);
-  EXPECT_NE(report.findings[0].text.find("No such file"), std::string::npos);
+  EXPECT_HAS(report.findings[0].text, "No such file");
 }
 
 // Files of the shared folder in which NCCL really loses or mis-reads something. In all others an error is a

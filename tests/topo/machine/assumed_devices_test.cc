@@ -33,7 +33,7 @@ std::vector<std::string> netsOf(const AssumedDevices& devices) {
 
 bool said(const AssumedDevices& devices, const std::string& part) {
   for (const std::string& remark : devices.remarks)
-    if (has(remark, part)) return true;
+    if (railwise::test::has(remark, part)) return true;
   return false;
 }
 

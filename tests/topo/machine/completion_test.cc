@@ -147,7 +147,7 @@ TEST(Completion, AGpuUnderAnAddressWithCapitalsIsAddedAgain) {
   EXPECT_EQ(machine->paths->get(NodeType::kGpu, 0, NodeType::kGpu, 1).type, PathType::kNvl);
   EXPECT_EQ(machine->paths->get(NodeType::kNet, 0, NodeType::kGpu, 0).type, PathType::kSys);
   ASSERT_EQ(machine->remarks.size(), 2U);
-  EXPECT_TRUE(has(machine->remarks[0], "writes 0000:1b:00.0 with capitals: NCCL does not find this GPU"));
+  EXPECT_HAS(machine->remarks[0], "writes 0000:1b:00.0 with capitals: NCCL does not find this GPU");
 }
 
 TEST(Completion, ALinkWithoutClassHasThatOfItsTarget) {
@@ -187,8 +187,8 @@ TEST(Completion, ARankOnTwoHostsOfADomainIsRefused) {
   const std::string two = with(twoSwitches(), "numaid=\"1\"", "numaid=\"1\" host_hash=\"0x2\"");
   const auto machine = load(with(two, " rank=\"1\"", " rank=\"0\""));
   ASSERT_FALSE(machine.ok());
-  EXPECT_TRUE(has(machine.error(), "test.xml:19:1: rank 0 is in line 5 already")) << machine.error();
-  EXPECT_TRUE(has(machine.error(), "give each GPU its own rank")) << machine.error();
+  EXPECT_HAS(machine.error(), "test.xml:19:1: rank 0 is in line 5 already");
+  EXPECT_HAS(machine.error(), "give each GPU its own rank");
 }
 
 }  // namespace

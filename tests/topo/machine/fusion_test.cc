@@ -57,7 +57,7 @@ TEST(FusionTest, ForcedGroups) {
   settings.net_force_merge = "mlx5_0,mlx5_9";
   XmlDocument document = documentOf(threePorts());
   auto all = devices(3);
-  EXPECT_NE(importNets(document, all, settings, existing).find("'mlx5_0,mlx5_9'"), std::string::npos);
+  EXPECT_HAS(importNets(document, all, settings, existing), "'mlx5_0,mlx5_9'");
 }
 
 TEST(FusionTest, ForcedGroupsDoNotMatterWithoutNics) {
@@ -101,7 +101,7 @@ TEST(FusionTest, NicsOfDifferentSocketsCannotMerge) {
   XmlDocument document = documentOf(
       systemOf(cpu(0, nic(0, "0000:11:00.0", "mlx5_0")) + cpu(1, nic(1, "0000:12:00.0", "mlx5_1"))));
   auto all = devices(2);
-  EXPECT_NE(importNets(document, all, sys, existing).find("different NUMA nodes"), std::string::npos);
+  EXPECT_HAS(importNets(document, all, sys, existing), "different NUMA nodes");
 }
 
 TEST(FusionTest, TheRanksDocumentsBecomeOne) {

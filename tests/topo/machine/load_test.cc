@@ -60,13 +60,13 @@ TEST(LoadTest, WhatWasAssumedIsSaid) {
 TEST(LoadTest, NoGpuIsAnError) {
   const auto machine = loadText(systemOf(cpu(0, bare("0101:00:00.0", "0x020700"))));
   ASSERT_FALSE(machine.ok());
-  EXPECT_NE(machine.error().find("names no GPU"), std::string::npos);
+  EXPECT_HAS(machine.error(), "names no GPU");
 }
 
 TEST(LoadTest, AmdsAcceleratorsAreGpusInVersion2Only) {
   std::string xml = systemOf(cpu(0, bare("0001:00:00.0", "0x120000") + bare("0101:00:00.0", "0x020700")));
-  ASSERT_NE(xml.find("version=\"1\""), std::string::npos);
-  EXPECT_NE(loadText(xml).error().find("names no GPU"), std::string::npos);
+  ASSERT_HAS(xml, "version=\"1\"");
+  EXPECT_HAS(loadText(xml).error(), "names no GPU");
   xml.replace(xml.find("version=\"1\""), 11, "version=\"2\"");
   const auto machine = loadText(xml);
   ASSERT_OK(machine);
@@ -93,7 +93,7 @@ TEST(LoadTest, MoreThan256ElementsTogetherAreRefused) {
   }
   const auto machine = loadText(systemOf(cpu(0, inner)));
   ASSERT_FALSE(machine.ok());
-  EXPECT_NE(machine.error().find("256 XML elements"), std::string::npos) << machine.error();
+  EXPECT_HAS(machine.error(), "256 XML elements");
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/outputs/outputs.h"
 
@@ -20,8 +21,8 @@ TEST(Diff, OfTheSameMachineIsEmpty) {
   EXPECT_TRUE(diff(left, right).empty());
   EXPECT_EQ(diffText(left, right, {}),
             "no difference between test.xml (NCCL 2.31.2) and test.xml (NCCL 2.31.2)\n");
-  EXPECT_TRUE(has(diffJson(left, right, {}), "\"equal\": true"));
-  EXPECT_TRUE(has(diffJson(left, right, {}), "\"same_file\": true"));
+  EXPECT_HAS(diffJson(left, right, {}), "\"equal\": true");
+  EXPECT_HAS(diffJson(left, right, {}), "\"same_file\": true");
 }
 
 // Files do name two switches alike (rccl/topo_4p4h.xml) and list a net under every NUMA node.
@@ -56,23 +57,22 @@ TEST(Diff, NamesTheLinesOfTwoFiles) {
   ASSERT_NE(at, std::string::npos) << xml;
   other.insert(at, "latency=\"7\" ");
   Machine left = machineOf(xml), right = machineOf(other);
-  EXPECT_FALSE(has(diffText(left, right, {}), "Lines")) << "one file";
+  EXPECT_LACKS(diffText(left, right, {}), "Lines");
   auto renamed = std::make_unique<XmlDocument>(*right.xml);
   renamed->file = "b.xml";
   right.xml = std::move(renamed);
   const std::string text = diffText(left, right, {});
-  EXPECT_TRUE(has(text, ": net mlx5_0 latency: nothing became \"7\"\n")) << text;
-  EXPECT_TRUE(has(text, ", b.xml:")) << text;
+  EXPECT_HAS(text, ": net mlx5_0 latency: nothing became \"7\"\n");
+  EXPECT_HAS(text, ", b.xml:");
 }
 
 TEST(Diff, SaysTheSameOnce) {
   const Machine left = machineOf(twoSwitches());
   const Machine right = machineOf(flat());
   const std::string text = diffText(left, right, diff(left, right));
-  EXPECT_TRUE(has(
-      text, "  GPU/0 -> NET/0, GPU/1 -> NET/1: PIX 48 GB/s, 4 hops became PHB 12 GB/s, 4 hops (2 pairs)\n"))
-      << text;
-  EXPECT_TRUE(has(text, "PCI/0000:10:00.0, PCI/0000:20:00.0: only on the left"));
+  EXPECT_HAS(text,
+             "  GPU/0 -> NET/0, GPU/1 -> NET/1: PIX 48 GB/s, 4 hops became PHB 12 GB/s, 4 hops (2 pairs)\n");
+  EXPECT_HAS(text, "PCI/0000:10:00.0, PCI/0000:20:00.0: only on the left");
 }
 
 // Two lists stand for every one with every one, and nothing less.
@@ -83,14 +83,14 @@ TEST(Diff, ListsThePairsThatTwoListsDoNotGiveBack) {
     for (const std::string& what : whats) list.push_back({"link", what, "a", "b"});
     return diffText(machine, machine, list);
   };
-  EXPECT_TRUE(has(textOf({"DEV/0 - NVS/0", "DEV/1 - NVS/0"}), "  DEV/0..1 - NVS/0: a became b (2 pairs)\n"));
-  EXPECT_TRUE(has(textOf({"DEV/0 - DEV/1", "DEV/2 - DEV/3"}),
-                  "  DEV/0 - DEV/1, DEV/2 - DEV/3: a became b (2 pairs)\n"));
-  EXPECT_TRUE(has(textOf({"DEV/0 - DEV/1", "DEV/0 - DEV/2", "DEV/1 - DEV/2"}),
-                  "  any two of DEV/0..2: a became b (3 pairs)\n"));
+  EXPECT_HAS(textOf({"DEV/0 - NVS/0", "DEV/1 - NVS/0"}), "  DEV/0..1 - NVS/0: a became b (2 pairs)\n");
+  EXPECT_HAS(textOf({"DEV/0 - DEV/1", "DEV/2 - DEV/3"}),
+             "  DEV/0 - DEV/1, DEV/2 - DEV/3: a became b (2 pairs)\n");
+  EXPECT_HAS(textOf({"DEV/0 - DEV/1", "DEV/0 - DEV/2", "DEV/1 - DEV/2"}),
+             "  any two of DEV/0..2: a became b (3 pairs)\n");
   std::vector<std::string> many;
   for (int i = 0; i < 8; ++i) many.push_back("DEV/" + std::to_string(i) + " - PCI/" + std::to_string(i));
-  EXPECT_TRUE(has(textOf(many), "DEV/5 - PCI/5 and 2 more: a became b (8 pairs)\n")) << textOf(many);
+  EXPECT_HAS(textOf(many), "DEV/5 - PCI/5 and 2 more: a became b (8 pairs)\n");
 }
 
 TEST(Diff, OfDevicesAndChoices) {
@@ -116,8 +116,8 @@ TEST(Diff, OfNcclVersionsMatchesGpusWithTheirDevices) {
   EXPECT_EQ(find(list, "path", "GPU/0 -> GPU/1"), nullptr)
       << "NCCL 2.30 counts a hop from a GPU to its device, which changes nothing";
   const std::string text = diffText(left, right, list);
-  EXPECT_TRUE(has(text, "\nRules that differ, ")) << text;
-  EXPECT_TRUE(has(text, "  since 2.30.3: a rank is a node behind the node of its GPU")) << text;
+  EXPECT_HAS(text, "\nRules that differ, ");
+  EXPECT_HAS(text, "  since 2.30.3: a rank is a node behind the node of its GPU");
 }
 
 // The four GPUs of a socket share two NICs: NCCL 2.30.7 counts them by their places among the four, NCCL 2.31
@@ -144,8 +144,8 @@ TEST(Diff, TellsWhatAnUpgradeTo231Changes) {
   EXPECT_EQ(choice->left, "mlx5_2");
   EXPECT_EQ(choice->right, "mlx5_3");
   const std::string text = diffText(before, after, list);
-  EXPECT_TRUE(has(text, "  until 2.31.2: equally near NICs are dealt out by a GPU's number modulo")) << text;
-  EXPECT_TRUE(has(diffJson(before, after, list), "{\"since\": \"2.31.2\", \"rule\": \"all NVSwitches"));
+  EXPECT_HAS(text, "  until 2.31.2: equally near NICs are dealt out by a GPU's number modulo");
+  EXPECT_HAS(diffJson(before, after, list), "{\"since\": \"2.31.2\", \"rule\": \"all NVSwitches");
 }
 
 }  // namespace

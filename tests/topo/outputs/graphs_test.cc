@@ -1,5 +1,6 @@
 #include <sstream>
 
+#include "tests/ok.h"
 #include "tests/topo/json_check.h"
 #include "tests/topo/output_machines.h"
 #include "topo/outputs/outputs.h"
@@ -17,10 +18,10 @@ std::string searchedText(const Machine& machine, bool why = false) {
 
 TEST(GraphsText, ChannelsWithTheirNicsAndGpus) {
   const std::string text = searchedText(machineOf(twoSwitches()));
-  EXPECT_TRUE(has(text, "Ranks 0, 1, with a second, equal machine\n")) << text;
-  EXPECT_TRUE(has(text, "mlx5_0 > 0 1 > mlx5_0")) << text;
-  EXPECT_TRUE(has(text, "mlx5_1 > 1 0 > mlx5_1")) << text;
-  EXPECT_FALSE(has(text, "NCCL looked for"));
+  EXPECT_HAS(text, "Ranks 0, 1, with a second, equal machine\n");
+  EXPECT_HAS(text, "mlx5_0 > 0 1 > mlx5_0");
+  EXPECT_HAS(text, "mlx5_1 > 1 0 > mlx5_1");
+  EXPECT_LACKS(text, "NCCL looked for");
 }
 
 TEST(GraphsText, LinesFitATerminal) {
@@ -30,9 +31,9 @@ TEST(GraphsText, LinesFitATerminal) {
 
 TEST(GraphsText, WhySaysWhatWasTriedAndWhyItEnded) {
   const std::string text = searchedText(machineOf(twoSwitches()), true);
-  EXPECT_TRUE(has(text, "NCCL looked for 1 to 32 channels of the pattern ring")) << text;
-  EXPECT_TRUE(has(text, "in attempt")) << text;
-  EXPECT_TRUE(has(text, "the search ended")) << text;
+  EXPECT_HAS(text, "NCCL looked for 1 to 32 channels of the pattern ring");
+  EXPECT_HAS(text, "in attempt");
+  EXPECT_HAS(text, "the search ended");
 }
 
 TEST(GraphsText, WhySaysWhichLinkIsMissing) {
@@ -46,10 +47,8 @@ TEST(GraphsText, WhySaysWhichLinkIsMissing) {
     xml.replace(at, 14, "8.0 GT/s PCIe");
   std::string text = searchedText(machineOf(xml), true);
   for (std::size_t at = 0; (at = text.find("\n      ", at)) != std::string::npos;) text.replace(at, 7, " ");
-  EXPECT_TRUE(has(text, "Could not find a path for pattern 4, falling back to simple order")) << text;
-  EXPECT_TRUE(
-      has(text, "the link from GPU 0 to NUMA node 0, on the path from GPU 0 to GPU 1, has 0.75 GB/s left"))
-      << text;
+  EXPECT_HAS(text, "Could not find a path for pattern 4, falling back to simple order");
+  EXPECT_HAS(text, "the link from GPU 0 to NUMA node 0, on the path from GPU 0 to GPU 1, has 0.75 GB/s left");
 }
 
 TEST(GraphsJson, IsJsonWithAllGraphs) {
@@ -60,15 +59,15 @@ TEST(GraphsJson, IsJsonWithAllGraphs) {
     const std::string json = graphsJson(machine, *graphs, why);
     EXPECT_TRUE(JsonCheck::isJson(json)) << json;
     for (const char* key : {"\"nodes1\"", "\"nodes2\"", "\"ring\"", "\"collnet_direct\"", "\"nvls\""})
-      EXPECT_TRUE(has(json, key)) << key;
-    EXPECT_EQ(has(json, "\"attempts\""), why);
+      EXPECT_HAS(json, key);
+    EXPECT_EQ(railwise::test::has(json, "\"attempts\""), why);
   }
 }
 
 TEST(GraphsText, OfAllRealMachinesWithoutAFailure) {
   const auto machine = realMachine("azure/ndv4-topo.xml", {.gpu_sm = 80, .nvswitch_links = 12});
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
-  EXPECT_TRUE(has(searchedText(*machine), "Ring: 8 channels, 24 GB/s inside, 24 between hosts"));
+  EXPECT_HAS(searchedText(*machine), "Ring: 8 channels, 24 GB/s inside, 24 between hosts");
 }
 
 }  // namespace

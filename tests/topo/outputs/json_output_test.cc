@@ -1,4 +1,5 @@
 #include "base/text/json.h"
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/explain/explain.h"
 #include "topo/outputs/outputs.h"
@@ -20,24 +21,23 @@ TEST(JsonRows, StandOnOneLine) {
 
 TEST(TopologyJson, HasTheSchemaAndTheDevices) {
   const std::string json = topologyJson(machineOf(twoSwitches()));
-  EXPECT_TRUE(
-      has(json, "\"schema\": \"railwise-topology\",\n  \"schema_version\": 1,\n  \"machine\": \"test.xml\""));
-  EXPECT_TRUE(has(json, "\"nccl\": \"2.31.2\""));
-  EXPECT_TRUE(has(json, "\"settings\": {},")) << "all are at their defaults";
-  EXPECT_TRUE(has(json, "\"id\": \"GPU/1\""));
-  EXPECT_TRUE(has(json, "\"name\": \"mlx5_1\""));
-  EXPECT_TRUE(has(json, "\"affinity\": \"0-3\""));
-  EXPECT_TRUE(has(json, "[\"PCI/0000:10:00.0\", \"CPU/0\", \"PCI\", 48]"));
+  EXPECT_HAS(json,
+             "\"schema\": \"railwise-topology\",\n  \"schema_version\": 1,\n  \"machine\": \"test.xml\"");
+  EXPECT_HAS(json, "\"nccl\": \"2.31.2\"");
+  EXPECT_HAS(json, "\"settings\": {},") << "all are at their defaults";
+  EXPECT_HAS(json, "\"id\": \"GPU/1\"");
+  EXPECT_HAS(json, "\"name\": \"mlx5_1\"");
+  EXPECT_HAS(json, "\"affinity\": \"0-3\"");
+  EXPECT_HAS(json, "[\"PCI/0000:10:00.0\", \"CPU/0\", \"PCI\", 48]");
 }
 
 TEST(TopologyJson, HasPathsAndChoicesWithReasons) {
   const std::string json = topologyJson(machineOf(twoSwitches()));
-  EXPECT_TRUE(has(json,
-                  "[\"GPU/0\", \"NET/0\", \"PIX\", 48, 4, [\"DEV/0000:11:00.0\", \"PCI/0000:10:00.0\", "
-                  "\"NIC/0000:12:00.0\"]]"))
-      << json;
-  EXPECT_TRUE(has(json, "[\"GPU/0\", \"NET/0\", 1, 1, 0, 0, \"distance\", "));
-  EXPECT_TRUE(has(json, "\"local_net\": {\n        \"0\": [0],\n        \"1\": [1]\n      }"));
+  EXPECT_HAS(json,
+             "[\"GPU/0\", \"NET/0\", \"PIX\", 48, 4, [\"DEV/0000:11:00.0\", \"PCI/0000:10:00.0\", "
+             "\"NIC/0000:12:00.0\"]]");
+  EXPECT_HAS(json, "[\"GPU/0\", \"NET/0\", 1, 1, 0, 0, \"distance\", ");
+  EXPECT_HAS(json, "\"local_net\": {\n        \"0\": [0],\n        \"1\": [1]\n      }");
 }
 
 TEST(TopologyJson, TellsSettingsThatAreSet) {
@@ -46,7 +46,7 @@ TEST(TopologyJson, TellsSettingsThatAreSet) {
   settings.netdevs_policy = Settings::NetDevsPolicy::kMax;
   settings.netdevs_max = 2;
   const std::string json = topologyJson(machineOf(twoSwitches(), settings));
-  EXPECT_TRUE(has(json, "\"NCCL_P2P_LEVEL\": \"SYS\",\n    \"NCCL_NETDEVS_POLICY\": \"MAX:2\""))
+  EXPECT_HAS(json, "\"NCCL_P2P_LEVEL\": \"SYS\",\n    \"NCCL_NETDEVS_POLICY\": \"MAX:2\"")
       << json.substr(0, 400);
 }
 
@@ -54,17 +54,17 @@ TEST(TopologyJson, HasTheRowsThatAreComparedWithNccl) {
   const std::string json = topologyJson(machineOf(twoSwitches()));
   for (const char* table :
        {"gpu_gpu", "gpu_net", "net_gpu", "gpu_cpu", "net_cpu", "cpu_cpu", "net_net", "p2p", "gdr"}) {
-    EXPECT_TRUE(has(json, "\"" + std::string(table) + "\": [\n")) << table;
+    EXPECT_HAS(json, "\"" + std::string(table) + "\": [\n") << table;
   }
-  EXPECT_TRUE(has(json, "[\"GPU/0\", \"GPU/1\", 1, 0, -1, \""));
-  EXPECT_TRUE(has(json, "[\"GPU/0\", \"NET/1\", 1, 1, 0, 1, \"")) << "GPU 1 relays";
-  EXPECT_TRUE(has(json, "[0, 1, 0, 1, 1]")) << "rank 0 towards a peer of NVML index 1";
+  EXPECT_HAS(json, "[\"GPU/0\", \"GPU/1\", 1, 0, -1, \"");
+  EXPECT_HAS(json, "[\"GPU/0\", \"NET/1\", 1, 1, 0, 1, \"") << "GPU 1 relays";
+  EXPECT_HAS(json, "[0, 1, 0, 1, 1]") << "rank 0 towards a peer of NVML index 1";
 }
 
 TEST(TopologyJson, OfTwoHostsHasNoRemotePeers) {
   const auto machine = realMachine("synthetic/mnnvl-2hosts.xml");
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
-  EXPECT_TRUE(has(topologyJson(*machine), "\"p2p_net\": []"));
+  EXPECT_HAS(topologyJson(*machine), "\"p2p_net\": []");
 }
 
 }  // namespace

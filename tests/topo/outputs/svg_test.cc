@@ -87,16 +87,16 @@ TEST(Drawing, OfRealMachinesIsTidy) {
 TEST(Svg, StandsAloneInBothColourSchemes) {
   const std::string svg = svgText(machineOf(twoSwitches()));
   EXPECT_EQ(svg.substr(0, 43), "<svg xmlns=\"http://www.w3.org/2000/svg\" cla");
-  EXPECT_TRUE(has(svg, "prefers-color-scheme: dark"));
+  EXPECT_HAS(svg, "prefers-color-scheme: dark");
   EXPECT_EQ(countOf(svg, "http"), 1) << "the namespace and nothing from outside";
-  EXPECT_FALSE(has(svg, "tabindex")) << "only the page is interactive";
+  EXPECT_LACKS(svg, "tabindex") << "only the page is interactive";
 }
 
 TEST(Svg, EscapesWhatAFileSays) {
   EXPECT_EQ(escapeXml("<a b=\"c\">&'\x01\n"), "&lt;a b=&quot;c&quot;&gt;&amp;&#39;\xef\xbf\xbd&#10;");
   const std::string svg = svgText(machineOf(twoSwitches("</text><script>")));
-  EXPECT_FALSE(has(svg, "<script>"));
-  EXPECT_TRUE(has(svg, "&lt;/text&gt;"));
+  EXPECT_LACKS(svg, "<script>");
+  EXPECT_HAS(svg, "&lt;/text&gt;");
 }
 
 TEST(Svg, CutsNamesThatAreTooLong) {

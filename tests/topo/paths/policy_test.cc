@@ -302,14 +302,14 @@ TEST(PolicyTest, ANicWithoutGpuDirectSaysWhatHelps) {
   const auto reason = [](const std::string& text) {
     return checkGdr(*machineOf(text).paths, 0, 0, false)->reason;
   };
-  EXPECT_TRUE(has(reason(xml), "load nvidia-peermem"));
-  EXPECT_TRUE(has(reason(xml), "Soft-RoCE and soft-iWARP have none"));
+  EXPECT_HAS(reason(xml), "load nvidia-peermem");
+  EXPECT_HAS(reason(xml), "Soft-RoCE and soft-iWARP have none");
   const std::string sockets = reason(replaced(xml, "port=\"1\"", "port=\"0\""));
-  EXPECT_TRUE(has(sockets, "socket device")) << sockets;
-  EXPECT_FALSE(has(sockets, "peermem"));
+  EXPECT_HAS(sockets, "socket device");
+  EXPECT_LACKS(sockets, "peermem");
   const std::string amd = reason(replaced(replaced(xml, "version=\"1\"", "version=\"2\""), "nvlink", "xgmi"));
-  EXPECT_TRUE(has(amd, "amdgpu")) << amd;
-  EXPECT_FALSE(has(amd, "nvidia"));
+  EXPECT_HAS(amd, "amdgpu");
+  EXPECT_LACKS(amd, "nvidia");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "topo/search/graph_file.h"
 
+#include "tests/ok.h"
 #include "tests/topo/search/search_machines.h"
 
 namespace railwise::topo {
@@ -93,16 +94,15 @@ TEST(GraphFile, ErrorsNameTheLineAndTheElement) {
            {"version=\"1\"", "version=\"2\"", "<graphs> has version \"2\"; NCCL takes version 1 only"},
            {"<graphs version=\"1\">", "<graphs>", "write <graphs version=\"1\">"},
        })
-    EXPECT_TRUE(has(errorOf(ringFile(c.from, c.to)), c.said)) << errorOf(ringFile(c.from, c.to));
-  EXPECT_TRUE(has(errorOf(twoSwitches()), "the file has no <graphs>; give a graph file"))
-      << errorOf(twoSwitches());
+    EXPECT_HAS(errorOf(ringFile(c.from, c.to)), c.said);
+  EXPECT_HAS(errorOf(twoSwitches()), "the file has no <graphs>; give a graph file");
   EXPECT_EQ(errorOf(ringFile("<net dev=\"0x1\"/>", ""), false), "") << "inside a host nobody needs the NIC";
 }
 
 TEST(GraphFile, MissingFile) {
   const auto file = GraphFile::read("/nonexistent/graphs.xml");
   ASSERT_FALSE(file.ok());
-  EXPECT_TRUE(has(file.error(), "/nonexistent/graphs.xml: cannot read it"));
+  EXPECT_HAS(file.error(), "/nonexistent/graphs.xml: cannot read it");
 }
 
 TEST(GraphFile, WhatIsWrittenIsReadAsTheSameGraphs) {
@@ -135,7 +135,7 @@ TEST(GraphFile, NcclHasNoNameForSomeTypes) {
   graphs.graphs[0].type_intra = PathType::kC2c;
   const auto text = graphFileText(graphs, *machine.graph, *machine.settings);
   ASSERT_FALSE(text.ok());
-  EXPECT_TRUE(has(text.error(), "type C2C, for which a graph file has no name")) << text.error();
+  EXPECT_HAS(text.error(), "type C2C, for which a graph file has no name");
 }
 
 }  // namespace

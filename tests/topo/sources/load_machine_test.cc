@@ -1,8 +1,8 @@
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "sysfs/pci_devices.h"
+#include "tests/ok.h"
 #include "tests/topo/flat_tree.h"
 #include "topo/sources/sysfs.h"
 
@@ -55,11 +55,10 @@ TEST(LoadMachine, NothingIsAssumedOfWhatTheFileDescribes) {
       "<gpu dev=\"0\" sm=\"90\"><nvlink target=\"ffff:ff:ff.f\" count=\"18\" "
       "tclass=\"0x068000\"/></gpu></pci>");
   for (const std::string& note : assumed) {
-    EXPECT_NE(without.find(note), std::string::npos) << note << ": " << without;
-    EXPECT_EQ(described.find(note), std::string::npos) << described;
+    EXPECT_HAS(without, note);
+    EXPECT_LACKS(described, note);
   }
-  EXPECT_NE(notesWith("<pci busid=\"0001:00:00.0\"><gpu dev=\"0\"/></pci>").find(assumed[0]),
-            std::string::npos);
+  EXPECT_HAS(notesWith("<pci busid=\"0001:00:00.0\"><gpu dev=\"0\"/></pci>"), assumed[0]);
 }
 
 // NCCL_TOPO_FILE that says only part: the plugin's devices and the GPUs of the machine have the rest.
@@ -112,10 +111,10 @@ TEST(LoadMachine, AnErrorSaysWhatIsWrong) {
   const sysfs::MemoryTree tree = test::makeNdv5();
   const std::string missing = "/no/such.xml";
   const auto unread = loadMachine({.tree = &tree, .settings = Settings(), .topology_file = &missing});
-  EXPECT_NE(unread.error().find("/no/such.xml"), std::string::npos);
+  EXPECT_HAS(unread.error(), "/no/such.xml");
   EXPECT_NE(unread.failure().code, Code::kNoDevice);
   const auto alone = loadMachine({.settings = Settings(), .topology_file = &missing});
-  EXPECT_NE(alone.error().find("/no/such.xml"), std::string::npos);
+  EXPECT_HAS(alone.error(), "/no/such.xml");
 }
 
 // One machine, whether it is a tree or the file that was made of it: its GPUs are known by their PCI ids.

@@ -98,10 +98,6 @@ std::string remarksOn(const sysfs::FileTree& tree, const SysfsOptions& options =
   return all;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 gpu::Device nvidia(int index, const std::string& busid, int sm) {
   gpu::Device device;
   device.index = index;
@@ -174,8 +170,7 @@ TEST(Sysfs, AGpuThatTheLibraryDoesNotListIsLeftOut) {
   const XmlDocument document = read(tree, {}, options);
   EXPECT_EQ(document.find("pci", "busid", "0001:00:00.0"), nullptr);
   EXPECT_EQ(document.find("pci", "busid", "0002:00:00.0")->child("gpu")->get("rank"), "0");
-  EXPECT_TRUE(
-      contains(remarksOn(tree, options), "0001:00:00.0: in /sys, but the vendor's library does not list"));
+  EXPECT_HAS(remarksOn(tree, options), "0001:00:00.0: in /sys, but the vendor's library does not list");
 }
 
 TEST(Sysfs, AGpuWhoseAddressTheLibraryDoesNotTellMayBeAnyOfThem) {
@@ -191,20 +186,20 @@ TEST(Sysfs, WhatTheLibraryCouldNotSayIsARemark) {
   gpu::GpuTopology answers;
   answers.gpus = {nvidia(0, "0001:00:00.0", 90)};
   answers.remarks = {"a remark of the library"};
-  EXPECT_TRUE(contains(remarksOn(makeVm({h100("0001", 0)}), answered(answers)), "a remark of the library"));
+  EXPECT_HAS(remarksOn(makeVm({h100("0001", 0)}), answered(answers)), "a remark of the library");
 }
 
 TEST(Sysfs, TheCapabilityIsAssumedWhereNobodyTellsIt) {
   FlatPci unknown = h100("0001", 0);
   unknown.device = "0xffff";
   sysfs::MemoryTree tree = makeVm({unknown});
-  EXPECT_TRUE(contains(remarksOn(tree, {}), "8.0 is assumed"));
+  EXPECT_HAS(remarksOn(tree, {}), "8.0 is assumed");
   gpu::GpuTopology answers;
   answers.gpus = {nvidia(0, "0001:00:00.0", 90)};
   tree.file(kGpuAnswersPath, gpu::jsonOf(answers));
-  EXPECT_FALSE(contains(remarksOn(tree, {}), "8.0 is assumed"));
+  EXPECT_LACKS(remarksOn(tree, {}), "8.0 is assumed");
   tree.file(kGpuAnswersPath, "{");
-  EXPECT_TRUE(contains(remarksOn(tree, {}), "railwise/gpus.json is not JSON; record the machine again"));
+  EXPECT_HAS(remarksOn(tree, {}), "railwise/gpus.json is not JSON; record the machine again");
 }
 
 TEST(Sysfs, AVmWithoutATreeHasAllAtTheCpu) {
@@ -349,7 +344,7 @@ TEST(PciDevices, AreFoundWithoutTheListOfTheBus) {
 }
 
 TEST(Sysfs, WithoutAGpuItIsAnError) {
-  EXPECT_TRUE(contains(remarksOn(makeVm({infinibandVf("0101", 0)})), "no GPU in test tree"));
+  EXPECT_HAS(remarksOn(makeVm({infinibandVf("0101", 0)})), "no GPU in test tree");
 }
 
 TEST(Sysfs, ATreeInCirclesIsAnError) {
@@ -363,7 +358,7 @@ TEST(Sysfs, ATreeInCirclesIsAnError) {
   };
   add("/sys/x/0000:02:00.0/0000:09:00.0/0000:01:00.0");
   add("/sys/y/0000:01:00.0/0000:09:00.0/0000:02:00.0");
-  EXPECT_TRUE(contains(remarksOn(tree), "go in circles")) << remarksOn(tree);
+  EXPECT_HAS(remarksOn(tree), "go in circles");
 }
 
 TEST(Sysfs, MoreGpusThanNcclsXmlHoldsIsAnError) {
@@ -373,7 +368,7 @@ TEST(Sysfs, MoreGpusThanNcclsXmlHoldsIsAnError) {
     std::snprintf(domain, sizeof domain, "%04x", static_cast<unsigned>(i));
     gpus.push_back(h100(domain, 0));
   }
-  EXPECT_TRUE(contains(remarksOn(makeVm(gpus)), "limited to 256"));
+  EXPECT_HAS(remarksOn(makeVm(gpus)), "limited to 256");
 }
 
 // As "unknown" is a number to NCCL, it is one NUMA node more.
@@ -382,17 +377,17 @@ TEST(Sysfs, SaysWhoseNumaNodeIsNotTold) {
                                         rdma(infinibandVf("0101", -1), "mlx5_0"),
                                         rdma(infinibandVf("0102", 1), "mlx5_1")};
   const sysfs::MemoryTree two = makeFlatTree({"00ff", "ff00"}, devices, "x86_64,GenuineIntel,6,143");
-  EXPECT_TRUE(contains(remarksOn(two), "NUMA node of 0002:00:00.0, mlx5_0: NCCL")) << remarksOn(two);
-  EXPECT_FALSE(contains(remarksOn(makeVm(devices)), "NUMA node of")) << "there is only one";
+  EXPECT_HAS(remarksOn(two), "NUMA node of 0002:00:00.0, mlx5_0: NCCL");
+  EXPECT_LACKS(remarksOn(makeVm(devices)), "NUMA node of") << "there is only one";
 }
 
 TEST(Sysfs, SaysWhatItAssumes) {
   sysfs::MemoryTree tree = makeVm({h100("0001", 0)});
   tree.file(*tree.realPath("/sys/bus/pci/devices/0001:00:00.0") + "/current_link_speed", "2.5 GT/s PCIe\n");
   const std::string remarks = remarksOn(tree, {});
-  EXPECT_TRUE(contains(remarks, "--gpu-sm")) << remarks;
-  EXPECT_TRUE(contains(remarks, "idle GPUs save power")) << remarks;
-  EXPECT_TRUE(contains(remarks, "sockets")) << remarks;
+  EXPECT_HAS(remarks, "--gpu-sm");
+  EXPECT_HAS(remarks, "idle GPUs save power");
+  EXPECT_HAS(remarks, "sockets");
 }
 
 // --- how files are read ---
@@ -426,7 +421,7 @@ TEST(CpuIdentity, IsReadAndWritten) {
   }
   for (const char* text : {"", "x86_64", "x86,GenuineIntel,6,143", "x86_64,,6,1", "x86_64,a\"b,6,1",
                            "x86_64,a,b,1", "x86_64,a,6", "x86_64,a,6,-1", "arm64,a"}) {
-    EXPECT_TRUE(contains(parseCpuIdentity(text).error(), "arch,vendor,family,model")) << text;
+    EXPECT_HAS(parseCpuIdentity(text).error(), "arch,vendor,family,model") << text;
   }
   EXPECT_FALSE(thisCpu().arch.empty());
 }

@@ -1,5 +1,6 @@
 #include "topo/transports/transports.h"
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 
 namespace railwise::topo {
@@ -86,7 +87,7 @@ TEST(Transports, BeyondTheLevelOfP2pItIsSharedMemory) {
   const Transport found = transport(machine, {.from = 0, .to = 1});
   EXPECT_EQ(transportName(found), "SHM");
   ASSERT_EQ(found.steps.size(), 2U);
-  EXPECT_TRUE(has(found.steps[0].reason, "PHB > PXB")) << found.steps[0].reason;
+  EXPECT_HAS(found.steps[0].reason, "PHB > PXB");
   EXPECT_EQ(nameOn(rootPorts(), {.p2p_level = static_cast<int>(PathType::kSys)}), "P2P/CUMEM");
 }
 
@@ -94,8 +95,8 @@ TEST(Transports, WithoutSharedMemoryASlowNicLeavesNothing) {
   const Machine machine = machineOf(rootPorts(), {.net_disable_intra = 1, .shm_disable = 1});
   const Transport found = transport(machine, {.from = 0, .to = 1});
   EXPECT_EQ(transportName(found), "none");
-  EXPECT_TRUE(has(found.warning, "fails")) << found.warning;
-  EXPECT_TRUE(has(transportReason(found), "NCCL_SHM_DISABLE=1")) << transportReason(found);
+  EXPECT_HAS(found.warning, "fails");
+  EXPECT_HAS(transportReason(found), "NCCL_SHM_DISABLE=1");
 }
 
 // NICs at 48 GB/s, and 22 between the CPUs: NCCL makes two parts of the host.
@@ -113,7 +114,7 @@ TEST(Transports, TheGpuNearThePeersNicSendsToAnotherHost) {
   EXPECT_EQ(found.sender.net, 1);
   EXPECT_EQ(found.sender.proxy_rank, 1);
   EXPECT_EQ(found.receiver.net, 1);
-  EXPECT_TRUE(has(found.pxn_reason, "GPU 1 sends for GPU 0")) << found.pxn_reason;
+  EXPECT_HAS(found.pxn_reason, "GPU 1 sends for GPU 0");
 }
 
 TEST(Transports, WithoutPxnEachEndUsesItsOwnNic) {
@@ -127,7 +128,7 @@ TEST(Transports, WithoutPxnEachEndUsesItsOwnNic) {
 
 TEST(Transports, PxnLevel1CrashesNccl) {
   const Machine machine = machineOf(twoNodes(90, kSwitched), {.p2p_pxn_level = 1});
-  EXPECT_TRUE(has(transport(machine, {.from = 0, .to = 1, .other_host = true}).warning, "crashes"));
+  EXPECT_HAS(transport(machine, {.from = 0, .to = 1, .other_host = true}).warning, "crashes");
   EXPECT_EQ(transport(machine, {.from = 0, .to = 1}).warning, "");
 }
 
@@ -157,7 +158,7 @@ TEST(Transports, TheDriverCanForbidP2p) {
   const Machine machine = answered(rootPorts(), everywhere, "570.10", false);
   const Transport found = transport(machine, {.from = 0, .to = 1});
   EXPECT_EQ(transportName(found), "SHM");
-  EXPECT_TRUE(has(found.steps[0].reason, "chipset not supported")) << found.steps[0].reason;
+  EXPECT_HAS(found.steps[0].reason, "chipset not supported");
   EXPECT_EQ(found.warning, "");
   const Machine permitting = answered(rootPorts(), everywhere, "570.10", true);
   EXPECT_EQ(transportName(transport(permitting, {.from = 0, .to = 1})), "P2P/CUMEM");
@@ -165,7 +166,7 @@ TEST(Transports, TheDriverCanForbidP2p) {
 
 TEST(Transports, NcclFailsWhereTheDriverForbidsP2pOverNvlink) {
   const Machine machine = answered(twoNodes(90, kSwitched), {}, "570.10", false);
-  EXPECT_TRUE(has(transport(machine, {.from = 0, .to = 1}).warning, "NCCL fails its init"));
+  EXPECT_HAS(transport(machine, {.from = 0, .to = 1}).warning, "NCCL fails its init");
   const Machine going_on = answered(twoNodes(90, kSwitched), {.ignore_disabled_p2p = 1}, "570.10", false);
   EXPECT_EQ(transport(going_on, {.from = 0, .to = 1}).warning, "");
   const Machine ignoring = answered(twoNodes(90, kSwitched), {.ignore_disabled_p2p = 2}, "570.10", false);
@@ -201,9 +202,9 @@ TEST(Transports, NvlsNeedsNvswitchesAndH100) {
     const NvlsAnswer answer = Transports(machine, {}).nvls(0);
     return (answer.used ? "yes: " : "no: ") + answer.reason;
   };
-  EXPECT_TRUE(has(why(twoNodes(90, kSwitched)), "yes: "));
-  EXPECT_TRUE(has(why(twoNodes(80, kSwitched)), "no: GPUs of sm 80"));
-  EXPECT_TRUE(has(why(twoNodes(90)), "no: "));
+  EXPECT_HAS(why(twoNodes(90, kSwitched)), "yes: ");
+  EXPECT_HAS(why(twoNodes(80, kSwitched)), "no: GPUs of sm 80");
+  EXPECT_HAS(why(twoNodes(90)), "no: ");
   EXPECT_EQ(why(twoNodes(90, kSwitched), {.nvls_enable = 0}), "no: NCCL_NVLS_ENABLE=0");
 }
 

@@ -1,11 +1,10 @@
 // What to expect on small machines: the limit, the peak, all-to-all, text and JSON.
 #include "topo/tuning/expect.h"
 
-#include <gtest/gtest.h>
-
 #include <array>
 
 #include "base/text/text_layout.h"
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/machine/machine.h"
 #include "topo/outputs/outputs.h"
@@ -40,13 +39,12 @@ TEST(Expect, BetweenNodesTheNicIsTheLimit) {
   EXPECT_EQ(its.sizes[0].choice->protocol, Protocol::kLl);
   EXPECT_EQ(its.sizes[1].choice->protocol, Protocol::kSimple);
   EXPECT_GT(its.peak, its.sizes[1].bus_bandwidth);
-  EXPECT_NE(its.limit.find("The limit is the network: NET/0 (mlx5_0) carries"), std::string::npos)
-      << its.limit;
+  EXPECT_HAS(its.limit, "The limit is the network: NET/0 (mlx5_0) carries");
 }
 
 TEST(Expect, InsideANodeNvlinkIsTheLimit) {
   const Expectation its = expectOn(machineOf(twoSwitches()), 1, Collective::kAllGather);
-  EXPECT_NE(its.limit.find("The limit is NVLink"), std::string::npos) << its.limit;
+  EXPECT_HAS(its.limit, "The limit is NVLink");
 }
 
 TEST(Expect, TheRingsTakeTheirShareOfTheNics) {
@@ -83,7 +81,7 @@ TEST(Expect, AllToAllIsBoundByTheNicOfEachGpu) {
   // 6 of 8 parts of a GPU's buffer go through its NIC, 7 of 8 count.
   const float nic = machine.graph->of(NodeType::kNet, 0).bandwidth;
   EXPECT_NEAR(its.peak, static_cast<double>(nic) * 7 / 6, 1e-3);
-  EXPECT_NE(its.limit.find("sends to other nodes by NET/"), std::string::npos) << its.limit;
+  EXPECT_HAS(its.limit, "sends to other nodes by NET/");
   EXPECT_LT(its.sizes[0].bus_bandwidth, its.sizes[1].bus_bandwidth);
 }
 
@@ -122,12 +120,9 @@ TEST(Expect, TextNamesTheSourceAndFitsATerminal) {
   const std::string text =
       expectationText(machine, {expectOn(machine, 4, Collective::kAllReduce),
                                 expectAllToAll(machine, machine.domains.front(), 4, kSizes)});
-  EXPECT_NE(
-      text.find("all_reduce, 4 nodes of 2 GPUs. The rules and the cost model are those\nof NCCL 2.31.2."),
-      std::string::npos)
-      << text;
-  EXPECT_NE(text.find("this is an\nestimate of Railwise"), std::string::npos) << text;
-  EXPECT_NE(text.find("     1 GiB  "), std::string::npos) << text;
+  EXPECT_HAS(text, "all_reduce, 4 nodes of 2 GPUs. The rules and the cost model are those\nof NCCL 2.31.2.");
+  EXPECT_HAS(text, "this is an\nestimate of Railwise");
+  EXPECT_HAS(text, "     1 GiB  ");
   for (std::size_t from = 0; from < text.size(); from = text.find('\n', from) + 1)
     EXPECT_LE(text.find('\n', from) - from, 80U) << text.substr(from, 100);
 }
@@ -135,10 +130,8 @@ TEST(Expect, TextNamesTheSourceAndFitsATerminal) {
 TEST(Expect, JsonHasNcclsTable) {
   const Machine machine = machineOf(twoSwitches());
   const std::string json = expectationJson(machine, {expectOn(machine, 4, Collective::kAllReduce)});
-  EXPECT_NE(json.find("\"algorithm\": \"Ring\", \"protocol\": \"Simple\", \"latency_us\": "),
-            std::string::npos)
-      << json;
-  EXPECT_NE(json.find("\"source\": \"nccl\""), std::string::npos);
+  EXPECT_HAS(json, "\"algorithm\": \"Ring\", \"protocol\": \"Simple\", \"latency_us\": ");
+  EXPECT_HAS(json, "\"source\": \"nccl\"");
 }
 
 }  // namespace

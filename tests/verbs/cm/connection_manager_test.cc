@@ -162,10 +162,9 @@ TEST_P(CmWrapper, ARefusalHasAReason) {
   std::unique_ptr<CmConnection> caller = call(here, listener.address());
   awaitRequest(listener, *caller).reject(bytesOf("not from here"));
   EXPECT_EQ(finish(*caller).status().code, Code::kRemote);
-  EXPECT_NE(said.warnings().find("refused by the peer (not from here)"), std::string::npos)
-      << said.warnings();
-  EXPECT_NE(said.warnings().find(listener.address().text()), std::string::npos) << said.warnings();
-  EXPECT_NE(said.warnings().find("soft0 port 1 qp"), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "refused by the peer (not from here)");
+  EXPECT_HAS(said.warnings(), listener.address().text());
+  EXPECT_HAS(said.warnings(), "soft0 port 1 qp");
   EXPECT_EQ(caller->advance().status().code, Code::kRemote);  // for good
 }
 
@@ -180,7 +179,7 @@ TEST_P(CmWrapper, NobodyListensThere) {
   SocketAddress nobody(there.address.family(), there.address.bytes(), 9, 0);
   std::unique_ptr<CmConnection> caller = call(here, nobody);
   EXPECT_EQ(finish(*caller).status().code, Code::kRemote);
-  EXPECT_NE(said.warnings().find("refused"), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "refused");
 }
 
 TEST_P(CmWrapper, WaitsAsLongAsItIsAsked) {
@@ -199,7 +198,7 @@ TEST_P(CmWrapper, TheAddressMustBeThePorts) {
                                     here.config, {}, {});
   ASSERT_OK(made);
   EXPECT_EQ(finish(**made).status().code, Code::kInvalidUsage);
-  EXPECT_NE(said.warnings().find("the address belongs to soft1"), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "the address belongs to soft1");
 }
 
 TEST_P(CmWrapper, ManyAtOnce) {
@@ -245,7 +244,7 @@ TEST_F(CmPortInUse, TheListenerGivesUpInTheEnd) {
   const Side side(device, 0);
   EXPECT_EQ(CmListener::create(side.context.get(), side.port, side.address, 16).status().sys_errno,
             EADDRINUSE);
-  EXPECT_NE(said_.warnings().find("listening on"), std::string::npos) << said_.warnings();
+  EXPECT_HAS(said_.warnings(), "listening on");
 }
 
 TEST_F(CmPortInUse, TheCallerTakesAnother) {
@@ -273,8 +272,7 @@ TEST_F(CmPortInUse, TheCallerGivesUpInTheEnd) {
   auto caller = std::move(*CmConnection::connect(here.queuePair(), here.port, here.address,
                                                  listener.address(), here.config, {}, {}));
   EXPECT_EQ(finish(*caller).status().sys_errno, EADDRINUSE);
-  EXPECT_NE(said_.warnings().find("connecting: Address already in use"), std::string::npos)
-      << said_.warnings();
+  EXPECT_HAS(said_.warnings(), "connecting: Address already in use");
 }
 
 TEST(CmLimits, ThePathAndOurLimitsReachTheQueuePair) {
@@ -327,7 +325,7 @@ TEST(CmAddresses, TravelAsSixteenBytes) {
     }
     const SocketAddress address = cmAddressOf(gid, 4711, 3);
     const bool link_local = text[0] == 'f';
-    EXPECT_NE(address.text().find(text), std::string::npos) << address.text();
+    EXPECT_HAS(address.text(), text);
     EXPECT_EQ(address.port(), 4711);
     EXPECT_EQ(address.scopeId(), link_local ? 3U : 0U);
     EXPECT_EQ(std::memcmp(cmAddressBytes(address).raw, gid.raw, sizeof gid.raw), 0);
@@ -339,14 +337,13 @@ TEST(CmLibraryFile, SaysWhatToInstall) {
   test::Said said;
   setCmLibrary("librailwise-there-is-none.so.1");
   EXPECT_EQ(cmLibrary().status().code, Code::kNoDevice);
-  EXPECT_NE(said.warnings().find("Install librdmacm1"), std::string::npos) << said.warnings();
+  EXPECT_HAS(said.warnings(), "Install librdmacm1");
   said.clear();
   EXPECT_EQ(cmLibrary().status().code, Code::kNoDevice);
   EXPECT_EQ(said.warnings(), "");  // once is enough
   setCmLibrary("libm.so.6");
   EXPECT_EQ(cmLibrary().status().code, Code::kNoDevice);
-  EXPECT_NE(said.warnings().find("rdma_create_event_channel@RDMACM_1.0"), std::string::npos)
-      << said.warnings();
+  EXPECT_HAS(said.warnings(), "rdma_create_event_channel@RDMACM_1.0");
   setCmLibrary("");
 }
 

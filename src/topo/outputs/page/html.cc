@@ -414,8 +414,7 @@ std::string htmlText(const Machine& machine) {
   const MachineExplanation all = explain(machine);
   std::string html =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
-      "http-equiv=\"Content-Security-Policy\" "
-      "content=\"default-src 'none'; script-src '" +
+      "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src '" +
       std::string(htmlScriptHash()) + "'; style-src '" + std::string(htmlStyleHash()) +
       "'; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, "
       "initial-scale=1\">\n"

@@ -1,8 +1,8 @@
 // Which network a job uses: plugins of others, jobs of one node, GPUDirect.
-#include <gtest/gtest.h>
 
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/read_job.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -40,7 +40,7 @@ TEST(JudgeNetwork, APluginThatCouldNotStartIsShownInTheWordsOfTheLog) {
       judged(readJob(saidBy(0, {"NET/Plugin: Loaded net plugin Railwise (v8)", "Using network Socket"})));
   ASSERT_NE(findingOf(findings, "plugin-init"), nullptr);
   EXPECT_EQ(findingOf(findings, "plugin-init")->seen[0].value, "Using network Socket");
-  EXPECT_NE(findingOf(findings, "plugin-init")->what.find("Railwise"), std::string::npos);
+  EXPECT_HAS(findingOf(findings, "plugin-init")->what, "Railwise");
 }
 
 // A rank that warns behind `lines`.
@@ -119,8 +119,7 @@ TEST(JudgeNetwork, DistancesByRelease) {
                                   "GPU Direct RDMA Disabled for GPU 0 / HCA 3 (distance " +
                                       std::to_string(distance) + " > " + std::to_string(allowed) + ")"})));
     ASSERT_NE(findingOf(findings, "gdr-far"), nullptr) << version;
-    EXPECT_NE(findingOf(findings, "gdr-far")->why.find(words), std::string::npos)
-        << version << ": " << findingOf(findings, "gdr-far")->why;
+    EXPECT_HAS(findingOf(findings, "gdr-far")->why, words) << version << ": ";
   }
 }
 
@@ -154,11 +153,9 @@ TEST(JudgeNetwork, AKnownCauseComesBeforeAnUnknownWarning) {
 }
 
 TEST(JudgeNetwork, CommandsFitOtherSystems) {
-  EXPECT_NE(
-      judged(readJob(warned({}, "NET/IB : Unable to open device mlx5_3"))).all()[0].fix.find("dnf install"),
-      std::string::npos);
-  EXPECT_NE(judged(readJob(warned({}, "NET/IB : async fatal event"))).all()[0].fix.find("mstlink"),
-            std::string::npos);
+  EXPECT_HAS(judged(readJob(warned({}, "NET/IB : Unable to open device mlx5_3"))).all()[0].fix,
+             "dnf install");
+  EXPECT_HAS(judged(readJob(warned({}, "NET/IB : async fatal event"))).all()[0].fix, "mstlink");
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // One-sided communication: who serves it, and what of it does not fit. The lines are NCCL's own.
-#include <gtest/gtest.h>
 
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/read_job.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -66,8 +66,7 @@ TEST(OneSided, NcclsOwnNetworkBesideThePlugin) {
   const std::string text = job(kNobodyElse + kDevicesOfNccl + kDevices);
   EXPECT_EQ(lookedAt(text),
             "one-sided communication: GIN and RMA: NCCL's own IB network over 2 NICs (mlx5_0, mlx5_1), not "
-            "Railwise, which "
-            "serves collectives, send and receive\n");
+            "Railwise, which serves collectives, send and receive\n");
   EXPECT_EQ(checksOf(judged(readJob(text))), "");
 }
 
@@ -77,8 +76,7 @@ TEST(OneSided, Json) {
   json.beginObject();
   writeJobJson(json, read, Ranks(read, 0));
   json.endObject();
-  EXPECT_NE(json.text().find("\"one_sided\": \"RMA_IB_PROXY for GIN and RMA\""), std::string::npos)
-      << json.text();
+  EXPECT_HAS(json.text(), "\"one_sided\": \"RMA_IB_PROXY for GIN and RMA\"");
 }
 
 TEST(OneSided, FormsOfOlderReleases) {
@@ -88,8 +86,7 @@ TEST(OneSided, FormsOfOlderReleases) {
                     "Assigned GIN plugin GIN_IB_GDAKI to comm", "Assigned RMA plugin GIN_IB_PROXY to comm",
                     "NET/GIN_IB_GDAKI : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'"})),
       "one-sided communication: GIN: NCCL's own IB network from the GPU (GDAKI); RMA: NCCL's own IB network "
-      "over 1 NIC "
-      "(mlx5_0), not Railwise, which serves collectives, send and receive\n");
+      "over 1 NIC (mlx5_0), not Railwise, which serves collectives, send and receive\n");
   EXPECT_EQ(lookedAt(job({"Failed to initialize any GIN plugin"})),
             "one-sided communication: GIN and RMA: none\n");
   EXPECT_EQ(lookedAt(job(Lines{})), "") << "2.29.3 and older do not say that there is none";
@@ -124,7 +121,7 @@ TEST(OneSided, ANicWithTwoNumbers) {
   EXPECT_EQ(finding->severity, Severity::kWarning);
   ASSERT_EQ(finding->seen.size(), 4U) << "two NICs of two ranks";
   EXPECT_EQ(finding->seen[0].value, "mlx5_0 is device 1 with Railwise, device 0 with RMA_IB_PROXY");
-  EXPECT_NE(finding->fix.find("NCCL_IB_HCA='=mlx5_0:1,mlx5_1:1'"), std::string::npos) << finding->fix;
+  EXPECT_HAS(finding->fix, "NCCL_IB_HCA='=mlx5_0:1,mlx5_1:1'");
 }
 
 // Of a card with two ports, which NCCL's own network calls by one name: 2.30.7 on a software GPU.
@@ -143,16 +140,12 @@ TEST(OneSided, TwoPortsOfOneNameAreNoMistake) {
 TEST(OneSided, TheNicsThatAreInUse) {
   const Lines made = {
       "NET/IB: ncclIbSenderQpsCreate: QP created: port=1 dev=0 devName=mlx5_0 ndevs=8 nmdevs=8 qp_num=59 "
-      "pkey=0 "
-      "pd=0x560e71ef59e0 oooRq=0",
+      "pkey=0 pd=0x560e71ef59e0 oooRq=0",
       "NET/IB: ncclIbReceiverQpsCreateToRts: Flush QP created: port=2 dev=1 devName=mlx5_1 ndevs=8 nmdevs=8 "
-      "qp_num=58 pkey=0 "
-      "pd=0x560e71ef59e0"};
+      "qp_num=58 pkey=0 pd=0x560e71ef59e0"};
   const std::string looked =
       lookedAt(job(kNobodyElse + kDevicesOfNccl + made, kNobodyElse + kDevicesOfNccl + Lines{made[0]}));
-  EXPECT_NE(looked.find("\nNICs of its connections, with their ranks: mlx5_0 (0, 1), mlx5_1:2 (0)\n"),
-            std::string::npos)
-      << looked;
+  EXPECT_HAS(looked, "\nNICs of its connections, with their ranks: mlx5_0 (0, 1), mlx5_1:2 (0)\n");
   const Job own = readJob(saidBy(0, Lines{"Using network IB"} + kNobodyElse + made));
   for (const std::string& line : logStyle(own, Ranks(own, 0)).looked)
     EXPECT_FALSE(line.starts_with("NICs of its connections")) << "they may be those of collectives: " << line;
@@ -162,10 +155,9 @@ TEST(OneSided, TheWordsOf2_31) {
   const Findings findings = judged(readJob(
       job(kNobodyElse + kDevicesOfNccl +
           Lines{"TOPO/NET : Changing Railwise dev index from 0 to 1. This device is shared by NET GIN RMA "
-                "plugin(s). This can be "
-                "due to outdated plugin or topology xml file. The former may cause performance degradation. "
-                "Try setting "
-                "NCCL_IB_DEVICE_PCI_ORDER=0 or upgrading your net plugin to resolve this warning."})));
+                "plugin(s). This can be due to outdated plugin or topology xml file. The former may cause "
+                "performance degradation. Try setting NCCL_IB_DEVICE_PCI_ORDER=0 or upgrading your net "
+                "plugin to resolve this warning."})));
   const Finding* const finding = findingOf(findings, "one-sided-device");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->seen[0].value, "a NIC is device 1 with Railwise, and was device 0 before");
@@ -205,7 +197,7 @@ TEST(OneSided, SilenceIsNoDifference) {
   const std::string text = saidBy(0, kPlugin + kNobodyElse) +
                            saidBy(1, kPlugin + Lines{"RMA/Plugin: Assigned plugin RMA_IB_PROXY to comm"});
   EXPECT_EQ(findingOf(judged(readJob(text)), "differ-one-sided"), nullptr);
-  EXPECT_EQ(lookedAt(text).find("does not name"), std::string::npos) << lookedAt(text);
+  EXPECT_LACKS(lookedAt(text), "does not name");
 }
 
 // 2.31 names no table of GIN, and says where there is none.
@@ -225,8 +217,7 @@ TEST(OneSided, GinOf2_31) {
 
 TEST(OneSided, OneRankIsNoRanks) {
   const std::string looked = lookedAt(job(kNobodyElse, kNone));
-  EXPECT_NE(looked.find("one-sided communication of rank 1: GIN and RMA: none\n"), std::string::npos)
-      << looked;
+  EXPECT_HAS(looked, "one-sided communication of rank 1: GIN and RMA: none\n");
 }
 
 constexpr char kNoHostRma[] = "One sided RMA: host RMA is not supported in this communicator.";
@@ -257,8 +248,7 @@ TEST(OneSided, ACallThatFailsSaysWhy) {
         "Unable to use GIN: Peermem is not supported, nor DMA-BUF.",
         "RMA/Plugin: Failed to initialize any plugin"},
        "There is no table for RMA: \"RMA/Plugin: Failed to initialize any plugin\". NCCL_RMA_PLUGIN=other "
-       "brings none. No "
-       "NIC reaches GPU memory.",
+       "brings none. No NIC reaches GPU memory.",
        "modprobe nvidia_peermem"},
   };
   for (const auto& [lines, words, command] : kCases) {
@@ -266,8 +256,8 @@ TEST(OneSided, ACallThatFailsSaysWhy) {
     const Finding* const finding = findingOf(findings, "one-sided-failed");
     ASSERT_NE(finding, nullptr) << words;
     EXPECT_EQ(finding->severity, Severity::kError);
-    EXPECT_NE(finding->why.find(words), std::string::npos) << finding->why;
-    EXPECT_NE(finding->fix.find(command), std::string::npos) << finding->fix;
+    EXPECT_HAS(finding->why, words);
+    EXPECT_HAS(finding->fix, command);
   }
 }
 
@@ -275,9 +265,7 @@ TEST(OneSided, WhatOneRankLacksNoneHas) {
   const Findings findings =
       judged(readJob(job({}, {"NCCL_CROSS_NIC set by environment to 0."}) + warnedBy(0, kNoHostRma)));
   ASSERT_NE(findingOf(findings, "one-sided-failed"), nullptr);
-  EXPECT_NE(findingOf(findings, "one-sided-failed")->why.find("every NIC on rank 1 (node1)."),
-            std::string::npos)
-      << findingOf(findings, "one-sided-failed")->why;
+  EXPECT_HAS(findingOf(findings, "one-sided-failed")->why, "every NIC on rank 1 (node1).");
 }
 
 TEST(OneSided, AChildThatSharesItsParentsResources) {
@@ -286,7 +274,7 @@ TEST(OneSided, AChildThatSharesItsParentsResources) {
                                                 "key 0 commId 0x2 - Init COMPLETE"}) +
                                            warnedBy(0, kNoHostRma)));
   ASSERT_NE(findingOf(findings, "one-sided-failed"), nullptr);
-  EXPECT_NE(findingOf(findings, "one-sided-failed")->why.find("splitShare=1"), std::string::npos);
+  EXPECT_HAS(findingOf(findings, "one-sided-failed")->why, "splitShare=1");
 }
 
 TEST(OneSided, SettingsThatAreOnAreNoReason) {
@@ -294,8 +282,8 @@ TEST(OneSided, SettingsThatAreOnAreNoReason) {
       readJob(job({"NCCL_CROSS_NIC set by environment to 2.", "NCCL_RMA_DISABLE set by environment to 0."}) +
               warnedBy(0, kNoHostRma)));
   ASSERT_NE(findingOf(findings, "one-sided-failed"), nullptr);
-  EXPECT_EQ(findingOf(findings, "one-sided-failed")->why.find("NCCL_"), std::string::npos);
-  EXPECT_EQ(findingOf(findings, "one-sided-failed")->why.find("splitShare"), std::string::npos);
+  EXPECT_LACKS(findingOf(findings, "one-sided-failed")->why, "NCCL_");
+  EXPECT_LACKS(findingOf(findings, "one-sided-failed")->why, "splitShare");
 }
 
 TEST(OneSided, WarningsOfAllReleases) {
@@ -315,8 +303,7 @@ TEST(OneSided, WarningsOfAllReleases) {
         << warning;
   for (const char* const of_both : {"GIN not supported.", "GIN is disabled."}) {
     const Findings findings = judged(readJob(job(Lines{}) + warnedBy(1, of_both)));
-    EXPECT_NE(findingOf(findings, "one-sided-failed")->what.find("one-sided communication fails"),
-              std::string::npos)
+    EXPECT_HAS(findingOf(findings, "one-sided-failed")->what, "one-sided communication fails")
         << "up to 2.30.4 host RMA warns so too";
   }
   EXPECT_EQ(findingOf(judged(readJob(job(Lines{}) + warnedBy(1, "Send/receive data type mismatch"))),
@@ -340,9 +327,9 @@ TEST(OneSided, AWindowWithoutEffect) {
       judged(readJob(job({"NCCL_CUMEM_ENABLE set by environment to 0.",
                           "Symmetric registration is not supported in this communicator."})));
   ASSERT_EQ(checksOf(findings), "window-ignored");
-  EXPECT_NE(findings.all()[0].what.find("the memory behind a window"), std::string::npos);
+  EXPECT_HAS(findings.all()[0].what, "the memory behind a window");
   EXPECT_EQ(findings.exitStatus(), 1);
-  EXPECT_NE(findings.all()[0].why.find("NCCL_CUMEM_ENABLE=0"), std::string::npos) << findings.all()[0].why;
+  EXPECT_HAS(findings.all()[0].why, "NCCL_CUMEM_ENABLE=0");
 }
 
 // The reasons of all ranks are looked for once, as the first rank sees them.
@@ -356,9 +343,7 @@ TEST(OneSided, AWindowWithoutEffectOnAllRanks) {
   ASSERT_EQ(finding->seen.size(), 2U);
   EXPECT_EQ(finding->seen[1].device, "rank 1 (node1)");
   EXPECT_EQ(finding->fix, "unset NCCL_NUM_RMA_CTX\nunset NCCL_WIN_ENABLE");
-  EXPECT_NE(finding->why.find("no context. NCCL_WIN_ENABLE=0 turns windows off on rank 1 (node1)."),
-            std::string::npos)
-      << finding->why;
+  EXPECT_HAS(finding->why, "no context. NCCL_WIN_ENABLE=0 turns windows off on rank 1 (node1).");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Ranks that are missing, differ or are counted wrongly.
-#include <gtest/gtest.h>
 
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/read_job.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -17,7 +17,7 @@ TEST(JudgeRanks, AHugeNumberOfRanksCostsNothing) {
   const Job job = readJob(saidBy(3, {initLine(3, 8, "START")}));
   const Findings findings = judged(job, 2'000'000'000);
   ASSERT_NE(findingOf(findings, "missing-ranks"), nullptr);
-  EXPECT_NE(findingOf(findings, "missing-ranks")->what.find(": 0-2, 4-1999999999"), std::string::npos);
+  EXPECT_HAS(findingOf(findings, "missing-ranks")->what, ": 0-2, 4-1999999999");
 }
 
 TEST(JudgeRanks, Gaps) {

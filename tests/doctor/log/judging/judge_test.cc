@@ -1,8 +1,7 @@
 #include "doctor/log/judging/judge.h"
 
-#include <gtest/gtest.h>
-
 #include "doctor/log/read_job.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -61,7 +60,7 @@ TEST(Judge, ThePluginIsNotThere) {
   const Finding& socket = findings.all()[1];
   EXPECT_EQ(socket.seen.size(), 2U);
   EXPECT_EQ(socket.seen[0].device, "rank 0 (node0)");
-  EXPECT_NE(socket.fix.find("LD_LIBRARY_PATH"), std::string::npos);
+  EXPECT_HAS(socket.fix, "LD_LIBRARY_PATH");
 }
 
 TEST(Judge, WhyThePluginIsNotUsed) {
@@ -105,7 +104,7 @@ TEST(Judge, WhySocket) {
     const Findings findings = judged(readJob(
         saidBy(0, {line, "Using network Socket", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"})));
     ASSERT_NE(findingOf(findings, "socket-network"), nullptr) << line;
-    EXPECT_NE(findingOf(findings, "socket-network")->why.find(why), std::string::npos) << line;
+    EXPECT_HAS(findingOf(findings, "socket-network")->why, why) << line;
     EXPECT_EQ(findings.exitStatus(), 2) << line;
   }
 }
@@ -144,13 +143,13 @@ TEST(Judge, GpuDirectIsOff) {
 
 TEST(Judge, RcclTakesNoDmaBufsUnasked) {
   const std::string off = changed("RDMA Enabled", "RDMA Disabled");
-  EXPECT_EQ(findingOf(judged(readJob(off)), "gdr-off")->fix.find("NCCL_DMABUF_ENABLE"), std::string::npos);
+  EXPECT_LACKS(findingOf(judged(readJob(off)), "gdr-off")->fix, "NCCL_DMABUF_ENABLE");
   for (const char* line : {"Dmabuf feature disabled without NCCL_DMABUF_ENABLE=1", "ROCr version 1.18"}) {
     const Findings findings = judged(readJob(off + saidBy(0, {line})));
     const Finding* const finding = findingOf(findings, "gdr-off");
     ASSERT_NE(finding, nullptr) << checksOf(findings);
-    EXPECT_NE(finding->fix.find("export NCCL_DMABUF_ENABLE=1"), std::string::npos);
-    EXPECT_EQ((finding->why + finding->fix).find("nvidia"), std::string::npos) << finding->why;
+    EXPECT_HAS(finding->fix, "export NCCL_DMABUF_ENABLE=1");
+    EXPECT_LACKS((finding->why + finding->fix), "nvidia") << finding->why;
   }
 }
 
@@ -161,7 +160,7 @@ TEST(Judge, AFatalErrorOfRcclIsTheReason) {
   const Finding* const finding = findingOf(findings, "rccl-fatal");
   ASSERT_NE(finding, nullptr) << checksOf(findings);
   EXPECT_EQ(finding->severity, Severity::kError);
-  EXPECT_NE(finding->fix.find("export HSA_NO_SCRATCH_RECLAIM=1"), std::string::npos);
+  EXPECT_HAS(finding->fix, "export HSA_NO_SCRATCH_RECLAIM=1");
   EXPECT_NE(
       findingOf(judged(readJob("a:1:1 [0] [FATAL ERROR]: HIP failure: 'out of memory'\n")), "rccl-fatal"),
       nullptr);
@@ -171,7 +170,7 @@ TEST(Judge, TheReasonOfThePlugin) {
   std::string text = changed("RDMA Enabled", "RDMA Disabled");
   text += saidBy(0, {"NET/Railwise : mlx5_0: GPUDirect: none, because libibverbs registers no dma-bufs"});
   const Findings findings = judged(readJob(text));
-  EXPECT_NE(findingOf(findings, "gdr-off")->why.find("registers no dma-bufs"), std::string::npos);
+  EXPECT_HAS(findingOf(findings, "gdr-off")->why, "registers no dma-bufs");
 }
 
 TEST(Judge, TooFarForGpuDirect) {
@@ -233,7 +232,7 @@ TEST(Judge, RanksThatAreMissing) {
   for (const int rank : {0, 1, 3}) text += saidBy(rank, {initLine(rank, 4, "START")});
   const Findings waits = judged(readJob(text));
   EXPECT_EQ(checksOf(waits), "missing-ranks init-incomplete");
-  EXPECT_NE(waits.all()[0].what.find(": 2"), std::string::npos);
+  EXPECT_HAS(waits.all()[0].what, ": 2");
   const Findings told = judged(readJob(goodJob(2)), 3);
   ASSERT_NE(findingOf(told, "missing-ranks"), nullptr) << checksOf(told);
   EXPECT_EQ(findingOf(told, "missing-ranks")->severity, Severity::kWarning);
@@ -284,7 +283,7 @@ TEST(Judge, TheFirstErrorByTime) {
   const Findings findings = judged(readJob(text));
   EXPECT_EQ(findings.all()[0].check, "cuda-failure");
   EXPECT_EQ(findings.all()[0].seen[0].device, "rank 0 (node0)");
-  EXPECT_NE(findings.all()[0].why.find("2 other errors of 2 ranks came later"), std::string::npos);
+  EXPECT_HAS(findings.all()[0].why, "2 other errors of 2 ranks came later");
   EXPECT_EQ(findingOf(findings, "connection-closed")->severity, Severity::kAdvice);
 }
 
@@ -299,7 +298,7 @@ TEST(Judge, WithoutTimesACauseComesFirst) {
   const std::string text = goodJob(2) + warningOf(0, "", kClosed) + warningOf(1, "", kRetry);
   const Findings findings = judged(readJob(text));
   EXPECT_EQ(findings.all()[0].check, "completion-error");
-  EXPECT_NE(findings.all()[0].why.find("no times"), std::string::npos);
+  EXPECT_HAS(findings.all()[0].why, "no times");
 }
 
 // Rank 0 blames rank 2, rank 2 blames rank 1, and rank 1 was killed.
@@ -314,16 +313,14 @@ TEST(Judge, TheTrailOfBlame) {
                            "WRONG: remote process exited or there was a network error\n";
   const Findings findings = judged(readJob(text));
   EXPECT_EQ(findings.all()[0].seen[0].device, "rank 2 (node2)");
-  EXPECT_NE(findings.all()[0].why.find("It blames rank 1 (node1), whose log has no error: look there first."),
-            std::string::npos);
-  EXPECT_NE(findings.all()[1].why.find("It blames rank 2 (node2), and that one rank 1 (node1), whose log"),
-            std::string::npos);
+  EXPECT_HAS(findings.all()[0].why, "It blames rank 1 (node1), whose log has no error: look there first.");
+  EXPECT_HAS(findings.all()[1].why, "It blames rank 2 (node2), and that one rank 1 (node1), whose log");
 }
 
 TEST(Judge, ThePeersAddressIsAHost) {
   const std::string text =
       saidBy(1, {"Bootstrap : Using eth0:10.0.0.1<0>"}) + goodJob(2) + warningOf(0, "", kRetry);
-  EXPECT_NE(judged(readJob(text)).all()[0].why.find("The peer 10.0.0.1 is node1."), std::string::npos);
+  EXPECT_HAS(judged(readJob(text)).all()[0].why, "The peer 10.0.0.1 is node1.");
 }
 
 TEST(Judge, RanksThatAreSilentAtATimeout) {
@@ -334,10 +331,8 @@ TEST(Judge, RanksThatAreSilentAtATimeout) {
                            "timeout: WorkNCCL(SeqNum=9)\n";
   const Findings findings = judged(readJob(text));
   EXPECT_EQ(findings.all()[0].check, "watchdog");
-  EXPECT_NE(findings.all()[0].why.find(
-                "rank 0 (node0) waits in number 8, rank 2 (node2) in number 9. Nothing of it from rank 1."),
-            std::string::npos)
-      << findings.all()[0].why;
+  EXPECT_HAS(findings.all()[0].why,
+             "rank 0 (node0) waits in number 8, rank 2 (node2) in number 9. Nothing of it from rank 1.");
 }
 
 TEST(Judge, ErrorsWithoutAWarning) {
@@ -359,7 +354,7 @@ TEST(Judge, RowsOfNcclTestsAfterAWarningShowThatTheJobWentOn) {
   EXPECT_EQ(judged(readJob(goodJob(1) + row + warning)).exitStatus(), 2);
   const Findings findings = judged(readJob(goodJob(1) + warning + row));
   EXPECT_EQ(findings.exitStatus(), 1);
-  EXPECT_NE(findings.all()[0].why.find("went on"), std::string::npos) << findings.all()[0].why;
+  EXPECT_HAS(findings.all()[0].why, "went on");
 }
 
 TEST(Judge, APytorchTimeoutAfterAnErrorSaysThatTheProcessHangs) {
@@ -369,9 +364,9 @@ TEST(Judge, APytorchTimeoutAfterAnErrorSaysThatTheProcessHangs) {
   const std::string hinted = "[rank0]: node0:100:100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n";
   const Findings findings = judged(readJob(goodJob(2) + hinted + warningOf(0, "", kRetry) + timeout));
   EXPECT_EQ(findings.all()[0].check, "completion-error");
-  EXPECT_NE(findings.all()[0].why.find("hangs"), std::string::npos) << findings.all()[0].why;
+  EXPECT_HAS(findings.all()[0].why, "hangs");
   const Findings without = judged(readJob(goodJob(2) + hinted + warningOf(0, "", kRetry)));
-  EXPECT_EQ(without.all()[0].why.find("hangs"), std::string::npos) << without.all()[0].why;
+  EXPECT_LACKS(without.all()[0].why, "hangs");
 }
 
 TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
@@ -382,7 +377,7 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
   const std::string head = goodJob(2) + at("10:00:00", 0, "WARN", kRetry);
   const Findings hung =
       judged(readJob(head + at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
-  EXPECT_NE(hung.all()[0].why.find("while others go on for 30 min"), std::string::npos) << hung.all()[0].why;
+  EXPECT_HAS(hung.all()[0].why, "while others go on for 30 min");
   // A month that ends, a year that ends, and a clock without days past midnight.
   const auto hangs = [](const std::string& one, const std::string& other) {
     const auto line = [](const std::string& time, int rank, const char* level, const std::string& text) {
@@ -403,10 +398,10 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
   const Findings busy = judged(readJob(goodJob(2) + hinted + at("10:00:00", 0, "WARN", kRetry) +
                                        "[rank0]: [2025-11-24 10:29:00] step 400, loss 2.1\n" +
                                        at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
-  EXPECT_EQ(busy.all()[0].why.find("hangs"), std::string::npos) << busy.all()[0].why;
+  EXPECT_LACKS(busy.all()[0].why, "hangs");
   const Findings soon =
       judged(readJob(head + at("10:00:30", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
-  EXPECT_EQ(soon.all()[0].why.find("hangs"), std::string::npos) << soon.all()[0].why;
+  EXPECT_LACKS(soon.all()[0].why, "hangs");
 }
 
 TEST(Judge, NoLineOfNccl) {

@@ -1,12 +1,12 @@
 // Causes that hang on what the rest of a log says: each a kind that people have posted, with invented names.
 // A fact removed changes the cause.
-#include <gtest/gtest.h>
 
 #include <fstream>
 #include <regex>
 
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/read_job.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -63,36 +63,36 @@ std::string typed(const std::string& text, std::string_view check) {
   return findings.all()[0].fix;
 }
 
-bool has(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
-
 TEST(Rules, AProtectionErrorWithGpuDirectIsAcs) {
   const std::string gdr = says("sara", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA");
   const std::string with = typed(TwoHosts{}.text() + gdr + failed(4), "completion-error");
-  EXPECT_TRUE(has(with, "ACSCtl") && has(with, "NCCL_NET_GDR_LEVEL=LOC") && has(with, "sara and omar"))
-      << with;
-  EXPECT_FALSE(has(with, "authors")) << with;
+  EXPECT_HAS(with, "ACSCtl");
+  EXPECT_HAS(with, "NCCL_NET_GDR_LEVEL=LOC");
+  EXPECT_HAS(with, "sara and omar");
+  EXPECT_LACKS(with, "authors");
   const std::string through_host = says("sara", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0");
   const std::string without = typed(TwoHosts{}.text() + through_host + failed(4), "completion-error");
-  EXPECT_TRUE(has(without, "authors") && !has(without, "ACSCtl")) << without;
+  EXPECT_HAS(without, "authors");
+  EXPECT_LACKS(without, "ACSCtl");
 }
 
 TEST(Rules, EndsInTwoSubnetsAreRailsWithoutARoute) {
   const std::string two = typed(TwoHosts{}.text() + failed(12, kGidsOfTwoRails), "completion-error");
-  EXPECT_TRUE(two.starts_with("export NCCL_CROSS_NIC=0") && has(two, "172.30.7.0/24 and 172.30.9.0/24"))
-      << two;
+  EXPECT_TRUE(two.starts_with("export NCCL_CROSS_NIC=0"));
+  EXPECT_HAS(two, "172.30.7.0/24 and 172.30.9.0/24");
   const std::string one = typed(TwoHosts{}.text() + failed(12, kGidsOfOneRail), "completion-error");
-  EXPECT_TRUE(has(one, "ibstat") && !has(one, "CROSS_NIC")) << one;
+  EXPECT_HAS(one, "ibstat");
+  EXPECT_LACKS(one, "CROSS_NIC");
   const std::string connecting =
       "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1, curr state INIT, next "
-      "state "
-      "RTR, local GID index 3, local GID ::ffff:172.30.7.5, remote GID ::ffff:172.30.9.6";
+      "state RTR, local GID index 3, local GID ::ffff:172.30.7.5, remote GID ::ffff:172.30.9.6";
   const std::string call =
       typed(TwoHosts{}.text() + warns("sara", "misc/ibvwrap.cc:376", connecting), "queue-pair");
   EXPECT_TRUE(call.starts_with("export NCCL_CROSS_NIC=0")) << call;
-  EXPECT_TRUE(has(call, "ping -I 172.30.7.5 172.30.9.6")) << call;
+  EXPECT_HAS(call, "ping -I 172.30.7.5 172.30.9.6");
   // Link-local addresses have one prefix everywhere.
   const std::string local = " localGid fe80::a288:c2ff:fe12:1 remoteGids fe80::ba3f:d2ff:fe12:2";
-  EXPECT_FALSE(has(typed(TwoHosts{}.text() + failed(12, local), "completion-error"), "CROSS_NIC"));
+  EXPECT_LACKS(typed(TwoHosts{}.text() + failed(12, local), "completion-error"), "CROSS_NIC");
 }
 
 TEST(Rules, SettingsThatExplainAnError) {
@@ -114,7 +114,7 @@ TEST(Rules, MixedLinkLayersInOneList) {
       TwoHosts{.nics = "[0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_9:1/RoCE"}.text() +
           warns("sara", "misc/ibvwrap.cc:376", "Call to ibv_modify_qp failed with error Invalid argument"),
       "queue-pair");
-  EXPECT_TRUE(has(fix, "NCCL_IB_HCA=mlx5_0,mlx5_1 ")) << fix;
+  EXPECT_HAS(fix, "NCCL_IB_HCA=mlx5_0,mlx5_1 ");
 }
 
 TEST(Rules, AddressesOfOtherNamespacesInAPod) {
@@ -129,12 +129,12 @@ TEST(Rules, AddressesOfOtherNamespacesInAPod) {
   const std::string text = TwoHosts{.version = "2.24.3", .complete = false}.text() + line;
   const Findings findings = judged(readJob(text));
   EXPECT_EQ(checksOf(findings), "gid-type") << "wrapper, consequence, and the peer's are one event";
-  EXPECT_TRUE(has(findings.all()[0].fix, "2.26") && has(findings.all()[0].fix, "2.24.3"))
-      << findings.all()[0].fix;
+  EXPECT_HAS(findings.all()[0].fix, "2.26");
+  EXPECT_HAS(findings.all()[0].fix, "2.24.3");
   EXPECT_EQ(findings.all()[0].seen.size(), 3U);
-  EXPECT_TRUE(has(findings.all()[0].why, "never completed")) << findings.all()[0].why;
-  EXPECT_FALSE(has(typed(TwoHosts{.version = "2.28.3", .complete = false}.text() + line, "gid-type"),
-                   "use NCCL 2.26"));
+  EXPECT_HAS(findings.all()[0].why, "never completed");
+  EXPECT_LACKS(typed(TwoHosts{.version = "2.28.3", .complete = false}.text() + line, "gid-type"),
+               "use NCCL 2.26");
 }
 
 TEST(Rules, NamesComeFromTheLogs) {
@@ -145,7 +145,7 @@ TEST(Rules, NamesComeFromTheLogs) {
       "omar:70:70 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to ens9\n";
   const std::string list = typed(set + none, "socket-interface");
   EXPECT_TRUE(list.starts_with("export NCCL_SOCKET_IFNAME=ens9,<the name on omar>")) << list;
-  EXPECT_TRUE(has(typed(none, "socket-interface"), "NCCL_SOCKET_IFNAME=<interface>")) << "no name is known";
+  EXPECT_HAS(typed(none, "socket-interface"), "NCCL_SOCKET_IFNAME=<interface>") << "no name is known";
 
   const std::string veth = "Bootstrap : Using [0]ens9:10.3.0.%<0> [1]vethab12:fe80::12%vethab12<0>";
   std::string text;
@@ -165,7 +165,8 @@ TEST(Rules, APeerThatDoesNotAnswerAtItsOwnAddress) {
       warns("omar", "misc/socket.cc:538",
             "socketStartConnect: Connect to 10.3.0.1<40001> failed : Connection refused");
   const std::string fix = typed(TwoHosts{.complete = false}.text() + refused, "connection-refused");
-  EXPECT_TRUE(fix.starts_with("look at the log of sara") && !has(fix, "IFNAME")) << fix;
+  EXPECT_TRUE(fix.starts_with("look at the log of sara"));
+  EXPECT_LACKS(fix, "IFNAME");
 }
 
 TEST(Rules, WhyTheNetworkIsSocketIsOneFinding) {
@@ -180,7 +181,7 @@ TEST(Rules, WhyTheNetworkIsSocketIsOneFinding) {
   EXPECT_EQ(checksOf(one), "socket-network");
   EXPECT_TRUE(one.all()[0].fix.starts_with("docker run --device=/dev/infiniband --ulimit memlock=-1"))
       << one.all()[0].fix;
-  EXPECT_TRUE(has(one.all()[0].why, "mlx5_bond_7"));
+  EXPECT_HAS(one.all()[0].why, "mlx5_bond_7");
   const std::string library =
       typed(says("sara", "Failed to open libibverbs.so[.1]") + fallback, "socket-network");
   EXPECT_TRUE(library.starts_with("apt install libibverbs1")) << library;
@@ -199,7 +200,7 @@ TEST(Rules, AVirtualFunctionOfAnotherContainerIsNoError) {
                      TwoHosts{}.text()));
   EXPECT_EQ(checksOf(findings), "device-closed");
   EXPECT_EQ(findings.exitStatus(), 1);
-  EXPECT_TRUE(has(findings.all()[0].fix, "NCCL_IB_HCA=mlx5_2,mlx5_3")) << findings.all()[0].fix;
+  EXPECT_HAS(findings.all()[0].fix, "NCCL_IB_HCA=mlx5_2,mlx5_3");
 }
 
 TEST(Rules, TheGpuSideOfTheFabric) {
@@ -208,23 +209,25 @@ TEST(Rules, TheGpuSideOfTheFabric) {
                 warns("sara", "transport/nvls.cc:244", "Cuda failure 1 'invalid argument'") +
                 warns("omar", "transport/nvls.cc:244", "Cuda failure 1 'invalid argument'"),
             "nvls-setup");
-  EXPECT_TRUE(has(nvls, "fabricmanager") && has(nvls, "NCCL_NVLS_ENABLE=0") && !has(nvls, "ECC")) << nvls;
+  EXPECT_HAS(nvls, "fabricmanager");
+  EXPECT_HAS(nvls, "NCCL_NVLS_ENABLE=0");
+  EXPECT_LACKS(nvls, "ECC");
   const std::string fabric = typed(
       "# nThread 1 nGpus 8\nhedda: Test CUDA failure common.cu:1005 'system not yet initialized'\n"
       " .. hedda pid 4: Test failure common.cu:900\n",
       "fabric-manager");
-  EXPECT_TRUE(has(fabric, "systemctl status nvidia-fabricmanager") && !has(fabric, "NCCL_DEBUG")) << fabric;
+  EXPECT_HAS(fabric, "systemctl status nvidia-fabricmanager");
+  EXPECT_LACKS(fabric, "NCCL_DEBUG");
   EXPECT_EQ(checksOf(judged(readJob("x: Test CUDA failure common.cu:1 'system not yet initialized'\n"))),
             "fabric-manager");
-  EXPECT_TRUE(
-      has(typed("RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
-                "nccl-too-old"),
-          "compute_cap"));
-  EXPECT_TRUE(has(
+  EXPECT_HAS(typed("RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
+                   "nccl-too-old"),
+             "compute_cap");
+  EXPECT_HAS(
       typed(warns("sara", "mnnvl.cc:74",
                   "MNNVL (cliqueSize 8) is available but not working. Check /dev/nvidia-caps-imex-channels"),
             "mnnvl-imex"),
-      "as NCCL says: Check /dev/nvidia-caps-imex-channels"));
+      "as NCCL says: Check /dev/nvidia-caps-imex-channels");
 }
 
 TEST(Rules, AUnixSocketHasNoInterface) {
@@ -234,8 +237,9 @@ TEST(Rules, AUnixSocketHasNoInterface) {
                 "UDS: Sending data over socket /tmp/nccl-socket-1-77aa failed : Connection refused (111)") +
           warns("sara", "proxy.cc:1180", "ncclProxyClientGetFd call to tpRank 1 handle 0x7 failed : 2"),
       "unix-socket");
-  EXPECT_TRUE(has(fix, "--network host") && has(fix, "NCCL_CUMEM_ENABLE=0") && !has(fix, "SOCKET_IFNAME"))
-      << fix;
+  EXPECT_HAS(fix, "--network host");
+  EXPECT_HAS(fix, "NCCL_CUMEM_ENABLE=0");
+  EXPECT_LACKS(fix, "SOCKET_IFNAME");
 }
 
 TEST(Rules, TheHostThatLacksANicIsNamed) {
@@ -245,22 +249,21 @@ TEST(Rules, TheHostThatLacksANicIsNamed) {
                                 "NCCL_IGNORE_NET_MISMATCH=1 to continue.");
   const Findings findings = judged(readJob(job.text() + own));
   EXPECT_EQ(checksOf(findings), "mixed-nics");
-  EXPECT_TRUE(has(findings.all()[0].fix, "on omar: why is mlx5_3 not there") &&
-              has(findings.all()[0].fix, "leave NCCL_IGNORE_NET_MISMATCH=0"))
-      << findings.all()[0].fix;
-  EXPECT_FALSE(has(findings.all()[0].fix, "as NCCL says")) << "its remedy hangs";
+  EXPECT_HAS(findings.all()[0].fix, "on omar: why is mlx5_3 not there");
+  EXPECT_HAS(findings.all()[0].fix, "leave NCCL_IGNORE_NET_MISMATCH=0");
+  EXPECT_LACKS(findings.all()[0].fix, "as NCCL says") << "its remedy hangs";
   job.complete = true;
   EXPECT_EQ(findingOf(judged(readJob(job.text())), "differ-nics")->severity, Severity::kWarning);
   job.more = {"NCCL_IGNORE_NET_MISMATCH set by environment to 1."};
-  EXPECT_TRUE(has(typed(job.text(), "differ-nics"), "export NCCL_IGNORE_NET_MISMATCH=0"));
+  EXPECT_HAS(typed(job.text(), "differ-nics"), "export NCCL_IGNORE_NET_MISMATCH=0");
 }
 
 TEST(Rules, SettingsThatHideFaults) {
   for (const char* value : {"0", "32"})
-    EXPECT_TRUE(has(
+    EXPECT_HAS(
         typed(TwoHosts{.more = {std::string("NCCL_IB_TIMEOUT set by environment to ") + value + "."}}.text(),
               "hiding-setting"),
-        "unset NCCL_IB_TIMEOUT"));
+        "unset NCCL_IB_TIMEOUT");
   // 278 is 22 in the eight bits that NCCL hands on; the default of IGNORE_NET_MISMATCH is 1.
   for (const char* said :
        {"NCCL_IB_TIMEOUT set by environment to 22.", "NCCL_IB_TIMEOUT set by environment to 278.",
@@ -277,8 +280,8 @@ TEST(Chains, TwoLinesOfOneCompletion) {
             "NET/IB: Got completion from peer 10.3.0.2<4> with status=IBV_WC_RETRY_EXC_ERR(12) "
             "opcode=IBV_WC_RDMA_WRITE(1) vendor_err=129 hca mlx5_2")));
   EXPECT_EQ(checksOf(findings), "completion-error");
-  EXPECT_TRUE(has(findings.all()[0].why, "queue pair 2345")) << findings.all()[0].why;
-  EXPECT_TRUE(has(findings.all()[0].what, "status 12"));
+  EXPECT_HAS(findings.all()[0].why, "queue pair 2345");
+  EXPECT_HAS(findings.all()[0].what, "status 12");
 }
 
 TEST(Chains, OneCauseOnManyRanksIsOneFinding) {
@@ -305,7 +308,7 @@ TEST(Chains, WhoOnlyEndsItsCommunicatorDoesNotGoOn) {
   for (const char* const state : {"Destroy COMPLETE\n", "Finalize COMPLETE\n"}) {
     const Findings findings = judged(readJob(TwoHosts{}.text() + fatal + end + state));
     EXPECT_EQ(findings.exitStatus(), 2) << state;
-    EXPECT_TRUE(has(findings.all()[0].why, "Nothing after it shows")) << findings.all()[0].why;
+    EXPECT_HAS(findings.all()[0].why, "Nothing after it shows");
     const std::string unknown = warns("sara", "x.cc:1", "the moon is in the way");
     EXPECT_EQ(judged(readJob(TwoHosts{}.text() + unknown + end + state)).exitStatus(), 1) << state;
     EXPECT_EQ(judged(readJob(fatal + end + state + TwoHosts{}.text())).exitStatus(), 1)
@@ -352,7 +355,7 @@ TEST(Rules, NoNameIsInvented) {
                            "judge_ranks.cc"}) {
     std::ifstream stream(std::string(RAILWISE_SOURCE_DIR) + "/src/doctor/log/judging/" + file);
     for (std::string line; std::getline(stream, line);) {
-      if (has(line, "// ")) continue;
+      if (railwise::test::has(line, "// ")) continue;
       for (std::sregex_iterator at(line.begin(), line.end(), quoted), end; at != end; ++at, ++texts)
         EXPECT_FALSE(std::regex_search(at->str(), name)) << file << ": " << at->str();
     }

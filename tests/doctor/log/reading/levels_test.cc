@@ -72,8 +72,7 @@ TEST(ShiftedLevels, AWarningWithoutWordsBeforeItIsOne) {
     if (rank == 0)
       text +=
           "NET/Railwise : mlx5_0: connection to node1:100 (mlx5_0): the peer closed the connection or died "
-          "with work "
-          "outstanding\nNET/Railwise : mlx5_1: nobody knows these words\n";
+          "with work outstanding\nNET/Railwise : mlx5_1: nobody knows these words\n";
     while (!text.empty()) {
       const std::size_t end = text.find('\n');
       reader.line(text.substr(0, end));

@@ -1,8 +1,7 @@
 #include "doctor/log/reading/reader.h"
 
-#include <gtest/gtest.h>
-
 #include "doctor/log/read_job.h"
+#include "tests/ok.h"
 
 namespace railwise::doctor {
 namespace {
@@ -74,7 +73,7 @@ TEST(JobReader, PluginsThatCannotBeLoaded) {
     const Job job = readJob(saidBy(0, {line}));
     ASSERT_EQ(onlyProcess(job).attempts.size(), 1U) << line;
     EXPECT_EQ(onlyProcess(job).attempts[0].name, "libx.so") << line;
-    EXPECT_NE(onlyProcess(job).attempts[0].reason.find("undefined symbol"), std::string::npos) << line;
+    EXPECT_HAS(onlyProcess(job).attempts[0].reason, "undefined symbol") << line;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tests/ok.h"
 #include "tests/topo/json_check.h"
 #include "tests/topo/output_machines.h"
 #include "topo/search/search.h"
@@ -85,8 +86,7 @@ TEST(ChannelEnds, ARingLeavesByTheNicByWhichItEnters) {
   EXPECT_TRUE(end.gpu_direct);
   EXPECT_EQ(end.reason,
             "NCCL lets a ring leave by the NIC by which it came in; PXN, 48 GB/s, sent through GPU 1 (PXN); "
-            "its own: "
-            "PIX, 48 GB/s");
+            "its own: PIX, 48 GB/s");
 }
 
 TEST(ChannelEnds, NoRelayWhereARingEnters) {
@@ -115,8 +115,7 @@ TEST(ChannelEnds, WithoutANicThereAreNone) {
   ASSERT_EQ(all.channels.size(), 1U);
   EXPECT_EQ(all.channels[0].missing, "there is no NIC");
   EXPECT_EQ(endsOf(all.gpus[0]), Ends{});
-  EXPECT_TRUE(
-      has(endsText(machine), "Rings and trees with a second, equal machine: none: there is no NIC\n"));
+  EXPECT_HAS(endsText(machine), "Rings and trees with a second, equal machine: none: there is no NIC\n");
 }
 
 TEST(ChannelEnds, SayWhatIsWrongWithTheGraphFile) {
@@ -130,8 +129,8 @@ TEST(ChannelEnds, SayWhatIsWrongWithTheGraphFile) {
   machine.graph_file = std::make_shared<const GraphFile>(*file);
   const auto all = explained(machine);
   ASSERT_EQ(all.channels.size(), 1U);
-  EXPECT_TRUE(has(all.channels[0].missing, "graphs.xml:1:")) << all.channels[0].missing;
-  EXPECT_TRUE(has(all.channels[0].missing, "the machine has no such NIC")) << all.channels[0].missing;
+  EXPECT_HAS(all.channels[0].missing, "graphs.xml:1:");
+  EXPECT_HAS(all.channels[0].missing, "the machine has no such NIC");
   EXPECT_EQ(endsOf(all.gpus[0]), Ends{});
 }
 
@@ -171,7 +170,7 @@ TEST(ChannelEnds, EachRule) {
     const auto at = std::find(ends.begin(), ends.end(), wanted.end);
     ASSERT_NE(at, ends.end()) << wanted.file << ": " << testing::PrintToString(ends);
     const std::string& reason = gpu.ends[static_cast<std::size_t>(at - ends.begin())].reason;
-    EXPECT_TRUE(has(reason, wanted.words)) << reason;
+    EXPECT_HAS(reason, wanted.words);
   }
 }
 
@@ -179,7 +178,7 @@ TEST(ChannelEnds, NameTheSettingThatForbidsAnotherNic) {
   Settings settings;
   settings.cross_nic = 0;
   const auto all = explained(machineOf(twoSwitches(), settings));
-  EXPECT_TRUE(has(endAt(all, 0, EndUse::kRingLeaves).reason, "by which it came in (NCCL_CROSS_NIC=0)"));
+  EXPECT_HAS(endAt(all, 0, EndUse::kRingLeaves).reason, "by which it came in (NCCL_CROSS_NIC=0)");
 }
 
 // NCCL exchanges the GPUs of a pair of rings on every second host, not their NICs.
@@ -192,7 +191,7 @@ TEST(ChannelEnds, RingsOfAPairChangePlaces) {
   EXPECT_EQ((std::vector<int>{ring.enter_rank, ring.enter_net, ring.leave_rank, ring.leave_net}),
             (std::vector<int>{1, 1, 0, 0}));
   EXPECT_FALSE(ring.other_nics);
-  EXPECT_TRUE(has(endsText(*machine), "On every second host rings 0 and 1, 2 and 3, ... change places\n"));
+  EXPECT_HAS(endsText(*machine), "On every second host rings 0 and 1, 2 and 3, ... change places\n");
 }
 
 // Every channel's NICs are those of the search, which told what it tried: `topo graphs`.
@@ -221,44 +220,41 @@ TEST(ChannelEnds, AreThoseOfTheGraphs) {
 
 TEST(ChannelText, TableAndLinesOfEachGpu) {
   const std::string text = endsText(machineOf(twoSwitches()));
-  EXPECT_TRUE(has(text,
-                  "Rings and trees with a second, equal machine\n\n"
-                  "channels  ring enters by   ring leaves by    tree enters and leaves by\n"
-                  "0, 2      mlx5_0 at GPU 0  mlx5_0 at GPU 1*  mlx5_0 at GPU 0\n"
-                  "1, 3      mlx5_1 at GPU 1  mlx5_1 at GPU 0*  mlx5_1 at GPU 1\n"
-                  "* not the GPU's own NIC: the lines Rings and Trees of that GPU say why\n"))
-      << text;
-  EXPECT_TRUE(has(text,
-                  "  Rings      channels 0, 2 enter by mlx5_0\n"
-                  "             channels 1, 3 leave by mlx5_1 (not its own: NCCL lets a ring "))
-      << text;
-  EXPECT_TRUE(has(text, "  Trees      channels 0, 2 by mlx5_0\n"));
+  EXPECT_HAS(text,
+             "Rings and trees with a second, equal machine\n\n"
+             "channels  ring enters by   ring leaves by    tree enters and leaves by\n"
+             "0, 2      mlx5_0 at GPU 0  mlx5_0 at GPU 1*  mlx5_0 at GPU 0\n"
+             "1, 3      mlx5_1 at GPU 1  mlx5_1 at GPU 0*  mlx5_1 at GPU 1\n"
+             "* not the GPU's own NIC: the lines Rings and Trees of that GPU say why\n");
+  EXPECT_HAS(text,
+             "  Rings      channels 0, 2 enter by mlx5_0\n"
+             "             channels 1, 3 leave by mlx5_1 (not its own: NCCL lets a ring ");
+  EXPECT_HAS(text, "  Trees      channels 0, 2 by mlx5_0\n");
 }
 
 TEST(ChannelText, OfAGpuInTheMiddle) {
   const std::string text = endsText(sharedNic(), 2);
-  EXPECT_TRUE(has(text, "  Rings      no ring and no tree enters or leaves the host at this GPU\n")) << text;
-  EXPECT_FALSE(has(text, "ring enters by")) << "the table is for all GPUs";
+  EXPECT_HAS(text, "  Rings      no ring and no tree enters or leaves the host at this GPU\n");
+  EXPECT_LACKS(text, "ring enters by") << "the table is for all GPUs";
 }
 
 TEST(ChannelText, OfOneGpuThatIsBothEnds) {
   const Machine machine = machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "a"))));
-  EXPECT_TRUE(has(endsText(machine), "  Rings      channels 0, 1 enter and leave by a\n"))
-      << endsText(machine);
+  EXPECT_HAS(endsText(machine), "  Rings      channels 0, 1 enter and leave by a\n");
 }
 
 TEST(ChannelText, OfACopiedChannel) {
   const std::string text = endsText(machineOf(twoSwitches()), -1, 6);
-  EXPECT_TRUE(has(text, "channel     ring enters by")) << text;
-  EXPECT_TRUE(has(text, "\n6 (like 2)  mlx5_0 at GPU 0  mlx5_0 at GPU 1*")) << text;
-  EXPECT_TRUE(has(text, "  Rings      channel 6 (like 2) enters by mlx5_0\n")) << text;
-  EXPECT_FALSE(has(text, "leave by mlx5_1"));
+  EXPECT_HAS(text, "channel     ring enters by");
+  EXPECT_HAS(text, "\n6 (like 2)  mlx5_0 at GPU 0  mlx5_0 at GPU 1*");
+  EXPECT_HAS(text, "  Rings      channel 6 (like 2) enters by mlx5_0\n");
+  EXPECT_LACKS(text, "leave by mlx5_1");
 }
 
 TEST(ChannelText, OfASplitHost) {
   const std::string text = endsText(machineOf(withoutNvlinks(twoSwitches())));
-  EXPECT_TRUE(has(text, "Rings and trees of GPU 0, with the others and a second, equal machine\n")) << text;
-  EXPECT_TRUE(has(text, "Rings and trees of GPU 1, with the others"));
+  EXPECT_HAS(text, "Rings and trees of GPU 0, with the others and a second, equal machine\n");
+  EXPECT_HAS(text, "Rings and trees of GPU 1, with the others");
 }
 
 // The slowest channel that NCCL tries is too fast for PCIe links of one lane.
@@ -270,8 +266,8 @@ TEST(ChannelText, SaysThatTheSearchFoundNothing) {
   for (std::size_t at = 0; (at = xml.find("32.0 GT/s PCIe", at)) != std::string::npos;)
     xml.replace(at, 14, "2.5 GT/s PCIe");
   const std::string text = endsText(machineOf(xml));
-  EXPECT_TRUE(has(text, "! The search found")) << text;
-  EXPECT_TRUE(has(text, "`railwise topo graphs"));
+  EXPECT_HAS(text, "! The search found");
+  EXPECT_HAS(text, "`railwise topo graphs");
 }
 
 TEST(ChannelText, FitsATerminal) {
@@ -289,20 +285,19 @@ TEST(ChannelJson, OfAGpuAndOfTheMachine) {
   const Machine machine = machineOf(twoSwitches());
   const std::string json = jsonOf(machine, 0);
   EXPECT_TRUE(JsonCheck::isJson(json)) << json;
-  EXPECT_TRUE(
-      has(json, "\"use\": \"ring-leaves\",\n          \"channels\": [1, 3],\n          \"net\": \"NET/1\""))
-      << json;
-  EXPECT_TRUE(has(json, "\"own\": false,\n          \"rule\": \"same-nic\""));
-  EXPECT_TRUE(has(json, "\"ranks\": [0, 1],\n      \"channels\": 4,\n      \"rings\": 4,")) << json;
-  EXPECT_FALSE(has(jsonOf(machine, 0, 4), "ring-leaves")) << "channel 4 is like channel 0";
+  EXPECT_HAS(json,
+             "\"use\": \"ring-leaves\",\n          \"channels\": [1, 3],\n          \"net\": \"NET/1\"");
+  EXPECT_HAS(json, "\"own\": false,\n          \"rule\": \"same-nic\"");
+  EXPECT_HAS(json, "\"ranks\": [0, 1],\n      \"channels\": 4,\n      \"rings\": 4,");
+  EXPECT_LACKS(jsonOf(machine, 0, 4), "ring-leaves") << "channel 4 is like channel 0";
 }
 
 TEST(ChannelJson, AbsentWithoutTheSearch) {
   const Machine machine = machineOf(twoSwitches());
   const auto json = explainJson(machine, explain(machine));
   ASSERT_OK(json);
-  EXPECT_FALSE(has(*json, "channel_ends"));
-  EXPECT_FALSE(has(*json, "rings_and_trees"));
+  EXPECT_LACKS(*json, "channel_ends");
+  EXPECT_LACKS(*json, "rings_and_trees");
 }
 
 }  // namespace

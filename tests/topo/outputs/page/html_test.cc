@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/outputs/outputs.h"
 
@@ -11,43 +12,42 @@ using namespace test;
 TEST(Html, NeedsNothingFromOutside) {
   const std::string html = htmlText(machineOf(twoSwitches()));
   EXPECT_EQ(countOf(html, "http"), 2) << "http-equiv and the namespace of SVG";
-  EXPECT_FALSE(has(html, " src="));
-  EXPECT_FALSE(has(html, "<link"));
-  EXPECT_FALSE(has(html, "@import"));
+  EXPECT_LACKS(html, " src=");
+  EXPECT_LACKS(html, "<link");
+  EXPECT_LACKS(html, "@import");
 }
 
 TEST(Html, LetsOnlyItsOwnScriptAndStyleRun) {
   const std::string html = htmlText(machineOf(twoSwitches()));
-  EXPECT_TRUE(has(html, "default-src 'none'; script-src 'sha256-"));
-  EXPECT_TRUE(has(html, "'; style-src 'sha256-"));
-  EXPECT_FALSE(has(html, "unsafe-inline"));
-  EXPECT_FALSE(has(html, " style=\"")) << "the policy forbids style attributes";
-  EXPECT_FALSE(has(html, " onclick="));
+  EXPECT_HAS(html, "default-src 'none'; script-src 'sha256-");
+  EXPECT_HAS(html, "'; style-src 'sha256-");
+  EXPECT_LACKS(html, "unsafe-inline");
+  EXPECT_LACKS(html, " style=\"") << "the policy forbids style attributes";
+  EXPECT_LACKS(html, " onclick=");
 }
 
 TEST(Html, HasTheNicOfEachGpuWithoutScript) {
   const std::string html = htmlText(machineOf(twoSwitches()));
-  EXPECT_TRUE(
-      has(html,
-          "<td>GPU 1</td><td>0000:21:00.0</td><td>NUMA node 1</td><td>mlx5_1</td><td>PIX</td><td>48</td>"
-          "<td>on</td>"))
+  EXPECT_HAS(html,
+             "<td>GPU 1</td><td>0000:21:00.0</td><td>NUMA node 1</td><td>mlx5_1</td><td>PIX</td><td>48</td>"
+             "<td>on</td>")
       << html.substr(html.find("<table"));
-  EXPECT_TRUE(has(html, "id=\"gpu-1\""));
-  EXPECT_TRUE(has(html, "id=\"nic-1\""));
+  EXPECT_HAS(html, "id=\"gpu-1\"");
+  EXPECT_HAS(html, "id=\"nic-1\"");
 }
 
 TEST(Html, SaysWhatCostsSpeedAndWhatToDo) {
-  EXPECT_FALSE(has(htmlText(machineOf(twoSwitches())), "What costs speed"));
+  EXPECT_LACKS(htmlText(machineOf(twoSwitches())), "What costs speed");
   const std::string html = htmlText(machineOf(flat()));
-  EXPECT_TRUE(has(html, "What costs speed"));
-  EXPECT_TRUE(has(html, "What to do: "));
+  EXPECT_HAS(html, "What costs speed");
+  EXPECT_HAS(html, "What to do: ");
 }
 
 TEST(Html, DoesNotLetANameEscape) {
   const std::string html = htmlText(machineOf(twoSwitches("</script><script>alert(1)</script><!--")));
   EXPECT_EQ(countOf(html, "<script"), 2) << "data and program";
   EXPECT_EQ(countOf(html, "</script>"), 2);
-  EXPECT_FALSE(has(html, "<!--"));
+  EXPECT_LACKS(html, "<!--");
 }
 
 TEST(Html, SaysWhatTheVendorSaysOfAGpu) {
@@ -68,17 +68,16 @@ TEST(Html, SaysWhatTheVendorSaysOfAGpu) {
   part.memory_bytes = uint64_t{40} << 30;
   machine.gpu_answers = std::make_shared<gpu::GpuTopology>(answers);
   const std::string page = htmlText(machine);
-  EXPECT_TRUE(has(page, "\"facts\": \"NVIDIA H100 80GB HBM3, 80 GiB, 0000:21:00.0, NVML index 1"));
-  EXPECT_TRUE(
-      has(page, "\"State: 2 ECC errors.\", \"Driver 550.90.07.\", \"MIG \\u003c3g.40gb>: 40 GiB, -.\""));
+  EXPECT_HAS(page, "\"facts\": \"NVIDIA H100 80GB HBM3, 80 GiB, 0000:21:00.0, NVML index 1");
+  EXPECT_HAS(page, "\"State: 2 ECC errors.\", \"Driver 550.90.07.\", \"MIG \\u003c3g.40gb>: 40 GiB, -.\"");
 }
 
 TEST(Html, CarriesTheChannelsAndTheTransports) {
   const std::string html = htmlText(machineOf(twoSwitches()));
-  EXPECT_TRUE(has(html, R"({"key": "ring", "name": "Ring", "nodes": 1, "shape": "ring")")) << html;
-  EXPECT_TRUE(has(html, R"({"key": "tree", "name": "Tree", "nodes": 2)"));
-  EXPECT_TRUE(has(html, R"("here": [[[1, 0]], [[0, 0]]])"));
-  EXPECT_TRUE(has(html, R"(["P2P/CUMEM", "NVL \u003c= PXB)"));
+  EXPECT_HAS(html, R"({"key": "ring", "name": "Ring", "nodes": 1, "shape": "ring")");
+  EXPECT_HAS(html, R"({"key": "tree", "name": "Tree", "nodes": 2)");
+  EXPECT_HAS(html, R"("here": [[[1, 0]], [[0, 0]]])");
+  EXPECT_HAS(html, R"(["P2P/CUMEM", "NVL \u003c= PXB)");
 }
 
 }  // namespace
