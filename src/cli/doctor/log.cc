@@ -199,15 +199,35 @@ std::string jsonText(const doctor::Findings& findings, const doctor::ReportStyle
   return json.text();
 }
 
+// NCCL's RAS names processes and hosts. Whom the logs know gets its rank and the place of its last words
+// there.
+void addPastes(const Read& read, const doctor::Ranks& ranks, bool ras, doctor::Findings& findings) {
+  for (doctor::Finding finding : read.pastes.findings) {
+    if ((finding.check == "ras-report") != ras) continue;
+    for (doctor::Seen& seen : finding.seen) {
+      for (const auto& [index, process] : ranks.members()) {
+        if (!ras || !doctor::namesProcess(seen.value, process.pid, process.host)) continue;
+        seen.device = ranks.label(index);
+        if (!process.last_time.empty()) seen.value += "; the last line of its log is of " + process.last_time;
+      }
+    }
+    findings.add(std::move(finding));
+  }
+}
+
 int report(LogOptions& options, const Read& read) {
   bool failed = false;
   const auto machine = machineOfHosts(options, read, &failed);
   if (failed) return kExitUsage;
   const doctor::Ranks ranks(read.job, options.expected);
   const auto comparisons = compareAll(read, ranks, machine ? &*machine : nullptr, !options.no_nvls);
-  doctor::Findings findings = judgeJob(read.job, ranks);
+  // Of a hang RAS knows who holds up the others, and the logs only who waits: it comes first.
+  doctor::Findings findings;
+  addPastes(read, ranks, true, findings);
+  const doctor::Findings of_logs = judgeJob(read.job, ranks);
+  for (const doctor::Finding& finding : of_logs.all()) findings.add(finding);
   judgeResults(comparisons, findings);
-  for (const doctor::Finding& finding : read.pastes.findings) findings.add(finding);
+  addPastes(read, ranks, false, findings);
   judgeRate(ranks, measuredOf(comparisons), findings);
   findings.sort();
   const doctor::ReportStyle style = styleOf(read, ranks, comparisons);

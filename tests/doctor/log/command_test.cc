@@ -41,6 +41,19 @@ TEST(DoctorLog, StandardInput) {
   EXPECT_HAS(result.out, "standard input:8: Using network Socket");
 }
 
+TEST(DoctorLog, WhomNcclsRasNamesIsFoundInTheLogs) {
+  const railwise::test::ScratchFile ras(
+      "ras.txt",
+      "Job summary\n===========\n\nWarnings\n========\n\n#0-0 (00ab) MISMATCH\n"
+      "  Communicator ranks have different AllReduce operation counts\n"
+      "  Rank 1 has launched up to operation 8 -- GPU 2 managed by process 512 on node gn02\n"
+      "  Rank 3 has launched up to operation 9 -- GPU 2 managed by process 512 on node gn03\n");
+  const ProcessResult result = doctor({kFiles + "mpirun-socket-2.18.log", ras.path()});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_HAS(result.out, "worst: rank 1 (gn02): ranks of a communicator are at different operations");
+  EXPECT_HAS(result.out, "Rank 1 has launched up to operation 8");
+}
+
 TEST(DoctorLog, FewerRanksThanThereShouldBe) {
   const ProcessResult result = doctor({kFiles + "mpirun-socket-2.18.log", "--ranks", "4"});
   EXPECT_HAS(result.out, "2 ranks are in no log: 2, 3");

@@ -363,6 +363,14 @@ Pastes PasteReader::take() {
   return std::move(pastes_);
 }
 
+bool namesProcess(std::string_view line, std::string_view pid, std::string_view host) {
+  const std::string words = "rocess " + std::string(pid) + " on node " + std::string(host);
+  const auto at = line.find(words);
+  if (pid.empty() || at == std::string_view::npos) return false;
+  const std::string_view behind = line.substr(at + words.size());
+  return behind.empty() || behind[0] == ' ' || behind[0] == ',' || behind[0] == '.';
+}
+
 Pastes readPastes(const std::string& name, std::string_view text) {
   PasteReader reader;
   reader.beginFile(name);

@@ -53,6 +53,9 @@ class PasteReader {
   Pastes pastes_;
 };
 
+// Does a line of NCCL's RAS name this process: "... process 76 on node sara"?
+bool namesProcess(std::string_view line, std::string_view pid, std::string_view host);
+
 // What a text holds, by itself.
 Pastes readPastes(const std::string& name, std::string_view text);
 
