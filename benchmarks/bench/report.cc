@@ -170,7 +170,8 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
   json.endObject();
 }
 
-// For example "ops of 2 x64".
+}  // namespace
+
 std::string patternText(const BenchShape& shape) {
   std::string text = nameOf(shape.pattern);
   if (shape.pattern == BenchPattern::kOps || shape.steps > 1) text += " of " + std::to_string(shape.steps);
@@ -180,6 +181,8 @@ std::string patternText(const BenchShape& shape) {
   if (shape.optional_completion) text += ", LL";
   return text;
 }
+
+namespace {
 
 void sayBusy(const std::optional<OthersUse>& others) {
   if (others && others->worthSaying()) std::printf("# this machine was busy: %s\n", others->text().c_str());

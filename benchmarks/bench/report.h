@@ -17,6 +17,8 @@ struct BenchRow {
 };
 // Sorts the rows so that the worst one is last: the worst ratio to the last plugin, or, with one plugin, the
 // highest cost.
+// For example "ops of 2 x64".
+std::string patternText(const BenchShape& shape);
 void printBenchRows(std::vector<BenchRow> rows);
 void printBenchRowsJson(const std::vector<BenchRow>& rows);
 

@@ -348,7 +348,8 @@ class RAILWISE_TOPOLOGY_API Machine {
 
 // One thing that differs; a side that lacks it has an empty text.
 struct Difference {
-  std::string kind;  // "device", "numa", "link", "path", "nic", "gpudirect", "p2p", "pxn", "domain"
+  std::string kind;  // "device", "numa", "link", "path", "nic", "gpudirect", "p2p", "pxn", "domain", "init",
+                     // "graph", "algorithm"
   std::string what;  // ids: "GPU/0", "GPU/0 -> NET/1"; the left machine's where both have the thing
   std::string left;
   std::string right;

@@ -115,7 +115,7 @@ TEST(Postmortem, DescribesTheOpenPut) {
   const std::string text = inOneLine(postmortemText(snapshot, 40));
   EXPECT_HAS(
       text,
-      "operation 5127 (1.0 MiB) had waited for 3.2 s when the process ended, waiting for the progress of "
+      "operation 5127 (1.0 MiB) had waited for 3.2 s at its last sign of life, waiting for the progress of "
       "the peer over mlx5_1 port 1 -> mlx5_1 port 1; 5126 of 5128 operations are done, 5100 "
       "signals, 2 gets under way ");
   EXPECT_HAS(text, "slow message, connection 7 to gpu2:4411 (operation 5127,");

@@ -22,6 +22,7 @@ FILES = {
     "railwise-nccl-plugin": {"{lib}/libnccl-net-railwise.so", "{lib}/librccl-net-railwise.so", "include/railwise/profiler.h"} | OVERRIDES,
     "railwise-doctor": {"bin/railwise", "share/railwise/machines/*.conf", "share/railwise/watch/*", "libexec/railwise/slurm-health",
                         "share/man/man1/railwise.1.gz", "share/man/man1/railwise-*.1.gz", "share/doc/railwise-doctor/docs/*.md",
+                        "share/doc/railwise-doctor/docs/develop/*.md", "share/doc/railwise-doctor/*.md",
                         "share/bash-completion/completions/railwise", "share/zsh/site-functions/_railwise",
                         "share/fish/vendor_completions.d/railwise.fish"} | OVERRIDES,
     "railwise": {"{lib}/libnccl-net-railwise-spy.so", "share/railwise/grafana/railwise.json",

@@ -133,7 +133,9 @@ std::optional<DeviceMachine> openDeviceMachine(const char* command, const Device
   const char* const fabric = std::getenv("RAILWISE_FABRIC");
   auto parsed = softdev::parseMachine(machine.text.c_str(), host, fabric != nullptr ? fabric : "");
   if (!parsed.ok()) {
-    say("%s: no machine of \"%s\": the reason stands above", command, machine.text.c_str());
+    say("%s: no software machine %s, see above; a FILE or a recording of another machine: railwise help "
+        "machines",
+        command, options.machine.empty() ? machine.text.c_str() : options.machine.c_str());
     return std::nullopt;
   }
   machine.config = std::move(*parsed);

@@ -161,7 +161,19 @@ void judgeResults(std::span<const Comparison> comparisons, Findings& findings) {
                    "railwise doctor --pair HOST  # compares what arrives with what was sent\n"
                    "dmesg | grep -i -e xid -e mlx5 -e AER  # GPU, NIC and PCIe errors");
     }
-    if (!its.judged || !its.doubt.empty() || its.share() >= kFarBelowModel) continue;
+    if (!its.judged || !its.doubt.empty()) continue;
+    for (std::size_t i = *its.judged + 1; i < rows.size() && its.share() >= kFarBelowModel; ++i) {
+      if (rows[i].best() <= 0 || rows[i].best() >= kFarBelowModel * its.expected[i]) continue;
+      findings.add(
+          "below-model", Severity::kWarning, "a larger size is far slower than the best one",
+          {seenAt(its, rows[i],
+                  formatText("%.1f of %.1f GB/s at ", rows[i].best(), its.expected[i]) +
+                      sizeText(rows[i].bytes))},
+          "The best size is " + youGetText(its) + ". Bandwidth does not fall with size by itself.",
+          "run this size alone and for longer (-b SIZE -e SIZE -n 100): is it so each time?\n"
+          "dmesg -T | tail  # on each host; nvidia-smi -q -d PERFORMANCE: a clock that was throttled");
+    }
+    if (its.share() >= kFarBelowModel) continue;
     const bool without_nvlink =
         its.hosts == 1 && its.share() < kWithoutNvlink && its.limit.starts_with("The limit is NVLink");
     findings.add(

@@ -227,7 +227,10 @@ bool NcclTestsReader::readHeader(const Words& words) {
     const std::string_view next = i + 1 < words.size() ? words[i + 1] : std::string_view();
     if (words[i].starts_with(kLibrary)) nccl_ = releaseOf(words[i].substr(kLibrary.size()));
     if (words[i] == "nThread" && i + 2 < words.size() && words[i + 2] == "nGpus") return beginRun(), true;
-    if (words[i] == "concluded:") return open_ = false, named_.clear(), true;
+    if (words[i] == "concluded:") {
+      if (open_ && runs_.back().collective.empty()) runs_.back().collective = programOf(next);
+      return open_ = false, named_.clear(), true;
+    }
     if (words[i] == "railwise" && next.size() > 0 &&
         std::find(words.begin(), words.end(), "perf") != words.end())
       foreign_ = true;

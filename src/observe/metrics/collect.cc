@@ -296,8 +296,11 @@ class Collector {
              "Work requests that a port has accepted.");
     perTotal("railwise.rail_completions", Unit::kNone, &Totals::completions,
              "Completions that were polled from a port's device.");
-    begin("railwise.rail_errors", FamilyKind::kCounter, Unit::kNone,
-          "What has gone wrong on a port, by kind.");
+    begin(
+        "railwise.rail_errors", FamilyKind::kCounter, Unit::kNone,
+        "What has gone wrong on a port, by kind: local: protection or length at this end; post: a work "
+        "request was not taken; poll: a completion queue was not polled; stalled: nothing came back for too "
+        "long; flushed: requests of a queue pair that had failed; others as the verbs call them.");
     eachRail([&](const Source& source, const Rail& rail, const Labels& labels) {
       for (const auto& kind : record::kErrorKindNames)
         add(source, with(labels, "kind", kind.key), rail.errors[static_cast<std::size_t>(kind.value)]);

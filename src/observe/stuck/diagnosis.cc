@@ -325,7 +325,8 @@ class Diagnoser {
     for (const int place : dead) {
       const uint64_t gone_ms = process(at(place).process).gone_ms;
       if (place != dead.front() && first_ms != kNever && gone_ms < first_ms)
-        at(place).details.push_back(ageText(first_ms - gone_ms) + " after " + first.name);
+        at(place).details.push_back("that of " + first.name + " came " + ageText(first_ms - gone_ms) +
+                                    " earlier");
     }
     auto next = dead.begin();
     for (int& place : order)

@@ -305,6 +305,12 @@ class Postmortem {
     if (connection.epoch <= 1) text += ", " + bytesText(bytes / connection.completed) + " each on average";
     return text;
   }
+  // The oldest message is noted every 20 ms: it may have completed since.
+  bool isStale(const record::Connection& connection) const {
+    constexpr uint64_t kSureNs = 200'000'000;
+    return connection.oldest <= connection.completed &&
+           record::growth(connection.oldest_since_ns, end_ns_) < kSureNs;
+  }
   std::string connectionText(const record::Connection& connection) const {
     std::string text = "connection " + std::to_string(connection.slot);
     if (connection.side == Side::kListener) text = "listener " + std::to_string(connection.slot);
@@ -312,15 +318,19 @@ class Postmortem {
     text += " (" + plainText(connection.device) + "): ";
     if (!isUp(connection.state))
       text += std::string(record::stateText(connection.state)) + " for " + agoText(connection.state_since_ns);
-    if (connection.oldest != 0 && hasOpenMessage(connection)) {
+    if (connection.oldest != 0 && hasOpenMessage(connection) && !isStale(connection)) {
       if (!isUp(connection.state)) text += "; ";
       text += oldestText(connection);
       if (connection.oldest_since_ns != 0)
         text += std::string(snapshot_.process.alive ? " has waited for " : " had waited for ") +
                 agoText(connection.oldest_since_ns);
-      text += snapshot_.process.alive ? "" : " when the process ended";
+      text += snapshot_.process.alive           ? ""
+              : snapshot_.process.ended_ns != 0 ? " when the process ended"
+                                                : " at its last sign of life";
     } else if (isUp(connection.state)) {
-      text += isOneSided(connection) ? "nothing is under way" : "no message is under way";
+      text += isOneSided(connection)                                 ? "nothing is under way"
+              : connection.oldest != 0 && hasOpenMessage(connection) ? "its messages move"
+                                                                     : "no message is under way";
     }
     if (connection.waits_for != WaitsFor::kNothing && isOpen(connection))
       text += std::string(", waiting for the ") + record::waitsForText(connection.waits_for) +

@@ -41,7 +41,7 @@ Quartiles quartilesOf(const Json& measurement) {
 
 std::string setupOf(int channels, bool fused, int warmup, int aggregated, bool software) {
   return textOf("%d channels%s, %d warm-up iterations, %d operations an iteration, %s device", channels,
-                fused ? " fused" : "", warmup, aggregated, software ? "software" : "real");
+                fused ? " fused" : "", warmup, aggregated, software ? "software" : "another");
 }
 
 SavedRow rowOf(const Json& row) {
@@ -147,7 +147,16 @@ Comparison compareRuns(const SavedRun& saved, const Report& report) {
   Comparison comparison;
   comparison.file = saved.file;
   const std::string setup = setupText(report);
-  if (setup != saved.setup) comparison.differs = "it had " + saved.setup + "; this run has " + setup;
+  if (setup != saved.setup) {
+    std::vector<std::string> had = splitAt(saved.setup, ','), has = splitAt(setup, ',');
+    const auto in = [](const std::vector<std::string>& all) {
+      return [&all](const std::string& part) { return std::ranges::count(all, part) > 0; };
+    };
+    const std::vector<std::string> before = had;
+    std::erase_if(had, in(has));
+    std::erase_if(has, in(before));
+    comparison.differs = "it had" + joined(had, ",") + "; this run has" + joined(has, ",");
+  }
   const bool busy = report.surroundings && report.surroundings->busy();
   if (busy || saved.busy) comparison.busy = !saved.busy ? "this run" : busy ? "both runs" : "the saved run";
   for (const Row& row : report.rows) {

@@ -194,20 +194,14 @@ class TimelinePlot {
 
 }  // namespace
 
-double longestPauseMs(const Timeline& timeline, bool at_marks) {
-  constexpr double kFollowsMs = 1000;
-  const auto counts = [&](double from, double to) {
-    return !at_marks || std::ranges::any_of(timeline.marks, [&](const Timeline::Mark& mark) {
-      return mark.ms >= from - kFollowsMs && mark.ms <= to;
-    });
-  };
+double longestPauseMs(const Timeline& timeline) {
   double longest = 0;
   const Timeline::Sample* since = nullptr;  // the first sample with the current number of bytes
   for (const Timeline::Sample& sample : timeline.samples) {
     if (since == nullptr || sample.bytes != since->bytes) since = &sample;
     const bool last = since->bytes == timeline.samples.back().bytes;
     const bool between = since->bytes != 0 && (!last || timeline.failed);
-    if (between && counts(since->ms, sample.ms)) longest = std::max(longest, sample.ms - since->ms);
+    if (between) longest = std::max(longest, sample.ms - since->ms);
   }
   return longest;
 }
@@ -265,9 +259,10 @@ bool TimelineRecorder::write(const std::string& file, const std::string& run, ui
   timeline_.failed = failed;
   for (const std::string& line : linesOf(foot)) timeline_.notes.push_back(line.substr(line.find(' ') + 1));
   timeline_.notes.emplace_back("Traffic also pauses between sizes and while results are verified.");
-  std::string title = run + textOf(": bytes received per %d ms; longest pause %.0f ms",
-                                   static_cast<int>(kSamplePeriod.count()), longestPauseMs(timeline_));
-  if (!timeline_.marks.empty()) title += textOf(", at a fault %.0f ms", longestPauseMs(timeline_, true));
+  std::string title = run + textOf(": bytes received per %d ms", static_cast<int>(kSamplePeriod.count()));
+  // Where a path was lost, the foot tells for how long.
+  if (foot.find("without a path") == std::string::npos)
+    title += textOf("; longest pause %.0f ms", longestPauseMs(timeline_));
   if (failed) title += "; the run failed";
   return writeDocument(file, drawTimeline(title, timeline_));
 }

@@ -26,9 +26,8 @@ struct Timeline {
 };
 
 // The longest time without new bytes between two samples, after the first bytes and before the last. In a run
-// that failed, the time behind the last ones counts too. 0: there was none. `at_marks`: only pauses that a
-// mark is in, or up to a second before.
-double longestPauseMs(const Timeline& timeline, bool at_marks = false);
+// that failed, the time behind the last ones counts too. 0: there was none.
+double longestPauseMs(const Timeline& timeline);
 
 // Returns the whole SVG file.
 std::string drawTimeline(const std::string& title, const Timeline& timeline);

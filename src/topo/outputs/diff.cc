@@ -13,6 +13,7 @@
 #include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"
 #include "topo/search/search.h"
+#include "topo/tuning/expect.h"
 
 namespace railwise::topo {
 namespace {
@@ -334,9 +335,65 @@ class Differ {
     return failure.empty() ? "succeeds" : "fails: " + failure;
   }
 
+  // "16 channels of 24 GB/s, NVL between GPUs, PIX to NICs"; "": NCCL finds none.
+  static std::string graphText(const CommunicatorGraphs& graphs, Algorithm algorithm) {
+    const ChannelGraph& graph = graphs.of(algorithm);
+    if (graph.channels.empty()) return "none";
+    const float bandwidth = graphs.inter ? graph.bandwidth_inter : graph.bandwidth_intra;
+    return counted(static_cast<int>(graph.channels.size()), "channel") + " of " + gbText(bandwidth) +
+           " GB/s, " + pathTypeName(graph.type_intra) + " between GPUs" +
+           (graphs.inter ? std::string(", ") + pathTypeName(graph.type_inter) + " to NICs" : "");
+  }
+
+  // "Tree LL to 64 KiB, then NVLS Simple"
+  static std::string choicesText(const Machine& machine, const Domain& domain,
+                                 const CommunicatorGraphs& graphs, tuning::Collective collective) {
+    std::vector<std::size_t> sizes;
+    for (std::size_t bytes = 1024; bytes <= std::size_t{8} << 30; bytes *= 4) sizes.push_back(bytes);
+    const auto expected =
+        tuning::expectCollective(machine, domain, graphs, graphs.nodes, true, collective, sizes);
+    std::string text, last;
+    std::size_t bytes = 0;
+    for (const tuning::ExpectedSize& size : expected.sizes) {
+      if (!size.choice) return "";
+      const std::string choice =
+          std::string(tuning::nameOf(size.choice->algorithm)) + " " + tuning::nameOf(size.choice->protocol);
+      if (!last.empty() && choice != last) text += last + " to " + sizeText(bytes) + ", then ";
+      last = choice;
+      bytes = size.bytes;
+    }
+    return text + last;
+  }
+
+  void compareGraphs() {
+    const auto left = searchMachine(left_, {});
+    const auto right = searchMachine(right_, {});
+    if (!left.ok() || !right.ok() || left_.domains.size() != right_.domains.size()) return;
+    for (std::size_t i = 0; i < left_.domains.size(); ++i) {
+      for (const int hosts : {1, 2}) {
+        const auto& before = hosts == 1 ? (*left)[i].one_host : (*left)[i].two_hosts;
+        const auto& after = hosts == 1 ? (*right)[i].one_host : (*right)[i].two_hosts;
+        if (!before || !after) continue;
+        const std::string where = ", " + counted(hosts, "host");
+        for (std::size_t number = 0; number < kAlgorithms; ++number) {
+          const auto which = static_cast<Algorithm>(number);
+          add("graph", algorithmName(which) + where, graphText(*before, which), graphText(*after, which));
+        }
+        if (left_.graph->rccl() || right_.graph->rccl()) continue;  // RCCL's model is not known
+        for (std::size_t number = 0; number < tuning::kCollectives; ++number) {
+          const auto which = static_cast<tuning::Collective>(number);
+          add("algorithm", tuning::nameOf(which) + where,
+              choicesText(left_, left_.domains[i], *before, which),
+              choicesText(right_, right_.domains[i], *after, which));
+        }
+      }
+    }
+  }
+
   void compareDomains() {
     add("init", "communicator", initText(left_), initText(right_));
     add("domain", "communicator", domainsOf(left_), domainsOf(right_));
+    compareGraphs();
   }
 
   const Machine& left_;
@@ -387,6 +444,8 @@ constexpr Kind kKinds[] = {
     {"gpudirect", "GPUDirect RDMA"},
     {"p2p", "GPU to GPU directly (P2P)"},
     {"pxn", "PXN: sending through another GPU"},
+    {"graph", "Channels that NCCL finds"},
+    {"algorithm", "What NCCL's cost model takes, by size"},
 };
 
 // Splits "GPU/12" into "GPU/" and 12. False: the id has no number, for example an address.

@@ -57,10 +57,6 @@ TEST(PerfTimeline, AThickLineShowsTheLevels) {
 
 TEST(PerfTimeline, TheLongestPauseIsBetweenBytes) {
   EXPECT_EQ(longestPauseMs(makeTimeline()), 10);
-  Timeline marked = {.samples = {{0, 1}, {10, 2}, {400, 2}, {2000, 4}, {2040, 4}, {2060, 5}},
-                     .marks = {{2001, "down"}}};
-  EXPECT_EQ(longestPauseMs(marked), 390);
-  EXPECT_EQ(longestPauseMs(marked, true), 40);
   Timeline timeline;
   EXPECT_EQ(longestPauseMs(timeline), 0);
   timeline.samples = {{0, 0}, {500, 0}, {501, 8}, {502, 9}, {520, 9}, {530, 9}, {540, 12}, {900, 12}};

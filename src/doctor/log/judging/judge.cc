@@ -64,7 +64,7 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
     if (!file.problem.empty())
       findings.add("log-unreadable", Severity::kError, "a log cannot be read to its end",
                    {{file.name, file.name + ":" + std::to_string(file.lines), file.problem}},
-                   "What it says of its ranks is not known.", "ls -l FILE; file FILE");
+                   "What it says of its ranks is not known.", "ls -l " + file.name + "; file " + file.name);
   }
   for (const auto& [index, process] : ranks.members()) {
     if (process.shifted.value.empty()) continue;
@@ -91,6 +91,8 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
                 job.events[static_cast<std::size_t>(first)].check) != std::end(kBeforeNccl))
     return;
   if (nccl_lines == 0 && job.has_pastes) return;
+  const auto unread = [](const LogFile& file) { return !file.problem.empty() && file.lines == 0; };
+  if (!job.files.empty() && std::ranges::all_of(job.files, unread)) return;  // no log was read
   if (nccl_lines > 0 && (ranks.size() > 0 || errors || job.has_results)) return;
   Finding finding = {.check = "log-level",
                      .severity = Severity::kAdvice,
