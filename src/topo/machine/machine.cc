@@ -282,31 +282,83 @@ void fillInGpus(const XmlDocument& document, Detection& detection, std::vector<s
   remarks.push_back("the file does not describe its GPUs; " + knownText(known));
 }
 
-// The file without the NICs that NCCL_IB_HCA leaves out; NCCL numbers the others.
+// The RDMA ports of a <net>, which may be fused ("mlx5_2+mlx5_2:2"), and how many of them NCCL_IB_HCA leaves
+// out. Sockets have port 0 and are no RDMA ports.
+struct NetPorts {
+  std::size_t all = 0;
+  std::size_t left_out = 0;
+};
+NetPorts portsOf(const XmlNode& net, const Settings& settings) {
+  NetPorts ports;
+  if (net.name != "net" || net.parent == nullptr || !net.has("name") || net.get("port") == "0") return ports;
+  // The attribute is no port of the device: NCCL counts all ports of a card. Of a device with two ports
+  // NCCL's own network has two nets of one name, and Railwise writes ":2".
+  int otherwise = 1;
+  for (const XmlNode* other : net.parent->children) {
+    if (other == &net) break;
+    if (other->get("name") == net.get("name")) ++otherwise;
+  }
+  for (const std::string& name : splitAt(net.get("name"), '+')) {
+    const std::size_t colon = name.find(':');
+    const auto port = colon < name.size() ? numberIn<int>(name.substr(colon + 1)) : std::nullopt;
+    ++ports.all;
+    if (!settings.usesPort(name.substr(0, colon), port.value_or(otherwise))) ++ports.left_out;
+  }
+  return ports;
+}
+
+std::string hostOf(const XmlNode* node) {
+  while (node != nullptr && node->name != "cpu") node = node->parent;
+  return node != nullptr ? node->get("host_hash") : "";
+}
+
+// Removes a net, and what holds nothing any more, as NCCL does it.
+void trim(XmlNode* node) {
+  while (node->children.empty() &&
+         (node->name == "net" || node->name == "nic" || node->name == "pci" || node->name == "cpu")) {
+    XmlNode* const above = node->parent;
+    XmlDocument::detach(node);
+    if (above == nullptr) return;
+    node = above;
+  }
+}
+
+// The file without the NICs that NCCL_IB_HCA leaves out; those after them move up in NCCL's numbers.
 XmlDocument withChosenNics(XmlDocument document, const Settings& settings,
                            std::vector<std::string>& remarks) {
   std::vector<XmlNode*> others;
+  std::vector<std::string> in_part;
+  std::set<std::pair<std::string, int>> free;  // numbers of NICs, by host
   for (XmlNode* node : document.order()) {
-    if (node->name != "net" || !node->has("name")) continue;
-    const std::string name = node->get("name");
-    if (!settings.usesPort(name.substr(0, name.find(':')), intOf(*node, "port", -1))) others.push_back(node);
+    const NetPorts ports = portsOf(*node, settings);
+    if (ports.left_out == 0) continue;
+    if (ports.left_out < ports.all) {
+      in_part.push_back(node->get("name"));
+      continue;
+    }
+    others.push_back(node);
+    if (node->has("dev")) free.emplace(hostOf(node), intOf(*node, "dev", 0));
   }
+  const std::string by = " by NCCL_IB_HCA or --hca (" + settings.ib_hca + ")";
+  if (!in_part.empty())
+    remarks.push_back(joined(in_part) + ": left out in part" + by + ", and counts as the file has it");
   if (others.empty()) return document;
-  std::string names;
-  for (XmlNode* node : others) {
-    names += (names.empty() ? "" : ", ") + node->get("name");
-    XmlDocument::detach(node);
-  }
-  remarks.push_back(names + ": left out by NCCL_IB_HCA or --hca (" + settings.ib_hca + ")");
+  remarks.push_back(joined(others, ", ", [](const XmlNode* net) { return net->get("name"); }) + ": left out" +
+                    by);
+  for (XmlNode* net : others) trim(net);
   XmlDocument chosen;
   chosen.file = document.file;
   chosen.version = document.version;
   for (const XmlNode* node : document.order())
-    if (node->parent == nullptr && std::find(others.begin(), others.end(), node) == others.end())
-      chosen.copy(nullptr, *node);
-  int dev = 0;
-  for (XmlNode* node : chosen.order())
-    if (node->name == "net" && node->has("dev")) node->set("dev", std::to_string(dev++));
+    if (node->parent == nullptr) chosen.copy(nullptr, *node);
+  for (XmlNode* net : chosen.order()) {
+    if (net->name != "net" || !net->has("dev")) continue;
+    const int dev = intOf(*net, "dev", 0);
+    const std::string host = hostOf(net);
+    const auto before = std::ranges::count_if(
+        free, [&](const auto& gone) { return gone.first == host && gone.second < dev; });
+    net->set("dev", std::to_string(dev - before));
+  }
   return chosen;
 }
 
