@@ -101,6 +101,10 @@ TEST(LoadTest, NicsAreChosenByTheirPorts) {
   EXPECT_EQ(with("mlx5", sockets), "eth0 0") << "NCCL_IB_HCA is not for sockets";
 }
 
+TEST(LoadTest, AssumedNicsAreChosenByTheNamesThatTheyGet) {
+  EXPECT_EQ(nicsWith("^=mlx5_0", bareMachine()), "mlx5_1 0");
+}
+
 TEST(LoadTest, NoPlaceOfANicThatIsLeftOutStays) {
   Settings settings;
   settings.ib_hca = "^=mlx5_1";
