@@ -140,14 +140,12 @@ NetPorts portsOf(const std::string& net, int otherwise, const Settings& settings
 // Of a <net>. Sockets, to which NCCL gives port 0, have none.
 NetPorts portsOf(const XmlNode& net, const Settings& settings) {
   if (net.name != "net" || net.parent == nullptr || !net.has("name") || net.get("port") == "0") return {};
-  // The attribute is no port of the device: NCCL counts all ports of a card. Of a device with two ports
-  // NCCL's own network has two nets of one name, and Railwise writes ":2".
-  int number = 1;
+  int port = intOf(net, "port", 1);
   for (const XmlNode* other : net.parent->children) {
     if (other == &net) break;
-    if (other->get("name") == net.get("name")) ++number;
+    port -= portsIn(other->get("name"));
   }
-  return portsOf(net.get("name"), number, settings);
+  return portsOf(net.get("name"), std::max(port, 1), settings);
 }
 
 std::string leftOutText(const std::vector<std::string>& names, const Settings& settings,

@@ -93,9 +93,11 @@ TEST(LoadTest, NicsAreChosenByTheirPorts) {
       nic(0, "0000:12:00.0", "mlx5_0+mlx5_1") + nic(1, "0000:13:00.0", "mlx5_2+mlx5_2:2");
   EXPECT_EQ(with("=mlx5_0,mlx5_1", fused), "mlx5_0+mlx5_1 0");
   EXPECT_EQ(with("=mlx5_2:2", fused), "mlx5_2+mlx5_2:2 0") << "in part";
-  std::string second = nic(0, "0000:12:00.1", "mlx5_1");
-  second.replace(second.find("port=\"1\""), 8, "port=\"2\"");  // of the card
-  EXPECT_EQ(with("=mlx5_1:1", second), "mlx5_1 0");
+  const std::string net =
+      "<net name=\"mlx5_1\" dev=\"1\" speed=\"400000\" port=\"2\" guid=\"0x1\" gdr=\"1\"/>\n";
+  std::string two = nic(0, "0000:12:00.0", "mlx5_0");
+  two.insert(two.find("</nic>"), net);
+  EXPECT_EQ(with("=mlx5_1:1", two), "mlx5_1 0") << "the second port of the card is port 1 of its device";
   std::string sockets = nic(0, "0000:12:00.0", "eth0");
   sockets.replace(sockets.find("port=\"1\""), 8, "port=\"0\"");
   EXPECT_EQ(with("mlx5", sockets), "eth0 0") << "NCCL_IB_HCA is not for sockets";
