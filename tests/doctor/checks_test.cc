@@ -611,6 +611,22 @@ const Fault kFaults[] = {
      "launcher", Severity::kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
 };
 
+TEST(Settings, AFixCanBeTypedAndWhyIsTrue) {
+  MemoryTree tree = goodMachine();
+  environment(tree, "RAILWISE_FAILOVER=0\nRAILWISE_FAILOVER_TIMEOUT=20");
+  const Findings two = examine(System(tree), {.only = {"settings"}}).findings;
+  ASSERT_EQ(two.all().size(), 1U);
+  EXPECT_EQ(two.all()[0].fix, "unset RAILWISE_FAILOVER, or unset RAILWISE_FAILOVER_TIMEOUT");
+  EXPECT_LACKS(two.all()[0].why, "default") << "the job runs with RAILWISE_FAILOVER=0";
+  tree = goodMachine();
+  environment(tree, "RAILWISE_FAILOVER=7");
+  const Findings one = examine(System(tree), {.only = {"settings"}}).findings;
+  ASSERT_EQ(one.all().size(), 1U);
+  EXPECT_EQ(one.all()[0].fix,
+            "unset RAILWISE_FAILOVER    (its default then counts; or correct it: accepted: 0 to 1)");
+  EXPECT_HAS(one.all()[0].why, "default");
+}
+
 // The manifest of the good machine, and what the doctor says of a machine by it.
 std::string manifestOf(const MemoryTree& tree) {
   const auto gpus = gpu::parseJson(tree.read("/railwise/gpus.json", 1 << 20).value_or(""));

@@ -48,7 +48,8 @@ std::unique_ptr<sysfs::FileTree> treeOf(const Config& config) {
 
 Outcome<topo::Machine> machineOf(const sysfs::FileTree& tree, const Config& config,
                                  topo::NcclVersion release) {
-  const topo::Settings settings = topo::settingsFromEnvironment(std::getenv, release);
+  topo::Settings settings = topo::settingsFromEnvironment(std::getenv, release);
+  settings.ib_hca = config.ib_hca;  // --nic comes before NCCL_IB_HCA
   topo::SysfsOptions options;
   auto answers = topo::askForGpus(tree, tree.live(), config);
   if (answers.ok()) options.gpu_answers = std::move(*answers);

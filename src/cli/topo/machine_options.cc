@@ -84,13 +84,19 @@ std::unique_ptr<sysfs::FileTree> deviceRoot(const char* command, const std::stri
 constexpr std::array<Choice<bool>, 2> kNetPlugins = {{{"railwise", false}, {"net_ib", true}}};
 constexpr std::array<Choice<bool>, 2> kXgmi = {{{"rccl", false}, {"nvlink", true}}};
 
-// The settings of NCCL's environment variables and of --nccl. Values that NCCL would not understand are
-// reported on stderr.
-topo::Settings settingsOf(const char* command, const MachineOptions& options, topo::NcclVersion release) {
+// The settings of NCCL's environment variables and of the options.
+topo::Settings settingsOf(const MachineOptions& options, topo::NcclVersion release) {
   topo::Settings settings = topo::settingsFromEnvironment(std::getenv, release);
   settings.xgmi_as_nvlink = options.xgmi_as_nvlink;
   settings.net_ib = options.net_ib;
   if (!options.hca.empty()) settings.ib_hca = options.hca;
+  return settings;
+}
+
+// Values that NCCL would not understand are reported on stderr.
+topo::Settings checkedSettings(const char* command, const MachineOptions& options,
+                               topo::NcclVersion release) {
+  topo::Settings settings = settingsOf(options, release);
   for (std::string& set : settings.from_environment) {
     const ConfVariable* const line = confLineOf(set.substr(0, set.find('=')).c_str());
     if (line != nullptr) set += " (" + line->where() + ")";
@@ -282,7 +288,7 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
   *status = kExitFailed;
   sysfs.detection = options.detection;
   const topo::RulesInUse rules = rulesOf(options, tree.get());
-  const topo::Settings settings = settingsOf(command, options, rules.release);
+  const topo::Settings settings = checkedSettings(command, options, rules.release);
   auto machine = topo::loadMachine({.tree = tree.get(),
                                     .settings = settings,
                                     .options = std::move(sysfs),
@@ -338,7 +344,7 @@ int showWithoutGpus(const char* command, const MachineOptions& options) {
   int status = kExitOk;
   const auto tree = openMachineTree(command, options, &status);
   if (!tree) return status;
-  const topo::Settings settings = topo::settingsFromEnvironment(std::getenv, topo::NcclVersion{});
+  const topo::Settings settings = settingsOf(options, topo::NcclVersion{});
   std::vector<std::string> remarks;
   const auto nics = topo::netDevices(*tree, settings, {options.detection.nic_speed, true}, &remarks);
   const auto devices = sysfs::pciDevices(*tree);

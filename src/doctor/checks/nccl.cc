@@ -244,13 +244,18 @@ void checkSettings(Examination& exam) {
   for (const SettingMistake& mistake : settingMistakes(environment)) {
     if (mistake.kind == SettingMistake::Kind::kValue && hides(mistake.name, environment.at(mistake.name)))
       continue;
+    const bool ours = mistake.kind == SettingMistake::Kind::kValue && mistake.name.starts_with("RAILWISE_");
+    // The first word of a fix is one that can be typed.
+    const std::string fix =
+        mistake.fix.starts_with("unset ")
+            ? mistake.fix
+            : "unset " + mistake.name + "    (its default then counts; or correct it: " + mistake.fix + ")";
     exam.add(mistake.init_fails ? Severity::kError : Severity::kWarning, rowOf(kMistakes, mistake.kind).words,
              {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
              mistake.init_fails ? "The job does not start."
-             : mistake.name.starts_with("RAILWISE_")
-                 ? "The job runs with the default."
-                 : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
-             "correct it: " + mistake.fix + "    (or: unset " + mistake.name + ", for its default)");
+             : ours             ? "The job runs with the default."
+                                : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
+             fix);
   }
 }
 

@@ -14,6 +14,7 @@ struct Routes {
   std::vector<std::string> missing;  // not even 8 bytes arrive
   std::vector<std::string> narrow;   // packets of full size do not
   std::size_t known = 0;             // the missing and the narrow ones are among them
+  std::vector<std::string> pairs;    // whose directions these are
 };
 
 // Does the NIC of one side work with its partner of the same rail? If not, it tells nothing of routes.
@@ -36,6 +37,7 @@ Routes routesOf(const Results& results) {
     // No address of one port reaches one of the other: a route that is missing, and nothing to measure.
     const bool no_address = pair.obstacle == Obstacle::kNoGids;
     if (!pair.measured() && !no_address) continue;
+    const std::size_t before = routes.known;
     for (const std::size_t side : kSides) {
       const Reach reach = no_address ? Reach::kNone : pair.halves[side].reach;
       if (reach == Reach::kNotTried) continue;
@@ -43,6 +45,7 @@ Routes routesOf(const Results& results) {
       if (reach == Reach::kNone) routes.missing.push_back(directionName(results, pair, side));
       if (reach == Reach::kSmallOnly) routes.narrow.push_back(directionName(results, pair, side));
     }
+    if (routes.known > before) routes.pairs.push_back(pairName(results, pair));
   }
   return routes;
 }
@@ -51,12 +54,11 @@ Routes routesOf(const Results& results) {
 
 std::string acrossText(const Results& results) {
   if (results.across.empty()) return "";
-  std::vector<std::string> tried;
-  for (const PairResult& pair : results.across) tried.push_back(pairName(results, pair));
-  const std::string pairs = "each NIC with the one of the next rail: " + firstItems(tried, kMostNamed);
   const Routes routes = routesOf(results);
   if (routes.known == 0)
-    return "Whether rails route to each other is not known: no pair of them could be tried.";
+    return "Whether rails route to each other is not known: no pair of NICs could be tried that work within "
+           "their own rails.";
+  const std::string pairs = "each NIC with the one of the next rail: " + firstItems(routes.pairs, kMostNamed);
   const std::string off = results.cross_nic == 0 ? ", and is." : ".";
   if (routes.missing.size() == routes.known)
     return "Rails do not route to each other (" + pairs + "): NCCL_CROSS_NIC must be 0" + off;

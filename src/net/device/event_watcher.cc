@@ -140,7 +140,11 @@ void DeviceState::refresh(PortState& state, verbs::EventEffect effect) {
   const std::lock_guard lock(state.mutex);
   // Another thread has asked the device since, perhaps because of an event. Its answer is newer.
   const bool old = !told && state.changes.load(std::memory_order_acquire) != before;
-  if (now.ok() && !old) state.attributes = *now;
+  if (now.ok() && !old) {
+    const uint8_t lag_ports = state.attributes.lag_ports;  // queryPort() does not ask for the bond
+    state.attributes = *now;
+    state.attributes.lag_ports = lag_ports;
+  }
   if (told) state.attributes.active = up;
   state.active.store(state.attributes.active, std::memory_order_release);
   if (const uint16_t rail = record::railOf(name(), state.number); !fatal()) {

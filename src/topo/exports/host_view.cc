@@ -15,6 +15,7 @@
 #include "topo/explain/describe.h"
 #include "topo/explain/explain.h"
 #include "topo/explain/gpu_topology.h"
+#include "topo/machine/fusion.h"
 #include "topo/sources/generate/flat_machine.h"
 
 namespace railwise::topo {
@@ -225,12 +226,12 @@ NicPort portOf(std::string name, int otherwise) {
   return {std::move(name), otherwise};
 }
 
-// The port of the model is that of the first device of a merged NIC.
-std::vector<NicPort> portsOf(const Node& net) {
+// `first`: the port of the first device of a merged NIC; 0: `net` is an interface.
+std::vector<NicPort> portsOf(const Node& net, int first) {
   std::vector<NicPort> ports;
   for (std::size_t at = 0; at <= net.name.size();) {
     const std::size_t plus = std::min(net.name.find('+', at), net.name.size());
-    ports.push_back(portOf(net.name.substr(at, plus - at), ports.empty() || net.port == 0 ? net.port : 1));
+    ports.push_back(portOf(net.name.substr(at, plus - at), ports.empty() || first == 0 ? first : 1));
     at = plus + 1;
   }
   return ports;
@@ -241,6 +242,17 @@ const Node* cardOf(const Graph& graph, const Node& net) {
   for (const Link& link : net.links)
     if (graph.node(link.to).type == NodeType::kNic) return &graph.node(link.to);
   return nullptr;
+}
+
+// The device's own number of its port, or 0.
+int portOf(const Graph& graph, const Node& net) {
+  int port = net.port;
+  const Node* const card = cardOf(graph, net);
+  for (int other = 0; card != nullptr && other < graph.count(NodeType::kNet); ++other) {
+    const Node& node = graph.of(NodeType::kNet, other);
+    if (node.dev < net.dev && cardOf(graph, node) == card) port -= portsIn(node.name);
+  }
+  return net.port > 0 ? std::max(port, 1) : net.port;
 }
 
 int numaOfNic(const Paths& paths, int net) {
@@ -277,7 +289,7 @@ class HostReader {
     for (int net = 0; net < graph_.count(NodeType::kNet); ++net) {
       const Node& node = graph_.of(NodeType::kNet, net);
       if (node.host != kExportedHost) continue;
-      HostNic nic{.net = net, .name = node.name, .ports = portsOf(node)};
+      HostNic nic{.net = net, .name = node.name, .ports = portsOf(node, portOf(graph_, node))};
       for (const NicPort& port : nic.ports)
         if (!isDeviceName(port.device))
           return "the NIC '" + withoutControls(node.name) +

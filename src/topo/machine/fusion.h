@@ -3,9 +3,11 @@
 // ranks of a host. One thread at a time per document.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "topo/document/xml.h"
@@ -28,6 +30,12 @@ struct NetDevice {
   bool can_fuse = true;      // false: the plugin refuses to merge this device into a virtual device
   std::string link;          // "InfiniBand" or "Ethernet"; the plugin fuses only devices of the same kind
 };
+
+// The ports in a name such as "mlx5_0+mlx5_1". The port that NCCL tells of a NIC is the device's and one more
+// for each port before it on the card (net_devices.cc, numberPorts).
+inline int portsIn(std::string_view name) {
+  return 1 + static_cast<int>(std::count(name.begin(), name.end(), '+'));
+}
 
 // Adds the PCI place of a device to a document that does not have it yet (ncclTopoFillNet): the <pci> for the
 // device's busid, with the attributes that the source knows. Null: the device has no PCI place and is added

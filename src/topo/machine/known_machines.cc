@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "base/pci.h"
 #include "base/text/text_layout.h"
@@ -166,17 +167,27 @@ const KnownGpu* knownGpu(std::string_view vendor, std::string_view device) {
   return found == kGpus.end() ? nullptr : &*found;
 }
 
+// "A100" of "A100-SXM4-40GB", all of "GeForce RTX 3090": up to the end of the first word with a digit.
+static std::string_view modelOf(std::string_view name) {
+  return name.substr(0, name.find_first_of("- ", name.find_first_of("0123456789")));
+}
+
+// As whole words: GB200 is no B200, and T400 no T4.
+static bool hasModel(std::string_view product, std::string_view model) {
+  const auto isPart = [&](std::size_t at) {
+    return at < product.size() && std::isalnum(static_cast<unsigned char>(product[at])) != 0;
+  };
+  std::size_t at = product.find(model);
+  while (at != std::string_view::npos && ((at > 0 && isPart(at - 1)) || isPart(at + model.size())))
+    at = product.find(model, at + 1);
+  return at != std::string_view::npos;
+}
+
 int computeCapabilityOf(std::string_view product) {
-  int sm = 0;
-  std::size_t longest = 0;  // GB200 is no B200
-  for (const KnownGpu& gpu : kGpus) {
-    const std::string_view name(gpu.name);
-    const std::string_view model = name.substr(0, name.find_first_of("- "));
-    if (gpu.sm == 0 || model.size() <= longest || product.find(model) == std::string_view::npos) continue;
-    sm = gpu.sm;
-    longest = model.size();
-  }
-  return sm;
+  const auto found = std::find_if(kGpus.begin(), kGpus.end(), [&](const KnownGpu& gpu) {
+    return gpu.sm != 0 && hasModel(product, modelOf(gpu.name));
+  });
+  return found == kGpus.end() ? 0 : found->sm;
 }
 
 const KnownMachine* knownMachine(const MachineSigns& signs) {

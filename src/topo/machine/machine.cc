@@ -120,13 +120,48 @@ void fillUpwards(XmlNode* node) {
   }
 }
 
+// The RDMA ports of a NIC, which may be fused ("mlx5_2+mlx5_2:2"), and how many NCCL_IB_HCA leaves out.
+struct NetPorts {
+  std::size_t all = 0;
+  std::size_t left_out = 0;
+};
+// `otherwise`: the port where the name has none.
+NetPorts portsOf(const std::string& net, int otherwise, const Settings& settings) {
+  NetPorts ports;
+  for (const std::string& name : splitAt(net, '+')) {
+    const std::size_t colon = name.find(':');
+    const auto port = colon < name.size() ? numberIn<int>(name.substr(colon + 1)) : std::nullopt;
+    ++ports.all;
+    if (!settings.usesPort(name.substr(0, colon), port.value_or(otherwise))) ++ports.left_out;
+  }
+  return ports;
+}
+
+// Of a <net>. Sockets, to which NCCL gives port 0, have none.
+NetPorts portsOf(const XmlNode& net, const Settings& settings) {
+  if (net.name != "net" || net.parent == nullptr || !net.has("name") || net.get("port") == "0") return {};
+  int port = intOf(net, "port", 1);
+  for (const XmlNode* other : net.parent->children) {
+    if (other == &net) break;
+    port -= portsIn(other->get("name"));
+  }
+  return portsOf(net.get("name"), std::max(port, 1), settings);
+}
+
+std::string leftOutText(const std::vector<std::string>& names, const Settings& settings,
+                        const char* how = "") {
+  return joined(names) + ": left out" + how + " by NCCL_IB_HCA or --hca (" + settings.ib_hca + ")";
+}
+
 class Completion {
  public:
   Completion(XmlDocument document, const Settings& settings, const Detection& detection)
       : document_(std::move(document)),
         settings_(settings),
         detection_(detection),
-        devices_(assumeDevices(document_, detection)) {}
+        devices_(assumeDevices(document_, detection)) {
+    leaveOutAssumedNics();
+  }
 
   Outcome<XmlDocument> run(std::vector<std::string>* remarks, Assumed* assumed) {
     if (devices_.gpus.empty())
@@ -162,6 +197,18 @@ class Completion {
   }
 
  private:
+  // Of the NICs that the file describes withChosenNics() has left the chosen ones.
+  void leaveOutAssumedNics() {
+    std::vector<std::string> names;
+    std::erase_if(devices_.nets, [&](const NetDevice& net) {
+      const NetPorts ports = portsOf(net.name, 1, settings_);
+      if (ports.left_out < ports.all || document_.find("net", "name", net.name) != nullptr) return false;
+      names.push_back(net.name);
+      return true;
+    });
+    if (!names.empty()) devices_.remarks.push_back(leftOutText(names, settings_));
+  }
+
   // The <pci> with that address. NCCL adds one that it does not find. Without /sys it has no other place than
   // below a <cpu> that stands for an unknown NUMA node.
   static XmlNode* placePci(XmlDocument& document, const std::string& busid, const char* device_class) {
@@ -245,7 +292,7 @@ class Completion {
   XmlDocument document_;
   const Settings& settings_;
   const Detection& detection_;
-  const AssumedDevices devices_;
+  AssumedDevices devices_;
 };
 
 // Returns "", or why no communicator can be made of hosts that were described by several files.
@@ -282,31 +329,57 @@ void fillInGpus(const XmlDocument& document, Detection& detection, std::vector<s
   remarks.push_back("the file does not describe its GPUs; " + knownText(known));
 }
 
-// The file without the NICs that NCCL_IB_HCA leaves out; NCCL numbers the others.
+std::string hostOf(const XmlNode* node) {
+  while (node != nullptr && node->name != "cpu") node = node->parent;
+  return node != nullptr ? node->get("host_hash") : "";
+}
+
+// Removes a net, and what holds nothing any more, as NCCL does it.
+void trim(XmlNode* node) {
+  while (node->children.empty() &&
+         (node->name == "net" || node->name == "nic" || node->name == "pci" || node->name == "cpu")) {
+    XmlNode* const above = node->parent;
+    XmlDocument::detach(node);
+    if (above == nullptr) return;
+    node = above;
+  }
+}
+
+// The file without the NICs that NCCL_IB_HCA leaves out; those after them move up in NCCL's numbers.
 XmlDocument withChosenNics(XmlDocument document, const Settings& settings,
                            std::vector<std::string>& remarks) {
   std::vector<XmlNode*> others;
+  std::vector<std::string> names, in_part;
+  std::set<std::pair<std::string, int>> free;  // numbers of NICs, by host
   for (XmlNode* node : document.order()) {
-    if (node->name != "net" || !node->has("name")) continue;
-    const std::string name = node->get("name");
-    if (!settings.usesPort(name.substr(0, name.find(':')), intOf(*node, "port", -1))) others.push_back(node);
+    const NetPorts ports = portsOf(*node, settings);
+    if (ports.left_out == 0) continue;
+    if (ports.left_out < ports.all) {
+      in_part.push_back(node->get("name"));
+      continue;
+    }
+    others.push_back(node);
+    names.push_back(node->get("name"));
+    if (node->has("dev")) free.emplace(hostOf(node), intOf(*node, "dev", 0));
   }
+  if (!in_part.empty())
+    remarks.push_back(leftOutText(in_part, settings, " in part") + ", and in use as the file has them");
   if (others.empty()) return document;
-  std::string names;
-  for (XmlNode* node : others) {
-    names += (names.empty() ? "" : ", ") + node->get("name");
-    XmlDocument::detach(node);
-  }
-  remarks.push_back(names + ": left out by NCCL_IB_HCA or --hca (" + settings.ib_hca + ")");
+  remarks.push_back(leftOutText(names, settings));
+  for (XmlNode* net : others) trim(net);
   XmlDocument chosen;
   chosen.file = document.file;
   chosen.version = document.version;
   for (const XmlNode* node : document.order())
-    if (node->parent == nullptr && std::find(others.begin(), others.end(), node) == others.end())
-      chosen.copy(nullptr, *node);
-  int dev = 0;
-  for (XmlNode* node : chosen.order())
-    if (node->name == "net" && node->has("dev")) node->set("dev", std::to_string(dev++));
+    if (node->parent == nullptr) chosen.copy(nullptr, *node);
+  for (XmlNode* net : chosen.order()) {
+    if (net->name != "net" || !net->has("dev")) continue;
+    const int dev = intOf(*net, "dev", 0);
+    const std::string host = hostOf(net);
+    const auto before = std::ranges::count_if(
+        free, [&](const auto& gone) { return gone.first == host && gone.second < dev; });
+    net->set("dev", std::to_string(dev - before));
+  }
   return chosen;
 }
 

@@ -280,7 +280,8 @@ class Differ {
       const Path& left = left_.paths->get(from, i, to, j);
       Path right = right_.paths->get(from, right_i, to, right_j);
       // Releases count hops in several ways, which changes nothing by itself.
-      if (left_.settings->nccl != right_.settings->nccl) right.hops = left.hops;
+      const bool alike = left.type == right.type && left.bandwidth == right.bandwidth;
+      if (alike && left_.settings->nccl != right_.settings->nccl) right.hops = left.hops;
       add("path", pairName(from, i, to, j), pathText(left), pathText(right));
       if (from != NodeType::kGpu || to != NodeType::kNet) return;
       add("pxn", pairName(from, i, to, j), proxyText(*left_.paths, i, j),

@@ -205,6 +205,7 @@ TEST(TopoCommand, NicsThatNcclIbHcaLeavesOutDoNotCount) {
     EXPECT_LACKS(by_variable.out, "uses mlx5_0\n");
   }
   EXPECT_HAS(topoCommand({"explain", kMachine, "--hca=::x"}).err, "is no list of ports");
+  EXPECT_LACKS(topoCommand({"explain", "-m", "default", "--hca=^=soft0"}).out, "\nsoft0") << "without GPUs";
 }
 
 TEST(TopoCommand, ExplainNamesTheNicOfEachChannel) {

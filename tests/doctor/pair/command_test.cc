@@ -48,6 +48,18 @@ TEST(DoctorPair, NcclsModelOfBothHosts) {
   EXPECT_LACKS(result.out, "you get") << "software devices carry what the processor copies\n";
 }
 
+TEST(DoctorPair, NcclsModelIsOfTheNicsThatAreMeasured) {
+  const auto modelOf = [](const Words& environment) {
+    const std::string out = pairTest({"--pair", "--nic", "=mlx5_0"}, "software:@dgx", environment).out;
+    const std::size_t at = std::min(out.find("at most "), out.size());
+    return out.substr(at, out.find(" GB/s", at) - at);
+  };
+  const std::string model = modelOf({});
+  EXPECT_HAS(model, "at most ");
+  EXPECT_LACKS(model, "461.6") << "with all eight";
+  EXPECT_EQ(modelOf({"NCCL_IB_HCA=^=mlx5_0"}), model) << "--nic comes first";
+}
+
 TEST(DoctorPair, ASlowedRailIsNamed) {
   const auto result = pairTest({"--pair"}, kTwoHosts + ";fault device=soft2 opcode=write delay=30ms");
   EXPECT_EQ(result.status, 1) << result.out << result.err;

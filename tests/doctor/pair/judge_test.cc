@@ -48,6 +48,17 @@ TEST(PairJudge, OnlyARouteThatWasTriedIsMissing) {
   EXPECT_HAS(acrossText(results), "must be 0");
 }
 
+TEST(PairJudge, OnlyNicsThatWorkTellOfRoutes) {
+  Results results = makeResults(2, 3);
+  results.across = {{{.nics = {0, 1}}, {0, 1}, {}}, {{.nics = {1, 2}}, {0, 1}, {}}};
+  for (PairResult& pair : results.across)
+    for (Half& half : pair.halves) half.reach = Reach::kAll;
+  makeHole(results.pairs[2]);
+  EXPECT_HAS(acrossText(results), "(each NIC with the one of the next rail: A mlx5_0 - B mlx5_1)");
+  makeHole(results.pairs[0]);
+  EXPECT_HAS(acrossText(results), "that work within their own rails");
+}
+
 TEST(PairJudge, OfTwoHostsTheSlowPairIsNamedWithBothEnds) {
   Results results = makeResults(2, 8);
   makeSlow(results.pairs[3]);

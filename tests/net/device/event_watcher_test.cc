@@ -45,6 +45,14 @@ TEST_F(EventWatcherTest, ReadsTheAttributesAgain) {
   test::waitUntil([&] { return state_.changes(1) != before; });
 }
 
+TEST_F(EventWatcherTest, APortStaysABond) {
+  verbs::Port bond = port();
+  bond.lag_ports = 2;
+  DeviceState state(context_.get(), {bond});
+  state.refresh();
+  EXPECT_EQ(state.port(1)->lag_ports, 2);
+}
+
 TEST_F(EventWatcherTest, AGidTableIsReadAgain) {
   verbs::GidTable gids(context_.get(), port(), device_.config());
   state_.setGids(1, &gids);

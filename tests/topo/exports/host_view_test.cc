@@ -80,6 +80,19 @@ TEST(ExportHostView, SplitsMergedNicsIntoPorts) {
   EXPECT_EQ(ucxDevices(host.nics[0].ports), "mlx5_0:1,mlx4_1:2");
 }
 
+// NCCL numbers the ports of a card, and a card may have a device for each.
+TEST(ExportHostView, APortIsThatOfItsDevice) {
+  const auto net = [](const std::string& name, int dev) {
+    const std::string number = std::to_string(dev + 1);
+    return "<net name=\"" + name + "\" dev=\"" + std::to_string(dev) + "\" speed=\"200000\" port=\"" +
+           number + "\" guid=\"0x" + number + "\" gdr=\"1\"/>\n";
+  };
+  const std::string card =
+      pci("0000:12:00.0", "0x020700", "<nic>\n" + net("mlx5_0", 0) + net("mlx5_1", 1) + "</nic>\n");
+  const HostView host = viewOf(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + card))));
+  EXPECT_EQ(ucxDevices(host.nics[0].ports) + " " + ucxDevices(host.nics[1].ports), "mlx5_0:1 mlx5_1:1");
+}
+
 TEST(ExportHostView, RefusesANameThatNoDeviceHas) {
   for (const char* name : {"a;reboot", "$(reboot)", "a b", "mlx5_0+", "evil\x1b[2J"}) {
     const Machine machine = machineOf(twoSwitches(name));

@@ -26,6 +26,18 @@ TEST(KnownGpus, GiveWhatAFileLeavesOut) {
   EXPECT_EQ(ampere.nvswitch_links, 0);
 }
 
+TEST(KnownGpus, AreKnownByTheNamesOfProducts) {
+  EXPECT_EQ(computeCapabilityOf("NVIDIA A100-SXM4-80GB"), 80);
+  EXPECT_EQ(computeCapabilityOf("NVIDIA H100 80GB HBM3"), 90);
+  EXPECT_EQ(computeCapabilityOf("NVIDIA GB200"), 100);
+  EXPECT_EQ(computeCapabilityOf("Tesla V100-SXM2-16GB"), 70);
+  EXPECT_EQ(computeCapabilityOf("NVIDIA GeForce RTX 4090"), 89);
+  EXPECT_EQ(computeCapabilityOf("NVIDIA RTX A6000"), 86);
+  for (const char* unknown :
+       {"NVIDIA GeForce RTX 2080 Ti", "NVIDIA RTX 6000 Ada Generation", "NVIDIA T400", ""})
+    EXPECT_EQ(computeCapabilityOf(unknown), 0) << unknown;
+}
+
 TEST(KnownGpus, SayNothingOfUnknownOrDescribedOnes) {
   EXPECT_EQ(knownDetection(gpusOf("0xffff", 8)).gpu_sm, 0);
   EXPECT_EQ(knownDetection(gpusOf("0x2330", 8, "<gpu dev=\"0\" sm=\"90\" rank=\"0\"/>")).gpu_sm, 0);

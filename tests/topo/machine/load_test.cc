@@ -8,10 +8,25 @@
 namespace railwise::topo::test {
 namespace {
 
-Outcome<Machine> loadText(const std::string& xml, const Detection& detection = {}) {
+Outcome<Machine> loadText(const std::string& xml, const Detection& detection = {},
+                          const Settings& settings = {}) {
   auto document = parseXml(xml, "test.xml");
   EXPECT_OK(document);
-  return loadDocument(std::move(*document), {}, detection, "test.xml");
+  return loadDocument(std::move(*document), settings, detection, "test.xml");
+}
+
+// The NICs that NCCL_IB_HCA leaves, by host: "mlx5_0 0, mlx5_2 1".
+std::string nicsWith(const std::string& ib_hca, const std::string& xml) {
+  Settings settings;
+  settings.ib_hca = ib_hca;
+  const auto machine = loadText(xml, {}, settings);
+  EXPECT_OK(machine);
+  std::string nics;
+  for (int i = 0; machine.ok() && i < machine->graph->count(NodeType::kNet); ++i) {
+    const Node& net = machine->graph->of(NodeType::kNet, i);
+    nics += (nics.empty() ? "" : ", ") + net.name + " " + std::to_string(net.dev);
+  }
+  return nics;
 }
 
 std::string bare(const std::string& busid, const std::string& pci_class) {
@@ -55,6 +70,50 @@ TEST(LoadTest, WhatWasAssumedIsSaid) {
   const auto machine = loadText(bareMachine());
   ASSERT_OK(machine);
   EXPECT_EQ(machine->remarks.size(), 3U);  // compute capability, NVLink, NICs
+}
+
+// A file has its NICs in the order of the PCI tree, NCCL numbers them in its own.
+TEST(LoadTest, NicsBehindOneThatIsLeftOutMoveUp) {
+  const auto machine = [](const std::string& host, int gpu_rank) {
+    std::string numbered = cpu(0, gpu(gpu_rank, "0000:11:00.0") + nic(2, "0000:12:00.0", "mlx5_2") +
+                                      nic(0, "0000:13:00.0", "mlx5_0") + nic(1, "0000:14:00.0", "mlx5_1"));
+    return numbered.insert(5, "host_hash=\"" + host + "\" ");
+  };
+  EXPECT_EQ(nicsWith("^=mlx5_1", systemOf(machine("0x1", 0))), "mlx5_2 1, mlx5_0 0");
+  EXPECT_EQ(nicsWith("^=mlx5_0", systemOf(machine("0x1", 0) + machine("0x2", 1))),
+            "mlx5_2 1, mlx5_1 0, mlx5_2 1, mlx5_1 0")
+      << "each host has its own numbers";
+}
+
+TEST(LoadTest, NicsAreChosenByTheirPorts) {
+  const auto with = [](const std::string& ib_hca, const std::string& net) {
+    return nicsWith(ib_hca, systemOf(cpu(0, gpu(0, "0000:11:00.0") + net)));
+  };
+  const std::string fused =
+      nic(0, "0000:12:00.0", "mlx5_0+mlx5_1") + nic(1, "0000:13:00.0", "mlx5_2+mlx5_2:2");
+  EXPECT_EQ(with("=mlx5_0,mlx5_1", fused), "mlx5_0+mlx5_1 0");
+  EXPECT_EQ(with("=mlx5_2:2", fused), "mlx5_2+mlx5_2:2 0") << "in part";
+  const std::string net =
+      "<net name=\"mlx5_1\" dev=\"1\" speed=\"400000\" port=\"2\" guid=\"0x1\" gdr=\"1\"/>\n";
+  std::string two = nic(0, "0000:12:00.0", "mlx5_0");
+  two.insert(two.find("</nic>"), net);
+  EXPECT_EQ(with("=mlx5_1:1", two), "mlx5_1 0") << "the second port of the card is port 1 of its device";
+  std::string sockets = nic(0, "0000:12:00.0", "eth0");
+  sockets.replace(sockets.find("port=\"1\""), 8, "port=\"0\"");
+  EXPECT_EQ(with("mlx5", sockets), "eth0 0") << "NCCL_IB_HCA is not for sockets";
+}
+
+TEST(LoadTest, AssumedNicsAreChosenByTheNamesThatTheyGet) {
+  EXPECT_EQ(nicsWith("^=mlx5_0", bareMachine()), "mlx5_1 0");
+}
+
+TEST(LoadTest, NoPlaceOfANicThatIsLeftOutStays) {
+  Settings settings;
+  settings.ib_hca = "^=mlx5_1";
+  const auto machine = loadText(twoSwitches(), {}, settings);
+  ASSERT_OK(machine);
+  EXPECT_EQ(machine->xml->find("pci", "busid", "0000:22:00.0"), nullptr);
+  EXPECT_NE(machine->xml->find("pci", "busid", "0000:20:00.0"), nullptr) << "a GPU is there";
 }
 
 TEST(LoadTest, NoGpuIsAnError) {

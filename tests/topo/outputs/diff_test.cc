@@ -75,6 +75,19 @@ TEST(Diff, SaysTheSameOnce) {
   EXPECT_HAS(text, "PCI/0000:10:00.0, PCI/0000:20:00.0: only on the left");
 }
 
+TEST(Diff, OfNcclVersionsHasTheHopsOfAPathThatChanges) {
+  Settings old;
+  old.nccl = NcclVersion::k2_28;
+  const Machine left = machineOf(twoSwitches());
+  const Machine right = machineOf(flat(), old);
+  const auto list = diff(left, right);
+  const Difference* path = find(list, "path", "GPU/0 -> NET/0");
+  ASSERT_NE(path, nullptr);
+  const int hops = right.paths->get(NodeType::kGpu, 0, NodeType::kNet, 0).hops;
+  ASSERT_NE(hops, left.paths->get(NodeType::kGpu, 0, NodeType::kNet, 0).hops);
+  EXPECT_EQ(path->right, "PHB 12 GB/s, " + std::to_string(hops) + " hops");
+}
+
 // Two lists stand for every one with every one, and nothing less.
 TEST(Diff, ListsThePairsThatTwoListsDoNotGiveBack) {
   const Machine machine = machineOf(twoSwitches());
