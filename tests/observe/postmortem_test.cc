@@ -125,8 +125,8 @@ TEST(Postmortem, DescribesTheOpenMessage) {
   const std::string text = inOneLine(postmortemText(killed(), 40));
   EXPECT_HAS(
       text,
-      "connection 7 to gpu2:4411 (mlx5_1): message 5127 (1.0 MiB) had waited for 3.2 s when the process "
-      "ended, waiting for the completion of the NIC over mlx5_1 port 1 -> mlx5_1 port 1; last complete: ");
+      "connection 7 to gpu2:4411 (mlx5_1): message 5127 (1.0 MiB) had waited for 3.2 s at its last sign "
+      "of life, waiting for the completion of the NIC over mlx5_1 port 1 -> mlx5_1 port 1; last complete: ");
 }
 
 // Nothing in the record says when a killed process ended: it may have been stopped for hours before.

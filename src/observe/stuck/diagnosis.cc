@@ -319,7 +319,8 @@ class Diagnoser {
     const uint64_t next_ms = process(at(dead[1]).process).gone_ms;
     const bool others_saw_it =
         process(first.process).trouble.empty() && !process(at(dead[1]).process).trouble.empty();
-    const bool sure = others_saw_it || first_ms == kNever || next_ms + kSameTimeMs < first_ms;
+    const bool sure =
+        others_saw_it || first_ms == kNever || (next_ms != kNever && next_ms + kSameTimeMs < first_ms);
     first.what += (sure ? "; it died first of " : "; it died at about the same time as others, of ") +
                   std::to_string(dead.size());
     for (const int place : dead) {
