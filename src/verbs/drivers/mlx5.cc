@@ -77,7 +77,7 @@ struct Mlx5QpInit {  // mlx5dv_qp_init_attr
 };
 static_assert(sizeof(Mlx5QpInit) == 40);
 
-// The fields of one mask; none of them: the library or the NIC does not know them.
+// What the NIC answers for one mask. Nothing: the library or the NIC does not know this mask.
 std::optional<Mlx5Context> queryMlx5(ibv_context* context, uint64_t mask) {
   if (!isMlx5(context->device) || mlx5Library().query_device == nullptr) return std::nullopt;
   Mlx5Context attributes = {};
