@@ -22,7 +22,8 @@ class Drive {
                        : shape_.pattern == BenchPattern::kLone ? lone()
                        : shape_.pattern == BenchPattern::kIdle ? idle()
                                                                : operations();
-    if (!moved) return Error{error_.empty() ? connections_.error() : error_};
+    const std::string& why = error_.empty() ? connections_.error() : error_;
+    if (!moved) return Error{why.empty() ? "a call failed, and nobody said why" : why};
     return {};
   }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "cli/demo/failing_port.h"
 #include "cli/device/machine.h"
@@ -160,14 +161,12 @@ class Demo {
                                 : textOf(", exit status %d.", run.exit_status));
   }
 
-  // The last lines of a text, each cut to the width of a terminal.
   static std::string lastLines(const std::string& text) {
     constexpr int kLines = 5;
-    constexpr std::size_t kWidth = 78;
     const std::vector<std::string> lines = fullPartsOf(text, '\n');
     std::string last;
     for (std::size_t i = lines.size() > kLines ? lines.size() - kLines : 0; i < lines.size(); ++i)
-      last += "  " + lines[i].substr(0, kWidth) + "\n";
+      last += wrappedText(lines[i], "  ", "  ");
     return last;
   }
 
