@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "cli/options/command_line.h"
 #include "cli/options/commands.h"
-#include "cli/options/message.h"
 #include "cli/options/options.h"
 
 namespace railwise::cli {
