@@ -201,7 +201,7 @@ int listCommand(Args args) {
   const auto arguments = parseOrLeave("gpus", table, args, kGpusHelp, 1, &status);
   if (!arguments) return status;
   bool without_gpus = false;
-  if (arguments->first().empty()) options.without_gpus = &without_gpus;  // a FILE has a reason of its own
+  options.without_gpus = &without_gpus;
   topo::GpuAnswers answers;
   options.gpu_answers = &answers;
   const auto machine = openMachine("gpus", arguments->first(), options, &status);

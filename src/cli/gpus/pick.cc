@@ -406,7 +406,7 @@ int gpusPickCommand(Args args) {
                  "%s: --nodes and --hosts are for several machines: give --machine more than once", kPick);
   const std::string file = arguments->positional.size() > 1 ? arguments->positional[1] : "";
   bool without_gpus = false;
-  if (file.empty()) options.machine.without_gpus = &without_gpus;  // a FILE has a reason of its own
+  options.machine.without_gpus = &without_gpus;
   takeRecording(options.machine);
   const auto machine = openMachine(kPick, file, options.machine, &status);
   if (without_gpus)
