@@ -15,10 +15,10 @@ struct BenchRow {
   BenchOptions options;
   std::vector<Costs> costs;
 };
-// Sorts the rows so that the worst one is last: the worst ratio to the last plugin, or, with one plugin, the
-// highest cost.
 // For example "ops of 2 x64".
 std::string patternText(const BenchShape& shape);
+// Sorts the rows so that the worst one is last: the worst ratio to the last plugin, or, with one plugin, the
+// highest cost.
 void printBenchRows(std::vector<BenchRow> rows);
 void printBenchRowsJson(const std::vector<BenchRow>& rows);
 

@@ -26,6 +26,11 @@ fs::path ownLibrary() {
   return map->l_name;
 }
 
+fs::path folderOfProgram() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
 }  // namespace
 
 std::vector<std::string> installedPlaces(const std::string& name) {
@@ -34,21 +39,23 @@ std::vector<std::string> installedPlaces(const std::string& name) {
     const fs::path file = fs::weakly_canonical(library, error);
     return {((error ? library : file).parent_path() / name).string()};
   }
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (program.empty()) return {};
-  std::vector<std::string> places{(program.parent_path() / name).string()};
+  const fs::path folder = folderOfProgram();
+  if (folder.empty()) return {};
+  std::vector<std::string> places{(folder / name).string()};
   for (const char* library_folder : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR}) {
-    std::string place = (program.parent_path().parent_path() / library_folder / name).string();
+    std::string place = (folder.parent_path() / library_folder / name).string();
     if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
   }
   return places;
 }
 
 std::string docsFolder() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path folder = program.parent_path().parent_path() / "share/doc/railwise-doctor/docs";
-  return fs::is_directory(folder, error) ? folder.string() + "/" : "docs/";
+  static const std::string found = [] {
+    std::error_code error;
+    const fs::path folder = folderOfProgram().parent_path() / "share/doc/railwise-doctor/docs";
+    return fs::is_directory(folder, error) ? folder.string() + "/" : std::string("docs/");
+  }();
+  return found;
 }
 
 }  // namespace railwise

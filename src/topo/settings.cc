@@ -169,4 +169,8 @@ bool Settings::usesPort(std::string_view device, int port) const {
   return !selection || choosePort(*selection, device, port).selected;
 }
 
+std::string Settings::leftOutText(const std::string& nics, const char* how) const {
+  return nics + ": left out" + how + " by NCCL_IB_HCA or --hca (" + ib_hca + ")";
+}
+
 }  // namespace railwise::topo

@@ -73,6 +73,8 @@ struct Settings {
 
   // Does NCCL_IB_HCA choose this port? `device`: "mlx5_0".
   bool usesPort(std::string_view device, int port) const;
+  // What a remark says of NICs that it does not choose; `how`: "", or " in part".
+  std::string leftOutText(const std::string& nics, const char* how = "") const;
 
   // Not a setting of NCCL. True: the NICs of a /sys tree are named and placed as NCCL's own plugin does it.
   // False: as Railwise's plugin does it.

@@ -22,8 +22,8 @@ struct Port {
   int pkey_entries = 0;
   uint32_t max_message_bytes = 0;
   int speed_mbps = 0;
-  uint8_t lag_ports =
-      1;  // network ports of the bond behind this one, each for queue pairs of its own; lagPorts()
+  // Network ports of the bond behind this one, each for queue pairs of its own; lagPorts().
+  uint8_t lag_ports = 1;
 };
 
 // `ask_speed`: take the speed from ibv_query_port_speed if libibverbs has it (NCCL_IB_QUERY_PORT_SPEED),

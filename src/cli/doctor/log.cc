@@ -206,7 +206,7 @@ void addPastes(const Read& read, const doctor::Ranks& ranks, bool ras, doctor::F
     if ((finding.check == "ras-report") != ras) continue;
     for (doctor::Seen& seen : finding.seen) {
       for (const auto& [index, process] : ranks.members()) {
-        if (!ras || !doctor::namesProcess(seen.value, process.pid, process.host)) continue;
+        if (!doctor::namesProcess(seen.value, process.pid, process.host)) continue;
         seen.device = ranks.label(index);
         if (!process.last_time.empty()) seen.value += "; the last line of its log is of " + process.last_time;
       }

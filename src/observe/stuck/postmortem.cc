@@ -318,7 +318,8 @@ class Postmortem {
     text += " (" + plainText(connection.device) + "): ";
     if (!isUp(connection.state))
       text += std::string(record::stateText(connection.state)) + " for " + agoText(connection.state_since_ns);
-    if (connection.oldest != 0 && hasOpenMessage(connection) && !isStale(connection)) {
+    const bool open = connection.oldest != 0 && hasOpenMessage(connection);
+    if (open && !isStale(connection)) {
       if (!isUp(connection.state)) text += "; ";
       text += oldestText(connection);
       if (connection.oldest_since_ns != 0)
@@ -328,9 +329,9 @@ class Postmortem {
               : snapshot_.process.ended_ns != 0 ? " when the process ended"
                                                 : " at its last sign of life";
     } else if (isUp(connection.state)) {
-      text += isOneSided(connection)                                 ? "nothing is under way"
-              : connection.oldest != 0 && hasOpenMessage(connection) ? "its messages move"
-                                                                     : "no message is under way";
+      text += isOneSided(connection) ? "nothing is under way"
+              : open                 ? "its messages move"
+                                     : "no message is under way";
     }
     if (connection.waits_for != WaitsFor::kNothing && isOpen(connection))
       text += std::string(", waiting for the ") + record::waitsForText(connection.waits_for) +

@@ -218,7 +218,7 @@ uint64_t notCalled(const Reads& reads) {
 }
 
 uint64_t stillFor(const record::Snapshot& now) {
-  constexpr uint64_t kStillNs = 2500000000;  // five beats
+  constexpr uint64_t kStillNs = std::chrono::nanoseconds(5 * record::kBeat).count();
   if (now.process.alive_ns == 0) return 0;
   const uint64_t still_ns = growth(now.process.alive_ns, now.read_ns);
   return still_ns > kStillNs ? still_ns : 0;

@@ -40,6 +40,11 @@ std::string rulesText(const Machine& machine) {
   return "NCCL " + ncclVersionName(machine.settings->nccl);
 }
 
+std::string noGpuText(const Machine& machine, int rank) {
+  return machine.name + ": no GPU " + std::to_string(rank) + "; there are " +
+         std::to_string(machine.graph->count(NodeType::kGpu)) + ", the first is 0";
+}
+
 const char* libraryName(const Graph& graph) { return graph.rccl() ? "RCCL" : "NCCL"; }
 
 std::string meaningText(const Graph& graph, PathType type) {

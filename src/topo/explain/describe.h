@@ -11,7 +11,9 @@
 namespace railwise::topo {
 
 std::string rulesText(const Machine& machine);  // "NCCL 2.30.7", "RCCL"
-const char* libraryName(const Graph& graph);    // "NCCL", "RCCL"
+// The error of a question about a rank that the machine does not have.
+std::string noGpuText(const Machine& machine, int rank);
+const char* libraryName(const Graph& graph);  // "NCCL", "RCCL"
 // pathTypeMeaning(), in the words that fit the machine: AMD has xGMI instead of NVLink.
 std::string meaningText(const Graph& graph, PathType type);
 std::string gbText(float gigabytes);  // for example "48", "12.5" or "370.8": at most four digits

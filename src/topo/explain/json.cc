@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "topo/explain/describe.h"
 #include "topo/explain/explain.h"
 
 namespace railwise::topo {
@@ -136,8 +137,7 @@ void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, c
 Outcome<std::string> explainJson(const Machine& machine, const MachineExplanation& all, int rank,
                                  int channel) {
   if (rank >= 0 && machine.graph->gpuOfRank(rank) < 0) {
-    return Error{machine.name + ": no GPU " + std::to_string(rank) + "; there are " +
-                 std::to_string(machine.graph->count(NodeType::kGpu)) + ", the first is 0"};
+    return Error{noGpuText(machine, rank)};
   }
   JsonWriter json;
   json.beginObject();

@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "topo/explain/describe.h"
 #include "topo/explain/explain.h"
 
 namespace railwise::topo {
@@ -396,8 +397,7 @@ std::string nicTable(const Machine& machine, const MachineExplanation& all, int 
 Outcome<std::string> explainText(const Machine& machine, const MachineExplanation& all,
                                  const ExplainStyle& style) {
   if (style.rank >= 0 && machine.graph->gpuOfRank(style.rank) < 0) {
-    return Error{machine.name + ": no GPU " + std::to_string(style.rank) + "; there are " +
-                 std::to_string(machine.graph->count(NodeType::kGpu)) + ", the first is 0"};
+    return Error{noGpuText(machine, style.rank)};
   }
   return TextWriter(machine, all, style).whole();
 }

@@ -148,11 +148,6 @@ NetPorts portsOf(const XmlNode& net, const Settings& settings) {
   return portsOf(net.get("name"), std::max(port, 1), settings);
 }
 
-std::string leftOutText(const std::vector<std::string>& names, const Settings& settings,
-                        const char* how = "") {
-  return joined(names) + ": left out" + how + " by NCCL_IB_HCA or --hca (" + settings.ib_hca + ")";
-}
-
 class Completion {
  public:
   Completion(XmlDocument document, const Settings& settings, const Detection& detection)
@@ -206,7 +201,7 @@ class Completion {
       names.push_back(net.name);
       return true;
     });
-    if (!names.empty()) devices_.remarks.push_back(leftOutText(names, settings_));
+    if (!names.empty()) devices_.remarks.push_back(settings_.leftOutText(joined(names)));
   }
 
   // The <pci> with that address. NCCL adds one that it does not find. Without /sys it has no other place than
@@ -363,9 +358,10 @@ XmlDocument withChosenNics(XmlDocument document, const Settings& settings,
     if (node->has("dev")) free.emplace(hostOf(node), intOf(*node, "dev", 0));
   }
   if (!in_part.empty())
-    remarks.push_back(leftOutText(in_part, settings, " in part") + ", and in use as the file has them");
+    remarks.push_back(settings.leftOutText(joined(in_part), " in part") +
+                      ", and in use as the file has them");
   if (others.empty()) return document;
-  remarks.push_back(leftOutText(names, settings));
+  remarks.push_back(settings.leftOutText(joined(names)));
   for (XmlNode* net : others) trim(net);
   XmlDocument chosen;
   chosen.file = document.file;

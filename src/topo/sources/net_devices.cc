@@ -76,8 +76,7 @@ void addPorts(const sysfs::FileTree& tree, const std::string& name, const Settin
     const std::string port = folder + "/ports/" + std::to_string(number);
     if (!tree.read(port + "/state").value_or("").starts_with(kActive)) continue;
     if (!settings.usesPort(name, number)) {
-      remark(remarks,
-             nameOf(name, number, settings) + ": left out by NCCL_IB_HCA or --hca (" + settings.ib_hca + ")");
+      remark(remarks, settings.leftOutText(nameOf(name, number, settings)));
       active = true;
       continue;
     }
