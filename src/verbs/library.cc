@@ -193,8 +193,10 @@ const Library& library() { return g_library; }
 Status load(const Config& config) {
   constexpr std::string_view kSoftware = "software";
   const std::string_view device = config.device;
-  if (!g_kept) setCmLibrary("");
-  setMlx5Library("");
+  if (!g_kept) {
+    setCmLibrary("");
+    setMlx5Library("");
+  }
   g_begun = true;
   if (device.empty() || device == "verbs") return loadIbverbs(config);
   setMlx5Library(config.mlx5_library);
@@ -208,11 +210,11 @@ Status load(const Config& config) {
 
 void unload() {
   if (!g_begun) return;
-  setMlx5Library("");
   if (g_kept) {
     if (g_shared_object) (void)new DynamicLibrary(std::move(*g_shared_object));
   } else {
     setCmLibrary("");
+    setMlx5Library("");
     g_library = {};
   }
   g_shared_object.reset();

@@ -60,6 +60,8 @@ const Mlx5Library& mlx5Library() {
 void setMlx5Library(const std::string& file) {
   Mlx5State& it = mlx5State();
   const std::lock_guard lock(it.mutex);
+  // A thread that was left behind may be in it (keepLoaded()).
+  if (file == it.file) return;
   it.table = {};
   it.library.reset();
   it.opened = false;
