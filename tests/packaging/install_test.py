@@ -2,7 +2,7 @@
 
 Usage: install_test.py SOURCE BUILD ROOT [--packages DIR]
 
-ROOT is a key of ROOTS. The root is made by mmdebstrap, once, and kept in the user's cache. There is no libibverbs in it, and no network. Exit
+ROOT is a key of ROOTS in roots.py. There is no libibverbs in it, and no network. Exit
 status 77: it cannot be made here.
 """
 import argparse
@@ -12,61 +12,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 
-# Suite, archive, components. Ubuntu 18.04 has glibc 2.27.
-ROOTS = {
-    "debian-12": ("bookworm", "http://deb.debian.org/debian", "main"),
-    "debian-13": ("trixie", "http://deb.debian.org/debian", "main"),
-    "ubuntu-24.04": ("noble", "http://archive.ubuntu.com/ubuntu", "main"),
-    "ubuntu-18.04": ("bionic", "http://archive.ubuntu.com/ubuntu", "main"),
-}
-UBUNTU_KEYS = pathlib.Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
+import roots
+
 # What dpkg, apt and ldconfig write about themselves.
 OWN_FILES = re.compile(r"^(var/lib/dpkg/|var/log/|var/cache/|var/lib/apt/|etc/ld\.so\.cache$|proc|sys|dev/|tmp|packages)")
-
-
-class Unavailable(Exception):
-    pass
-
-
-def cache_folder():
-    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "railwise/roots"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def make_root(name, *options):
-    """The root as a tar file."""
-    suite, archive, components = ROOTS[name]
-    tar = cache_folder() / f"{name}.tar"
-    if tar.exists():
-        return tar
-    new = tar.with_name(f"{name}.{os.getpid()}.tar")
-    made = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", *options, suite, new, f"deb {archive} {suite} {components}"],
-                          capture_output=True, text=True)
-    if made.returncode != 0:
-        new.unlink(missing_ok=True)
-        raise Unavailable(f"mmdebstrap cannot make {suite} of {archive}: {made.stderr.strip().splitlines()[-1:]}")
-    new.rename(tar)
-    return tar
-
-
-def ubuntu_keys():
-    """Debian 12 has no package of Ubuntu's keys; Debian 13 has one, and its keys are at hand."""
-    if UBUNTU_KEYS.exists():
-        return UBUNTU_KEYS
-    keys = cache_folder() / UBUNTU_KEYS.name
-    if not keys.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            tar = pathlib.Path(folder) / "keys.tar"
-            made = subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", "--include=ubuntu-keyring", "trixie", tar, ROOTS["debian-13"][1]],
-                                  capture_output=True, text=True)
-            if made.returncode != 0:
-                raise Unavailable(f"no keys of Ubuntu's archive: {made.stderr.strip().splitlines()[-1:]}")
-            found = subprocess.run(["tar", "--extract", "--to-stdout", "--file", tar, f".{UBUNTU_KEYS}"], capture_output=True, check=True)
-            keys.write_bytes(found.stdout)
-    return keys
 
 
 def tree(root):
@@ -81,23 +31,6 @@ def tree(root):
                 link = os.readlink(path) if path.is_symlink() else ""
                 seen[short] = (status.st_mode, status.st_uid, 0 if path.is_dir() else status.st_size, link)
     return seen
-
-
-class Root:
-    def __init__(self, folder):
-        self.folder = folder
-
-    def run(self, script, check=True):
-        """A shell script as root of this root, without a network, in namespaces of its own."""
-        command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"] + ([] if os.geteuid() == 0 else ["--map-auto", "--map-root-user"])
-        inside = (f"mount -t proc proc '{self.folder}/proc'; mount -t tmpfs tmpfs '{self.folder}/dev'; mkdir '{self.folder}/dev/shm'; "
-                  f"for d in null zero random urandom; do touch '{self.folder}'/dev/$d; mount --bind /dev/$d '{self.folder}'/dev/$d; done; "
-                  "ip link set lo up 2>/dev/null || true; "
-                  f"exec chroot '{self.folder}' /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive HOME=/root sh -c \"$0\"")
-        done = subprocess.run([*command, "sh", "-c", inside, script], capture_output=True, text=True, timeout=600)
-        if check and done.returncode != 0:
-            sys.exit(f"FAIL: in the root, status {done.returncode}: {script}\n{done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
 
 
 def expect(condition, message):
@@ -162,37 +95,28 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("source", type=pathlib.Path)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("root", choices=ROOTS)
+    parser.add_argument("root", choices=roots.ROOTS)
     parser.add_argument("--packages", type=pathlib.Path, help="made already (default: those of the build)")
     arguments = parser.parse_args()
-    for tool in ("mmdebstrap", "dpkg-deb", "unshare", "bwrap"):
+    for tool in ("dpkg-deb", "bwrap"):
         if shutil.which(tool) is None:
             print(f"no {tool} here: scripts/packages --long")
             return 77
     try:
-        keys = ["--keyring", ubuntu_keys()] if arguments.root.startswith("ubuntu") else []
-        tar = make_root(arguments.root, *keys)
-    except Unavailable as error:
+        with roots.unpacked(arguments.root) as root:
+            packages = arguments.packages or root.folder / "tmp/packages"
+            if arguments.packages is None:
+                subprocess.run([arguments.source / "scripts/package", "--build", arguments.build, "--fast", "--output", packages], check=True, stdout=subprocess.DEVNULL)
+            shutil.copytree(arguments.source / "packaging/container/installer", root.folder / "packages/container")
+            names = []
+            for deb in sorted(packages.glob("*.deb")):
+                shutil.copy(deb, root.folder / "packages")
+                names.append(deb.name.split("_")[0])
+            expect(len(names) >= 7, f"packages: {names}")
+            exercise(root, names)
+    except roots.Unavailable as error:
         print(error)
         return 77
-    with tempfile.TemporaryDirectory(prefix="railwise-root-") as work:
-        packages = arguments.packages
-        if packages is None:
-            packages = pathlib.Path(work) / "packages"
-            subprocess.run([arguments.source / "scripts/package", "--build", arguments.build, "--fast", "--output", packages], check=True, stdout=subprocess.DEVNULL)
-        folder = pathlib.Path(work) / "root"
-        folder.mkdir()
-        if os.geteuid() != 0:
-            print("not root: a root of files that belong to many users cannot be unpacked here")
-            return 77
-        subprocess.run(["tar", "--extract", "--numeric-owner", "--file", tar, "--directory", folder, "--exclude=./dev/*"], check=True)
-        shutil.copytree(arguments.source / "packaging/container/installer", folder / "packages/container")
-        names = []
-        for deb in sorted(packages.glob("*.deb")):
-            shutil.copy(deb, folder / "packages")
-            names.append(deb.name.split("_")[0])
-        expect(len(names) >= 7, f"packages: {names}")
-        exercise(Root(folder), names)
     print(f"{arguments.root}: installed {', '.join(names)}; ran; removed; nothing left")
     return 0
 
