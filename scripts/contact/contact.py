@@ -84,7 +84,10 @@ class Contact:
 
     def __init__(self, place, out, options):
         self.railwise = str(place / "bin/railwise")
-        self.plugin = str(place / "lib/libnccl-net-railwise.so")
+        # A build has it in lib, what is installed in a folder of lib.
+        self.plugin = next((str(file) for file in sorted(place.glob("lib/**/libnccl-net-railwise.so"))), None)
+        if self.plugin is None:
+            sys.exit(f"first-contact: there is no libnccl-net-railwise.so below {place / 'lib'}: build it, or unpack the bundle again")
         self.out = out
         self.anonymous = options.anonymous
         self.apply = options.apply
@@ -93,20 +96,21 @@ class Contact:
         self.given_nccl = options.nccl
         self.gpus_in_use = options.gpus_in_use
         # In `railwise device run` the machine's own devices are software devices, and of that machine.
-        stand_in = os.environ.get("RAILWISE_DEVICE", "") if "RAILWISE_SYSFS_ROOT" in os.environ else ""
-        self.real = stand_in or "verbs"  # RAILWISE_DEVICE for the machine's own devices, and for software devices
-        self.software = stand_in or f"software:fabric=contact{os.getpid()}"
+        self.stand_in = os.environ.get("RAILWISE_DEVICE", "") if "RAILWISE_SYSFS_ROOT" in os.environ else ""
+        self.real = self.stand_in or "verbs"  # RAILWISE_DEVICE for the machine's own devices, and for software devices
+        self.software = self.stand_in or f"software:fabric=contact{os.getpid()}"
         self.deadline = time.monotonic() + options.minutes * 60
         self.figures = []  # (what, figure, the most that can be or None)
 
-    @staticmethod
-    def environment():
+    def environment(self):
         """Of all programs: nothing of NCCL's and ours from outside counts, but where the machine is, and which NICs, class and service level
         the site allows."""
-        kept = ("RAILWISE_SYSFS_ROOT", "RAILWISE_HOST", "NCCL_SOCKET_IFNAME", "NCCL_IBVERBS_LIB", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE",
-                "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_PKEY", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE",
+        kept = ("RAILWISE_SYSFS_ROOT", "RAILWISE_HOST", "RAILWISE_FABRIC", "NCCL_SOCKET_IFNAME", "NCCL_IBVERBS_LIB", "NCCL_CUMEM_ENABLE",
+                "NCCL_CUMEM_HOST_ENABLE", "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_PKEY", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE",
                 "NCCL_IB_ROCE_VERSION_NUM")
         outside = {key: value for key, value in os.environ.items() if key in kept or not key.startswith(("NCCL_", "RAILWISE_"))}
+        if self.stand_in:
+            outside["RAILWISE_DEVICE"] = self.stand_in
         return {"RAILWISE_SLOW_CONNECT": "0", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", **outside}
 
     def left(self, limit):

@@ -27,7 +27,7 @@ FILES = {
                         "share/fish/vendor_completions.d/railwise.fish"} | OVERRIDES,
     "railwise": {"{lib}/libnccl-net-railwise-spy.so", "share/railwise/grafana/railwise.json",
                  "share/railwise/prometheus/railwise-alerts.yml"} | OVERRIDES,
-    "railwise-device": {"{lib}/railwise-verbs/libibverbs.so.1", "{lib}/railwise-verbs/librailwise-device.so", "{lib}/railwise-verbs/librailwise-sysfs.so",
+    "railwise-device": {"{lib}/railwise-verbs/libibverbs.so", "{lib}/railwise-verbs/libibverbs.so.1", "{lib}/railwise-verbs/librailwise-device.so", "{lib}/railwise-verbs/librailwise-sysfs.so",
                         "include/railwise/device.h"},
     "librailwise-topology0": {"{lib}/librailwise-topology.so.0", "{lib}/librailwise-topology.so.{version}"} | OVERRIDES,
     "librailwise-topology-dev": {"{lib}/librailwise-topology.so", "include/railwise/topology.h", "include/railwise/topology_c.h",

@@ -117,7 +117,7 @@ esac
 
     @unittest.skipUnless(LIBRARIES, "without NCCL")
     def test_real_nccl(self):
-        status, report, _ = contact(SOURCE / "scripts/first-contact", self.work, "--build", BUILD, "--only", "nccl,one_sided", "--largest", "1")
+        status, report, _ = contact(self.bundle() / "first-contact", self.work, "--only", "nccl,one_sided", "--largest", "1")
         self.assertEqual(texts(report, "wrong") + texts(report, "surprise"), [])
         self.assertEqual(status, 0)
         good = "\n".join(texts(report, "ok"))

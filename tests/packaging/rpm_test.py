@@ -20,7 +20,7 @@ FILES = {
     "railwise-doctor": {"/usr/bin/railwise", "/usr/share/railwise/machines/dgx.conf", "/usr/share/railwise/watch/railwise-watch.service",
                         "/usr/libexec/railwise/slurm-health"},
     "railwise": {LIB + "libnccl-net-railwise-spy.so", "/usr/share/railwise/grafana/railwise.json", "/usr/share/railwise/prometheus/railwise-alerts.yml"},
-    "railwise-device": {LIB + "railwise-verbs/libibverbs.so.1", LIB + "railwise-verbs/librailwise-device.so", LIB + "railwise-verbs/librailwise-sysfs.so",
+    "railwise-device": {LIB + "railwise-verbs/libibverbs.so", LIB + "railwise-verbs/libibverbs.so.1", LIB + "railwise-verbs/librailwise-device.so", LIB + "railwise-verbs/librailwise-sysfs.so",
                         "/usr/include/railwise/device.h"},
     "librailwise-topology0": {LIB + "librailwise-topology.so.0"},
     "librailwise-topology-devel": {LIB + "librailwise-topology.so", "/usr/include/railwise/topology.h", LIB + "pkgconfig/railwise-topology.pc"},
