@@ -63,9 +63,15 @@ std::string alikeText(const Comparison& its) {
   return alike ? "; hosts like an HGX H100: -m dgx" : "";
 }
 
-// The first thing to type. One host: a small part of what NVLink carries comes by another way.
+// Does NVLink carry this job, by the model?
+bool overNvlink(const Comparison& its) {
+  return its.hosts == 1 && !its.limit.starts_with("The limit is the way between GPUs");
+}
+
+// What to type before `railwise doctor`, which looks at PCIe.
 std::string firstFix(const Comparison& its, bool without_nvlink) {
   if (its.hosts > 1) return "railwise doctor --pair HOST  # measures each NIC beside what it should carry\n";
+  if (!overNvlink(its)) return "";
   if (without_nvlink)
     return "nvidia-smi topo -m  # NV and a number between all GPUs? PIX, NODE or SYS: NVLink is down or "
            "hidden\n"
@@ -174,8 +180,8 @@ void judgeResults(std::span<const Comparison> comparisons, Findings& findings) {
           "dmesg -T | tail  # on each host; nvidia-smi -q -d PERFORMANCE: a clock that was throttled");
     }
     if (its.share() >= kFarBelowModel) continue;
-    const bool without_nvlink =
-        its.hosts == 1 && its.share() < kWithoutNvlink && its.limit.starts_with("The limit is NVLink");
+    // One host: a small part of what NVLink carries comes by another way.
+    const bool without_nvlink = overNvlink(its) && its.share() < kWithoutNvlink;
     findings.add(
         "below-model", Severity::kWarning,
         its.estimated ? "the bus bandwidth is far below what Railwise estimates for these hosts"

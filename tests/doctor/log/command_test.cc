@@ -80,26 +80,36 @@ TEST(DoctorLog, ResultsBesideTheModelOfAMachine) {
 
 // A tenth of what NVLink carries comes by another way; half of it over fewer links.
 TEST(DoctorLog, AResultThatNeedsNoNvlinkNamesNvlinkFirst) {
-  const auto firstFix = [](const std::string& row) {
-    const test::Scratch scratch;
+  const test::Scratch scratch;
+  const auto firstFix = [&](const std::string& row, const std::vector<std::string>& machine) {
     std::string text;  // the results of one host, with one row
     std::ifstream file(kResults);
     for (std::string line; std::getline(file, line);)
       if (line.find(" gpu-b ") == std::string::npos && line.find(" float ") == std::string::npos)
         text += line + "\n";
-    const ProcessResult result = doctor({scratch.file("out.txt", text + row), "-m", "dgx"});
+    const ProcessResult result = doctor({scratch.file("out.txt", text + row), machine[0], machine[1]});
     EXPECT_EQ(result.status, 1) << result.out << result.err;
     const std::size_t at = result.out.find("  fix   ");
     return at == std::string::npos ? result.out : result.out.substr(at, result.out.find('\n', at) - at);
   };
-  const std::string tenth = firstFix(
+  const std::string tenth =
       "  8589934592    2147483648     float     sum      -1   397940   21.59   37.78       0   397870   "
-      "21.59   37.78       0\n");
-  EXPECT_HAS(tenth, "nvidia-smi topo -m");
-  const std::string half = firstFix(
+      "21.59   37.78       0\n";
+  EXPECT_HAS(firstFix(tenth, {"-m", "dgx"}), "nvidia-smi topo -m");
+  const std::string half =
       "  8589934592    2147483648     float     sum      -1  68719.5  125.00  218.75       0  68719.5  "
-      "125.00  218.75       0\n");
-  EXPECT_HAS(half, "nvlink --status");
+      "125.00  218.75       0\n";
+  EXPECT_HAS(firstFix(half, {"-m", "dgx"}), "nvlink --status");
+  std::string by_pcie =
+      R"(<system version="1"><cpu numaid="0" affinity="ff" arch="x86_64" vendor="AuthenticAMD" familyid="25" modelid="1">)";
+  for (const std::string gpu : {"0", "1", "2", "3", "4", "5", "6", "7"})
+    by_pcie += "<pci busid=\"0000:" + gpu + R"(1:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" )" +
+               R"(link_width="16"><gpu dev=")" + gpu + R"(" sm="90" rank=")" + gpu + R"(" gdr="1"/></pci>)";
+  const std::string few =
+      "  8589934592    2147483648     float     sum      -1  8589935    1.00    1.75       0  8589935    "
+      "1.00    1.75       0\n";
+  const std::vector<std::string> machine = {"--topo", scratch.file("pcie.xml", by_pcie + "</cpu></system>")};
+  EXPECT_HAS(firstFix(few, machine), "railwise doctor  # on each host");
 }
 
 TEST(DoctorLog, ResultsBesideTheModelOfAFile) {
