@@ -107,6 +107,8 @@ class TimelineRun {
                                        std::string("railwise perf ") + collectiveName(options_.collective),
                                        record_->received(options_.ranks), log_.marks(),
                                        launched.exit_status != kExitOk, surroundingsText(report) + survived);
+    if (const std::string levels = recorder_.levels(); drawn && !levels.empty() && tableOnStdout(options_))
+      std::printf("# throughput %s\n", levels.c_str());
     return drawn ? launched.exit_status : std::max(launched.exit_status, kExitFailed);
   }
 

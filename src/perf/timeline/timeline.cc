@@ -206,6 +206,38 @@ double longestPauseMs(const Timeline& timeline) {
   return longest;
 }
 
+std::string levelsText(const Timeline& timeline) {
+  constexpr double kOneMarkMs = 100;
+  constexpr std::size_t kMostLevels = 5;
+  const auto moves = [&](const Timeline::Sample& sample) { return sample.bytes > 0; };
+  const auto first = std::ranges::find_if(timeline.samples, moves);
+  if (first == timeline.samples.end()) return "";
+  const uint64_t all = timeline.samples.back().bytes;
+  const auto last = std::ranges::find_if(timeline.samples, [&](const auto& each) { return each.bytes == all; });
+  std::string text;
+  auto from = first;
+  const Timeline::Mark* since = nullptr;
+  const auto endLevel = [&](std::vector<Timeline::Sample>::const_iterator to) {
+    const double ms = to->ms - from->ms;
+    const double rate = ms > 0 ? static_cast<double>(to->bytes - from->bytes) / 1e6 / ms : 0;
+    text += since == nullptr
+                ? textOf("%.3g GB/s", rate)
+                : textOf(", %.3g from %.0f ms on (%s)", rate, since->ms, since->words.c_str());
+    from = to;
+  };
+  std::size_t levels = 1;
+  for (const Timeline::Mark& mark : timeline.marks) {
+    if (mark.ms <= first->ms || mark.ms >= last->ms || levels == kMostLevels) continue;
+    if (since != nullptr && mark.ms - since->ms < kOneMarkMs) continue;
+    endLevel(std::ranges::find_if(timeline.samples, [&](const auto& each) { return each.ms >= mark.ms; }));
+    since = &mark;
+    ++levels;
+  }
+  if (since == nullptr) return "";
+  endLevel(last);
+  return text;
+}
+
 std::string drawTimeline(const std::string& title, const Timeline& timeline) {
   return TimelinePlot(title, timeline).draw();
 }
@@ -258,6 +290,8 @@ bool TimelineRecorder::write(const std::string& file, const std::string& run, ui
             [](const Timeline::Mark& a, const Timeline::Mark& b) { return a.ms < b.ms; });
   timeline_.failed = failed;
   for (const std::string& line : linesOf(foot)) timeline_.notes.push_back(line.substr(line.find(' ') + 1));
+  if (const std::string levels = levelsText(timeline_); !levels.empty())
+    timeline_.notes.push_back("throughput " + levels);
   timeline_.notes.emplace_back("Traffic also pauses between sizes and while results are verified.");
   std::string title = run + textOf(": bytes received per %d ms", static_cast<int>(kSamplePeriod.count()));
   // Where a path was lost, the foot tells for how long.

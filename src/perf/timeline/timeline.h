@@ -29,6 +29,10 @@ struct Timeline {
 // that failed, the time behind the last ones counts too. 0: there was none.
 double longestPauseMs(const Timeline& timeline);
 
+// The mean throughput between the marks: "1.31 GB/s, 0.65 from 2500 ms on (h0/soft1 port=down)". Marks within
+// 100 ms count as the first of them, and only so many as fit into a line. "": there is no mark among the bytes.
+std::string levelsText(const Timeline& timeline);
+
 // Returns the whole SVG file.
 std::string drawTimeline(const std::string& title, const Timeline& timeline);
 
@@ -78,6 +82,8 @@ class TimelineRecorder {
   // with "# " in front. False: the reason was reported to the user.
   bool write(const std::string& file, const std::string& run, uint64_t received,
              const std::vector<FaultMark>& marks, bool failed, const std::string& foot = "");
+  // After write().
+  std::string levels() const { return levelsText(timeline_); }
 
  private:
   void take(uint64_t received);

@@ -65,6 +65,20 @@ TEST(PerfTimeline, TheLongestPauseIsBetweenBytes) {
   EXPECT_EQ(longestPauseMs(timeline), 360);
 }
 
+TEST(PerfTimeline, TheLevelBetweenMarks) {
+  Timeline timeline;
+  EXPECT_EQ(levelsText(timeline), "");
+  uint64_t bytes = 0;
+  for (int i = 0; i <= 40; ++i) {  // 3, 1 and 2 GB/s, after 50 ms without traffic
+    if (i >= 5) bytes += i <= 20 ? 30'000'000 : i <= 30 ? 10'000'000 : 20'000'000;
+    timeline.samples.push_back({10.0 * i, bytes});
+  }
+  timeline.samples.push_back({900, bytes});
+  EXPECT_EQ(levelsText(timeline), "");
+  timeline.marks = {{20, "early"}, {200, "down"}, {210, "also"}, {300, "up"}, {500, "late"}};
+  EXPECT_EQ(levelsText(timeline), "3 GB/s, 1 from 200 ms on (down), 2 from 300 ms on (up)");
+}
+
 TEST(PerfTimeline, AMarkStandsAtItsTimeWithItsWords) {
   const std::string svg = drawTimeline("", makeTimeline());
   EXPECT_HAS(svg, "d=\"M404.0 62.0V324.0\"><title>h0/soft1 port=down</title>");
