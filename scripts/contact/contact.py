@@ -182,7 +182,7 @@ class Contact:
                     kill(process)
 
     def figure(self, what, value, most=None):
-        self.figures.append((what, value, most))
+        self.figures.append((what, value, None if self.stand_in else most))
 
     @staticmethod
     def verified(what, found):

@@ -21,6 +21,9 @@ def as_json(findings, figures, facts):
 def as_html(findings, figures, facts):
     parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>Railwise: first contact</title><style>{STYLE}</style><h1>First contact</h1>",
              f"<p>{html.escape('; '.join(f'{key} {value}' for key, value in facts.items()))}</p>"]
+    if "simulated" in facts:
+        parts.append(f"<p class=wrong>This machine is simulated ({html.escape(facts['simulated'])}): its NICs and figures are those of software, and a "
+                     "<code>fault</code> there was asked for.")
     for kind in ORDER:
         rows = [(stage, finding.text) for stage, finding in findings if finding.kind == kind]
         if rows or kind == "surprise":
@@ -28,7 +31,7 @@ def as_html(findings, figures, facts):
             parts.append("<table>" + "".join(f'<tr class={kind}><td>{html.escape(stage)}<td>{html.escape(text)}' for stage, text in rows) + "</table>"
                          if rows else "<p>Nothing.")
     if figures:
-        parts.append("<h2>Figures</h2><table><tr><th>what<th>measured<th>the most that the ports allow")
+        parts.append("<h2>Figures</h2><p>Of rank 0.<table><tr><th>what<th>measured<th>the most that the ports allow")
         parts += [f"<tr><td>{html.escape(what)}<td>{value:.3g}<td>{'' if most is None else f'{most:.3g}'}" for what, value, most in figures]
         parts.append("</table>")
     parts.append("<p>Each program's command, words and exit status are in the <code>.txt</code> of its name beside this file.</p></html>\n")
@@ -36,7 +39,9 @@ def as_html(findings, figures, facts):
 
 
 # What names a machine or a person. Numbers of versions, sizes and PCI addresses stay.
-NAMES = (("mac", re.compile(r"\b(?:[0-9a-fA-F]{2}:){5,}[0-9a-fA-F]{2}\b")), ("guid", re.compile(r"\b(?:0x)?[0-9a-fA-F]{16}\b")),
+NAMES = (("mac", re.compile(r"\b(?:[0-9a-fA-F]{2}:){5,}[0-9a-fA-F]{2}\b")), ("guid", re.compile(r"\b(?:0x)?(?![fF]{16}|0{16})[0-9a-fA-F]{16}\b")),
+         ("0x", re.compile(r"(?<=guid=\")0x[0-9a-fA-F]+")),
+         ("lid", re.compile(r"(?<=lid:)\s+\d+|(?<=LID )\d+|(?<=subnet-prefix )\d+")),
          ("gid", re.compile(r"\b(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}\b|"
                                                r"(?<![\w:])(?:[0-9a-fA-F]{1,4}:){1,6}:(?:[0-9a-fA-F]{1,4}:){0,5}[0-9a-fA-F]{1,4}\b")), ("guid", re.compile(r"\b(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}\b")),
          ("uuid", re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")), ("address", re.compile(r"\b(?!127\.|0\.)(?:\d{1,3}\.){3}\d{1,3}\b")))
@@ -60,7 +65,8 @@ class Mask:
         return text
 
     def _number(self, kind, name):
-        return self._numbers.setdefault((kind, name.lower()), f"{kind}-{len(self._numbers) + 1}")
+        number = len(self._numbers) + 1
+        return self._numbers.setdefault((kind, name.lower()), f"0x{number:x}" if kind == "0x" else f"{kind}-{number}")  # NCCL reads a number
 
     def folder(self, folder):
         """A file that is no text of ours goes: nobody knows what is in it."""

@@ -213,16 +213,16 @@ std::string levelsText(const Timeline& timeline) {
   const auto first = std::ranges::find_if(timeline.samples, moves);
   if (first == timeline.samples.end()) return "";
   const uint64_t all = timeline.samples.back().bytes;
-  const auto last = std::ranges::find_if(timeline.samples, [&](const auto& each) { return each.bytes == all; });
+  const auto last =
+      std::ranges::find_if(timeline.samples, [&](const auto& each) { return each.bytes == all; });
   std::string text;
   auto from = first;
   const Timeline::Mark* since = nullptr;
   const auto endLevel = [&](std::vector<Timeline::Sample>::const_iterator to) {
     const double ms = to->ms - from->ms;
     const double rate = ms > 0 ? static_cast<double>(to->bytes - from->bytes) / 1e6 / ms : 0;
-    text += since == nullptr
-                ? textOf("%.3g GB/s", rate)
-                : textOf(", %.3g from %.0f ms on (%s)", rate, since->ms, since->words.c_str());
+    text += since == nullptr ? textOf("%.3g GB/s", rate)
+                             : textOf(", %.3g from %.0f ms on (%s)", rate, since->ms, since->words.c_str());
     from = to;
   };
   std::size_t levels = 1;
