@@ -130,14 +130,14 @@ void timeouts(const Values& values, Mistakes& found) {
       values.set("RAILWISE_FAILOVER_TIMEOUT"))
     add(found, "RAILWISE_FAILOVER", "RAILWISE_FAILOVER_TIMEOUT",
         "RAILWISE_FAILOVER=0 wins over " + values.assignment("RAILWISE_FAILOVER_TIMEOUT") +
-            ": a connection fails at once when its path does",
+            ": the first failure that the NIC's retries do not bridge ends the connection",
         "unset RAILWISE_FAILOVER, or unset RAILWISE_FAILOVER_TIMEOUT");
   if (asksForRailwise(values) && values.number("NCCL_IB_RESILIENCY_PORT_FAILOVER", 1) == 0 &&
       values.number("RAILWISE_FAILOVER", 1) != 0)
     add(found, "NCCL_IB_RESILIENCY_PORT_FAILOVER", "RAILWISE_FAILOVER",
-        "NCCL_IB_RESILIENCY_PORT_FAILOVER=0 has no effect with Railwise: a connection goes on over another "
-        "path all the same",
-        "set RAILWISE_FAILOVER=0 if the first failure must end the job; else unset it");
+        values.assignment("NCCL_IB_RESILIENCY_PORT_FAILOVER") +
+            " does not turn off Railwise's failover: only NCCL's own InfiniBand code reads it",
+        "set RAILWISE_FAILOVER=0 on all ranks for no failover; else unset NCCL_IB_RESILIENCY_PORT_FAILOVER");
   if (values.number("NCCL_NET_OPTIONAL_RECV_COMPLETION", 0) == 1 &&
       values.number("RAILWISE_FAILOVER", 1) != 0)
     add(found, "NCCL_NET_OPTIONAL_RECV_COMPLETION", "RAILWISE_FAILOVER",

@@ -491,7 +491,8 @@ class Diagnoser {
     if (!off.empty())
       result_.notes.push_back("failover is off for " +
                               counted(off.size(), "connection that waits", "connections that wait") +
-                              " (RAILWISE_FAILOVER=0 at an end): a rail that fails ends the job");
+                              " (RAILWISE_FAILOVER=0 at an end): the first failure that the NIC's "
+                              "retries do not bridge ends the connection");
     if (!one_pair.empty())
       result_.notes.push_back(
           counted(one_pair.size(), "connection that waits uses", "connections that wait use") +

@@ -104,12 +104,24 @@ TEST(Contradictions, ALongTimeoutIsToldInSeconds) {
   EXPECT_TRUE(found({{"NCCL_IB_TIMEOUT", "23"}, {"NCCL_IB_RETRY_CNT", "0"}}, "fails after 34 s"));
 }
 
+TEST(Contradictions, NcclsFailoverVariableIsNotRailwises) {
+  const Environment off = {{"NCCL_IB_RESILIENCY_PORT_FAILOVER", "0"}, {"NCCL_NET_PLUGIN", "railwise"}};
+  EXPECT_TRUE(found(off, "NCCL_IB_RESILIENCY_PORT_FAILOVER=0 does not turn off Railwise's failover"));
+  Environment both = off;
+  both["RAILWISE_FAILOVER"] = "0";
+  EXPECT_FALSE(found(both, "does not turn off"));
+  EXPECT_FALSE(found({{"NCCL_IB_RESILIENCY_PORT_FAILOVER", "0"}}, "does not turn off"))
+      << "NCCL's own network";
+}
+
 TEST(Contradictions, OthersNameBothAndTheWinner) {
   EXPECT_TRUE(
       found({{"NCCL_NET_GDR_LEVEL", "LOC"}, {"NCCL_NET_GDR_READ", "1"}}, "wins over NCCL_NET_GDR_READ=1"));
   EXPECT_TRUE(found({{"NCCL_P2P_DISABLE", "1"}, {"NCCL_P2P_LEVEL", "SYS"}}, "NCCL_P2P_DISABLE=1 wins over"));
-  EXPECT_TRUE(
-      found({{"RAILWISE_FAILOVER", "0"}, {"RAILWISE_FAILOVER_TIMEOUT", "9"}}, "RAILWISE_FAILOVER=0 wins"));
+  EXPECT_TRUE(found(
+      {{"RAILWISE_FAILOVER", "0"}, {"RAILWISE_FAILOVER_TIMEOUT", "9"}},
+      "RAILWISE_FAILOVER=0 wins over RAILWISE_FAILOVER_TIMEOUT=9: the first failure that the NIC's retries "
+      "do not bridge ends the connection"));
   EXPECT_TRUE(
       found({{"NCCL_NET_OPTIONAL_RECV_COMPLETION", "1"}}, "has no effect while RAILWISE_FAILOVER is on"));
   const Environment off = {{"NCCL_IB_RESILIENCY_PORT_FAILOVER", "0"}, {"NCCL_NET_PLUGIN", "railwise"}};
