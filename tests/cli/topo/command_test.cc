@@ -508,6 +508,13 @@ TEST(TopoCommand, AFileThatSaysPartIsShownCompleted) {
   EXPECT_HAS(linted.out, "note: net \"mlx5_0\" has no speed; NCCL takes the plugin's [net-speed]");
 }
 
+TEST(TopoCommand, GenerateSaysTheNextStep) {
+  const test::ScratchFile file("topo.xml", "");
+  const auto written = topoCommand({"topo", "generate", "-m", "cloud-vm", "-o", file.path()});
+  EXPECT_HAS(written.err, "next: export NCCL_TOPO_FILE=" + file.path());
+  EXPECT_LACKS(topoCommand({"topo", "generate", "-m", "cloud-vm", "-q"}).err, "next:");
+}
+
 TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine}).status, 0);
   const auto versions = topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.27"});
