@@ -6,8 +6,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "base/text/name_selection.h"
+#include "base/text/words.h"
 #include "railwise/topology.h"
 
 namespace railwise::topo {
@@ -171,6 +174,16 @@ bool Settings::usesPort(std::string_view device, int port) const {
 
 std::string Settings::leftOutText(const std::string& nics, const char* how) const {
   return nics + ": left out" + how + " by NCCL_IB_HCA or --hca (" + ib_hca + ")";
+}
+
+std::string Settings::noDeviceText(const std::vector<std::string>& devices) const {
+  constexpr std::size_t kMostNamed = 16;
+  const auto selection = parsePortSelection(ib_hca);
+  if (!selection || devices.empty()) return "";
+  const std::vector<std::string> names = namesOfNoDevice(*selection, devices);
+  if (names.empty()) return "";
+  return joined(names) + ": no device here has such a name, which NCCL_IB_HCA or --hca (" + ib_hca +
+         ") gives; the devices are " + firstItems(devices, kMostNamed);
 }
 
 }  // namespace railwise::topo

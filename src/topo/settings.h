@@ -75,6 +75,9 @@ struct Settings {
   bool usesPort(std::string_view device, int port) const;
   // What a remark says of NICs that it does not choose; `how`: "", or " in part".
   std::string leftOutText(const std::string& nics, const char* how = "") const;
+  // What a remark says of names in NCCL_IB_HCA that none of `devices` has. "": each name has a device, or
+  // there is no device.
+  std::string noDeviceText(const std::vector<std::string>& devices) const;
 
   // Not a setting of NCCL. True: the NICs of a /sys tree are named and placed as NCCL's own plugin does it.
   // False: as Railwise's plugin does it.

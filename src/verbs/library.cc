@@ -13,6 +13,7 @@
 #include "base/dynamic_library.h"
 #include "base/installed_places.h"
 #include "base/log.h"
+#include "base/text/words.h"
 #include "railwise/device.h"
 #include "verbs/cm/library.h"
 #include "verbs/drivers/mlx5_library.h"
@@ -106,29 +107,25 @@ Status loadIbverbs(const Config& config) {
 
 constexpr const char* kDeviceFile = "librailwise-device.so";
 
+// Where the software device's library may be, best first.
+std::vector<std::string> deviceFolders(const Config& config) {
+  return config.verbs_folder.empty() ? installedPlaces("railwise-verbs")
+                                     : std::vector<std::string>{config.verbs_folder};
+}
+
 // The software device's library. Nothing, after one warning, if it is not installed or cannot be loaded.
 std::optional<DynamicLibrary> openSoftwareDevice(const Config& config) {
-  namespace fs = std::filesystem;
-  const std::vector<std::string> folders = config.verbs_folder.empty()
-                                               ? installedPlaces("railwise-verbs")
-                                               : std::vector<std::string>{config.verbs_folder};
-  std::string places;
-  for (const std::string& folder : folders) {
-    const std::string file = (fs::path(folder) / kDeviceFile).string();
-    std::error_code error;
-    if (!fs::exists(file, error)) {
-      places += (places.empty() ? "" : ", ") + folder;
-      continue;
-    }
-    Outcome<DynamicLibrary> opened = DynamicLibrary::open({fs::absolute(file, error).c_str()});
-    if (opened.ok()) return std::move(*opened);
-    RAILWISE_WARN("no software device: %s", opened.error().c_str());
+  const std::string file = softwareDeviceFile(config);
+  if (file.empty()) {
+    RAILWISE_WARN(
+        "no software device (RAILWISE_DEVICE=software): %s is not in %s. Install the package "
+        "railwise-device, or name the folder that has the file in RAILWISE_VERBS_DIR",
+        kDeviceFile, joined(deviceFolders(config)).c_str());
     return std::nullopt;
   }
-  RAILWISE_WARN(
-      "no software device (RAILWISE_DEVICE=software): %s is not in %s. Install the package railwise-device, "
-      "or name the folder that has the file in RAILWISE_VERBS_DIR",
-      kDeviceFile, places.c_str());
+  Outcome<DynamicLibrary> opened = DynamicLibrary::open({file.c_str()});
+  if (opened.ok()) return std::move(*opened);
+  RAILWISE_WARN("no software device: %s", opened.error().c_str());
   return std::nullopt;
 }
 
@@ -189,6 +186,16 @@ Status loadSoftware(const char* text, const Config& config) {
 }  // namespace
 
 const Library& library() { return g_library; }
+
+std::string softwareDeviceFile(const Config& config) {
+  namespace fs = std::filesystem;
+  for (const std::string& folder : deviceFolders(config)) {
+    std::error_code error;
+    const fs::path file = fs::path(folder) / kDeviceFile;
+    if (fs::exists(file, error)) return fs::absolute(file, error).string();
+  }
+  return "";
+}
 
 Status load(const Config& config) {
   constexpr std::string_view kSoftware = "software";

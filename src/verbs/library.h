@@ -7,6 +7,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <string>
+
 #include "base/settings/config.h"
 #include "base/status.h"
 
@@ -67,6 +69,9 @@ struct Library {
 
 // The table in force; valid between load() and unload().
 const Library& library();
+
+// The file of the software device's library. "": it is not installed.
+std::string softwareDeviceFile(const Config& config);
 
 // Loads the library that config.device names. Errors, each logged once at WARN with what to install or set:
 // kNoDevice if the library is missing, kInvalidUsage if RAILWISE_DEVICE is malformed.

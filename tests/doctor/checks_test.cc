@@ -274,6 +274,9 @@ const Fault kFaults[] = {
     {"NCCL_IB_HCA names what is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_0,mlx5_9"); }, "hca-selection",
      Severity::kWarning, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
+    {"NCCL_IB_HCA leaves out what is not there", kIb,
+     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=^=mlx5_9"); }, "hca-selection",
+     Severity::kAdvice, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
     {"NCCL_IB_HCA chooses more than its names", kIb,
      [](MemoryTree& tree) {
        const std::string to = nicFolder(tree, 7) + "/infiniband/mlx5_10";
@@ -914,6 +917,17 @@ TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
   EXPECT_EQ(severityWith({"NCCL_NET=Railwise"}), Severity::kError);
   EXPECT_EQ(severityWith({"RAILWISE_STRICT=1"}), Severity::kError);
   EXPECT_EQ(severityWith({"NCCL_NET=Railwise", "RAILWISE_DEVICE=software"}), Severity::kAdvice);
+}
+
+TEST(Doctor, TheSoftwareDeviceIsAdvisedWithItsPackageWhereItIsNotInstalled) {
+  const auto reportOf = [](MemoryTree tree) {
+    tree.file("/proc/self/limits", "").file("/railwise/environment", "");
+    return textOf(diagnose(tree));
+  };
+  EXPECT_HAS(reportOf(MemoryTree()),
+             "install the package railwise-device, and export RAILWISE_DEVICE=software");
+  const std::string installed = reportOf(MemoryTree().file("/railwise/software_device", "/x/device.so"));
+  EXPECT_HAS(installed, "without a card: export RAILWISE_DEVICE=software");
 }
 
 TEST(Doctor, DevicesOfOtherPodsAreNoFault) {

@@ -48,6 +48,10 @@ PortSelection parse(std::string_view text, bool& good) {
   return selection;
 }
 
+bool hasName(const PortSelection& selection, const PortItem& item, std::string_view name) {
+  return selection.exact ? name == item.name : name.starts_with(item.name);
+}
+
 }  // namespace
 
 bool nameSelected(std::string_view selection, std::string_view name, int port) {
@@ -62,11 +66,20 @@ std::optional<PortSelection> parsePortSelection(std::string_view text) {
   return selection;
 }
 
+std::vector<std::string> namesOfNoDevice(const PortSelection& selection,
+                                         const std::vector<std::string>& devices) {
+  std::vector<std::string> names;
+  for (const PortItem& item : selection.items)
+    if (std::none_of(devices.begin(), devices.end(),
+                     [&](const std::string& device) { return hasName(selection, item, device); }))
+      names.push_back(item.name);
+  return names;
+}
+
 PortChoice choosePort(const PortSelection& selection, std::string_view name, int port) {
   if (selection.items.empty()) return {.selected = !selection.exclude};
   for (const PortItem& item : selection.items) {
-    const bool same_name = selection.exact ? name == item.name : name.starts_with(item.name);
-    if (!same_name || (port >= 0 && item.port >= 0 && port != item.port)) continue;
+    if (!hasName(selection, item, name) || (port >= 0 && item.port >= 0 && port != item.port)) continue;
     if (selection.exclude) return {};
     return {true, item.rail, item.plane};
   }

@@ -34,6 +34,10 @@ struct PortSelection {
 // Null when a field after a name is neither empty nor a number from -1 to 32767.
 std::optional<PortSelection> parsePortSelection(std::string_view text);
 
+// The names of the selection that no device has: items which neither choose nor exclude anything.
+std::vector<std::string> namesOfNoDevice(const PortSelection& selection,
+                                         const std::vector<std::string>& devices);
+
 // What a selection says about one port. Rail and plane come from the first item that names the port.
 struct PortChoice {
   bool selected = false;

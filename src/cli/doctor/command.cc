@@ -119,11 +119,9 @@ int listChecks() {
 }
 
 std::string subjectOf(const doctor::System& system, const std::string& file, const MachineOptions& machine) {
-  if (!file.empty()) return file;
-  if (!machine.root.empty()) return machine.root;
-  if (!machine.software.empty()) return "machine " + machine.software;
   const std::string host = system.line("/proc/sys/kernel/hostname");
-  return host.empty() ? "this machine" : host;
+  const bool named = !file.empty() || machine.elsewhere();
+  return named || host.empty() ? subjectOf(file, machine) : host;
 }
 
 doctor::ReportStyle styleOf(const doctor::Diagnosis& diagnosis, const std::string& subject) {
@@ -246,7 +244,11 @@ int examineMachine(const DoctorOptions& options) {
   int status = kExitOk;  // not used: 1 would say that there are warnings
   const std::unique_ptr<sysfs::FileTree> machine = openMachineTree("doctor", options.machine, &status);
   if (machine == nullptr) return kExitUsage;
-  if (options.machine.elsewhere()) return examineAndPrint(options, *machine, "", std::nullopt);
+  if (options.machine.elsewhere()) {
+    noteTopologyOfThisMachine("doctor", "NCCL_TOPO_FILE", "railwise doctor FILE examines the file");
+    noteTopologyOfThisMachine("doctor", "RAILWISE_TOPOLOGY", "the plugin reads it in a job");
+    return examineAndPrint(options, *machine, "", std::nullopt);
+  }
   const sysfs::MemoryTree facts = factsOfThisMachine(options, *machine);
   // With RAILWISE_SYSFS_ROOT only /sys is elsewhere.
   const doctor::SplitTree split(sysfs::liveTree(), *machine);

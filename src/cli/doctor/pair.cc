@@ -10,6 +10,7 @@
 #include <iostream>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/files.h"
 #include "base/text/words.h"
@@ -22,6 +23,7 @@
 #include "cli/plugin/plugin_loader.h"
 #include "cli/topo/machine_options.h"
 #include "doctor/pair/judge.h"
+#include "doctor/pair/measuring/wire.h"
 #include "doctor/pair/summary.h"
 #include "perf/job/rank_environment.h"
 
@@ -125,17 +127,28 @@ int writeReport(const PairOptions& options, const pair::Results& results) {
   return failed != kExitOk ? kExitErrors : judgement.findings.exitStatus();
 }
 
-// NCCL's model of the hosts, if all are alike and this process is on one of them. One host with itself stands
-// for two.
-pair::NcclModel modelOfAll(const pair::Results& results, std::size_t own,
-                           const std::optional<topo::Machine>& machine) {
+// NCCL's model of the hosts, if all are alike, by the machine of one of them. One host with itself stands for
+// two.
+pair::NcclModel modelOfAll(const pair::Results& results, const std::optional<topo::Machine>& machine) {
   std::set<std::string> hosts;
   for (const pair::EndFacts& end : results.ends) {
-    if (!end.takes_part) continue;
-    if (!(end.all_reduce == results.ends[own].all_reduce)) return {};
+    if (!(end.all_reduce == results.ends.front().all_reduce)) return {};
     hosts.insert(end.host);
   }
   return machine ? pair::ncclModel(*machine, std::max(2, static_cast<int>(hosts.size()))) : pair::NcclModel{};
+}
+
+// Rank 0, which reports, may only coordinate and have no machine. The model is that of the first end that has
+// one.
+Outcome<pair::NcclModel> sharedModel(PairExchange& exchange, const pair::NcclModel& own) {
+  const auto models = exchange.allGather(pair::encodeNcclModel(own));
+  if (!models.ok()) return models.failure();
+  for (const pair::Bytes& bytes : *models) {
+    auto model = pair::decodeNcclModel(bytes);
+    if (!model) return Error{"an end has sent a model of NCCL that cannot be read"};
+    if (model->gbytes > 0) return std::move(*model);
+  }
+  return pair::NcclModel{};
 }
 
 // Everything from joining on. `launch` is null where others have started the ends.
@@ -153,8 +166,10 @@ int measureAndReport(const PairOptions& options, PairSeat seat, PairEnd opened, 
   };
   auto results = pair::conduct(**exchange, opened.end, options.measure, progress);
   if (!results.ok()) (*exchange)->fail(results.error());  // all ends say it and end
+  auto model = sharedModel(**exchange, modelOfAll(*results, opened.machine));
+  if (!model.ok()) (*exchange)->fail(model.error());
+  results->nccl = std::move(*model);
   (*exchange)->leave();
-  if (reports) results->nccl = modelOfAll(*results, 0, opened.machine);
   results->cross_nic = topo::settingsFromEnvironment(std::getenv, options.rules.release).cross_nic;
   if (results->nccl.gbytes > 0) results->rules = options.rules.note;
   clearProgress();

@@ -180,13 +180,15 @@ std::string bareText(const gpu::GpuTopology& topology) {
   return tableText(lines);
 }
 
-// A machine in whose /sys there is no GPU.
-int writeWithoutGpus(const topo::GpuAnswers& answers, bool quiet, const Output& output) {
+// A machine in whose /sys, or topology file, there is no GPU. `subject`: how it is called.
+int writeWithoutGpus(std::string subject, const topo::GpuAnswers& answers, bool quiet, const Output& output) {
   const gpu::GpuTopology topology = answers == nullptr ? gpu::GpuTopology() : *answers;
   if (output.json()) return writeOutput("gpus", output, gpu::jsonOf(topology));
   if (!quiet) sayNotes("gpus", topology.remarks);
-  if (topology.gpus.empty())
-    return writeOutput("gpus", output, "This machine has no GPU by NVIDIA or AMD.\n");
+  if (topology.gpus.empty()) {
+    if (subject == "this machine") subject[0] = 'T';
+    return writeOutput("gpus", output, subject + " has no GPU by NVIDIA or AMD.\n");
+  }
   say("gpus: note: /sys/bus/pci/devices has none of these GPUs, so nothing is known of their paths and NICs");
   return writeOutput("gpus", output, bareText(topology));
 }
@@ -205,7 +207,8 @@ int listCommand(Args args) {
   topo::GpuAnswers answers;
   options.gpu_answers = &answers;
   const auto machine = openMachine("gpus", arguments->first(), options, &status);
-  if (without_gpus) return writeWithoutGpus(answers, options.quiet, output);
+  if (without_gpus)
+    return writeWithoutGpus(subjectOf(arguments->first(), options), answers, options.quiet, output);
   if (!machine) return status;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
   return writeOutput("gpus", output,

@@ -42,7 +42,9 @@ int addIntra(Fitness& fitness, int count, const std::string& file, MachineOption
   int status = kExitOk;
   options.without_gpus = &without_gpus;
   const auto machine = openMachine(kFitness, file, options, &status);
-  if (without_gpus) say("%s: this machine has no GPU; give a topology FILE, --root or --machine", kFitness);
+  if (without_gpus)
+    say("%s: %s has no GPU; give a topology FILE, --root or --machine", kFitness,
+        subjectOf(file, options).c_str());
   if (!machine) return status;
   const topo::GpuTable table = topo::gpuTable(*machine);
   const gpu::ChoiceQuestion question = table.question({});

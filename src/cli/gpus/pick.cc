@@ -36,6 +36,7 @@ struct PickOptions {
   Output output;
   bool env = false;
   bool cgroup = false;
+  bool slurm = false;
 };
 
 // "370.8 GB/s"
@@ -67,6 +68,14 @@ Outcome<std::string> environmentText(const topo::Machine& machine, const topo::G
       joined(rows, ",", [&](int row) { return std::to_string(rowAt(table, row).dev); });
   if (topo::isAmd(*machine.graph)) return "ROCR_VISIBLE_DEVICES=" + devices + "\n";
   return "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=" + devices + "\n";
+}
+
+// The options of srun by which each of its tasks on the node gets one of the GPUs, task 0 the first of the
+// ring.
+Outcome<std::string> slurmText(const topo::GpuTable& table, const std::vector<int>& rows) {
+  if (std::string wrong = severalHosts(table, rows); !wrong.empty()) return Error{std::move(wrong)};
+  return "--ntasks-per-node=" + std::to_string(rows.size()) + " --gpu-bind=map_gpu:" +
+         joined(rows, ",", [&](int row) { return std::to_string(rowAt(table, row).dev); }) + "\n";
 }
 
 // The device nodes, one a line. `tree`: where the names of AMD's render nodes are looked up; null, or without
@@ -103,8 +112,8 @@ constexpr int kMostGpus = 1 << 20;
 constexpr int kMostNodes = 1 << 20;
 
 constexpr const char* kPickHelp =
-    "usage: railwise gpus pick K [FILE] [--of LIST] [--exclude LIST] [--nic NAME] [--json|--env|--cgroup] "
-    "[options]\n"
+    "usage: railwise gpus pick K [FILE] [--of LIST] [--exclude LIST] [--nic NAME] "
+    "[--json|--env|--slurm|--cgroup] [options]\n"
     "       railwise gpus pick K --machine A.tar.gz --machine B.tar.gz ... [--nodes N] [--hosts FILE] "
     "[--json]\n\n"
     "Says which K GPUs a job should take: the set whose slowest pair of GPUs has the most bandwidth; then "
@@ -176,16 +185,20 @@ std::string pickText(const Picked& picked, std::size_t columns) {
   return text;
 }
 
-// What the process needs to get the GPUs: --env and --cgroup.
+// What the process needs to get the GPUs: --env, --slurm and --cgroup.
 int writeForProcess(const Picked& picked, const PickOptions& options, const std::string& file) {
   std::vector<std::string> notes;
   std::unique_ptr<sysfs::FileTree> tree;
   if (options.cgroup && file.empty() && options.machine.software.empty())
     tree = openRoot(kPick, options.machine.root);
-  const auto text = options.env ? environmentText(picked.machine, picked.table, picked.pick.ring)
-                                : deviceNodesText(picked.machine, picked.table, picked.pick.answer.best.gpus,
-                                                  tree.get(), &notes);
+  const auto text = options.env     ? environmentText(picked.machine, picked.table, picked.pick.ring)
+                    : options.slurm ? slurmText(picked.table, picked.pick.ring)
+                                    : deviceNodesText(picked.machine, picked.table,
+                                                      picked.pick.answer.best.gpus, tree.get(), &notes);
   if (!text.ok()) return leave(kExitUsage, "%s: %s", kPick, text.error().c_str());
+  if (options.slurm)
+    notes.emplace_back(
+        "for a job that has all GPUs of the node; else Slurm may count from the first GPU of the job");
   if (!options.machine.quiet) sayNotes(kPick, notes);
   return writeOutput(kPick, options.output, *text);
 }
@@ -200,7 +213,7 @@ int pick(int count, const topo::Machine& machine, const PickOptions& options, co
                  machine.name.c_str(), answer.error().c_str(),
                  question->left_out.empty() ? "" : "; --occupied takes those in use too");
   const Picked picked{.machine = machine, .table = table, .pick = std::move(*answer)};
-  if (options.env || options.cgroup) return writeForProcess(picked, options, file);
+  if (options.env || options.slurm || options.cgroup) return writeForProcess(picked, options, file);
   return writeOutput(kPick, options.output,
                      options.output.json() ? topo::pickJson(machine, table, picked.pick)
                                            : pickText(picked, outputColumns(options.output.file)));
@@ -377,6 +390,8 @@ int gpusPickCommand(Args args) {
           "of several --machine: their switch groups, 'host TAB group' lines or Slurm's topology.conf"),
       flagOption(0, "env", &options.env,
                  "the variables that show a process these GPUs only, in the order of a ring"),
+      flagOption(0, "slurm", &options.slurm,
+                 "the options of srun that give each of its tasks one of these GPUs, in the order of a ring"),
       flagOption(0, "cgroup", &options.cgroup, "the device nodes that the process must be able to open")};
   addOutputOptions(table, options.output);
   addMachineOptions(table, options.machine);
@@ -391,14 +406,16 @@ int gpusPickCommand(Args args) {
   if (!count)
     return leave(kExitUsage, "%s: '%s' is no number of GPUs, such as 4", kPick,
                  arguments->positional[0].c_str());
-  if (int{options.output.json()} + int{options.env} + int{options.cgroup} > 1)
-    return leave(kExitUsage, "%s: --json, --env and --cgroup are three outputs: name one", kPick);
+  const bool for_process = options.env || options.slurm || options.cgroup;
+  if (int{options.output.json()} + int{options.env} + int{options.slurm} + int{options.cgroup} > 1)
+    return leave(kExitUsage, "%s: --json, --env, --slurm and --cgroup are four outputs: name one", kPick);
   if (options.machines.size() > 1) {
-    if (arguments->positional.size() > 1 || !options.machine.root.empty() || options.env || options.cgroup)
-      return leave(kExitUsage,
-                   "%s: with several --machine there is no FILE, --root, --env or --cgroup: name one machine "
-                   "for these",
-                   kPick);
+    if (arguments->positional.size() > 1 || !options.machine.root.empty() || for_process)
+      return leave(
+          kExitUsage,
+          "%s: with several --machine there is no FILE, --root, --env, --slurm or --cgroup: name one machine "
+          "for these",
+          kPick);
     return pickOfNodes(*count, options);
   }
   if (options.nodes > 0 || !options.hosts.empty())
@@ -410,9 +427,8 @@ int gpusPickCommand(Args args) {
   takeRecording(options.machine);
   const auto machine = openMachine(kPick, file, options.machine, &status);
   if (without_gpus)
-    say("%s: this machine has no GPU by NVIDIA or AMD; give a topology FILE, --root or --machine for another "
-        "machine",
-        kPick);
+    say("%s: %s has no GPU by NVIDIA or AMD; give a topology FILE, --root or --machine for another machine",
+        kPick, subjectOf(file, options.machine).c_str());
   if (!machine) return status;
   return pick(*count, *machine, options, file);
 }

@@ -14,9 +14,11 @@ namespace {
 
 constexpr const char* kTopoDiffHelp =
     "usage: railwise topo diff A [B] [options]\n"
-    "       railwise topo diff A [--nccl=2.30] --against-nccl=2.31 [options]\n\n"
+    "       railwise topo diff A [--nccl=2.30] --against-nccl=2.31 [options]\n"
+    "       railwise topo diff A --against-hca=^=mlx5_3 [options]\n\n"
     "What differs in devices, links, paths and choices; with --against-nccl what an upgrade of NCCL changes "
-    "on A. A and B are topology files, - for standard input, or /sys trees (a folder or a .tar.gz of "
+    "on A, with --against-hca what A would be without a NIC. --nccl and --hca are of both machines. A and B "
+    "are topology files, - for standard input, or /sys trees (a folder or a .tar.gz of "
     "railwise topo record); --machine and --root name A or B too, and --machine may be given twice. Without "
     "B: this machine.\n"
     "Exit status: 0 nothing differs, 1 something does, 2 a machine cannot be read, or a mistake on the "
@@ -71,9 +73,12 @@ void sayNotesOfBoth(const topo::Machine& left, const topo::Machine& right) {
 int topoDiffCommand(Args args) {
   MachineOptions options;
   Output output;
-  std::optional<topo::NcclChoice> against;
+  std::optional<topo::NcclChoice> against_nccl;
+  std::string against_hca;
   std::vector<Option> table = {
-      ncclOption("against-nccl", &against, "compare A with itself under another NCCL, such as 2.31")};
+      ncclOption("against-nccl", &against_nccl, "compare A with itself under another NCCL, such as 2.31"),
+      textOption(0, "against-hca", "LIST", &against_hca,
+                 "compare A with itself with these NICs, as NCCL_IB_HCA: ^=mlx5_3 is all but mlx5_3")};
   addOutputOptions(table, output);
   addMachineOptions(table, options);
   int status = kExitOk;
@@ -81,22 +86,26 @@ int topoDiffCommand(Args args) {
   if (!arguments) return status;
   auto operands = operandsOf(*arguments);
   if (!operands) return leave(kExitUsage, "topo diff: --host is a host of the --machine before it");
+  const bool against = against_nccl || !against_hca.empty();
   const std::size_t wanted = against ? 1 : 2;
   if (operands->empty() || operands->size() > wanted)
-    return leave(kExitUsage,
-                 "topo diff: give two machines, or one and --against-nccl (railwise topo diff --help)");
+    return leave(
+        kExitUsage,
+        "topo diff: give two machines, or one and --against-nccl or --against-hca (railwise topo diff "
+        "--help)");
   operands->resize(wanted);
   if (wanted == 2 && operands->front().file == kStandardInput && operands->back().file == kStandardInput)
     return leave(kExitUsage, "topo diff: - is standard input, and cannot be both machines");
   options.say_remarks = false;
-  // A pipe can be read once, and with --against-nccl the file is both machines.
+  // A pipe can be read once, and where A is compared with itself the file is both machines.
   Outcome<std::string> pipe = Error{"not read"};
   if (const std::string& file = operands->front().file; against && !file.empty())
     pipe = wholeFile(file == kStandardInput ? "/dev/stdin" : file);
   if (pipe.ok()) options.file_text = &*pipe;
   const auto left = open(operands->front(), options);
   MachineOptions other = options;
-  if (against) other.nccl = against;
+  if (against_nccl) other.nccl = against_nccl;
+  if (!against_hca.empty()) other.hca = against_hca;
   const auto right = left ? open(operands->back(), other) : std::nullopt;
   if (!right) return kExitUsage;
   if (!options.quiet) sayNotesOfBoth(*left, *right);

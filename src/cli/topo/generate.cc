@@ -2,6 +2,9 @@
 #include "topo/sources/generate/generate.h"
 
 #include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/files.h"
@@ -81,6 +84,17 @@ bool readPairing(GenerateFields& fields) {
   return true;
 }
 
+void sayNextStep(const std::string& written) {
+  const std::string file = written.empty() ? "topo.xml" : written;
+  std::error_code error;
+  const std::string path = std::filesystem::absolute(file, error).string();
+  sayNotes(
+      "topo generate",
+      {"next: " + std::string(written.empty() ? "save this as " + file + " (-o " + file + "), and " : "") +
+       "export NCCL_TOPO_FILE=" + path + " for every rank, on every VM of this kind; `railwise explain " +
+       file + "` shows what NCCL then does"});
+}
+
 }  // namespace
 
 int topoGenerateCommand(Args args) {
@@ -104,7 +118,9 @@ int topoGenerateCommand(Args args) {
   if (!text.ok())
     return leave(text.failure().code == Code::kInvalidArgument ? kExitUsage : kExitFailed,
                  "topo generate: %s", text.error().c_str());
-  return writeOutput("topo generate", fields.output, *text);
+  status = writeOutput("topo generate", fields.output, *text);
+  if (!fields.machine.quiet && status == kExitOk) sayNextStep(fields.output);
+  return status;
 }
 
 }  // namespace railwise::cli

@@ -111,12 +111,11 @@ topo::Settings checkedSettings(const char* command, const MachineOptions& option
 // The topology file that NCCL itself would use on this machine (ncclTopoGetSystem). With --root the machine
 // is another one, and the file is not used.
 std::string fileOfNccl(const char* command, const MachineOptions& options) {
-  const char* named = std::getenv("NCCL_TOPO_FILE");
   if (options.elsewhere()) {
-    if (named != nullptr && !options.quiet)
-      say("%s: note: NCCL_TOPO_FILE=%s is this machine's: not used here (give it as FILE)", command, named);
+    if (!options.quiet) noteTopologyOfThisMachine(command, "NCCL_TOPO_FILE", "give it as FILE");
     return "";
   }
+  const char* named = std::getenv("NCCL_TOPO_FILE");
   const std::string file = named != nullptr                            ? named
                            : access(topo::kVirtualTopology, R_OK) == 0 ? topo::kVirtualTopology
                                                                        : "";
@@ -247,6 +246,17 @@ std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const Mach
   if (!options.software.empty()) return deviceRoot(command, options.software, options.host);
   *status = kExitFailed;
   return openRoot(command, options.root);
+}
+
+void noteTopologyOfThisMachine(const char* command, const char* variable, const char* advice) {
+  if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0')
+    say("%s: note: %s=%s is this machine's: not used here (%s)", command, variable, value, advice);
+}
+
+std::string subjectOf(const std::string& file, const MachineOptions& options) {
+  if (!options.root.empty()) return options.root;
+  if (!options.software.empty()) return "machine " + options.software;
+  return file == kStandardInput ? "standard input" : file.empty() ? "this machine" : file;
 }
 
 void takeRecording(MachineOptions& options) {

@@ -51,6 +51,13 @@ void addWhichMachine(std::vector<Option>& table, MachineOptions& fields);
 // help machines` describes them.
 void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
 
+// Says that `variable`, if it is set, is of this computer, and so does not count for the machine that the
+// options name. `advice`: what to do instead.
+void noteTopologyOfThisMachine(const char* command, const char* variable, const char* advice);
+
+// How a message calls the machine of `file` and the options: "this machine", FILE, "machine dgx".
+std::string subjectOf(const std::string& file, const MachineOptions& options);
+
 // A recording that --machine names is a value of --root. openMachine() does it too.
 void takeRecording(MachineOptions& options);
 // A recording, or the name of a software machine, that stands where a command has its FILE, is a value of

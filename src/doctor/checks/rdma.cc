@@ -68,10 +68,15 @@ void checkDevices(Examination& exam) {
     why = "A job with these settings fails when it starts.";
     seen.push_back({"", set->where, std::string(name) + "=" + set->value});
   }
+  const char* const install = exam.system.exists(kSoftwareDeviceFile) ? ""
+                                                                      : "install the package "
+                                                                        "railwise-device, and ";
   exam.add(severity, "this machine has no RDMA device", std::move(seen), why,
            std::string("lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. "
                        "modprobe mlx5_ib; none: the machine does not see the card)") +
-               (software ? "" : "\nTo try Railwise without a card: export RAILWISE_DEVICE=software"));
+               (software ? ""
+                         : std::string("\nTo try Railwise without a card: ") + install +
+                               "export RAILWISE_DEVICE=software"));
 }
 
 std::string nodeFix(const System& system, const std::string& path, const std::string& error) {
@@ -225,9 +230,13 @@ void checkSelection(Examination& exam) {
         "ls /sys/class/infiniband\nunset NCCL_IB_HCA    (or name devices that are there: =mlx5_0,mlx5_1)");
     return;
   }
-  if (selection->exclude) return;
   for (const PortItem& item : selection->items) {
     const std::set<std::string> devices = chosenBy(exam, item, selection->exact);
+    if (selection->exclude && devices.empty())
+      add(Severity::kAdvice, "NCCL_IB_HCA leaves out a device that is not there", item.name,
+          "A mistyped name leaves nothing out: the NIC that was meant is in use.",
+          "ls /sys/class/infiniband");
+    if (selection->exclude) continue;
     if (devices.empty())
       add(Severity::kWarning, "NCCL_IB_HCA names a device that is not there", item.name,
           "Its rail is lost here; other nodes may have it.", "ls /sys/class/infiniband");

@@ -52,7 +52,8 @@ void checkHiddenTree(Examination& exam) {
   exam.add(large ? Severity::kError : Severity::kAdvice,
            "the virtual machine hides its PCIe switches, and no topology file is given",
            {{"", "/sys/bus/pci/devices", std::to_string(gpus) + " GPUs, none below a PCIe switch"},
-            {"", "NCCL_TOPO_FILE", "not set"}},
+            {"", "NCCL_TOPO_FILE",
+             exam.system.environmentKnown() ? "not set" : "none is given for a software machine"}},
            "To NCCL every NIC is equally far and too far for GPUDirect RDMA: users measured 180 instead "
            "of 320 GB/s.",
            "export RAILWISE_TOPOLOGY=auto    (Railwise restores the tree for NCCL)\n"

@@ -272,6 +272,8 @@ sysfs::MemoryTree gatherFacts(const sysfs::FileTree& machine, const GatherOption
                               const Config& config) {
   sysfs::MemoryTree facts("facts of this machine");
   facts.file(kEnvironmentFile, environmentText(options.environment));
+  const std::string software_device = verbs::softwareDeviceFile(config);
+  if (!software_device.empty()) facts.file(kSoftwareDeviceFile, software_device + "\n");
   const System system(machine);
   const std::vector<RdmaPort> ports = rdmaPorts(system);
   const Clock::time_point begin = Clock::now();

@@ -24,6 +24,7 @@ inline constexpr char kDcbFolder[] = "/railwise/dcb/";     // a file for each in
 inline constexpr char kLinkModesFolder[] = "/railwise/ethtool/";   // Mb/s of the fastest mode, by interface
 inline constexpr char kInterfacesFile[] = "/railwise/interfaces";  // NAME ADDRESS, in NCCL's order
 inline constexpr char kOwnPluginFile[] = "/railwise/own_plugin";   // path of Railwise's own plugin
+inline constexpr char kSoftwareDeviceFile[] = "/railwise/software_device";  // path; not there: not installed
 inline constexpr char kLibrariesFile[] = "/railwise/libraries";  // PATH WORD: what a library is (libraries.h)
 // A folder for each interface: what its driver counts, a file for each counter.
 inline constexpr char kEthernetCounters[] = "/railwise/ethernet_counters/";

@@ -18,7 +18,7 @@ namespace railwise::topo {
 // nothing can be done.
 struct Problem {
   std::string kind;  // "no-nic", "far-nic", "slow-link", "gpudirect-off", "nearer-nic-lost", "split",
-                     // "p2p-off", "idle-nic", "virtual-nic", "init-fails"
+                     // "p2p-off", "no-near-nic", "idle-nic", "virtual-nic", "init-fails"
   std::string text;
   std::string fix;
   NodeIndex from = kNoNode;  // slow-link: the two nodes of the link, in the machine's graph

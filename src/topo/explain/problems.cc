@@ -255,6 +255,29 @@ void addVirtualNics(const Machine& machine, MachineExplanation& all) {
   all.problems.push_back(std::move(problem));
 }
 
+// Reports GPUs that reach every NIC through another GPU, if other GPUs have a NIC near them: often the NIC of
+// the GPU is missing, or its port is down.
+void addLostNics(const Machine& machine, MachineExplanation& all) {
+  std::vector<int> without;
+  bool others = false;
+  for (const GpuExplanation& gpu : all.gpus) {
+    if (gpu.chosen.empty()) continue;
+    if (gpu.chosen[0].view.type == PathType::kPxn) without.push_back(gpu.rank);
+    others = others || gpu.chosen[0].view.type < PathType::kPxn;
+  }
+  if (without.empty() || !others) return;
+  std::sort(without.begin(), without.end());
+  const bool one = without.size() == 1;
+  all.problems.push_back(
+      {.kind = "no-near-nic",
+       .text = "GPU " + rangesText(without) + (one ? " has" : " have") + " no NIC nearby and " +
+               (one ? "shares" : "share") + " the NICs of other GPUs, through these GPUs (" +
+               pathTypeName(PathType::kPxn) + "): less bandwidth for all of them",
+       .fix = std::string("look for a NIC that is missing or whose port is down (`railwise doctor`), or that "
+                          "NCCL_IB_HCA leaves out. If the board has no NIC there, ") +
+              libraryName(*machine.graph) + " can do no better"});
+}
+
 void addIdleNics(const Machine& machine, MachineExplanation& all) {
   std::vector<bool> used(static_cast<std::size_t>(machine.graph->count(NodeType::kNet)), false);
   for (const GpuExplanation& gpu : all.gpus) {
@@ -297,6 +320,7 @@ void addMachineProblems(const Machine& machine, MachineExplanation& all) {
   addSplit(machine, all);
   addP2pOff(machine, all);
   addVirtualNics(machine, all);
+  addLostNics(machine, all);
   addIdleNics(machine, all);
 }
 

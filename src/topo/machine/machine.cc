@@ -340,6 +340,22 @@ void trim(XmlNode* node) {
   }
 }
 
+// Adds the names of the RDMA devices of a NIC, which may be fused ("mlx5_2+mlx5_2:2"), each once.
+void addDeviceNames(const std::string& net, std::vector<std::string>& names) {
+  for (const std::string& port : splitAt(net, '+')) {
+    const std::string name = port.substr(0, port.find(':'));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+}
+
+// The RDMA devices that the file names.
+std::vector<std::string> deviceNames(const XmlDocument& document, const Settings& settings) {
+  std::vector<std::string> names;
+  for (const XmlNode* node : document.order())
+    if (portsOf(*node, settings).all > 0) addDeviceNames(node->get("name"), names);
+  return names;
+}
+
 // The file without the NICs that NCCL_IB_HCA leaves out; those after them move up in NCCL's numbers.
 XmlDocument withChosenNics(XmlDocument document, const Settings& settings,
                            std::vector<std::string>& remarks) {
@@ -407,6 +423,8 @@ Outcome<Machine> makeMachine(XmlDocument document, const Settings& settings, std
 Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, Detection detection,
                               std::string name) {
   std::vector<std::string> remarks;
+  if (std::string text = settings.noDeviceText(deviceNames(document, settings)); !text.empty())
+    remarks.push_back(std::move(text));
   document = withChosenNics(std::move(document), settings, remarks);
   fillInGpus(document, detection, remarks);
   Assumed assumed;

@@ -567,13 +567,27 @@ std::vector<Group> groupsOf(const std::vector<Difference>& differences, const st
   return groups;
 }
 
-// The rules of NCCL that differ between the machines' releases. "": none.
-std::string rulesChanged(const Machine& left, const Machine& right) {
-  std::string text;
-  for (const RuleChange& change : ruleChanges(left.settings->nccl, right.settings->nccl))
-    text += std::string("  ") + (change.begins ? "since " : "until ") + ncclVersionName(change.release) +
-            ": " + change.text + "\n";
-  return text.empty() ? "" : "\nRules that differ, whether or not they matter on this machine\n" + text;
+// The rules of NCCL that differ between the machines' releases, each under the release that has it. "": none.
+// `equal`: nothing differs between the machines.
+std::string rulesChanged(const Machine& left, const Machine& right, bool equal) {
+  const auto [older, newer] = std::minmax(left.settings->nccl, right.settings->nccl);
+  std::string brought;
+  std::string dropped;
+  for (const RuleChange& change : ruleChanges(older, newer))
+    (change.begins ? brought : dropped) += wrappedText(
+        change.text, "    " + ncclVersionName(change.release) + (change.begins ? " brought: " : " dropped: "),
+        "      ");
+  if (brought.empty() && dropped.empty()) return "";
+  const bool only_rules = left.name == right.name && left.settings->ib_hca == right.settings->ib_hca;
+  std::string text = "\nNCCL's rules that differ between " + ncclVersionName(older) + " and " +
+                     ncclVersionName(newer) + ": " +
+                     (equal        ? "none matters here, since nothing differs"
+                      : only_rules ? "some of them make the differences above"
+                                   : "some of them may be why something above differs") +
+                     "\n";
+  if (!brought.empty()) text += "  only " + ncclVersionName(newer) + " has these:\n" + brought;
+  if (!dropped.empty()) text += "  only " + ncclVersionName(older) + " has these:\n" + dropped;
+  return text;
 }
 
 // An element of a file, by what identifies it and those above it: "/system/cpu 0/pci 0000:18:00.0".
@@ -649,7 +663,7 @@ bool sameFile(const Machine& left, const Machine& right) {
 
 std::string diffText(const Machine& left, const Machine& right, const std::vector<Difference>& differences) {
   const auto nameOf = [](const Machine& machine) { return machine.name + " (" + rulesText(machine) + ")"; };
-  const std::string rules = rulesChanged(left, right);
+  const std::string rules = rulesChanged(left, right, differences.empty());
   if (differences.empty())
     return "no difference between " + nameOf(left) + " and " + nameOf(right) +
            (sameFile(left, right) ? "" : ", but the files that topo show --format xml writes differ") + "\n" +

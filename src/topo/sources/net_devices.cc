@@ -138,9 +138,9 @@ uint64_t parseGuid(std::string_view text) {
 std::vector<NetDevice> netDevices(const sysfs::FileTree& tree, const Settings& settings,
                                   const NetDefaults& defaults, std::vector<std::string>* remarks) {
   std::vector<Port> ports;
-  for (const std::string& name : tree.list(kFolder)) {
-    addPorts(tree, name, settings, defaults, ports, remarks);
-  }
+  const std::vector<std::string> names = tree.list(kFolder);
+  for (const std::string& name : names) addPorts(tree, name, settings, defaults, ports, remarks);
+  if (std::string text = settings.noDeviceText(names); !text.empty()) remark(remarks, std::move(text));
   if (ports.size() > kMaxNetDevices) {
     remark(remarks, "of " + std::to_string(ports.size()) + " network ports NCCL uses the first " +
                         std::to_string(kMaxNetDevices));

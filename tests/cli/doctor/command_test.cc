@@ -131,6 +131,15 @@ TEST(DoctorCommand, APreflightWantsAnRdmaDevice) {
       0);
 }
 
+TEST(DoctorCommand, VariablesOfThisMachineAreNotedForAnother) {
+  const ProcessResult result =
+      doctor({"--machine", "cloud-vm"}, {"NCCL_TOPO_FILE=/x/topo.xml", "RAILWISE_TOPOLOGY=auto"});
+  EXPECT_HAS(result.out, "hidden-tree");
+  EXPECT_LACKS(result.out, "not set");
+  EXPECT_HAS(result.err, "NCCL_TOPO_FILE=/x/topo.xml is this machine's: not used here");
+  EXPECT_HAS(result.err, "RAILWISE_TOPOLOGY=auto is this machine's: not used here");
+}
+
 TEST(DoctorCommand, MistakesAreTold) {
   const auto says = [](const Args& args, const std::string& part) {
     const ProcessResult result = doctor(args);

@@ -36,13 +36,14 @@ TEST(GpusCommand, AMachineWithoutGpusSaysSo) {
   const test::ScratchFile file(
       "none.xml",
       "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"f\" arch=\"arm64\">\n</cpu>\n</system>\n");
-  for (const Args& machine : {Args{"--machine", "default"}, Args{file.path()}}) {
-    const auto list = succeeded(gpus(machine));
-    EXPECT_EQ(list.out, "This machine has no GPU by NVIDIA or AMD.\n");
+  const std::pair<Args, std::string> machines[] = {{{"--machine", "default"}, "machine default"},
+                                                   {{file.path()}, file.path()}};
+  for (const auto& [machine, subject] : machines) {
+    EXPECT_EQ(succeeded(gpus(machine)).out, subject + " has no GPU by NVIDIA or AMD.\n");
     Args pick = machine;
     pick.insert(pick.begin(), {"pick", "1"});
     EXPECT_EQ(gpus(pick).status, 1);
-    EXPECT_HAS(gpus(pick).err, "this machine has no GPU");
+    EXPECT_HAS(gpus(pick).err, subject + " has no GPU");
   }
   EXPECT_EQ(ofJson({file.path(), "--json"}, "a['gpus']"), "[]");
 }
@@ -92,6 +93,8 @@ TEST(GpusPick, LinesHave80Columns) {
 TEST(GpusPick, GivesTheGpusToAProcess) {
   const auto env = gpus({"pick", "2", kMachine, "--of", "1,3", "--env"});
   EXPECT_EQ(env.out, "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=1,3\n") << env.err;
+  EXPECT_EQ(gpus({"pick", "2", kMachine, "--of", "1,3", "--slurm", "--quiet"}).out,
+            "--ntasks-per-node=2 --gpu-bind=map_gpu:1,3\n");
   const auto nodes = gpus({"pick", "2", kMachine, "--of", "1,3", "--cgroup", "--quiet"});
   EXPECT_EQ(nodes.out, "/dev/nvidia1\n/dev/nvidia3\n/dev/nvidiactl\n/dev/nvidia-uvm\n");
   EXPECT_EQ(nodes.err, "");
@@ -108,7 +111,7 @@ TEST(GpusPick, MistakesSayWhatToDo) {
       {{"1", kMachine, "--of", "3-1"}, "--of: '3-1' is no list of GPUs such as 0-3,7"},
       {{"1", kMachine, "--exclude", "0,,1"}, "--exclude: '0,,1' is no list"},
       {{"1", kMachine, "--nic", "eth9"}, "--nic: there is no NIC 'eth9'; the machine has mlx5_0"},
-      {{"1", kMachine, "--json", "--env"}, "are three outputs: name one"}};
+      {{"1", kMachine, "--json", "--env"}, "are four outputs: name one"}};
   for (const auto& [args, message] : mistakes) {
     Args all = args;
     all.insert(all.begin(), "pick");

@@ -204,7 +204,18 @@ TEST(TopoCommand, NicsThatNcclIbHcaLeavesOutDoNotCount) {
     EXPECT_HAS(by_variable.out, "set: NCCL_IB_HCA=^=mlx5_0");
     EXPECT_LACKS(by_variable.out, "uses mlx5_0\n");
   }
+  const auto lost = topoCommand({"explain", "-m", "dgx", "--brief", "--hca=^=mlx5_3"});
+  EXPECT_HAS(lost.out, "GPU 3 has no NIC nearby");
+  EXPECT_LACKS(topoCommand({"explain", "-m", "dgx", "--brief"}).out, "no NIC nearby");
   EXPECT_HAS(topoCommand({"explain", kMachine, "--hca=::x"}).err, "is no list of ports");
+  for (const std::vector<std::string>& which : {std::vector<std::string>{kMachine}, {"-m", "dgx"}}) {
+    std::vector<std::string> words = {"topo", "graphs", "--hca=^=mlx5_99"};
+    words.insert(words.end(), which.begin(), which.end());
+    const auto named = topoCommand(words);
+    EXPECT_EQ(named.status, 0);
+    EXPECT_HAS(named.out + named.err, "mlx5_99: no device here has such a name");
+    EXPECT_HAS(named.out + named.err, "the devices are mlx5_0, ");
+  }
   EXPECT_LACKS(topoCommand({"explain", "-m", "default", "--hca=^=soft0"}).out, "\nsoft0") << "without GPUs";
 }
 
@@ -497,6 +508,13 @@ TEST(TopoCommand, AFileThatSaysPartIsShownCompleted) {
   EXPECT_HAS(linted.out, "note: net \"mlx5_0\" has no speed; NCCL takes the plugin's [net-speed]");
 }
 
+TEST(TopoCommand, GenerateSaysTheNextStep) {
+  const test::ScratchFile file("topo.xml", "");
+  const auto written = topoCommand({"topo", "generate", "-m", "cloud-vm", "-o", file.path()});
+  EXPECT_HAS(written.err, "next: export NCCL_TOPO_FILE=" + file.path());
+  EXPECT_LACKS(topoCommand({"topo", "generate", "-m", "cloud-vm", "-q"}).err, "next:");
+}
+
 TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine}).status, 0);
   const auto versions = topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.27"});
@@ -512,13 +530,20 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_HAS(init.out, "succeeds became fails: the search for NVLS");
   const auto upgrade = topoCommand({"topo", "diff", kMachine, "--nccl", "2.30", "--against-nccl", "2.31"});
   EXPECT_HAS(upgrade.out, "(NCCL 2.30.7)");
-  EXPECT_HAS(upgrade.out, "  since 2.31.2: all NVSwitches are one target");
+  EXPECT_HAS(upgrade.out, "  only 2.31.2 has these:\n");
+  EXPECT_HAS(upgrade.out, "    2.31.2 brought: all NVSwitches are one target");
   // From 2.31 on the file has one NVLink to all NVSwitches, which changes nothing else.
   const auto dgx =
       succeeded(topoCommand({"topo", "diff", "-m", "dgx", "--nccl", "2.30", "--against-nccl", "2.31"}));
   EXPECT_HAS(dgx.out, "no difference");
+  EXPECT_HAS(dgx.out, "none matters here");
   EXPECT_HAS(dgx.out, "the files that topo show --format xml writes differ");
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.5"}).status, 2);
+  const auto lost = topoCommand({"topo", "diff", kMachine, "--against-hca", "^=mlx5_1"});
+  EXPECT_EQ(lost.status, 1);
+  EXPECT_HAS(lost.out, "mlx5_1");
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine, "--hca=^=mlx5_1"}).status, 0);
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine, "--against-hca=^=mlx5_1"}).status, 2);
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "/nowhere.xml"}).status, 2);
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine}).status, 2);
 }

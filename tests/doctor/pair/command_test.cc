@@ -48,6 +48,14 @@ TEST(DoctorPair, NcclsModelOfBothHosts) {
   EXPECT_LACKS(result.out, "you get") << "software devices carry what the processor copies\n";
 }
 
+// The process that reports is none of the hosts, and has no machine of theirs.
+TEST(DoctorPair, NcclsModelOfHostsThatAreOnlyCoordinated) {
+  const test::ScratchFile file("hosts", "A\nB\n");
+  const auto result = pairTest({"--hosts", file.path(), kPlay}, "software:@dgx");
+  EXPECT_HAS(result.out, "at most 461.6 GB/s (NCCL 2.31.2's model of 2 hosts") << result.err;
+  EXPECT_HAS(result.out, "the rules of NCCL 2.31.2");
+}
+
 TEST(DoctorPair, NcclsModelIsOfTheNicsThatAreMeasured) {
   const auto modelOf = [](const Words& environment) {
     const std::string out = pairTest({"--pair", "--nic", "=mlx5_0"}, "software:@dgx", environment).out;

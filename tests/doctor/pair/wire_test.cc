@@ -45,6 +45,13 @@ TEST(PairWire, ResultsArriveAsTheyWere) {
   EXPECT_EQ(*read, halves);
 }
 
+TEST(PairWire, NcclsModelArrivesAsItWas) {
+  const NcclModel model = {461.6, 400.5, {"mlx5_0", "mlx5_1+mlx5_2"}, "2 hosts", "NVLSTree", "The NICs."};
+  const auto read = decodeNcclModel(encodeNcclModel(model));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(*read, model);
+}
+
 TEST(PairWire, EveryShorterOrLongerMessageIsRefused) {
   Bytes bytes = encodeFacts(makeFacts());
   for (std::size_t size = 0; size < bytes.size(); ++size)

@@ -129,8 +129,8 @@ TEST(Diff, OfNcclVersionsMatchesGpusWithTheirDevices) {
   EXPECT_EQ(find(list, "path", "GPU/0 -> GPU/1"), nullptr)
       << "NCCL 2.30 counts a hop from a GPU to its device, which changes nothing";
   const std::string text = diffText(left, right, list);
-  EXPECT_HAS(text, "\nRules that differ, ");
-  EXPECT_HAS(text, "  since 2.30.3: a rank is a node behind the node of its GPU");
+  EXPECT_HAS(text, "rules that differ between 2.28.9 and 2.31.2: none matters here");
+  EXPECT_HAS(text, "    2.30.3 brought: a rank is a node behind the node of its GPU");
 }
 
 // The four GPUs of a socket share two NICs: NCCL 2.30.7 counts them by their places among the four, NCCL 2.31
@@ -157,7 +157,10 @@ TEST(Diff, TellsWhatAnUpgradeTo231Changes) {
   EXPECT_EQ(choice->left, "mlx5_2");
   EXPECT_EQ(choice->right, "mlx5_3");
   const std::string text = diffText(before, after, list);
-  EXPECT_HAS(text, "  until 2.31.2: equally near NICs are dealt out by a GPU's number modulo");
+  EXPECT_HAS(text, "rules that differ between 2.30.7 and 2.31.2: some of them make the differences above");
+  EXPECT_HAS(text, "  only 2.30.7 has these:\n    2.31.2 dropped: ");
+  EXPECT_HAS(text, "    2.31.2 dropped: equally near NICs are dealt out by a GPU's number");
+  EXPECT_HAS(diffText(after, before, diff(after, before)), "    2.31.2 brought: all NVSwitches");
   EXPECT_HAS(diffJson(before, after, list), "{\"since\": \"2.31.2\", \"rule\": \"all NVSwitches");
 }
 

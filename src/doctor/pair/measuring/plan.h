@@ -140,8 +140,8 @@ struct PairResult : NicPair {
 // The upper one; 0: there are no values.
 double medianOf(std::vector<double> values);
 
-// NCCL's own cost model of all_reduce on as many hosts as are measured, each like the one that reports, with
-// all their GPUs.
+// NCCL's own cost model of all_reduce on as many hosts as are measured, all alike, with all their GPUs. An
+// end that takes part makes it of its machine; the ends exchange it.
 struct NcclModel {
   double gbytes = 0;       // GB/s of the bus that large messages approach; 0: not known
   double ring_gbytes = 0;  // GB/s that NCCL's rings take of the NICs
@@ -149,6 +149,8 @@ struct NcclModel {
   std::string text;       // "NCCL 2.30.7's model of 2 hosts with 8 GPUs each"
   std::string algorithm;  // "NVLSTree"
   std::string limit;      // a sentence
+
+  bool operator==(const NcclModel&) const = default;
 };
 
 struct Results {
@@ -158,8 +160,8 @@ struct Results {
   int cross_nic = 2;               // NCCL_CROSS_NIC; who reports fills it in
   std::size_t rounds = 0;
   double seconds = 0;  // how long all of it took
-  NcclModel nccl;      // who reports fills it in
-  std::string rules;   // whose rules and cost model, in words; "": the model does not say
+  NcclModel nccl;
+  std::string rules;  // whose rules and cost model, in words; "": the model does not say
 
   const NicFacts& nic(const PairResult& pair, std::size_t side) const {
     return ends[pair.match[side]].nics[pair.nics[side]];

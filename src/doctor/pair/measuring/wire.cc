@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kFactsForm = "railwise-pair-facts-3";
 constexpr const char* kAddressesForm = "railwise-pair-addresses-2";
 constexpr const char* kHalvesForm = "railwise-pair-halves-2";
+constexpr const char* kNcclModelForm = "railwise-pair-nccl-model-1";
 
 constexpr std::size_t kMaxRemarks = 16;
 // Above every port and below everything that would overflow a sum: 100 Tb/s in Mb/s, and in GB/s.
@@ -87,6 +88,15 @@ constexpr auto describeHalves = [](auto& fields, auto& halves) {
   fields.list("halves", halves, kMaxNicPairs, describeHalf);
 };
 
+constexpr auto describeNcclModel = [](auto& fields, auto& model) {
+  fields.measure("gbytes", model.gbytes, kMaxNumber);
+  fields.measure("ring_gbytes", model.ring_gbytes, kMaxNumber);
+  fields.texts("ring_nics", model.ring_nics, kMaxNics);
+  fields.text("text", model.text);
+  fields.text("algorithm", model.algorithm);
+  fields.text("limit", model.limit);
+};
+
 template <typename Message, typename Describe>
 Bytes encode(const char* form, const Message& message, Describe describe) {
   JsonWriter json;
@@ -128,6 +138,11 @@ std::optional<std::vector<QueueAddress>> decodeAddresses(std::span<const std::by
 Bytes encodeHalves(const std::vector<Half>& halves) { return encode(kHalvesForm, halves, describeHalves); }
 std::optional<std::vector<Half>> decodeHalves(std::span<const std::byte> bytes) {
   return decode<std::vector<Half>>(kHalvesForm, bytes, describeHalves);
+}
+
+Bytes encodeNcclModel(const NcclModel& model) { return encode(kNcclModelForm, model, describeNcclModel); }
+std::optional<NcclModel> decodeNcclModel(std::span<const std::byte> bytes) {
+  return decode<NcclModel>(kNcclModelForm, bytes, describeNcclModel);
 }
 
 }  // namespace railwise::doctor::pair

@@ -1,7 +1,7 @@
-// What the ends of the pair test send each other over TCP, as JSON: facts, addresses of queue pairs, and
-// results. Every list has a limit. What arrives is checked: a message that is too short, too long, of another
-// version or with a value out of its range is refused, and texts are cut and made printable. Pure;
-// thread-safe.
+// What the ends of the pair test send each other over TCP, as JSON: facts, addresses of queue pairs,
+// results, and NCCL's model. Every list has a limit. What arrives is checked: a message that is too short,
+// too long, of another version or with a value out of its range is refused, and texts are cut and made
+// printable. Pure; thread-safe.
 #pragma once
 
 #include <array>
@@ -42,5 +42,8 @@ std::optional<std::vector<QueueAddress>> decodeAddresses(std::span<const std::by
 
 Bytes encodeHalves(const std::vector<Half>& halves);
 std::optional<std::vector<Half>> decodeHalves(std::span<const std::byte> bytes);
+
+Bytes encodeNcclModel(const NcclModel& model);
+std::optional<NcclModel> decodeNcclModel(std::span<const std::byte> bytes);
 
 }  // namespace railwise::doctor::pair
