@@ -124,9 +124,6 @@ TEST(Contradictions, OthersNameBothAndTheWinner) {
       "do not bridge ends the connection"));
   EXPECT_TRUE(
       found({{"NCCL_NET_OPTIONAL_RECV_COMPLETION", "1"}}, "has no effect while RAILWISE_FAILOVER is on"));
-  const Environment off = {{"NCCL_IB_RESILIENCY_PORT_FAILOVER", "0"}, {"NCCL_NET_PLUGIN", "railwise"}};
-  EXPECT_TRUE(found(off, "has no effect with Railwise"));
-  EXPECT_FALSE(found({{"NCCL_IB_RESILIENCY_PORT_FAILOVER", "0"}}, "has no effect with Railwise"));
   EXPECT_TRUE(found({{"NCCL_MIN_CTAS", "9"}, {"NCCL_MAX_CTAS", "8"}}, "is more than NCCL_MAX_CTAS=8"));
   EXPECT_TRUE(
       found({{"NCCL_IB_MERGE_NICS", "0"}, {"NCCL_NET_MERGE_LEVEL", "PORT"}}, "wins over NCCL_NET_MERGE"));

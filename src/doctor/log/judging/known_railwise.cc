@@ -37,9 +37,8 @@ constexpr KnownLine kRailwiseLines[] = {
      "a call to another rank was cut or answered by somebody else", "This rank calls again."},
     {"(failover is off: ", "railwise-connection", kCause, "a connection failed, and failover is off",
      "With RAILWISE_FAILOVER=0 the first failure that the NIC's retries do not bridge ends the connection, "
-     "also "
-     "where other ports are up. What failed is in the line itself; where the peer died, failover does not "
-     "help.",
+     "also where other ports are up. What failed is in the line itself; where the peer died, failover does "
+     "not help.",
      "unset RAILWISE_FAILOVER on all ranks"},
     {": connection to |: connection from ", "railwise-connection", kCause, "a connection failed for good",
      "No pair of ports was left between the two ranks, or the peer died."},
