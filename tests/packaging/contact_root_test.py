@@ -1,7 +1,7 @@
 """The bundle of scripts/first-contact alone in the root of another distribution, which may have PyTorch: as the machine it is, which has
 neither NIC nor GPU, and on the stand-in for one that has.
 
-Usage: contact_root_test.py SOURCE BUILD ROOT (a key of ROOTS in roots.py). Exit status 77: the root cannot be made here.
+Usage: contact_root_test.py SOURCE BUILD ROOT (a key of CONTACT_ROOTS in roots.py). Exit status 77: the root cannot be made here.
 """
 import json
 import pathlib

@@ -8,14 +8,17 @@ import sys
 import tempfile
 
 DEBIAN, UBUNTU = "http://deb.debian.org/debian", "http://archive.ubuntu.com/ubuntu"
-# Suite, archive, components, packages. Ubuntu 18.04 has glibc 2.27.
+# Suite, archive, components, packages besides. Ubuntu 18.04 has glibc 2.27.
 ROOTS = {
-    "debian-12": ("bookworm", DEBIAN, "main", ""),
-    "debian-13": ("trixie", DEBIAN, "main", ""),
-    "debian-13-torch": ("trixie", DEBIAN, "main contrib non-free", "python3-torch,libnccl2,libcudart12"),
-    "ubuntu-24.04": ("noble", UBUNTU, "main", ""),
-    "ubuntu-24.04-python": ("noble", UBUNTU, "main", "python3"),
-    "ubuntu-18.04": ("bionic", UBUNTU, "main", ""),
+    "debian-12": ("bookworm", "http://deb.debian.org/debian", "main", ""),
+    "debian-13": ("trixie", "http://deb.debian.org/debian", "main", ""),
+    "ubuntu-24.04": ("noble", "http://archive.ubuntu.com/ubuntu", "main", ""),
+    "ubuntu-18.04": ("bionic", "http://archive.ubuntu.com/ubuntu", "main", ""),
+}
+# For contact_root_test.py.
+CONTACT_ROOTS = {
+    "debian-13-torch": ("trixie", "http://deb.debian.org/debian", "main contrib non-free", "python3-torch,libnccl2,libcudart12"),
+    "ubuntu-24.04-python": ("noble", "http://archive.ubuntu.com/ubuntu", "main", "python3"),
 }
 UBUNTU_KEYS = pathlib.Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 
@@ -46,7 +49,7 @@ def ubuntu_keys(folder):
 
 def make_root(name):
     """The root as a tar file."""
-    suite, archive, components, packages = ROOTS[name]
+    suite, archive, components, packages = {**ROOTS, **CONTACT_ROOTS}[name]
     tar = cache_folder() / f"{name}.tar"
     if tar.exists():
         return tar
