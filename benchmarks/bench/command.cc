@@ -1,4 +1,6 @@
 // railwise bench measures what a message costs, with one plugin or with several plugins compared.
+#include <unistd.h>
+
 #include <array>
 #include <utility>
 
@@ -119,7 +121,10 @@ int benchTable(const BenchOptions& options) {
   std::vector<BenchRow> rows;
   const std::vector<BenchOptions> table = options.all ? tableOf(options) : oneSidedTableOf(options);
   for (const BenchOptions& row : table) {
-    auto costs = measureAll(row, static_cast<std::size_t>(&row - table.data()), table.size());
+    const auto number = static_cast<std::size_t>(&row - table.data()) + 1;
+    if (isatty(STDERR_FILENO) == 0)  // where showProgress() shows nothing
+      say("bench: %zu of %zu: %s", number, table.size(), patternText(row.task.shape).c_str());
+    auto costs = measureAll(row, number - 1, table.size());
     // The first pattern is every plugin's; another one may be too much for one of them, who has said why.
     if (!costs && rows.empty()) return kExitFailed;
     if (!costs) {

@@ -204,12 +204,13 @@ void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
                 costs.cpu_ns_min, costs.cpu_ns_median,
                 &costs == &all[0] ? "-" : textOf("%.2f", all[0].cpu_ns_min / costs.cpu_ns_min).c_str(),
                 costs.bandwidthGbps());
-    if (costs.counts) {
-      const auto values = perMessage(costs);
-      for (std::size_t i = 0; i < 5; ++i) std::printf(" %8.3f", values[i].second);
-    }
+    const Named values = costs.counts ? perMessage(costs) : Named();
+    for (std::size_t i = 0; i < 5; ++i)
+      std::printf(" %8s", costs.counts ? textOf("%.3f", values[i].second).c_str() : "-");
     std::printf("\n");
   }
+  if (std::ranges::any_of(all, [](const Costs& costs) { return !costs.counts; }))
+    std::printf("# -: only what goes over a software device is counted\n");
   if (all[0].counts && isOneSided(shape.pattern)) printTargets(all);
   if (all[0].instructions) printInstructions(all);
   if (all[0].latency) printLatency(all);

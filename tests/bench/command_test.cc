@@ -179,6 +179,7 @@ TEST(BenchCommand, PrintsTheTableOfPatterns) {
        {"\nproxy ", "\nproxy x256 ", "\nops of 2 ", "\nlone ", "\nring ", "\nalltoall x64 ", "\nbatch ",
         "\ngrouped ", "\nidle x2 ", "; ratios to Railwise (libnccl-net-railwise.so) in the same run"})
     EXPECT_HAS(result.out, line);
+  EXPECT_HAS(result.err, "bench: 1 of 19: proxy\n");
   std::istringstream lines(result.out);
   double last = 0;
   std::string line;
@@ -207,6 +208,10 @@ TEST(BenchCommand, PrintsATable) {
   EXPECT_HAS(result.out, "# railwise bench: proxy, 1 connection(s), 4096 bytes, window 8");
   EXPECT_HAS(result.out, "\nRailwise");
   EXPECT_HAS(result.out, " v8 ");
+  EXPECT_LACKS(result.out, "# -:");
+  const auto beside = bench({"--vs", LOOPBACK_PLUGIN});
+  ASSERT_EQ(beside.status, 0) << beside.err;
+  EXPECT_HAS(beside.out, "        -        -        -        -        -\n# -: only what goes over a software device");
 }
 
 TEST(BenchCommand, SaysWhichPluginFailed) {

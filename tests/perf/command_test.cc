@@ -163,7 +163,7 @@ TEST(PerfVerdict, ComparesWithASavedRun) {
   other.insert(other.end(), {"--against", old_file, "--ranks", "3"});
   ASSERT_EQ(perf(first).status, 0);
   const auto result = succeeded(perf(second));
-  EXPECT_HAS(result.out, "# against " + old_file + ": medians");
+  EXPECT_HAS(result.out, "# against " + old_file + " (plugin Loopback): medians");
   EXPECT_HAS(result.out, "#           128  in-place ");
   const auto refused = perf(other);
   EXPECT_EQ(refused.status, 2);

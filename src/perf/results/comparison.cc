@@ -57,6 +57,7 @@ SavedRun runOf(const Json& document, const std::string& file) {
   SavedRun run;
   run.file = file;
   run.command = document.at("command").get<std::string>();
+  if (document.contains("plugin_name")) run.plugin = document.at("plugin_name").get<std::string>();
   run.ranks = static_cast<int>(document.at("ranks").size());
   const Json& config = document.at("config");
   run.setup = setupOf(config.at("channels").get<int>(), config.at("fused").get<bool>(),
@@ -146,6 +147,7 @@ int Comparison::count(Verdict verdict) const {
 Comparison compareRuns(const SavedRun& saved, const Report& report) {
   Comparison comparison;
   comparison.file = saved.file;
+  comparison.plugin = saved.plugin;
   const std::string setup = setupText(report);
   if (setup != saved.setup) {
     std::vector<std::string> had = splitAt(saved.setup, ','), has = splitAt(setup, ',');
@@ -181,7 +183,9 @@ Comparison compareRuns(const SavedRun& saved, const Report& report) {
 }
 
 std::string comparisonText(const Comparison& comparison) {
-  std::string text = "# against " + comparison.file + ": medians of the iterations, before and now\n";
+  std::string text = "# against " + comparison.file;
+  if (!comparison.plugin.empty()) text += " (plugin " + comparison.plugin + ")";
+  text += ": medians of the iterations, before and now\n";
   if (!comparison.differs.empty()) text += "#  not a fair comparison: " + comparison.differs + "\n";
   if (!comparison.busy.empty())
     text += "#  the machine was busy in " + comparison.busy + ": nothing is called slower or faster\n";
@@ -198,6 +202,7 @@ std::string comparisonText(const Comparison& comparison) {
 void addComparison(JsonWriter& json, const Comparison& comparison) {
   json.key("against").beginObject();
   json.key("file").value(comparison.file);
+  json.key("plugin_name").value(comparison.plugin);
   if (!comparison.differs.empty()) json.key("differs").value(comparison.differs);
   if (!comparison.busy.empty()) json.key("busy").value(comparison.busy);
   for (const Named<Verdict>& its : kVerdicts) json.key(its.key).value(comparison.count(its.value));

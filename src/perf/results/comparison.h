@@ -35,6 +35,7 @@ struct SavedRow {
 struct SavedRun {
   std::string file;
   std::string command;  // "perf all_reduce"
+  std::string plugin;   // its name
   int ranks = 0;
   bool busy = false;  // Surroundings::busy() of that run
   std::string setup;  // what else must be equal for a fair comparison, in words
@@ -60,6 +61,7 @@ struct Change {
 };
 struct Comparison {
   std::string file;
+  std::string plugin;   // of the saved run
   std::string differs;  // the setups, in words; "": they are equal
   std::vector<Change> changes;
   std::string busy;  // in which run the machine was busy, in words; "": in none
