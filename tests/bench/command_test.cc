@@ -211,7 +211,8 @@ TEST(BenchCommand, PrintsATable) {
   EXPECT_LACKS(result.out, "# -:");
   const auto beside = bench({"--vs", LOOPBACK_PLUGIN});
   ASSERT_EQ(beside.status, 0) << beside.err;
-  EXPECT_HAS(beside.out, "        -        -        -        -        -\n# -: only what goes over a software device");
+  EXPECT_HAS(beside.out,
+             "        -        -        -        -        -\n# -: only what goes over a software device");
 }
 
 TEST(BenchCommand, SaysWhichPluginFailed) {
