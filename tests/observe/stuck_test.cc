@@ -596,6 +596,31 @@ TEST(Stuck, WhereAllAreDeadTheFirstOfTheLastJobIsNamed) {
   EXPECT_HAS(diagnosis.verdict, "railwise postmortem 101");
 }
 
+TEST(Stuck, ADeadProcessThatGaveNoSignOfLifeLongBeforeItsPeersMayHaveBeenStopped) {
+  TestJob job;
+  ProcessFacts& one = job.process(0, 1);
+  ProcessFacts& other = job.process(1, 2);
+  const auto [its, peers] = job.connect(one, other);
+  for (ProcessFacts* const each : {&one, &other}) {
+    each->alive = false;
+    each->alive_ns = 1;
+  }
+  one.gone_ms = 10000;
+  other.gone_ms = 2000;
+  const char* const kStopped =
+      "its last sign of life came 8.0 s before that of rank 1 (gpu2:101), which still had a connection with "
+      "it: perhaps it was stopped";
+  EXPECT_HAS(diagnosisOf(job).verdict, kStopped);
+  peers->state = record::ConnectionState::kFailed;
+  EXPECT_LACKS(diagnosisOf(job).verdict, "stopped") << "the peer saw it go";
+  peers->state = record::ConnectionState::kRunning;
+  other.gone_ms = 8000;
+  EXPECT_LACKS(diagnosisOf(job).verdict, "stopped") << "beats are half a second apart";
+  other.gone_ms = 2000;
+  one.alive_ns = 0;
+  EXPECT_LACKS(diagnosisOf(job).verdict, "stopped") << "it has no beats";
+}
+
 TEST(Stuck, AJobThatHasDiedIsNotedBesideJobsThatRun) {
   TestJob job;
   job.connect(job.process(0, 1), job.process(1, 2));

@@ -39,6 +39,24 @@ Outcome<record::Snapshot> snapshotOf(const std::string& name, const std::string&
   return std::move(*last);
 }
 
+// What the other records in the folder say of its end.
+std::string stoppedBefore(const record::Snapshot& snapshot, const std::string& folder) {
+  std::vector<std::string> notes;
+  const auto all = readRecords(folder, {}, true, &notes);
+  if (!all.ok()) return "";
+  observe::HostFacts here;
+  here.processes = observe::factsOfAll({}, *all);
+  std::vector<observe::HostFacts> hosts;
+  hosts.push_back(std::move(here));
+  const observe::Job job(std::move(hosts));
+  for (int place = 0; place < static_cast<int>(job.processes().size()); ++place) {
+    const record::Process& process = job.process(place);
+    if (process.pid == snapshot.process.pid && process.started_ns == snapshot.process.started_ns)
+      return observe::stoppedBeforeText(job, place);
+  }
+  return "";
+}
+
 }  // namespace
 
 int postmortemCommand(Args args) {
@@ -57,9 +75,10 @@ int postmortemCommand(Args args) {
   const auto snapshot = snapshotOf(arguments->positional[0], folder);
   if (!snapshot.ok()) return say("%s: %s", kPostmortem, snapshot.error().c_str()), kExitFailed;
   const auto shown = static_cast<std::size_t>(events);
-  return writeOutput(
-      kPostmortem, "",
-      json ? observe::postmortemJson(*snapshot, shown) : observe::postmortemText(*snapshot, shown));
+  const std::string stopped = stoppedBefore(*snapshot, folder);
+  return writeOutput(kPostmortem, "",
+                     json ? observe::postmortemJson(*snapshot, shown, stopped)
+                          : observe::postmortemText(*snapshot, shown, stopped));
 }
 
 }  // namespace railwise::cli

@@ -457,6 +457,27 @@ Culprit stoppedProcess(const Job& job, int place) {
   return culprit;
 }
 
+std::string stoppedBeforeText(const Job& job, int place) {
+  constexpr uint64_t kMuchMs = 6 * record::kBeat.count();
+  const ProcessFacts& own = job.process(place);
+  if (own.alive || own.ended || own.alive_ns == 0 || own.gone_ms == kNever) return "";
+  const ProcessFacts* last = nullptr;  // of the peers, who showed life the longest
+  for (int other = 0; other < static_cast<int>(job.processes().size()); ++other) {
+    const ProcessFacts& peer = job.process(other);
+    if (other == place || peer.alive || (last != nullptr && peer.gone_ms >= last->gone_ms)) continue;
+    for (int i = 0; i < static_cast<int>(peer.connections.size()); ++i) {
+      const End end = {other, i};
+      if (job.connection(end).state == ConnectionState::kRunning && job.otherEnd(end).process == place)
+        last = &peer;
+    }
+  }
+  if (last == nullptr || last->gone_ms == kNever || last->gone_ms + kMuchMs > own.gone_ms) return "";
+  return "its last sign of life came " + ageText(own.gone_ms - last->gone_ms) + " before that of " +
+         processName(*last) +
+         ", which still had a connection with it: perhaps it was stopped (SIGSTOP, a debugger, a frozen "
+         "cgroup) before it died";
+}
+
 Culprit deadProcess(const Job& job, int place) {
   const ProcessFacts& process = job.process(place);
   Culprit culprit = processCulprit(
@@ -466,6 +487,7 @@ Culprit deadProcess(const Job& job, int place) {
     culprit.details.push_back((process.ended ? "it closed the network " : "its last sign of life was ") +
                               ageText(process.gone_ms) + " ago");
   if (!process.ended) culprit.details.push_back(troubleText(process));
+  if (std::string text = stoppedBeforeText(job, place); !text.empty()) culprit.details.push_back(text);
   culprit.advice = "on " + process.host + ": railwise postmortem " + std::to_string(process.pid) +
                    "; dmesg (out of memory, Xid)";
   return culprit;

@@ -558,8 +558,10 @@ class Diagnoser {
   }
   std::string deathText(int place) const {
     const ProcessFacts& own = process(place);
+    const std::string stopped = stoppedBeforeText(job_, place);
     return processName(own) + " died first, its last sign of life is " + ageText(own.gone_ms) +
-           " old: railwise postmortem " + std::to_string(own.pid) + " (" + troubleText(own) + ")";
+           " old: railwise postmortem " + std::to_string(own.pid) + " (" + troubleText(own) +
+           (stopped.empty() ? "" : "; " + stopped) + ")";
   }
   // A job of which all have died lately, beside jobs that run.
   void addDeadJob() {

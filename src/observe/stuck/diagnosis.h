@@ -147,6 +147,9 @@ bool isStopped(const ProcessFacts& process);
 Culprit processCulprit(const Job& job, int process, CulpritKind kind, const char* key);
 Culprit stoppedProcess(const Job& job, int process);
 Culprit deadProcess(const Job& job, int process);
+// What speaks for it that a dead process had been stopped before it died: a peer showed life for much longer,
+// and still had a connection with it. "": nothing.
+std::string stoppedBeforeText(const Job& job, int process);
 Culprit silentHost(const HostFacts& host);
 // A process that waits for peers while its connections come up; `why`: what it waits for.
 Culprit slowSetup(const Job& job, int process, const std::string& why);
@@ -169,7 +172,10 @@ std::string stuckDot(const Job& job, const Diagnosis& diagnosis);
 // One sentence: how the process ended, what it did, and what went wrong first.
 std::string postmortemVerdict(const record::Snapshot& snapshot);
 // The verdict, then everything, in 80 columns.
-std::string postmortemText(const record::Snapshot& snapshot, std::size_t events);
-std::string postmortemJson(const record::Snapshot& snapshot, std::size_t events);
+// `stopped`: as stoppedBeforeText() says it.
+std::string postmortemText(const record::Snapshot& snapshot, std::size_t events,
+                           const std::string& stopped = "");
+std::string postmortemJson(const record::Snapshot& snapshot, std::size_t events,
+                           const std::string& stopped = "");
 
 }  // namespace railwise::observe

@@ -53,8 +53,9 @@ bool isSetup(EventKind kind) {
 
 class Postmortem {
  public:
-  explicit Postmortem(const record::Snapshot& snapshot)
+  Postmortem(const record::Snapshot& snapshot, const std::string& stopped)
       : snapshot_(snapshot),
+        stopped_(stopped),
         end_ns_(snapshot.process.alive           ? snapshot.read_ns
                 : snapshot.process.ended_ns != 0 ? snapshot.process.ended_ns
                                                  : lastTimeNs(snapshot)) {
@@ -68,8 +69,9 @@ class Postmortem {
     std::string text = processName(snapshot_.process) + " " + howItEnded();
     if (!open_.empty()) text += " while " + openVerdict();
     const record::Event* const first = firstTrouble();
-    if (first == nullptr) return text + "; its record shows no failure before";
-    return text + "; the first thing that went wrong: " + troubleSentence(*first);
+    text += first == nullptr ? "; its record shows no failure before"
+                             : "; the first thing that went wrong: " + troubleSentence(*first);
+    return text + (stopped_.empty() ? "" : "; " + stopped_);
   }
   std::string trouble() const {
     const record::Event* const first = firstTrouble();
@@ -398,6 +400,7 @@ class Postmortem {
   }
 
   const record::Snapshot& snapshot_;
+  const std::string stopped_;
   const uint64_t end_ns_;
   std::vector<const record::Connection*> open_;  // not idle, the oldest first
 };
@@ -456,16 +459,16 @@ std::string Postmortem::json(std::size_t events) const {
 
 }  // namespace
 
-std::string postmortemVerdict(const record::Snapshot& snapshot) { return Postmortem(snapshot).verdict(); }
+std::string postmortemVerdict(const record::Snapshot& snapshot) { return Postmortem(snapshot, "").verdict(); }
 
-std::string firstTrouble(const record::Snapshot& snapshot) { return Postmortem(snapshot).trouble(); }
+std::string firstTrouble(const record::Snapshot& snapshot) { return Postmortem(snapshot, "").trouble(); }
 
-std::string postmortemText(const record::Snapshot& snapshot, std::size_t events) {
-  return Postmortem(snapshot).text(events);
+std::string postmortemText(const record::Snapshot& snapshot, std::size_t events, const std::string& stopped) {
+  return Postmortem(snapshot, stopped).text(events);
 }
 
-std::string postmortemJson(const record::Snapshot& snapshot, std::size_t events) {
-  return Postmortem(snapshot).json(events);
+std::string postmortemJson(const record::Snapshot& snapshot, std::size_t events, const std::string& stopped) {
+  return Postmortem(snapshot, stopped).json(events);
 }
 
 }  // namespace railwise::observe
