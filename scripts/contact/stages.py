@@ -92,29 +92,30 @@ def loopback(c):
     if not nics:
         raise Skipped("no RDMA device that is up (nics.txt)")
     most = 16
-    best = {}
+    alone = {}  # name of a NIC -> GB/s of 8 MiB, microseconds of 8 bytes
     for nic in nics[:most]:
         try:
-            verdict, best[nic["name"]] = _own_nics(c, [nic])
+            verdict, bandwidth, time_us = _own_nics(c, [nic])
+            alone[nic["name"]] = bandwidth, time_us
             yield verdict
         except Failed as problem:
             yield Wrong(str(problem))
     if len(nics) > most:
         yield Skipped(f"each alone: {', '.join(nic['name'] for nic in nics[most:])}")
-    for nic in (nic for nic in nics if nic["name"] in best):
+    for nic in (nic for nic in nics if nic["name"] in alone):
         name = nic["name"]
-        peers = [best[peer["name"]] for peer in nics if peer["name"] in best and peer["name"] != name and peer["speed_mbps"] == nic["speed_mbps"]]
-        wanted = statistics.median(peers) / 3 if len(peers) > 1 else 0
+        peers = [alone[peer["name"]] for peer in nics if peer["name"] in alone and peer["name"] != name and peer["speed_mbps"] == nic["speed_mbps"]]
+        usual = statistics.median(peer[0] for peer in peers) if len(peers) > 1 else 0
         for _ in range(2):  # a short run may have met a busy machine
-            if best[name] < wanted:
-                best[name] = max(best[name], _own_nics(c, [nic])[1])
-        if best[name] < wanted:
-            yield Wrong(f"{name} to itself: {best[name]:.3g} GB/s, where the median of its peers is {statistics.median(peers):.3g}; the time of each "
-                        f"size: loop-{name}.txt. No cable is in this way: compare its PCIe link with theirs (railwise doctor; lspci -vv), and look for it "
-                        "in dmesg.txt")
-        c.figure(f"{name} to itself: sendrecv of 8 MiB, GB/s", best[name], nic["speed_mbps"] / 8e3)
+            if alone[name][0] < usual / 3:
+                alone[name] = max(alone[name], _own_nics(c, [nic])[1:])
+        if alone[name][0] < usual / 3:
+            yield Wrong(f"{name} to itself: {alone[name][0]:.3g} GB/s, where the median of its peers is {usual:.3g}; 8 bytes take "
+                        f"{alone[name][1]:.0f} us, there {statistics.median(peer[1] for peer in peers):.0f}. No cable is in this way: compare its PCIe "
+                        "link with theirs (railwise doctor; lspci -vv), and look for it in dmesg.txt")
+        c.figure(f"{name} to itself: sendrecv of 8 MiB, GB/s", alone[name][0], nic["speed_mbps"] / 8e3)
     if len(nics) > 1:
-        verdict, together = _own_nics(c, nics)
+        verdict, together, _ = _own_nics(c, nics)
         yield verdict
         c.figure(f"all {len(nics)} NICs: sendrecv of 8 MiB, GB/s", together, sum(nic["speed_mbps"] for nic in nics) / 8e3)
     found = c.json("put-signal", [c.railwise, "perf", "put_signal", "-b", "8", "-e", "1M", "-f", "32", "--device", c.real, "--json"], limit=30)
@@ -122,13 +123,14 @@ def loopback(c):
 
 
 def _own_nics(c, nics):
-    """Of a run over these NICs: whether every element was right, and the bandwidth of 8 MiB, GB/s."""
+    """Of a run over these NICs: whether every element was right, the bandwidth of 8 MiB in GB/s, and the time of 8 bytes in microseconds."""
     names = [nic["name"] for nic in nics]
     channels = str(max(2, len(nics)))
     found = c.json("loop-" + (names[0] if len(names) == 1 else "all"),
                    [c.railwise, "perf", "sendrecv", "-b", "8", "-e", "8M", "-f", "1024", "--device", c.real, "--channels", channels, "-n", "8", "-w", "2", "--json"],
                    environment={"NCCL_IB_HCA": "=" + ",".join(names)}, limit=30)
-    return c.verified(f"{', '.join(names)} to itself", found), found["results"][-1]["out_of_place"]["bus_bw"]
+    first, last = (found["results"][row]["out_of_place"] for row in (0, -1))
+    return c.verified(f"{', '.join(names)} to itself", found), last["bus_bw"], first["time_us"]
 
 
 def nccl(c):
@@ -177,11 +179,11 @@ def _job(c, found, name, ranks, environment, words=()):
         yield Wrong(f"NCCL, {name}: {'; '.join(wrong)} (nccl-{name}/)")
         return
     first = outcomes[0]
-    yield Ok(f"NCCL {first['nccl']}, {name}: {ranks} ranks, every byte right in {len(first['verified'])} sizes")
+    yield Ok(f"NCCL {_release(first['nccl'])}, {name}: {ranks} ranks, every byte right in {len(first['verified'])} sizes")
     for size, bandwidth in first["busbw"].items():
         c.figure(f"NCCL all_reduce, {name}, {size} bytes: busbw, GB/s", bandwidth)
     if first.get("one_sided") is False:
-        yield Skipped(f"one-sided: NCCL {first['nccl']} has no host RMA")
+        yield Skipped(f"one-sided: NCCL {_release(first['nccl'])} has no host RMA")
         return
     if environment.get("NCCL_NET") != "IB":
         yield from _beside_nccl(c, name, folder, logs, first["nccl"], environment)
@@ -192,6 +194,10 @@ def _outcome(file):
         if line.startswith("{"):
             return json.loads(line)
     return {"wrong": (file.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]}
+
+
+def _release(version):
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
 def _beside_nccl(c, name, folder, logs, version, environment):
@@ -220,7 +226,7 @@ def _model_beside_nccl(c, name, folder, version):
     if not dump.exists():
         yield Surprise(f"{name}: NCCL has written no topology (NCCL_TOPO_DUMP_FILE)")
         return
-    release = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+    release = _release(version)
     theirs = c.explained(f"explain-{name}", [str(dump), "--nccl", release])
     model = c.out / f"model-{name}.xml"
     c.run(f"model-{name}", [c.railwise, "topo", "show", "--format", "xml", "-o", str(model)], must=True)
