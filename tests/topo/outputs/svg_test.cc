@@ -46,6 +46,18 @@ TEST(Drawing, HasEveryDeviceAndLink) {
   expectTidy(drawing);
 }
 
+// A label stands between the two boxes that its line joins.
+TEST(Drawing, LabelsTheLinkBetweenACpuAndItsGpu) {
+  const auto machine = loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/gh200.xml", {}, {});
+  ASSERT_OK(machine);
+  const Drawing drawing = drawingOf(*machine);
+  const auto wire = std::find_if(drawing.wires.begin(), drawing.wires.end(),
+                                 [](const Wire& one) { return one.kind == "c2c"; });
+  ASSERT_NE(wire, drawing.wires.end());
+  EXPECT_GT(wire->label_y, wire->points.front().y);
+  EXPECT_LT(wire->label_y, wire->points.back().y);
+}
+
 TEST(Drawing, MarksWhatIsBad) {
   const Drawing good = drawingOf(machineOf(twoSwitches()));
   const Drawing bad = drawingOf(machineOf(flat()));
