@@ -1,5 +1,6 @@
 #include "topo/explain/gpu_topology.h"
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 
 namespace railwise::topo {
@@ -22,6 +23,15 @@ TEST(GpuTopology, AnswersAboutOtherGpusDoNotCount) {
   EXPECT_EQ(topology.gpus[0].busid, "0000:11:00.0");
   ASSERT_EQ(topology.links.size(), 2U) << "from each GPU to the NVSwitch";
   EXPECT_EQ(topology.links[0].kind, gpu::LinkKind::kNvswitch);
+}
+
+TEST(GpuTopology, AChipToChipLinkStaysInThePackage) {
+  const auto machine = loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/gh200.xml", {}, {});
+  ASSERT_OK(machine);
+  const gpu::GpuTopology topology = gpuTopology(*machine);
+  ASSERT_EQ(topology.links.size(), 1U);
+  EXPECT_EQ(topology.links[0].kind, gpu::LinkKind::kC2c);
+  EXPECT_EQ(topology.links[0].latency, gpu::LatencyClass::kPackage);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ int countKind(const Drawing& drawing, const std::string& kind) {
 }
 
 // Boxes of leaves and switches must not lie on one another.
-bool overlap(const Box& a, const Box& b) {
+template <typename Area>
+bool overlap(const Area& a, const Area& b) {
   return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 }
 
@@ -33,6 +34,16 @@ void expectTidy(const Drawing& drawing) {
       EXPECT_FALSE(overlap(box, drawing.boxes[j])) << box.lines[0] << " and " << drawing.boxes[j].lines[0];
     }
   }
+}
+
+TEST(Drawing, HasAFrameForEachHost) {
+  const auto machine =
+      loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/mnnvl-2hosts.xml", {}, {});
+  ASSERT_OK(machine);
+  std::vector<Frame> hosts = drawingOf(*machine).frames;
+  std::erase_if(hosts, [](const Frame& frame) { return frame.kind != "host"; });
+  ASSERT_EQ(hosts.size(), 2U);
+  EXPECT_FALSE(overlap(hosts[0], hosts[1]));
 }
 
 TEST(Drawing, HasEveryDeviceAndLink) {
