@@ -36,14 +36,14 @@ void expectTidy(const Drawing& drawing) {
   }
 }
 
-TEST(Drawing, HasAFrameForEachHost) {
+TEST(Drawing, TheNumaNodesOfTwoHostsStandBesideEachOther) {
   const auto machine =
       loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/mnnvl-2hosts.xml", {}, {});
   ASSERT_OK(machine);
-  std::vector<Frame> hosts = drawingOf(*machine).frames;
-  std::erase_if(hosts, [](const Frame& frame) { return frame.kind != "host"; });
-  ASSERT_EQ(hosts.size(), 2U);
-  EXPECT_FALSE(overlap(hosts[0], hosts[1]));
+  std::vector<Frame> nodes = drawingOf(*machine).frames;
+  std::erase_if(nodes, [](const Frame& frame) { return frame.kind != "numa"; });
+  ASSERT_EQ(nodes.size(), 2U);
+  EXPECT_FALSE(overlap(nodes[0], nodes[1]));
 }
 
 TEST(Drawing, HasEveryDeviceAndLink) {
