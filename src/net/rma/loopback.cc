@@ -11,7 +11,6 @@ namespace railwise::net {
 Loopback::Loopback(const Device& device, const Config& config, std::vector<Rail> standbys)
     : device_(device), config_(config), patience_(config.failover_timeout_s), rails_(device.rails()) {
   rails_.insert(rails_.end(), standbys.begin(), standbys.end());
-  rails_.resize(std::min(rails_.size(), kMostRails), device.rails().front());
   paths_.resize(rails_.size());
   health_.resize(rails_.size());
 }

@@ -35,9 +35,6 @@ class Loopback {
     bool failed = false;
   };
 
-  // Rails beyond this many are not used.
-  static constexpr std::size_t kMostRails = 16;
-
   Loopback(const Device& device, const Config& config, std::vector<Rail> standbys);
   ~Loopback();
   Loopback(const Loopback&) = delete;

@@ -204,6 +204,7 @@ TEST(Recording, AClosedConnectionLeavesItsCountsToItsRail) {
   EXPECT_EQ(snapshot->connections.size(), 2U);
   EXPECT_EQ(snapshot->rails.at(0).totals.bytes_received, 10U * 512);
   EXPECT_EQ(snapshot->closed.connections, 2U);
+  EXPECT_EQ(eventsOf(record::EventKind::kClosed).size(), 2U);
 }
 
 TEST(Recording, AListenerIsInTheRecordUntilItsPeerHasCome) {

@@ -69,6 +69,14 @@ TEST_F(EventWatcherTest, AFailedDeviceHasNoActivePort) {
   EXPECT_EQ(state_.fatalEvent(), IBV_EVENT_DEVICE_FATAL);
 }
 
+TEST_F(EventWatcherTest, ADeviceThatTheKernelHasDroppedHasFailed) {
+  watcher_->unwatch(state_);
+  EXPECT_TRUE(state_.serve(false)) << "there is no event";
+  EXPECT_FALSE(state_.fatal());
+  EXPECT_FALSE(state_.serve(true));
+  EXPECT_TRUE(state_.fatal());
+}
+
 // A queue pair that is connected to itself. Its first write is struck by `event`.
 class LostQueuePairTest : public testing::TestWithParam<const char*> {
  protected:

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "net/own_record.h"
 #include "net/rma/attendant.h"
 #include "net/rma/rma_ranks.h"
@@ -135,6 +136,39 @@ TEST(RmaRecord, CountsPutsGetsAndSignals) {
   }
   EXPECT_EQ(sent, 5U * 1000);
   EXPECT_EQ(received, 4000U) << "what is read comes in";
+}
+
+// The time is that of the look that first sees the latest signal.
+TEST(RmaRecord, KnowsWhenTheLatestSignalCame) {
+  Pair pair;
+  pair.put();
+  pair.finish();
+  pair.driveUntil([] { return endOf(Side::kReceiver).one_sided.last_signal_ns != 0; });
+  const uint64_t between = nowNs();
+  pair.put();
+  pair.finish();
+  record::Connection its;
+  pair.driveUntil([&] {
+    its = endOf(Side::kReceiver);
+    return its.one_sided.signals_done == 2 && its.one_sided.last_signal_ns > between;
+  });
+  const uint64_t latest = its.one_sided.last_signal_ns;
+  for (int looks = 0; looks < 3;) {
+    const uint64_t before = endOf(Side::kReceiver).looked_ns;
+    pair.driveUntil([&] { return endOf(Side::kReceiver).looked_ns != before; });
+    ++looks;
+  }
+  EXPECT_EQ(endOf(Side::kReceiver).one_sided.last_signal_ns, latest);
+}
+
+TEST(RmaRecord, EachEndNamesTheOtherRank) {
+  RmaRanks ranks({.ranks = 3});
+  EXPECT_TRUE(ranks.run(1)) << ranks.problem();
+  std::array<int, 3> puts_to = {}, is_put_to_by = {};
+  for (const record::Connection& each : snapshotNow().connections)
+    ++(each.side == Side::kSender ? puts_to : is_put_to_by).at(each.one_sided.peer_rank);
+  EXPECT_EQ(puts_to, (std::array{2, 2, 2}));
+  EXPECT_EQ(is_put_to_by, (std::array{2, 2, 2}));
 }
 
 TEST(RmaRecord, KeepsTheCountsOfConnectionsThatAreClosed) {

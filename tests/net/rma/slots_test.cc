@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/net.h"
 #include "net/rma/own_rank.h"
 #include "port_control.h"
+#include "softdev/softdev.h"
 #include "tests/ok.h"
 #include "tests/wait.h"
 
@@ -70,6 +72,7 @@ class Rank {
   const std::string& problem() const { return problem_; }
   SignalSlots& slots() { return *slots_; }
   Loopback& loopback() { return *loopback_; }
+  const Hca& hca() const { return *device_->rails().front().now().hca; }
   RmaWindow& window() { return window_; }
 
  private:
@@ -175,6 +178,18 @@ TEST(Slots, APortGoesDownAndComesBack) {
   EXPECT_EQ(rank.read(0), 2U);
 }
 
+// The device is opened anew, and has other queue pairs.
+TEST(Slots, ADeviceFailsWhileNothingIsUnderWay) {
+  Rank rank(1);
+  rank.add(0, 1, 1, 1);
+  rank.settle();
+  test::changePort("soft0:1", "fatal");
+  test::waitUntil([&] { return rank.hca().earlierGenerations() == 1; });
+  rank.add(0, 1, 1, 1);
+  rank.settle();
+  EXPECT_EQ(rank.read(0), 2U);
+}
+
 // A write that failed at a value of 0 may have been executed, seen and set back.
 TEST(Slots, WhatIsUndecidedIsSaid) {
   Rank rank(1, false);
@@ -183,6 +198,27 @@ TEST(Slots, WhatIsUndecidedIsSaid) {
   rank.settle();
   if (rank.read(0) == 0) EXPECT_HAS(rank.problem(), "may have been added or not");
   else EXPECT_EQ(rank.problem(), "");
+}
+
+// A write is executed, and its completion is lost with the queue pair. It must not be repeated: the owner of
+// the slot may have set it back.
+TEST(Slots, AWriteThatWasExecutedIsNotRepeated) {
+  Rank rank(1, false);
+  rank.add(0, 5, 1, 1);
+  rank.settle();
+  rank.add(0, 2, 1, 1);
+  test::waitUntil([&] {
+    rank.turn();
+    return rank.read(0) == 7;
+  });
+  const uint64_t writes = softdev::counters(rank.hca().context()).writes;
+  auto& poll = rank.hca().context()->ops.poll_cq;
+  const auto honest_poll = std::exchange(poll, [](ibv_cq*, int, ibv_wc*) { return -1; });
+  rank.turn();
+  poll = honest_poll;
+  rank.settle();
+  EXPECT_EQ(rank.problem(), "");
+  EXPECT_EQ(softdev::counters(rank.hca().context()).writes, writes);
 }
 
 // The data came over soft1, whose flush does not come back at first. The signal must wait for the flush.

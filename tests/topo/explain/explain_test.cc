@@ -114,6 +114,7 @@ TEST(Explain, SaysWhatIsBadAndWhatToDo) {
   EXPECT_EQ(kinds(all.gpus[0].problems), (std::vector<std::string>{"slow-link", "far-nic", "gpudirect-off"}));
   EXPECT_HAS(all.gpus[0].problems[0].text, "link_speed=\"Unknown\"");
   EXPECT_HAS(all.gpus[0].problems[1].fix, "railwise topo generate");
+  EXPECT_HAS(all.gpus[0].problems[2].text, "between GPU 0 and mlx5_0 is off for sending and receiving");
   EXPECT_HAS(all.gpus[0].problems[2].fix, "NCCL_NET_GDR_LEVEL=PHB");
   for (const Problem& problem : all.gpus[0].problems) EXPECT_FALSE(problem.fix.empty()) << problem.kind;
 }
@@ -131,6 +132,21 @@ TEST(Explain, AgreesWithThePolicyOnEveryMachine) {
       for (const RejectedNic& nic : gpu.rejected) EXPECT_FALSE(nic.reason.empty()) << file;
     }
   }
+}
+
+TEST(Explain, NamesANicThatIsNotTheNicOfAnyGpu) {
+  const auto all =
+      explain(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0") +
+                                            nic(1, "0000:13:00.0", "slow", "8.0 GT/s PCIe")))));
+  ASSERT_EQ(kinds(all.problems), std::vector<std::string>{"idle-nic"});
+  EXPECT_EQ(all.problems[0].text, "slow is not the NIC of any GPU");
+}
+
+TEST(Explain, TwoGpusThatOnlyNicsJoinAreSeparateNodes) {
+  const auto all = explain(machineOf(withoutNvlinks(twoSwitches())));
+  ASSERT_FALSE(all.problems.empty());
+  EXPECT_EQ(all.problems[0].kind, "split");
+  EXPECT_HAS(all.problems[0].text, "2 separate nodes (GPU 0 and GPU 1)");
 }
 
 TEST(Explain, TellsOfDomains) {
@@ -272,6 +288,16 @@ TEST(ExplainJson, IsComplete) {
   EXPECT_HAS(json, "\"kind\": \"slow-link\"");
   EXPECT_HAS(json, "{\"link\": \"PCIe\", \"bandwidth\": 12, \"to\": \"mlx5_0\"}");
   EXPECT_HAS(json, "{\"peer_dev\": 1, \"channel\": 0, \"net\": \"NET/0\", \"proxy_rank\": 0}");
+  EXPECT_EQ(countOf(json, "\"mode\": 0"), 6) << "receive, send and flush of each GPU";
+}
+
+TEST(ExplainJson, OfAChannel) {
+  const Machine machine = machineOf(
+      systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "a") + nic(1, "0000:13:00.0", "b"))));
+  const std::string json = textOf(explainJson(machine, explain(machine), 0, 3));
+  const std::string rejected = json.substr(json.find("\"rejected\""));
+  EXPECT_HAS(rejected, "\"name\": \"a\"");
+  EXPECT_HAS(rejected, "\"rule\": \"channel\"");
 }
 
 // Which NICs serve one-sided communication.

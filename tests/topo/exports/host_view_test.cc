@@ -33,6 +33,7 @@ TEST(ExportHostView, KnowsPlacesAndSpeeds) {
   EXPECT_EQ(host.nics[1].busid, "0000:22:00.0");
   EXPECT_EQ(host.nics[1].numa, 1);
   EXPECT_EQ(host.nics[1].mbps, 400000);
+  EXPECT_TRUE(host.notes.empty());
 }
 
 TEST(ExportHostView, RefusesNumbersThatNoDeviceHas) {

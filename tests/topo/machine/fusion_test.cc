@@ -76,6 +76,7 @@ TEST(FusionTest, AVirtualNicGetsAPlaceOfItsOwnAndItsMembersGo) {
   ASSERT_NE(net, nullptr);
   EXPECT_EQ(net->get("dev"), "3");
   EXPECT_EQ(net->get("speed"), "800000");
+  EXPECT_FALSE(net->has("rail")) << "its members are on two rails";
   EXPECT_EQ(net->parent->parent->get("busid"), "0000:11:00.2");
   EXPECT_EQ(document.find("net", "name", "mlx5_0")->get("keep"), "0");
   trimXml(document);

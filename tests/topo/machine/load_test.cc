@@ -72,6 +72,17 @@ TEST(LoadTest, WhatWasAssumedIsSaid) {
   EXPECT_EQ(machine->remarks.size(), 3U);  // compute capability, NVLink, NICs
 }
 
+TEST(LoadTest, ACpuWithoutIdentityIsAssumed) {
+  std::string xml = twoSwitches();
+  const std::string vendor = " vendor=\"GenuineIntel\"";
+  xml.erase(xml.find(vendor), vendor.size());
+  const auto machine = loadText(xml);
+  ASSERT_OK(machine);
+  EXPECT_EQ(machine->remarks,
+            std::vector<std::string>{"<cpu numaid=\"0\"> has no identity: Sapphire Rapids assumed"});
+  EXPECT_EQ(machine->graph->of(NodeType::kCpu, 0).vendor, CpuVendor::kIntel);
+}
+
 // A file has its NICs in the order of the PCI tree, NCCL numbers them in its own.
 TEST(LoadTest, NicsBehindOneThatIsLeftOutMoveUp) {
   const auto machine = [](const std::string& host, int gpu_rank) {

@@ -66,6 +66,18 @@ TEST(Diff, NamesTheLinesOfTwoFiles) {
   EXPECT_HAS(text, ", b.xml:");
 }
 
+TEST(Diff, OfNumaNodes) {
+  const std::string swapped =
+      systemOf(cpu(1, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0"))) +
+               cpu(0, pciSwitch("0000:20:00.0", gpu(1, "0000:21:00.0") + nic(1, "0000:22:00.0", "mlx5_1"))));
+  const auto list = diff(machineOf(twoSwitches()), machineOf(swapped));
+  const Difference* numa = find(list, "numa", "GPU/0");
+  ASSERT_NE(numa, nullptr);
+  EXPECT_EQ(numa->left, "NUMA node 0");
+  EXPECT_EQ(numa->right, "NUMA node 1");
+  EXPECT_NE(find(list, "numa", "NET/1"), nullptr);
+}
+
 TEST(Diff, SaysTheSameOnce) {
   const Machine left = machineOf(twoSwitches());
   const Machine right = machineOf(flat());

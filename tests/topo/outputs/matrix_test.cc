@@ -39,6 +39,15 @@ TEST(Matrix, WithoutNicsHasNoLegendOfThem) {
   EXPECT_HAS(matrixText(machineOf(twoSwitches())), "NIC Legend");
 }
 
+// An NVLink of a P100 is slower than one of an H100.
+TEST(Matrix, NvlinkThatIsNoMultipleOfALinkHasNoNumber) {
+  std::string xml = twoSwitches();
+  for (std::size_t at = 0; (at = xml.find("count=\"18\"", at)) != std::string::npos;)
+    xml.replace(at, 10, "count=\"1\"");
+  xml.replace(xml.find("dev=\"1\" sm=\"90\""), 15, "dev=\"1\" sm=\"60\"");
+  EXPECT_HAS(matrixText(machineOf(xml)), "GPU0    X  NVL ");
+}
+
 TEST(Matrix, CallsNvlinkOfAmdXgmi) {
   const auto machine = realMachine("rcclx/topo_8p_942.xml");
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
@@ -65,6 +74,7 @@ TEST(Matrix, FitsTheColumns) {
   const std::string matrix = cut.substr(0, cut.find("Legend"));
   for (const std::string& line : splitAt(matrix, '\n')) EXPECT_LE(line.size(), 50U) << line;
   for (const char* name : {"GPU0 GPU1", "NIC0 NIC1", "NUMA Affinity"}) EXPECT_HAS(matrix, name) << cut;
+  EXPECT_HAS(matrixText(machine, 20), "       NIC0 NIC1\n") << "each part has its own width";
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ int countKind(const Drawing& drawing, const std::string& kind) {
 }
 
 // Boxes of leaves and switches must not lie on one another.
-bool overlap(const Box& a, const Box& b) {
+template <typename Area>
+bool overlap(const Area& a, const Area& b) {
   return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 }
 
@@ -35,6 +36,16 @@ void expectTidy(const Drawing& drawing) {
   }
 }
 
+TEST(Drawing, TheNumaNodesOfTwoHostsStandBesideEachOther) {
+  const auto machine =
+      loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/mnnvl-2hosts.xml", {}, {});
+  ASSERT_OK(machine);
+  std::vector<Frame> nodes = drawingOf(*machine).frames;
+  std::erase_if(nodes, [](const Frame& frame) { return frame.kind != "numa"; });
+  ASSERT_EQ(nodes.size(), 2U);
+  EXPECT_FALSE(overlap(nodes[0], nodes[1]));
+}
+
 TEST(Drawing, HasEveryDeviceAndLink) {
   const Drawing drawing = drawingOf(machineOf(twoSwitches()));
   EXPECT_EQ(countKind(drawing, "cpu"), 2);
@@ -44,6 +55,18 @@ TEST(Drawing, HasEveryDeviceAndLink) {
   EXPECT_EQ(countKind(drawing, "nvs"), 1);
   EXPECT_EQ(drawing.wires.size(), 6U + 1U + 2U) << "PCIe, between CPUs, NVLink";
   expectTidy(drawing);
+}
+
+// A label stands between the two boxes that its line joins.
+TEST(Drawing, LabelsTheLinkBetweenACpuAndItsGpu) {
+  const auto machine = loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/gh200.xml", {}, {});
+  ASSERT_OK(machine);
+  const Drawing drawing = drawingOf(*machine);
+  const auto wire = std::find_if(drawing.wires.begin(), drawing.wires.end(),
+                                 [](const Wire& one) { return one.kind == "c2c"; });
+  ASSERT_NE(wire, drawing.wires.end());
+  EXPECT_GT(wire->label_y, wire->points.front().y);
+  EXPECT_LT(wire->label_y, wire->points.back().y);
 }
 
 TEST(Drawing, MarksWhatIsBad) {

@@ -95,6 +95,18 @@ TEST(GraphSearch, TakesAGraphOfAFileAsItIs) {
   EXPECT_EQ(f.trace.skipped, SearchSkipped::kFromFile);
 }
 
+TEST(GraphSearch, WithoutNvswitchAGraphOfAFileKeepsItsSpeeds) {
+  GraphBench f(withoutNvlinks(twoSwitches()), true);
+  SearchTask task = kRings;
+  task.algorithm = Algorithm::kNvls;
+  task.given = ChannelGraph{
+      .algorithm = Algorithm::kNvls, .pattern = Pattern::kNvls, .bandwidth_intra = 7, .bandwidth_inter = 5};
+  const ChannelGraph nvls = f.run(task, {48, kNvlink});
+  EXPECT_EQ(f.trace.skipped, SearchSkipped::kNoNvls);
+  EXPECT_EQ(nvls.bandwidth_intra, 7);
+  EXPECT_EQ(nvls.bandwidth_inter, 5);
+}
+
 TEST(GraphSearch, ATreeHasAsManyChannelsAsItIsTold) {
   GraphBench f(twoSwitches(), false);
   const ChannelGraph tree = f.run(

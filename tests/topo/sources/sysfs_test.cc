@@ -202,6 +202,21 @@ TEST(Sysfs, TheCapabilityIsAssumedWhereNobodyTellsIt) {
   EXPECT_HAS(remarksOn(tree, {}), "railwise/gpus.json is not JSON; record the machine again");
 }
 
+// A container may hide the folder by which NCCL finds PCI devices.
+TEST(Sysfs, AGpuWhosePlaceIsUnknownIsStillAGpu) {
+  const sysfs::MemoryTree vm = makeVm({h100("0001", 0)});
+  sysfs::MemoryTree tree;
+  for (const auto& [path, item] : vm.items()) {
+    if (path.starts_with("/sys/class/pci_bus")) continue;
+    if (item.is_folder) tree.folder(path);
+    else if (item.is_link) tree.link(path, item.content);
+    else tree.file(path, item.content);
+  }
+  const XmlDocument document = read(tree);
+  ASSERT_NE(document.find("pci"), nullptr);
+  EXPECT_EQ(document.find("pci")->get("class"), "0x03");
+}
+
 TEST(Sysfs, AVmWithoutATreeHasAllAtTheCpu) {
   const XmlDocument document = read(makeVm({h100("0001", 0), rdma(infinibandVf("0101", 0), "mlx5_0")}));
   const XmlNode* cpu = document.find("cpu", "numaid", "0");

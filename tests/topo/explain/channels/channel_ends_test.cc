@@ -50,12 +50,6 @@ const ChannelEnd& endAt(const MachineExplanation& all, int gpu, EndUse use) {
   return kNone;
 }
 
-std::string withoutNvlinks(std::string xml) {
-  for (std::size_t at = 0; (at = xml.find("<nvlink", at)) != std::string::npos;)
-    xml.erase(at, xml.find("/>", at) + 2 - at);
-  return xml;
-}
-
 std::optional<Machine> ownMachine(const std::string& file, const Settings& settings = {}) {
   auto machine = loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/" + file, settings, {});
   EXPECT_OK(machine);

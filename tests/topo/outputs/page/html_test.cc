@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "tests/ok.h"
+#include "tests/topo/json_check.h"
 #include "tests/topo/output_machines.h"
 #include "topo/outputs/outputs.h"
 
@@ -74,6 +75,11 @@ TEST(Html, SaysWhatTheVendorSaysOfAGpu) {
 
 TEST(Html, CarriesTheChannelsAndTheTransports) {
   const std::string html = htmlText(machineOf(twoSwitches()));
+  const std::size_t begin = html.find("application/json\">") + 18;
+  const std::string data = html.substr(begin, html.find("</script>", begin) - begin);
+  EXPECT_TRUE(JsonCheck::isJson(data)) << data;
+  for (const char* list : {R"("names": ["NUMA)", R"("gpus": [{"node")", R"("nets": [{")"})
+    EXPECT_HAS(data, list) << data.substr(0, 1000);
   EXPECT_HAS(html, R"({"key": "ring", "name": "Ring", "nodes": 1, "shape": "ring")");
   EXPECT_HAS(html, R"({"key": "tree", "name": "Tree", "nodes": 2)");
   EXPECT_HAS(html, R"("here": [[[1, 0]], [[0, 0]]])");

@@ -178,6 +178,12 @@ TEST(Generate, EthernetWithRdmaGoesBeforeEthernetWithout) {
   EXPECT_EQ(shapeOf(generate(tree)), "cpu0[bridge(0001 0102)]");
 }
 
+TEST(Generate, ANicWithoutNumaNodeIsNamed) {
+  const Generated generated = generate(
+      makeTree({h100("0001", 0), h100("0002", 1), infinibandVf("0101", 0), infinibandVf("0102", -1)}, 2));
+  EXPECT_HAS(generated.remarks, "0102:00:00.0 left out: /sys does not give the NUMA node");
+}
+
 TEST(Generate, ClassAndDeviceSelectNics) {
   const auto tree = makeTree({h100("0001", 0), infinibandVf("0101", 0), ethernetVf("0201", 0)});
   EXPECT_EQ(shapeOf(generate(tree, {.nic_class = "0x0200"})), "cpu0[bridge(0001 0201)]");
