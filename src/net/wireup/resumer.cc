@@ -327,6 +327,7 @@ void Resumer::failed(SideChannel& channel, Call& call, int error) {
 void Resumer::cut(SideChannel& channel, Call& call) {
   later(channel, call);
   if (++call.cut < kMostCut) return;
+  call.cut = 0;
   channel.peerIsGone();
 }
 
