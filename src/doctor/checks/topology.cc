@@ -6,6 +6,7 @@
 
 #include "base/pci.h"
 #include "doctor/checks/check.h"
+#include "doctor/facts/libraries.h"
 #include "doctor/fingerprint/manifest.h"
 #include "topo/lint/init/init_failure.h"
 #include "topo/machine/known_machines.h"
@@ -41,9 +42,18 @@ std::size_t rdmaPortsInUse(const Examination& exam) {
   }));
 }
 
+// Will NCCL load Railwise?
+bool usesRailwise(const System& system) {
+  const Variable* const plugin = system.variable("NCCL_NET_PLUGIN");
+  if (plugin != nullptr) return plugin->value.find("railwise") != std::string::npos;
+  const std::string plain = findLibrary(system, "libnccl-net.so");
+  return !plain.empty() && isRailwise(system, plain);
+}
+
 void checkHiddenTree(Examination& exam) {
   if (!exam.topology_file.empty() || !treeHidden(exam)) return;
-  if (const Variable* set = exam.system.variable("RAILWISE_TOPOLOGY"); set != nullptr) return;
+  const Variable* const restores = exam.system.variable("RAILWISE_TOPOLOGY");
+  if (restores != nullptr && usesRailwise(exam.system)) return;
   const std::size_t gpus = sysfs::gpuDevices(exam.system.tree()).size();
   const std::size_t ports = rdmaPortsInUse(exam);
   if (gpus < 2 || ports == 0) return;
@@ -52,11 +62,14 @@ void checkHiddenTree(Examination& exam) {
   exam.add(large ? Severity::kError : Severity::kAdvice,
            "the virtual machine hides its PCIe switches, and no topology file is given",
            {{"", "/sys/bus/pci/devices", std::to_string(gpus) + " GPUs, none below a PCIe switch"},
-            {"", "NCCL_TOPO_FILE",
-             exam.system.environmentKnown() ? "not set" : "none is given for a software machine"}},
+            restores != nullptr
+                ? Seen{"", restores->where,
+                       "RAILWISE_TOPOLOGY=" + restores->value + ", which NCCL's own network does not read"}
+                : Seen{"", "NCCL_TOPO_FILE",
+                       exam.system.environmentKnown() ? "not set" : "none is given for a software machine"}},
            "To NCCL every NIC is equally far and too far for GPUDirect RDMA: users measured 180 instead "
            "of 320 GB/s.",
-           "export RAILWISE_TOPOLOGY=auto    (Railwise restores the tree for NCCL)\n"
+           "export NCCL_NET_PLUGIN=railwise RAILWISE_TOPOLOGY=auto    (Railwise restores the tree for NCCL)\n"
            "railwise topo generate > topo.xml && export NCCL_TOPO_FILE=$PWD/topo.xml    (with any plugin)");
 }
 

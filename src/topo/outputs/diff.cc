@@ -346,13 +346,23 @@ class Differ {
            (graphs.inter ? std::string(", ") + pathTypeName(graph.type_inter) + " to NICs" : "");
   }
 
-  // "Tree LL to 64 KiB, then NVLS Simple"
-  static std::string choicesText(const Machine& machine, const Domain& domain,
-                                 const CommunicatorGraphs& graphs, tuning::Collective collective) {
+  static tuning::Expectation expectationOf(const Machine& machine, const Domain& domain,
+                                           const CommunicatorGraphs& graphs, tuning::Collective collective) {
     std::vector<std::size_t> sizes;
     for (std::size_t bytes = 1024; bytes <= std::size_t{8} << 30; bytes *= 4) sizes.push_back(bytes);
-    const auto expected =
-        tuning::expectCollective(machine, domain, graphs, graphs.nodes, true, collective, sizes);
+    return tuning::expectCollective(machine, domain, graphs, graphs.nodes, true, collective, sizes);
+  }
+
+  // "454.6 GB/s at 1 GiB"; "": no algorithm can do it.
+  static std::string bandwidthText(const tuning::Expectation& expected) {
+    const auto large = std::ranges::find(expected.sizes, std::size_t{1} << 30, &tuning::ExpectedSize::bytes);
+    return large == expected.sizes.end() || !large->choice
+               ? ""
+               : formatText("%.1f GB/s at 1 GiB", large->bus_bandwidth);
+  }
+
+  // "Tree LL to 64 KiB, then NVLS Simple"
+  static std::string choicesText(const tuning::Expectation& expected) {
     std::string text, last;
     std::size_t bytes = 0;
     for (const tuning::ExpectedSize& size : expected.sizes) {
@@ -384,9 +394,12 @@ class Differ {
         }
         for (std::size_t number = 0; number < tuning::kCollectives; ++number) {
           const auto which = static_cast<tuning::Collective>(number);
-          add("algorithm", tuning::nameOf(which) + where,
-              choicesText(left_, left_.domains[i], *before, which),
-              choicesText(right_, right_.domains[i], *after, which));
+          const auto left_expects = expectationOf(left_, left_.domains[i], *before, which);
+          const auto right_expects = expectationOf(right_, right_.domains[i], *after, which);
+          add("bandwidth", tuning::nameOf(which) + where, bandwidthText(left_expects),
+              bandwidthText(right_expects));
+          add("algorithm", tuning::nameOf(which) + where, choicesText(left_expects),
+              choicesText(right_expects));
         }
       }
     }
@@ -447,7 +460,8 @@ constexpr Kind kKinds[] = {
     {"p2p", "GPU to GPU directly (P2P)"},
     {"pxn", "PXN: sending through another GPU"},
     {"graph", "Channels that NCCL finds"},
-    {"algorithm", "What NCCL's cost model takes, by size"},
+    {"bandwidth", "Bus bandwidth that NCCL's cost model expects"},
+    {"algorithm", "Algorithm and protocol that NCCL takes, by size"},
 };
 
 // Splits "GPU/12" into "GPU/" and 12. False: the id has no number, for example an address.
@@ -662,7 +676,14 @@ bool sameFile(const Machine& left, const Machine& right) {
 }
 
 std::string diffText(const Machine& left, const Machine& right, const std::vector<Difference>& differences) {
-  const auto nameOf = [](const Machine& machine) { return machine.name + " (" + rulesText(machine) + ")"; };
+  const auto nameOf = [&](const Machine& machine) {
+    const std::string& nics = machine.settings->ib_hca;
+    return machine.name + " (" + rulesText(machine) +
+           (left.settings->ib_hca == right.settings->ib_hca ? ""
+            : nics.empty()                                  ? ", all NICs"
+                                                            : ", NCCL_IB_HCA=" + nics) +
+           ")";
+  };
   const std::string rules = rulesChanged(left, right, differences.empty());
   if (differences.empty())
     return "no difference between " + nameOf(left) + " and " + nameOf(right) +

@@ -542,6 +542,10 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   const auto lost = topoCommand({"topo", "diff", kMachine, "--against-hca", "^=mlx5_1"});
   EXPECT_EQ(lost.status, 1);
   EXPECT_HAS(lost.out, "mlx5_1");
+  EXPECT_HAS(lost.out, ", all NICs)");
+  EXPECT_HAS(lost.out, ", NCCL_IB_HCA=^=mlx5_1)");
+  EXPECT_HAS(lost.out, "\nBus bandwidth that NCCL's cost model expects\n");
+  EXPECT_HAS(lost.out, "  all_reduce, 2 hosts: ");
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine, "--hca=^=mlx5_1"}).status, 0);
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine, "--against-hca=^=mlx5_1"}).status, 2);
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "/nowhere.xml"}).status, 2);
