@@ -108,7 +108,7 @@ class TimelineRun {
                                        record_->received(options_.ranks), log_.marks(),
                                        launched.exit_status != kExitOk, surroundingsText(report) + survived);
     if (const std::string levels = recorder_.levels(); drawn && !levels.empty() && tableOnStdout(options_))
-      std::printf("# throughput %s\n", levels.c_str());
+      std::printf("# throughput of all ranks: %s\n", levels.c_str());
     return drawn ? launched.exit_status : std::max(launched.exit_status, kExitFailed);
   }
 

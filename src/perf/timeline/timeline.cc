@@ -206,6 +206,22 @@ double longestPauseMs(const Timeline& timeline) {
   return longest;
 }
 
+// GB/s between two samples: the median of tenths of a second, so that pauses between sizes do not count.
+static double levelOf(std::vector<Timeline::Sample>::const_iterator from,
+                      std::vector<Timeline::Sample>::const_iterator to) {
+  constexpr double kWindowMs = 100;
+  std::vector<double> rates;
+  for (auto at = from, begin = from; at != to; begin = at) {
+    while (at != to && at->ms - begin->ms < kWindowMs) ++at;
+    if (at->ms - begin->ms < kWindowMs && !rates.empty()) break;
+    rates.push_back(static_cast<double>(at->bytes - begin->bytes) / 1e6 / std::max(at->ms - begin->ms, 1.0));
+  }
+  if (rates.empty()) return 0;
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
 std::string levelsText(const Timeline& timeline) {
   constexpr double kOneMarkMs = 100;
   constexpr std::size_t kMostLevels = 5;
@@ -219,8 +235,7 @@ std::string levelsText(const Timeline& timeline) {
   auto from = first;
   const Timeline::Mark* since = nullptr;
   const auto endLevel = [&](std::vector<Timeline::Sample>::const_iterator to) {
-    const double ms = to->ms - from->ms;
-    const double rate = ms > 0 ? static_cast<double>(to->bytes - from->bytes) / 1e6 / ms : 0;
+    const double rate = levelOf(from, to);
     text += since == nullptr ? textOf("%.3g GB/s", rate)
                              : textOf(", %.3g from %.0f ms on (%s)", rate, since->ms, since->words.c_str());
     from = to;
@@ -291,7 +306,7 @@ bool TimelineRecorder::write(const std::string& file, const std::string& run, ui
   timeline_.failed = failed;
   for (const std::string& line : linesOf(foot)) timeline_.notes.push_back(line.substr(line.find(' ') + 1));
   if (const std::string levels = levelsText(timeline_); !levels.empty())
-    timeline_.notes.push_back("throughput " + levels);
+    timeline_.notes.push_back("throughput of all ranks: " + levels);
   timeline_.notes.emplace_back("Traffic also pauses between sizes and while results are verified.");
   std::string title = run + textOf(": bytes received per %d ms", static_cast<int>(kSamplePeriod.count()));
   // Where a path was lost, the foot tells for how long.

@@ -29,9 +29,9 @@ struct Timeline {
 // that failed, the time behind the last ones counts too. 0: there was none.
 double longestPauseMs(const Timeline& timeline);
 
-// The mean throughput between the marks: "1.31 GB/s, 0.65 from 2500 ms on (h0/soft1 port=down)". Marks within
-// 100 ms count as the first of them, and only so many as fit into a line. "": there is no mark among the
-// bytes.
+// The throughput of all ranks between the marks: "1.31 GB/s, 0.65 from 2500 ms on (h0/soft1 port=down)".
+// Marks within 100 ms count as the first of them, and only so many as fit into a line. "": there is no mark
+// among the bytes.
 std::string levelsText(const Timeline& timeline);
 
 // Returns the whole SVG file.

@@ -77,6 +77,15 @@ TEST(PerfTimeline, TheLevelBetweenMarks) {
   EXPECT_EQ(levelsText(timeline), "");
   timeline.marks = {{20, "early"}, {200, "down"}, {210, "also"}, {300, "up"}, {500, "late"}};
   EXPECT_EQ(levelsText(timeline), "3 GB/s, 1 from 200 ms on (down), 2 from 300 ms on (up)");
+  // A pause of 100 ms in 700 ms counts for nothing.
+  timeline = {};
+  bytes = 0;
+  for (int i = 0; i <= 100; ++i) {
+    if (i < 50 || i >= 60) bytes += 40'000'000;
+    timeline.samples.push_back({10.0 * i, bytes});
+  }
+  timeline.marks = {{200, "down"}};
+  EXPECT_EQ(levelsText(timeline), "4 GB/s, 4 from 200 ms on (down)");
 }
 
 TEST(PerfTimeline, AMarkStandsAtItsTimeWithItsWords) {
