@@ -123,7 +123,8 @@ int benchTable(const BenchOptions& options) {
   for (const BenchOptions& row : table) {
     const auto number = static_cast<std::size_t>(&row - table.data()) + 1;
     if (isatty(STDERR_FILENO) == 0)  // where showProgress() shows nothing
-      say("bench: %zu of %zu: %s", number, table.size(), patternText(row.task.shape).c_str());
+      say("bench: %zu of %zu: %s, %zu bytes", number, table.size(), patternText(row.task.shape).c_str(),
+          row.task.shape.size);
     auto costs = measureAll(row, number - 1, table.size());
     // The first pattern is every plugin's; another one may be too much for one of them, who has said why.
     if (!costs && rows.empty()) return kExitFailed;

@@ -210,7 +210,7 @@ void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
     std::printf("\n");
   }
   if (std::ranges::any_of(all, [](const Costs& costs) { return !costs.counts; }))
-    std::printf("# -: only what goes over a software device is counted\n");
+    std::printf("# -: not counted: this plugin uses no software device, so its messages take another way\n");
   if (all[0].counts && isOneSided(shape.pattern)) printTargets(all);
   if (all[0].instructions) printInstructions(all);
   if (all[0].latency) printLatency(all);

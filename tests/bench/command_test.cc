@@ -179,7 +179,7 @@ TEST(BenchCommand, PrintsTheTableOfPatterns) {
        {"\nproxy ", "\nproxy x256 ", "\nops of 2 ", "\nlone ", "\nring ", "\nalltoall x64 ", "\nbatch ",
         "\ngrouped ", "\nidle x2 ", "; ratios to Railwise (libnccl-net-railwise.so) in the same run"})
     EXPECT_HAS(result.out, line);
-  EXPECT_HAS(result.err, "bench: 1 of 19: proxy\n");
+  EXPECT_HAS(result.err, "bench: 1 of 19: proxy, 8 bytes\n");
   std::istringstream lines(result.out);
   double last = 0;
   std::string line;
@@ -211,8 +211,9 @@ TEST(BenchCommand, PrintsATable) {
   EXPECT_LACKS(result.out, "# -:");
   const auto beside = bench({"--vs", LOOPBACK_PLUGIN});
   ASSERT_EQ(beside.status, 0) << beside.err;
-  EXPECT_HAS(beside.out,
-             "        -        -        -        -        -\n# -: only what goes over a software device");
+  EXPECT_HAS(
+      beside.out,
+      "        -        -        -        -        -\n# -: not counted: this plugin uses no software device");
 }
 
 TEST(BenchCommand, SaysWhichPluginFailed) {

@@ -53,7 +53,8 @@ class FactJudge {
             {end.host, "", end.failure}, "NCCL falls back to TCP on it, or fails.",
             end.failure.find("railwise-device") != std::string::npos
                 ? "install the package railwise-device on that host"
-                : "railwise doctor    # on that host");
+                : "railwise doctor    # on that host\n"
+                  "RAILWISE_DEVICE=software:@dgx railwise doctor --pair    # to try it without a NIC");
       ++counts[end.nics.size()];
     }
     if (counts.size() < 2) return;
