@@ -202,7 +202,7 @@ class Contact:
                 for gpu in json.loads(done.output)["gpus"]}
 
     def nics(self):
-        """The machine's RDMA devices that are up, as `railwise devices` says them. None without libibverbs."""
+        """The machine's RDMA devices that are up, as `railwise devices` says them. Without libibverbs there are none."""
         done = self.run("nics", [self.railwise, "devices", "--device", self.real, "--json"])
         if done.status != 0 and "no RDMA" not in done.errors:
             raise Failed(f"railwise devices ended with {done.status}: {done.last()} (nics.txt)")

@@ -39,10 +39,10 @@ def as_html(findings, figures, facts):
 
 
 # What names a machine or a person. Numbers of versions, sizes and PCI addresses stay.
-NAMES = (("0x", re.compile(r"(?<=guid=\")0x[0-9a-fA-F]+")),
+NAMES = (("0x", re.compile(r"(?<=guid=\")0x(?!0\")[0-9a-fA-F]+")),
          ("mac", re.compile(r"\b(?:[0-9a-fA-F]{2}:){5,}[0-9a-fA-F]{2}\b")), ("guid", re.compile(r"\b(?:0x)?(?![fF]{16}|0{16})[0-9a-fA-F]{16}\b|"
                                                                      r"\b(?:0x)?(?=[0-9]*[a-f])[0-9a-f]{13,15}\b")),
-         ("lid", re.compile(r"(?<=lid:)\s+\d+|(?<=LID )\d+|(?<=subnet-prefix )\d+")),
+         ("lid", re.compile(r"(?<=lid:)\s+\d+|(?<=lid )\d+|(?<=LID )\d+|(?<=subnet-prefix )\d+")),
          ("gid", re.compile(r"\b(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}\b|"
                                                r"(?<![\w:])(?:[0-9a-fA-F]{1,4}:){1,6}:(?:[0-9a-fA-F]{1,4}:){0,5}[0-9a-fA-F]{1,4}\b")), ("guid", re.compile(r"\b(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}\b")),
          ("uuid", re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")), ("address", re.compile(r"\b(?!127\.|0\.)(?:\d{1,3}\.){3}\d{1,3}\b")))

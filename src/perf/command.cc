@@ -107,8 +107,10 @@ class TimelineRun {
                                        std::string("railwise perf ") + collectiveName(options_.collective),
                                        record_->received(options_.ranks), log_.marks(),
                                        launched.exit_status != kExitOk, surroundingsText(report) + survived);
-    if (const std::string levels = recorder_.levels(); drawn && !levels.empty() && tableOnStdout(options_))
-      std::printf("# throughput of all ranks: %s\n", levels.c_str());
+    if (drawn && !recorder_.levels().empty() && tableOnStdout(options_))
+      std::printf("# throughput of all ranks%s: %s\n",
+                  options_.min_bytes == options_.max_bytes ? "" : ", of whatever size was under way",
+                  recorder_.levels().c_str());
     return drawn ? launched.exit_status : std::max(launched.exit_status, kExitFailed);
   }
 

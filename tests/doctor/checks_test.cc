@@ -1035,7 +1035,7 @@ TEST(Doctor, AVirtualMachineThatHidesItsTreeIsTold) {
   EXPECT_HAS(first.fix, "RAILWISE_TOPOLOGY=auto");
 
   append(tree, "/railwise/environment", "RAILWISE_TOPOLOGY=auto");
-  EXPECT_HAS(textOf(diagnose(tree)), "RAILWISE_TOPOLOGY=auto, which NCCL's own network does not read");
+  EXPECT_HAS(textOf(diagnose(tree)), "RAILWISE_TOPOLOGY=auto, which only Railwise reads");
   append(tree, "/railwise/environment", "NCCL_NET_PLUGIN=/opt/lib/libnccl-net-railwise.so");
   EXPECT_LACKS(textOf(diagnose(tree)), "hidden-tree");
 }

@@ -601,6 +601,7 @@ TEST(Stuck, ADeadProcessThatGaveNoSignOfLifeLongBeforeItsPeersMayHaveBeenStopped
   ProcessFacts& one = job.process(0, 1);
   ProcessFacts& other = job.process(1, 2);
   const auto [its, peers] = job.connect(one, other);
+  TestJob::waitsForReceive(*peers);
   for (ProcessFacts* const each : {&one, &other}) {
     each->alive = false;
     each->alive_ns = 1;
@@ -608,8 +609,8 @@ TEST(Stuck, ADeadProcessThatGaveNoSignOfLifeLongBeforeItsPeersMayHaveBeenStopped
   one.gone_ms = 10000;
   other.gone_ms = 2000;
   const char* const kStopped =
-      "its last sign of life came 8.0 s before that of rank 1 (gpu2:101), which still had a connection with "
-      "it: perhaps it was stopped";
+      "its last sign of life came 8.0 s before that of rank 1 (gpu2:101), which still waited for it: "
+      "perhaps it was stopped";
   EXPECT_HAS(diagnosisOf(job).verdict, kStopped);
   peers->state = record::ConnectionState::kFailed;
   EXPECT_LACKS(diagnosisOf(job).verdict, "stopped") << "the peer saw it go";

@@ -97,8 +97,7 @@ esac
         status, report, _ = contact(SOURCE / "scripts/first-contact", self.work, "--only", "loopback", "--build", BUILD,
                                     machine=MACHINE + ";fault device=mlx5_5 opcode=write delay=12ms")
         self.assertEqual(status, 1)
-        self.assertEqual(len(texts(report, "wrong")), 1, report)
-        self.assertRegex(texts(report, "wrong")[0], r"loopback: mlx5_5 to itself: [\d.]+ GB/s, where the median of its peers is [\d.]+; 8 bytes take 1\d{4} us, there \d{1,4} \(loop")
+        self.assertRegex("\n".join(texts(report, "wrong")), r"loopback: mlx5_5 to itself: [\d.]+ GB/s, where the median of its peers is [\d.]+; 8 bytes take [1-9]\d{4,} us, there \d+ \(loop")
 
     @unittest.skipIf(LIBRARIES, "the other run does this")
     def test_a_stage_that_hangs_or_is_unknown(self):

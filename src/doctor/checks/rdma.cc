@@ -232,7 +232,10 @@ void checkSelection(Examination& exam) {
   }
   for (const PortItem& item : selection->items) {
     const std::set<std::string> devices = chosenBy(exam, item, selection->exact);
-    if (selection->exclude && devices.empty())
+    const bool there = std::ranges::any_of(exam.ports, [&](const RdmaPort& port) {
+      return selection->exact ? port.device == item.name : port.device.starts_with(item.name);
+    });
+    if (selection->exclude && !there)
       add(Severity::kAdvice, "NCCL_IB_HCA leaves out a device that is not there", item.name,
           "A mistyped name leaves nothing out: the NIC that was meant is in use.",
           "ls /sys/class/infiniband");

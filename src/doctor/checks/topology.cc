@@ -45,7 +45,8 @@ std::size_t rdmaPortsInUse(const Examination& exam) {
 // Will NCCL load Railwise?
 bool usesRailwise(const System& system) {
   const Variable* const plugin = system.variable("NCCL_NET_PLUGIN");
-  if (plugin != nullptr) return plugin->value.find("railwise") != std::string::npos;
+  if (plugin != nullptr)
+    return plugin->value.find("railwise") != std::string::npos || isRailwise(system, plugin->value);
   const std::string plain = findLibrary(system, "libnccl-net.so");
   return !plain.empty() && isRailwise(system, plain);
 }
@@ -59,18 +60,18 @@ void checkHiddenTree(Examination& exam) {
   if (gpus < 2 || ports == 0) return;
   // With a single NIC there is nothing to choose; GPUDirect may still be lost.
   const bool large = gpus >= 4 && ports >= 2;
-  exam.add(large ? Severity::kError : Severity::kAdvice,
-           "the virtual machine hides its PCIe switches, and no topology file is given",
-           {{"", "/sys/bus/pci/devices", std::to_string(gpus) + " GPUs, none below a PCIe switch"},
-            restores != nullptr
-                ? Seen{"", restores->where,
-                       "RAILWISE_TOPOLOGY=" + restores->value + ", which NCCL's own network does not read"}
-                : Seen{"", "NCCL_TOPO_FILE",
-                       exam.system.environmentKnown() ? "not set" : "none is given for a software machine"}},
-           "To NCCL every NIC is equally far and too far for GPUDirect RDMA: users measured 180 instead "
-           "of 320 GB/s.",
-           "export NCCL_NET_PLUGIN=railwise RAILWISE_TOPOLOGY=auto    (Railwise restores the tree for NCCL)\n"
-           "railwise topo generate > topo.xml && export NCCL_TOPO_FILE=$PWD/topo.xml    (with any plugin)");
+  exam.add(
+      large ? Severity::kError : Severity::kAdvice,
+      "the virtual machine hides its PCIe switches, and no topology file is given",
+      {{"", "/sys/bus/pci/devices", std::to_string(gpus) + " GPUs, none below a PCIe switch"},
+       restores != nullptr
+           ? Seen{"", restores->where, "RAILWISE_TOPOLOGY=" + restores->value + ", which only Railwise reads"}
+           : Seen{"", "NCCL_TOPO_FILE",
+                  exam.system.environmentKnown() ? "not set" : "none is given for a software machine"}},
+      "To NCCL every NIC is equally far and too far for GPUDirect RDMA: users measured 180 instead "
+      "of 320 GB/s.",
+      "export NCCL_NET_PLUGIN=railwise RAILWISE_TOPOLOGY=auto    (Railwise restores the tree for NCCL)\n"
+      "railwise topo generate > topo.xml && export NCCL_TOPO_FILE=$PWD/topo.xml    (with any plugin)");
 }
 
 void addLintFindings(Examination& exam, const topo::LintReport& report) {

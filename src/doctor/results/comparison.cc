@@ -63,9 +63,9 @@ std::string alikeText(const Comparison& its) {
   return alike ? "; hosts like an HGX H100: -m dgx" : "";
 }
 
-// Does NVLink carry this job, by the model?
+// Does the model see the limit of this job in NVLink?
 bool overNvlink(const Comparison& its) {
-  return its.hosts == 1 && !its.limit.starts_with("The limit is the way between GPUs");
+  return its.hosts == 1 && its.limit.starts_with("The limit is NVLink");
 }
 
 // What to type before `railwise doctor`, which looks at PCIe.

@@ -467,14 +467,17 @@ std::string stoppedBeforeText(const Job& job, int place) {
     if (other == place || peer.alive || (last != nullptr && peer.gone_ms >= last->gone_ms)) continue;
     for (int i = 0; i < static_cast<int>(peer.connections.size()); ++i) {
       const End end = {other, i};
-      if (job.connection(end).state == ConnectionState::kRunning && job.otherEnd(end).process == place)
+      const ConnectionFacts& connection = job.connection(end);
+      // With a message open, the plugin sees at once that its peer has gone.
+      if (connection.state == ConnectionState::kRunning && record::hasOpenMessage(connection) &&
+          job.otherEnd(end).process == place)
         last = &peer;
     }
   }
   if (last == nullptr || last->gone_ms == kNever || last->gone_ms + kMuchMs > own.gone_ms) return "";
   return "its last sign of life came " + ageText(own.gone_ms - last->gone_ms) + " before that of " +
          processName(*last) +
-         ", which still had a connection with it: perhaps it was stopped (SIGSTOP, a debugger, a frozen "
+         ", which still waited for it: perhaps it was stopped (SIGSTOP, a debugger, a frozen "
          "cgroup) before it died";
 }
 

@@ -148,7 +148,7 @@ Culprit processCulprit(const Job& job, int process, CulpritKind kind, const char
 Culprit stoppedProcess(const Job& job, int process);
 Culprit deadProcess(const Job& job, int process);
 // What speaks for it that a dead process had been stopped before it died: a peer showed life for much longer,
-// and still had a connection with it. "": nothing.
+// and had a message open with it. "": nothing.
 std::string stoppedBeforeText(const Job& job, int process);
 Culprit silentHost(const HostFacts& host);
 // A process that waits for peers while its connections come up; `why`: what it waits for.

@@ -206,7 +206,7 @@ double longestPauseMs(const Timeline& timeline) {
   return longest;
 }
 
-// GB/s between two samples: the median of tenths of a second, so that pauses between sizes do not count.
+// GB/s between two samples: the median of the tenths of a second in which something arrived.
 static double levelOf(std::vector<Timeline::Sample>::const_iterator from,
                       std::vector<Timeline::Sample>::const_iterator to) {
   constexpr double kWindowMs = 100;
@@ -214,6 +214,7 @@ static double levelOf(std::vector<Timeline::Sample>::const_iterator from,
   for (auto at = from, begin = from; at != to; begin = at) {
     while (at != to && at->ms - begin->ms < kWindowMs) ++at;
     if (at->ms - begin->ms < kWindowMs && !rates.empty()) break;
+    if (at->bytes == begin->bytes) continue;
     rates.push_back(static_cast<double>(at->bytes - begin->bytes) / 1e6 / std::max(at->ms - begin->ms, 1.0));
   }
   if (rates.empty()) return 0;
@@ -233,11 +234,16 @@ std::string levelsText(const Timeline& timeline) {
       std::ranges::find_if(timeline.samples, [&](const auto& each) { return each.bytes == all; });
   std::string text;
   auto from = first;
+  // As on the axis of the picture.
+  const double begun_ms =
+      std::min(timeline.samples.front().ms,
+               timeline.marks.empty() ? timeline.samples.front().ms : timeline.marks.front().ms);
   const Timeline::Mark* since = nullptr;
   const auto endLevel = [&](std::vector<Timeline::Sample>::const_iterator to) {
     const double rate = levelOf(from, to);
-    text += since == nullptr ? textOf("%.3g GB/s", rate)
-                             : textOf(", %.3g from %.0f ms on (%s)", rate, since->ms, since->words.c_str());
+    text += since == nullptr
+                ? textOf("%.3g GB/s", rate)
+                : textOf(", %.3g from %.0f ms on (%s)", rate, since->ms - begun_ms, since->words.c_str());
     from = to;
   };
   std::size_t levels = 1;
@@ -305,8 +311,8 @@ bool TimelineRecorder::write(const std::string& file, const std::string& run, ui
             [](const Timeline::Mark& a, const Timeline::Mark& b) { return a.ms < b.ms; });
   timeline_.failed = failed;
   for (const std::string& line : linesOf(foot)) timeline_.notes.push_back(line.substr(line.find(' ') + 1));
-  if (const std::string levels = levelsText(timeline_); !levels.empty())
-    timeline_.notes.push_back("throughput of all ranks: " + levels);
+  levels_ = levelsText(timeline_);
+  if (!levels_.empty()) timeline_.notes.push_back("throughput of all ranks: " + levels_);
   timeline_.notes.emplace_back("Traffic also pauses between sizes and while results are verified.");
   std::string title = run + textOf(": bytes received per %d ms", static_cast<int>(kSamplePeriod.count()));
   // Where a path was lost, the foot tells for how long.

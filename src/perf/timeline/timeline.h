@@ -83,8 +83,8 @@ class TimelineRecorder {
   // with "# " in front. False: the reason was reported to the user.
   bool write(const std::string& file, const std::string& run, uint64_t received,
              const std::vector<FaultMark>& marks, bool failed, const std::string& foot = "");
-  // After write().
-  std::string levels() const { return levelsText(timeline_); }
+  // levelsText(), after write().
+  const std::string& levels() const { return levels_; }
 
  private:
   void take(uint64_t received);
@@ -93,6 +93,7 @@ class TimelineRecorder {
   const std::chrono::system_clock::time_point begun_wall_ = std::chrono::system_clock::now();
   Clock::time_point next_;
   Timeline timeline_;
+  std::string levels_;
 };
 
 }  // namespace railwise::cli

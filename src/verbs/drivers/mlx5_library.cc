@@ -32,7 +32,7 @@ void resolveMlx5(const DynamicLibrary& library, const char* symbol, const char* 
 void openLocked(Mlx5State& it) {
   it.opened = true;
   if (it.file.empty()) return;
-  Outcome<DynamicLibrary> library = DynamicLibrary::open({it.file.c_str()});
+  Outcome<DynamicLibrary> library = DynamicLibrary::open({it.file.c_str()}, DynamicLibrary::Unload::kNever);
   if (!library.ok()) {
     RAILWISE_INFO(log::kInit | log::kNet, "no mlx5 extensions (data-direct, out-of-order receive): %s",
                   library.error().c_str());

@@ -8,7 +8,7 @@ namespace railwise::doctor::pair {
 namespace {
 
 // What a message is, and the version of its form.
-constexpr const char* kFactsForm = "railwise-pair-facts-3";
+constexpr const char* kFactsForm = "railwise-pair-facts-4";
 constexpr const char* kAddressesForm = "railwise-pair-addresses-2";
 constexpr const char* kHalvesForm = "railwise-pair-halves-2";
 constexpr const char* kNcclModelForm = "railwise-pair-nccl-model-1";
