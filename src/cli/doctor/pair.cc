@@ -127,8 +127,8 @@ int writeReport(const PairOptions& options, const pair::Results& results) {
   return failed != kExitOk ? kExitErrors : judgement.findings.exitStatus();
 }
 
-// NCCL's model of the hosts, if all are alike, by the machine of one of them. One host with itself stands for
-// two.
+// NCCL's model of the hosts, made of `machine`, which is one of them. It is empty where the hosts are not
+// alike. A host that is measured with itself counts as two.
 pair::NcclModel modelOfAll(const pair::Results& results, const std::optional<topo::Machine>& machine) {
   std::set<std::string> hosts;
   for (const pair::EndFacts& end : results.ends) {

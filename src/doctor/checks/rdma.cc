@@ -230,16 +230,17 @@ void checkSelection(Examination& exam) {
         "ls /sys/class/infiniband\nunset NCCL_IB_HCA    (or name devices that are there: =mlx5_0,mlx5_1)");
     return;
   }
-  for (const PortItem& item : selection->items) {
-    const std::set<std::string> devices = chosenBy(exam, item, selection->exact);
-    const bool there = std::ranges::any_of(exam.ports, [&](const RdmaPort& port) {
-      return selection->exact ? port.device == item.name : port.device.starts_with(item.name);
-    });
-    if (selection->exclude && !there)
-      add(Severity::kAdvice, "NCCL_IB_HCA leaves out a device that is not there", item.name,
+  if (selection->exclude) {
+    std::vector<std::string> all;
+    for (const RdmaPort& port : exam.ports) all.push_back(port.device);
+    for (const std::string& name : namesOfNoDevice(*selection, all))
+      add(Severity::kAdvice, "NCCL_IB_HCA leaves out a device that is not there", name,
           "A mistyped name leaves nothing out: the NIC that was meant is in use.",
           "ls /sys/class/infiniband");
-    if (selection->exclude) continue;
+    return;
+  }
+  for (const PortItem& item : selection->items) {
+    const std::set<std::string> devices = chosenBy(exam, item, selection->exact);
     if (devices.empty())
       add(Severity::kWarning, "NCCL_IB_HCA names a device that is not there", item.name,
           "Its rail is lost here; other nodes may have it.", "ls /sys/class/infiniband");

@@ -462,17 +462,14 @@ std::string stoppedBeforeText(const Job& job, int place) {
   const ProcessFacts& own = job.process(place);
   if (own.alive || own.ended || own.alive_ns == 0 || own.gone_ms == kNever) return "";
   const ProcessFacts* last = nullptr;  // of the peers, who showed life the longest
-  for (int other = 0; other < static_cast<int>(job.processes().size()); ++other) {
-    const ProcessFacts& peer = job.process(other);
-    if (other == place || peer.alive || (last != nullptr && peer.gone_ms >= last->gone_ms)) continue;
-    for (int i = 0; i < static_cast<int>(peer.connections.size()); ++i) {
-      const End end = {other, i};
-      const ConnectionFacts& connection = job.connection(end);
-      // With a message open, the plugin sees at once that its peer has gone.
-      if (connection.state == ConnectionState::kRunning && record::hasOpenMessage(connection) &&
-          job.otherEnd(end).process == place)
-        last = &peer;
-    }
+  for (int i = 0; i < static_cast<int>(own.connections.size()); ++i) {
+    const End end = job.otherEnd({place, i});
+    if (end.process < 0 || end.process == place || end.connection < 0) continue;
+    const ProcessFacts& peer = job.process(end.process);
+    const ConnectionFacts& connection = job.connection(end);
+    // With a message open, the plugin sees at once that its peer has gone.
+    const bool waits = connection.state == ConnectionState::kRunning && record::hasOpenMessage(connection);
+    if (!peer.alive && waits && (last == nullptr || peer.gone_ms < last->gone_ms)) last = &peer;
   }
   if (last == nullptr || last->gone_ms == kNever || last->gone_ms + kMuchMs > own.gone_ms) return "";
   return "its last sign of life came " + ageText(own.gone_ms - last->gone_ms) + " before that of " +

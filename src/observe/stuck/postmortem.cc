@@ -53,7 +53,7 @@ bool isSetup(EventKind kind) {
 
 class Postmortem {
  public:
-  Postmortem(const record::Snapshot& snapshot, const std::string& stopped)
+  explicit Postmortem(const record::Snapshot& snapshot, const std::string& stopped = "")
       : snapshot_(snapshot),
         stopped_(stopped),
         end_ns_(snapshot.process.alive           ? snapshot.read_ns
@@ -459,9 +459,9 @@ std::string Postmortem::json(std::size_t events) const {
 
 }  // namespace
 
-std::string postmortemVerdict(const record::Snapshot& snapshot) { return Postmortem(snapshot, "").verdict(); }
+std::string postmortemVerdict(const record::Snapshot& snapshot) { return Postmortem(snapshot).verdict(); }
 
-std::string firstTrouble(const record::Snapshot& snapshot) { return Postmortem(snapshot, "").trouble(); }
+std::string firstTrouble(const record::Snapshot& snapshot) { return Postmortem(snapshot).trouble(); }
 
 std::string postmortemText(const record::Snapshot& snapshot, std::size_t events, const std::string& stopped) {
   return Postmortem(snapshot, stopped).text(events);

@@ -30,8 +30,8 @@ struct Timeline {
 double longestPauseMs(const Timeline& timeline);
 
 // The throughput of all ranks between the marks: "1.31 GB/s, 0.65 from 2500 ms on (h0/soft1 port=down)".
-// Marks within 100 ms count as the first of them, and only so many as fit into a line. "": there is no mark
-// among the bytes.
+// Several marks within 100 ms count as one. The text names the first four marks. "": no mark falls into the
+// time in which bytes arrive.
 std::string levelsText(const Timeline& timeline);
 
 // Returns the whole SVG file.
