@@ -1,6 +1,7 @@
 // railwise bench measures what a message costs, with one plugin or with several plugins compared.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -37,34 +38,53 @@ std::vector<std::size_t> sizesOf(const BenchOptions& options) {
   return {kSizes.begin(), kSizes.end()};
 }
 
+struct TableRow {
+  BenchShape shape;
+  int rails = 1;
+  int queue_pairs = 0;
+};
+
 // The table of patterns. Messages up to 32 KiB cost the same, except for the copying.
 std::vector<BenchOptions> tableOf(const BenchOptions& options) {
   using enum BenchPattern;
-  const std::array<BenchShape, 19> shapes = {{{.pattern = kProxy},
-                                              {.pattern = kProxy, .connections = 8},
-                                              {.pattern = kProxy, .connections = 64},
-                                              {.pattern = kProxy, .connections = 256},
-                                              {.size = 4 << 10, .pattern = kProxy},
-                                              {.size = 64 << 10, .pattern = kProxy},
-                                              {.window = 1, .pattern = kProxy},
-                                              {.pattern = kProxy, .gpu_delay = 4},
-                                              {.pattern = kProxy, .optional_completion = true},
-                                              {.pattern = kOps, .steps = 1},
-                                              {.pattern = kOps, .steps = 2},
-                                              {.pattern = kOps, .steps = 8},
-                                              {.pattern = kLone},
-                                              {.pattern = kRing},
-                                              {.pattern = kAlltoall, .connections = 64},
-                                              {.pattern = kBatch},
-                                              {.pattern = kGrouped},
-                                              {.pattern = kIdle},
-                                              {.pattern = kIdle, .connections = 256}}};
+  const std::array<TableRow, 30> table = {{{{.pattern = kProxy}},
+                                           {{.pattern = kProxy, .connections = 8}},
+                                           {{.pattern = kProxy, .connections = 64}},
+                                           {{.pattern = kProxy, .connections = 256}},
+                                           {{.size = 4 << 10, .pattern = kProxy}},
+                                           {{.size = 64 << 10, .pattern = kProxy}},
+                                           {{.window = 1, .pattern = kProxy}},
+                                           {{.pattern = kProxy, .gpu_delay = 4}},
+                                           {{.pattern = kProxy, .optional_completion = true}},
+                                           {.shape = {.pattern = kProxy}, .rails = 2},
+                                           {.shape = {.size = 4 << 10, .pattern = kProxy}, .rails = 2},
+                                           {.shape = {.size = 32 << 10, .pattern = kProxy}, .rails = 2},
+                                           {.shape = {.size = 64 << 10, .pattern = kProxy}, .rails = 2},
+                                           {.shape = {.pattern = kProxy}, .rails = 4},
+                                           {.shape = {.size = 512 << 10, .pattern = kProxy}, .rails = 4},
+                                           {.shape = {.pattern = kProxy}, .queue_pairs = 4},
+                                           {{.pattern = kOps, .steps = 1}},
+                                           {{.pattern = kOps, .steps = 2}},
+                                           {{.pattern = kOps, .steps = 8}},
+                                           {{.pattern = kLone}},
+                                           {{.pattern = kRing}},
+                                           {{.pattern = kAlltoall, .connections = 64}},
+                                           {{.pattern = kBatch}},
+                                           {{.pattern = kGrouped}},
+                                           {{.grouped = 2, .pattern = kGrouped}},
+                                           {{.size = 64 << 10, .grouped = 2, .pattern = kGrouped}},
+                                           {{.size = 128 << 10, .grouped = 4, .pattern = kGrouped}},
+                                           {{.size = 128 << 10, .pattern = kGrouped}},
+                                           {{.pattern = kIdle}},
+                                           {{.pattern = kIdle, .connections = 256}}}};
   std::vector<BenchOptions> all;
-  for (const BenchShape& shape : shapes) {
+  for (const TableRow& from : table) {
     BenchOptions row = options;
-    row.task.shape = shape;
+    row.task.shape = from.shape;
+    row.task.rails = std::max(from.rails, options.task.rails);
+    if (from.queue_pairs > 0) row.place.queue_pairs = from.queue_pairs;
     row.settlePattern();
-    if (shape.pattern == kRing) row.instructions = false;
+    if (from.shape.pattern == kRing) row.instructions = false;
     all.push_back(row);
   }
   return all;
@@ -123,13 +143,13 @@ int benchTable(const BenchOptions& options) {
   for (const BenchOptions& row : table) {
     const auto number = static_cast<std::size_t>(&row - table.data()) + 1;
     if (isatty(STDERR_FILENO) == 0)  // where showProgress() shows nothing
-      say("bench: %zu of %zu: %s, %zu bytes", number, table.size(), patternText(row.task.shape).c_str(),
+      say("bench: %zu of %zu: %s, %zu bytes", number, table.size(), patternText(row).c_str(),
           row.task.shape.size);
     auto costs = measureAll(row, number - 1, table.size());
     // The first pattern is every plugin's; another one may be too much for one of them, who has said why.
     if (!costs && rows.empty()) return kExitFailed;
     if (!costs) {
-      say("bench: without the pattern %s", patternText(row.task.shape).c_str());
+      say("bench: without the pattern %s", patternText(row).c_str());
       continue;
     }
     rows.push_back({row, std::move(*costs)});

@@ -172,13 +172,18 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
 
 }  // namespace
 
-std::string patternText(const BenchShape& shape) {
+std::string patternText(const BenchOptions& options) {
+  const BenchShape& shape = options.task.shape;
   std::string text = nameOf(shape.pattern);
+  if (shape.pattern == BenchPattern::kGrouped) text += " by " + std::to_string(shape.grouped);
   if (shape.pattern == BenchPattern::kOps || shape.steps > 1) text += " of " + std::to_string(shape.steps);
   if (shape.connections > 1) text += " x" + std::to_string(shape.connections);
   if (shape.window != shape.usualWindow()) text += ", window " + std::to_string(shape.window);
   if (shape.gpu_delay > 0) text += ", delay " + std::to_string(shape.gpu_delay);
   if (shape.optional_completion) text += ", LL";
+  if (options.task.rails > 1) text += ", " + std::to_string(options.task.rails) + " rails";
+  if (options.place.queue_pairs > 0)
+    text += ", " + std::to_string(options.place.queue_pairs) + " queue pairs";
   return text;
 }
 
@@ -256,7 +261,7 @@ void printBenchRows(std::vector<BenchRow> rows) {
               "ratio", "cpu ns", "ratio");
   for (const BenchRow& row : rows) {
     const Costs& costs = row.costs.front();
-    std::printf("%-24s %8zu", patternText(row.options.task.shape).c_str(), costs.size);
+    std::printf("%-24s %8zu", patternText(row.options).c_str(), costs.size);
     if (costs.counts) {
       const auto values = perMessage(costs);
       std::printf(" %6.3f %6.3f %6.3f", values[0].second, values[3].second, values[2].second);

@@ -15,8 +15,8 @@ struct BenchRow {
   BenchOptions options;
   std::vector<Costs> costs;
 };
-// For example "ops of 2 x64".
-std::string patternText(const BenchShape& shape);
+// For example "ops of 2 x64, 2 rails".
+std::string patternText(const BenchOptions& options);
 // Sorts the rows so that the worst one is last: the worst ratio to the last plugin, or, with one plugin, the
 // highest cost.
 void printBenchRows(std::vector<BenchRow> rows);

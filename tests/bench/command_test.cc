@@ -177,9 +177,10 @@ TEST(BenchCommand, PrintsTheTableOfPatterns) {
   ASSERT_EQ(result.status, 0) << result.err;
   for (const char* line :
        {"\nproxy ", "\nproxy x256 ", "\nops of 2 ", "\nlone ", "\nring ", "\nalltoall x64 ", "\nbatch ",
-        "\ngrouped ", "\nidle x2 ", "; ratios to Railwise (libnccl-net-railwise.so) in the same run"})
+        "\ngrouped by 8 ", "\ngrouped by 2 ", "\nidle x2 ", "\nproxy, 2 rails ", "\nproxy, 4 queue pairs ",
+        "; ratios to Railwise (libnccl-net-railwise.so) in the same run"})
     EXPECT_HAS(result.out, line);
-  EXPECT_HAS(result.err, "bench: 1 of 19: proxy, 8 bytes\n");
+  EXPECT_HAS(result.err, "bench: 1 of 30: proxy, 8 bytes\n");
   std::istringstream lines(result.out);
   double last = 0;
   std::string line;

@@ -1,6 +1,8 @@
 #include "base/settings/setting_names.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <optional>
 
 #include "base/settings/config.h"
@@ -98,26 +100,49 @@ constexpr ForeignName kForeignNames[] = {
     {"RAILWISE_VERSION", false, kImages},
 };
 
-// The names of all settings that somebody may set today. Without their texts, which the plugin does not have.
-const std::vector<std::string_view>& settingNames() {
-  static const auto& names = *new std::vector<std::string_view>([] {
-    std::vector<std::string_view> all = {
+constexpr NcclVariable kRows[] = {
+#define NCCL_INT(variable, from, to, low, high) {variable, from, to, NcclVariable::Kind::kNumber, low, high},
+#define NCCL_NUMBER(variable, from, to) {variable, from, to, NcclVariable::Kind::kNumber},
+#define NCCL_WORDS(variable, from, to, list) \
+  {.name = variable, .since = from, .until = to, .kind = NcclVariable::Kind::kWord, .words = list},
+#define NCCL_EXACT_WORDS(variable, from, to, list) \
+  {.name = variable, .since = from, .until = to, .kind = NcclVariable::Kind::kExactWord, .words = list},
+#define NCCL_TEXT(variable, from, to) {variable, from, to},
+#define NCCL_GONE(variable, to, successor) \
+  {.name = variable, .until = to, .gone = true, .instead = successor},
+#define RCCL_ONLY(variable) {.name = variable, .rccl_only = true},
+#include "base/settings/nccl_variables.def"
+};
+
+// Sorted by the compiler: the plugin needs both tables in each process.
+constexpr auto kNcclVariables = [] {
+  auto rows = std::to_array(kRows);
+  std::sort(rows.begin(), rows.end(),
+            [](const NcclVariable& a, const NcclVariable& b) { return std::string_view(a.name) < b.name; });
+  return rows;
+}();
+
+constexpr std::string_view kConfigNames[] = {
 #define RAILWISE_INT(field, env, default_value, min, max, text) env,
 #define RAILWISE_STRING(field, env, default_value, form, text) env,
 #define RAILWISE_CHOICE(field, env, default_value, choices, text) env,
 #define RAILWISE_CHECKED(field, env, default_value, form, check, text) env,
 #define RAILWISE_UNUSED(env, text) env,
 #include "base/settings/config.def"
-    };
-    for (const NcclVariable& row : ncclVariables()) {
-      if (!row.gone) all.emplace_back(row.name);
-    }
-    std::sort(all.begin(), all.end());
-    all.erase(std::unique(all.begin(), all.end()), all.end());
-    return all;
-  }());
+};
+
+// The names of all settings that somebody may set today; some are in both tables.
+constexpr auto kSettingNames = [] {
+  constexpr auto kGone =
+      std::count_if(std::begin(kRows), std::end(kRows), [](const auto& row) { return row.gone; });
+  std::array<std::string_view, std::size(kConfigNames) + std::size(kRows) - kGone> names;
+  auto end = std::copy(std::begin(kConfigNames), std::end(kConfigNames), names.begin());
+  for (const NcclVariable& row : kRows) {
+    if (!row.gone) *end++ = row.name;
+  }
+  std::sort(names.begin(), names.end());
   return names;
-}
+}();
 
 bool beginsLikeSetting(std::string_view upper) {
   return upper.starts_with(kNccl) || upper.starts_with(kRccl) || upper.starts_with(kRailwise);
@@ -133,7 +158,7 @@ std::string_view prefixOf(std::string_view name) {
 }
 
 bool isKnown(std::string_view name) {
-  return std::binary_search(settingNames().begin(), settingNames().end(), name);
+  return std::binary_search(kSettingNames.begin(), kSettingNames.end(), name);
 }
 
 // Two letters of difference are a slip of the hand; more are probably another name. Names of releases to come
@@ -181,7 +206,7 @@ std::string nearestName(const std::string& upper) {
   std::string best = withIb(rest);
   if (!best.empty()) return best;
   std::size_t best_slips = kMostSlips + 2;
-  for (const std::string_view known : settingNames()) {
+  for (const std::string_view known : kSettingNames) {
     const bool family = prefixOf(known) == prefixOf(upper);
     if (!family && !sameInOtherFamily(rest, known)) continue;
     const std::optional<std::size_t> count = slips(rest, withoutPrefix(known));
@@ -208,31 +233,9 @@ std::string withMendedPrefix(const std::string& upper) {
   return "";
 }
 
-std::vector<NcclVariable> allVariables() {
-  std::vector<NcclVariable> rows = {
-#define NCCL_INT(variable, from, to, low, high) {variable, from, to, NcclVariable::Kind::kNumber, low, high},
-#define NCCL_NUMBER(variable, from, to) {variable, from, to, NcclVariable::Kind::kNumber},
-#define NCCL_WORDS(variable, from, to, list) \
-  {.name = variable, .since = from, .until = to, .kind = NcclVariable::Kind::kWord, .words = list},
-#define NCCL_EXACT_WORDS(variable, from, to, list) \
-  {.name = variable, .since = from, .until = to, .kind = NcclVariable::Kind::kExactWord, .words = list},
-#define NCCL_TEXT(variable, from, to) {variable, from, to},
-#define NCCL_GONE(variable, to, successor) \
-  {.name = variable, .until = to, .gone = true, .instead = successor},
-#define RCCL_ONLY(variable) {.name = variable, .rccl_only = true},
-#include "base/settings/nccl_variables.def"
-  };
-  std::sort(rows.begin(), rows.end(),
-            [](const NcclVariable& a, const NcclVariable& b) { return std::string_view(a.name) < b.name; });
-  return rows;
-}
-
 }  // namespace
 
-std::span<const NcclVariable> ncclVariables() {
-  static const auto& rows = *new std::vector<NcclVariable>(allVariables());
-  return rows;
-}
+std::span<const NcclVariable> ncclVariables() { return kNcclVariables; }
 
 const NcclVariable* findNcclVariable(std::string_view name) {
   const auto rows = ncclVariables();
@@ -242,9 +245,7 @@ const NcclVariable* findNcclVariable(std::string_view name) {
   return found != rows.end() && name == found->name ? &*found : nullptr;
 }
 
-bool isSettingName(std::string_view name) {
-  return isKnown(std::string(name)) || findNcclVariable(name) != nullptr;
-}
+bool isSettingName(std::string_view name) { return isKnown(name) || findNcclVariable(name) != nullptr; }
 
 const char* purposeElsewhere(std::string_view name) {
   const auto found = std::find_if(
