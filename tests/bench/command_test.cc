@@ -155,6 +155,12 @@ TEST(BenchCommand, IdleCallsMoveNothing) {
   EXPECT_GT(number(result.out, "poll_calls"), 0) << result.out;
 }
 
+TEST(BenchCommand, SaysWhyAPluginCannotIdle) {
+  const auto result = bench({"--plugin", LOOPBACK_PLUGIN, "--pattern", "idle"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_HAS(result.err, "irecv made no request before anything was sent");
+}
+
 TEST(BenchCommand, HintsThatReceivesNeedNoCompletion) {
   const auto result = bench({"--json", "--hint", "ll"});
   ASSERT_EQ(result.status, 0) << result.err;

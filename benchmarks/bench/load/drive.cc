@@ -123,7 +123,9 @@ class Drive {
   // Every other connection has an open receive; the connections between them have none.
   bool idle() {
     for (std::size_t i = 0; i < count_; i += 2) {
-      if (receivers_[i].posted() == receivers_[i].done() && !receivers_[i].post()) return false;
+      if (receivers_[i].posted() > receivers_[i].done() || receivers_[i].post()) continue;
+      if (connections_.error().empty()) error_ = "irecv made no request before anything was sent";
+      return false;
     }
     for (uint64_t round = 0; round < messages_; ++round) {
       for (std::size_t i = 0; i + 1 < count_; i += 2) {

@@ -29,6 +29,8 @@ std::string addressOf(const NicFacts& nic) {
 
 // mstlink is free software and wants the PCI address.
 std::string cableErrors(const NicFacts& nic) {
+  if (nic.software)
+    return "railwise device fault list\nuptime    # software devices share the processors of their machine";
   return "mlxlink -d " + nic.device + " -c    # both ends: cable errors\n" + "mstlink -d " + addressOf(nic) +
          " -c    # the same without NVIDIA's tools: package mstflint";
 }
@@ -249,8 +251,10 @@ class PairJudge {
     if (peers)
       add(i, side, "pair-slow-rail", Severity::kWarning, "the rail is slower than its peers", value,
           "NCCL cuts data evenly: the slowest rail decides (Railwise gives it a smaller share).",
-          cableErrors(nic(i, side)) + "\nlspci -vv -s " + addressOf(nic(i, side)) +
-              " | grep LnkSta    # the PCIe link: speed and width");
+          cableErrors(nic(i, side)) + (its.software
+                                           ? ""
+                                           : "\nlspci -vv -s " + addressOf(nic(i, side)) +
+                                                 " | grep LnkSta    # the PCIe link: speed and width"));
     else
       add(i, side, "pair-below-port", Severity::kWarning,
           "the rail is slower than its port and PCIe link allow", value,

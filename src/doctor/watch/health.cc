@@ -129,7 +129,7 @@ std::string watchCatalogueJson() {
     json.key("cadence_seconds")
         .value(rule.kind == WatchKind::kCounter || rule.kind == WatchKind::kFlaps ? 10 : 1);
     json.key("severity").value(severityName(rule.severity)).key("action").value(rule.action);
-    json.key("what").value(rule.what).key("doc").value(std::string("doctor-watch.md#") + rule.check);
+    json.key("what").value(rule.what).key("doc").value("doctor-watch.md#rules");
   });
   return json.text();
 }

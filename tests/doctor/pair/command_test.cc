@@ -72,6 +72,8 @@ TEST(DoctorPair, ASlowedRailIsNamed) {
   const auto result = pairTest({"--pair"}, kTwoHosts + ";fault device=soft2 opcode=write delay=30ms");
   EXPECT_EQ(result.status, 1) << result.out << result.err;
   EXPECT_HAS(result.out, "WARNING pair-slow-rail: A soft2 - B soft2: the rail is slower than its peers");
+  EXPECT_HAS(result.out, "railwise device fault list");
+  EXPECT_LACKS(result.out, "mlxlink");
 }
 
 TEST(DoctorPair, ABlackHoleIsNamedAndTheOthersAreMeasured) {
