@@ -14,9 +14,9 @@ SOURCES = (".h", ".cc", ".def")
 COMMAND = ("src/cli", "plugin", "softdev")
 STARTED = {
     "bench": (*COMMAND, "benchmarks/bench"), "campaign": COMMAND, "cli": COMMAND, "conform": (*COMMAND, "conform", "spy"), "doctor": COMMAND, "gpu": ("softdev",), "lab": COMMAND,
-    "model": ("src/net",), "nccl": (*COMMAND, "spy"), "net": ("softdev",), "observe": COMMAND, "packaging": (*COMMAND, "spy", "src/topo/api"),
+    "model": ("src/net",), "nccl": (*COMMAND, "softgpu", "spy"), "net": ("softdev",), "observe": COMMAND, "packaging": (*COMMAND, "spy", "src/topo/api"),
     "perf": COMMAND, "plugin": ("plugin", "softdev"), "programs": ("softdev",), "python": (*COMMAND, "src/topo/api"), "record": COMMAND,
-    "softdev": COMMAND, "spy": (*COMMAND, "spy"), "topo": (*COMMAND, "src/topo/api"), "verbs": ("softdev",),
+    "softdev": COMMAND, "softgpu": ("softdev",), "spy": (*COMMAND, "spy"), "topo": (*COMMAND, "src/topo/api"), "verbs": ("softdev",),
 }
 # What is no source: the folders of tests/ that read it.
 READ_BY = {"docs": {"cli", "doctor", "layout", "topo"}, "python": {"python"}, "examples": {"python"}}

@@ -14,7 +14,7 @@ import subprocess
 
 from unavailable import Broken, Unavailable
 
-SOFTGPU = pathlib.Path(__file__).resolve().parent / "softgpu"
+SOFTGPU = pathlib.Path(__file__).resolve().parent.parent.parent / "softgpu"
 TABLE = SOFTGPU / "functions.md"
 
 WHOLE, IN_PART, STUB, MISSING = "whole", "in part", "stub", "missing"

@@ -6,13 +6,13 @@
 #include <ctime>
 #include <vector>
 
-#include "../softgpu/kernel.h"
 #include "block.h"
 #include "blocks.h"
 #include "collective.h"
 #include "collectives.h"  // NCCL's
 #include "device.h"       // NCCL's
 #include "send_receive.h"
+#include "softgpu/kernel.h"
 #include "tables.h"
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 0)

@@ -1,8 +1,8 @@
 // The kernel of a communicator of one rank.
 #include <cstring>
 
-#include "../softgpu/kernel.h"
 #include "reduction.h"
+#include "softgpu/kernel.h"
 #include "tables.h"
 
 namespace {

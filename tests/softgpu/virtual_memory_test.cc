@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

@@ -1,6 +1,6 @@
 // How NCCL works with a capture (src/misc/strongstream.cc): a stream of its own in the graph, without what
 // the program's stream did before, and an event that is recorded at every replay.
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

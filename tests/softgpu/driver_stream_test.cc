@@ -1,7 +1,7 @@
 #include <cstring>
 #include <vector>
 
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

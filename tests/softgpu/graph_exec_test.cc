@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

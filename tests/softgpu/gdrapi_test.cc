@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "checks.h"
-#include "gdrapi_api.h"
+#include "softgpu/checks.h"
+#include "softgpu/gdrapi_api.h"
 
 namespace softgpu {
 namespace {

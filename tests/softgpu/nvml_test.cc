@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "nvml_api.h"
+#include "softgpu/nvml_api.h"
 
 namespace softgpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

@@ -1,7 +1,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "checks.h"
+#include "softgpu/checks.h"
 
 namespace softgpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "description.h"
+#include "softgpu/description.h"
 
 #include <gtest/gtest.h>
 
