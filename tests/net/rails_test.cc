@@ -167,6 +167,7 @@ TEST(Rails, ABondGetsAQueuePairForEachOfItsPorts) {
   test::FakeMlx5& mlx5 = test::fakeMlx5(RAILWISE_FAKE_MLX5_PATH);
   const Setting library("RAILWISE_MLX5_LIB", RAILWISE_FAKE_MLX5_PATH);
   LoopConnection loop(2 * kReceiveHalf, "link=roce");
+  EXPECT_EQ(mlx5.lag_asked, 1) << "the driver says whether a port is a bond";
   fillRandom(loop, kReceiveHalf);
   for (const int error : {0, EOPNOTSUPP}) {
     mlx5 = {};

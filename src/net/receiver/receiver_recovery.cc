@@ -29,7 +29,6 @@ bool ReceiveConnection::stageKeys(const Receive& receive) {
 Status ReceiveConnection::onBegun() {
   numbers().posted = arrivedUpTo() + 1;
   fast_path_ = fastReceive();
-  needs_slow_test_ = true;
   return postPending();
 }
 

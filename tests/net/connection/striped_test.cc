@@ -39,6 +39,18 @@ INSTANTIATE_TEST_SUITE_P(Faults, StripedFault,
                                          "device=soft1 opcode=any nth=%d device_fatal",
                                          "verb=post_send nth=%d errno=ENOMEM"));
 
+// A write without an immediate fails. Its completion names the queue pair that failed.
+TEST(Striped, APartAheadOfItsImmediateNamesItsOwnQueuePair) {
+  LoopConnection loop(2 * kHalf, "count=2,link=ib", 2);
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 100'000));
+  const std::string number = std::to_string(queuePairOf(loop.sender(), 1).qp->qp_num);
+  const test::Said said;
+  test::addFault("qp=" + number + " opcode=write nth=1 status=general_err");
+  EXPECT_TRUE(traffic.run(8, 100'000));
+  EXPECT_HAS(said.all(), "soft1 port 1 qp " + number + ": a send failed");
+}
+
 // What a receive of `group` buffers of 1,000 bytes each makes of these immediates: "completed", "open", or
 // what was logged as it failed.
 std::string receive(int group, const std::vector<uint32_t>& immediates) {

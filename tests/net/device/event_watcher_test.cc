@@ -2,9 +2,12 @@
 // again; one that never sees it ends by ctest's time limit.
 #include "net/device/event_watcher.h"
 
+#include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <exception>
 
 #include "port_control.h"
 #include "said.h"
@@ -172,6 +175,41 @@ TEST_F(EventWatcherTest, AForkedChildEndsWithoutTheThread) {
   EXPECT_EQ(status, 0);
   test::changePort("soft0:1", "down");
   test::waitUntil([&] { return !state_.active(1); });  // the parent's thread goes on
+}
+
+// The process stops, and somebody lets it go on.
+bool seesAPortComeUpAfterAStop() {
+  const test::SoftwareDevice device("gid=10.9.0.1/v2");
+  const verbs::Context context = device.open();
+  DeviceState state(context.get(), {*verbs::queryPort(context.get(), 1)});
+  const auto watcher = std::move(*EventWatcher::start());
+  const bool watched = watcher->watch(state).ok();
+  test::changePort("soft0:1", "down");
+  test::waitUntil([&] { return !state.active(1); });  // the thread waits for the next event, or is about to
+  raise(SIGSTOP);
+  test::changePort("soft0:1", "up");
+  test::waitUntil([&] { return state.active(1); });
+  return watched;
+}
+
+// After a stop epoll_wait() fails with EINTR, also in a thread that takes no signal. A child is stopped,
+// because a shell would notice that the test is.
+TEST(EventWatcher, GoesOnAfterItsProcessWasStopped) {
+  const pid_t child = fork();
+  if (child == 0) {
+    test::endInTwoMinutes();
+    try {
+      _exit(seesAPortComeUpAfterAStop() ? 0 : 1);
+    } catch (const std::exception&) {
+      _exit(2);
+    }
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  ASSERT_EQ(kill(child, SIGCONT), 0);
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(EventWatcherTest, SaysEachEventOnceInWords) {

@@ -137,6 +137,15 @@ TEST(Fence, LetsOtherStopsGoOn) {
   test::waitUntil([&] { return refused->proven(); });
 }
 
+// A connection may give its queue pairs away because there is no memory.
+TEST(Remains, HaveRoomForAllThatAConnectionGivesAway) {
+  const auto remains = Remains::create(3);
+  EXPECT_GE(remains->managed.capacity(), 3U);
+  EXPECT_GE(remains->queue_pairs.capacity(), 3U);
+  EXPECT_GE(remains->listeners.capacity(), 1U);
+  EXPECT_GE(remains->cqs.capacity(), 1U);
+}
+
 TEST(Remains, KeepMemoryUntilTheQueuePairIsDestroyed) {
   for (const bool later : {false, true}) {
     OneQueuePair one;

@@ -17,6 +17,7 @@ struct CellShape {
   bool proves = false;        // proofs of arrival cover the cells, not signalled cells. On iWARP always
   uint32_t cover_every = 4;   // one proof, or one signalled cell, among so many
   uint64_t credit_every = 4;  // at most kRing / 2
+  uint64_t largest = 0;       // size that the links are told of, if it is not that of a cell
   bool deaf = false;          // both ends expect no frames of each other's user
 };
 

@@ -67,7 +67,7 @@ class FakeEnd : public LinkMemory, protected LinkUser {
 
   int mostRails() const override { return kMaxRails; }
   void onLost() noexcept override {}
-  uint64_t largestUnderWay() const override { return shape_.bytes; }
+  uint64_t largestUnderWay() const override { return shape_.largest > 0 ? shape_.largest : shape_.bytes; }
   Status onFrame(std::span<const std::byte, kUserFrameBytes> bytes) override {
     if (shape_.deaf) return LinkUser::onFrame(bytes);
     ++heard_;

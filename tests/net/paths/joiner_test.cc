@@ -4,10 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstring>
 #include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "net/paths/failback.h"
+#include "net/paths/join_by_manager.h"
 #include "record/writer.h"
+#include "software_device.h"
+#include "tests/ok.h"
+#include "verbs/cm/library.h"
 
 namespace railwise::net {
 namespace {
@@ -97,6 +105,39 @@ TEST_F(JoinerTest, TheAnsweringEndHasThePairing) {
   const Joiner::Path receives = FakeJoiner(Direction::kReceive, config_).pairingOf(0, ends());
   EXPECT_EQ(receives.local_gid, 3U);
   EXPECT_EQ(receives.remote_gid, 4U);
+}
+
+int g_events_asked_for = 0;
+
+// The manager has no event.
+int noEvent(rdma_event_channel*, rdma_cm_event**) {
+  ++g_events_asked_for;
+  errno = EAGAIN;
+  return -1;
+}
+
+// Called again and again: nothing tells a receiver of the call.
+TEST(JoinByManager, ATrialThatNobodyHasCalledAsksTheManagerOnce) {
+  const test::SoftwareDevice device("gid=10.9.0.1/v2");
+  const Result<DeviceList> list = discoverDevices(device.config());
+  ASSERT_OK(list);
+  const Rail& rail = list->devices.front()->rails().front();
+  JoinByManager joiner(Direction::kReceive, device.config(), kNoSession, false);
+  const Result<verbs::GidList> addresses = joiner.addressesOf(rail);
+  ASSERT_OK(addresses);
+  auto endpoint = Endpoint(nullptr, {}, {});
+  EndInfo local = {};
+  std::memcpy(local.rail[0].gids[0], (*addresses)[0].value.raw, sizeof(ibv_gid));
+  TrialQueuePair trial;
+  trial.rail = rail;
+  ASSERT_OK(joiner.answerTrial(trial, {1, endpoint, local, {}}, {}, 7));
+  auto& manager = const_cast<verbs::CmLibrary&>(verbs::cmLibraryInUse());
+  const auto get_cm_event = std::exchange(manager.get_cm_event, noEvent);
+  const Result<bool> up = joiner.advanceTrial(trial);
+  manager.get_cm_event = get_cm_event;
+  ASSERT_OK(up);
+  EXPECT_FALSE(*up);
+  EXPECT_EQ(g_events_asked_for, 1);
 }
 
 }  // namespace

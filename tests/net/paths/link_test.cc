@@ -6,8 +6,10 @@
 
 #include <string>
 
+#include "net/device/fence.h"
 #include "net/in_child.h"
 #include "net/paths/link_pair.h"
+#include "net/patience.h"
 #include "net/tcp.h"
 #include "port_control.h"
 #include "said.h"
@@ -103,6 +105,11 @@ TEST_P(LinkTest, GoesOnOverTheOtherRailAndTakesTheFirstOneBack) {
   EXPECT_GE(pair.source().link().epoch(), 3U);
 }
 
+// Whoever loses a path and whoever hears of it count it; going back is no loss.
+void expectSameLosses(LinkPair& pair) {
+  EXPECT_EQ(pair.target().link().shown().counters.failovers, pair.source().link().shown().counters.failovers);
+}
+
 TEST_P(LinkTest, GoesToAStandbyAndBack) {
   LinkPair pair(kApart, shape(), mode());
   ASSERT_OK(pair.open());
@@ -110,9 +117,11 @@ TEST_P(LinkTest, GoesToAStandbyAndBack) {
   test::changePort("soft0:1", "down");
   ASSERT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft1"; })) << pair.problem();
   ASSERT_RUNS(pair, 200);
+  expectSameLosses(pair);
   test::changePort("soft0:1", "up");
   EXPECT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft0"; })) << pair.problem();
   EXPECT_RUNS(pair, 200);
+  expectSameLosses(pair);
 }
 
 // Both ends tell frames all the time, until `goal`.
@@ -282,6 +291,25 @@ TEST_P(LinkTest, GoesOnWhenItsDeviceFails) {
   }
 }
 
+// The link leaves a path, and nobody knows why. A path that cells have gone over comes before one that nobody
+// has used.
+TEST(Link, PrefersThePathThatHasWorked) {
+  LinkPair pair({.source_standbys = 2, .apart = true}, {}, "link=roce");
+  for (const char* port : {"soft0:1", "soft1:1"}) test::changePort(port, "down");
+  const auto active = [&](int device) {
+    return pair.net().device(device)->rails().front().hca->state().active(1);
+  };
+  test::waitUntil([&] { return !active(0) && !active(1); });
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 100);
+  EXPECT_EQ(pair.railsInUse(), "soft2");
+  test::changePort("soft1:1", "up");
+  test::waitUntil([&] { return active(1); });
+  ASSERT_OK(pair.source().link().lose(nullptr, {Code::kRemote, 0}, "the test leaves it"));
+  ASSERT_RUNS(pair, 100);
+  EXPECT_EQ(pair.railsInUse(), "soft2");
+}
+
 // ---- the fence
 
 // Drivers refuse to stop the old queue pairs, whose writes come late. The link goes on only when nothing can
@@ -345,6 +373,41 @@ TEST_P(LinkTest, ARefusalForGoodEndsTheLink) {
             }));
 }
 
+// The queue pair is destroyed at last, and with it what it has brought and nobody has polled.
+TEST(Link, WhatArrivedBeforeARefusedStopCounts) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "2", 1);
+  LinkPair pair({.apart = true}, {}, "link=roce");
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 64);
+  pair.expect(CellRing::kPlaces);
+  const Endpoint& endpoint = pair.source().link().endpoint;
+  const uint64_t before = endpoint.queue_pairs[0].posted();
+  const auto delivered = [&] {
+    return endpoint.queue_pairs[0].posted() >= before + CellRing::kPlaces && endpoint.owedNothing();
+  };
+  for (test::Patience patience; !delivered(); patience.again()) ASSERT_OK(pair.source().progress());
+  Link& target = pair.target().link();
+  test::addFault("qp=" + std::to_string(target.endpoint.queue_pairs[0].qp->qp_num) +
+                 " verb=modify_qp errno=EBUSY nth=1 every=1");
+  ASSERT_OK(target.lose(nullptr, {Code::kRemote, 0}, "the test leaves it"));
+  for (test::Patience patience; target.epoch() == 1; patience.again()) ASSERT_OK(target.step(Waiting::kPeer));
+  ASSERT_RUNS(pair, 64);
+  EXPECT_EQ(pair.source().repeated(), 0U);
+}
+
+// The kernel's manager of iWARP would let the new connections wait for the old ones.
+TEST(Link, AnIwarpReceiverAsksForAnEpochOnceItsOldConnectionsAreGone) {
+  LinkPair pair({.apart = true}, {}, "link=iwarp");
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 100);
+  Link& target = pair.target().link();
+  test::addFault("device=soft1 verb=destroy_qp delay=300ms nth=1");
+  ASSERT_OK(target.lose(nullptr, {Code::kRemote, 0}, "the test leaves it"));
+  for (test::Patience patience; target.epoch() == 1; patience.again()) ASSERT_OK(target.step(Waiting::kPeer));
+  EXPECT_FALSE(managerBusy(Patience(target.config.failover_timeout_s)));
+  EXPECT_RUNS(pair, 100);
+}
+
 // ---- refusals while the link is set up
 
 const PairPlaces kOneEach = {.apart = true};
@@ -368,6 +431,16 @@ TEST_P(LinkTest, IsSetUpThoughADeviceRefusesForAWhile) {
       EXPECT_EQ(pair.source().link().epoch(), 1U);
     }
   }
+}
+
+// One queue pair is up, so that the peer may write into the window, and the next one is refused. The link
+// goes on in another window.
+TEST(Link, LeavesAWindowThatThePeerMayStillWrite) {
+  LinkPair pair(kOneEach, {}, "link=roce", 2);
+  test::addFault("device=soft0 verb=modify_qp errno=EAGAIN nth=5 every=1 count=8");
+  ASSERT_OK(pair.open());
+  EXPECT_FALSE(pair.source().link().running());
+  EXPECT_RUNS(pair, 100);
 }
 
 // A refusal for good ends the link in time, and the line says what was refused, and why.
@@ -422,6 +495,34 @@ TEST_P(LinkTest, EndsWhenNoPathIsLeft) {
   EXPECT_EQ(pair.source().link().failure.code, Code::kRemote);
   EXPECT_EQ(pair.target().link().failure.code, Code::kRemote);
   EXPECT_HAS(said.all(), "no path to the peer is left");
+}
+
+// The sender has something to send, and the receiver, which waits for nothing, does not know that. So the
+// time counts at the receiver alone, once the sender says that it looks for a path.
+TEST(Link, AReceiverGivesUpWhoseSenderFindsNoPath) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  LinkPair pair(kOneRail, {}, "link=roce");
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 100);
+  const test::Said said;
+  test::changePort("soft0:1", "down");
+  for (test::Patience patience; pair.source().link().running(); patience.again()) ASSERT_TRUE(pair.turn());
+  pair.source().expect(200);
+  failBoth(pair);
+  EXPECT_HAS(said.all(), pair.target().link().title() + ": no path to the peer is left");
+}
+
+// The path never says that it has failed, and the message is so large that silence is no sign for long.
+TEST(Link, AnEpochInWhichNothingComesBackIsTimeWithoutAPath) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  LinkPair pair(kOneEach, {.largest = 100'000'000}, "link=roce");
+  ASSERT_OK(pair.open());
+  ASSERT_RUNS(pair, 100);
+  test::addFault("device=soft0 drop");
+  ASSERT_OK(pair.source().link().lose(nullptr, {Code::kRemote, 0}, "the test leaves it"));
+  pair.expect(100);
+  failBoth(pair);
+  EXPECT_EQ(pair.source().link().epoch(), 2U);
 }
 
 TEST_P(LinkTest, WithoutFailoverTheFirstFailureEndsIt) {

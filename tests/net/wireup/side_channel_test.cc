@@ -2,13 +2,17 @@
 // frame.
 #include "net/wireup/side_channel.h"
 
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -219,6 +223,50 @@ TEST_F(SideChannelTest, NoFrameIsLeftOut) {
   write(sealed(breakOf(4), 3));
   EXPECT_TRUE(channel_.next().has_value());
   expectEnded("a frame again or out of turn");
+}
+
+// Resumes a channel as a Resumer does: from the watcher's thread.
+struct Resumes final : Watched {
+  Resumes(SideChannel& its_channel, Socket its_next) : channel(its_channel), next(std::move(its_next)) {}
+  int descriptor() const override { return ready.fd(); }
+  bool serve(bool) override {
+    channel.resume(std::move(next), 0, 1);
+    return false;
+  }
+
+  SideChannel& channel;
+  Socket next;
+  const Socket ready{eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
+// The last frame had come, too, when the TCP connection broke, but the peer was told only of the one before.
+TEST_F(SideChannelTest, AFrameThatComesAgainOverTheNextTcpConnectionIsTakenOnce) {
+  const auto watcher = std::move(*EventWatcher::start());
+  SideChannel channel(bell_, Direction::kReceive, number_);
+  const auto open = [&] {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    peer_ = Socket(ends[1]);
+    return Socket(ends[0]);
+  };
+  const auto epoch = [&] {
+    std::optional<std::vector<std::byte>> frame;
+    test::waitUntil([&] { return (frame = channel.next()).has_value() || channel.ended(); });
+    return frame ? net::frameOf<BreakFrame>(*frame).epoch : 0;
+  };
+  channel.open(open(), watcher.get(), keys_);
+  write(sealed(breakOf(2), 1));
+  write(sealed(breakOf(3), 2));
+  EXPECT_EQ(epoch(), 2U);
+  EXPECT_EQ(epoch(), 3U);
+  const Socket old = std::move(peer_);  // its end would end the channel, for which nobody calls
+  Resumes resumes(channel, open());
+  write(sealed(breakOf(3), 2));
+  write(sealed(breakOf(4), 3));
+  EXPECT_OK(watcher->watch(resumes));
+  EXPECT_EQ(epoch(), 4U);
+  EXPECT_EQ(channel.problem(), "");
+  watcher->unwatch(resumes);
 }
 
 TEST_F(SideChannelTest, ItsOwnFramesDoNotComeBack) {

@@ -319,6 +319,18 @@ TEST(GraphBuilderTest, AnEmptyInnerBroadcomSwitchBreaksNcclsInit) {
   EXPECT_TRUE(machine("32.0 GT/s PCIe"));
 }
 
+// What NCCL leaves behind the links of a switch lies in its node, and moves with it when a node before it is
+// removed: here the inner switch that the outer one is below. One of these links takes the place of the way
+// up.
+TEST(GraphBuilderTest, WhatNcclLeavesBehindTheLinksMovesWithTheSwitch) {
+  const std::string inside = gpu(0, "0000:12:00.0") + broadcom("0000:13:00.0", "0x1000", "");
+  const auto graph = graphOf(
+      systemOf(cpu(0, broadcom("0000:10:00.0", "0x1000", broadcom("0000:11:00.0", "0x0000", inside)))));
+  ASSERT_OK(graph);
+  EXPECT_FLOAT_EQ(linkOf(*graph, "CPU/0", "PCI/0000:11:00.0").bandwidth, 48);
+  EXPECT_EQ(linkOf(*graph, "PCI/0000:11:00.0", "CPU/0").to, kNoNode);
+}
+
 TEST(GraphBuilderTest, TwoHostsAreToldApartByTheirHash) {
   std::string one = cpu(0, gpu(0, "0000:01:00.0"));
   std::string two = cpu(0, gpu(1, "0000:01:00.0"));

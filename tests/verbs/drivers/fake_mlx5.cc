@@ -50,8 +50,9 @@ bool mlx5dv_is_supported(ibv_device*) { return railwiseFakeMlx5()->supported; }
 int mlx5dv_query_device(ibv_context*, void* attributes) {
   constexpr uint64_t kOutOfOrder = 1 << 16;
   constexpr uint64_t kLagPorts = 1 << 9;
-  const FakeMlx5& state = *railwiseFakeMlx5();
+  FakeMlx5& state = *railwiseFakeMlx5();
   uint64_t known = read<uint64_t>(attributes, 16);
+  if ((known & kLagPorts) != 0) ++state.lag_asked;
   if (state.out_of_order_receives == 0) known &= ~kOutOfOrder;
   if (state.lag_ports == 0) known &= ~kLagPorts;
   known &= kOutOfOrder | kLagPorts;

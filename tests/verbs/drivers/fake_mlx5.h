@@ -27,6 +27,7 @@ struct FakeMlx5 {
   uint64_t qp_mask = 0;
   uint32_t qp_flags = 0;
   std::map<const ibv_qp*, uint8_t> lag_port_of;
+  int lag_asked = 0;  // how often
 };
 
 inline FakeMlx5& fakeMlx5(const char* path) {
