@@ -175,6 +175,7 @@ bool SideChannel::takeLocked() {
   const bool replaces = newestCounts(header.type) && inbox_.size() > 1 &&
                         frameOf<MessageHeader>(inbox_[inbox_.size() - 2]).type == header.type;
   due_ = heard_ + 1;
+  gone_ = false;
   silent_since_ = Clock::now();
   patience_ = Patience::kFrame;
   partial_.resize(frame_bytes);
@@ -322,6 +323,7 @@ void SideChannel::resume(Socket socket, uint64_t heard, uint64_t told) {
   (void)forgetHeardLocked(heard);
   flushed_ = flushed_bytes_ = 0;
   due_ = told + 1;
+  gone_ = false;
   silent_since_ = Clock::now();
   partial_.clear();
   socket_ = std::move(socket);
@@ -339,7 +341,7 @@ void SideChannel::resume(Socket socket, uint64_t heard, uint64_t told) {
 
 void SideChannel::peerIsGone() {
   const std::lock_guard lock(mutex_);
-  if (broken_) return hangUpLocked();
+  if (broken_ || std::exchange(gone_, true)) return hangUpLocked();
   stopCallingLocked();
 }
 

@@ -151,7 +151,8 @@ class SideChannel final : public Watched {
   // Is there somebody who makes a new TCP connection for the next frames?
   bool resumable() const { return resumption_.resumer != nullptr && watcher_->inParent(); }
   // The peer's process has no such connection, or there is no such process. Ends the channel if it is broken.
-  // Else the last bytes may still come over the old TCP connection.
+  // Else the last bytes may still come over the old TCP connection: the channel ends when it is doubted once
+  // more, and nobody takes calls then either. A forked child of a killed process keeps its TCP connections.
   void peerIsGone();
 
  private:
@@ -198,6 +199,7 @@ class SideChannel final : public Watched {
   int unanswered_ = 0;           // frames of the peer's user since this end has sent its latest frame
   std::string problem_;          // what is wrong with the last bytes, in words
   bool clogged_ = false;         // the peer does not take what it is sent
+  bool gone_ = false;            // calls were refused, and nothing has come since
   bool peer_closed_ = false;     // the peer's close message has arrived
   bool for_good_ = false;        // this end has ended it, or the peer has broken the rules: nobody resumes it
   int forged_ = 0;               // number of times that the channel broke because of wrong bytes
