@@ -269,7 +269,8 @@ class Child {
 
 // A child that listens, accepts and posts receives (but never finishes any).
 template <typename A>
-void acceptAndReceive(int to_parent, int) {
+void acceptAndReceive(
+    int to_parent, int, const std::function<void()>& then = [] {}) {
   Session<A> session;
   Handle handle;
   void *listener = nullptr, *receive = nullptr;
@@ -280,48 +281,74 @@ void acceptAndReceive(int to_parent, int) {
   void* mr = nullptr;
   A::regMr(receive, memory.data(), memory.size(), &mr);
   for (int i = 0; i < 4; ++i) startReceive<A>(receive, {{memory.data(), 4096, 0, mr}});
+  then();
   if (write(to_parent, "r", 1) != 1) _exit(1);
   waitToBeKilled();
 }
 
-TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
-  useDevice();
-  Child child([](int up, int down) { acceptAndReceive<TypeParam>(up, down); });
+// Sends to a child of acceptAndReceive(), which it kills. The error names it.
+template <typename A>
+void sendToWhoIsKilled(const Child& child) {
   // The child made its fabric's name from its own process id.
   if (!onRealDevices())
     setenv("RAILWISE_DEVICE", ("software:fabric=test" + std::to_string(child.pid()) + ",name=soft0").c_str(),
            1);
   void* context = nullptr;
   clearLog();
-  ASSERT_EQ(TypeParam::init(&context), ncclSuccess) << warnings();
+  ASSERT_EQ(A::init(&context), ncclSuccess) << warnings();
   Handle handle;
   child.read(handle.bytes(), NCCL_NET_HANDLE_MAXSIZE);
   void* send = nullptr;
   for (Patience patience; send == nullptr; patience.again())
-    ASSERT_EQ(TypeParam::connect(context, 0, handle.bytes(), &send), ncclSuccess) << warnings();
+    ASSERT_EQ(A::connect(context, 0, handle.bytes(), &send), ncclSuccess) << warnings();
   char ready = 0;
   child.read(&ready, 1);
   std::vector<char> memory(4096);
   void* mr = nullptr;
-  ASSERT_EQ(TypeParam::regMr(send, memory.data(), memory.size(), &mr), ncclSuccess);
-  finish<TypeParam>(startSend<TypeParam>(send, memory.data(), 4096, 0, mr));
+  ASSERT_EQ(A::regMr(send, memory.data(), memory.size(), &mr), ncclSuccess);
+  finish<A>(startSend<A>(send, memory.data(), 4096, 0, mr));
   child.kill();
   ncclResult_t result = ncclSuccess;
   for (Patience patience; result == ncclSuccess; patience.again()) {
     void* request = nullptr;
-    result = TypeParam::isend(send, memory.data(), 4096, 0, mr, &request);
+    result = A::isend(send, memory.data(), 4096, 0, mr, &request);
     int done = 0;
     for (Patience request_patience; result == ncclSuccess && request != nullptr && done == 0;
          request_patience.again())
-      result = TypeParam::table().test(request, &done, nullptr);
+      result = A::table().test(request, &done, nullptr);
   }
   EXPECT_EQ(result, ncclRemoteError);
-  typename TypeParam::Properties properties;
-  ASSERT_EQ(TypeParam::table().getProperties(0, &properties), ncclSuccess);
+  typename A::Properties properties;
+  ASSERT_EQ(A::table().getProperties(0, &properties), ncclSuccess);
   EXPECT_HAS(warnings(), ":" + std::to_string(child.pid()) + " (" + properties.name);
-  EXPECT_EQ(TypeParam::table().deregMr(send, mr), ncclSuccess);
-  EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
-  EXPECT_EQ(TypeParam::finalize(context), ncclSuccess);
+  EXPECT_EQ(A::table().deregMr(send, mr), ncclSuccess);
+  EXPECT_EQ(A::table().closeSend(send), ncclSuccess);
+  EXPECT_EQ(A::finalize(context), ncclSuccess);
+}
+
+TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
+  useDevice();
+  const Child child([](int up, int down) { acceptAndReceive<TypeParam>(up, down); });
+  sendToWhoIsKilled<TypeParam>(child);
+}
+
+// A data loader, say, has copies of the descriptors of the process that is killed: its TCP connections stay.
+TEST(Peer, AKilledReceiverIsGoneAlsoWhileAForkedChildOfItLives) {
+  useDevice();
+  using Newest = Api<12>;
+  int alive[2];
+  ASSERT_EQ(pipe(alive), 0);
+  const Child child([&](int up, int down) {
+    ::close(alive[1]);
+    acceptAndReceive<Newest>(up, down, [&] {
+      if (fork() != 0) return;
+      char byte = 0;
+      _exit(static_cast<int>(read(alive[0], &byte, 1)));  // until the test has ended
+    });
+  });
+  ::close(alive[0]);
+  sendToWhoIsKilled<Newest>(child);
+  ::close(alive[1]);
 }
 
 }  // namespace
