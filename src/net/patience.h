@@ -97,6 +97,9 @@ class Patience {
   // lack something for a moment. Or it has failed, and its event has not been read yet.
   static constexpr std::array<Duration, 3> kRefusalPauses = {
       std::chrono::milliseconds(1), std::chrono::milliseconds(4), std::chrono::milliseconds(16)};
+  // A device that still answers EIO or ENODEV has probably failed. Its event is awaited: on a busy machine
+  // the watcher's thread gets no CPU for a while.
+  static constexpr Duration kFailureFollows = std::chrono::milliseconds(500);
 
   // ---- going back to better paths
 

@@ -60,7 +60,12 @@ Result<verbs::Mr> registerPatiently(const RailDomain& rail, GoOn&& goOn, Registe
     std::this_thread::sleep_for(pause);
     if (!goesOn()) return made;
   }
-  return registerOnce(false);
+  Result<verbs::Mr> made = registerOnce(false);
+  const int error = made.status().sys_errno;
+  const Deadline event = Deadline::after(Patience::kFailureFollows);
+  while ((error == EIO || error == ENODEV) && goesOn() && !event.passed())
+    std::this_thread::sleep_for(Patience::kRefusalPauses.front());
+  return made;
 }
 
 bool always() { return true; }

@@ -493,6 +493,18 @@ TEST(Failover, MemoryIsAskedForAgain) {
   EXPECT_EQ(refused.status().code, Code::kSystem);
 }
 
+TEST(Failover, MemoryOfADeviceWhoseFailureIsReportedLateIsRegisteredWithTheOthers) {
+  LoopConnection loop(2 * kHalf, "count=2", 2);
+  test::addFault("device=soft0 verb=reg_mr count=4 errno=EIO");
+  std::jthread late([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    test::changePort("soft0:1", "fatal");
+  });
+  const auto made = loop.device().memory().acquire(loop.address(0), 100, MemoryKind::kDevice);
+  ASSERT_OK(made);
+  loop.device().memory().release(*made);
+}
+
 // The connection begins as one that has lost its path.
 TEST(Failover, QueuePairsAreAskedForAgain) {
   for (const std::string verb : {"create_qp", "create_cq", "modify_qp", "post_recv"}) {
