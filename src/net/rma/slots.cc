@@ -64,7 +64,7 @@ void SignalSlots::begin(Slot& slot) {
     slot.step = Step::kFlush;
     return;
   }
-  if (slot.window->never_reset || isPlanted(Mistake::kAbsoluteThoughReset))
+  if ((slot.window->never_reset && slot.known) || isPlanted(Mistake::kAbsoluteThoughReset))
     write(slot, *rail, slot.value + slot.added);
   else if (loopback_.read(*rail, memory, slot.address, slot.operation, &slot.read)) slot.step = Step::kRead;
 }
@@ -75,6 +75,7 @@ void SignalSlots::write(Slot& slot, std::size_t rail, uint64_t value) {
   slot.covers = slot.flush | uint32_t{1} << rail;
   slot.flush = 0;
   slot.value = value;
+  slot.known = true;
   slot.added = 0;
   slot.after = additions_ + 1;
   slot.step = Step::kWrite;
@@ -158,6 +159,7 @@ void SignalSlots::abandon(const RmaWindow& window) {
     if (slot->window != &window) continue;
     slot->window = nullptr;
     slot->value = slot->added = 0;
+    slot->known = false;
   }
 }
 

@@ -67,6 +67,7 @@ class SignalSlots {
     uint64_t* read = nullptr;
     Step step = Step::kIdle;
     bool dirty = false;
+    bool known = false;  // `value` is what the memory has, unless somebody resets it; else it is read first
     Loopback::Operation operation;
   };
 

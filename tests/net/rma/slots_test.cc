@@ -134,6 +134,17 @@ TEST(Slots, AResetSlotBeginsAnew) {
   EXPECT_EQ(rank.read(0), 2U);
 }
 
+// Another window over the same memory has had the slot, and was deregistered.
+TEST(Slots, ASlotThatNobodyResetsGoesOnFromWhatItsMemoryHas) {
+  Rank rank(1);
+  rank.add(0, 13, 1, 1);
+  rank.settle();
+  ASSERT_TRUE(rank.slots().forget(rank.window()));
+  rank.add(0, 1, 1, 1);
+  rank.settle();
+  EXPECT_EQ(rank.read(0), 14U);
+}
+
 // A work request that the device refuses leaves no work under way that would tell of the failure.
 TEST(Slots, ARefusedWriteIsRepeated) {
   Rank rank(1);
