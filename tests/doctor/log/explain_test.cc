@@ -49,6 +49,8 @@ TEST(Explain, KnownWarnings) {
       {"Message truncated : received 8 bytes instead of 4", "message-truncated"},
       {"Cuda failure 2 'out of memory'", "cuda-failure"},
       {"Could not open XML topology file /x : No such file or directory", "topology-file"},
+      {"Could not open XML graph file /etc/graph.xml : No such file or directory", "topology-file"},
+      {"Call to ibv_create_qp failed with error Invalid argument errno 22", "verbs-call"},
       {"Error: failed to extend /dev/shm/nccl-x to 4 bytes, error: No space left on device (28)",
        "shared-memory"},
       {"Error: network Railwise not found.", "network-not-found"},
@@ -56,6 +58,30 @@ TEST(Explain, KnownWarnings) {
       {"Bootstrap Root : rank 1 of 2 ranks has already checked in", "ranks-mismatch"},
   };
   for (const auto& [text, check] : kCases) EXPECT_EQ(explainWarning("f.cc:1", text).check, check) << text;
+}
+
+// NCCL goes on without a topology file, and not without a graph file.
+TEST(Explain, AGraphFileThatCannotBeOpenedEndsTheJob) {
+  const Explanation graph =
+      explainWarning("graph/xml.cc:1257", "Could not open XML graph file /etc/graph.xml : No such file");
+  EXPECT_EQ(graph.kind, EventKind::kCause);
+  EXPECT_EQ(graph.fix, "unset NCCL_GRAPH_FILE");
+  EXPECT_EQ(explainWarning("graph/xml.cc:9", "Could not open XML topology file /x : No such file").kind,
+            EventKind::kRemark);
+}
+
+TEST(Explain, NoMemoryOfTheGpuIsNoFaultOfNvls) {
+  EXPECT_EQ(explainWarning("transport/nvls.cc:411", "Cuda failure 2 'out of memory'").check, "cuda-failure");
+  EXPECT_EQ(explainWarning("transport/nvls.cc:411", "Cuda failure 1 'invalid argument'").check, "nvls-setup");
+}
+
+TEST(Explain, AProgramThatIsNewerThanNccl) {
+  EXPECT_HAS(
+      explainWarning("dev_runtime.cc:1428",
+                     "NCCL library is too old. This application was compiled with NCCL version 2.31.2, "
+                     "but is running with NCCL library version 2.30.7.")
+          .what,
+      "newer NCCL");
 }
 
 TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
