@@ -142,9 +142,10 @@ TEST(JobReader, TheAlgorithmsOfCollectives) {
 }
 
 TEST(JobReader, PyTorchsInformationIsNoError) {
-  EXPECT_TRUE(
-      readJob("[rank0]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:9] heartbeat monitor begins\n").events.empty());
-  EXPECT_EQ(readJob("[rank0]:[E1124 10:11:12.9 ProcessGroupNCCL.cpp:9] heartbeat monitor\n").events.size(),
+  EXPECT_TRUE(readJob("[rank0]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:9] Heartbeat monitor timed out!\n")
+                  .events.empty());
+  EXPECT_EQ(readJob("[rank0]:[E1124 10:11:12.9 ProcessGroupNCCL.cpp:9] Heartbeat monitor timed out!\n")
+                .events.size(),
             1U);
 }
 
