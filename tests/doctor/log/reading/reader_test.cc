@@ -156,6 +156,24 @@ TEST(JobReader, AnExceptionNamesTheVersionToo) {
   EXPECT_EQ(job.events.size(), 1U);
 }
 
+// The name of the error tells nothing; the line behind "Last error:", of that rank, is the cause.
+TEST(JobReader, PyTorchsLastErrorIsTheCause) {
+  const auto told = [](const std::string& cause) {
+    return readJob(
+        "[rank3]: ncclUnhandledCudaError: Call to CUDA function failed.\n"
+        "[rank3]: Last error:\n"
+        "[rank2]: step 7, loss 2.1\n" +
+        cause);
+  };
+  const Job job = told("[rank3]: Cuda failure 2 'out of memory'\n");
+  ASSERT_EQ(job.events.size(), 2U);
+  EXPECT_EQ(job.events[0].check, "framework-error");
+  EXPECT_EQ(job.events[1].what, "a GPU has no memory left");
+  EXPECT_EQ(judged(job).all()[0].check, "cuda-failure");
+  EXPECT_EQ(told("[rank3]: Duplicate GPU detected : rank 1 and rank 0\n").events[1].check, "duplicate-gpu");
+  EXPECT_EQ(told("[rank3]: step 8, loss 2.0\n[rank3]: Duplicate GPU detected\n").events.size(), 1U);
+}
+
 TEST(JobReader, AlikeWarningsAreCounted) {
   std::string text;
   for (int i = 0; i < 1000; ++i)
