@@ -107,6 +107,8 @@ std::optional<Explanation> explainRepeated(std::string_view text) {
   }
   if (has(text, "Got completion ") && statusOf(text) > 0) return explainCompletion(text);
   if (has(text, "transport retry counter exceeded")) return explainCompletion("status=12");
+  // NCCL's name for ncclUnhandledCudaError: it is no warning, and names no call.
+  if (has(text, "Call to CUDA function failed")) return std::nullopt;
   for (const std::string_view begin : {"NET/", "Call to ", "Error: network "}) {
     const std::size_t at = text.find(begin);
     if (at == std::string_view::npos || (at > 0 && text[at - 1] != ' ')) continue;

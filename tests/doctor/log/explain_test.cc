@@ -49,6 +49,8 @@ TEST(Explain, KnownWarnings) {
       {"Message truncated : received 8 bytes instead of 4", "message-truncated"},
       {"Cuda failure 2 'out of memory'", "cuda-failure"},
       {"Could not open XML topology file /x : No such file or directory", "topology-file"},
+      {"Could not open XML graph file /etc/graph.xml : No such file or directory", "topology-file"},
+      {"Call to ibv_create_qp failed with error Invalid argument errno 22", "verbs-call"},
       {"Error: failed to extend /dev/shm/nccl-x to 4 bytes, error: No space left on device (28)",
        "shared-memory"},
       {"Error: network Railwise not found.", "network-not-found"},
@@ -56,6 +58,30 @@ TEST(Explain, KnownWarnings) {
       {"Bootstrap Root : rank 1 of 2 ranks has already checked in", "ranks-mismatch"},
   };
   for (const auto& [text, check] : kCases) EXPECT_EQ(explainWarning("f.cc:1", text).check, check) << text;
+}
+
+// NCCL goes on without a topology file, and not without a graph file.
+TEST(Explain, AGraphFileThatCannotBeOpenedEndsTheJob) {
+  const Explanation graph =
+      explainWarning("graph/xml.cc:1257", "Could not open XML graph file /etc/graph.xml : No such file");
+  EXPECT_EQ(graph.kind, EventKind::kCause);
+  EXPECT_EQ(graph.fix, "unset NCCL_GRAPH_FILE");
+  EXPECT_EQ(explainWarning("graph/xml.cc:9", "Could not open XML topology file /x : No such file").kind,
+            EventKind::kRemark);
+}
+
+TEST(Explain, NoMemoryOfTheGpuIsNoFaultOfNvls) {
+  EXPECT_EQ(explainWarning("transport/nvls.cc:411", "Cuda failure 2 'out of memory'").check, "cuda-failure");
+  EXPECT_EQ(explainWarning("transport/nvls.cc:411", "Cuda failure 1 'invalid argument'").check, "nvls-setup");
+}
+
+TEST(Explain, AProgramThatIsNewerThanNccl) {
+  EXPECT_HAS(
+      explainWarning("dev_runtime.cc:1428",
+                     "NCCL library is too old. This application was compiled with NCCL version 2.31.2, "
+                     "but is running with NCCL library version 2.30.7.")
+          .what,
+      "newer NCCL");
 }
 
 TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
@@ -115,6 +141,77 @@ TEST(Explain, PyTorchAndLaunchers) {
           ->check,
       "process-killed");
   EXPECT_FALSE(explainOther("epoch 3: loss 0.1"));
+}
+
+TEST(Explain, HowALauncherTellsThatAProcessDied) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"api.py:874] failed (exitcode: -9) local_rank: 2 (pid: 1002) of binary: /usr/bin/python3",
+       "a rank was killed"},
+      {"  traceback : Signal 11 (SIGSEGV) received by PID 1002", "crashed"},
+      {"  exitcode  : -11 (pid: 1002)", "crashed"},
+      {"srun: error: node00: task 3: Segmentation fault (core dumped)", "crashed"},
+      {"[node00:01003] Signal: Segmentation fault (11)", "crashed"},
+      {"bash: line 1: 1003 Segmentation fault      (core dumped) python train.py", "crashed"},
+      {"  traceback : Signal 6 (SIGABRT) received by PID 1002", "ended itself"},
+      {"slurmstepd: error: *** JOB 4242 ON node00 CANCELLED AT 2026-11-24T10:11:12 DUE TO TIME LIMIT ***",
+       "time was over"},
+      {"slurmstepd: error: *** STEP 4242.0 ON node01 CANCELLED AT 2026-11-24T10:11:12 DUE TO NODE FAILURE, "
+       "SEE "
+       "SLURMCTLD LOG FOR DETAILS ***",
+       "a node failed"},
+      {"slurmstepd: error: *** JOB 4242 ON node00 CANCELLED AT 2026-11-24T10:11:12 ***", "Slurm ended"},
+      {"    Reason:       OOMKilled", "killed for its memory"},
+      {"srun: error: node00: task 3: Out Of Memory", "killed for its memory"},
+      {"slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0.", "killed for its memory"}};
+  for (const auto& [line, what] : kCases) {
+    const auto known = explainOther(line);
+    ASSERT_TRUE(known) << line;
+    EXPECT_EQ(known->check, "process-killed") << line;
+    EXPECT_HAS(known->what, what) << line;
+  }
+  EXPECT_EQ(explainOther("Fatal Python error: Bus error")->check, "shared-memory");
+}
+
+TEST(Explain, ARankThatEndedWithAnErrorIsNoCause) {
+  for (const char* line :
+       {"api.py:874] failed (exitcode: 1) local_rank: 2 (pid: 1002) of binary: /usr/bin/python3",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", "  exitcode  : 1 (pid: 1002)",
+        "srun: error: node00: task 2: Exited with exit code 1",
+        "mpirun detected that one or more processes exited with non-zero status, thus causing the job to be "
+        "terminated.",
+        "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD"}) {
+    const auto known = explainOther(line);
+    ASSERT_TRUE(known) << line;
+    EXPECT_EQ(known->check, "framework-error") << line;
+    EXPECT_EQ(known->kind, EventKind::kConsequence) << line;
+  }
+}
+
+TEST(Explain, ErrorsOfPyTorchWithoutAnotherLine) {
+  const std::string error = "torch.distributed.DistBackendError: NCCL error in: /x.cpp:77, ";
+  const auto check = [](const std::string& line) {
+    const auto known = explainOther(line);
+    return known ? known->check + " " + known->what : "";
+  };
+  EXPECT_HAS(check(error + "internal error - please report this issue to the NCCL developers"),
+             "ncclInternalError");
+  EXPECT_HAS(check(error + "invalid usage (run with NCCL_DEBUG=WARN for details)"), "ncclInvalidUsage");
+  EXPECT_HAS(check(error + "invalid argument (run with NCCL_DEBUG=WARN for details)"), "ncclInvalidArgument");
+  for (const char* line :
+       {"Heartbeat monitor timed out! Process will be terminated after dumping debug info.",
+        "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress",
+        "Exception (either an error or timeout) detected by watchdog at work: 5, last enqueued NCCL work: 5",
+        "Some NCCL operations have failed or timed out."})
+    EXPECT_HAS(check(line), "watchdog") << line;
+}
+
+TEST(Explain, WordsOfErrorsInWhatAProgramPrintsAreNoErrors) {
+  for (const char* line :
+       {"INFO: retrying after CUDA out of memory, halving batch size",
+        "loading shard 3/8 ... Bus error rate = 0", "saved to /ckpt/oom_kill_guard/",
+        "INFO handler for exited on signal installed", "step 100: communicator heartbeat monitor ok"})
+    EXPECT_FALSE(explainOther(line)) << line;
+  EXPECT_TRUE(explainOther("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."));
 }
 
 // NCCL's words in lines of others: PyTorch's "Last error:", what `railwise perf` shows, a person's copy.

@@ -140,6 +140,26 @@ TEST(Pastes, AKernelLogBesideAJob) {
             "completion-error");
 }
 
+// Seconds since boot cannot be compared with the job's times: the order of files counts, and nothing is
+// later.
+TEST(Pastes, AKernelLogWithoutTimesOfDay) {
+  const auto failed = [](const char* second, int rank) {
+    return std::string("[2026-11-28 12:04:") + second + "] sara:7" + std::to_string(rank) +
+           ":88 [0] transport/net_ib.cc:2200 NCCL WARN NET/IB: Got completion from peer 10.3.0.2<4> with "
+           "status=12 opcode=0 len=0 vendor err 129 (Send)\n";
+  };
+  const std::string job = failed("27", 0) + failed("07", 1);
+  const std::string lost = "[99999.000000] NVRM: Xid (PCI:0000:50:00): 79, pid=1004, GPU has fallen off\n";
+  const Findings before = judged(readJob(lost + job)), behind = judged(readJob(job + lost));
+  EXPECT_EQ(before.all()[0].check, "gpu-fault");
+  EXPECT_EQ(behind.all()[0].check, "completion-error");
+  EXPECT_HAS(behind.all()[0].seen[0].where, ":2") << "the job's own times still count";
+  for (const Findings& findings : {before, behind}) {
+    EXPECT_HAS(findings.all()[0].why, "may be consequences");
+    EXPECT_HAS(findings.all()[1].what, "another error: ");
+  }
+}
+
 TEST(Pastes, FaultsInTheKernelsLog) {
   const std::pair<const char*, const char*> kCases[] = {
       {"[ 88.1] NVRM: Xid (PCI:0000:63:00): 79, pid=7, name=python, GPU has fallen off the bus.",

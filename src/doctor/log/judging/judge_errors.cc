@@ -118,6 +118,11 @@ bool isOfOthers(const Event& event) {
   return std::find(std::begin(kChecks), std::end(kChecks), event.check) != std::end(kChecks);
 }
 
+// A cause without a time beside errors with times: plain dmesg, a launcher's report.
+bool isUntimedCause(const Event& event) {
+  return event.isError() && event.kind == EventKind::kCause && secondsOf(event.time) < 0;
+}
+
 // Times are compared where every error that NCCL has logged has one of the same form, and what has none (an
 // exception of Python) comes last; else the order of the lines counts.
 class Order {
@@ -128,6 +133,7 @@ class Order {
       if (!event.isError()) continue;
       if (secondsOf(event.time) < 0) {
         without += isOfOthers(event) ? 0 : 1;
+        untimed_cause_ = untimed_cause_ || isUntimedCause(event);
         continue;
       }
       ++with_time;
@@ -136,6 +142,8 @@ class Order {
     timed_ = with_time > 0 && without == 0 && (with_day == 0 || with_day == with_time);
   }
   bool timed() const { return timed_; }
+  // May the report say that one error came later than another?
+  bool certain() const { return timed_ && !untimed_cause_; }
   bool before(const Event& a, const Event& b) const {
     const auto key = [&](const Event& event) {
       // Without times a warning whose meaning is known tells more.
@@ -148,6 +156,7 @@ class Order {
 
  private:
   bool timed_ = false;
+  bool untimed_cause_ = false;
 };
 
 void addSeen(const Ranks& ranks, const Event& event, std::vector<Seen>& seen) {
@@ -162,9 +171,10 @@ Severity severityOf(const Event& event) {
   return event.kind == EventKind::kRemark ? Severity::kWarning : Severity::kAdvice;
 }
 
-std::string laterText(const Event& event) {
+std::string laterText(const Event& event, const Order& order) {
   if (event.kind == EventKind::kConsequence) return "a consequence, as a rule: " + event.what;
-  return event.kind == EventKind::kCause ? "a later error: " + event.what : event.what;
+  if (event.kind != EventKind::kCause) return event.what;
+  return (order.certain() ? "a later error: " : "another error: ") + event.what;
 }
 
 // Which ranks PyTorch's watchdog has told of, and how far they were.
@@ -254,9 +264,11 @@ void addFirst(const Evidence& evidence, const Ranks& ranks, const Trail& trail, 
         " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
   if (explainsWaiting(job, ranks)) finding.why += unfinishedText(ranks);
   if (later > 0)
-    finding.why += " " + counted(later, "other error", "other errors") + " of " +
-                   counted(later_ranks.size(), "rank", "ranks") +
-                   (order.timed() ? " came later." : " may be consequences: the logs have no times.");
+    finding.why +=
+        " " + counted(later, "other error", "other errors") + " of " +
+        counted(later_ranks.size(), "rank", "ranks") +
+        (order.certain() ? " came later."
+                         : " may be consequences: the logs have no times, or not for every error.");
   findings.add(std::move(finding));
 }
 
@@ -291,7 +303,11 @@ int firstError(const Job& job) {
   if (job.events[static_cast<std::size_t>(cause)].time.empty()) return cause;
   const double gap = secondsOf(job.events[static_cast<std::size_t>(cause)].time) -
                      secondsOf(job.events[static_cast<std::size_t>(first)].time);
-  return gap <= kSameMomentS ? cause : first;
+  const int timed = gap <= kSameMomentS ? cause : first;
+  // What has no time keeps its place in the order of files and lines.
+  for (int i = 0; i < timed; ++i)
+    if (isUntimedCause(job.events[static_cast<std::size_t>(i)])) return i;
+  return timed;
 }
 
 bool explainsWaiting(const Job& job, const Ranks& ranks) {
@@ -316,7 +332,7 @@ void judgeErrors(const Evidence& evidence, const Ranks& ranks, Findings& finding
     const Event& event = job.events[i];
     if (static_cast<int>(i) == first || event.of_network) continue;
     if (first >= 0 && isSameCause(event, job.events[static_cast<std::size_t>(first)])) continue;
-    const std::string what = laterText(event);
+    const std::string what = laterText(event, order);
     const std::string key = event.check + " " + what;
     auto known = alike.find(key);
     if (known == alike.end()) {

@@ -45,6 +45,11 @@ constexpr KnownStatus kStatuses[] = {
 
 constexpr char kEarlier[] = "Another rank, or an earlier line of this one, has the reason.";
 constexpr char kFirst[] = "look at the first error of the job";
+constexpr char kEndedWhy[] =
+    "The program gave up; as a rule an exception of Python, or NCCL's warning, says why.";
+constexpr char kEndedFix[] = "look at the first Traceback and the first warning of NCCL";
+constexpr char kCrashFix[] =
+    "dmesg | grep -i segfault\nexport PYTHONFAULTHANDLER=1; ulimit -c unlimited  # who called";
 constexpr char kWatchdogWhy[] =
     "One rank did not come to this collective, or the network stands still: the ranks that report nothing, "
     "or a lower number, are the ones to look at.";
@@ -56,20 +61,27 @@ constexpr char kWatchdogFix[] =
 constexpr KnownLine kOtherLines[] = {
     {"Watchdog caught collective operation timeout|Caught collective operation timeout", "watchdog",
      kConsequence, "PyTorch's watchdog ended a collective that took too long", kWatchdogWhy, kWatchdogFix},
-    {"heartbeat monitor", "watchdog", kConsequence, "PyTorch's watchdog itself hangs",
-     "A call of CUDA or NCCL does not return.", kWatchdogFix},
+    {"Exception (either an error or timeout) detected by watchdog|Some NCCL operations have failed or timed "
+     "out",
+     "watchdog", kConsequence, "PyTorch's watchdog saw an error, or a collective that took too long",
+     kWatchdogWhy, kWatchdogFix},
+    {"eartbeat monitor timed out|watchdog got stuck|watchdog hang", "watchdog", kConsequence,
+     "PyTorch's watchdog itself hangs", "A call of CUDA or NCCL does not return.", kWatchdogFix},
     {"ncclRemoteError|remote process exited or there was a network error", "framework-error", kConsequence,
      "NCCL reports ncclRemoteError", "A peer died or the network failed.", kFirst},
     {"ncclSystemError|unhandled system error&NCCL", "framework-error", kConsequence,
      "NCCL reports ncclSystemError", kEarlier, kFirst},
-    {"ncclInternalError", "framework-error", kConsequence, "NCCL reports ncclInternalError", kEarlier,
-     kFirst},
-    {"ncclInvalidUsage", "framework-error", kConsequence, "NCCL reports ncclInvalidUsage", kEarlier, kFirst},
+    {"ncclInternalError|NCCL error&internal error - please report", "framework-error", kConsequence,
+     "NCCL reports ncclInternalError", kEarlier, kFirst},
+    {"ncclInvalidUsage|NCCL error in&invalid usage", "framework-error", kConsequence,
+     "NCCL reports ncclInvalidUsage", kEarlier, kFirst},
+    {"ncclInvalidArgument|NCCL error in&invalid argument", "framework-error", kConsequence,
+     "NCCL reports ncclInvalidArgument", kEarlier, kFirst},
     {"ncclUnhandledCudaError|unhandled cuda error&NCCL", "framework-error", kConsequence,
      "NCCL reports ncclUnhandledCudaError", kEarlier, kFirst},
     {"Test NCCL failure", "framework-error", kConsequence, "nccl-tests ended with an error", kEarlier,
      kFirst},
-    {"CUDA out of memory", "cuda-failure", kCause, "a GPU has no memory left",
+    {"out of memory. Tried to allocate", "cuda-failure", kCause, "a GPU has no memory left",
      "The program, not NCCL, asked for more than there is.",
      "lower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
     // The kernel's log.
@@ -139,15 +151,40 @@ constexpr KnownLine kOtherLines[] = {
     {"Out of memory: Killed process|Memory cgroup out of memory", "process-killed", kCause,
      "the kernel killed a process for its memory", "The node or the job's limit has no memory left.",
      "raise the job's memory; free -g"},
-    {"Signal 9 (SIGKILL)|exitcode  : -9|srun: error&Killed", "process-killed", kCause, "a rank was killed",
-     "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
-    {"exited on signal", "process-killed", kCause, "a rank was killed or crashed",
+    {"Signal 9 (SIGKILL)|exitcode  : -9|(exitcode: -9)|srun: error&Killed", "process-killed", kCause,
+     "a rank was killed", "Out of memory, a limit of the job, or a person.",
+     "dmesg | grep -i -E 'oom|killed process'"},
+    {"Signal 11 (SIGSEGV)|exitcode  : -11|(exitcode: -11)|Segmentation fault (|(Segmentation "
+     "fault|Segmentation "
+     "fault&core dumped|srun: error&Segmentation fault|Fatal Python error: Segmentation|: segfault at",
+     "process-killed", kCause, "a process crashed (signal 11)",
+     "A wrong address in the program or a library.", kCrashFix},
+    // PyTorch's watchdog and NCCL's asserts end a process so.
+    {"Signal 6 (SIGABRT)|exitcode  : -6|(exitcode: -6)|srun: error&Aborted", "process-killed", kConsequence,
+     "a process ended itself (signal 6)", "An assertion or a watchdog failed; the lines before say which.",
+     kCrashFix},
+    {"process rank&exited on signal", "process-killed", kCause, "a rank was killed or crashed",
      "9 is a kill (out of memory, a limit, a person), 11 and 6 are crashes.",
      "dmesg | grep -i -E 'oom|killed process|segfault'"},
-    {"oom_kill|oom-kill:", "process-killed", kCause, "a rank was killed for its memory",
+    {"oom_kill event|oom-kill event|oom-kill:|oom_reaper:|OOM Killed|Reason:&OOMKilled|srun: error&Out Of "
+     "Memory",
+     "process-killed", kCause, "a rank was killed for its memory",
      "The node or the job's limit has no memory left.", "raise the job's memory"},
-    {"Bus error", "shared-memory", kCause, "a process met a bus error", "As a rule /dev/shm is full.",
+    {"Bus error (|(Bus error|Bus error&core dumped|srun: error&Bus error|signal: Bus error|nexpected bus "
+     "error|Fatal "
+     "Python error: Bus error|Signal 7 (SIGBUS)|exitcode  : -7|(exitcode: -7)",
+     "shared-memory", kCause, "a process met a bus error", "As a rule /dev/shm is full.",
      "docker run --shm-size=16g ...  # Kubernetes: an emptyDir of medium Memory on /dev/shm"},
+    {"DUE TO NODE FAILURE", "process-killed", kCause, "Slurm ended the job: a node failed",
+     "The line names the node, or Slurm's controller knows it.", "sinfo -R; scontrol show node <node>"},
+    {"DUE TO TIME LIMIT", "process-killed", kConsequence, "Slurm ended the job: its time was over",
+     "The job needs more time, or a rank hangs.", "sbatch --time; py-spy dump --pid <a rank>"},
+    {"slurmstepd: error: ***&CANCELLED AT", "process-killed", kConsequence, "Slurm ended the job",
+     "A person has cancelled it, or a rank failed.", "sacct -j <job> -o JobID,State,ExitCode,NodeList"},
+    {"exitcode  : |failed (exitcode: |errors.ChildFailedError|srun: error&Exited with exit code|exited with "
+     "non-zero "
+     "status|MPI_ABORT was invoked|BAD TERMINATION OF ONE",
+     "framework-error", kConsequence, "a rank ended with an error", kEndedWhy, kEndedFix},
 };
 
 }  // namespace

@@ -297,6 +297,13 @@ void JobReader::otherRecord(const LogLine& line) {
   const LogFile& file = job_.files.back();
   // A warning of Railwise has no words before it in the log of such a process.
   if (!known && line.text.starts_with(kOfRailwise) && file.shifted) known = explainWarning("", line.text);
+  // The line that follows PyTorch's "Last error:" of a rank is NCCL's last warning without its prefix.
+  const bool is_last_error = last_errors_.erase(line.rank) > 0;
+  if (line.text.ends_with("Last error:")) last_errors_.insert(line.rank);
+  if (!known && is_last_error) {
+    known = explainWarning("", line.text);
+    if (known->check == "unknown-warning") return;
+  }
   if (!known) return;
   const int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
   Event event{*known, writerOf(rank), rank, line.time};

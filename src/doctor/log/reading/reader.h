@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,7 @@ class JobReader {
   std::map<std::string, int, std::less<>> known_;  // "host:pid" -> index into Job::processes
   std::map<int, int> by_hint_;                     // rank of the launcher's prefix -> process
   std::map<std::string, std::size_t> event_of_;    // alike events of a process -> index into Job::events
+  std::set<int> last_errors_;                      // ranks (-1: not known) whose line is "Last error:"
   std::size_t emptied_ = 0;                        // of Job::events, by shiftLevels()
   std::string buffer_;
 };

@@ -142,9 +142,10 @@ TEST(JobReader, TheAlgorithmsOfCollectives) {
 }
 
 TEST(JobReader, PyTorchsInformationIsNoError) {
-  EXPECT_TRUE(
-      readJob("[rank0]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:9] heartbeat monitor begins\n").events.empty());
-  EXPECT_EQ(readJob("[rank0]:[E1124 10:11:12.9 ProcessGroupNCCL.cpp:9] heartbeat monitor\n").events.size(),
+  EXPECT_TRUE(readJob("[rank0]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:9] Heartbeat monitor timed out!\n")
+                  .events.empty());
+  EXPECT_EQ(readJob("[rank0]:[E1124 10:11:12.9 ProcessGroupNCCL.cpp:9] Heartbeat monitor timed out!\n")
+                .events.size(),
             1U);
 }
 
@@ -153,6 +154,24 @@ TEST(JobReader, AnExceptionNamesTheVersionToo) {
       "[rank0]: DistBackendError: NCCL error in: x.cpp:9, unhandled system error, NCCL version 2.21.5\n");
   EXPECT_EQ(job.version.value, "2.21.5");
   EXPECT_EQ(job.events.size(), 1U);
+}
+
+// The name of the error tells nothing; the line behind "Last error:", of that rank, is the cause.
+TEST(JobReader, PyTorchsLastErrorIsTheCause) {
+  const auto told = [](const std::string& cause) {
+    return readJob(
+        "[rank3]: ncclUnhandledCudaError: Call to CUDA function failed.\n"
+        "[rank3]: Last error:\n"
+        "[rank2]: step 7, loss 2.1\n" +
+        cause);
+  };
+  const Job job = told("[rank3]: Cuda failure 2 'out of memory'\n");
+  ASSERT_EQ(job.events.size(), 2U);
+  EXPECT_EQ(job.events[0].check, "framework-error");
+  EXPECT_EQ(job.events[1].what, "a GPU has no memory left");
+  EXPECT_EQ(judged(job).all()[0].check, "cuda-failure");
+  EXPECT_EQ(told("[rank3]: Duplicate GPU detected : rank 1 and rank 0\n").events[1].check, "duplicate-gpu");
+  EXPECT_EQ(told("[rank3]: step 8, loss 2.0\n[rank3]: Duplicate GPU detected\n").events.size(), 1U);
 }
 
 TEST(JobReader, AlikeWarningsAreCounted) {
