@@ -45,8 +45,8 @@ TEST(Completion, IsNeededWhereNcclDoesNotFindAGpu) {
 TEST(Completion, IsNeededForARepeatedRankOfOneHost) {
   // As NCCL reads numbers.
   for (const char* zero : {"0", "Unknown", "0x0", "00", "0 ", "+0", "-0", "0.5", "4294967296"})
-    EXPECT_TRUE(needsCompletion(
-        documentOf(with(twoSwitches(), "rank=\"1\"", "rank=\"" + std::string(zero) + "\""))))
+    EXPECT_TRUE(
+        needsCompletion(documentOf(with(twoSwitches(), "rank=\"1\"", "rank=\"" + std::string(zero) + "\""))))
         << zero;
 }
 
