@@ -489,6 +489,8 @@ const Fault kFaults[] = {
        environment(tree, "NCCL_IB_DATA_DIRECT=0");
      },
      "data-direct", Severity::kWarning, "", "NCCL_IB_DATA_DIRECT=0", "unset NCCL_IB_DATA_DIRECT"},
+    {"topology file is a folder", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_TOPO_FILE=/sys"); },
+     "topology-file", Severity::kError, "", "no regular file", "ls -l /sys"},
     {"topology file that is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml"); }, "topology-file",
      Severity::kError, "", "no such file", "NCCL_TOPO_FILE"},
