@@ -230,7 +230,8 @@ bool hides(const std::string& name, const std::string& value) {
 }
 
 void checkSettings(Examination& exam) {
-  const Environment environment = environmentOf(exam.system);
+  Environment environment = environmentOf(exam.system);
+  environment.insert(exam.lists.begin(), exam.lists.end());
   for (const UnknownName& unknown : unknownNames(environment)) {
     // A newer NCCL may know a name that is near none of ours.
     if (unknown.nearest.empty() && !unknown.railwise) continue;
