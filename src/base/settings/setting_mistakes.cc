@@ -318,7 +318,7 @@ std::vector<SettingMistake> valueMistakes(const Environment& environment) {
   for (const auto& [name, value] : environment) {
     if (value.empty()) continue;
     if (const std::string accepted = acceptedInstead(name, value); !accepted.empty()) {
-      const bool fails = name == "RAILWISE_STRICT";
+      const bool fails = name == "RAILWISE_STRICT" || name == "RAILWISE_DEVICE";
       found.push_back(ofValue(name,
                               name + "=" + value + " is not accepted: " +
                                   (fails ? "init will fail" : "it is as if it were not set"),
