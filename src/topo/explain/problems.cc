@@ -47,7 +47,8 @@ bool turnsBack(const NicView& view) {
                      [&](const Step& step) { return !passed.insert(step.to).second; });
 }
 
-// Adds one problem for all NICs of the GPU that are equally far. Of a path that turns back addGdrOff() says why.
+// Adds one problem for all NICs of the GPU that are equally far. Of a path that turns back addGdrOff() says
+// why.
 void addFarNics(const Graph& graph, int gpu, GpuExplanation& explanation) {
   std::vector<std::string> names;
   const NicView* far = nullptr;

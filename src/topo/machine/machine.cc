@@ -290,8 +290,8 @@ class Completion {
   AssumedDevices devices_;
 };
 
-// Returns "", or which rank two GPUs of the graph would have. Completion numbers the first <gpu> of each device
-// alone, as NCCL does; of hosts that were described by several files it numbers none.
+// Returns "", or which rank two GPUs of the graph would have. Completion numbers the first <gpu> of each
+// device alone, as NCCL does; of hosts that were described by several files it numbers none.
 std::string repeatedRank(const XmlDocument& document, const Settings& settings) {
   const bool first_alone = !settings.nccl.has(NcclRule::kDeviceNodes);
   std::map<int, const XmlNode*> ranks;
