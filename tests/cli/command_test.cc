@@ -344,6 +344,11 @@ TEST(ConfigCommand, SaysWhatIsNotAccepted) {
   EXPECT_HAS(result.err, "NCCL_IB_ADDR_FAMILY=AF_UNIX is not AF_INET or AF_INET6");
 }
 
+TEST(ConfigCommand, ADeviceThatIsNoneIsNotShownAsInForce) {
+  const auto result = railwise({"config", "--changed"}, {kNoFile, "RAILWISE_DEVICE=foo"});
+  EXPECT_HAS(result.out, "RAILWISE_DEVICE=foo (environment; not accepted: init will fail)\n");
+}
+
 TEST(ConfigCommand, SaysWhatIsSetInVain) {
   const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_USE_INLINE=1"});
   EXPECT_HAS(result.out, "NCCL_IB_USE_INLINE=1 (environment)\n    not read by the plugin: ");

@@ -172,6 +172,9 @@ std::string acceptedInstead(std::string_view env, std::string_view value) {
 #define RAILWISE_CHECKED(field, name, default_value, form, check, description) \
   if (env == name && !check(value)) return form;
 #include "base/settings/config.def"
+  // Refused by verbs::load(), not by Config::load(): a device that was not meant is no device to go on with.
+  if (env == "RAILWISE_DEVICE" && value != "verbs" && value != "software" && !value.starts_with("software:"))
+    return "verbs, software or software:CONFIG";
   return "";
 }
 

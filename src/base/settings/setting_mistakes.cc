@@ -263,7 +263,8 @@ void checkWord(const NcclVariable& row, const std::string& value, std::vector<Se
 }
 
 // NCCL_ALGO and NCCL_PROTO: lists of words after an optional ^; since 2.24 several lists, each after the name
-// of a collective and a colon, with semicolons between them. NCCL_DEBUG_SUBSYS is one list.
+// of a collective and a colon, with semicolons between them; a list that is wrong fails init then (parseList
+// of src/graph/tuning.cc). NCCL_DEBUG_SUBSYS is one list, whose wrong words are passed over.
 struct ListOfWords {
   const char* name;
   const char* words;
@@ -272,7 +273,7 @@ struct ListOfWords {
 
 constexpr const char* kCollectives = "Broadcast,Reduce,AllGather,ReduceScatter,AllReduce";
 constexpr ListOfWords kLists[] = {
-    {"NCCL_ALGO", "Tree,Ring,CollNet,CollNetDirect,CollNetChain,NVLS,NVLSTree,PAT", true},
+    {"NCCL_ALGO", "Tree,Ring,CollNetDirect,CollNetChain,NVLS,NVLSTree,PAT", true},
     {"NCCL_PROTO", "LL,LL128,Simple", true},
     {"NCCL_DEBUG_SUBSYS",
      "INIT,COLL,P2P,SHM,NET,GRAPH,TUNING,ENV,ALLOC,ALLOC_HOST,CALL,PROXY,NVLS,BOOTSTRAP,REG,PROFILE,RAS,"
@@ -282,21 +283,31 @@ constexpr ListOfWords kLists[] = {
 };
 
 void checkList(const ListOfWords& row, const std::string& value, std::vector<SettingMistake>& found) {
-  const auto check = [&](std::string word, const char* known) {
-    if (word.starts_with('^')) word.erase(0, 1);
+  const auto add = [&](const std::string& text, const char* fix) {
+    found.push_back(ofValue(row.name,
+                            std::string(row.name) + "=" + value + ": " + text +
+                                (row.by_collective ? "; NCCL's init fails with it (2.24.3 and later)" : ""),
+                            fix));
+    found.back().init_fails = row.by_collective;
+  };
+  const auto check = [&](const std::string& word, const char* known) {
     const std::vector<std::string> words = splitAt(known, ',');
     if (isAmong(word, words, false)) return;
-    found.push_back(ofValue(row.name,
-                            std::string(row.name) + "=" + value + ": \"" + word + "\" is none of " +
-                                joined(words) + didYouMean(word, words),
-                            "correct the word"));
+    add("\"" + word + "\" is none of " + joined(words) + didYouMean(word, words), "correct the word");
   };
-  for (std::string list : row.by_collective ? splitAt(value, ';') : std::vector<std::string>{value}) {
-    if (const auto colon = list.find(':'); row.by_collective && colon != std::string::npos) {
-      check(list.substr(0, colon), kCollectives);
-      list.erase(0, colon + 1);
+  const auto lists = row.by_collective ? fullPartsOf(value, ';') : std::vector<std::string>{value};
+  for (const std::string& list : lists) {
+    std::vector<std::string> parts = row.by_collective ? fullPartsOf(list, ':') : std::vector{list};
+    if (parts.size() > 1) {
+      check(parts[0], kCollectives);
+    } else if (parts.empty() || (row.by_collective && (&list != lists.data() || value.starts_with(';')))) {
+      add("\"" + list + "\" wants a collective and a colon before it, as each list but the first",
+          "write e.g. allreduce:ring;allgather:tree");
+      continue;
     }
-    for (const std::string& word : splitAt(list, ',')) check(word, row.words);
+    std::string& words = parts[parts.size() > 1 ? 1 : 0];
+    if (words.starts_with('^')) words.erase(0, 1);
+    for (const std::string& word : fullPartsOf(words, ',')) check(word, row.words);
   }
 }
 
@@ -307,7 +318,7 @@ std::vector<SettingMistake> valueMistakes(const Environment& environment) {
   for (const auto& [name, value] : environment) {
     if (value.empty()) continue;
     if (const std::string accepted = acceptedInstead(name, value); !accepted.empty()) {
-      const bool fails = name == "RAILWISE_STRICT";
+      const bool fails = name == "RAILWISE_STRICT" || name == "RAILWISE_DEVICE";
       found.push_back(ofValue(name,
                               name + "=" + value + " is not accepted: " +
                                   (fails ? "init will fail" : "it is as if it were not set"),

@@ -57,7 +57,10 @@ struct Values {
   }
   std::string source(std::size_t index, const char* env) const {
     if (sources[index] == SettingSource::kDefault) return "default";
-    if (sources[index] == SettingSource::kEnvironment) return setter(env);
+    if (sources[index] == SettingSource::kEnvironment)
+      return setter(env) + (acceptedInstead(env, settingValue(config, index)).empty()
+                                ? ""
+                                : "; not accepted: init will fail");
     return "default: " + setter(env) + " has a value that is not accepted";
   }
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +33,9 @@ std::shared_ptr<const topo::GraphFile> readSettings(Examination& exam, const top
     return set == nullptr ? nullptr : set->value.c_str();
   };
   exam.settings = topo::settingsFromEnvironment(lookup, rulesOf(system));
+  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO"})
+    if (const char* value = of_machine ? nullptr : lookup(name); value != nullptr)
+      exam.lists.emplace(name, value);
   const char* const graphs = lookup("NCCL_GRAPH_FILE");
   if (graphs == nullptr) return nullptr;
   exam.graph_file = graphs;
@@ -178,9 +182,29 @@ bool Examination::skipSimulated() {
   return simulated();
 }
 
+// A shell cannot unset what a configuration file of NCCL sets: the fix makes a comment of the line, so the
+// numbers of the other lines stay.
+static std::string fixWithFiles(const System& system, std::string fix) {
+  for (const auto& [name, variable] : system.variables()) {
+    const std::string unset = "unset " + name;
+    const auto colon = variable.where.rfind(':');
+    if (colon == std::string::npos) continue;  // set by the environment
+    for (auto at = fix.find(unset); at != std::string::npos; at = fix.find(unset, at + 1)) {
+      const auto end = at + unset.size();
+      if (end < fix.size() && (fix[end] == '_' || std::isalnum(static_cast<unsigned char>(fix[end])) != 0))
+        continue;
+      fix.replace(
+          at, unset.size(),
+          "sed -i '" + variable.where.substr(colon + 1) + "s/^/#/' " + variable.where.substr(0, colon));
+    }
+  }
+  return fix;
+}
+
 void Examination::add(Severity severity, std::string what, std::vector<Seen> seen, std::string why,
                       std::string fix) {
-  findings.add(running, severity, std::move(what), std::move(seen), std::move(why), std::move(fix));
+  findings.add(running, severity, std::move(what), std::move(seen), std::move(why),
+               fixWithFiles(system, std::move(fix)));
 }
 
 void Examination::cannotLook(const std::string& what, bool all) {

@@ -229,8 +229,19 @@ bool hides(const std::string& name, const std::string& value) {
   });
 }
 
+void checkNamedFiles(Examination& exam) {
+  for (const char* name : {"RAILWISE_TOPOLOGY", "NCCL_CONF_FILE"}) {
+    const Variable* const set = exam.system.variable(name);
+    if (set == nullptr || set->value == "auto" || exam.system.exists(set->value)) continue;
+    exam.add(Severity::kWarning, "a setting names a file that is not there",
+             {{name, set->where, std::string(name) + "=" + set->value + ": no such file"}},
+             "The job runs without the file.", "unset " + std::string(name) + "    (or name the right file)");
+  }
+}
+
 void checkSettings(Examination& exam) {
-  const Environment environment = environmentOf(exam.system);
+  Environment environment = environmentOf(exam.system);
+  environment.insert(exam.lists.begin(), exam.lists.end());
   for (const UnknownName& unknown : unknownNames(environment)) {
     // A newer NCCL may know a name that is near none of ours.
     if (unknown.nearest.empty() && !unknown.railwise) continue;
@@ -239,7 +250,7 @@ void checkSettings(Examination& exam) {
              "NCCL ignores names that it does not know.",
              unknown.nearest.empty() ? "railwise config    (lists all settings)"
                                      : "unset " + unknown.name + "; export " + unknown.nearest + "=" +
-                                           environment.at(unknown.name));
+                                           std::string(trimmed(environment.at(unknown.name))));
   }
   for (const SettingMistake& mistake : settingMistakes(environment)) {
     if (mistake.kind == SettingMistake::Kind::kValue && hides(mistake.name, environment.at(mistake.name)))
@@ -257,6 +268,7 @@ void checkSettings(Examination& exam) {
                                 : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
              fix);
   }
+  checkNamedFiles(exam);
 }
 
 void checkHiding(Examination& exam) {

@@ -118,9 +118,12 @@ void checkTopologyFile(Examination& exam) {
     if (exam.machine == nullptr) topo::addInitFailure(report, exam.settings);
     return addLintFindings(exam, report);
   }
+  const bool exists = exam.system.exists(exam.topology_file);
   exam.add(Severity::kError, "the topology file cannot be read",
-           {{"", exam.topology_file, "no such file, or no right to read it"}},
-           "NCCL goes on without it: on a VM every NIC is then equally far.",
+           {{"", exam.topology_file, exists ? "no regular file, or no right to read it" : "no such file"}},
+           exists
+               ? "NCCL goes on without a file that it may not open; of a folder or a device its init fails."
+               : "NCCL goes on without it: on a VM every NIC is then equally far.",
            "ls -l " + exam.topology_file + "\nexport NCCL_TOPO_FILE=<the right file>, or unset it");
 }
 

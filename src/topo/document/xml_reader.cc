@@ -445,7 +445,7 @@ bool TreeReader::readNext(bool& done) {
                                                         "; NCCL's parser takes " +
                                                         std::to_string(options_.max_nodes - 1) +
                                                         " at most; remove devices that NCCL does not use "
-                                                        "(railwise --any-size reads more)");
+                                                        "(`railwise topo show --any-size FILE` reads more)");
   }
   if (!scanner_.scan(tag_)) return fail(scanner_.errorPosition(), scanner_.error());
   remarkTag();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "topo/explain/explain.h"
 #include "topo/graph/constants.h"
@@ -38,12 +39,22 @@ std::string farFix(const Graph& graph, int gpu, int net) {
   return "put a NIC below the same PCIe switch as the GPU if the board has such a slot";
 }
 
-// Adds one problem for all NICs of the GPU that are equally far.
+// True if the path passes a node twice: without GPUDirect NCCL takes the path up to the CPU and back down,
+// also where a PCIe switch joins the two.
+bool turnsBack(const NicView& view) {
+  std::set<NodeIndex> passed;
+  return std::any_of(view.steps.begin(), view.steps.end(),
+                     [&](const Step& step) { return !passed.insert(step.to).second; });
+}
+
+// Adds one problem for all NICs of the GPU that are equally far. Of a path that turns back addGdrOff() says
+// why.
 void addFarNics(const Graph& graph, int gpu, GpuExplanation& explanation) {
   std::vector<std::string> names;
   const NicView* far = nullptr;
   for (const ChosenNic& nic : explanation.chosen) {
     if (nic.view.type != PathType::kPhb && nic.view.type != PathType::kSys) continue;
+    if (turnsBack(nic.view)) continue;
     far = &nic.view;
     names.push_back(netName(graph, nic.view.net));
   }

@@ -76,7 +76,9 @@ void lintPart(Linter& linter, const XmlNode& gpu) {
 }
 
 // NCCL gives each GPU the rank of the process that uses it. A repeated rank survives only where NCCL keeps a
-// <gpu> as it is.
+// <gpu> as it is, e.g. each but the first of a device.
+bool isKept(const XmlNode& gpu) { return gpu.get("keep") == "1" || gpu.parent->child("gpu") != &gpu; }
+
 void lintRepeatedRank(Linter& linter, const XmlNode& gpu, const XmlNode& first) {
   const std::string what =
       "rank " + gpu.get("rank") + " is in line " + std::to_string(first.position.line) + " already";
@@ -84,7 +86,7 @@ void lintRepeatedRank(Linter& linter, const XmlNode& gpu, const XmlNode& first) 
   if (hostOf(gpu) != hostOf(first)) {
     linter.error("duplicate-rank", placeOf(gpu, "rank"),
                  what + ", on another host; NCCL numbers the GPUs of an NVLink domain through", fix);
-  } else if (gpu.parent == first.parent || gpu.get("keep") == "1" || first.get("keep") == "1") {
+  } else if (isKept(gpu) || isKept(first)) {
     linter.error("duplicate-rank", placeOf(gpu, "rank"),
                  what + ", and NCCL keeps this <gpu> as it is: it finds only the first GPU of a rank", fix);
   } else {

@@ -290,16 +290,19 @@ class Completion {
   AssumedDevices devices_;
 };
 
-// Returns "", or why no communicator can be made of hosts that were described by several files.
-std::string repeatedRank(const XmlDocument& document) {
-  std::map<std::string, const XmlNode*> ranks;
+// Returns "", or which rank two GPUs of the graph would have. Completion numbers the first <gpu> of each
+// device alone, as NCCL does; of hosts that were described by several files it numbers none.
+std::string repeatedRank(const XmlDocument& document, const Settings& settings) {
+  const bool first_alone = !settings.nccl.has(NcclRule::kDeviceNodes);
+  std::map<int, const XmlNode*> ranks;
   for (const XmlNode* node : document.order()) {
     if (node->name != "gpu" || !node->has("rank")) continue;
-    const auto [first, added] = ranks.emplace(node->get("rank"), node);
-    if (added || first->second->parent == node->parent) continue;
-    return where(document, node->position) + ": rank " + node->get("rank") + " is in line " +
-           std::to_string(first->second->position.line) +
-           " already, on another GPU of this NVLink domain; give each GPU its own rank";
+    if (first_alone && node->parent->child("gpu") != node) continue;
+    const auto [first, added] = ranks.emplace(intOf(*node, "rank", 0), node);
+    if (added) continue;
+    return where(document, node->position) + ": rank " + std::to_string(first->first) +
+           " is also that of the <gpu> in line " + std::to_string(first->second->position.line) +
+           "; give each <gpu> its own rank";
   }
   return "";
 }
@@ -434,9 +437,8 @@ Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, De
     auto completed = completeDocument(std::move(document), settings, detection, &remarks, &assumed);
     if (!completed.ok()) return completed.failure();
     document = std::move(*completed);
-  } else if (const std::string failed = repeatedRank(document); !failed.empty()) {
-    return Error{failed};
   }
+  if (const std::string failed = repeatedRank(document, settings); !failed.empty()) return Error{failed};
   auto machine = makeMachine(std::move(document), settings, std::move(name));
   if (!machine.ok()) return machine;
   machine->completed = complete;
@@ -454,7 +456,7 @@ void setCpuIdentity(XmlNode& cpu) {
 }
 
 bool needsCompletion(const XmlDocument& document) {
-  std::set<std::string> ranks;
+  std::set<int> ranks;
   const bool one_host = hostsOf(document) == 1;
   for (const XmlNode* node : document.order()) {
     if (node->name == "net" && lacksAny(*node, {"name", "dev", "speed", "port", "gdr"})) return true;
@@ -462,7 +464,7 @@ bool needsCompletion(const XmlDocument& document) {
     if (node->name == "net" && one_host && !node->has("guid")) return true;
     if (node->name != "gpu") continue;
     if (gpuNeedsNccl(*node)) return true;
-    if (!ranks.insert(node->get("rank")).second && one_host) return true;
+    if (!ranks.insert(intOf(*node, "rank", 0)).second && one_host) return true;
   }
   return ranks.empty();
 }

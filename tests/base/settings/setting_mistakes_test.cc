@@ -62,6 +62,22 @@ TEST(ValueMistakes, NamesOfCollectivesAreUnderstood) {
   EXPECT_TRUE(found({{"NCCL_ALGO", "allredcue:tree"}}, "did you mean ALLREDUCE?"));
 }
 
+// As NCCL's parseList() takes them apart: empty parts count for nothing.
+TEST(ValueMistakes, AListThatNcclRefusesFailsInit) {
+  for (const char* bad :
+       {"Foo", "CollNet", "allreduce:ring;tree", "ring;ring", ";ring", ":", "sendrecv:ring"}) {
+    const auto all = valueMistakes({{"NCCL_ALGO", bad}});
+    ASSERT_EQ(all.size(), 1U) << bad;
+    EXPECT_TRUE(all[0].init_fails) << bad;
+    EXPECT_HAS(all[0].text, "NCCL's init fails with it (2.24.3 and later)");
+  }
+  for (const char* good : {"Simple,", ",LL", "^", "LL;", "LL;allreduce:Simple", "LL::"})
+    EXPECT_EQ(mistakes({{"NCCL_PROTO", good}}), "") << good;
+  const auto subsystem = valueMistakes({{"NCCL_DEBUG_SUBSYS", "NETWORK"}});
+  ASSERT_EQ(subsystem.size(), 1U);
+  EXPECT_FALSE(subsystem[0].init_fails);
+}
+
 TEST(Contradictions, AnotherNetworkThanRailwise) {
   const Environment railwise = {{"NCCL_NET_PLUGIN", "railwise"}};
   const auto with = [&](const char* name, const char* value) {

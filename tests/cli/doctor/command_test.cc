@@ -65,6 +65,15 @@ TEST(DoctorCommand, TellsOfATopologyFile) {
   EXPECT_HAS(result.out, bad + ":");
 }
 
+TEST(DoctorCommand, AListThatFailsInitFailsItWithATopologyFileToo) {
+  const std::string file = RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/dgx1v.xml";
+  EXPECT_EQ(doctor({file}).status, 0);
+  const ProcessResult result = doctor({file}, {"NCCL_ALGO=Foo"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_HAS(result.out, "\"Foo\" is none of Tree, Ring");
+  EXPECT_HAS(result.out, "unset NCCL_ALGO");
+}
+
 // What a pipe gives is looked at before it is read: a topology file is one, and a log is one, under any name.
 TEST(DoctorCommand, APipeIsWhatItGives) {
   const Scratch scratch;

@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         Text{"long_name", inSystem("<" + kLonger + "/>"), "a name of more than 253 characters"},
         Text{"too_many_nodes", inSystem("\n" + repeated("<cpu/>", 255)),
              "f.xml:2:1525: this is element 256; NCCL's parser takes 255 at most; remove devices that NCCL "
-             "does not use (railwise --any-size reads more)"},
+             "does not use (`railwise topo show --any-size FILE` reads more)"},
         Text{"closing_system_alone", inSystem("") + "</system>", "</system> without <system>"}),
     textName);
 

@@ -119,6 +119,16 @@ TEST(Explain, SaysWhatIsBadAndWhatToDo) {
   for (const Problem& problem : all.gpus[0].problems) EXPECT_FALSE(problem.fix.empty()) << problem.kind;
 }
 
+TEST(Explain, ANicBelowTheSwitchOfTheGpuIsNotFarWhereGpuDirectIsOff) {
+  std::string xml =
+      systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0"))));
+  EXPECT_TRUE(explain(machineOf(xml)).gpus[0].problems.empty());
+  const auto gdr = xml.rfind("gdr=\"1\"");
+  ASSERT_NE(gdr, std::string::npos);
+  const auto all = explain(machineOf(xml.replace(gdr, 7, "gdr=\"0\"")));
+  EXPECT_EQ(kinds(all.gpus[0].problems), (std::vector<std::string>{"gpudirect-off"}));
+}
+
 // The dealing out is told by our own account of NCCL's rule: it must come to what the policy answers.
 TEST(Explain, AgreesWithThePolicyOnEveryMachine) {
   for (const char* file :

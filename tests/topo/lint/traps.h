@@ -247,6 +247,8 @@ inline std::vector<Trap> gpuTraps() {
       {"duplicate-rank", kWarning, 19, {{"rank=\"1\"", "rank=\"0\""}}},
       {"duplicate-rank", kError, 19, {{"rank=\"1\"", "rank=\"0\" keep=\"1\""}}, {"keep"}},
       {"duplicate-rank", kError, 7, {{"</gpu>", "</gpu><gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"/>"}}},
+      // The second <gpu> keeps rank 1, which the file gives another device.
+      {"duplicate-rank", kError, 20, {{"</gpu>", "</gpu>\n<gpu dev=\"0\" sm=\"90\" rank=\"1\" gdr=\"1\"/>"}}},
       {"duplicate-rank",
        kError,
        19,

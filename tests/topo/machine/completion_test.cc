@@ -43,7 +43,11 @@ TEST(Completion, IsNeededWhereNcclDoesNotFindAGpu) {
 }
 
 TEST(Completion, IsNeededForARepeatedRankOfOneHost) {
-  EXPECT_TRUE(needsCompletion(documentOf(with(twoSwitches(), "rank=\"1\"", "rank=\"0\""))));
+  // As NCCL reads numbers.
+  for (const char* zero : {"0", "Unknown", "0x0", "00", "0 ", "+0", "-0", "0.5", "4294967296"})
+    EXPECT_TRUE(
+        needsCompletion(documentOf(with(twoSwitches(), "rank=\"1\"", "rank=\"" + std::string(zero) + "\""))))
+        << zero;
 }
 
 TEST(Completion, IsNeededWhereTheLinkOfAGpuOrASwitchIsLeftOut) {
@@ -185,10 +189,19 @@ TEST(Completion, SeveralHostsBecomeOneMachineAndThatIsSaid) {
 
 TEST(Completion, ARankOnTwoHostsOfADomainIsRefused) {
   const std::string two = with(twoSwitches(), "numaid=\"1\"", "numaid=\"1\" host_hash=\"0x2\"");
-  const auto machine = load(with(two, " rank=\"1\"", " rank=\"0\""));
+  for (const char* zero : {" rank=\"0\"", " rank=\"0x0\""}) {
+    const auto machine = load(with(two, " rank=\"1\"", zero));
+    ASSERT_FALSE(machine.ok()) << zero;
+    EXPECT_HAS(machine.error(), "test.xml:19:1: rank 0 is also that of the <gpu> in line 5");
+    EXPECT_HAS(machine.error(), "give each <gpu> its own rank");
+  }
+}
+
+TEST(Completion, ARankThatASecondGpuOfADeviceKeepsIsRefused) {
+  const std::string second = "</gpu><gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"/>";
+  const auto machine = load(with(twoSwitches(), "</gpu>", second));
   ASSERT_FALSE(machine.ok());
-  EXPECT_HAS(machine.error(), "test.xml:19:1: rank 0 is in line 5 already");
-  EXPECT_HAS(machine.error(), "give each GPU its own rank");
+  EXPECT_HAS(machine.error(), "rank 0 is also that of the <gpu> in line 5; give each <gpu> its own rank");
 }
 
 }  // namespace
