@@ -208,6 +208,12 @@ MachineExplanation explain(const Machine& machine) {
   };
   for (const Domain& domain : machine.domains) add(*domain.paths);
   if (machine.domains.empty()) add(*machine.paths);
+  // NCCL finds only the first GPU of a rank: of the others nothing is known but that they are there.
+  for (std::size_t gpu = 0; gpu < all.gpus.size(); ++gpu) {
+    if (all.gpus[gpu].gpu >= 0) continue;
+    all.gpus[gpu].gpu = static_cast<int>(gpu);
+    all.gpus[gpu].rank = machine.graph->of(NodeType::kGpu, static_cast<int>(gpu)).rank;
+  }
   addMachineProblems(machine, all);
   return all;
 }

@@ -290,19 +290,16 @@ class Completion {
   AssumedDevices devices_;
 };
 
-// Returns "", or which rank two GPUs of the graph would have. Completion numbers the first <gpu> of each
-// device alone, as NCCL does; of hosts that were described by several files it numbers none.
-std::string repeatedRank(const XmlDocument& document, const Settings& settings) {
-  const bool first_alone = !settings.nccl.has(NcclRule::kDeviceNodes);
+// Returns "", or why no communicator can be made of hosts that were described by several files.
+std::string repeatedRank(const XmlDocument& document) {
   std::map<int, const XmlNode*> ranks;
   for (const XmlNode* node : document.order()) {
     if (node->name != "gpu" || !node->has("rank")) continue;
-    if (first_alone && node->parent->child("gpu") != node) continue;
     const auto [first, added] = ranks.emplace(intOf(*node, "rank", 0), node);
-    if (added) continue;
-    return where(document, node->position) + ": rank " + std::to_string(first->first) +
-           " is also that of the <gpu> in line " + std::to_string(first->second->position.line) +
-           "; give each <gpu> its own rank";
+    if (added || first->second->parent == node->parent) continue;
+    return where(document, node->position) + ": rank " + std::to_string(first->first) + " is in line " +
+           std::to_string(first->second->position.line) +
+           " already, on another GPU of this NVLink domain; give each GPU its own rank";
   }
   return "";
 }
@@ -437,8 +434,9 @@ Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, De
     auto completed = completeDocument(std::move(document), settings, detection, &remarks, &assumed);
     if (!completed.ok()) return completed.failure();
     document = std::move(*completed);
+  } else if (const std::string failed = repeatedRank(document); !failed.empty()) {
+    return Error{failed};
   }
-  if (const std::string failed = repeatedRank(document, settings); !failed.empty()) return Error{failed};
   auto machine = makeMachine(std::move(document), settings, std::move(name));
   if (!machine.ok()) return machine;
   machine->completed = complete;

@@ -44,6 +44,13 @@ TEST(Html, SaysWhatCostsSpeedAndWhatToDo) {
   EXPECT_HAS(html, "What to do: ");
 }
 
+// NCCL finds only the first of them.
+TEST(Html, DrawsTwoGpusOfOneRank) {
+  std::string xml = twoSwitches();
+  xml.replace(xml.find("rank=\"1\""), 8, "rank=\"0\"");
+  EXPECT_HAS(htmlText(machineOf(xml)), "GPU 0");
+}
+
 TEST(Html, DoesNotLetANameEscape) {
   const std::string html = htmlText(machineOf(twoSwitches("</script><script>alert(1)</script><!--")));
   EXPECT_EQ(countOf(html, "<script"), 2) << "data and program";
