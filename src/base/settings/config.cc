@@ -162,6 +162,10 @@ void warnOfMisspeltSettings() {
     RAILWISE_WARN("%s", textOf(unknown).c_str());
 }
 
+bool isDeviceKind(std::string_view value) {
+  return value == "verbs" || value == "software" || value.starts_with("software:");
+}
+
 std::string acceptedInstead(std::string_view env, std::string_view value) {
   if (value.empty()) return "";
   const std::string text(value);
@@ -173,8 +177,7 @@ std::string acceptedInstead(std::string_view env, std::string_view value) {
   if (env == name && !check(value)) return form;
 #include "base/settings/config.def"
   // Refused by verbs::load(), not by Config::load(): a device that was not meant is no device to go on with.
-  if (env == "RAILWISE_DEVICE" && value != "verbs" && value != "software" && !value.starts_with("software:"))
-    return "verbs, software or software:CONFIG";
+  if (env == "RAILWISE_DEVICE" && !isDeviceKind(value)) return "verbs, software or software:CONFIG";
   return "";
 }
 

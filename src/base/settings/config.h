@@ -60,6 +60,9 @@ std::span<const Setting> settings();
 // The value of settings()[index] in `config`, as text.
 std::string settingValue(const Config& config, std::size_t index);
 
+// Is it a value of RAILWISE_DEVICE: verbs, software or software:CONFIG?
+bool isDeviceKind(std::string_view value);
+
 // What the setting `env` accepts, if it does not accept `value`; "" if it does, or if there is no such
 // setting.
 std::string acceptedInstead(std::string_view env, std::string_view value);

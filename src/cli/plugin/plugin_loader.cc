@@ -14,6 +14,7 @@
 
 #include "base/installed_places.h"
 #include "base/process.h"
+#include "base/settings/config.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -104,8 +105,7 @@ Outcome<DynamicLibrary> openFirst(const std::vector<std::string>& names, std::st
 }
 
 bool acceptDevice(std::string_view value, std::string* field) {
-  if (value != "auto" && value != "verbs" && value != "software" && !value.starts_with("software:"))
-    return false;
+  if (value != "auto" && !isDeviceKind(value)) return false;
   *field = value;
   return true;
 }
