@@ -12,8 +12,8 @@
 
 namespace railwise::net {
 
-Worker::Worker(const char* thread_name)
-    : thread_name_(thread_name), owner_pid_(processId()), work_(std::make_shared<Work>()) {}
+Worker::Worker(const char* thread_name, Clock::duration idle)
+    : thread_name_(thread_name), owner_pid_(processId()), work_(std::make_shared<Work>(idle)) {}
 
 bool Worker::inForkedChild() const { return processId() != owner_pid_; }
 
@@ -22,6 +22,8 @@ bool Worker::add(Clock::time_point begin, std::function<void()> job) {
   const std::lock_guard lock(work_->mutex);
   if (work_->ending) return false;
   try {
+    if (work_->ended) thread_.join();  // it was idle; having said so, it takes no lock any more
+    work_->ended = false;
     if (!thread_.joinable()) {
       thread_ = startBackgroundThread([work = work_] { serve(*work); });
       pthread_setname_np(thread_.native_handle(), thread_name_);
@@ -66,8 +68,8 @@ void Worker::serve(Work& work) {
   std::unique_lock lock(work.mutex);
   for (;;) {
     if (work.jobs.empty()) {
-      if (work.ending) break;
-      work.changed.wait(lock);
+      const auto wanted = [&] { return work.ending || !work.jobs.empty(); };
+      if (work.ending || !work.changed.wait_for(lock, work.idle, wanted)) break;
       continue;
     }
     const auto first = work.jobs.begin();

@@ -18,8 +18,9 @@ namespace railwise::net {
 
 class Worker {
  public:
-  // `thread_name`: up to 15 characters; lives as long as the worker. The thread begins with the first job.
-  explicit Worker(const char* thread_name);
+  // `thread_name`: up to 15 characters; lives as long as the worker. The thread begins with the first job, and
+  // ends when there was none for `idle`; the next job begins another.
+  explicit Worker(const char* thread_name, Clock::duration idle = Patience::kDriverThreadIdle);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker() { (void)finish(Patience::kDriverSilent); }
@@ -43,6 +44,8 @@ class Worker {
  private:
   // What the thread works on. It may outlive the worker.
   struct Work {
+    explicit Work(Clock::duration idle_limit) : idle(idle_limit) {}
+    const Clock::duration idle;
     std::mutex mutex;  // guards the members below
     std::condition_variable changed;
     std::multimap<Clock::time_point, std::function<void()>> jobs;  // by the time when they may begin

@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -36,6 +38,22 @@ TEST(Worker, RunsJobsInTheirOrderInAThreadOfItsOwn) {
   ASSERT_EQ(ran.size(), 100U);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(ran[static_cast<std::size_t>(i)], i);
   EXPECT_NE(thread, std::this_thread::get_id());
+}
+
+TEST(Worker, EndsAThreadWithoutJobsAndBeginsAnother) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  Worker worker("test-worker", milliseconds(1));
+  const auto without = threads();
+  for (int i = 0; i < 20; ++i) {
+    std::promise<void> ran;
+    ASSERT_TRUE(worker.run([&] { ran.set_value(); }));
+    ran.get_future().wait();
+    test::waitUntil([&] { return threads() == without; });
+  }
+  EXPECT_TRUE(worker.finish(milliseconds(0)));
+  EXPECT_FALSE(worker.run([] {}));
 }
 
 TEST(Worker, HasNothingToFinishWithoutJobs) {
