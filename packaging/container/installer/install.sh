@@ -6,7 +6,7 @@
 #   --node   TARGET is for this node alone: the environment is what `railwise topo export --for env` writes for it
 #
 #   TARGET/lib/libnccl-net-railwise.so   the plugin; a job that runs keeps the file that it has loaded
-#   TARGET/lib/railwise-verbs/           the software device, if the image has it, for `railwise perf --device software`
+#   TARGET/lib/railwise-verbs/           the software device, if the image has it, for `RAILWISE_DEVICE=software` and `railwise device`
 #   TARGET/bin/railwise                  the command
 #   TARGET/railwise-env.sh               what a job needs in its environment: `. TARGET/railwise-env.sh`
 #
@@ -39,11 +39,11 @@ put() {
 
 mkdir -p "$target/lib" "$target/bin" || { echo "install.sh: cannot make $target/lib: is $target writable here?" >&2; exit 1; }
 put "$plugin" "$target/lib/libnccl-net-railwise.so" 755
-device=$(dirname "$plugin")/railwise-verbs/librailwise-device.so
-if [ -f "$device" ]; then
+for file in "$(dirname "$plugin")"/railwise-verbs/*; do
+  { [ -f "$file" ] && [ ! -L "$file" ]; } || continue
   mkdir -p "$target/lib/railwise-verbs" || exit 1
-  put "$device" "$target/lib/railwise-verbs/librailwise-device.so" 755
-fi
+  put "$file" "$target/lib/railwise-verbs/$(basename "$file")" 755
+done
 put "$command" "$target/bin/railwise" 755
 settings=$(mktemp)
 trap 'rm -f "$settings"' EXIT
