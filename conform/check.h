@@ -37,7 +37,7 @@ struct Check {
   std::string (*run)(const cli::PluginOptions& plugin);
   const char* fault = "";  // rule of the software devices' fault injector (docs/software-device.md)
   int limit_s = 30;        // then it hangs
-  int oldest = cli::kOldestApi;
+  int oldest = kOldestApi;
 };
 
 std::span<const Check> lifeChecks();

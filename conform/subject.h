@@ -35,7 +35,7 @@ class Subject {
   // `wanted`, or as many connections as the plugin has room for (maxComms; each has two ends).
   std::size_t connections(std::size_t wanted);
   // Requests of a connection that are under way at once (NCCL_NET_MAX_REQUESTS; 8 up to NCCL 2.18).
-  std::size_t window() { return api().version() == cli::kOldestApi ? 8 : 32; }
+  std::size_t window() { return api().version() == kOldestApi ? 8 : 32; }
 
  private:
   cli::LoadedPlugin& loaded_;

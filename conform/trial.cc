@@ -93,8 +93,8 @@ Outcome<Exports> exportsOf(const cli::PluginOptions& plugin) {
         else problem = loaded.error();
       }
     };
-    look(cli::kOldestApi, cli::kNewestApi, cli::loadPlugin);
-    look(cli::kOldestRmaApi, cli::kNewestRmaApi, cli::loadRma);
+    look(kOldestApi, kNewestApi, cli::loadPlugin);
+    look(kOldestRmaApi, kNewestRmaApi, cli::loadRma);
     if (!answer.empty()) return 0;
     answer = problem;
     return 1;
@@ -109,7 +109,7 @@ Outcome<Exports> exportsOf(const cli::PluginOptions& plugin) {
   Exports exports;
   for (const std::string& word : wordsOf(answer)) {
     const int version = std::stoi(word);
-    (version <= cli::kNewestApi ? exports.net : exports.rma).push_back(version);
+    (version <= kNewestApi ? exports.net : exports.rma).push_back(version);
   }
   return exports;
 }

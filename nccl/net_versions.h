@@ -8,12 +8,12 @@
 #include "nccl/net_v7.h"
 #include "nccl/net_v8.h"
 #include "nccl/net_v9.h"
+#include "nccl/versions.h"
 
 namespace railwise {
 
 template <int kVersion>
 struct Abi;
-#define RAILWISE_NET_VERSIONS(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 
 #define RAILWISE_ABI(version)                            \
   template <>                                            \

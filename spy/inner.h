@@ -6,12 +6,11 @@
 #include <string>
 
 #include "base/settings/config.h"
+#include "nccl/versions.h"
 
 namespace railwise::spy {
 
-inline constexpr int kOldestApi = 6;
-inline constexpr int kNewestApi = 12;
-// One-sided communication.
+// One-sided communication; a plugin behind the spy may have more than Railwise.
 inline constexpr int kOldestRma = 13;
 inline constexpr int kOldestGin = 11;
 inline constexpr int kNewestOneSided = 16;

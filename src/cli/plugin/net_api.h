@@ -13,11 +13,10 @@
 #include "base/outcome.h"
 #include "nccl/net_v12.h"
 #include "nccl/types.h"
+#include "nccl/versions.h"
 
 namespace railwise::cli {
 
-inline constexpr int kOldestApi = 6;
-inline constexpr int kNewestApi = 12;
 inline constexpr std::size_t kMaxGroup = 8;  // NCCL_NET_IB_MAX_RECVS
 
 // ncclNetProperties of any version. A field that a version lacks has the value that NCCL's shim sets.

@@ -20,9 +20,6 @@
 
 namespace railwise::cli {
 
-inline constexpr int kOldestRmaApi = 13;
-inline constexpr int kNewestRmaApi = 16;
-
 // A place in a registered window: of this rank, or the corresponding place of another rank.
 struct RmaPlace {
   void* window = nullptr;  // NCCL's mhandle

@@ -6,8 +6,7 @@
 #include "cli/options/command_line.h"
 #include "cli/options/commands.h"
 #include "cli/options/message.h"
-#include "cli/plugin/net_api.h"
-#include "cli/plugin/rma_api.h"
+#include "nccl/versions.h"
 #include "topo/nccl_release.h"
 // Made by the build: RAILWISE_COMMIT, "" where it is not known.
 #include "railwise_commit.h"
@@ -21,10 +20,6 @@ constexpr const char* kHelp =
     "ends of a connection (two nodes of a job need one in common), and the commit, if it was built from git. "
     "--json adds the kind of build, NCCL's GIN and tuner APIs and the releases of NCCL that topo and explain "
     "know.\n\n";
-
-constexpr int kOldestTuner = 2;
-constexpr int kNewestTuner = 6;
-constexpr int kOnlyGin = 11;  // the release after it has RMA tables
 
 std::string apiText(int oldest, int newest) {
   return "{\"oldest\": " + std::to_string(oldest) + ", \"newest\": " + std::to_string(newest) + "}";
@@ -41,7 +36,7 @@ std::string jsonText() {
          apiText(kProtocol.oldest, kProtocol.newest) +
          ",\n  \"net_api\": " + apiText(kOldestApi, kNewestApi) +
          ",\n  \"rma_api\": " + apiText(kOldestRmaApi, kNewestRmaApi) +
-         ",\n  \"gin_api\": " + apiText(kOnlyGin, kOnlyGin) +
+         ",\n  \"gin_api\": " + apiText(kGinApi, kGinApi) +
          ",\n  \"tuner_api\": " + apiText(kOldestTuner, kNewestTuner) + ",\n  \"nccl_releases\": [" +
          releases + "]\n}\n";
 }
