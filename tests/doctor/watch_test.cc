@@ -242,6 +242,20 @@ TEST(Watch, ANodeThatNobodyWatchesIsNotFine) {
   EXPECT_FALSE(healthOf({}, node.now).watched);
 }
 
+// Slurm's adapter takes a drain back where the node is fine.
+TEST(Watch, ANodeWithoutAnActivePortIsNotKnownToBeFine) {
+  Node node;
+  node.up(false);
+  (void)node.look(1);
+  Health health = healthOf(node.state, node.now);
+  EXPECT_TRUE(health.watched);
+  EXPECT_FALSE(health.known);
+  EXPECT_HAS(health.text, "no active RDMA port");
+  node.up(true);
+  (void)node.look(1);
+  EXPECT_TRUE(healthOf(node.state, node.now).known);
+}
+
 // A week: flaps, resets, reboots, a device that vanishes; the watch is killed again and again, and reads what
 // it has written.
 TEST(Watch, InAWeekNoFlapIsMissedAndTheStateStaysSmall) {

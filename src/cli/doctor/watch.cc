@@ -59,10 +59,10 @@ constexpr const char* kWatchHelp =
 constexpr const char* kHealthHelp =
     "usage: railwise doctor --health FORM [--state DIR]\n\n"
     "What railwise doctor --watch knows of this node, without a look at the hardware:\n"
-    "  text        one line; exit status 0 fine, 1 warnings, 2 errors or nobody watches\n"
+    "  text        one line; exit status 0 fine, 1 warnings, 2 errors, nobody watches, or no port was active yet\n"
     "  slurm       \"fine\", \"drain REASON\" or \"unknown REASON\"; exit status 0 "
     "(packaging/watch/slurm-health drains the node)\n"
-    "  npd         for node-problem-detector: exit status 0 fine, 1 errors, 3 nobody watches\n"
+    "  npd         for node-problem-detector: exit status 0 fine, 1 errors, 3 not known\n"
     "  npd-warning the same with warnings\n"
     "  prometheus  for node_exporter's textfile collector\n"
     "  nvsentinel  JSON of HealthEvents\n"
@@ -278,16 +278,17 @@ int printHealth(Form form, const doctor::WatchState& state, int64_t now) {
   const bool errors = health.worst == kError, warnings = health.worst == kWarning;
   switch (form) {
     case Form::kText:
-      return printText(health.text + "\n", !health.watched || errors ? 2 : warnings ? 1 : 0);
+      return printText(health.text + "\n", errors || !health.known ? 2 : warnings ? 1 : 0);
     case Form::kSlurm:
-      return printText(errors           ? "drain " + health.text + "\n"
-                       : health.watched ? "fine\n"
-                                        : "unknown " + health.text + "\n",
+      return printText((health.watched && errors ? "drain " + health.text
+                        : health.known           ? "fine"
+                                                 : "unknown " + health.text) +
+                           "\n",
                        kExitOk);
     case Form::kNpd:
-      return printText(health.text + "\n", !health.watched ? 3 : errors ? 1 : 0);
+      return printText(health.text + "\n", health.watched && errors ? 1 : !health.known ? 3 : 0);
     case Form::kNpdWarning:
-      return printText(health.text + "\n", !health.watched ? 3 : errors || warnings ? 1 : 0);
+      return printText(health.text + "\n", health.watched && health.worst ? 1 : !health.known ? 3 : 0);
     case Form::kPrometheus:
       return printText(doctor::watchPrometheus(state, now), kExitOk);
     case Form::kNvsentinel:

@@ -27,6 +27,8 @@ std::string textOf(const Latch& latch) {
          utcText(latch.since) + (latch.before_reboot ? ", before the reboot" : "");
 }
 
+bool wasActive(const WatchedPort& port) { return port.was_active; }
+
 // One metric: its head, and a line for each value.
 class Metrics {
  public:
@@ -59,13 +61,16 @@ const char* sentinelAction(const std::string& action) {
 
 Health healthOf(const WatchState& state, int64_t now, std::size_t most) {
   Health health{.watched = now - state.last_look <= kWatchSilence && state.last_look > 0};
+  health.known = health.watched && std::any_of(state.ports.begin(), state.ports.end(), wasActive);
   const std::vector<const Latch*> latches = worstFirst(state);
   if (!latches.empty()) health.worst = ruleOf(latches.front()->check)->severity;
   std::string text = joined(latches, "; ", [](const Latch* latch) { return textOf(*latch); });
   if (!health.watched)
     text = "nobody watches since " + (state.last_look > 0 ? utcText(state.last_look) : "ever") +
            (text.empty() ? "" : "; then: " + text);
-  else if (text.empty()) text = "the RDMA ports of this node are fine";
+  else if (text.empty())
+    text = health.known ? "the RDMA ports of this node are fine"
+                        : "the watch has seen no active RDMA port yet (railwise doctor says why)";
   std::replace(text.begin(), text.end(), '"', '\'');
   health.text = withoutControls(text).substr(0, most);
   return health;

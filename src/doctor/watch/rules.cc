@@ -25,7 +25,7 @@ constexpr std::array kRules = {
     WatchRule{"port-down", kPortDown, kError, "state", 30, 0, "the port is down", "drain", kCable},
     WatchRule{"device-gone", kDeviceGone, kError, "", 3, 0, "the device is gone", "drain",
               "lspci -D; sudo dmesg -T | tail; as a rule the node must be powered off and on"},
-    WatchRule{"port-flap", kFlaps, kWarning, "", 0, kHour, "the port has gone down and come back", "look",
+    WatchRule{"port-flap", kFlaps, kWarning, "", 0, kHour, "the port has gone down, once or twice", "look",
               kCable},
     WatchRule{"port-flapping", kFlaps, kError, "", 2, kHour, "the port goes down again and again", "drain",
               kCable},

@@ -143,6 +143,9 @@ std::vector<WatchEvent> takeLook(WatchState& state, const Look& look);
 inline constexpr int64_t kWatchSilence = 60;
 struct Health {
   bool watched = false;
+  // Does the watch look, and has it seen an active port? Else it knows nothing good of the node: a port that
+  // never was active is no finding, for as a rule it has no cable.
+  bool known = false;
   std::optional<Severity> worst;  // of what is wrong
   std::string text;               // one line without quotes, the worst first
 };
