@@ -93,8 +93,8 @@ class Patience {
   constexpr Duration managerBusy() const { return std::min<Duration>(std::chrono::seconds(8), limit_ / 4); }
   // So long a driver may take for a call before it counts as one that does not answer.
   static constexpr Duration kDriverSilent = std::chrono::seconds(1);
-  // So long the thread for such calls waits for another one before it ends. A device that is opened anew again
-  // and again has such threads for each of its generations.
+  // So long the thread for such calls waits for another one before it ends. A device that is opened anew
+  // again and again has such threads for each of its generations.
   static constexpr Duration kDriverThreadIdle = std::chrono::seconds(5);
   // The pauses before a device that refuses memory, although it has not failed, is asked again: 21 ms. It may
   // lack something for a moment. Or it has failed, and its event has not been read yet.

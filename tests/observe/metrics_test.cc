@@ -73,6 +73,32 @@ TEST(Metrics, TellOfRails) {
   EXPECT_LACKS(text, "measured");
 }
 
+// Its message has come back since NCCL looked last; with nothing open NCCL does not look.
+TEST(Metrics, AConnectionWithNothingOpenWaitsForNothing) {
+  RecordBuilder record;
+  record.rail("mlx5_0");
+  ConnectionRecord& connection = record.connection(Side::kSender).connection;
+  connection.waits_for = WaitsFor::kCompletion;
+  connection.waits_since_ns = connection.oldest_since_ns = record.ago(70);
+  connection.oldest = 7;
+  connection.numbers.next = 8;
+  const auto textAfter = [&](uint64_t complete) {
+    connection.numbers.complete = connection.numbers.arrived = complete;
+    Snapshot snapshot = snapshotOf(record);
+    snapshot.read_ns = record.now_ns;
+    return textOf({snapshot});
+  };
+  const auto saysSeconds = [](const std::string& text, const char* seconds) {
+    return hasLine(text, "railwise_connection_longest_wait_seconds{" + kProcess +
+                             ",waits_for=\"completion\"} " + seconds) &&
+           hasLine(text, "railwise_oldest_message_age_seconds{" + kProcess + "} " + seconds);
+  };
+  EXPECT_TRUE(saysSeconds(textAfter(6), "70"));
+  EXPECT_TRUE(saysSeconds(textAfter(7), "0"));
+  EXPECT_TRUE(
+      hasLine(textAfter(7), "railwise_connections_waiting{" + kProcess + ",waits_for=\"completion\"} 0"));
+}
+
 TEST(Metrics, TellOfConnectionsTogether) {
   RecordBuilder record;
   record.rail("mlx5_0");

@@ -59,7 +59,8 @@ constexpr const char* kWatchHelp =
 constexpr const char* kHealthHelp =
     "usage: railwise doctor --health FORM [--state DIR]\n\n"
     "What railwise doctor --watch knows of this node, without a look at the hardware:\n"
-    "  text        one line; exit status 0 fine, 1 warnings, 2 errors, nobody watches, or no port was active yet\n"
+    "  text        one line; exit status 0 fine, 1 warnings, 2 errors, nobody watches, or no port was active "
+    "yet\n"
     "  slurm       \"fine\", \"drain REASON\" or \"unknown REASON\"; exit status 0 "
     "(packaging/watch/slurm-health drains the node)\n"
     "  npd         for node-problem-detector: exit status 0 fine, 1 errors, 3 not known\n"

@@ -18,8 +18,8 @@ namespace railwise::net {
 
 class Worker {
  public:
-  // `thread_name`: up to 15 characters; lives as long as the worker. The thread begins with the first job, and
-  // ends when there was none for `idle`; the next job begins another.
+  // `thread_name`: up to 15 characters; lives as long as the worker. The thread begins with the first job,
+  // and ends when there was none for `idle`; the next job begins another.
   explicit Worker(const char* thread_name, Clock::duration idle = Patience::kDriverThreadIdle);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

@@ -81,6 +81,13 @@ ClosedConnections allConnections(const Snapshot& snapshot) {
   return all;
 }
 
+// What it waits for. A look notes that, and NCCL looks at a connection while it has something open: what the
+// last look saw open may be complete by now, and then it waits for nothing.
+WaitsFor waitOf(const Connection& connection) {
+  const bool over = connection.oldest != 0 && connection.oldest <= connection.completed;
+  return over ? WaitsFor::kNothing : connection.waits_for;
+}
+
 // The longest nanoseconds since sinceOf(connection); 0 there: none.
 template <typename SinceOf>
 uint64_t longest(const Snapshot& snapshot, SinceOf sinceOf) {
@@ -327,21 +334,22 @@ class Collector {
             "nothing), a path, the peer's answer; one-sided: a window of the peer, credit of the peer (it "
             "takes no signals), the rest of a signal, or its own NIC.",
             "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
-              return countIf(snapshot, [&](const Connection& each) { return each.waits_for == what; });
+              return countIf(snapshot, [&](const Connection& each) { return waitOf(each) == what; });
             });
     perName("railwise.connection_longest_wait", FamilyKind::kGauge, Unit::kSeconds,
             "For how long the connection has waited that waits longest, by what it waits for; 0: none waits.",
             "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
               return longest(snapshot, [&](const Connection& each) {
-                return each.waits_for == what ? each.waits_since_ns : 0;
+                return waitOf(each) == what ? each.waits_since_ns : 0;
               });
             });
-    perProcess(
-        "railwise.oldest_message_age", FamilyKind::kGauge, Unit::kSeconds,
-        "Age of the oldest open message of all connections; 0: none is open.", [](const Snapshot& snapshot) {
-          return longest(snapshot,
-                         [](const Connection& each) { return each.oldest != 0 ? each.oldest_since_ns : 0; });
-        });
+    perProcess("railwise.oldest_message_age", FamilyKind::kGauge, Unit::kSeconds,
+               "Age of the oldest open message of all connections; 0: none is open.",
+               [](const Snapshot& snapshot) {
+                 return longest(snapshot, [](const Connection& each) {
+                   return each.oldest > each.completed ? each.oldest_since_ns : 0;
+                 });
+               });
     perProcess("railwise.connections_degraded", FamilyKind::kGauge, Unit::kNone,
                "Connections that use fewer or other ports than at first.",
                [](const Snapshot& snapshot) { return countIf(snapshot, &Connection::degraded); });

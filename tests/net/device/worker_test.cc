@@ -42,7 +42,8 @@ TEST(Worker, RunsJobsInTheirOrderInAThreadOfItsOwn) {
 
 TEST(Worker, EndsAThreadWithoutJobsAndBeginsAnother) {
   const auto threads = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                         std::filesystem::directory_iterator());
   };
   Worker worker("test-worker", milliseconds(1));
   const auto without = threads();
