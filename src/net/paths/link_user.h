@@ -25,6 +25,7 @@ struct QueuePairNeeds {
   uint32_t receive_requests;
   uint32_t inline_bytes;
   uint32_t control_each;  // bytes of a work request that are no payload, as a rule; for the record
+  bool peer_reads = false;  // the other end reads memory of this end, besides the window on iWARP
 };
 
 // What an end of a link is certain of, and tells the other end when both have left an epoch: `count` numbers.
