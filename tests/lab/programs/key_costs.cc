@@ -1,8 +1,9 @@
-// lab_key_costs: what it would cost to keep a bad peer from the memory of others (docs/develop/decisions.md). With
-// tests/lab/run --count-instructions a nanosecond is one instruction of the guest: programs and kernel, both ends.
+// lab_key_costs: what it would cost to keep a bad peer from the memory of others (docs/develop/decisions.md).
+// With tests/lab/run --count-instructions a nanosecond is one instruction of the guest: programs and kernel,
+// both ends.
 //
-// Prints the cost of one registration for 1 to 16 peers, and of a message of 4 KiB with its clear-to-send, plain and
-// through a memory window that is bound and invalidated for each receive.
+// Prints the cost of one registration for 1 to 16 peers, and of a message of 4 KiB with its clear-to-send,
+// plain and through a memory window that is bound and invalidated for each receive.
 #include <array>
 #include <fstream>
 #include <string>
@@ -36,8 +37,8 @@ void registrations(const Nic& nic, std::size_t peers) {
   const uint64_t begin = nowNs();
   for (std::size_t peer = 0; peer < peers; ++peer) regions[peer] = memory.registerWith(domains[peer].get());
   const uint64_t took = nowNs() - begin;
-  std::printf("%zu domains: %zu registrations of %zu MiB, %zu instructions each, %ld MiB locked\n", peers, peers,
-              kBuffer >> 20, took / peers, (lockedKib() - before) >> 10);
+  std::printf("%zu domains: %zu registrations of %zu MiB, %zu instructions each, %ld MiB locked\n", peers,
+              peers, kBuffer >> 20, took / peers, (lockedKib() - before) >> 10);
 }
 
 // What a receiver writes to its sender.
@@ -70,7 +71,8 @@ class Messages {
     for (uint64_t number = 21; number <= 20 + kMessages; ++number) message(number);
     const uint64_t took = nowNs() - begin;
     std::printf("%s: %zu work requests and %zu completions a message, %zu instructions\n",
-                windows_ ? "windows" : "plain", requests_ / kMessages, completions_ / kMessages, took / kMessages);
+                windows_ ? "windows" : "plain", requests_ / kMessages, completions_ / kMessages,
+                took / kMessages);
   }
 
  private:
@@ -87,8 +89,8 @@ class Messages {
     complete(sender_);
   }
 
-  // The bind and the clear-to-send go in this order over one queue pair, so the sender never hears of a key that is
-  // not bound yet.
+  // The bind and the clear-to-send go in this order over one queue pair, so the sender never hears of a key
+  // that is not bound yet.
   void clearToSend(uint64_t number, uint32_t key) {
     ClearToSend tells = {number, key};
     ibv_sge sge = {reinterpret_cast<uint64_t>(&tells), sizeof tells, 0};

@@ -1,14 +1,12 @@
 // Devices, memory and queue pairs for the lab's programs about keys. What fails ends the program. One thread.
 #pragma once
 
-#include <arpa/inet.h>
 #include <sched.h>
 #include <sys/mman.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -57,7 +55,8 @@ class Pages {
  public:
   explicit Pages(std::size_t bytes)
       : bytes_(bytes),
-        memory_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0)) {
+        memory_(
+            mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0)) {
     need(memory_ != MAP_FAILED, "pages");
   }
   ~Pages() { munmap(memory_, bytes_); }
@@ -65,7 +64,9 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
 
   uint64_t at(std::size_t offset) const { return reinterpret_cast<uint64_t>(memory_) + offset; }
-  volatile uint64_t& word(std::size_t index = 0) const { return static_cast<volatile uint64_t*>(memory_)[index]; }
+  volatile uint64_t& word(std::size_t index = 0) const {
+    return static_cast<volatile uint64_t*>(memory_)[index];
+  }
   verbs::Mr registerWith(ibv_pd* pd, int access = verbs::kDataAccess) const {
     return std::move(*verbs::registerMemory(pd, memory_, bytes_, access));
   }
@@ -87,8 +88,8 @@ class End {
   }
 
   void join(const End& peer, uint32_t psn) {
-    const verbs::PathAddress there{peer.number(), peer.nic_.port.lid, peer.nic_.port.ethernet, peer.nic_.port.mtu,
-                                   peer.nic_.gid.value};
+    const verbs::PathAddress there{peer.number(), peer.nic_.port.lid, peer.nic_.port.ethernet,
+                                   peer.nic_.port.mtu, peer.nic_.gid.value};
     verbs::PathSettings settings{nic_.gid, 0, 0};
     settings.psn = psn;
     need(verbs::readyToReceive(qp_.get(), nic_.port, there, settings).ok(), "ready to receive");

@@ -91,8 +91,8 @@ TEST(PacketNumbers, AQueuePairToItselfBeginsAnywhere) {
   std::set<uint32_t> begins;
   for (int i = 0; i < 8; ++i) {
     const Noted noted;
-    const Result<SelfQueuePair> made = SelfQueuePair::open(loop.device().rails().front(), loop.net().config(), 1,
-                                                           0, verbs::PeerMay::kRead, "this test");
+    const Result<SelfQueuePair> made = SelfQueuePair::open(loop.device().rails().front(), loop.net().config(),
+                                                           1, 0, verbs::PeerMay::kRead, "this test");
     ASSERT_OK(made);
     const Begun& begun = g_begun.at(made->qp->qp_num);
     EXPECT_EQ(begun.sends, begun.receives);

@@ -1,5 +1,5 @@
-// A peer that is connected and lies: what the memory of a rank suffers from it (docs/security.md). It has the keys
-// that it was given, and may know others.
+// A peer that is connected and lies: what the memory of a rank suffers from it (docs/security.md). It has the
+// keys that it was given, and may know others.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kPage = 4096;
 
 // Posts 8 bytes behind the plugin's back, and takes the completion.
-ibv_wc_status operate(ibv_qp* qp, ibv_wr_opcode opcode, MemoryKeys own, uint64_t at, uint64_t to, uint32_t key) {
+ibv_wc_status operate(ibv_qp* qp, ibv_wr_opcode opcode, MemoryKeys own, uint64_t at, uint64_t to,
+                      uint32_t key) {
   ibv_sge sge = {at, sizeof(uint64_t), own.local};
   ibv_send_wr work = {};
   work.sg_list = &sge;
@@ -30,8 +31,8 @@ ibv_wc_status operate(ibv_qp* qp, ibv_wr_opcode opcode, MemoryKeys own, uint64_t
   return completion.status;
 }
 
-// The buffer's first page was registered for one connection; a peer on another connection of the device has learnt
-// its key.
+// The buffer's first page was registered for one connection; a peer on another connection of the device has
+// learnt its key.
 struct BadPeer {
   explicit BadPeer(const std::string& devices = "") : loop(2 * kPage, devices) {
     loop.usesDevicesItself();
@@ -61,8 +62,8 @@ TEST(BadPeer, WritesTheWindowOfAnotherConnection) {
   const LaneQueuePair& queue_pair = queuePairOf(bad.loop.receiver(), 0);
   auto* const last = other.at<char>(other.bytes() - 8);
   ASSERT_NE(other.address(), bad.loop.sender().link().window->address());
-  EXPECT_EQ(operate(queue_pair.qp, IBV_WR_RDMA_WRITE, bad.loop.memory()->keys[0].both(), bad.loop.address(kPage),
-                    reinterpret_cast<uint64_t>(last), queue_pair.peer_window_key),
+  EXPECT_EQ(operate(queue_pair.qp, IBV_WR_RDMA_WRITE, bad.loop.memory()->keys[0].both(),
+                    bad.loop.address(kPage), reinterpret_cast<uint64_t>(last), queue_pair.peer_window_key),
             IBV_WC_SUCCESS);
   EXPECT_EQ(std::string(last, 8), "from bad");
 }
