@@ -48,14 +48,14 @@ Result<uint16_t> partitionIndex(ibv_context* context, const Port& port, const Co
   return Status{Code::kInvalidUsage};
 }
 
-Status initialise(ibv_qp* qp, const Port& port, const Config& config) {
+Status initialise(ibv_qp* qp, const Port& port, const Config& config, PeerMay peer_may) {
   const Result<uint16_t> partition_index = partitionIndex(qp->context, port, config);
   if (!partition_index.ok()) return partition_index.status();
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.pkey_index = *partition_index;
   attributes.port_num = port.number;
-  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  attributes.qp_access_flags = static_cast<unsigned>(peer_may);
   const int partition = port.iwarp ? 0 : IBV_QP_PKEY_INDEX;  // iWARP has no partition keys
   const int mask = IBV_QP_STATE | partition | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   const int error = library().modify_qp(qp, &attributes, mask);
@@ -110,7 +110,8 @@ void setLocalRoute(ibv_ah_attr& path, const PathAddress& remote, bool other_subn
 }  // namespace
 
 Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, const Config& config,
-                                  QueuePairSize size, OutOfOrder out_of_order, InlineLimits* limits) {
+                                  QueuePairSize size, OutOfOrder out_of_order, InlineLimits* limits,
+                                  PeerMay peer_may) {
   const char* name = library().get_device_name(pd->context->device);
   ibv_qp_init_attr wanted = {};
   wanted.send_cq = cq;
@@ -143,7 +144,7 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
     return Status{Code::kSystem, error};
   }
   made.inline_bytes = granted.cap.max_inline_data;
-  RAILWISE_TRY(initialise(made.qp.get(), port, config));
+  RAILWISE_TRY(initialise(made.qp.get(), port, config, peer_may));
   return made;
 }
 

@@ -103,18 +103,25 @@ enum class OutOfOrder : uint8_t {
   kRequired,    // for the end that follows: an error if the device cannot do it
 };
 
+// What the other end of a queue pair may do to registered memory whose key it has. Only those may read who
+// must: who gives a sender its keys needs not be read by it.
+enum class PeerMay : uint8_t {
+  kWrite = IBV_ACCESS_REMOTE_WRITE,
+  kRead = IBV_ACCESS_REMOTE_READ,
+  kReadAndWrite = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+};
+
 struct QueuePair {
   Qp qp;
   uint32_t inline_bytes = 0;
   bool out_of_order = false;
 };
 
-// Creates a queue pair in state INIT, with remote write and read allowed. Fewer inline bytes than requested
-// are no error. `limits`: what this device has refused before, and receives what it refuses now; null:
-// nothing is known of that.
+// Creates a queue pair in state INIT. Fewer inline bytes than requested are no error. `limits`: what this
+// device has refused before, and receives what it refuses now; null: nothing is known of that.
 Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, const Config& config,
                                   QueuePairSize size, OutOfOrder out_of_order = OutOfOrder::kNo,
-                                  InlineLimits* limits = nullptr);
+                                  InlineLimits* limits = nullptr, PeerMay peer_may = PeerMay::kWrite);
 
 // How many receives an out-of-order queue pair of this device can have. 0: the device has no such queue
 // pairs, or NCCL_IB_OOO_RQ is off. Both ends must have room for as many as they post. Used in the handshake.

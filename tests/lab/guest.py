@@ -38,6 +38,7 @@ class Plan:
     machine: list[str] = field(default_factory=list)  # QEMU arguments of its shape, in place of cpus and memory
     machine_setup: dict = field(default_factory=dict)  # what guest/shape.py lays over /sys
     threads: str = "multi"
+    counts_instructions: bool = False
 
 
 class Guest:
@@ -70,6 +71,8 @@ class Guest:
         command = ["qemu-system-x86_64", "-accel", f"tcg,thread={plan.threads}", "-M", "q35", "-cpu", "max", "-nodefaults", "-no-reboot",
                    "-display", "none", "-vga", "none", "-monitor", "none", "-kernel", str(kernel.vmlinux), "-initrd", str(kernel.initramfs),
                    "-append", KERNEL_ARGUMENTS, "-serial", f"file:{self.folder / 'console'}"]
+        if plan.counts_instructions:
+            command += ["-icount", "shift=0,sleep=off"]
         for tag, path, more in shared:
             command += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,multidevs=remap{more}"]
         command += plan.machine or ["-smp", str(plan.cpus), "-m", str(plan.memory_mb)]

@@ -61,10 +61,11 @@ Status Endpoint::openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t
 }
 
 Result<LaneQueuePair*> Endpoint::addQueuePair(uint8_t rail, const Config& config, verbs::QueuePairSize size,
-                                              verbs::OutOfOrder order, verbs::FatalFlag& lost) {
+                                              verbs::OutOfOrder order, verbs::PeerMay peer_may,
+                                              verbs::FatalFlag& lost) {
   const Rail& local = rails[rail];
   Result<verbs::QueuePair> made = verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config,
-                                                         size, order, &local.hca->inlineLimits());
+                                                         size, order, &local.hca->inlineLimits(), peer_may);
   if (!made.ok()) return made.status();
   LaneQueuePair& queue_pair = queue_pairs.add();
   queue_pair.index = static_cast<uint8_t>(queue_pairs.size() - 1);

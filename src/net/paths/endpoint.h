@@ -48,7 +48,8 @@ struct Endpoint {
                               const std::shared_ptr<const void>& memory, verbs::FatalFlag& lost);
   // Makes a queue pair in state INIT on `rail`. Errors: kSystem, logged.
   Result<LaneQueuePair*> addQueuePair(uint8_t rail, const Config& config, verbs::QueuePairSize size,
-                                      verbs::OutOfOrder order, verbs::FatalFlag& lost);
+                                      verbs::OutOfOrder order, verbs::PeerMay peer_may,
+                                      verbs::FatalFlag& lost);
   // Sorts the queue pairs into lanes: queue pair i belongs to lane i mod `count`. Queue pairs that are not
   // used belong to no lane.
   void makeLanes(int count);

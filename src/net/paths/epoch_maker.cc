@@ -63,9 +63,10 @@ Status EpochMaker::addQueuePair(uint8_t rail, const QueuePairNeeds& needs) {
   const verbs::OutOfOrder order = !state_.out_of_order ? verbs::OutOfOrder::kNo
                                   : first              ? verbs::OutOfOrder::kIfPossible
                                                        : verbs::OutOfOrder::kRequired;
+  const bool read = needs.peer_reads || !state_.rules.completion_means_arrival;
   const Result<LaneQueuePair*> made = state_.endpoint.addQueuePair(
       rail, state_.config, {needs.send_requests, needs.receive_requests, needs.inline_bytes}, order,
-      state_.bell);
+      read ? verbs::PeerMay::kReadAndWrite : verbs::PeerMay::kWrite, state_.bell);
   if (!made.ok()) return noteRefused(made.status(), rail, "a queue pair (ibv_create_qp, ibv_modify_qp)");
   if (first) state_.out_of_order = (*made)->rest->made.out_of_order;
   (*made)->window_key = keys->local;
@@ -108,7 +109,8 @@ Result<TrialQueuePair> EpochMaker::makeTrial(const Rail& rail) const {
       [&] { return verbs::library().create_cq(rail.hca->context(), 2, nullptr, nullptr, 0); }, error));
   if (trial.cq == nullptr) return Status{Code::kSystem, error};
   Result<verbs::QueuePair> made =
-      verbs::createQueuePair(rail.hca->pd(), trial.cq.get(), rail.port, state_.config, {1, 1, 0});
+      verbs::createQueuePair(rail.hca->pd(), trial.cq.get(), rail.port, state_.config, {1, 1, 0},
+                             verbs::OutOfOrder::kNo, nullptr, verbs::PeerMay::kRead);
   if (!made.ok()) return made.status();
   trial.made = std::move(*made);
   return trial;

@@ -24,7 +24,8 @@ struct QueuePairNeeds {
   uint32_t send_requests;  // a device with less gives less
   uint32_t receive_requests;
   uint32_t inline_bytes;
-  uint32_t control_each;  // bytes of a work request that are no payload, as a rule; for the record
+  uint32_t control_each;    // bytes of a work request that are no payload, as a rule; for the record
+  bool peer_reads = false;  // the other end reads memory of this end, besides the window on iWARP
 };
 
 // What an end of a link is certain of, and tells the other end when both have left an epoch: `count` numbers.

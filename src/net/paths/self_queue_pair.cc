@@ -2,14 +2,22 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include "base/log.h"
-#include "verbs/queue_pair.h"
+#include "base/secrets.h"
 
 namespace railwise::net {
 
+// Who forges packets on the network must guess it.
+static uint32_t randomPacketNumber() {
+  uint32_t number = 0;
+  fillRandom(std::as_writable_bytes(std::span(&number, 1)));
+  return number & 0xffffff;
+}
+
 Result<SelfQueuePair> SelfQueuePair::open(const Rail& rail, const Config& config, uint32_t depth,
-                                          uint32_t inline_bytes, const char* purpose) {
+                                          uint32_t inline_bytes, verbs::PeerMay may, const char* purpose) {
   SelfQueuePair made{rail};
   int error = 0;
   made.cq.reset(verbs::makeOrExplain(
@@ -24,7 +32,7 @@ Result<SelfQueuePair> SelfQueuePair::open(const Rail& rail, const Config& config
   }
   Result<verbs::QueuePair> queue_pair =
       verbs::createQueuePair(rail.hca->pd(), made.cq.get(), rail.port, config, {depth, 1, inline_bytes},
-                             verbs::OutOfOrder::kNo, &rail.hca->inlineLimits());
+                             verbs::OutOfOrder::kNo, &rail.hca->inlineLimits(), may);
   if (!queue_pair.ok()) return queue_pair.status();
   const Result<verbs::GidList> gids = rail.gids->get();
   if (!gids.ok()) return gids.status();
@@ -32,8 +40,10 @@ Result<SelfQueuePair> SelfQueuePair::open(const Rail& rail, const Config& config
   const verbs::Gid& gid = (*gids)[0];
   const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
   const verbs::PathAddress self{queue_pair->qp->qp_num, now.lid, rail.port.ethernet, now.mtu, gid.value};
-  RAILWISE_TRY(verbs::readyToReceive(queue_pair->qp.get(), rail.port, self, {gid, 0, 0}));
-  RAILWISE_TRY(verbs::readyToSend(queue_pair->qp.get(), rail.port, config));
+  verbs::PathSettings settings{gid, 0, 0};
+  settings.psn = randomPacketNumber();
+  RAILWISE_TRY(verbs::readyToReceive(queue_pair->qp.get(), rail.port, self, settings));
+  RAILWISE_TRY(verbs::readyToSend(queue_pair->qp.get(), rail.port, config, settings.psn));
   made.inline_bytes = queue_pair->inline_bytes;
   made.qp = std::move(queue_pair->qp);
   return made;

@@ -11,14 +11,15 @@
 #include "net/device/device.h"
 #include "net/device/fence.h"
 #include "verbs/handles.h"
+#include "verbs/queue_pair.h"
 
 namespace railwise::net {
 
 struct SelfQueuePair {
-  // Makes it, ready to send, with room for `depth` work requests. `purpose`: "flushes", for the log. Errors:
-  // kSystem, logged.
+  // Makes it, ready to send, with room for `depth` work requests. `may`: what it reads or writes. `purpose`:
+  // "flushes", for the log. Errors: kSystem, logged.
   static Result<SelfQueuePair> open(const Rail& rail, const Config& config, uint32_t depth,
-                                    uint32_t inline_bytes, const char* purpose);
+                                    uint32_t inline_bytes, verbs::PeerMay may, const char* purpose);
   // Gives it away: `destroy` ends what is left of it. `memory`: what it may still read or write.
   void drop(const std::shared_ptr<const void>& memory,
             void (*destroy)(Hca& hca, const std::shared_ptr<Remains>& remains) noexcept) noexcept;

@@ -29,7 +29,8 @@ Result<Flusher::Path*> Flusher::pathThrough(const Rail& rail) {
       std::find_if(paths_.begin(), paths_.end(), [&](const auto& path) { return path->rail.same(rail); });
   if (found != paths_.end()) [[likely]]
     return found->get();
-  Result<SelfQueuePair> made = SelfQueuePair::open(rail, link_.config, kOutstandingFlushes, 0, "flushes");
+  Result<SelfQueuePair> made =
+      SelfQueuePair::open(rail, link_.config, kOutstandingFlushes, 0, verbs::PeerMay::kRead, "flushes");
   if (!made.ok()) return made.status();
   auto path = std::make_unique<Path>(Path{std::move(*made)});
   path->counts = countsOf(rail.record_rail);

@@ -81,7 +81,8 @@ std::unique_ptr<Loopback::Path> Loopback::makePath(std::size_t rail) {
     window_ = std::make_shared<Window>(std::move(*window));
   }
   const Rail now = rails_[rail].now();
-  Result<SelfQueuePair> made = SelfQueuePair::open(now, config_, kDepth, sizeof(uint64_t), "its own memory");
+  Result<SelfQueuePair> made = SelfQueuePair::open(now, config_, kDepth, sizeof(uint64_t),
+                                                   verbs::PeerMay::kReadAndWrite, "its own memory");
   if (!made.ok()) return nullptr;
   auto path = std::make_unique<Path>(Path{std::move(*made)});
   path->place = rail;

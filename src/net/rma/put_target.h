@@ -64,7 +64,7 @@ class PutTarget final : public LinkMemory, protected LinkUser {
   PutTarget(const Device& device, const ConnectionOptions& options, const EndInfo& request, Owner owner);
 
   QueuePairNeeds needs() const override {
-    return {kCreditDepth, kReports, sizeof(uint64_t), sizeof(uint64_t)};
+    return {kCreditDepth, kReports, sizeof(uint64_t), sizeof(uint64_t), true};  // gets read
   }
   int mostRails() const override { return kMaxRails; }
   Result<Window> makeWindow(bool registers) override;

@@ -249,8 +249,7 @@ Status CmConnection::enter(ibv_qp_state state) {
   constexpr int kEthernetOnly = 0xe00000;
   if (!port_.ethernet) mask &= ~kEthernetOnly;
   if (state == IBV_QPS_INIT) {
-    attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    mask |= IBV_QP_ACCESS_FLAGS;
+    mask &= ~IBV_QP_ACCESS_FLAGS;  // those of createQueuePair() stay
   } else if (state == IBV_QPS_RTR) {
     attributes.min_rnr_timer = kMinRnrTimer;
     if (path_.traffic_class != 0) attributes.ah_attr.grh.traffic_class = path_.traffic_class;

@@ -9,7 +9,9 @@
 
 #include "loop_connection.h"
 #include "net/loop_traffic.h"
+#include "net/paths/self_queue_pair.h"
 #include "port_control.h"
+#include "tests/ok.h"
 #include "verbs/library.h"
 
 namespace railwise::net {
@@ -81,6 +83,22 @@ TEST(PacketNumbers, BothEndsAgreeAndEachConnectionHasItsOwn) {
   ASSERT_EQ(later.size(), 2U);
   EXPECT_EQ(later[0], later[1]);
   test::changePort("soft0:1", "up");
+}
+
+// Nobody tells a queue pair that is connected to itself where to begin.
+TEST(PacketNumbers, AQueuePairToItselfBeginsAnywhere) {
+  LoopConnection loop(2 * kHalf);
+  std::set<uint32_t> begins;
+  for (int i = 0; i < 8; ++i) {
+    const Noted noted;
+    const Result<SelfQueuePair> made = SelfQueuePair::open(loop.device().rails().front(), loop.net().config(),
+                                                           1, 0, verbs::PeerMay::kRead, "this test");
+    ASSERT_OK(made);
+    const Begun& begun = g_begun.at(made->qp->qp_num);
+    EXPECT_EQ(begun.sends, begun.receives);
+    begins.insert(begun.sends);
+  }
+  EXPECT_GE(begins.size(), 7U);
 }
 
 }  // namespace
