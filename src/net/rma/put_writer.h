@@ -139,6 +139,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   Status onBegun() override { return Status::success(); }
   bool onNews(uint64_t /*number*/) override { return false; }
   Status onFrame(std::span<const std::byte, kUserFrameBytes> bytes) override;
+  bool awaitsFrame() const override;
   void onClosed() override {
     closeDirect();
     over_ = !anyOpen();
