@@ -134,6 +134,9 @@ struct ParkedWork {
 // When the READs and atomics of a QP are answered, in the time model. They are answered in order.
 class FetchWindow {
  public:
+  FetchWindow() = default;
+  // `next`: the number of the first fetch, so that a test begins a little below the wrap.
+  explicit FetchWindow(uint32_t next) : next_(next) {}
   // The fetches that are not answered at `at_ns`.
   uint32_t outstanding(uint64_t at_ns) const {
     uint32_t count = 0;

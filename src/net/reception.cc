@@ -80,7 +80,9 @@ Result<std::unique_ptr<Reception>> Reception::create(const Device& device, const
   return made;
 }
 
-Reception::~Reception() { socket_.shutdown(); }
+Reception::~Reception() {
+  if (processId() == owner_) socket_.shutdown();
+}
 
 void Reception::hear(const Take& take, std::size_t most) {
   taken_ = 0;

@@ -78,7 +78,7 @@ ListenerPage::ListenerPage(std::string_view device, uint16_t rail) : record_(cur
 }
 
 ListenerPage::~ListenerPage() {
-  if (slot_ < 0) return;
+  if (slot_ < 0 || !record_->ours()) return;
   setState(PageMemory::pageOf(end_).connection, ConnectionState::kClosed);
   (void)munmap(end_ - slotBytes(), slotBytes());
   record_->giveSlot(slot_);

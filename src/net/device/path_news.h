@@ -67,9 +67,9 @@ class RoundTrips {
   }
 
  private:
-  static constexpr uint32_t kEnough = 16;
+  static constexpr uint64_t kEnough = 16;
   std::atomic<uint64_t> longest_ns_{0};
-  std::atomic<uint32_t> known_{0};
+  std::atomic<uint64_t> known_{0};
 };
 
 }  // namespace railwise::net

@@ -133,7 +133,7 @@ void EpochMaker::stopLost() noexcept {
   const auto usable = [](const Rail& rail) { return rail.usable(); };
   const bool well = state_.running() && state_.failure.ok() && !state_.joiner->isJoining(state_.endpoint) &&
                     std::ranges::all_of(state_.endpoint.rails, usable);
-  if (well || state_.window == nullptr || state_.side_channel.inForkedChild()) return;
+  if (well || state_.window == nullptr || state_.inForkedChild()) return;
   try {
     (void)state_.endpoint.stop();
   } catch (const std::bad_alloc&) {  // this thread destroys them

@@ -109,6 +109,11 @@ Joiner::Lost JoinByManager::lost(const LaneQueuePair& queue_pair) const {
   return {up.status().sys_errno == ENODEV ? Loss::kDeviceRemoved : Loss::kDisconnected, up.status()};
 }
 
+// In a forked child the listeners are the parent's.
+JoinByManager::~JoinByManager() {
+  if (!listeners_.empty() && listeners_.front().hca->inForkedChild()) drop();
+}
+
 // Threads of the devices destroy the listeners: a driver takes part in that.
 void JoinByManager::drop() noexcept {
   try {

@@ -14,6 +14,7 @@ class JoinByManager final : public Joiner {
  public:
   JoinByManager(Direction direction, const Config& config, const Session& session, bool iwarp)
       : Joiner(direction, config, session), iwarp_(iwarp) {}
+  ~JoinByManager() override;
 
   bool needsCall() const override { return true; }
   // The IP addresses of the rail's network interface.

@@ -88,7 +88,7 @@ void Link::abandon(const std::string& reason) {
 }
 
 void Link::endSideChannel(std::string_view reason) {
-  if (!side_channel.opened() || side_channel.inForkedChild()) return;
+  if (!side_channel.opened() || inForkedChild()) return;
   auto last = makeMessage<CloseFrame>(MessageType::kClose);
   last.arrived = numbers().arrived;
   copyText(last.reason, reason);

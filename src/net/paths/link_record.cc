@@ -83,7 +83,7 @@ void LinkRecord::fail(const std::string& what) {
 }
 
 void LinkRecord::close() {
-  if (state_.side_channel.inForkedChild()) return;  // the record is the parent's
+  if (state_.inForkedChild()) return;
   state_.user.onLook();
   record::foldQueuePairs(state_.memory.page());
   record::foldFlushes(state_.memory.page());

@@ -69,6 +69,8 @@ struct LinkState {
   bool hasLeft() const { return phase() == Phase::kWaiting || phase() == Phase::kConnecting; }
   bool canFailOver() const { return config.failover != 0 && there.failover != 0 && side_channel.opened(); }
   bool degraded() const { return role->degraded(); }
+  // The device, the record and the TCP connection are the parent's.
+  bool inForkedChild() const { return device.rails().front().hca->inForkedChild(); }
   Patience patience() const { return Patience(config.failover_timeout_s); }
 
   // This end, for the functions of offer.h.

@@ -99,6 +99,10 @@ class LinkUser {
     return {Code::kRemote, EPROTO};
   }
 
+  // While the link runs: this end cannot go on without a frame of the other end's user. The link then doubts
+  // a side channel that stays silent: somebody may hold the bytes back.
+  virtual bool awaitsFrame() const { return false; }
+
   // The other end has closed the link, and not because of a failure. Everything that it has sent before over
   // the side channel was handed over.
   virtual void onClosed() {}

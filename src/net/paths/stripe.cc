@@ -12,7 +12,7 @@ constexpr double kGain = 0.25;
 constexpr double kMostSlowdown = 4;
 // A lane that carried nothing of so many striped messages gets a small segment, to see whether it has
 // recovered.
-constexpr int kProbeInterval = 64;
+constexpr uint64_t kProbeInterval = 64;
 
 uint64_t alignDown(uint64_t bytes) { return bytes & ~uint64_t{kCutAlignment - 1}; }
 

@@ -39,7 +39,7 @@ class LaneLoad {
   // Bytes posted and not yet completed.
   uint64_t queued() const { return queued_; }
   // Number of groups that were spread since this lane was last measured.
-  int unmeasured() const { return unmeasured_; }
+  uint64_t unmeasured() const { return unmeasured_; }
 
   // `now_ns`: when the posting of the whole message began; 0 for a message that is too small to measure.
   void posted(uint64_t bytes, uint64_t now_ns) {
@@ -68,7 +68,7 @@ class LaneLoad {
   uint64_t queued_ = 0;
   uint64_t busy_since_ns_ = 0;  // begin of the next measurement's time
   uint64_t finished_ = 0;       // bytes completed since busy_since_ns_
-  int unmeasured_ = 0;
+  uint64_t unmeasured_ = 0;
   bool measured_ = false;
 };
 

@@ -37,6 +37,7 @@ Status Watch::look(Waiting waiting) {
   RAILWISE_TRY(checkJoined(now));
   if (!state_.running()) return Status::success();
   RAILWISE_TRY(countUnproven(*since));
+  checkFrames(now);
   state_.role->lookForBetter(now);
   RAILWISE_TRY(checkSilence(*since));
   const bool ended = host_.peerHasEnded();
@@ -295,6 +296,14 @@ Status Watch::countUnproven(Clock::duration since_last_check) {
     return Status::success();
   state_.log.addLostTime(since_last_check);
   return host_.giveUpWhenLost();
+}
+
+void Watch::checkFrames(Clock::time_point now) {
+  SideChannel& channel = state_.side_channel;
+  const bool awaits = state_.user.awaitsFrame();
+  if (awaits && channel.expectsFrames()) channel.suspect(now);
+  else if (awaits) channel.expectFrames(now);
+  else if (channel.expectsFrames()) channel.expectNoFrames();
 }
 
 // Ports of this end may be up again. That concerns a connection that uses fewer rails than it could.

@@ -98,6 +98,8 @@ class Watch {
   Status askForAnswers(bool anew);
   // Counts the time of an epoch in which nothing has completed as time without a path.
   Status countUnproven(Clock::duration since_last_look);
+  // Doubts a side channel over which no frame comes that the user waits for.
+  void checkFrames(Clock::time_point now);
   uint64_t pathKey(const LaneQueuePair& queue_pair) const;
   Status hearSuspicions();
   Status peerLeft();

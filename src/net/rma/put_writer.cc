@@ -459,6 +459,13 @@ Status PutWriter::reconcile(const Words& words) {
 
 // ---- what the other end says
 
+// What it has not said of a window may be held up on the way.
+bool PutWriter::awaitsFrame() const {
+  return std::ranges::any_of(streams_, [this](const RmaStream& stream) {
+    return stream.toPost() != nullptr && waitsFor(*stream.toPost()) == record::WaitsFor::kWindow;
+  });
+}
+
 Status PutWriter::onFrame(std::span<const std::byte, kUserFrameBytes> bytes) {
   RegionFrame frame;
   std::memcpy(&frame, bytes.data(), sizeof frame);

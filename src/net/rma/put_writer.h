@@ -139,6 +139,7 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   Status onBegun() override { return Status::success(); }
   bool onNews(uint64_t /*number*/) override { return false; }
   Status onFrame(std::span<const std::byte, kUserFrameBytes> bytes) override;
+  bool awaitsFrame() const override;
   void onClosed() override {
     closeDirect();
     over_ = !anyOpen();
@@ -164,8 +165,8 @@ class PutWriter final : public LinkMemory, protected LinkUser {
     return link_.endpoint.queue_pairs[link_.endpoint.lanes[lane].queue_pairs[0]];
   }
   bool hasCredit(std::size_t queue_pair) const {
-    return reports_[queue_pair] - __atomic_load_n(credits_ + queue_pair, __ATOMIC_ACQUIRE) < kReports ||
-           isPlanted(Mistake::kIgnoresCredit);
+    const auto taken = static_cast<uint32_t>(__atomic_load_n(credits_ + queue_pair, __ATOMIC_ACQUIRE));
+    return reportsUnderWay(reports_[queue_pair], taken) < kReports || isPlanted(Mistake::kIgnoresCredit);
   }
   // Where the next report of a queue pair is written from. The device has read what was there before, for the
   // target has taken it (credit).
@@ -219,10 +220,11 @@ class PutWriter final : public LinkMemory, protected LinkUser {
   bool settles_ = false;  // something has completed since settle()
   bool waits_ = true;     // a stream may have something to post
   uint64_t open_ = 0;     // operations that are not done
-  // Written by the target's device: how many reports of each queue pair it has taken. By index.
+  // Written by the target's device: how many reports of each queue pair it has taken, in the low half of a
+  // word. By index.
   uint64_t* credits_ = nullptr;
   Report* staged_ = nullptr;                           // kReports for each queue pair
-  std::array<uint64_t, kMaxQueuePairs> reports_ = {};  // posted in this epoch
+  std::array<uint32_t, kMaxQueuePairs> reports_ = {};  // posted in this epoch
   struct Striped {
     uint64_t due;
     uint64_t bytes;

@@ -14,6 +14,9 @@ namespace railwise::net {
 // Reports that a queue pair of the target has receives for. A writer has never more under way than the target
 // has given credit for, so that silence is a sign of a dead path, not of a busy target.
 inline constexpr uint32_t kReports = 128;
+// Reports of a queue pair that were posted and not taken. Both ends count them since the queue pair was made,
+// and their counts wrap.
+constexpr uint32_t reportsUnderWay(uint32_t posted, uint32_t taken) { return posted - taken; }
 // A target gives credit, and posts receives anew, for so many reports at once.
 inline constexpr uint32_t kReportList = 32;
 // Signals of one stream that may be under way and not applied: what all queue pairs have credit for, and what

@@ -76,6 +76,7 @@ Result<RmaContext*> RmaGroup::createContext(int contexts, int traffic_class) {
 
 void RmaContext::destroy(RmaContext* context) {
   RmaGroup& group = context->group_;
+  if (group.inForkedChild()) return;  // ends with its group
   const std::lock_guard lock(group.mutex_);
   (void)group.progress();
   group.abandonStreams(*context);
@@ -180,6 +181,7 @@ RmaWindow& RmaGroup::addWindow(const Part& part, MemoryHandle* memory) {
 }
 
 void RmaGroup::deregister(RmaWindow* window) {
+  if (inForkedChild()) return;
   const std::lock_guard lock(mutex_);
   if (window->memory == nullptr) return;
   (void)orFail([&] {

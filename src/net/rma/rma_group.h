@@ -142,6 +142,9 @@ class RmaGroup final : private Attended {
   RmaGroup(RmaNet& owner, const Device& device, const ConnectionOptions& options,
            std::unique_ptr<ManyListener<PutTarget>> listener, std::vector<ListenHandle> handles, int rank);
 
+  // Everything is the parent's: its queue pairs, its TCP connections, and the lock, which a thread that is
+  // not here may hold.
+  bool inForkedChild() const { return device_.rails().front().hca->inForkedChild(); }
   void attend() noexcept override;
 
   // These are called with the lock held.

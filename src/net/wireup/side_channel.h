@@ -146,8 +146,6 @@ class SideChannel final : public Watched {
   bool needsSocket() const { return broken() || doubted_.load(std::memory_order_relaxed); }
   // The peer says that the TCP connection has broken or may be held up.
   void doubtSocket() { doubted_.store(true, std::memory_order_relaxed); }
-  // Is this a copy of the parent's, whose TCP connection is not this process's?
-  bool inForkedChild() const { return watcher_ != nullptr && !watcher_->inParent(); }
   // Is there somebody who makes a new TCP connection for the next frames?
   bool resumable() const { return resumption_.resumer != nullptr && watcher_->inParent(); }
   // The peer's process has no such connection, or there is no such process. Ends the channel if it is broken.

@@ -18,9 +18,6 @@
 namespace railwise::net {
 namespace {
 
-constexpr uint64_t kSaidByConnector = sizeof(ConnectRequest) + sizeof(ConnectReady);
-constexpr uint64_t kSaidByListener = sizeof(ConnectReply);
-
 // A connection through somebody.
 struct Between {
   explicit Between(Middle::Mischief mischief, const std::string& devices = "count=1")
@@ -32,8 +29,6 @@ struct Between {
   Middle middle;
   std::optional<LoopConnection> loop;
 };
-
-bool harmless(const Place&, std::string&) { return true; }
 
 // Frames of this type that the listener's end has said over the connection's first TCP connection.
 int saidByListener(const Middle& middle, MessageType type) {
@@ -125,15 +120,7 @@ TEST(Middle, WhoOnlyListensChangesNothingAndLearnsNoSecret) {
   }
 }
 
-// A place in the handshake: what is done there ends the first call, and the second call is good.
-struct Spot {
-  From from;
-  uint64_t at;
-};
-void PrintTo(const Spot& spot, std::ostream* to) {
-  *to << (spot.from == From::kConnector ? "request " : "reply ") << spot.at;
-}
-
+// What is done at a place in the handshake ends the first call, and the second call is good.
 class MiddleOfHandshake : public testing::TestWithParam<Spot> {
  protected:
   // The connection comes up all the same, and works.
@@ -154,13 +141,7 @@ TEST_P(MiddleOfHandshake, AChangedByteEndsACall) {
 
 TEST_P(MiddleOfHandshake, ACutEndsACall) {
   const Spot spot = GetParam();
-  expectSecondCall(
-      [=](const Place& place, std::string& bytes) {
-        const bool here = place.from == spot.from && place.call == 1 && spot.at < place.at + bytes.size();
-        if (here) bytes.resize(spot.at > place.at ? spot.at - place.at : 0);
-        return !here;
-      },
-      "calling again");
+  expectSecondCall(cutBefore(spot.from, spot.at), "calling again");
 }
 
 std::vector<Spot> spots(uint64_t step) {
@@ -242,8 +223,6 @@ TEST(Middle, WhoChangesEveryAnswerEndsTheAttemptWithALine) {
   EXPECT_TRUE(Traffic(plain).run(8, 512));
 }
 
-constexpr std::size_t kSpotsOfReady[] = {0, offsetof(ConnectReady, accepted), sizeof(ConnectReady) - 1};
-
 // The sender goes on without knowing whether the last message of the handshake has arrived. When its TCP
 // connection ends, it proves itself to the receiver's Resumer, and that is as good.
 TEST(Middle, WhoChangesTheLastMessageEndsNothing) {
@@ -263,15 +242,7 @@ TEST(Middle, WhoChangesTheLastMessageEndsNothing) {
 TEST(Middle, WhoCutsTheLastMessageOffEndsNothing) {
   for (const std::size_t at : kSpotsOfReady) {
     const test::Said said;
-    Between between(
-        [=](const Place& place, std::string& bytes) {
-          const uint64_t spot = sizeof(ConnectRequest) + at;
-          const bool here =
-              place.from == From::kConnector && place.call == 1 && spot < place.at + bytes.size();
-          if (here) bytes.resize(spot > place.at ? spot - place.at : 0);
-          return !here;
-        },
-        "count=2");
+    Between between(cutBefore(From::kConnector, sizeof(ConnectRequest) + at), "count=2");
     EXPECT_EQ(between.middle.calls(), 1) << said.all();
     Traffic traffic(*between.loop);
     ASSERT_TRUE(traffic.run(16, 512)) << said.all();
@@ -363,8 +334,6 @@ bool survives(Between& between, int most) {
   return true;
 }
 
-uint64_t firstFrame(From from) { return from == From::kConnector ? kSaidByConnector : kSaidByListener; }
-
 // The log says that the side channel was resumed.
 void expectResumed(const test::Said& said) {
   EXPECT_HAS(said.all(), "the side channel goes on over a new TCP connection");
@@ -383,14 +352,7 @@ TEST_P(MiddleOfFrames, AChangedByteBreaksTheSideChannelWithALine) {
 TEST_P(MiddleOfFrames, ACutIsMended) {
   const auto [from, at] = GetParam();
   const test::Said said;
-  const uint64_t begin = firstFrame(from) + at;
-  Between between(
-      [from = from, begin](const Place& place, std::string& bytes) {
-        const bool here = place.from == from && begin < place.at + bytes.size();
-        if (here) bytes.resize(begin > place.at ? begin - place.at : 0);
-        return !here;
-      },
-      "count=2");
+  Between between(cutBefore(from, firstFrame(from) + at), "count=2");
   EXPECT_TRUE(survives(between, 4)) << said.all();
   expectResumed(said);
   EXPECT_LACKS(said.warnings(), "somebody sent") << said.all();
@@ -406,64 +368,19 @@ std::vector<Spot> spotsOfFrames(uint64_t step, uint64_t most) {
 INSTANTIATE_TEST_SUITE_P(Frames, MiddleOfFrames, testing::ValuesIn(spotsOfFrames(700, 4200)));
 INSTANTIATE_TEST_SUITE_P(CampaignSteps, MiddleOfFrames, testing::ValuesIn(spotsOfFrames(61, 6000)));
 
-// The first frame in `bytes`, with its seal, which is taken out.
-std::string takeFrame(std::string& bytes) {
-  MessageHeader header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  const std::size_t length = frameBytes(header.type) + sizeof(FrameSeal);
-  std::string frame = bytes.substr(0, length);
-  bytes.erase(0, length);
-  return frame;
-}
-
-// What somebody does with the first frame. More frames follow it, else leaving one out would only look like a
-// slow peer.
-struct Trick {
-  const char* name;
-  void (*play)(int turn, std::string& bytes, std::string& kept);
-};
-void PrintTo(const Trick& trick, std::ostream* to) { *to << trick.name; }
-
 class TrickWithFrames : public testing::TestWithParam<std::tuple<From, Trick>> {};
 
 TEST_P(TrickWithFrames, BreaksTheSideChannelWithALine) {
   const auto [from, trick] = GetParam();
-  const uint64_t begin = firstFrame(from);
   const test::Said said;
-  std::string kept;
-  int turn = 0;
-  Between between(
-      [&, from = from, trick = trick](const Place& place, std::string& bytes) {
-        if (place.from == from && place.at >= begin && turn < 2) trick.play(turn++, bytes, kept);
-        return true;
-      },
-      "count=2");
+  Between between(playTrick(from, trick), "count=2");
   EXPECT_TRUE(survives(between, 4)) << said.all();
   expectResumed(said);
   EXPECT_HAS(said.warnings(), "over the side channel: making a new TCP connection") << said.all();
 }
-constexpr Trick kTricks[] = {
-    {"repeat",
-     [](int turn, std::string& bytes, std::string&) {
-       if (turn == 0) bytes += bytes;
-     }},
-    {"swap",
-     [](int turn, std::string& bytes, std::string& kept) {
-       if (turn == 0) kept = takeFrame(bytes);
-       if (!bytes.empty()) bytes += std::exchange(kept, "");
-     }},
-    {"drop",
-     [](int turn, std::string& bytes, std::string&) {
-       if (turn == 0) (void)takeFrame(bytes);
-     }},
-    {"add",
-     [](int turn, std::string& bytes, std::string&) {
-       if (turn == 0) bytes.insert(0, 48, 'x');
-     }},
-};
 INSTANTIATE_TEST_SUITE_P(Frames, TrickWithFrames,
                          testing::Combine(testing::Values(From::kConnector, From::kListener),
-                                          testing::ValuesIn(kTricks)));
+                                          testing::ValuesIn(allTricks())));
 
 }  // namespace
 }  // namespace railwise::net

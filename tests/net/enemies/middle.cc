@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
+#include <ostream>
 #include <stdexcept>
 #include <utility>
 
@@ -120,6 +122,67 @@ Middle::Mischief changeByte(From from, uint64_t at, int calls) {
   return [=](const Place& place, std::string& bytes) {
     if (place.from == from && place.call <= calls && place.at <= at && at < place.at + bytes.size())
       bytes[at - place.at] = static_cast<char>(bytes[at - place.at] ^ 0x41);
+    return true;
+  };
+}
+
+Middle::Mischief cutBefore(From from, uint64_t at) {
+  return [=](const Place& place, std::string& bytes) {
+    const bool here = place.from == from && place.call == 1 && at < place.at + bytes.size();
+    if (here) bytes.resize(at > place.at ? at - place.at : 0);
+    return !here;
+  };
+}
+
+void PrintTo(const Spot& spot, std::ostream* to) {
+  *to << (spot.from == From::kConnector ? "connector " : "listener ") << spot.at;
+}
+void PrintTo(const Trick& trick, std::ostream* to) { *to << trick.name; }
+
+namespace {
+
+// The first frame in `bytes`, with its seal, which is taken out.
+std::string takeFrame(std::string& bytes) {
+  MessageHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const std::size_t length = frameBytes(header.type) + sizeof(FrameSeal);
+  std::string frame = bytes.substr(0, length);
+  bytes.erase(0, length);
+  return frame;
+}
+
+}  // namespace
+
+std::vector<Trick> allTricks() {
+  return {
+      {"repeat",
+       [](int turn, std::string& bytes, std::string&) {
+         if (turn == 0) bytes += bytes;
+       }},
+      {"swap",
+       [](int turn, std::string& bytes, std::string& kept) {
+         if (turn == 0) kept = takeFrame(bytes);
+         if (!bytes.empty()) bytes += std::exchange(kept, "");
+       }},
+      {"drop",
+       [](int turn, std::string& bytes, std::string&) {
+         if (turn == 0) (void)takeFrame(bytes);
+       }},
+      {"add",
+       [](int turn, std::string& bytes, std::string&) {
+         if (turn == 0) bytes.insert(0, 48, 'x');
+       }},
+  };
+}
+
+Middle::Mischief playTrick(From from, const Trick& trick) {
+  struct Played {
+    int turn = 0;
+    std::string kept;
+  };
+  return [from, trick, played = std::make_shared<Played>()](const Place& place, std::string& bytes) {
+    if (place.from == from && place.call == 1 && place.at >= firstFrame(from) && played->turn < 2)
+      trick.play(played->turn++, bytes, played->kept);
     return true;
   };
 }

@@ -3,14 +3,18 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "net/wireup/authentication.h"
+#include "net/wireup/frames.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {
@@ -67,7 +71,40 @@ class Middle {
   std::thread thread_;
 };
 
+// ---- what somebody may do
+
+inline bool harmless(const Place&, std::string&) { return true; }
+
+// A place in what one end says.
+struct Spot {
+  From from;
+  uint64_t at;
+};
+void PrintTo(const Spot& spot, std::ostream* to);
+
 // Changes one byte of the first `calls` calls.
 Middle::Mischief changeByte(From from, uint64_t at, int calls = 1);
+// Cuts the first call off in front of a byte.
+Middle::Mischief cutBefore(From from, uint64_t at);
+
+// What each end says before the frames of the side channel.
+inline constexpr uint64_t kSaidByConnector = sizeof(ConnectRequest) + sizeof(ConnectReady);
+inline constexpr uint64_t kSaidByListener = sizeof(ConnectReply);
+inline constexpr std::size_t kSpotsOfReady[] = {0, offsetof(ConnectReady, accepted),
+                                                sizeof(ConnectReady) - 1};
+constexpr uint64_t firstFrame(From from) {
+  return from == From::kConnector ? kSaidByConnector : kSaidByListener;
+}
+
+// What somebody does with the first frame of an end. More frames follow it, else leaving one out would only
+// look like a slow peer.
+struct Trick {
+  const char* name;
+  // `turn`: 0 for the bytes that the first frame is in, 1 for the next ones.
+  void (*play)(int turn, std::string& bytes, std::string& kept);
+};
+void PrintTo(const Trick& trick, std::ostream* to);
+std::vector<Trick> allTricks();
+Middle::Mischief playTrick(From from, const Trick& trick);
 
 }  // namespace railwise::net

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -72,6 +73,9 @@ class RmaRanks {
   }
   RmaRanks(const RmaRanks&) = delete;
   RmaRanks& operator=(const RmaRanks&) = delete;
+
+  // Called with the handle of each rank, by its number, on its way to all ranks.
+  static inline std::function<void(int rank, char* handle)> on_the_way;
 
   // What was wrong first, in words; "": nothing.
   const std::string& problem() const { return problem_; }
@@ -252,7 +256,10 @@ class RmaRanks {
       ranks_.push_back(std::move(rank));
     }
     std::vector<const void*> pointers;
-    for (const auto& handle : handles) pointers.push_back(handle.data());
+    for (auto& handle : handles) {
+      if (on_the_way) on_the_way(static_cast<int>(pointers.size()), reinterpret_cast<char*>(handle.data()));
+      pointers.push_back(handle.data());
+    }
     for (auto& rank : ranks_) begin(*rank, *listeners[static_cast<std::size_t>(rank->number)], pointers);
   }
   void begin(Rank& rank, RmaListener& listener, const std::vector<const void*>& handles) {

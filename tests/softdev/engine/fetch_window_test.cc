@@ -2,6 +2,8 @@
 // max_dest_rd_atomic of them. Times are those of the time model, so no test measures a clock.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "softdev/endpoint.h"
 #include "softdev/fabric/monotonic.h"
 #include "softdev/queues/objects.h"
@@ -98,6 +100,16 @@ TEST(FetchWindow, AResponderRefusesMoreThanItsResources) {
   EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_INV_REQ_ERR);
   EXPECT_EQ(*pair.b.word(128), 2U);
   EXPECT_EQ(pair.b.state(), IBV_QPS_ERR);
+}
+
+TEST(FetchWindow, CountsOnWhereItsNumbersWrap) {
+  FetchWindow window(UINT32_MAX - 5);
+  for (uint64_t i = 1; i <= 40; ++i) {
+    window.add(i);
+    EXPECT_EQ(window.outstanding(i - 1), 1U) << i;
+    EXPECT_EQ(window.outstanding(i < 5 ? 0 : i - 5), std::min<uint64_t>(i, 5)) << i;
+    if (i > 3) EXPECT_EQ(window.opensAt(3), i - 2);
+  }
 }
 
 // Without a wire every answer comes at once.

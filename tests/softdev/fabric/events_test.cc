@@ -74,6 +74,17 @@ TEST(Events, TheOldestOfTooManyGoes) {
   EXPECT_FALSE(readable(device));
 }
 
+TEST(Events, ComeInTheirOrderWhereTheirCountsWrap) {
+  const OpenDevice device;
+  ContextRecord& record = *as<Context>(static_cast<ibv_context*>(device)).record;
+  record.events_head = record.events_tail = UINT32_MAX - 5;
+  for (uint32_t i = 0; i < kMaxEvents + 3; ++i) raise(device, IBV_EVENT_PORT_ERR, i);
+  for (uint32_t i = 3; i < kMaxEvents + 3; ++i)
+    EXPECT_EQ(takeEvent(device).element.port_num, static_cast<int>(i));
+  EXPECT_FALSE(readable(device));
+  EXPECT_LT(record.events_head.load(), 2 * kMaxEvents);
+}
+
 TEST(Events, OverrunOfACompletionQueue) {
   const OpenDevice device;
   Pair pair(device, device, {.cqe = 4}, {});

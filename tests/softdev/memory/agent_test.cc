@@ -108,6 +108,23 @@ TEST(Agent, DoesNotExecuteWhatWasWithdrawn) {
   EXPECT_EQ(two.peer.word(8), 5U);
 }
 
+TEST(Agent, ServesWhereItsCountsWrap) {
+  Processes two({}, {}, kAgents);
+  ASSERT_EQ(two.end.send({.length = 8}), 0);
+  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  Fabric& fabric = *as<Context>(static_cast<ibv_context*>(two.device)).fabric;
+  const QpRecord& qp = fabric.segment->qps[qpIndexOf(two.peer.address().qp_num)];
+  AgentRecord& agent = fabric.segment->agents[slotOf(qp.owner.load())];
+  agent.done = agent.posted = UINT32_MAX - 1;
+  for (uint64_t i = 1; i <= 4; ++i) {
+    *two.end.word(0) = i;
+    ASSERT_EQ(two.end.send({.length = 8, .remote_offset = 8 * i}), 0);
+    EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(two.peer.word(8 * i), i);
+  }
+  EXPECT_EQ(agent.posted.load(), 2U);
+}
+
 TEST(Agent, KilledPeer) {
   Processes two({}, {}, kAgents);
   ASSERT_EQ(two.end.send({.length = 8}), 0);
