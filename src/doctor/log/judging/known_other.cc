@@ -84,6 +84,12 @@ constexpr KnownLine kOtherLines[] = {
     {"out of memory. Tried to allocate", "cuda-failure", kCause, "a GPU has no memory left",
      "The program, not NCCL, asked for more than there is.",
      "lower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+    {"No CUDA GPUs are available", "cuda-failure", kCause, "the program sees no GPU",
+     "CUDA_VISIBLE_DEVICES or the container leaves none, or the driver has lost them.",
+     "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES  # on the host, and in the container\ndmesg | grep -i xid"},
+    {"[Errno 28]", "program-error", kCause, "the program could write no file: its file system is full",
+     "It is an exception of Python, neither of NCCL nor of the network.",
+     "df -h <the folder of the file>; df -i <the folder of the file>"},
     // The kernel's log.
     {"NVRM: Xid&): 79,", "gpu-fault", kCause, "a GPU fell off the bus (Xid 79)",
      "The PCIe link or the power of the GPU failed; it is gone until the host is reset.",

@@ -304,6 +304,8 @@ void JobReader::otherRecord(const LogLine& line) {
     known = explainWarning("", line.text);
     if (known->check == "unknown-warning") return;
   }
+  const std::string_view exception = tracebacks_.exceptionIn(line);
+  if (!known && !exception.empty()) known = explainException(exception);
   if (!known) return;
   const int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
   Event event{*known, writerOf(rank), rank, line.time};

@@ -409,5 +409,15 @@ TEST(Judge, NoLineOfNccl) {
   EXPECT_EQ(judged(readJob("")).exitStatus(), 2);
 }
 
+TEST(Judge, AnExceptionOfTheProgramComesBeforeTheWatchdog) {
+  const std::string watchdog =
+      "[rank0]:[E1129 03:12:44.5 ProcessGroupNCCL.cpp:685] [Rank 0] Watchdog caught collective operation "
+      "timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE) ran for 600014 milliseconds\n";
+  const Findings findings = judged(readJob(goodJob(2) + watchdog + "[rank1]: ValueError: loss is nan\n"));
+  EXPECT_EQ(findings.all()[0].what, "first error of the job: the program raised ValueError");
+  EXPECT_EQ(findings.all()[0].seen[0].device, "rank 1 (node1)");
+  EXPECT_LACKS(findings.all()[0].why, "no earlier error");
+}
+
 }  // namespace
 }  // namespace railwise::doctor

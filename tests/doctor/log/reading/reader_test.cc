@@ -206,5 +206,41 @@ TEST(JobReader, ALineOfALogIsNoRowOfNcclTests) {
   EXPECT_EQ(row("12 34 waiting for 5 of the 8 ranks of node7 here\n"), 0U);
 }
 
+// What a job's log shows of an exception: "RANK CHECK KIND" of each event.
+std::string exceptionsOf(const std::string& text) {
+  std::string all;
+  for (const Event& event : readJob(text).events)
+    all += (all.empty() ? "" : ", ") + std::to_string(event.rank) + " " + event.check +
+           (event.kind == EventKind::kCause ? "" : " (a consequence)");
+  return all;
+}
+
+TEST(JobReader, TheExceptionThatEndsATraceback) {
+  const std::string begin = "Traceback (most recent call last):\n";
+  const std::pair<std::string, const char*> kCases[] = {
+      {"[rank3]: " + begin +
+           "[rank3]:   File \"/w/t.py\", line 8, in <module>\n[rank3]: ValueError: loss is nan\n",
+       "3 program-error"},
+      {begin + "  File \"/w/t.py\", line 8, in <module>\n    raise ValueError\nValueError\n",
+       "-1 program-error"},
+      // srun --label, and another rank's output within.
+      {"2: " + begin +
+           "1: Loss: 3\n1: ValueError: not of rank 2\n2:     main()\n2: FileNotFoundError: [Errno 2] x\n",
+       "2 program-error"},
+      // The container runtime's time is another one in each line.
+      {"2026-11-29T03:12:44.1Z stderr F " + begin + "2026-11-29T03:12:45.9Z stderr F my.pkg.OddError: x\n",
+       "-1 program-error"},
+      {"  traceback : " + begin + "    File \"/w/t.py\", line 8, in f\n  ValueError: x\n",
+       "-1 program-error"},
+      {"[rank0]: OSError: [Errno 28] No space left on device: '/ckpt/7'\n", "0 program-error"},
+      {"[rank3]: RuntimeError: No CUDA GPUs are available\n", "3 cuda-failure"},
+      {"[rank1]: " + begin + "[rank1]: KeyboardInterrupt\n", "1 framework-error (a consequence)"},
+      {"[rank1]: torch.distributed.DistBackendError: [1] is setting up NCCL communicator\n",
+       "1 framework-error (a consequence)"},
+      {"ValueError: nobody has a traceback\nstep 3: Error: x\n", ""},
+      {begin + "loading: done\nepoch 3\n", ""}};
+  for (const auto& [text, events] : kCases) EXPECT_EQ(exceptionsOf(text), events) << text;
+}
+
 }  // namespace
 }  // namespace railwise::doctor
