@@ -119,6 +119,7 @@ class Chains {
     const Evidence evidence(job_);
     const std::map<std::string, std::size_t> causes = firstCauses();
     for (const auto& [process, events] : of_) joinLostConnections(evidence, causes, process, events);
+    blameNode();
     std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
   }
 
@@ -210,6 +211,16 @@ class Chains {
       const auto cause = causes.find(peer);
       if (cause != causes.end() && job_.events[cause->second].process != process) joinInto(at, cause->second);
     }
+  }
+
+  // Slurm kills the ranks of a node that has failed, and of the others.
+  void blameNode() {
+    const auto failed = [](const Event& event) {
+      return event.check == "process-killed" && hasWords(event.line.value, "Node failure on|NODE FAILURE");
+    };
+    if (std::none_of(job_.events.begin(), job_.events.end(), failed)) return;
+    for (Event& event : job_.events)
+      if (hasWords(event.line.value, "srun: error&Killed")) event.kind = EventKind::kConsequence;
   }
 
   Job& job_;

@@ -58,6 +58,13 @@ constexpr char kWatchdogFix[] =
     "was missing\n"
     "py-spy dump --pid <the rank that reports nothing>";
 
+constexpr char kStoreWhy[] =
+    "Ranks were never started or have ended, MASTER_ADDR or MASTER_PORT differs between nodes, or a firewall "
+    "stands between a node and MASTER_ADDR.";
+constexpr char kStoreFix[] =
+    "nc -vz $MASTER_ADDR $MASTER_PORT  # on each node, while the job starts\n"
+    "echo $WORLD_SIZE $MASTER_ADDR $MASTER_PORT  # in each rank: equal everywhere?";
+
 constexpr KnownLine kOtherLines[] = {
     {"Watchdog caught collective operation timeout|Caught collective operation timeout", "watchdog",
      kConsequence, "PyTorch's watchdog ended a collective that took too long", kWatchdogWhy, kWatchdogFix},
@@ -79,6 +86,24 @@ constexpr KnownLine kOtherLines[] = {
      "NCCL reports ncclInvalidArgument", kEarlier, kFirst},
     {"ncclUnhandledCudaError|unhandled cuda error&NCCL", "framework-error", kConsequence,
      "NCCL reports ncclUnhandledCudaError", kEarlier, kFirst},
+    {"Detected mismatch between collectives on ranks", "mismatched-collective", kCause,
+     "PyTorch: two ranks called different collectives", "The line names both ranks and what they called.",
+     "compare the collectives, counts and types that the ranks call, in their order"},
+    {"NCCL communicator was aborted on rank", "framework-error", kConsequence,
+     "PyTorch has aborted the communicator of a rank", kEarlier, kFirst},
+    // PyTorch's store, by which the ranks find each other before NCCL starts.
+    {"seconds waiting for clients&clients joined|store based barrier&worker_count=", "missing-ranks", kCause,
+     "ranks did not come to PyTorch's store", kStoreWhy, kStoreFix},
+    {"client socket has timed out&while trying to connect|client socket has failed to connect to any network "
+     "address",
+     "connection-refused", kCause, "PyTorch's store (MASTER_ADDR) cannot be reached", kStoreWhy, kStoreFix},
+    {"server socket has failed to listen on any local network address", "connection-stranger", kCause,
+     "PyTorch's store cannot listen: another process has the port",
+     "Another job, or one that has not ended yet, runs on the node.",
+     "ss -ltnp  # on the node: who has the port\ntorchrun --master-port <a free port>"},
+    {"retrieving ncclUniqueId&got error|wait timeout after&, keys: ", "framework-error", kConsequence,
+     "a rank waited for another one in PyTorch's store", "As a rule rank 0 has ended, or never came.",
+     kFirst},
     {"Test NCCL failure", "framework-error", kConsequence, "nccl-tests ended with an error", kEarlier,
      kFirst},
     {"out of memory. Tried to allocate", "cuda-failure", kCause, "a GPU has no memory left",
@@ -181,8 +206,9 @@ constexpr KnownLine kOtherLines[] = {
      "Python error: Bus error|Signal 7 (SIGBUS)|exitcode  : -7|(exitcode: -7)",
      "shared-memory", kCause, "a process met a bus error", "As a rule /dev/shm is full.",
      "docker run --shm-size=16g ...  # Kubernetes: an emptyDir of medium Memory on /dev/shm"},
-    {"DUE TO NODE FAILURE", "process-killed", kCause, "Slurm ended the job: a node failed",
-     "The line names the node, or Slurm's controller knows it.", "sinfo -R; scontrol show node <node>"},
+    {"error: Node failure on|DUE TO NODE FAILURE", "process-killed", kCause,
+     "Slurm ended the job: a node failed", "The line names the node, or Slurm's controller knows it.",
+     "sinfo -R; scontrol show node <node>"},
     {"DUE TO TIME LIMIT", "process-killed", kConsequence, "Slurm ended the job: its time was over",
      "The job needs more time, or a rank hangs.", "sbatch --time; py-spy dump --pid <a rank>"},
     {"slurmstepd: error: ***&CANCELLED AT", "process-killed", kConsequence, "Slurm ended the job",

@@ -419,5 +419,13 @@ TEST(Judge, AnExceptionOfTheProgramComesBeforeTheWatchdog) {
   EXPECT_LACKS(findings.all()[0].why, "no earlier error");
 }
 
+TEST(Judge, SlurmKillsTheRanksOfANodeThatFailed) {
+  const std::string killed = "srun: error: node1: tasks 2-3: Killed\n",
+                    node = "srun: error: Node failure on node1\n";
+  EXPECT_HAS(judged(readJob(killed)).all()[0].what, "first error of the job: a rank was killed");
+  EXPECT_HAS(judged(readJob(killed + node)).all()[0].what,
+             "first error of the job: Slurm ended the job: a node failed");
+}
+
 }  // namespace
 }  // namespace railwise::doctor
