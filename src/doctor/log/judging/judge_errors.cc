@@ -114,8 +114,8 @@ constexpr double kNever = 1e12;
 // A line without a time that has none by its nature: of Python, a launcher, or the kernel since its boot.
 bool isOfOthers(const Event& event) {
   static constexpr std::string_view kChecks[] = {"framework-error", "program-error", "process-killed",
-                                                 "gpu-fault",       "nic-fault",     "pcie-error",
-                                                 "iommu-fault"};
+                                                 "gpu-fault",       "host-fault",    "nic-fault",
+                                                 "pcie-error",      "iommu-fault"};
   return std::find(std::begin(kChecks), std::end(kChecks), event.check) != std::end(kChecks);
 }
 
