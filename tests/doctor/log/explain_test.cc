@@ -51,6 +51,7 @@ TEST(Explain, KnownWarnings) {
       {"Could not open XML topology file /x : No such file or directory", "topology-file"},
       {"Could not open XML graph file /etc/graph.xml : No such file or directory", "topology-file"},
       {"Call to ibv_create_qp failed with error Invalid argument errno 22", "verbs-call"},
+      {"Call to ibv_create_qp failed with error No space left on device", "verbs-call"},
       {"Error: failed to extend /dev/shm/nccl-x to 4 bytes, error: No space left on device (28)",
        "shared-memory"},
       {"Error: network Railwise not found.", "network-not-found"},

@@ -140,6 +140,22 @@ TEST(Pastes, AKernelLogBesideAJob) {
             "completion-error");
 }
 
+TEST(Pastes, ALinkThatCameUpAgainIsNoError) {
+  const std::string nic = "mlx5_core 0000:63:00.1 ";
+  const std::string down =
+      "[ 22.0] " + nic + "ens9: Link down\n[ 22.1] " + nic + "mlx5_2: Port: 1 Link DOWN\n";
+  const std::string up = "[ 24.0] " + nic + "ens9: Link up\n[ 24.1] " + nic + "mlx5_2: Port: 1 Link ACTIVE\n";
+  const auto worst = [](const std::string& text) { return judged(readJob(text)).all()[0].what; };
+  const std::string error = "first error of the job: the kernel saw a port of a NIC go down";
+  EXPECT_EQ(worst(down), error);
+  EXPECT_EQ(worst(up + down), error);
+  EXPECT_EQ(findingOf(judged(readJob(down + up)), "port-event")->severity, Severity::kAdvice);
+  const std::string failed =
+      "sara:70:88 [0] transport/net_ib.cc:2200 NCCL WARN NET/IB: Got completion from peer 10.3.0.2<4> with "
+      "status=12 opcode=0 len=0 vendor err 129 (Send)\n";
+  EXPECT_EQ(worst(down + up + failed), error) << "the connection did not wait for the link";
+}
+
 // Seconds since boot cannot be compared with the job's times: the order of files counts, and nothing is
 // later.
 TEST(Pastes, AKernelLogWithoutTimesOfDay) {

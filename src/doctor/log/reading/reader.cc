@@ -313,7 +313,35 @@ void JobReader::otherRecord(const LogLine& line) {
   addEvent(std::move(event));
 }
 
+// Which links of NICs are down, as the kernel's lines say: "mlx5_core 0000:5d:00.0 ens1: Link down", and
+// since 6.13 "mlx5_core 0000:5d:00.0 mlx5_2: Port: 1 Link DOWN".
+void JobReader::notePort(const Event& event) {
+  const std::string& text = event.line.value;
+  const std::size_t end = std::min(text.find(": Link "), text.find(": Port: "));
+  if (event.check != "port-event" || end == std::string::npos) return;
+  const std::string_view before = std::string_view(text).substr(0, end);
+  const std::string key =
+      std::to_string(event.line.place.file) + std::string(before.substr(before.rfind(' ') + 1));
+  if (event.kind == EventKind::kHarmless) links_down_.erase(key);
+  else if (links_down_.size() < kMostProcesses) links_down_.insert(key);
+}
+
+// Links that came up again are no error, as while a host boots, unless a connection of the job has broken.
+void JobReader::excuseLinks() {
+  const auto brokeConnection = [](const Event& event) {
+    return event.isError() && (event.process >= 0 || event.check == "watchdog") &&
+           event.check != "program-error";
+  };
+  if (!links_down_.empty() || std::any_of(job_.events.begin(), job_.events.end(), brokeConnection)) return;
+  for (Event& event : job_.events)
+    if (event.check == "port-event" && hasWords(event.line.value, ": Link down|Link DOWN")) {
+      event.kind = EventKind::kHarmless;
+      event.end = "The link came up again.";
+    }
+}
+
 void JobReader::addEvent(Event event) {
+  notePort(event);
   std::string key = keyOf(event);
   const auto known = event_of_.find(key);
   if (known != event_of_.end()) {
@@ -330,6 +358,7 @@ void JobReader::addEvent(Event event) {
 
 Job JobReader::take() {
   std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
+  excuseLinks();
   joinChains(job_);
   for (Process& process : job_.processes)
     if (!process.network.empty() && process.network != "IB" && process.network != "Socket")
