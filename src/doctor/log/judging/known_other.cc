@@ -48,6 +48,7 @@ constexpr char kFirst[] = "look at the first error of the job";
 constexpr char kEndedWhy[] =
     "The program gave up; as a rule an exception of Python, or NCCL's warning, says why.";
 constexpr char kEndedFix[] = "look at the first Traceback and the first warning of NCCL";
+constexpr char kTraceFix[] = "export PYTHONFAULTHANDLER=1; ulimit -c unlimited  # who called";
 constexpr char kCrashFix[] =
     "dmesg | grep -i segfault\nexport PYTHONFAULTHANDLER=1; ulimit -c unlimited  # who called";
 constexpr char kWatchdogWhy[] =
@@ -225,9 +226,11 @@ constexpr KnownLine kOtherLines[] = {
     {"Signal 9 (SIGKILL)|exitcode  : -9|(exitcode: -9)|srun: error&Killed", "process-killed", kCause,
      "a rank was killed", "Out of memory, a limit of the job, or a person.",
      "dmesg | grep -i -E 'oom|killed process'"},
+    {": segfault at", "process-killed", kCause, "a process crashed (signal 11)",
+     "A wrong address in the program or a library: the line names the library.", kTraceFix},
     {"Signal 11 (SIGSEGV)|exitcode  : -11|(exitcode: -11)|Segmentation fault (|(Segmentation "
      "fault|Segmentation "
-     "fault&core dumped|srun: error&Segmentation fault|Fatal Python error: Segmentation|: segfault at",
+     "fault&core dumped|srun: error&Segmentation fault|Fatal Python error: Segmentation",
      "process-killed", kCause, "a process crashed (signal 11)",
      "A wrong address in the program or a library.", kCrashFix},
     // PyTorch's watchdog and NCCL's asserts end a process so.

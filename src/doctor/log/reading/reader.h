@@ -35,6 +35,7 @@ class JobReader {
   void addEvent(Event event);
   void notePort(const Event& event);
   void excuseLinks();
+  void nameProcesses();
   std::string_view withoutRepetition(std::string_view plain);
   Place here() const;
 
@@ -43,6 +44,7 @@ class JobReader {
   std::map<int, int> by_hint_;                     // rank of the launcher's prefix -> process
   std::map<std::string, std::size_t> event_of_;    // alike events of a process -> index into Job::events
   Tracebacks tracebacks_;
+  int reported_rank_ = -1;            // of torchrun's report, the last
   std::set<std::string> links_down_;  // of the kernel's logs: file and name of the NIC
   std::set<int> last_errors_;         // ranks (-1: not known) whose line is "Last error:"
   std::size_t emptied_ = 0;           // of Job::events, by shiftLevels()

@@ -206,6 +206,33 @@ TEST(JobReader, ALineOfALogIsNoRowOfNcclTests) {
   EXPECT_EQ(row("12 34 waiting for 5 of the 8 ranks of node7 here\n"), 0U);
 }
 
+TEST(JobReader, WhoDiedByTheNumberOfItsProcess) {
+  const std::string two = "node1:2000:1 [0] NCCL INFO x\nnode2:2001:1 [0] NCCL INFO x\n";
+  const auto hostOf = [&](const std::string& line) {
+    const Job job = readJob(line + "\n" + two);
+    const int process = job.events.at(0).process;
+    return process < 0 ? std::string() : job.processes[static_cast<std::size_t>(process)].host;
+  };
+  for (const char* line :
+       {"[ 1.0] python3[2001]: segfault at 10 ip 00007f2a3c4d5e6f sp 00007ffd00000000 error 4 in "
+        "libnccl.so.2",
+        "[node2:02001] Signal: Segmentation fault (11)", "  exitcode  : -9 (pid: 2001)",
+        "api.py:874] failed (exitcode: -9) local_rank: 1 (pid: 2001) of binary: /usr/bin/python3",
+        "[ 1.0] Out of memory: Killed process 2001 (python3) total-vm:1kB"})
+    EXPECT_EQ(hostOf(line), "node2") << line;
+  EXPECT_EQ(hostOf("[ 1.0] python3[2002]: segfault at 10 ip 0 sp 0 error 4 in libc.so.6"), "");
+  EXPECT_EQ(hostOf("node3:2001:1 [0] NCCL INFO x\n[ 1.0] python3[2001]: segfault at 10 ip 0"), "")
+      << "two have it";
+}
+
+TEST(JobReader, TheRankInTheReportOfTorchrun) {
+  const Job job = readJob(
+      "[0]:\n  host      : node02\n  rank      : 3 (local_rank: 1)\n  exitcode  : -9 (pid: 2001)\n"
+      "  traceback : Signal 9 (SIGKILL) received by PID 2001\n");
+  ASSERT_EQ(job.events.size(), 1U);
+  EXPECT_EQ(job.events[0].rank, 3);
+}
+
 // What a job's log shows of an exception: "RANK CHECK KIND" of each event.
 std::string exceptionsOf(const std::string& text) {
   std::string all;
