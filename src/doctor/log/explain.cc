@@ -188,8 +188,7 @@ Explanation explainException(std::string_view text) {
       "DistStoreError|onnection closed by peer|onnection reset by peer";
   if (hasWords(text, kPassedOn))
     return {"framework-error", kConsequence, "a rank ended with " + type,
-            "As a rule another rank, the launcher or a person ended first.",
-            "look at the first error of the job"};
+            "As a rule another rank, the launcher or a person ended first.", kLookAtFirst};
   return {
       "program-error", kCause, "the program raised " + type,
       "It is an exception of Python, neither of NCCL nor of the network. The other ranks then wait for this "

@@ -44,7 +44,6 @@ constexpr KnownStatus kStatuses[] = {
 };
 
 constexpr char kEarlier[] = "Another rank, or an earlier line of this one, has the reason.";
-constexpr char kFirst[] = "look at the first error of the job";
 constexpr char kEndedWhy[] =
     "The program gave up; as a rule an exception of Python, or NCCL's warning, says why.";
 constexpr char kEndedFix[] = "look at the first Traceback and the first warning of NCCL";
@@ -76,22 +75,22 @@ constexpr KnownLine kOtherLines[] = {
     {"eartbeat monitor timed out|watchdog got stuck|watchdog hang", "watchdog", kConsequence,
      "PyTorch's watchdog itself hangs", "A call of CUDA or NCCL does not return.", kWatchdogFix},
     {"ncclRemoteError|remote process exited or there was a network error", "framework-error", kConsequence,
-     "NCCL reports ncclRemoteError", "A peer died or the network failed.", kFirst},
+     "NCCL reports ncclRemoteError", "A peer died or the network failed.", kLookAtFirst},
     {"ncclSystemError|unhandled system error&NCCL", "framework-error", kConsequence,
-     "NCCL reports ncclSystemError", kEarlier, kFirst},
+     "NCCL reports ncclSystemError", kEarlier, kLookAtFirst},
     {"ncclInternalError|NCCL error&internal error - please report", "framework-error", kConsequence,
-     "NCCL reports ncclInternalError", kEarlier, kFirst},
+     "NCCL reports ncclInternalError", kEarlier, kLookAtFirst},
     {"ncclInvalidUsage|NCCL error in&invalid usage", "framework-error", kConsequence,
-     "NCCL reports ncclInvalidUsage", kEarlier, kFirst},
+     "NCCL reports ncclInvalidUsage", kEarlier, kLookAtFirst},
     {"ncclInvalidArgument|NCCL error in&invalid argument", "framework-error", kConsequence,
-     "NCCL reports ncclInvalidArgument", kEarlier, kFirst},
+     "NCCL reports ncclInvalidArgument", kEarlier, kLookAtFirst},
     {"ncclUnhandledCudaError|unhandled cuda error&NCCL", "framework-error", kConsequence,
-     "NCCL reports ncclUnhandledCudaError", kEarlier, kFirst},
+     "NCCL reports ncclUnhandledCudaError", kEarlier, kLookAtFirst},
     {"Detected mismatch between collectives on ranks", "mismatched-collective", kCause,
      "PyTorch: two ranks called different collectives", "The line names both ranks and what they called.",
      "compare the collectives, counts and types that the ranks call, in their order"},
     {"NCCL communicator was aborted on rank", "framework-error", kConsequence,
-     "PyTorch has aborted the communicator of a rank", kEarlier, kFirst},
+     "PyTorch has aborted the communicator of a rank", kEarlier, kLookAtFirst},
     // PyTorch's store, by which the ranks find each other before NCCL starts.
     {"seconds waiting for clients&clients joined|store based barrier&worker_count=", "missing-ranks", kCause,
      "ranks did not come to PyTorch's store", kStoreWhy, kStoreFix},
@@ -104,9 +103,9 @@ constexpr KnownLine kOtherLines[] = {
      "ss -ltnp  # on the node: who has the port\ntorchrun --master-port <a free port>"},
     {"retrieving ncclUniqueId&got error|wait timeout after&, keys: ", "framework-error", kConsequence,
      "a rank waited for another one in PyTorch's store", "As a rule rank 0 has ended, or never came.",
-     kFirst},
+     "look at the log of rank 0"},
     {"Test NCCL failure", "framework-error", kConsequence, "nccl-tests ended with an error", kEarlier,
-     kFirst},
+     kLookAtFirst},
     {"out of memory. Tried to allocate", "cuda-failure", kCause, "a GPU has no memory left",
      "The program, not NCCL, asked for more than there is.",
      "lower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
@@ -191,7 +190,7 @@ constexpr KnownLine kOtherLines[] = {
      "RCCL refuses this GPU firmware and HIP without HSA_NO_SCRATCH_RECLAIM=1",
      "Its init ends with the line.", "export HSA_NO_SCRATCH_RECLAIM=1  # on every rank"},
     {"[FATAL ERROR]: &communication fatal error", "rccl-fatal", kConsequence, "RCCL's own network has failed",
-     kEarlier, kFirst},
+     kEarlier, kLookAtFirst},
     {"[FATAL ERROR]: ", "rccl-fatal", kCause, "RCCL gives up", "The line says why.", "do as the line says"},
     {"DMAR:&ault|AMD-Vi&IO_PAGE_FAULT", "iommu-fault", kCause,
      "the IOMMU has refused a device's access to memory",
@@ -207,7 +206,8 @@ constexpr KnownLine kOtherLines[] = {
     {"EDAC MC& UE |Machine Check Exception|Machine check: Processor context corrupt|Uncorrected hardware "
      "memory "
      "error",
-     "host-fault", kCause, "the host's memory or a CPU failed", "The kernel ends who uses it, or the host.",
+     "host-fault", kCause, "the host's memory or a CPU failed",
+     "The kernel ends the process that uses it, or stops the host.",
      "ras-mc-ctl --errors; ipmitool sel list  # which module"},
     {"EDAC MC& CE |Machine check events logged", "host-fault", kRemark,
      "the host's memory or a CPU had errors, corrected as a rule", "Uncorrected ones often follow.",

@@ -213,12 +213,12 @@ struct Rule {
 
 constexpr char kRoutedFix[] =
     "ping -I {local_address} {remote_address}  # on {host}: does the fabric route between the two?\n"
-    "give the hosts or the switches the route that lacks\n"
+    "give the hosts or the switches the missing route\n"
     "export NCCL_CROSS_NIC=0  # only where rails are kept apart: each NIC then talks to its own rail alone";
 constexpr char kRoutedCause[] =
-    "The two ends, {local_address} and {remote_address}, may be in different subnets: then a route between "
-    "them "
-    "lacks (routed RoCE), or the fabric keeps its rails apart and NIC {nic} was paired with one of another "
+    "The two ends, {local_address} and {remote_address}, may be in different subnets. Then a route between "
+    "them is "
+    "missing (routed RoCE), or the fabric keeps its rails apart and NIC {nic} was paired with one of another "
     "rail.";
 constexpr char kKindsCause[] =
     "The two ends have addresses (GIDs) of different kinds, {local_address} and {remote_address}: one is "

@@ -328,7 +328,9 @@ void JobReader::otherRecord(const LogLine& line) {
   if (!known) return;
   int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
   if (line.text.starts_with("exitcode ") || line.text.starts_with("traceback ")) rank = reported_rank_;
-  Event event{*known, writerOf(rank), rank, line.time};
+  // Of others: nameProcesses() finds a process that the line names, when all are known.
+  const bool is_of_others = rank < 0 && !namedProcess(line.text).empty();
+  Event event{*known, is_of_others ? -1 : writerOf(rank), rank, line.time};
   event.line = {shortened(line.text), here()};
   addEvent(std::move(event));
 }

@@ -419,6 +419,20 @@ TEST(Judge, AnExceptionOfTheProgramComesBeforeTheWatchdog) {
   EXPECT_LACKS(findings.all()[0].why, "no earlier error");
 }
 
+TEST(Judge, AnExceptionThatTheProgramHandledIsNoError) {
+  const std::string text =
+      "Traceback (most recent call last):\nModuleNotFoundError: No module named 'apex'\n";
+  EXPECT_EQ(judged(readJob(text + goodJob(2))).all()[0].severity, Severity::kWarning);
+  EXPECT_EQ(judged(readJob(goodJob(2) + text)).all()[0].severity, Severity::kError);
+  EXPECT_EQ(judged(readJob(text + goodJob(2) + saidBy(1, {initLine(7, 8, "START")}))).exitStatus(), 2);
+}
+
+TEST(Judge, AConsequenceThatIsTheFirstErrorDoesNotPointToItself) {
+  const Findings findings =
+      judged(readJob("[rank0]: DistBackendError: NCCL communicator was aborted on rank 0.\n"));
+  EXPECT_LACKS(findings.all()[0].fix, "first error");
+}
+
 TEST(Judge, SlurmKillsTheRanksOfANodeThatFailed) {
   const std::string killed = "srun: error: node1: tasks 2-3: Killed\n",
                     node = "srun: error: Node failure on node1\n";
