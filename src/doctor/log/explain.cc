@@ -184,8 +184,10 @@ Explanation explainException(std::string_view text) {
   // These tell that another process or a person ended the program, or a connection to another process broke.
   constexpr std::string_view kPassedOn =
       "KeyboardInterrupt|SystemExit|SignalException|ProcessExitedException|ProcessRaisedException|"
-      "CalledProcessError|BrokenPipeError|ConnectionResetError|EOFError|DistBackendError|DistNetworkError|"
-      "DistStoreError|onnection closed by peer|onnection reset by peer";
+      "CalledProcessError|BrokenPipeError|ConnectionResetError|DistBackendError|DistNetworkError|"
+      "DistStoreError|RendezvousClosedError|ActorDiedError|RayActorError|WorkerCrashedError|ee root cause "
+      "above|"
+      "DEADLINE_EXCEEDED|NCCL|onnection closed by peer|onnection reset by peer";
   if (hasWords(text, kPassedOn))
     return {"framework-error", kConsequence, "a rank ended with " + type,
             "As a rule another rank, the launcher or a person ended first.", kLookAtFirst};

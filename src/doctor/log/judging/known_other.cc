@@ -92,9 +92,10 @@ constexpr KnownLine kOtherLines[] = {
     {"NCCL communicator was aborted on rank", "framework-error", kConsequence,
      "PyTorch has aborted the communicator of a rank", kEarlier, kLookAtFirst},
     // PyTorch's store, by which the ranks find each other before NCCL starts.
-    {"seconds waiting for clients&clients joined|store based barrier&worker_count=", "missing-ranks", kCause,
-     "ranks did not come to PyTorch's store", kStoreWhy, kStoreFix},
-    {"client socket has timed out&while trying to connect|client socket has failed to connect to any network "
+    {"RendezvousTimeoutError|seconds waiting for clients&clients joined|store based barrier&worker_count=",
+     "missing-ranks", kCause, "ranks did not come to PyTorch's store", kStoreWhy, kStoreFix},
+    {"RendezvousConnectionError|client socket has timed out&while trying to connect|client socket has failed "
+     "to connect to any network "
      "address",
      "connection-refused", kCause, "PyTorch's store (MASTER_ADDR) cannot be reached", kStoreWhy, kStoreFix},
     {"server socket has failed to listen on any local network address", "connection-stranger", kCause,

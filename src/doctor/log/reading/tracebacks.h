@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -16,7 +17,12 @@ class Tracebacks {
   std::string_view exceptionIn(const LogLine& line);
 
  private:
-  std::map<int, std::string> open_;  // by rank (-1: not known): what stands before each line
+  struct Open {
+    std::string prefix;  // stands before each line
+    bool ends = true;    // the exception may have ended the program
+  };
+  std::map<int, Open> open_;  // by rank (-1: not known)
+  std::set<int> ignored_;     // ranks whose next traceback Python itself ignores
 };
 
 }  // namespace railwise::doctor

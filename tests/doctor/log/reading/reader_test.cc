@@ -264,6 +264,13 @@ TEST(JobReader, TheExceptionThatEndsATraceback) {
       {"[rank1]: " + begin + "[rank1]: KeyboardInterrupt\n", "1 framework-error (a consequence)"},
       {"[rank1]: torch.distributed.DistBackendError: [1] is setting up NCCL communicator\n",
        "1 framework-error (a consequence)"},
+      {"[rank1]: RuntimeError: NCCL Error 2: unknown\n", "1 framework-error (a consequence)"},
+      {"Exception ignored in: <function X.__del__ at 0x7>\n" + begin +
+           "AssertionError: can only test a child process\n",
+       ""},
+      {"[rank0]:W1129 03:12:44.1 990 torch/x.py:7] " + begin +
+           "[rank0]:W1129 03:12:44.2 990 torch/x.py:7] OddError: x\n",
+       ""},
       {"ValueError: nobody has a traceback\nstep 3: Error: x\n", ""},
       {begin + "loading: done\nepoch 3\n", ""}};
   for (const auto& [text, events] : kCases) EXPECT_EQ(exceptionsOf(text), events) << text;
