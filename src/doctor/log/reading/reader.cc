@@ -168,6 +168,8 @@ void setFact(Fact& fact, std::string_view value, Place place) {
 void JobReader::beginFile(std::string name) {
   job_.files.push_back(
       {.name = std::move(name), .lines = 0, .nccl_lines = 0, .processes = {}, .problem = ""});
+  tracebacks_ = {};
+  reported_rank_ = -1;
 }
 
 void JobReader::fileProblem(std::string problem) {
@@ -327,7 +329,9 @@ void JobReader::otherRecord(const LogLine& line) {
   if (!known && !exception.empty()) known = explainException(exception);
   if (!known) return;
   int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
-  if (line.text.starts_with("exitcode ") || line.text.starts_with("traceback ")) rank = reported_rank_;
+  if (line.text.starts_with("exitcode ") || line.text.starts_with("traceback ") ||
+      (rank < 0 && !exception.empty()))
+    rank = reported_rank_;
   // Of others: nameProcesses() finds a process that the line names, when all are known.
   const bool is_of_others = rank < 0 && !namedProcess(line.text).empty();
   Event event{*known, is_of_others ? -1 : writerOf(rank), rank, line.time};

@@ -231,6 +231,16 @@ TEST(JobReader, TheRankInTheReportOfTorchrun) {
       "  traceback : Signal 9 (SIGKILL) received by PID 2001\n");
   ASSERT_EQ(job.events.size(), 1U);
   EXPECT_EQ(job.events[0].rank, 3);
+  JobReader reader;  // the next file is of other processes
+  reader.beginFile("a");
+  reader.line("  rank      : 3 (local_rank: 1)");
+  reader.line("Traceback (most recent call last):");
+  reader.beginFile("b");
+  reader.line("ValueError: nobody has a traceback");
+  reader.line("exitcode  : -9 (pid: 7)");
+  const Job next = reader.take();
+  ASSERT_EQ(next.events.size(), 1U);
+  EXPECT_EQ(next.events[0].rank, -1);
 }
 
 // What a job's log shows of an exception: "RANK CHECK KIND" of each event.
@@ -257,8 +267,9 @@ TEST(JobReader, TheExceptionThatEndsATraceback) {
       // The container runtime's time is another one in each line.
       {"2026-11-29T03:12:44.1Z stderr F " + begin + "2026-11-29T03:12:45.9Z stderr F my.pkg.OddError: x\n",
        "-1 program-error"},
-      {"  traceback : " + begin + "    File \"/w/t.py\", line 8, in f\n  ValueError: x\n",
-       "-1 program-error"},
+      {"  rank      : 2 (local_rank: 0)\n  traceback : " + begin +
+           "    File \"/w/t.py\", line 8, in f\n  ValueError: x\n",
+       "2 program-error"},
       {"[rank0]: OSError: [Errno 28] No space left on device: '/ckpt/7'\n", "0 program-error"},
       {"[rank3]: RuntimeError: No CUDA GPUs are available\n", "3 cuda-failure"},
       {"[rank1]: " + begin + "[rank1]: KeyboardInterrupt\n", "1 framework-error (a consequence)"},
