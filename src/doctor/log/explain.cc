@@ -178,6 +178,26 @@ std::optional<Explanation> explainOther(std::string_view text) {
   return explanation;
 }
 
+Explanation explainException(std::string_view text) {
+  const std::string_view name = firstWord(text, ":");
+  const std::string type(name.substr(name.rfind('.') + 1));
+  // These tell that another process or a person ended the program, or a connection to another process broke.
+  constexpr std::string_view kPassedOn =
+      "KeyboardInterrupt|SystemExit|SignalException|ProcessExitedException|ProcessRaisedException|"
+      "CalledProcessError|BrokenPipeError|ConnectionResetError|DistBackendError|DistNetworkError|"
+      "DistStoreError|RendezvousClosedError|ActorDiedError|RayActorError|WorkerCrashedError|ee root cause "
+      "above|"
+      "DEADLINE_EXCEEDED|NCCL|onnection closed by peer|onnection reset by peer";
+  if (hasWords(text, kPassedOn))
+    return {"framework-error", kConsequence, "a rank ended with " + type,
+            "As a rule another rank, the launcher or a person ended first.", kLookAtFirst};
+  return {
+      "program-error", kCause, "the program raised " + type,
+      "It is an exception of Python, neither of NCCL nor of the network. The other ranks then wait for this "
+      "one, or lose their connections to it.",
+      "look at the program: the traceback that ends with the line names the call"};
+}
+
 std::string_view resultName(int result) {
   static constexpr std::string_view kNames[] = {"",
                                                 "ncclUnhandledCudaError",

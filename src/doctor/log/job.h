@@ -211,6 +211,9 @@ Explanation explainWarning(std::string_view source, std::string_view text);
 // before them (PyTorch's "Last error:", the output of `railwise perf`). Null: no error.
 std::optional<Explanation> explainOther(std::string_view text);
 
+// The last line of a traceback, "ValueError: loss is nan", which explainOther() does not know.
+Explanation explainException(std::string_view text);
+
 // "A|B&C": does the text have A, or both B and C? "" fits every text.
 bool hasWords(std::string_view text, std::string_view words);
 

@@ -51,6 +51,7 @@ TEST(Explain, KnownWarnings) {
       {"Could not open XML topology file /x : No such file or directory", "topology-file"},
       {"Could not open XML graph file /etc/graph.xml : No such file or directory", "topology-file"},
       {"Call to ibv_create_qp failed with error Invalid argument errno 22", "verbs-call"},
+      {"Call to ibv_create_qp failed with error No space left on device", "verbs-call"},
       {"Error: failed to extend /dev/shm/nccl-x to 4 bytes, error: No space left on device (28)",
        "shared-memory"},
       {"Error: network Railwise not found.", "network-not-found"},
@@ -159,6 +160,7 @@ TEST(Explain, HowALauncherTellsThatAProcessDied) {
        "SEE "
        "SLURMCTLD LOG FOR DETAILS ***",
        "a node failed"},
+      {"srun: error: Node failure on node[01-02]", "a node failed"},
       {"slurmstepd: error: *** JOB 4242 ON node00 CANCELLED AT 2026-11-24T10:11:12 ***", "Slurm ended"},
       {"    Reason:       OOMKilled", "killed for its memory"},
       {"srun: error: node00: task 3: Out Of Memory", "killed for its memory"},
@@ -203,6 +205,38 @@ TEST(Explain, ErrorsOfPyTorchWithoutAnotherLine) {
         "Exception (either an error or timeout) detected by watchdog at work: 5, last enqueued NCCL work: 5",
         "Some NCCL operations have failed or timed out."})
     EXPECT_HAS(check(line), "watchdog") << line;
+}
+
+TEST(Explain, PyTorchsStoreAndItsChecks) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"[rank1]: RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: "
+       "CollectiveFingerPrint(SequenceNumber=12, OpType=ALLREDUCE), but Rank 0 is running collective: ...",
+       "mismatched-collective"},
+      {"[rank0]: torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.",
+       "framework-error"},
+      {"torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients "
+       "joined.",
+       "missing-ranks"},
+      {"[rank2]:[E1129 03:12:44.1 socket.cpp:1019] [c10d] The client socket has timed out after 600000ms "
+       "while "
+       "trying to connect to (node01, 29500).",
+       "connection-refused"},
+      {"torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
+       "address. "
+       "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+       "connection-stranger"},
+      {"DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
+       "key-value "
+       "store by key '0', but store->get('0') got error: Connection reset by peer",
+       "framework-error"}};
+  for (const auto& [line, check] : kCases) {
+    ASSERT_TRUE(explainOther(line)) << line;
+    EXPECT_EQ(explainOther(line)->check, check) << line;
+  }
+  // PyTorch warns of each attempt, and tries again.
+  EXPECT_FALSE(
+      explainOther("[W1129 03:12:44.1 socket.cpp:752] [c10d] The client socket has failed to connect to "
+                   "[node01]:29500 (errno: 97 - Address family not supported by protocol)."));
 }
 
 TEST(Explain, WordsOfErrorsInWhatAProgramPrintsAreNoErrors) {

@@ -140,6 +140,22 @@ TEST(Pastes, AKernelLogBesideAJob) {
             "completion-error");
 }
 
+TEST(Pastes, ALinkThatCameUpAgainIsNoError) {
+  const std::string nic = "mlx5_core 0000:63:00.1 ";
+  const std::string down =
+      "[ 22.0] " + nic + "ens9: Link down\n[ 22.1] " + nic + "mlx5_2: Port: 1 Link DOWN\n";
+  const std::string up = "[ 24.0] " + nic + "ens9: Link up\n[ 24.1] " + nic + "mlx5_2: Port: 1 Link ACTIVE\n";
+  const auto worst = [](const std::string& text) { return judged(readJob(text)).all()[0].what; };
+  const std::string error = "first error of the job: the kernel saw a port of a NIC go down";
+  EXPECT_EQ(worst(down), error);
+  EXPECT_EQ(worst(up + down), error);
+  EXPECT_EQ(findingOf(judged(readJob(down + up)), "port-event")->severity, Severity::kAdvice);
+  const std::string failed =
+      "sara:70:88 [0] transport/net_ib.cc:2200 NCCL WARN NET/IB: Got completion from peer 10.3.0.2<4> with "
+      "status=12 opcode=0 len=0 vendor err 129 (Send)\n";
+  EXPECT_EQ(worst(down + up + failed), error) << "the connection did not wait for the link";
+}
+
 // Seconds since boot cannot be compared with the job's times: the order of files counts, and nothing is
 // later.
 TEST(Pastes, AKernelLogWithoutTimesOfDay) {
@@ -173,16 +189,43 @@ TEST(Pastes, FaultsInTheKernelsLog) {
       {"[ 88.1] DMAR: [DMA Read NO_PASID] Request device [63:00.0] fault addr 0x0", "iommu-fault"},
       {"[ 88.1] Out of memory: Killed process 77 (python) total-vm:1kB", "process-killed"},
       {"[ 88.1] mlx5_core 0000:63:00.0: Port module event[error]: module 0, Cable error, Bus stuck",
-       "port-event"}};
+       "port-event"},
+      {"[ 88.1] mlx5_core 0000:63:00.0 mlx5_2: Port: 1 Link DOWN", "port-event"},
+      {"[ 88.1] NVRM: Xid (PCI:0000:63:00): 149, pid=7, name=python, NETIR_LINK_EVT Fatal XC1 i0 Link 05 "
+       "(0x0)",
+       "gpu-fault"},
+      {"[ 88.1] NVRM: GPU 0000:63:00.0: RmInitAdapter failed! (0x26:0x56:1474)", "gpu-fault"},
+      {"[ 88.1] nvidia-peermem nv_mem_get_pages:220 ERROR error -22 while calling nvidia_p2p_get_pages()",
+       "memory-registration"},
+      {"[ 88.1] EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0)",
+       "host-fault"},
+      {"[ 88.1] watchdog: BUG: soft lockup - CPU#12 stuck for 23s! [python3:77]", "host-fault"},
+      {"[ 88.1] INFO: task python3:77 blocked for more than 120 seconds.", "host-fault"}};
   for (const auto& [line, check] : kCases) {
     const auto known = explainOther(line);
     ASSERT_TRUE(known) << line;
     EXPECT_EQ(known->check, check) << line;
     EXPECT_EQ(known->kind, EventKind::kCause) << line;
   }
-  EXPECT_EQ(explainOther("[ 1.0] pcieport 0000:60:01.0: AER: Corrected error received: 0000:63:00.0")->kind,
-            EventKind::kRemark);
+  for (const char* line :
+       {"[ 1.0] pcieport 0000:60:01.0: AER: Corrected error received: 0000:63:00.0",
+        "[ 1.0] NVRM: Xid (PCI:0000:63:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)",
+        "[ 1.0] mce: [Hardware Error]: Machine check events logged",
+        "[ 1.0] EDAC MC0: 1 CE memory read error on x",
+        "[ 1.0] nfs: server fs01 not responding, still trying",
+        "[ 1.0] mlx5_core 0000:63:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 "
+        "link"}) {
+    ASSERT_TRUE(explainOther(line)) << line;
+    EXPECT_EQ(explainOther(line)->kind, EventKind::kRemark) << line;
+  }
+  EXPECT_HAS(explainOther("NVRM: Xid (PCI:0000:63:00): 149, pid=7, NETIR Fatal XC0 i0")->what, "NVLink");
+  EXPECT_EQ(
+      explainOther("NVRM: Xid (PCI:0000:dc:00): 45, pid=7, Ch 00000001 caused by previous Xid 149")->kind,
+      EventKind::kConsequence);
   EXPECT_FALSE(explainOther("[ 1.0] mlx5_core 0000:63:00.0: firmware version: 28.39.1002"));
+  EXPECT_EQ(readPastes("d", all({"[ 1.0] x", "[ 2.0] nvidia: loaded", "[ 3.0] y"})).kinds[0],
+            "d: a kernel log, 3 lines");
+  EXPECT_TRUE(readPastes("d", all({"[ 1.0] step 7", "[ 2.0] step 8"})).kinds.empty());
 }
 
 }  // namespace

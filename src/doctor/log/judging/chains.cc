@@ -119,6 +119,8 @@ class Chains {
     const Evidence evidence(job_);
     const std::map<std::string, std::size_t> causes = firstCauses();
     for (const auto& [process, events] : of_) joinLostConnections(evidence, causes, process, events);
+    blameNode();
+    excuseExceptions();
     std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
   }
 
@@ -209,6 +211,34 @@ class Chains {
       const std::string peer = Situation(evidence, process, &event).peer_host;
       const auto cause = causes.find(peer);
       if (cause != causes.end() && job_.events[cause->second].process != process) joinInto(at, cause->second);
+    }
+  }
+
+  // Slurm kills the ranks of a node that has failed, and of the others.
+  void blameNode() {
+    const auto failed = [](const Event& event) {
+      return event.check == "process-killed" && hasWords(event.line.value, "Node failure on|NODE FAILURE");
+    };
+    if (std::none_of(job_.events.begin(), job_.events.end(), failed)) return;
+    for (Event& event : job_.events)
+      if (hasWords(event.line.value, "srun: error&Killed")) event.kind = EventKind::kConsequence;
+  }
+
+  // A program may log a traceback and go on, as without a module that it can do without.
+  void excuseExceptions() {
+    std::map<int, uint64_t> progress;  // by file: the last line that shows some
+    for (const Process& process : job_.processes) {
+      if (!inTheEnd(process)) return;
+      uint64_t& last = progress[process.progress.file];
+      last = std::max(last, process.progress.line);
+    }
+    for (Event& event : job_.events) {
+      const auto last = progress.find(event.line.place.file);
+      if (event.check != "program-error" || event.process >= 0 || event.rank >= 0 || last == progress.end() ||
+          last->second < event.line.place.line)
+        continue;
+      event.kind = EventKind::kRemark;
+      event.end = "The job went on after it.";
     }
   }
 

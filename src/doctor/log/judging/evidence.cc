@@ -220,8 +220,6 @@ void Situation::findNames() {
   name("interface", evidence.commonInterface());
   name("bad_interface", bad_interface);
   name("peer", peer_host);
-  name("local_net", local_gid.empty() ? "" : subnetOf(local_gid));
-  name("remote_net", remote_gid.empty() ? "" : subnetOf(remote_gid));
   name("local_address", addressOfGid(local_gid));
   name("remote_address", addressOfGid(remote_gid));
   name("nics_common", joined(nics.common, ","));

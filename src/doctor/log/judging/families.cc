@@ -152,6 +152,12 @@ constexpr KnownLine kNcclLines[] = {
      "The NIC's driver refuses the memory: of the GPU without peer memory or dma-buf, or of a container with "
      "another driver.",
      "lsmod | grep peermem\nulimit -l\ndmesg | tail"},
+    {"Call to ibv_create_&No space left on device|Call to ibv_create_&temporarily unavailable", "verbs-call",
+     kCause, "the NIC has no queue pair or completion queue left",
+     "All that the NIC, or the cgroup of the container, may "
+     "have are in use.",
+     "rdma resource show  # who has them, beside limits of rdma.max in /sys/fs/cgroup\n"
+     "ibv_devinfo -v | grep -E 'max_qp|max_cq'"},
     {"Call to ibv_create_&nvalid argument", "verbs-call", kCause,
      "a completion queue or a queue pair cannot be made: invalid argument (22)",
      "The NIC does not take the sizes or flags that NCCL asks for.",
@@ -187,8 +193,10 @@ constexpr KnownLine kNcclLines[] = {
      "the fabric's manager asks its clients to register again", kHarmlessEvent},
     {"sync event&SM change", "port-event", kHarmless, "the fabric has another subnet manager",
      kHarmlessEvent},
-    {"sync event&LID change", "port-event", kHarmless, "a port got another LID", kHarmlessEvent},
-    {"sync event&P_Key change", "port-event", kHarmless, "a port's partition keys changed", kHarmlessEvent},
+    {"sync event&LID change|sync event&LID table", "port-event", kHarmless, "a port got another LID",
+     kHarmlessEvent},
+    {"sync event&P_Key change|sync event&P_Key table|sync event&PKey table", "port-event", kHarmless,
+     "a port's partition keys changed", kHarmlessEvent},
     {"sync event&last WQE reached", "port-event", kHarmless, "a queue pair has done its last work",
      kHarmlessEvent},
     {"sync event&communication established", "port-event", kHarmless, "a queue pair got its first message",

@@ -9,6 +9,7 @@
 #include "doctor/log/job.h"
 #include "doctor/log/judging/evidence.h"
 #include "doctor/log/judging/judge.h"
+#include "doctor/log/judging/known_line.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/reading/line.h"
 
@@ -113,8 +114,9 @@ constexpr double kNever = 1e12;
 
 // A line without a time that has none by its nature: of Python, a launcher, or the kernel since its boot.
 bool isOfOthers(const Event& event) {
-  static constexpr std::string_view kChecks[] = {"framework-error", "process-killed", "gpu-fault",
-                                                 "nic-fault",       "pcie-error",     "iommu-fault"};
+  static constexpr std::string_view kChecks[] = {"framework-error", "program-error", "process-killed",
+                                                 "gpu-fault",       "host-fault",    "nic-fault",
+                                                 "pcie-error",      "iommu-fault"};
   return std::find(std::begin(kChecks), std::end(kChecks), event.check) != std::end(kChecks);
 }
 
@@ -259,9 +261,12 @@ void addFirst(const Evidence& evidence, const Ranks& ranks, const Trail& trail, 
   const Advice advice = reasonOf(evidence, ranks, trail, first);
   finding.why = advice.why;
   finding.fix = advice.fix;
-  if (first.kind == EventKind::kConsequence)
+  if (first.kind == EventKind::kConsequence) {
     finding.why +=
         " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
+    if (finding.fix == kLookAtFirst)
+      finding.fix = "look at the launcher's output, the nodes' dmesg and the logs of ranks that are not here";
+  }
   if (explainsWaiting(job, ranks)) finding.why += unfinishedText(ranks);
   if (later > 0)
     finding.why +=

@@ -12,6 +12,9 @@ namespace railwise::doctor {
 
 using enum EventKind;
 
+// The fix of what other errors cause.
+inline constexpr char kLookAtFirst[] = "look at the first error of the job";
+
 struct KnownLine {
   std::string_view words;  // "A|B&C": the line has A, or both B and C
   const char* check;

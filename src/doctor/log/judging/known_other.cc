@@ -44,10 +44,10 @@ constexpr KnownStatus kStatuses[] = {
 };
 
 constexpr char kEarlier[] = "Another rank, or an earlier line of this one, has the reason.";
-constexpr char kFirst[] = "look at the first error of the job";
 constexpr char kEndedWhy[] =
     "The program gave up; as a rule an exception of Python, or NCCL's warning, says why.";
 constexpr char kEndedFix[] = "look at the first Traceback and the first warning of NCCL";
+constexpr char kTraceFix[] = "export PYTHONFAULTHANDLER=1; ulimit -c unlimited  # who called";
 constexpr char kCrashFix[] =
     "dmesg | grep -i segfault\nexport PYTHONFAULTHANDLER=1; ulimit -c unlimited  # who called";
 constexpr char kWatchdogWhy[] =
@@ -57,6 +57,13 @@ constexpr char kWatchdogFix[] =
     "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # the flight recorder tells who "
     "was missing\n"
     "py-spy dump --pid <the rank that reports nothing>";
+
+constexpr char kStoreWhy[] =
+    "Ranks were never started or have ended, MASTER_ADDR or MASTER_PORT differs between nodes, or a firewall "
+    "stands between a node and MASTER_ADDR.";
+constexpr char kStoreFix[] =
+    "nc -vz $MASTER_ADDR $MASTER_PORT  # on each node, while the job starts\n"
+    "echo $WORLD_SIZE $MASTER_ADDR $MASTER_PORT  # in each rank: equal everywhere?";
 
 constexpr KnownLine kOtherLines[] = {
     {"Watchdog caught collective operation timeout|Caught collective operation timeout", "watchdog",
@@ -68,22 +75,47 @@ constexpr KnownLine kOtherLines[] = {
     {"eartbeat monitor timed out|watchdog got stuck|watchdog hang", "watchdog", kConsequence,
      "PyTorch's watchdog itself hangs", "A call of CUDA or NCCL does not return.", kWatchdogFix},
     {"ncclRemoteError|remote process exited or there was a network error", "framework-error", kConsequence,
-     "NCCL reports ncclRemoteError", "A peer died or the network failed.", kFirst},
+     "NCCL reports ncclRemoteError", "A peer died or the network failed.", kLookAtFirst},
     {"ncclSystemError|unhandled system error&NCCL", "framework-error", kConsequence,
-     "NCCL reports ncclSystemError", kEarlier, kFirst},
+     "NCCL reports ncclSystemError", kEarlier, kLookAtFirst},
     {"ncclInternalError|NCCL error&internal error - please report", "framework-error", kConsequence,
-     "NCCL reports ncclInternalError", kEarlier, kFirst},
+     "NCCL reports ncclInternalError", kEarlier, kLookAtFirst},
     {"ncclInvalidUsage|NCCL error in&invalid usage", "framework-error", kConsequence,
-     "NCCL reports ncclInvalidUsage", kEarlier, kFirst},
+     "NCCL reports ncclInvalidUsage", kEarlier, kLookAtFirst},
     {"ncclInvalidArgument|NCCL error in&invalid argument", "framework-error", kConsequence,
-     "NCCL reports ncclInvalidArgument", kEarlier, kFirst},
+     "NCCL reports ncclInvalidArgument", kEarlier, kLookAtFirst},
     {"ncclUnhandledCudaError|unhandled cuda error&NCCL", "framework-error", kConsequence,
-     "NCCL reports ncclUnhandledCudaError", kEarlier, kFirst},
+     "NCCL reports ncclUnhandledCudaError", kEarlier, kLookAtFirst},
+    {"Detected mismatch between collectives on ranks", "mismatched-collective", kCause,
+     "PyTorch: two ranks called different collectives", "The line names both ranks and what they called.",
+     "compare the collectives, counts and types that the ranks call, in their order"},
+    {"NCCL communicator was aborted on rank", "framework-error", kConsequence,
+     "PyTorch has aborted the communicator of a rank", kEarlier, kLookAtFirst},
+    // PyTorch's store, by which the ranks find each other before NCCL starts.
+    {"RendezvousTimeoutError|seconds waiting for clients&clients joined|store based barrier&worker_count=",
+     "missing-ranks", kCause, "ranks did not come to PyTorch's store", kStoreWhy, kStoreFix},
+    {"RendezvousConnectionError|client socket has timed out&while trying to connect|client socket has failed "
+     "to connect to any network "
+     "address",
+     "connection-refused", kCause, "PyTorch's store (MASTER_ADDR) cannot be reached", kStoreWhy, kStoreFix},
+    {"server socket has failed to listen on any local network address", "connection-stranger", kCause,
+     "PyTorch's store cannot listen: another process has the port",
+     "Another job, or one that has not ended yet, runs on the node.",
+     "ss -ltnp  # on the node: who has the port\ntorchrun --master-port <a free port>"},
+    {"retrieving ncclUniqueId&got error|wait timeout after&, keys: ", "framework-error", kConsequence,
+     "a rank waited for another one in PyTorch's store", "As a rule rank 0 has ended, or never came.",
+     "look at the log of rank 0"},
     {"Test NCCL failure", "framework-error", kConsequence, "nccl-tests ended with an error", kEarlier,
-     kFirst},
+     kLookAtFirst},
     {"out of memory. Tried to allocate", "cuda-failure", kCause, "a GPU has no memory left",
      "The program, not NCCL, asked for more than there is.",
      "lower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+    {"No CUDA GPUs are available", "cuda-failure", kCause, "the program sees no GPU",
+     "CUDA_VISIBLE_DEVICES or the container leaves none, or the driver has lost them.",
+     "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES  # on the host, and in the container\ndmesg | grep -i xid"},
+    {"[Errno 28]", "program-error", kCause, "the program could write no file: its file system is full",
+     "It is an exception of Python, neither of NCCL nor of the network.",
+     "df -h <the folder of the file>; df -i <the folder of the file>"},
     // The kernel's log.
     {"NVRM: Xid&): 79,", "gpu-fault", kCause, "a GPU fell off the bus (Xid 79)",
      "The PCIe link or the power of the GPU failed; it is gone until the host is reset.",
@@ -100,12 +132,33 @@ constexpr KnownLine kOtherLines[] = {
      "a GPU's own processor (GSP) does not answer", "The GPU hangs until it is reset.",
      "sudo nvidia-smi -r  # with no job on the GPUs; else reboot\ninstall a newer driver", "", true,
      "gpu-gsp"},
+    // NVLink of Blackwell: one number for each unit.
+    {"NVRM: Xid&): 144,&onfatal|NVRM: Xid&): 145,&onfatal|NVRM: Xid&): 146,&onfatal|NVRM: Xid&): "
+     "147,&onfatal|NVRM: Xid&): 148,&onfatal|NVRM: Xid&): 149,&onfatal|NVRM: Xid&): 150,&onfatal",
+     "gpu-fault", kRemark, "an NVLink had a fault that is not fatal (Xid 144 to 150)", "It went on.",
+     "nvidia-smi nvlink -e"},
+    {"NVRM: Xid&): 144,|NVRM: Xid&): 145,|NVRM: Xid&): 146,|NVRM: Xid&): 147,|NVRM: Xid&): 148,|NVRM: "
+     "Xid&): 149,|NVRM: Xid&): 150,",
+     "gpu-fault", kCause, "an NVLink failed (Xid 144 to 150)", "A link between GPUs, or to an NVSwitch.",
+     "nvidia-smi nvlink -e; nvidia-smi nvlink -s\nsudo nvidia-smi -r  # with no job on the GPUs"},
+    {"NVRM: Xid&caused by previous Xid", "gpu-fault", kConsequence, "a program on a GPU was ended (Xid 45)",
+     "The line names the Xid that came before.", "look up that Xid in the kernel's log"},
     {"NVRM: Xid&): 13,|NVRM: Xid&): 31,|NVRM: Xid&): 43,|NVRM: Xid&): 45,", "gpu-fault", kCause,
      "a program on a GPU failed (Xid 13, 31, 43 or 45)",
      "As a rule a fault of the program: a wrong address, or it was ended.",
      "export CUDA_LAUNCH_BLOCKING=1  # once; compute-sanitizer PROGRAM"},
     {"NVRM: Xid", "gpu-fault", kCause, "a GPU reports a fault (Xid)", "The number in the line says which.",
      "look up the number: docs.nvidia.com/deploy/xid-errors"},
+    {"NVRM: &RmInitAdapter failed|NVRM: &allen off the bus", "gpu-fault", kCause,
+     "the driver cannot start a GPU", "The GPU is gone from PCIe, or does not answer.",
+     "nvidia-smi  # which one is missing\nsudo lspci -vv -s <address> | grep LnkSta\nreboot the host; if it "
+     "comes "
+     "again, the vendor's case"},
+    {"nvidia-peermem &ERROR|nvidia_peermem &ERROR|nv_peer_mem &ERROR", "memory-registration", kCause,
+     "nvidia-peermem refuses GPU memory",
+     "A NIC was to reach memory (GPUDirect) that the GPU's driver does not give.",
+     "cat /proc/driver/nvidia/version; modinfo nvidia_peermem | grep version  # must be equal\n"
+     "export NCCL_NET_GDR_LEVEL=LOC  # GPUDirect off, meanwhile"},
     {"SXid&, Fatal", "gpu-fault", kCause, "an NVSwitch reports a fatal fault (SXid)",
      "The NVLink fabric of the machine is broken until it is set up anew.",
      "systemctl restart nvidia-fabricmanager  # with no job on the GPUs; else reboot"},
@@ -122,11 +175,14 @@ constexpr KnownLine kOtherLines[] = {
     {"mlx5_core&Port module&rror|mlx5_core&Port module&nplugged|mlx5_core&Cable error", "port-event", kCause,
      "a cable or transceiver failed or was unplugged", "The link is down.",
      "mstlink -d <PCI address> -m  # on both ends"},
-    {"mlx5_core&ink down", "port-event", kCause, "the kernel saw a port of a NIC go down",
+    {"mlx5_core&available PCIe bandwidth, limited by", "pcie-link", kRemark,
+     "a NIC's PCIe link is narrower or slower than the NIC", "The NIC carries less than its port.",
+     "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # another slot, or reseat the card"},
+    {"mlx5_core&ink down|: Port: &Link DOWN", "port-event", kCause, "the kernel saw a port of a NIC go down",
      "Connections over it fail unless the link comes back within the NICs' retries.",
      "mstlink -d <PCI address> -m  # cable, transceiver, bit errors\nlook at the switch's port at that time"},
-    {"mlx5_core&ink up", "port-event", kHarmless, "the kernel saw a port of a NIC come up",
-     "The link was down before."},
+    {"mlx5_core&ink up|: Port: &Link ACTIVE", "port-event", kHarmless,
+     "the kernel saw a port of a NIC come up", "The link was down before."},
     {"dump error cqe|rror cqe on", "nic-fault", kConsequence,
      "the NIC's driver shows a completion with an error", "NCCL's own line has the status.",
      "look at the log of the job at that time"},
@@ -135,7 +191,7 @@ constexpr KnownLine kOtherLines[] = {
      "RCCL refuses this GPU firmware and HIP without HSA_NO_SCRATCH_RECLAIM=1",
      "Its init ends with the line.", "export HSA_NO_SCRATCH_RECLAIM=1  # on every rank"},
     {"[FATAL ERROR]: &communication fatal error", "rccl-fatal", kConsequence, "RCCL's own network has failed",
-     kEarlier, kFirst},
+     kEarlier, kLookAtFirst},
     {"[FATAL ERROR]: ", "rccl-fatal", kCause, "RCCL gives up", "The line says why.", "do as the line says"},
     {"DMAR:&ault|AMD-Vi&IO_PAGE_FAULT", "iommu-fault", kCause,
      "the IOMMU has refused a device's access to memory",
@@ -148,15 +204,34 @@ constexpr KnownLine kOtherLines[] = {
      "a PCIe link had errors that were corrected",
      "Many of them cost speed, and often an uncorrected one follows.",
      "sudo lspci -vv -s <address> | grep -E 'LnkSta|CESta'"},
+    {"EDAC MC& UE |Machine Check Exception|Machine check: Processor context corrupt|Uncorrected hardware "
+     "memory "
+     "error",
+     "host-fault", kCause, "the host's memory or a CPU failed",
+     "The kernel ends the process that uses it, or stops the host.",
+     "ras-mc-ctl --errors; ipmitool sel list  # which module"},
+    {"EDAC MC& CE |Machine check events logged", "host-fault", kRemark,
+     "the host's memory or a CPU had errors, corrected as a rule", "Uncorrected ones often follow.",
+     "ras-mc-ctl --errors; ipmitool sel list  # which module"},
+    {"soft lockup - CPU|hard LOCKUP on cpu|self-detected stall on CPU|detected stalls on CPUs", "host-fault",
+     kCause, "a CPU of the host stood still", "A driver or the kernel hangs, and the other ranks wait.",
+     "sudo dmesg -T  # the call trace below the line names the driver"},
+    {"INFO: task &blocked for more than", "host-fault", kCause, "a process hangs in the kernel",
+     "A disk or file server does not answer, or a driver hangs. Other ranks wait for the process.",
+     "sudo dmesg -T  # the call trace below the line says in what\nmount | grep nfs; df -h"},
+    {"nfs: server &not responding", "host-fault", kRemark, "a file server (NFS) does not answer",
+     "Processes that use its files stand still.", "showmount -e <server>; df -h"},
     {"Out of memory: Killed process|Memory cgroup out of memory", "process-killed", kCause,
      "the kernel killed a process for its memory", "The node or the job's limit has no memory left.",
      "raise the job's memory; free -g"},
     {"Signal 9 (SIGKILL)|exitcode  : -9|(exitcode: -9)|srun: error&Killed", "process-killed", kCause,
      "a rank was killed", "Out of memory, a limit of the job, or a person.",
      "dmesg | grep -i -E 'oom|killed process'"},
+    {": segfault at", "process-killed", kCause, "a process crashed (signal 11)",
+     "A wrong address in the program or a library: the line names the library.", kTraceFix},
     {"Signal 11 (SIGSEGV)|exitcode  : -11|(exitcode: -11)|Segmentation fault (|(Segmentation "
      "fault|Segmentation "
-     "fault&core dumped|srun: error&Segmentation fault|Fatal Python error: Segmentation|: segfault at",
+     "fault&core dumped|srun: error&Segmentation fault|Fatal Python error: Segmentation",
      "process-killed", kCause, "a process crashed (signal 11)",
      "A wrong address in the program or a library.", kCrashFix},
     // PyTorch's watchdog and NCCL's asserts end a process so.
@@ -175,8 +250,9 @@ constexpr KnownLine kOtherLines[] = {
      "Python error: Bus error|Signal 7 (SIGBUS)|exitcode  : -7|(exitcode: -7)",
      "shared-memory", kCause, "a process met a bus error", "As a rule /dev/shm is full.",
      "docker run --shm-size=16g ...  # Kubernetes: an emptyDir of medium Memory on /dev/shm"},
-    {"DUE TO NODE FAILURE", "process-killed", kCause, "Slurm ended the job: a node failed",
-     "The line names the node, or Slurm's controller knows it.", "sinfo -R; scontrol show node <node>"},
+    {"error: Node failure on|DUE TO NODE FAILURE", "process-killed", kCause,
+     "Slurm ended the job: a node failed", "The line names the node, or Slurm's controller knows it.",
+     "sinfo -R; scontrol show node <node>"},
     {"DUE TO TIME LIMIT", "process-killed", kConsequence, "Slurm ended the job: its time was over",
      "The job needs more time, or a rank hangs.", "sbatch --time; py-spy dump --pid <a rank>"},
     {"slurmstepd: error: ***&CANCELLED AT", "process-killed", kConsequence, "Slurm ended the job",

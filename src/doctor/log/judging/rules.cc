@@ -100,17 +100,23 @@ Truth noGpuDirect(const Situation& its, const char*) {
   return yesIf(direct.answer == Answer::kNo, "no connection over the network is marked GDRDMA");
 }
 
+// The log has no lengths of prefixes: that is a guess.
 Truth otherSubnets(const Situation& its, const char*) {
-  if (its.local_gid.empty() || its.remote_gid.empty()) return {Answer::kUnknown, ""};
   const std::string local = subnetOf(its.local_gid), remote = subnetOf(its.remote_gid);
-  if (local.empty() || remote.empty()) return yesIf(false);  // link-local: alike everywhere
-  return yesIf(local != remote, "the two ends are in " + local + " and " + remote);
+  if (local.empty() || remote.empty()) return yesIf(false);  // not known, or link-local: alike everywhere
+  return yesIf(local != remote);
+}
+
+// One end has an IPv4 address, the other a link-local one.
+Truth otherKinds(const Situation& its, const char*) {
+  if (its.local_gid.empty() || its.remote_gid.empty()) return yesIf(false);
+  const bool local = its.local_gid.starts_with("fe80:"), remote = its.remote_gid.starts_with("fe80:");
+  return yesIf(local != remote && (local ? its.remote_gid : its.local_gid).starts_with("::ffff:"));
 }
 
 Truth sameSubnet(const Situation& its, const char*) {
-  const Truth other = otherSubnets(its, "");
-  if (other.answer == Answer::kUnknown || subnetOf(its.local_gid).empty()) return {Answer::kUnknown, ""};
-  return yesIf(other.answer == Answer::kNo, "both ends are in " + subnetOf(its.local_gid));
+  if (its.remote_gid.empty() || subnetOf(its.local_gid).empty()) return {Answer::kUnknown, ""};
+  return yesIf(otherSubnets(its, "").answer == Answer::kNo, "both ends are in " + subnetOf(its.local_gid));
 }
 
 Truth layersMixed(const Situation& its, const char*) {
@@ -205,13 +211,22 @@ struct Rule {
   const char* fix;
 };
 
-constexpr char kRailsFix[] =
-    "export NCCL_CROSS_NIC=0  # on all ranks: each NIC then talks to the NIC of its own rail alone\n"
-    "ping -I {local_address} {remote_address}  # on {host}: is there a route?\n"
-    "or give the switches a route between {local_net} and {remote_net}";
-constexpr char kRailsCause[] =
-    "The two ends lie in different subnets, and the fabric does not route between these rails: NIC {nic} of "
-    "{host} has called a NIC of another rail of {peer}.";
+constexpr char kRoutedFix[] =
+    "ping -I {local_address} {remote_address}  # on {host}: does the fabric route between the two?\n"
+    "give the hosts or the switches the missing route\n"
+    "export NCCL_CROSS_NIC=0  # only where rails are kept apart: each NIC then talks to its own rail alone";
+constexpr char kRoutedCause[] =
+    "The two ends, {local_address} and {remote_address}, may be in different subnets. Then a route between "
+    "them is "
+    "missing (routed RoCE), or the fabric keeps its rails apart and NIC {nic} was paired with one of another "
+    "rail.";
+constexpr char kKindsCause[] =
+    "The two ends have addresses (GIDs) of different kinds, {local_address} and {remote_address}: one is "
+    "link-local, the other an IPv4 address of RoCE v2.";
+constexpr char kKindsFix[] =
+    "show_gids  # on both hosts: which NIC has no RoCE v2 entry with an IPv4 address?\n"
+    "ip addr add <address>/<prefix> dev <interface of that NIC>\n"
+    "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it";
 constexpr char kOrderingCause[] =
     "Relaxed ordering of PCIe writes is forced. Where the NIC, libibverbs or a virtual machine does not keep "
     "what NCCL relies on, data and control messages overtake each other, and both ends see rubbish.";
@@ -233,7 +248,8 @@ constexpr Rule kRules[] = {
      "The memory that the NIC was given is not registered, or was freed while in use.",
      "export NCCL_NET_PLUGIN=none  # once: does NCCL's own network fail too?\n"
      "report it to the program's authors: a buffer was freed or registered anew while in use"},
-    {"completion-error", 3, when({status, "12"}, {otherSubnets}, {notLate}), kRailsCause, kRailsFix},
+    {"completion-error", 3, when({status, "12"}, {otherKinds}), kKindsCause, kKindsFix},
+    {"completion-error", 2, when({status, "12"}, {otherSubnets}, {notLate}), kRoutedCause, kRoutedFix},
     {"completion-error", 3, when({status, "12"}, {set, "NCCL_IB_GID_INDEX"}, {sameSubnet}, {notLate}),
      "A fixed index of addresses is set; on one of the hosts this index may be another kind of address.",
      "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it\nshow_gids  # on {host} and {peer}"},
@@ -245,7 +261,8 @@ constexpr Rule kRules[] = {
      "The connection had worked: a link, a cable, a switch or the peer went away.",
      "dmesg -T | grep -E 'mlx5|AER'  # on {peer} and {host}, at that time\nibstat {nic}"},
 
-    {"queue-pair", 3, when({errorOf, "101,110,113"}, {otherSubnets}), kRailsCause, kRailsFix},
+    {"queue-pair", 3, when({otherKinds}), kKindsCause, kKindsFix},
+    {"queue-pair", 2, when({errorOf, "101,110,113"}, {otherSubnets}), kRoutedCause, kRoutedFix},
     {"queue-pair", 3, when({layersMixed}),
      "InfiniBand and RoCE NICs stand in one list, and NCCL pairs the NICs of two hosts by their place in it: "
      "IB then meets RoCE.",

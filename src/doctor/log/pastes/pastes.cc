@@ -318,17 +318,22 @@ class KernelMessages : public Paste {
     // "[  123.456] ", "[Sat Nov 28 12:04:07 2026] "
     const bool seconds = text.find('.') < 14 && text.find_first_not_of(" .0123456789", 1) == text.find(']');
     const bool day = text.size() > 4 && hasWords(text.substr(1, 4), "Mon |Tue |Wed |Thu |Fri |Sat |Sun ");
-    const bool stamped =
-        text.starts_with('[') && text.find("] ") < 32 && (seconds || day) &&
-        hasWords(text, "mlx5_core|NVRM|pcieport|kernel|nvidia|usb|ACPI|oom|AER|nvswitch|IOMMU|DMAR");
-    if (stamped || text.find(" kernel: ") < 64) ++lines_;
+    const bool stamped = text.starts_with('[') && text.find("] ") < 32 && (seconds || day);
+    const bool named = text.find(" kernel: ") < 64;
+    known_ = known_ || named ||
+             (stamped &&
+              hasWords(text,
+                       "mlx5_core|NVRM|pcieport|kernel|nvidia|usb|ACPI|oom|AER|nvswitch|IOMMU|DMAR|EDAC|"
+                       "mce: |Link DOWN|soft lockup|blocked for more than|segfault at|nfs: "));
+    if (stamped || named) ++lines_;
     return false;  // other readers may want the line
   }
   void addTo(Pastes& pastes, const std::string& file) const override {
-    if (lines_ > 0) pastes.kinds.push_back(file + ": a kernel log, " + counted(lines_, "line"));
+    if (known_) pastes.kinds.push_back(file + ": a kernel log, " + counted(lines_, "line"));
   }
 
  private:
+  bool known_ = false;  // a line has words of the kernel's: other programs write seconds in brackets too
   std::size_t lines_ = 0;
 };
 

@@ -86,6 +86,22 @@ int namedRank(std::string_view text) {
   return rank >= 0 || !text.starts_with("srun: error") ? rank : numberAfter(text, ": task ");
 }
 
+// The process that a launcher or the kernel names: "(pid: 2001)", "python3[2001]: segfault", and of mpirun
+// "node02:2001" in "[node02:02001] Signal: ...". "": none.
+std::string namedProcess(std::string_view text) {
+  const std::string_view first = text.starts_with('[') ? firstWord(text.substr(1), "] ") : "";
+  if (const std::size_t colon = first.rfind(':');
+      colon != std::string_view::npos && text.find(" Signal: ") < 80)
+    if (const int pid = leadingNumber(first.substr(colon + 1)); pid >= 0)
+      return std::string(first.substr(0, colon + 1)) + std::to_string(pid);
+  int pid = -1;
+  for (const std::string_view key : {"(pid: ", "eceived by PID ", "Killed process "})
+    if (pid < 0) pid = numberAfter(text, key);
+  if (const std::size_t end = text.find("]: segfault at"); end != std::string_view::npos)
+    pid = leadingNumber(text.substr(text.rfind('[', end) + 1));
+  return pid < 0 ? "" : std::to_string(pid);
+}
+
 // "[rank3]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:95] ...": PyTorch reports no error.
 bool isInformation(std::string_view text) {
   constexpr std::string_view kTool = "railwise: ";  // "railwise: rank 0: plugin: ...", of perf --verbose
@@ -130,7 +146,7 @@ bool isResultRow(std::string_view text) {
 // Equal for events that are one.
 std::string keyOf(const Event& event) {
   return std::to_string(event.process) + " " + std::to_string(event.rank) + " " + event.check + " " +
-         event.what;
+         event.what + (event.process >= 0 ? "" : namedProcess(event.line.value));
 }
 
 void readVersion(Fact& version, std::string_view text, Place place) {
@@ -152,6 +168,8 @@ void setFact(Fact& fact, std::string_view value, Place place) {
 void JobReader::beginFile(std::string name) {
   job_.files.push_back(
       {.name = std::move(name), .lines = 0, .nccl_lines = 0, .processes = {}, .problem = ""});
+  tracebacks_ = {};
+  reported_rank_ = -1;
 }
 
 void JobReader::fileProblem(std::string problem) {
@@ -291,6 +309,9 @@ void JobReader::otherRecord(const LogLine& line) {
   const int writer = line.time.empty() ? -1 : writerOf(line.rank);
   if (writer >= 0) job_.processes[static_cast<std::size_t>(writer)].last_time = line.time;
   if (line.text.empty() || isInformation(line.text)) return;
+  // torchrun's report of a rank: "rank      : 3 (local_rank: 1)", and "exitcode  : -9 (pid: 2001)" below it.
+  if (line.text.starts_with("rank ") && line.text.find(" (local_rank: ") != std::string_view::npos)
+    reported_rank_ = numberAfter(line.text, ": ");
   readVersion(job_.version, line.text, here());
   if (isResultRow(line.text)) job_.files.back().last_result = here().line;
   std::optional<Explanation> known = explainOther(line.text);
@@ -304,14 +325,66 @@ void JobReader::otherRecord(const LogLine& line) {
     known = explainWarning("", line.text);
     if (known->check == "unknown-warning") return;
   }
+  const std::string_view exception = tracebacks_.exceptionIn(line);
+  if (!known && !exception.empty()) known = explainException(exception);
   if (!known) return;
-  const int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
-  Event event{*known, writerOf(rank), rank, line.time};
+  int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
+  if (line.text.starts_with("exitcode ") || line.text.starts_with("traceback ") ||
+      (rank < 0 && !exception.empty()))
+    rank = reported_rank_;
+  // Of others: nameProcesses() finds a process that the line names, when all are known.
+  const bool is_of_others = rank < 0 && !namedProcess(line.text).empty();
+  Event event{*known, is_of_others ? -1 : writerOf(rank), rank, line.time};
   event.line = {shortened(line.text), here()};
   addEvent(std::move(event));
 }
 
+// Which links of NICs are down, as the kernel's lines say: "mlx5_core 0000:5d:00.0 ens1: Link down", and
+// since 6.13 "mlx5_core 0000:5d:00.0 mlx5_2: Port: 1 Link DOWN".
+void JobReader::notePort(const Event& event) {
+  const std::string& text = event.line.value;
+  const std::size_t end = std::min(text.find(": Link "), text.find(": Port: "));
+  if (event.check != "port-event" || end == std::string::npos) return;
+  const std::string_view before = std::string_view(text).substr(0, end);
+  const std::string key =
+      std::to_string(event.line.place.file) + std::string(before.substr(before.rfind(' ') + 1));
+  if (event.kind == EventKind::kHarmless) links_down_.erase(key);
+  else if (links_down_.size() < kMostProcesses) links_down_.insert(key);
+}
+
+// Links that came up again are no error, as while a host boots, unless a connection of the job has broken.
+void JobReader::excuseLinks() {
+  const auto brokeConnection = [](const Event& event) {
+    return event.isError() && (event.process >= 0 || event.check == "watchdog") &&
+           event.check != "program-error";
+  };
+  if (!links_down_.empty() || std::any_of(job_.events.begin(), job_.events.end(), brokeConnection)) return;
+  for (Event& event : job_.events)
+    if (event.check == "port-event" && hasWords(event.line.value, ": Link down|Link DOWN")) {
+      event.kind = EventKind::kHarmless;
+      event.end = "The link came up again.";
+    }
+}
+
+// Events whose process only its number names, which one process of the job has.
+void JobReader::nameProcesses() {
+  std::map<std::string, int> by_pid;  // -2: several have it
+  for (const auto& [name, index] : known_) {
+    const auto [known, alone] = by_pid.emplace(name.substr(name.rfind(':') + 1), index);
+    if (!alone) known->second = -2;
+  }
+  for (Event& event : job_.events) {
+    if (event.process >= 0) continue;
+    const std::string name = namedProcess(event.line.value);
+    const auto whole = known_.find(name);
+    const auto pid = by_pid.find(name);
+    if (whole != known_.end()) event.process = whole->second;
+    else if (pid != by_pid.end() && pid->second >= 0) event.process = pid->second;
+  }
+}
+
 void JobReader::addEvent(Event event) {
+  notePort(event);
   std::string key = keyOf(event);
   const auto known = event_of_.find(key);
   if (known != event_of_.end()) {
@@ -328,6 +401,8 @@ void JobReader::addEvent(Event event) {
 
 Job JobReader::take() {
   std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
+  excuseLinks();
+  nameProcesses();
   joinChains(job_);
   for (Process& process : job_.processes)
     if (!process.network.empty() && process.network != "IB" && process.network != "Socket")

@@ -10,6 +10,7 @@
 
 #include "doctor/log/job.h"
 #include "doctor/log/reading/line.h"
+#include "doctor/log/reading/tracebacks.h"
 
 namespace railwise::doctor {
 
@@ -32,6 +33,9 @@ class JobReader {
   void otherRecord(const LogLine& line);
   int processOf(const LogLine& line);
   void addEvent(Event event);
+  void notePort(const Event& event);
+  void excuseLinks();
+  void nameProcesses();
   std::string_view withoutRepetition(std::string_view plain);
   Place here() const;
 
@@ -39,8 +43,11 @@ class JobReader {
   std::map<std::string, int, std::less<>> known_;  // "host:pid" -> index into Job::processes
   std::map<int, int> by_hint_;                     // rank of the launcher's prefix -> process
   std::map<std::string, std::size_t> event_of_;    // alike events of a process -> index into Job::events
-  std::set<int> last_errors_;                      // ranks (-1: not known) whose line is "Last error:"
-  std::size_t emptied_ = 0;                        // of Job::events, by shiftLevels()
+  Tracebacks tracebacks_;
+  int reported_rank_ = -1;            // of torchrun's report, the last
+  std::set<std::string> links_down_;  // of the kernel's logs: file and name of the NIC
+  std::set<int> last_errors_;         // ranks (-1: not known) whose line is "Last error:"
+  std::size_t emptied_ = 0;           // of Job::events, by shiftLevels()
   std::string buffer_;
 };
 

@@ -49,8 +49,8 @@ std::string warned(const std::vector<std::string>& lines, const std::string& war
 }
 
 TEST(JudgeNetwork, HarmlessEventsOfANic) {
-  for (const char* const event :
-       {"client reregistration", "SM change", "LID change", "P_Key change", "last WQE reached"}) {
+  for (const char* const event : {"client reregistration", "SM change", "LID change", "LID table change",
+                                  "P_Key change", "last WQE reached"}) {
     const Findings findings =
         judged(readJob(warned({}, std::string("NET/IB : mlx5_0:1 Got async event : ") + event)));
     ASSERT_NE(findingOf(findings, "port-event"), nullptr) << event;

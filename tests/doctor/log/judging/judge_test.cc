@@ -409,5 +409,38 @@ TEST(Judge, NoLineOfNccl) {
   EXPECT_EQ(judged(readJob("")).exitStatus(), 2);
 }
 
+TEST(Judge, AnExceptionOfTheProgramComesBeforeTheWatchdog) {
+  const std::string watchdog =
+      "[rank0]:[E1129 03:12:44.5 ProcessGroupNCCL.cpp:685] [Rank 0] Watchdog caught collective operation "
+      "timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE) ran for 600014 milliseconds\n";
+  const Findings findings = judged(readJob(goodJob(2) + watchdog + "[rank1]: ValueError: loss is nan\n"));
+  EXPECT_EQ(findings.all()[0].what, "first error of the job: the program raised ValueError");
+  EXPECT_EQ(findings.all()[0].seen[0].device, "rank 1 (node1)");
+  EXPECT_LACKS(findings.all()[0].why, "no earlier error");
+}
+
+TEST(Judge, AnExceptionThatTheProgramHandledIsNoError) {
+  const std::string text =
+      "Traceback (most recent call last):\nModuleNotFoundError: No module named 'apex'\n";
+  EXPECT_EQ(judged(readJob(text + goodJob(2))).all()[0].severity, Severity::kWarning);
+  EXPECT_EQ(judged(readJob(goodJob(2) + text)).all()[0].severity, Severity::kError);
+  const Findings waiting = judged(readJob(text + goodJob(2) + saidBy(1, {initLine(7, 8, "START")})));
+  EXPECT_EQ(findingOf(waiting, "program-error")->severity, Severity::kError);
+}
+
+TEST(Judge, AConsequenceThatIsTheFirstErrorDoesNotPointToItself) {
+  const Findings findings =
+      judged(readJob("[rank0]: DistBackendError: NCCL communicator was aborted on rank 0.\n"));
+  EXPECT_LACKS(findings.all()[0].fix, "first error");
+}
+
+TEST(Judge, SlurmKillsTheRanksOfANodeThatFailed) {
+  const std::string killed = "srun: error: node1: tasks 2-3: Killed\n",
+                    node = "srun: error: Node failure on node1\n";
+  EXPECT_HAS(judged(readJob(killed)).all()[0].what, "first error of the job: a rank was killed");
+  EXPECT_HAS(judged(readJob(killed + node)).all()[0].what,
+             "first error of the job: Slurm ended the job: a node failed");
+}
+
 }  // namespace
 }  // namespace railwise::doctor

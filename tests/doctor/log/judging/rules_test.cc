@@ -76,10 +76,10 @@ TEST(Rules, AProtectionErrorWithGpuDirectIsAcs) {
   EXPECT_LACKS(without, "ACSCtl");
 }
 
-TEST(Rules, EndsInTwoSubnetsAreRailsWithoutARoute) {
+TEST(Rules, EndsInTwoSubnetsMayLackARoute) {
   const std::string two = typed(TwoHosts{}.text() + failed(12, kGidsOfTwoRails), "completion-error");
-  EXPECT_TRUE(two.starts_with("export NCCL_CROSS_NIC=0"));
-  EXPECT_HAS(two, "172.30.7.0/24 and 172.30.9.0/24");
+  EXPECT_TRUE(two.starts_with("ping -I 172.30.7.5 172.30.9.6")) << two;
+  EXPECT_HAS(two, "ibstat") << "it is a guess, beside the others";
   const std::string one = typed(TwoHosts{}.text() + failed(12, kGidsOfOneRail), "completion-error");
   EXPECT_HAS(one, "ibstat");
   EXPECT_LACKS(one, "CROSS_NIC");
@@ -88,11 +88,18 @@ TEST(Rules, EndsInTwoSubnetsAreRailsWithoutARoute) {
       "state RTR, local GID index 3, local GID ::ffff:172.30.7.5, remote GID ::ffff:172.30.9.6";
   const std::string call =
       typed(TwoHosts{}.text() + warns("sara", "misc/ibvwrap.cc:376", connecting), "queue-pair");
-  EXPECT_TRUE(call.starts_with("export NCCL_CROSS_NIC=0")) << call;
-  EXPECT_HAS(call, "ping -I 172.30.7.5 172.30.9.6");
+  EXPECT_TRUE(call.starts_with("ping -I 172.30.7.5 172.30.9.6")) << call;
+  EXPECT_HAS(call, "show_gids");
+  const std::string why = judged(readJob(warns("sara", "misc/ibvwrap.cc:376", connecting))).all()[0].why;
+  EXPECT_HAS(why, "may be in different subnets");
+  EXPECT_LACKS(why, "<peer>");
   // Link-local addresses have one prefix everywhere.
   const std::string local = " localGid fe80::a288:c2ff:fe12:1 remoteGids fe80::ba3f:d2ff:fe12:2";
   EXPECT_LACKS(typed(TwoHosts{}.text() + failed(12, local), "completion-error"), "CROSS_NIC");
+  const std::string mixed = " localGid fe80::a288:c2ff:fe12:1 remoteGids::ffff:172.30.9.6 hca mlx5_3";
+  const std::string kinds = typed(TwoHosts{}.text() + failed(12, mixed), "completion-error");
+  EXPECT_TRUE(kinds.starts_with("show_gids")) << kinds;
+  EXPECT_LACKS(kinds, "ibstat");
 }
 
 TEST(Rules, SettingsThatExplainAnError) {

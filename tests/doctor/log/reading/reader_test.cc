@@ -206,5 +206,86 @@ TEST(JobReader, ALineOfALogIsNoRowOfNcclTests) {
   EXPECT_EQ(row("12 34 waiting for 5 of the 8 ranks of node7 here\n"), 0U);
 }
 
+TEST(JobReader, WhoDiedByTheNumberOfItsProcess) {
+  const std::string two = "node1:2000:1 [0] NCCL INFO x\nnode2:2001:1 [0] NCCL INFO x\n";
+  const auto hostOf = [&](const std::string& line) {
+    const Job job = readJob(line + "\n" + two);
+    const int process = job.events.at(0).process;
+    return process < 0 ? std::string() : job.processes[static_cast<std::size_t>(process)].host;
+  };
+  for (const char* line :
+       {"[ 1.0] python3[2001]: segfault at 10 ip 00007f2a3c4d5e6f sp 00007ffd00000000 error 4 in "
+        "libnccl.so.2",
+        "[node2:02001] Signal: Segmentation fault (11)", "  exitcode  : -9 (pid: 2001)",
+        "api.py:874] failed (exitcode: -9) local_rank: 1 (pid: 2001) of binary: /usr/bin/python3",
+        "[ 1.0] Out of memory: Killed process 2001 (python3) total-vm:1kB"})
+    EXPECT_EQ(hostOf(line), "node2") << line;
+  EXPECT_EQ(hostOf("[ 1.0] python3[2002]: segfault at 10 ip 0 sp 0 error 4 in libc.so.6"), "");
+  EXPECT_EQ(hostOf("node3:2001:1 [0] NCCL INFO x\n[ 1.0] python3[2001]: segfault at 10 ip 0"), "")
+      << "two have it";
+}
+
+TEST(JobReader, TheRankInTheReportOfTorchrun) {
+  const Job job = readJob(
+      "[0]:\n  host      : node02\n  rank      : 3 (local_rank: 1)\n  exitcode  : -9 (pid: 2001)\n"
+      "  traceback : Signal 9 (SIGKILL) received by PID 2001\n");
+  ASSERT_EQ(job.events.size(), 1U);
+  EXPECT_EQ(job.events[0].rank, 3);
+  JobReader reader;  // the next file is of other processes
+  reader.beginFile("a");
+  reader.line("  rank      : 3 (local_rank: 1)");
+  reader.line("Traceback (most recent call last):");
+  reader.beginFile("b");
+  reader.line("ValueError: nobody has a traceback");
+  reader.line("exitcode  : -9 (pid: 7)");
+  const Job next = reader.take();
+  ASSERT_EQ(next.events.size(), 1U);
+  EXPECT_EQ(next.events[0].rank, -1);
+}
+
+// What a job's log shows of an exception: "RANK CHECK KIND" of each event.
+std::string exceptionsOf(const std::string& text) {
+  std::string all;
+  for (const Event& event : readJob(text).events)
+    all += (all.empty() ? "" : ", ") + std::to_string(event.rank) + " " + event.check +
+           (event.kind == EventKind::kCause ? "" : " (a consequence)");
+  return all;
+}
+
+TEST(JobReader, TheExceptionThatEndsATraceback) {
+  const std::string begin = "Traceback (most recent call last):\n";
+  const std::pair<std::string, const char*> kCases[] = {
+      {"[rank3]: " + begin +
+           "[rank3]:   File \"/w/t.py\", line 8, in <module>\n[rank3]: ValueError: loss is nan\n",
+       "3 program-error"},
+      {begin + "  File \"/w/t.py\", line 8, in <module>\n    raise ValueError\nValueError\n",
+       "-1 program-error"},
+      // srun --label, and another rank's output within.
+      {"2: " + begin +
+           "1: Loss: 3\n1: ValueError: not of rank 2\n2:     main()\n2: FileNotFoundError: [Errno 2] x\n",
+       "2 program-error"},
+      // The container runtime's time is another one in each line.
+      {"2026-11-29T03:12:44.1Z stderr F " + begin + "2026-11-29T03:12:45.9Z stderr F my.pkg.OddError: x\n",
+       "-1 program-error"},
+      {"  rank      : 2 (local_rank: 0)\n  traceback : " + begin +
+           "    File \"/w/t.py\", line 8, in f\n  ValueError: x\n",
+       "2 program-error"},
+      {"[rank0]: OSError: [Errno 28] No space left on device: '/ckpt/7'\n", "0 program-error"},
+      {"[rank3]: RuntimeError: No CUDA GPUs are available\n", "3 cuda-failure"},
+      {"[rank1]: " + begin + "[rank1]: KeyboardInterrupt\n", "1 framework-error (a consequence)"},
+      {"[rank1]: torch.distributed.DistBackendError: [1] is setting up NCCL communicator\n",
+       "1 framework-error (a consequence)"},
+      {"[rank1]: RuntimeError: NCCL Error 2: unknown\n", "1 framework-error (a consequence)"},
+      {"Exception ignored in: <function X.__del__ at 0x7>\n" + begin +
+           "AssertionError: can only test a child process\n",
+       ""},
+      {"[rank0]:W1129 03:12:44.1 990 torch/x.py:7] " + begin +
+           "[rank0]:W1129 03:12:44.2 990 torch/x.py:7] OddError: x\n",
+       ""},
+      {"ValueError: nobody has a traceback\nstep 3: Error: x\n", ""},
+      {begin + "loading: done\nepoch 3\n", ""}};
+  for (const auto& [text, events] : kCases) EXPECT_EQ(exceptionsOf(text), events) << text;
+}
+
 }  // namespace
 }  // namespace railwise::doctor
