@@ -559,6 +559,14 @@ const Fault kFaults[] = {
      "seccomp", Severity::kAdvice, "", "EPERM", "SYS_PTRACE"},
     {"plugin not found", kIb, [](MemoryTree& tree) { unsetVariable(tree, "LD_LIBRARY_PATH"); }, "plugin",
      Severity::kError, "", "NCCL_NET_PLUGIN=railwise", "LD_LIBRARY_PATH"},
+    {"plugin cut off", kIb,
+     [](MemoryTree& tree) {
+       tree.file("/plugins/libnccl-net-cut.so", "")
+           .file("/railwise/libraries", "/plugins/libnccl-net-cut.so broken: it is cut off\n");
+       unsetVariable(tree, "NCCL_NET_PLUGIN");
+       environment(tree, "NCCL_NET_PLUGIN=/plugins/libnccl-net-cut.so");
+     },
+     "plugin", Severity::kError, "", "it is cut off", "cp "},
     {"plugin misspelt", kIb,
      [](MemoryTree& tree) {
        unsetVariable(tree, "NCCL_NET_PLUGIN");

@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "base/installed_places.h"
+#include "base/library_file.h"
 #include "base/process.h"
 #include "base/settings/config.h"
+#include "base/text/words.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -88,11 +90,28 @@ std::string fileOf(void* symbol, const std::string& fallback) {
   return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : fallback;
 }
 
+// The file that the dynamic linker would map for a name, as far as files that are cut off are concerned: such
+// a file would end this process. "": none.
+std::string cutOffFile(const std::string& name) {
+  const bool is_path = name.find('/') != std::string::npos;
+  const char* const folders = std::getenv("LD_LIBRARY_PATH");
+  for (const std::string& folder :
+       is_path ? std::vector<std::string>{""} : fullPartsOf(folders != nullptr ? folders : "", ':')) {
+    const std::string path = is_path ? name : folder + "/" + name;
+    const LibraryFile file = libraryFileAt(path);
+    if (file == LibraryFile::kCutOff) return path;
+    if (file == LibraryFile::kLoadable) break;
+  }
+  return "";
+}
+
 Outcome<DynamicLibrary> openFirst(const std::vector<std::string>& names, std::string* opened) {
   Error error;
   for (const std::string& name : names) {
     // A missing file beside the executable is not an error. A missing file that the user named is one.
     if (names.size() > 2 && name.find('/') != std::string::npos && access(name.c_str(), F_OK) != 0) continue;
+    if (const std::string file = cutOffFile(name); !file.empty())
+      return Error{file + ": " + flawOf(LibraryFile::kCutOff) + ": copy it again"};
     // Never unloaded: threads of a plugin may outlive its finalize().
     auto library = DynamicLibrary::open({name.c_str()}, DynamicLibrary::Unload::kNever);
     if (library.ok()) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/library_file.h"
 #include "base/settings/setting_mistakes.h"
 #include "base/settings/setting_names.h"
 #include "base/text/name_selection.h"
@@ -60,28 +61,6 @@ void checkLibraries(Examination& exam) {
       "NCCL_DEBUG=VERSION prints it when a job starts");
 }
 
-// The names that NCCL gives to dlopen() for an entry of NCCL_NET_PLUGIN. Source: NCCL 2.30.7, plugin_open.cc.
-std::vector<std::string> pluginNames(const std::string& entry) {
-  std::vector<std::string> names = {entry};
-  const bool library = entry.starts_with("lib") && entry.ends_with(".so");
-  if (entry.find('/') == std::string::npos && !library) names.push_back("libnccl-net-" + entry + ".so");
-  return names;
-}
-
-std::vector<std::string> pluginEntries(const Examination& exam) {
-  const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
-  std::vector<std::string> entries;
-  for (const std::string& entry : fullPartsOf(set == nullptr ? "" : set->value, ','))
-    entries.emplace_back(trimmed(entry));
-  return entries;
-}
-
-std::string findPlugin(const System& system, const std::string& entry) {
-  for (const std::string& name : pluginNames(entry))
-    if (const std::string found = findLibrary(system, name); !found.empty()) return found;
-  return {};
-}
-
 // The name of a plugin that lies where the linker looks, or beside this command, and was probably meant.
 std::optional<std::string> likelyPlugin(const System& system, const std::string& entry) {
   constexpr std::string_view kBefore = "libnccl-net-";
@@ -98,16 +77,28 @@ std::optional<std::string> likelyPlugin(const System& system, const std::string&
   return closest(entry, names);
 }
 
-std::string ownPluginFolder(const System& system) {
+std::string ownPluginFile(const System& system) {
   const std::string path = system.line(kOwnPluginFile);
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "/folder/of/the/plugin" : path.substr(0, slash);
+  return path.find('/') == std::string::npos ? "/folder/of/the/plugin/libnccl-net-railwise.so" : path;
+}
+std::string ownPluginFolder(const System& system) {
+  const std::string path = ownPluginFile(system);
+  return path.substr(0, path.rfind('/'));
 }
 
 // NCCL_NET=Railwise: NCCL's init fails where the plugin is not loaded.
 bool wantsRailwise(const System& system) {
   const Variable* const net = system.variable("NCCL_NET");
   return net != nullptr && strcasecmp(net->value.c_str(), "Railwise") == 0;
+}
+
+// What a job does where the plugin is not loaded.
+const char* withoutPlugin(const System& system) {
+  return wantsRailwise(system)
+             ? "With NCCL_NET=Railwise NCCL's init then fails: \"Failed to initialize any NET plugin\" "
+               "(since "
+               "2.27.3), \"network Railwise not found\" (before)."
+             : "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).";
 }
 
 // Of NCCL_NET_PLUGIN=none checkSettings() says so.
@@ -118,16 +109,28 @@ void checkNobodyLoadsIt(Examination& exam, const Variable* plugin) {
   exam.add(Severity::kError, "NCCL_NET=Railwise is set, but nothing loads Railwise",
            {{"", exam.system.variable("NCCL_NET")->where, "NCCL_NET=Railwise"},
             {"", "NCCL_NET_PLUGIN", "not set"}},
-           "NCCL's init will fail: \"network Railwise not found\".",
-           "export NCCL_NET_PLUGIN=railwise    (or: unset NCCL_NET)");
+           withoutPlugin(exam.system), "export NCCL_NET_PLUGIN=railwise    (or: unset NCCL_NET)");
 }
 
 void checkPlugin(Examination& exam) {
   if (!exam.system.environmentKnown()) return;
   const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
-  for (const std::string& entry : pluginEntries(exam)) {
+  for (const std::string& entry : pluginEntries(exam.system)) {
+    if (entry == "none")
+      exam.looked.push_back("NCCL_NET_PLUGIN=none: NCCL loads no plugin, and uses its own network");
     if (entry == "none" || entry == "STATIC_PLUGIN") continue;
     const std::string found = findPlugin(exam.system, entry);
+    if (const std::string flaw = flawOfLibrary(exam.system, found); !flaw.empty()) {
+      exam.add(Severity::kError, "NCCL cannot load the plugin that NCCL_NET_PLUGIN names",
+               {{"", set->where, "NCCL_NET_PLUGIN=" + entry}, {"", found, flaw}},
+               flaw == flawOf(LibraryFile::kCutOff) ? "The job ends with SIGBUS (\"Bus error\")."
+                                                    : withoutPlugin(exam.system),
+               found == ownPluginFile(exam.system)
+                   ? exam.system.byDistribution("sudo apt install --reinstall railwise-nccl-plugin",
+                                                "sudo dnf reinstall railwise-nccl-plugin")
+                   : "cp " + ownPluginFile(exam.system) + " " + found + "    (on every node)");
+      continue;
+    }
     if (!found.empty()) {
       exam.looked.push_back("NCCL_NET_PLUGIN=" + entry + ": NCCL loads " + found);
       continue;
@@ -141,9 +144,7 @@ void checkPlugin(Examination& exam) {
         {{"", set->where, "NCCL_NET_PLUGIN=" + entry},
          {"", "looked for", joined(pluginNames(entry), " and ")},
          {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
-        wantsRailwise(exam.system)
-            ? "With NCCL_NET=Railwise NCCL's init then fails: \"network Railwise not found\"."
-            : "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
+        withoutPlugin(exam.system),
         (meant ? "export NCCL_NET_PLUGIN=" + *meant + "    (as the file is named; capitals count)\n" : "") +
             (there ? ""
                    : "export LD_LIBRARY_PATH=" + ownPluginFolder(exam.system) +
@@ -191,7 +192,7 @@ void checkUnaskedPlugin(Examination& exam) {
 }
 
 void checkFallback(Examination& exam) {
-  const std::vector<std::string> entries = pluginEntries(exam);
+  const std::vector<std::string> entries = pluginEntries(exam.system);
   const bool ours = std::any_of(entries.begin(), entries.end(), [](const std::string& entry) {
     return entry.find("railwise") != std::string::npos;
   });
