@@ -623,6 +623,15 @@ const Fault kFaults[] = {
     {"a topology that is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "RAILWISE_TOPOLOGY=/no/topo.xml"); }, "settings",
      Severity::kWarning, "RAILWISE_TOPOLOGY", "no such file", "unset RAILWISE_TOPOLOGY"},
+    {"a tuner's file that is not there", kIb,
+     [](MemoryTree& tree) { environment(tree, "RAILWISE_TUNER_CONFIG=/no/t.csv"); }, "settings",
+     Severity::kError, "RAILWISE_TUNER_CONFIG", "no such file", "unset RAILWISE_TUNER_CONFIG"},
+    {"a tuner's file with a mistake", kIb,
+     [](MemoryTree& tree) {
+       tree.file("/t.csv", "allreduce,0,65536,treee,ll,-1,-1,-1\n");
+       environment(tree, "RAILWISE_TUNER_CONFIG=/t.csv");
+     },
+     "settings", Severity::kError, "RAILWISE_TUNER_CONFIG", "/t.csv:1:19: 'treee'", "unset RAILWISE_TUNER_CONFIG"},
     {"a configuration that is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "NCCL_CONF_FILE=/no/nccl.conf"); }, "settings",
      Severity::kWarning, "NCCL_CONF_FILE", "no such file", "unset NCCL_CONF_FILE"},

@@ -14,6 +14,7 @@
 #include "cli/options/message.h"
 #include "cli/options/nccl_environment.h"
 #include "cli/options/options.h"
+#include "tuner/tuner.h"
 
 namespace railwise::cli {
 namespace {
@@ -45,6 +46,13 @@ constexpr const char* kConfigExitHelp =
 
 std::string orEmpty(const std::string& text, const char* empty) { return text.empty() ? empty : text; }
 
+// With a mistake in its file the tuner's init fails.
+std::string tunerMistake(std::string_view env, const std::string& path) {
+  if (env != "RAILWISE_TUNER_CONFIG") return "";
+  const tuner::OverrideFile file = tuner::readOverrides(path);
+  return file.mistakes.empty() ? "" : "; init will fail: " + file.mistakes.front();
+}
+
 // The settings that result from this environment and from NCCL's files.
 struct Values {
   std::vector<SettingSource> sources;
@@ -59,7 +67,7 @@ struct Values {
     if (sources[index] == SettingSource::kDefault) return "default";
     if (sources[index] == SettingSource::kEnvironment)
       return setter(env) + (acceptedInstead(env, settingValue(config, index)).empty()
-                                ? ""
+                                ? tunerMistake(env, settingValue(config, index))
                                 : "; not accepted: init will fail");
     return "default: " + setter(env) + " has a value that is not accepted";
   }

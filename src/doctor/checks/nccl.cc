@@ -15,6 +15,7 @@
 #include "doctor/facts/libraries.h"
 #include "topo/machine/known_machines.h"
 #include "topo/nccl_release.h"
+#include "tuner/tuner.h"
 
 namespace railwise::doctor {
 namespace {
@@ -230,6 +231,22 @@ bool hides(const std::string& name, const std::string& value) {
   });
 }
 
+// The plugin makes no communicator with a table that has a mistake.
+void checkTunerFile(Examination& exam) {
+  const Variable* const set = exam.system.variable("RAILWISE_TUNER_CONFIG");
+  if (set == nullptr) return;
+  const tuner::OverrideFile file = exam.system.exists(set->value)
+                                       ? tuner::parseOverrides(exam.system.text(set->value), set->value)
+                                       : tuner::OverrideFile{set->value, {}, {set->value + ": no such file"}};
+  if (file.mistakes.empty()) return;
+  std::vector<Seen> seen = {{"RAILWISE_TUNER_CONFIG", set->where, "RAILWISE_TUNER_CONFIG=" + set->value}};
+  for (const std::string& mistake : file.mistakes)
+    seen.push_back({"RAILWISE_TUNER_CONFIG", set->value, mistake});
+  exam.add(Severity::kError, "the tuner's file is not there, or has mistakes", std::move(seen),
+           "No communicator is made: the tuner's init fails.",
+           "unset RAILWISE_TUNER_CONFIG    (or correct the file, on every host)");
+}
+
 void checkNamedFiles(Examination& exam) {
   for (const char* name : {"RAILWISE_TOPOLOGY", "NCCL_CONF_FILE"}) {
     const Variable* const set = exam.system.variable(name);
@@ -270,6 +287,7 @@ void checkSettings(Examination& exam) {
              fix);
   }
   checkNamedFiles(exam);
+  checkTunerFile(exam);
 }
 
 void checkHiding(Examination& exam) {
