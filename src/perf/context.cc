@@ -35,6 +35,16 @@ bool isPaced() {
                      [](const softdev::DeviceConfig& device) { return device.paced; });
 }
 
+// Perf has set RAILWISE_FABRIC with useOwnFabric(); the machine may name another one.
+std::string fabricOfDevice() {
+  if (!softwareMachine().empty()) {
+    const auto machine = openDeviceMachine(kPerf, {});
+    return machine ? machine->config.fabric : "";
+  }
+  const char* const fabric = std::getenv("RAILWISE_FABRIC");
+  return fabric != nullptr ? fabric : "";
+}
+
 std::optional<ModelAnswer> modelOfHosts(int hosts) {
   bool without_gpus = false;
   MachineOptions options;
@@ -60,7 +70,9 @@ std::optional<ModelAnswer> modelOfHosts(int hosts) {
 
 }  // namespace
 
-MachineKnowledge knowledgeOfMachine() { return {.software_paced = isPaced, .model = modelOfHosts}; }
+MachineKnowledge knowledgeOfMachine() {
+  return {.software_paced = isPaced, .software_fabric = fabricOfDevice, .model = modelOfHosts};
+}
 
 std::string survivedText(const std::vector<record::Snapshot>& ranks) {
   struct Moves {
