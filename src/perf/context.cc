@@ -93,13 +93,15 @@ std::string survivedText(const std::vector<record::Snapshot>& ranks) {
   }
   std::string text;
   for (const auto& [port, moves] : ports)
-    text +=
-        formatText("# %s failed: %llu ends of connections lost their path over it, %llu moved back later\n",
-                   port.c_str(), static_cast<unsigned long long>(moves.left),
-                   static_cast<unsigned long long>(moves.returned));
+    text += formatText(
+        "# %s failed: %llu ends of connections noticed it and told their peers; %llu ends moved back later\n",
+        port.c_str(), static_cast<unsigned long long>(moves.left),
+        static_cast<unsigned long long>(moves.returned));
   if (!ports.empty())
-    text += formatText("# Longest time that a connection was without a path: %.1f ms\n",
-                       static_cast<double>(longest_us) / 1000);
+    text += formatText(
+        "# Longest time that a connection was without a path: %.1f ms from when it noticed (--timeline "
+        "shows how long data paused)\n",
+        static_cast<double>(longest_us) / 1000);
   return text;
 }
 
