@@ -954,6 +954,19 @@ TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
   EXPECT_EQ(severityWith({"NCCL_NET=Railwise", "RAILWISE_DEVICE=software"}), Severity::kAdvice);
 }
 
+TEST(Doctor, SaysWhatAJobDoesWithoutNicsWithTheseSettings) {
+  const auto whyWith = [](const char* variables) {
+    MemoryTree tree = goodMachine();
+    unsetVariable(tree, "NCCL_NET");
+    environment(tree, std::string("NCCL_IB_HCA=bnxt\n") + variables);
+    const Findings found = examine(System(tree), {.only = {"hca-selection"}}).findings;
+    return found.all().empty() ? "" : found.all()[0].why;
+  };
+  EXPECT_HAS(whyWith("NCCL_NET_PLUGIN=railwise"), "falls back to TCP sockets");
+  EXPECT_HAS(whyWith("NCCL_NET=Railwise"), "fails when it starts");
+  EXPECT_HAS(whyWith("NCCL_NET=socket"), "falls back to TCP sockets");
+}
+
 TEST(Doctor, TheSoftwareDeviceIsAdvisedWithItsPackageWhereItIsNotInstalled) {
   const auto reportOf = [](MemoryTree tree) {
     tree.file("/proc/self/limits", "").file("/railwise/environment", "");

@@ -243,6 +243,15 @@ static Error failedCall(const PluginApi& api, const char* call, ncclResult_t res
       textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call, resultText(result).c_str())};
 }
 
+static Error failedInit(const PluginApi& api, ncclResult_t result) {
+  const Config config = Config::load();
+  const bool disabled =
+      std::string_view(api.name()) == kOwnPluginName && config.ib_disable != 0 && config.device != "verbs";
+  return Error{failedCall(api, "init", result).text +
+               (disabled ? "; NCCL_IB_DISABLE=1 switches it off: unset NCCL_IB_DISABLE"
+                         : "; --verbose shows what it logs at INFO")};
+}
+
 // After init.
 static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
   if (const char* const missing = api.missingFunction())
@@ -260,7 +269,7 @@ static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
 
 Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
-    return failedCall(api, "init", result);
+    return failedInit(api, result);
   auto count = devicesOf(api, kNetTables);
   if (!count.ok()) return count;
   NetProperties properties;
@@ -274,7 +283,7 @@ Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
 
 Outcome<int> startRma(RmaApi& api, uint64_t comm_id) {
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
-    return Error{failedCall(api, "init", result).text + "; --verbose shows what it logs at INFO"};
+    return failedInit(api, result);
   return devicesOf(api, kRmaTables);
 }
 
