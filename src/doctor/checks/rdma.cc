@@ -238,11 +238,31 @@ void checkSelection(Examination& exam) {
           "ls /sys/class/infiniband");
     return;
   }
+  for (const std::string& item : fullPartsOf(set->value, ','))
+    if (std::count(item.begin(), item.end(), ':') > 3)
+      add(Severity::kAdvice, "NCCL_IB_HCA has a field that nobody reads", item,
+          "After a name come port, rail and plane at most.", "export NCCL_IB_HCA=<name:port:rail:plane>,...");
+  std::set<std::string> all, chosen;
+  for (const RdmaPort& port : exam.ports)
+    if (!port.not_given && port.active()) {
+      all.insert(port.device);
+      if (!port.left_out) chosen.insert(port.device);
+    }
+  if (2 * chosen.size() < all.size())
+    exam.add(Severity::kAdvice,
+             "NCCL_IB_HCA leaves out " + std::to_string(all.size() - chosen.size()) + " of " +
+                 std::to_string(all.size()) + " RDMA devices",
+             {{"", set->where, "NCCL_IB_HCA=" + set->value}}, "Their rails are not used.",
+             "unset NCCL_IB_HCA    (or name all NICs that jobs shall use)");
   for (const PortItem& item : selection->items) {
     const std::set<std::string> devices = chosenBy(exam, item, selection->exact);
+    const bool spaced = trimmed(item.name) != item.name;
     if (devices.empty())
-      add(Severity::kWarning, "NCCL_IB_HCA names a device that is not there", item.name,
-          "Its rail is lost here; other nodes may have it.", "ls /sys/class/infiniband");
+      add(Severity::kWarning, "NCCL_IB_HCA names a device that is not there",
+          spaced ? "\"" + item.name + "\"" : item.name,
+          spaced ? "The space is a part of the name: its rail is lost."
+                 : "Its rail is lost here; other nodes may have it.",
+          spaced ? "export NCCL_IB_HCA=" + joined(wordsOf(set->value), "") : "ls /sys/class/infiniband");
     // "mlx5_1" is a name, and the beginning of "mlx5_10" too.
     if (!selection->exact && devices.size() > 1 && devices.contains(item.name))
       add(Severity::kWarning, "NCCL_IB_HCA chooses more devices than its names", item.name,
