@@ -9,6 +9,7 @@
 
 #include "cli/device/tree.h"
 #include "doctor/checks/check.h"
+#include "doctor/facts/trees.h"
 #include "doctor/finding.h"
 #include "doctor/fingerprint/manifest.h"
 #include "gpu/json.h"
@@ -632,9 +633,6 @@ const Fault kFaults[] = {
     {"a topology that is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "RAILWISE_TOPOLOGY=/no/topo.xml"); }, "settings",
      Severity::kWarning, "RAILWISE_TOPOLOGY", "no such file", "unset RAILWISE_TOPOLOGY"},
-    {"a tuner's file that is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "RAILWISE_TUNER_CONFIG=/no/t.csv"); }, "settings",
-     Severity::kError, "RAILWISE_TUNER_CONFIG", "no such file", "unset RAILWISE_TUNER_CONFIG"},
     {"a tuner's file with a mistake", kIb,
      [](MemoryTree& tree) {
        tree.file("/t.csv", "allreduce,0,65536,treee,ll,-1,-1,-1\n");
@@ -657,6 +655,23 @@ const Fault kFaults[] = {
      [](MemoryTree& tree) { environment(tree, "MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"); },
      "launcher", Severity::kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
 };
+
+TEST(Settings, FilesThatTheyNameAreLookedForOnTheMachineItself) {
+  const auto foundWith = [](const std::string& variable) {
+    MemoryTree facts;
+    facts.file("/railwise/environment", variable + "\n");
+    const OverlayTree tree(sysfs::liveTree(), facts);
+    return std::pair(examine(System(tree), {.only = {"settings"}}).findings.all().size(),
+                     examine(System(facts), {.only = {"settings"}}).findings.all().size());
+  };
+  EXPECT_EQ(foundWith("RAILWISE_TUNER_CONFIG=/no/t.csv"), std::pair(1UL, 0UL))
+      << "a recording has no such file";
+  const std::string here = "settings_named_file";
+  std::ofstream(here) << "allreduce,0,65536,tree,ll,-1,-1,-1\n";
+  EXPECT_EQ(foundWith("RAILWISE_TUNER_CONFIG=" + here).first, 0U);
+  EXPECT_EQ(foundWith("RAILWISE_TOPOLOGY=./" + here).first, 0U);
+  std::remove(here.c_str());
+}
 
 TEST(Settings, AFixCanBeTypedAndWhyIsTrue) {
   MemoryTree tree = goodMachine();

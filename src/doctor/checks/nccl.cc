@@ -121,7 +121,8 @@ void checkPlugin(Examination& exam) {
       exam.looked.push_back("NCCL_NET_PLUGIN=none: NCCL loads no plugin, and uses its own network");
     if (entry == "none" || entry == "STATIC_PLUGIN") continue;
     const std::string found = findPlugin(exam.system, entry);
-    if (const std::string flaw = flawOfLibrary(exam.system, found); !flaw.empty()) {
+    const std::string flaw = found.empty() ? "" : flawOfLibrary(exam.system, found);
+    if (!flaw.empty()) {
       exam.add(Severity::kError, "NCCL cannot load the plugin that NCCL_NET_PLUGIN names",
                {{"", set->where, "NCCL_NET_PLUGIN=" + entry}, {"", found, flaw}},
                flaw == flawOf(LibraryFile::kCutOff) ? "The job ends with SIGBUS (\"Bus error\")."
@@ -231,13 +232,15 @@ bool hides(const std::string& name, const std::string& value) {
   });
 }
 
-// The plugin makes no communicator with a table that has a mistake.
+// The plugin makes no communicator with a table that has a mistake. A recording has no such files.
 void checkTunerFile(Examination& exam) {
   const Variable* const set = exam.system.variable("RAILWISE_TUNER_CONFIG");
   if (set == nullptr) return;
-  const tuner::OverrideFile file = exam.system.exists(set->value)
-                                       ? tuner::parseOverrides(exam.system.text(set->value), set->value)
-                                       : tuner::OverrideFile{set->value, {}, {set->value + ": no such file"}};
+  const std::string path = exam.system.pathOf(set->value);
+  const bool there = exam.system.exists(path);
+  if (!there && !exam.system.tree().live()) return;
+  const tuner::OverrideFile file = there ? tuner::parseOverrides(exam.system.text(path), path)
+                                         : tuner::OverrideFile{path, {}, {path + ": no such file"}};
   if (file.mistakes.empty()) return;
   std::vector<Seen> seen = {{"RAILWISE_TUNER_CONFIG", set->where, "RAILWISE_TUNER_CONFIG=" + set->value}};
   for (const std::string& mistake : file.mistakes)
@@ -250,7 +253,8 @@ void checkTunerFile(Examination& exam) {
 void checkNamedFiles(Examination& exam) {
   for (const char* name : {"RAILWISE_TOPOLOGY", "NCCL_CONF_FILE"}) {
     const Variable* const set = exam.system.variable(name);
-    if (set == nullptr || set->value == "auto" || exam.system.exists(set->value)) continue;
+    if (set == nullptr || set->value == "auto" || exam.system.exists(exam.system.pathOf(set->value)))
+      continue;
     exam.add(Severity::kWarning, "a setting names a file that is not there",
              {{name, set->where, std::string(name) + "=" + set->value + ": no such file"}},
              "The job runs without the file.", "unset " + std::string(name) + "    (or name the right file)");

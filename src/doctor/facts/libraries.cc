@@ -193,7 +193,10 @@ std::vector<std::string> librarySearchPath(const System& system) {
 }
 
 std::string findLibrary(const System& system, const std::string& name) {
-  if (name.find('/') != std::string::npos) return system.exists(name) ? name : "";
+  if (name.find('/') != std::string::npos) {
+    const std::string path = system.pathOf(name);
+    return system.exists(path) ? path : "";
+  }
   for (const std::string& folder : librarySearchPath(system))
     if (system.exists(folder + "/" + name)) return folder + "/" + name;
   return {};
@@ -309,8 +312,10 @@ std::string librariesText(const System& system) {
       text.append(path).append(" railwise\n");
   }
   for (const std::string& entry : pluginEntries(system)) {
-    const std::string path = sysfs::realPathOf(system.tree(), findPlugin(system, entry));
-    const std::string flaw = path.empty() ? "" : flawOf(libraryFileAt(path));
+    const std::string found = findPlugin(system, entry);
+    if (found.empty()) continue;
+    const std::string path = sysfs::realPathOf(system.tree(), found);
+    const std::string flaw = flawOf(libraryFileAt(path));
     if (!flaw.empty()) text.append(path).append(" ").append(kBroken).append(flaw).append("\n");
   }
   return text;
