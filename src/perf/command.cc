@@ -107,6 +107,8 @@ class TimelineRun {
                                        std::string("railwise perf ") + collectiveName(options_.collective),
                                        record_->received(options_.ranks), log_.marks(),
                                        launched.exit_status != kExitOk, surroundingsText(report) + survived);
+    if (drawn && !survived.empty() && tableOnStdout(options_))
+      std::printf("# Longest time without data: %.0f ms\n", recorder_.pauseMs());
     if (drawn && !recorder_.levels().empty() && tableOnStdout(options_))
       std::printf("# throughput of all ranks%s: %s\n",
                   options_.min_bytes == options_.max_bytes ? "" : ", of whatever size was under way",

@@ -35,6 +35,16 @@ bool isPaced() {
                      [](const softdev::DeviceConfig& device) { return device.paced; });
 }
 
+// Perf has set RAILWISE_FABRIC with useOwnFabric(); the machine may name another one.
+std::string fabricOfDevice() {
+  if (!softwareMachine().empty()) {
+    const auto machine = openDeviceMachine(kPerf, {});
+    return machine ? machine->config.fabric : "";
+  }
+  const char* const fabric = std::getenv("RAILWISE_FABRIC");
+  return fabric != nullptr ? fabric : "";
+}
+
 std::optional<ModelAnswer> modelOfHosts(int hosts) {
   bool without_gpus = false;
   MachineOptions options;
@@ -60,7 +70,9 @@ std::optional<ModelAnswer> modelOfHosts(int hosts) {
 
 }  // namespace
 
-MachineKnowledge knowledgeOfMachine() { return {.software_paced = isPaced, .model = modelOfHosts}; }
+MachineKnowledge knowledgeOfMachine() {
+  return {.software_paced = isPaced, .software_fabric = fabricOfDevice, .model = modelOfHosts};
+}
 
 std::string survivedText(const std::vector<record::Snapshot>& ranks) {
   struct Moves {
@@ -81,13 +93,15 @@ std::string survivedText(const std::vector<record::Snapshot>& ranks) {
   }
   std::string text;
   for (const auto& [port, moves] : ports)
-    text +=
-        formatText("# %s failed: %llu ends of connections lost their path over it, %llu moved back later\n",
-                   port.c_str(), static_cast<unsigned long long>(moves.left),
-                   static_cast<unsigned long long>(moves.returned));
+    text += formatText(
+        "# %s failed: %llu ends of connections noticed it and told their peers; %llu ends moved back later\n",
+        port.c_str(), static_cast<unsigned long long>(moves.left),
+        static_cast<unsigned long long>(moves.returned));
   if (!ports.empty())
-    text += formatText("# Longest time that a connection was without a path: %.1f ms\n",
-                       static_cast<double>(longest_us) / 1000);
+    text += formatText(
+        "# Longest time that a connection was without a path: %.1f ms from when it noticed (--timeline "
+        "shows how long data paused)\n",
+        static_cast<double>(longest_us) / 1000);
   return text;
 }
 

@@ -14,8 +14,9 @@ namespace railwise::cli {
 MachineKnowledge knowledgeOfMachine();
 
 // What a run has survived, from the records that its ranks leave (src/record): lines that begin with '#', as
-// the rest of the table's foot. For each port, how many times connections left it after a failure and came
-// back; and the longest time that one was without a path. "": nothing failed. Pure.
+// the rest of the table's foot. For each port, how many ends of connections noticed a failure of it, and how
+// many ends (of the peers too) came back; and the longest time from there to the next path. "": nothing
+// failed. Pure.
 std::string survivedText(const std::vector<record::Snapshot>& ranks);
 
 }  // namespace railwise::cli

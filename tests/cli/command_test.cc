@@ -248,6 +248,12 @@ TEST(Devices, AMissingApiVersionIsAMistakeAMissingPluginAFailure) {
   EXPECT_HAS(plugin.err, "cannot load plugin /nowhere/plugin.so: ");
 }
 
+TEST(Devices, NcclIbDisableIsNamedAsTheReason) {
+  const auto result = railwise({"devices"}, {"NCCL_IB_DISABLE=1", "RAILWISE_DEVICE=software"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_HAS(result.err, "NCCL_IB_DISABLE=1 switches it off");
+}
+
 TEST(Devices, FallsBackToTheSoftwareDevice) {
   const std::vector<std::string> needs = {"LOOPBACK_NEEDS_SOFTWARE=1"};
   const auto result = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN}, needs));
@@ -368,6 +374,17 @@ TEST(ConfigCommand, ATextIsSoughtInNamesAndDescriptions) {
   const auto none = railwise({"config", "xyzzy"}, {kNoFile});
   EXPECT_EQ(none.status, 1);
   EXPECT_EQ(none.err, "railwise: config: no setting has 'xyzzy' in its name or description\n");
+}
+
+TEST(ConfigCommand, SaysWhatOnlyNcclReads) {
+  EXPECT_HAS(railwise({"config", "cross"}, {kNoFile}).err, "only NCCL reads NCCL_CROSS_NIC");
+  EXPECT_HAS(railwise({"config", "-c"}, {kNoFile, "NCCL_CROSS_NIC=7"}).err,
+             "NCCL_CROSS_NIC=7 is out of range");
+}
+
+TEST(ConfigCommand, LooksIntoTheTunersFile) {
+  const auto result = railwise({"config", "-c", "-b"}, {kNoFile, "RAILWISE_TUNER_CONFIG=/no/t.csv"});
+  EXPECT_HAS(result.out, "init will fail: /no/t.csv: cannot be opened");
 }
 
 TEST(ConfigCommand, SaysWhatIsMisspelt) {

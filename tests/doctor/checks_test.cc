@@ -9,6 +9,7 @@
 
 #include "cli/device/tree.h"
 #include "doctor/checks/check.h"
+#include "doctor/facts/trees.h"
 #include "doctor/finding.h"
 #include "doctor/fingerprint/manifest.h"
 #include "gpu/json.h"
@@ -274,6 +275,15 @@ const Fault kFaults[] = {
     {"NCCL_IB_HCA names what is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_0,mlx5_9"); }, "hca-selection",
      Severity::kWarning, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
+    {"NCCL_IB_HCA with a space", kIb,
+     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_0 ,mlx5_1,mlx5_2,mlx5_3,mlx5_4"); },
+     "hca-selection", Severity::kWarning, "\"mlx5_0 \"", "mlx5_0 ,mlx5_1",
+     "export NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4"},
+    {"NCCL_IB_HCA with a fifth field", kIb,
+     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=mlx5:1:1:1:1"); }, "hca-selection",
+     Severity::kAdvice, "mlx5:1:1:1:1", "mlx5:1:1:1:1", "name:port:rail:plane"},
+    {"NCCL_IB_HCA leaves out most", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_1"); },
+     "hca-selection", Severity::kAdvice, "", "NCCL_IB_HCA==mlx5_1", "unset NCCL_IB_HCA"},
     {"NCCL_IB_HCA leaves out what is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=^=mlx5_9"); }, "hca-selection",
      Severity::kAdvice, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
@@ -559,6 +569,14 @@ const Fault kFaults[] = {
      "seccomp", Severity::kAdvice, "", "EPERM", "SYS_PTRACE"},
     {"plugin not found", kIb, [](MemoryTree& tree) { unsetVariable(tree, "LD_LIBRARY_PATH"); }, "plugin",
      Severity::kError, "", "NCCL_NET_PLUGIN=railwise", "LD_LIBRARY_PATH"},
+    {"plugin cut off", kIb,
+     [](MemoryTree& tree) {
+       tree.file("/plugins/libnccl-net-cut.so", "")
+           .file("/railwise/libraries", "/plugins/libnccl-net-cut.so broken: it is cut off\n");
+       unsetVariable(tree, "NCCL_NET_PLUGIN");
+       environment(tree, "NCCL_NET_PLUGIN=/plugins/libnccl-net-cut.so");
+     },
+     "plugin", Severity::kError, "", "it is cut off", "cp "},
     {"plugin misspelt", kIb,
      [](MemoryTree& tree) {
        unsetVariable(tree, "NCCL_NET_PLUGIN");
@@ -615,6 +633,12 @@ const Fault kFaults[] = {
     {"a topology that is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "RAILWISE_TOPOLOGY=/no/topo.xml"); }, "settings",
      Severity::kWarning, "RAILWISE_TOPOLOGY", "no such file", "unset RAILWISE_TOPOLOGY"},
+    {"a tuner's file with a mistake", kIb,
+     [](MemoryTree& tree) {
+       tree.file("/t.csv", "allreduce,0,65536,treee,ll,-1,-1,-1\n");
+       environment(tree, "RAILWISE_TUNER_CONFIG=/t.csv");
+     },
+     "settings", Severity::kError, "RAILWISE_TUNER_CONFIG", "/t.csv:1:19: 'treee'", "unset RAILWISE_TUNER_CONFIG"},
     {"a configuration that is not there", kIb,
      [](MemoryTree& tree) { environment(tree, "NCCL_CONF_FILE=/no/nccl.conf"); }, "settings",
      Severity::kWarning, "NCCL_CONF_FILE", "no such file", "unset NCCL_CONF_FILE"},
@@ -631,6 +655,23 @@ const Fault kFaults[] = {
      [](MemoryTree& tree) { environment(tree, "MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"); },
      "launcher", Severity::kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
 };
+
+TEST(Settings, FilesThatTheyNameAreLookedForOnTheMachineItself) {
+  const auto foundWith = [](const std::string& variable) {
+    MemoryTree facts;
+    facts.file("/railwise/environment", variable + "\n");
+    const OverlayTree tree(sysfs::liveTree(), facts);
+    return std::pair(examine(System(tree), {.only = {"settings"}}).findings.all().size(),
+                     examine(System(facts), {.only = {"settings"}}).findings.all().size());
+  };
+  EXPECT_EQ(foundWith("RAILWISE_TUNER_CONFIG=/no/t.csv"), std::pair(1UL, 0UL))
+      << "a recording has no such file";
+  const std::string here = "settings_named_file";
+  std::ofstream(here) << "allreduce,0,65536,tree,ll,-1,-1,-1\n";
+  EXPECT_EQ(foundWith("RAILWISE_TUNER_CONFIG=" + here).first, 0U);
+  EXPECT_EQ(foundWith("RAILWISE_TOPOLOGY=./" + here).first, 0U);
+  std::remove(here.c_str());
+}
 
 TEST(Settings, AFixCanBeTypedAndWhyIsTrue) {
   MemoryTree tree = goodMachine();
@@ -935,6 +976,19 @@ TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
   EXPECT_EQ(severityWith({"NCCL_NET=Railwise"}), Severity::kError);
   EXPECT_EQ(severityWith({"RAILWISE_STRICT=1"}), Severity::kError);
   EXPECT_EQ(severityWith({"NCCL_NET=Railwise", "RAILWISE_DEVICE=software"}), Severity::kAdvice);
+}
+
+TEST(Doctor, SaysWhatAJobDoesWithoutNicsWithTheseSettings) {
+  const auto whyWith = [](const char* variables) {
+    MemoryTree tree = goodMachine();
+    unsetVariable(tree, "NCCL_NET");
+    environment(tree, std::string("NCCL_IB_HCA=bnxt\n") + variables);
+    const Findings found = examine(System(tree), {.only = {"hca-selection"}}).findings;
+    return found.all().empty() ? "" : found.all()[0].why;
+  };
+  EXPECT_HAS(whyWith("NCCL_NET_PLUGIN=railwise"), "falls back to TCP sockets");
+  EXPECT_HAS(whyWith("NCCL_NET=Railwise"), "fails when it starts");
+  EXPECT_HAS(whyWith("NCCL_NET=socket"), "falls back to TCP sockets");
 }
 
 TEST(Doctor, TheSoftwareDeviceIsAdvisedWithItsPackageWhereItIsNotInstalled) {

@@ -256,6 +256,12 @@ TEST(Libraries, WhatTheirNamesDoNotTell) {
   EXPECT_HAS(text, folder + "/libnccl.so.2 2.28.9\n");
   EXPECT_HAS(text, folder + "/libnccl-net.so railwise\n");
 
+  std::ofstream(folder + "/libnccl-net-text.so") << "no library";
+  facts.file("/railwise/environment", "LD_LIBRARY_PATH=" + folder + "\nNCCL_NET_PLUGIN=text\n");
+  EXPECT_HAS(librariesText(System(tree)), folder + "/libnccl-net-text.so broken: it is no shared library\n");
+  facts.file("/railwise/environment", "NCCL_NET_PLUGIN=none\n");
+  EXPECT_LACKS(librariesText(System(tree)), "broken") << "a plugin that is not there";
+
   facts.file("/railwise/libraries", text);
   const System known(tree);
   EXPECT_TRUE(isRailwise(known, folder + "/libnccl-net.so"));

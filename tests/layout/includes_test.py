@@ -14,7 +14,7 @@ ONLY_FROM = {
     "softdev": ("softdev/", "src/cli/device/", "src/cli/demo/", "src/perf/timeline/", "benchmarks/bench/", "conform/"),
     "src/verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/measuring/", "src/cli/doctor/pair_job.cc",
                   "benchmarks/bench/load/raw"),
-    "src/tuner": ("src/tuner/", "plugin/"),
+    "src/tuner": ("src/tuner/", "plugin/", "src/doctor/checks/", "src/cli/plugin/"),  # the last two read its file
     "src/net": ("src/net/", "plugin/"),
     "plugin": ("plugin/",),
     "spy": ("spy/",),

@@ -32,6 +32,7 @@ TEST_P(PerfPlugin, IsRightOnTheSoftwareDevice) {
   const int timeout_s = sizes == kSmall ? 110 : 1700;  // ctest's own is a little longer
   const auto result = succeeded(runProcess(RAILWISE_CLI, args, {}, timeout_s));
   EXPECT_HAS(result.out, "API v" + std::to_string(api) + ")");
+  EXPECT_HAS(result.out, " --fabric perf" + std::to_string(getpid()) + "\n") << "the device's own fabric";
   EXPECT_HAS(result.out, "# Out of bounds values : 0 OK\n");
 }
 

@@ -38,9 +38,12 @@ TEST(PerfSurvived, SumsPortsOverRanks) {
   two.rails = {rail("soft0", 1, 1), rail("soft1", 5, 0)};
   two.events = {event(record::EventKind::kPathFound, 900)};
   EXPECT_EQ(survivedText({one, two}),
-            "# soft0 port 1 failed: 4 ends of connections lost their path over it, 3 moved back later\n"
-            "# soft1 port 1 failed: 5 ends of connections lost their path over it, 0 moved back later\n"
-            "# Longest time that a connection was without a path: 41.5 ms\n");
+            "# soft0 port 1 failed: 4 ends of connections noticed it and told their peers; 3 ends moved back "
+            "later\n"
+            "# soft1 port 1 failed: 5 ends of connections noticed it and told their peers; 0 ends moved back "
+            "later\n"
+            "# Longest time that a connection was without a path: 41.5 ms from when it noticed (--timeline "
+            "shows how long data paused)\n");
 }
 
 }  // namespace

@@ -113,6 +113,14 @@ TYPED_TEST(StrictTest, NothingWorksOnARefusedMachine) {
   EXPECT_EQ(TypeParam::finalize(context), ncclSuccess);
 }
 
+TYPED_TEST(StrictTest, ANameOfNoDeviceIsWarnedOf) {
+  RAILWISE_NEEDS_SOFTWARE_DEVICE("the names are those of its devices");
+  useDevice();
+  Setting hca("NCCL_IB_HCA", "soft0,mlx5_9 ");
+  EXPECT_EQ(this->ncclsInit(), ncclSuccess);
+  EXPECT_HAS(warnings(), "is named \"mlx5_9 \"");
+}
+
 // The names are looked at once in a process.
 TYPED_TEST(StrictTest, MisspeltNamesAreWarnedOfOnce) {
   RAILWISE_NEEDS_SOFTWARE_DEVICE(

@@ -70,16 +70,16 @@ void whichNetwork(const Values& values, Mistakes& found) {
         "set NCCL_NET_PLUGIN=railwise");
     found.back().init_fails = true;
   }
-  if (!values.is("NCCL_NET", "Railwise") && values.is("NCCL_NET_PLUGIN", "none"))
-    add(found, "NCCL_NET_PLUGIN", "", "NCCL_NET_PLUGIN=none keeps NCCL from loading any plugin, Railwise too",
-        "set NCCL_NET_PLUGIN=railwise");
   const bool verbs = values.is("RAILWISE_DEVICE", "verbs");
-  if (railwise && values.number("NCCL_IB_DISABLE", 0) == 1 && !verbs)
+  if (railwise && values.number("NCCL_IB_DISABLE", 0) == 1 && !verbs) {
+    const bool fails = values.is("NCCL_NET", "Railwise");
     add(found, "NCCL_IB_DISABLE", "NCCL_NET_PLUGIN",
-        "NCCL_IB_DISABLE=1 switches Railwise off too, although " + plugin +
-            " asks for it: NCCL takes sockets",
+        "NCCL_IB_DISABLE=1 switches Railwise off too, although " + plugin + " asks for it: NCCL " +
+            (fails ? "takes no other network with NCCL_NET=Railwise, and its init fails" : "takes sockets"),
         "unset NCCL_IB_DISABLE; or set RAILWISE_DEVICE=verbs, and NCCL_IB_DISABLE=1 is for NCCL's own "
         "network alone");
+    found.back().init_fails = fails;
+  }
 }
 
 void addresses(const Values& values, Mistakes& found) {

@@ -106,7 +106,8 @@ std::size_t editDistance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> closest(std::string_view name, std::span<const std::string> candidates) {
   std::optional<std::string> best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  // Two slips in a word of three letters leave nothing of it.
+  std::size_t best_distance = std::max<std::size_t>(name.size() < 4 ? 1 : 2, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const bool abbreviated = name.size() >= 3 && candidate.starts_with(name);
     const std::size_t distance = abbreviated ? 1 : editDistance(name, candidate);

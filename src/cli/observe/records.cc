@@ -61,8 +61,8 @@ Error noRecordOf(const std::string& pid, const std::string& folder,
               return std::to_string(each);
             })};
   return {text +
-          ": it has not loaded Railwise, runs as another user or in another container (--dir), or has "
-          "RAILWISE_METRICS=0"};
+          ": it has not loaded Railwise, runs as another user or in another container (--dir), has "
+          "RAILWISE_METRICS=0, or has ended in order (its record goes then, unless something failed)"};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/settings/config.h"
+#include "base/settings/setting_mistakes.h"
 #include "base/text/json.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
@@ -14,6 +15,7 @@
 #include "cli/options/message.h"
 #include "cli/options/nccl_environment.h"
 #include "cli/options/options.h"
+#include "tuner/tuner.h"
 
 namespace railwise::cli {
 namespace {
@@ -45,6 +47,13 @@ constexpr const char* kConfigExitHelp =
 
 std::string orEmpty(const std::string& text, const char* empty) { return text.empty() ? empty : text; }
 
+// With a mistake in its file the tuner's init fails.
+std::string tunerMistake(std::string_view env, const std::string& path) {
+  if (env != "RAILWISE_TUNER_CONFIG") return "";
+  const tuner::OverrideFile file = tuner::readOverrides(path);
+  return file.mistakes.empty() ? "" : "; init will fail: " + file.mistakes.front();
+}
+
 // The settings that result from this environment and from NCCL's files.
 struct Values {
   std::vector<SettingSource> sources;
@@ -59,7 +68,7 @@ struct Values {
     if (sources[index] == SettingSource::kDefault) return "default";
     if (sources[index] == SettingSource::kEnvironment)
       return setter(env) + (acceptedInstead(env, settingValue(config, index)).empty()
-                                ? ""
+                                ? tunerMistake(env, settingValue(config, index))
                                 : "; not accepted: init will fail");
     return "default: " + setter(env) + " has a value that is not accepted";
   }
@@ -148,6 +157,23 @@ void printJson(const Values& values, const Shown& shown) {
   std::fputs(json.text().c_str(), stdout);
 }
 
+// Values of NCCL's own variables that make no sense. Of the plugin's settings the list tells.
+void warnOfValues() {
+  const auto rows = settings();
+  for (const SettingMistake& mistake : valueMistakes(environment()))
+    if (std::none_of(rows.begin(), rows.end(), [&](const Setting& row) { return mistake.name == row.env; }))
+      say("%s", mistake.text.c_str());
+}
+
+// Variables that have `part` in their name, and that NCCL alone reads.
+std::string ncclsOwn(const std::string& part) {
+  std::vector<std::string> names;
+  for (const NcclVariable& row : ncclVariables())
+    if (lowerCase(row.name).find(lowerCase(part)) != std::string::npos) names.emplace_back(row.name);
+  return names.empty() ? ""
+                       : "; only NCCL reads " + listText(names) + " (railwise doctor looks at the values)";
+}
+
 }  // namespace
 
 int configCommand(Args args) {
@@ -162,6 +188,7 @@ int configCommand(Args args) {
   }
   const Values values;
   warnOfMisspeltSettings();
+  warnOfValues();
   const std::string asked = arguments->first();
   const Shown shown(values, options, asked);
   if (options.json) {
@@ -171,8 +198,8 @@ int configCommand(Args args) {
   }
   if (!shown.empty()) return kExitOk;
   if (asked.empty()) return leave(kExitOk, "config: every setting has its default");
-  say("config: no setting%s has '%s' in its name or description",
-      options.changed ? " without its default" : "", asked.c_str());
+  say("config: no setting%s has '%s' in its name or description%s",
+      options.changed ? " without its default" : "", asked.c_str(), ncclsOwn(asked).c_str());
   return kExitFailed;
 }
 

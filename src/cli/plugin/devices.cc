@@ -164,8 +164,8 @@ int list(const DevicesOptions& options, Args args) {
   for (int i = 0; i < *count; ++i) {
     const ncclResult_t result = api.getProperties(i, &devices[static_cast<std::size_t>(i)]);
     if (result == ncclSuccess) continue;
-    say("getProperties(%d) failed: %s", i, resultText(result).c_str());
-    return kExitFailed;
+    return leave(kExitFailed, "NCCL's init would fail: getProperties(%d) of the plugin failed: %s", i,
+                 resultText(result).c_str());
   }
   if (options.json) {
     printJson(*plugin, devices);

@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "base/installed_places.h"
+#include "base/library_file.h"
 #include "base/process.h"
 #include "base/settings/config.h"
+#include "base/text/words.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -88,11 +90,28 @@ std::string fileOf(void* symbol, const std::string& fallback) {
   return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : fallback;
 }
 
+// The file that the dynamic linker would map for a name, as far as files that are cut off are concerned: such
+// a file would end this process. "": none.
+std::string cutOffFile(const std::string& name) {
+  const bool is_path = name.find('/') != std::string::npos;
+  const char* const folders = std::getenv("LD_LIBRARY_PATH");
+  for (const std::string& folder :
+       is_path ? std::vector<std::string>{""} : fullPartsOf(folders != nullptr ? folders : "", ':')) {
+    const std::string path = is_path ? name : folder + "/" + name;
+    const LibraryFile file = libraryFileAt(path);
+    if (file == LibraryFile::kCutOff) return path;
+    if (file == LibraryFile::kLoadable) break;
+  }
+  return "";
+}
+
 Outcome<DynamicLibrary> openFirst(const std::vector<std::string>& names, std::string* opened) {
   Error error;
   for (const std::string& name : names) {
     // A missing file beside the executable is not an error. A missing file that the user named is one.
     if (names.size() > 2 && name.find('/') != std::string::npos && access(name.c_str(), F_OK) != 0) continue;
+    if (const std::string file = cutOffFile(name); !file.empty())
+      return Error{file + ": " + flawOf(LibraryFile::kCutOff) + ": copy it again"};
     // Never unloaded: threads of a plugin may outlive its finalize().
     auto library = DynamicLibrary::open({name.c_str()}, DynamicLibrary::Unload::kNever);
     if (library.ok()) {
@@ -224,6 +243,15 @@ static Error failedCall(const PluginApi& api, const char* call, ncclResult_t res
       textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call, resultText(result).c_str())};
 }
 
+static Error failedInit(const PluginApi& api, ncclResult_t result) {
+  const Config config = Config::load();
+  const bool disabled =
+      std::string_view(api.name()) == kOwnPluginName && config.ib_disable != 0 && config.device != "verbs";
+  return Error{failedCall(api, "init", result).text +
+               (disabled ? "; NCCL_IB_DISABLE=1 switches it off: unset NCCL_IB_DISABLE"
+                         : "; --verbose shows what it logs at INFO")};
+}
+
 // After init.
 static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
   if (const char* const missing = api.missingFunction())
@@ -241,7 +269,7 @@ static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
 
 Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
-    return failedCall(api, "init", result);
+    return failedInit(api, result);
   auto count = devicesOf(api, kNetTables);
   if (!count.ok()) return count;
   NetProperties properties;
@@ -255,7 +283,7 @@ Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
 
 Outcome<int> startRma(RmaApi& api, uint64_t comm_id) {
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
-    return Error{failedCall(api, "init", result).text + "; --verbose shows what it logs at INFO"};
+    return failedInit(api, result);
   return devicesOf(api, kRmaTables);
 }
 

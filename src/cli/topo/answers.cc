@@ -44,11 +44,17 @@ constexpr const char* kTransportsHelp =
     "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line (also a GPU "
     "that is not there).\n\n";
 
-bool hasRank(const topo::Transports& transports, const char* option, int rank) {
+// `nodes` 2: a row shows both hosts, and ranks of the second one have no option of their own.
+bool hasRank(const topo::Transports& transports, const char* option, int rank, int nodes) {
   const std::vector<int>& ranks = transports.ranks();
   if (rank < 0 || std::binary_search(ranks.begin(), ranks.end(), rank)) return true;
-  say("topo transports: %s=%d: this machine has no GPU with rank %d; its ranks are %d to %d", option, rank,
-      rank, ranks.front(), ranks.back());
+  const int there = rank - static_cast<int>(ranks.size());
+  const bool other_host = nodes == 2 && std::binary_search(ranks.begin(), ranks.end(), there);
+  say("topo transports: %s=%d: this machine has no GPU with rank %d; its ranks are %d to %d%s", option, rank,
+      rank, ranks.front(), ranks.back(),
+      other_host
+          ? textOf("; rank %d of the other host is in the answer of %s=%d", rank, option, there).c_str()
+          : "");
   return false;
 }
 
@@ -149,7 +155,9 @@ int topoTransportsCommand(Args args) {
   topo::Job job = topo::jobOn(*opened);
   job.one_process = one_process;
   const topo::Transports transports(*opened, job);
-  if (!hasRank(transports, "--from", shown.from) || !hasRank(transports, "--to", shown.to)) return kExitUsage;
+  if (!hasRank(transports, "--from", shown.from, shown.nodes) ||
+      !hasRank(transports, "--to", shown.to, shown.nodes))
+    return kExitUsage;
   if (shown.from >= 0 && shown.from == shown.to && shown.nodes == 1)
     return leave(
         kExitUsage,

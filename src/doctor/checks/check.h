@@ -56,6 +56,10 @@ struct Examination {
   void cannotLook(const std::string& what, bool all = true);
   // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.
   std::vector<const RdmaPort*> usedPorts() const;
+  // Settings with which a job fails where no NIC can be used: NCCL_NET, RAILWISE_STRICT.
+  std::vector<const char*> settingsThatWantNics() const;
+  // What a job does where no NIC can be used.
+  const char* withoutNics() const;
   // GPUs of this host itself: not those that it has given to virtual machines, whose isolation is meant.
   std::vector<sysfs::PciDevice> ownGpus() const;
   // True if every RDMA device is of a software machine: nothing of the hardware matters then.

@@ -162,6 +162,21 @@ std::vector<const RdmaPort*> Examination::usedPorts() const {
   return used;
 }
 
+std::vector<const char*> Examination::settingsThatWantNics() const {
+  std::vector<const char*> names;
+  for (const char* const name : {"NCCL_NET", "RAILWISE_STRICT"}) {
+    const Variable* const set = system.variable(name);
+    if (set != nullptr && set->value != "0" && upperCase(set->value) != "SOCKET") names.push_back(name);
+  }
+  return names;
+}
+
+const char* Examination::withoutNics() const {
+  return settingsThatWantNics().empty()
+             ? "NCCL falls back to TCP sockets, often at less than a tenth of the speed, and does not say so."
+             : "A job with NCCL_NET or RAILWISE_STRICT as they are set fails when it starts.";
+}
+
 bool givenToGuest(const System& system, const std::string& path) {
   return sysfs::realPathOf(system.tree(), path + "/driver").ends_with("/vfio-pci");
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/library_file.h"
 #include "base/settings/setting_mistakes.h"
 #include "base/settings/setting_names.h"
 #include "base/text/name_selection.h"
@@ -14,6 +15,7 @@
 #include "doctor/facts/libraries.h"
 #include "topo/machine/known_machines.h"
 #include "topo/nccl_release.h"
+#include "tuner/tuner.h"
 
 namespace railwise::doctor {
 namespace {
@@ -60,28 +62,6 @@ void checkLibraries(Examination& exam) {
       "NCCL_DEBUG=VERSION prints it when a job starts");
 }
 
-// The names that NCCL gives to dlopen() for an entry of NCCL_NET_PLUGIN. Source: NCCL 2.30.7, plugin_open.cc.
-std::vector<std::string> pluginNames(const std::string& entry) {
-  std::vector<std::string> names = {entry};
-  const bool library = entry.starts_with("lib") && entry.ends_with(".so");
-  if (entry.find('/') == std::string::npos && !library) names.push_back("libnccl-net-" + entry + ".so");
-  return names;
-}
-
-std::vector<std::string> pluginEntries(const Examination& exam) {
-  const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
-  std::vector<std::string> entries;
-  for (const std::string& entry : fullPartsOf(set == nullptr ? "" : set->value, ','))
-    entries.emplace_back(trimmed(entry));
-  return entries;
-}
-
-std::string findPlugin(const System& system, const std::string& entry) {
-  for (const std::string& name : pluginNames(entry))
-    if (const std::string found = findLibrary(system, name); !found.empty()) return found;
-  return {};
-}
-
 // The name of a plugin that lies where the linker looks, or beside this command, and was probably meant.
 std::optional<std::string> likelyPlugin(const System& system, const std::string& entry) {
   constexpr std::string_view kBefore = "libnccl-net-";
@@ -98,16 +78,28 @@ std::optional<std::string> likelyPlugin(const System& system, const std::string&
   return closest(entry, names);
 }
 
-std::string ownPluginFolder(const System& system) {
+std::string ownPluginFile(const System& system) {
   const std::string path = system.line(kOwnPluginFile);
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "/folder/of/the/plugin" : path.substr(0, slash);
+  return path.find('/') == std::string::npos ? "/folder/of/the/plugin/libnccl-net-railwise.so" : path;
+}
+std::string ownPluginFolder(const System& system) {
+  const std::string path = ownPluginFile(system);
+  return path.substr(0, path.rfind('/'));
 }
 
 // NCCL_NET=Railwise: NCCL's init fails where the plugin is not loaded.
 bool wantsRailwise(const System& system) {
   const Variable* const net = system.variable("NCCL_NET");
   return net != nullptr && strcasecmp(net->value.c_str(), "Railwise") == 0;
+}
+
+// What a job does where the plugin is not loaded.
+const char* withoutPlugin(const System& system) {
+  return wantsRailwise(system)
+             ? "With NCCL_NET=Railwise NCCL's init then fails: \"Failed to initialize any NET plugin\" "
+               "(since "
+               "2.27.3), \"network Railwise not found\" (before)."
+             : "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).";
 }
 
 // Of NCCL_NET_PLUGIN=none checkSettings() says so.
@@ -118,16 +110,29 @@ void checkNobodyLoadsIt(Examination& exam, const Variable* plugin) {
   exam.add(Severity::kError, "NCCL_NET=Railwise is set, but nothing loads Railwise",
            {{"", exam.system.variable("NCCL_NET")->where, "NCCL_NET=Railwise"},
             {"", "NCCL_NET_PLUGIN", "not set"}},
-           "NCCL's init will fail: \"network Railwise not found\".",
-           "export NCCL_NET_PLUGIN=railwise    (or: unset NCCL_NET)");
+           withoutPlugin(exam.system), "export NCCL_NET_PLUGIN=railwise    (or: unset NCCL_NET)");
 }
 
 void checkPlugin(Examination& exam) {
   if (!exam.system.environmentKnown()) return;
   const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
-  for (const std::string& entry : pluginEntries(exam)) {
+  for (const std::string& entry : pluginEntries(exam.system)) {
+    if (entry == "none")
+      exam.looked.push_back("NCCL_NET_PLUGIN=none: NCCL loads no plugin, and uses its own network");
     if (entry == "none" || entry == "STATIC_PLUGIN") continue;
     const std::string found = findPlugin(exam.system, entry);
+    const std::string flaw = found.empty() ? "" : flawOfLibrary(exam.system, found);
+    if (!flaw.empty()) {
+      exam.add(Severity::kError, "NCCL cannot load the plugin that NCCL_NET_PLUGIN names",
+               {{"", set->where, "NCCL_NET_PLUGIN=" + entry}, {"", found, flaw}},
+               flaw == flawOf(LibraryFile::kCutOff) ? "The job ends with SIGBUS (\"Bus error\")."
+                                                    : withoutPlugin(exam.system),
+               found == ownPluginFile(exam.system)
+                   ? exam.system.byDistribution("sudo apt install --reinstall railwise-nccl-plugin",
+                                                "sudo dnf reinstall railwise-nccl-plugin")
+                   : "cp " + ownPluginFile(exam.system) + " " + found + "    (on every node)");
+      continue;
+    }
     if (!found.empty()) {
       exam.looked.push_back("NCCL_NET_PLUGIN=" + entry + ": NCCL loads " + found);
       continue;
@@ -141,9 +146,7 @@ void checkPlugin(Examination& exam) {
         {{"", set->where, "NCCL_NET_PLUGIN=" + entry},
          {"", "looked for", joined(pluginNames(entry), " and ")},
          {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
-        wantsRailwise(exam.system)
-            ? "With NCCL_NET=Railwise NCCL's init then fails: \"network Railwise not found\"."
-            : "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
+        withoutPlugin(exam.system),
         (meant ? "export NCCL_NET_PLUGIN=" + *meant + "    (as the file is named; capitals count)\n" : "") +
             (there ? ""
                    : "export LD_LIBRARY_PATH=" + ownPluginFolder(exam.system) +
@@ -191,7 +194,7 @@ void checkUnaskedPlugin(Examination& exam) {
 }
 
 void checkFallback(Examination& exam) {
-  const std::vector<std::string> entries = pluginEntries(exam);
+  const std::vector<std::string> entries = pluginEntries(exam.system);
   const bool ours = std::any_of(entries.begin(), entries.end(), [](const std::string& entry) {
     return entry.find("railwise") != std::string::npos;
   });
@@ -229,10 +232,29 @@ bool hides(const std::string& name, const std::string& value) {
   });
 }
 
+// The plugin makes no communicator with a table that has a mistake. A recording has no such files.
+void checkTunerFile(Examination& exam) {
+  const Variable* const set = exam.system.variable("RAILWISE_TUNER_CONFIG");
+  if (set == nullptr) return;
+  const std::string path = exam.system.pathOf(set->value);
+  const bool there = exam.system.exists(path);
+  if (!there && !exam.system.tree().live()) return;
+  const tuner::OverrideFile file = there ? tuner::parseOverrides(exam.system.text(path), path)
+                                         : tuner::OverrideFile{path, {}, {path + ": no such file"}};
+  if (file.mistakes.empty()) return;
+  std::vector<Seen> seen = {{"RAILWISE_TUNER_CONFIG", set->where, "RAILWISE_TUNER_CONFIG=" + set->value}};
+  for (const std::string& mistake : file.mistakes)
+    seen.push_back({"RAILWISE_TUNER_CONFIG", set->value, mistake});
+  exam.add(Severity::kError, "the tuner's file is not there, or has mistakes", std::move(seen),
+           "No communicator is made: the tuner's init fails.",
+           "unset RAILWISE_TUNER_CONFIG    (or correct the file, on every host)");
+}
+
 void checkNamedFiles(Examination& exam) {
   for (const char* name : {"RAILWISE_TOPOLOGY", "NCCL_CONF_FILE"}) {
     const Variable* const set = exam.system.variable(name);
-    if (set == nullptr || set->value == "auto" || exam.system.exists(set->value)) continue;
+    if (set == nullptr || set->value == "auto" || exam.system.exists(exam.system.pathOf(set->value)))
+      continue;
     exam.add(Severity::kWarning, "a setting names a file that is not there",
              {{name, set->where, std::string(name) + "=" + set->value + ": no such file"}},
              "The job runs without the file.", "unset " + std::string(name) + "    (or name the right file)");
@@ -269,6 +291,7 @@ void checkSettings(Examination& exam) {
              fix);
   }
   checkNamedFiles(exam);
+  checkTunerFile(exam);
 }
 
 void checkHiding(Examination& exam) {

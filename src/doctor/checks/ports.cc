@@ -80,7 +80,7 @@ void checkState(Examination& exam) {
              spare        ? "Other ports are up (of the card, or of other cards). NCCL leaves this port out."
              : any_active ? "NCCL leaves the port out: its rail's bandwidth is lost, and other hosts "
                             "that have the rail wait for it or go around."
-                          : "No port is up: NCCL falls back to TCP sockets without a word.",
+                          : std::string("No port is up. ") + exam.withoutNics(),
              upFix(exam, *port));
   }
 }

@@ -41,8 +41,12 @@ void checkDevices(Examination& exam) {
     seen.push_back(
         {device.busid, device.path + "/device", device.vendor + ":" + device.device + ", no RDMA device"});
   }
-  const char* why =
-      "NCCL falls back to TCP sockets, often at less than a tenth of the speed, and does not say so.";
+  const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
+  const bool software = device != nullptr && device->value.starts_with("software");
+  const char* const why =
+      software
+          ? "Railwise runs on software devices, as RAILWISE_DEVICE asks; NCCL's own network uses sockets."
+          : exam.withoutNics();
   if (!seen.empty()) {
     // In a container, devices of the host without their RDMA device are not this container's.
     if (!exam.ports.empty() && !exam.system.container().empty()) return;
@@ -57,15 +61,11 @@ void checkDevices(Examination& exam) {
   }
   if (!exam.ports.empty()) return;
   seen.push_back({"", "/sys/class/infiniband", "empty"});
-  const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
-  const bool software = device != nullptr && device->value.starts_with("software");
   Severity severity = exam.options.preflight && !software ? Severity::kError : Severity::kAdvice;
-  for (const char* name : {"NCCL_NET", "RAILWISE_STRICT"}) {
-    const Variable* const set = exam.system.variable(name);
-    if (software || set == nullptr || set->value.empty() || set->value == "0" || set->value == "Socket")
-      continue;
+  for (const char* const name : exam.settingsThatWantNics()) {
+    if (software) continue;
     severity = Severity::kError;
-    why = "A job with these settings fails when it starts.";
+    const Variable* const set = exam.system.variable(name);
     seen.push_back({"", set->where, std::string(name) + "=" + set->value});
   }
   const char* const install = exam.system.exists(kSoftwareDeviceFile) ? ""
@@ -140,7 +140,7 @@ void checkProvider(Examination& exam) {
              {{port.device, library.empty() ? "the linker's search path" : library,
                library.empty() ? "no libibverbs.so.1"
                                : "no libibverbs/lib" + std::string(driver->name) + "-rdmav*.so"}},
-             "Programs see no RDMA device, and NCCL falls back to TCP sockets without a word.",
+             std::string("Programs see no RDMA device. ") + exam.withoutNics(),
              exam.system.installCommand("libibverbs1 ibverbs-providers", "libibverbs rdma-core"));
   }
 }
@@ -225,8 +225,7 @@ void checkSelection(Examination& exam) {
     exam.add(severity, what, {{item, set->where, "NCCL_IB_HCA=" + set->value}}, why, fix);
   };
   if (exam.usedPorts().empty()) {
-    add(Severity::kError, "NCCL_IB_HCA chooses no port of this machine", "",
-        "NCCL falls back to TCP sockets without a word.",
+    add(Severity::kError, "NCCL_IB_HCA chooses no port of this machine", "", exam.withoutNics(),
         "ls /sys/class/infiniband\nunset NCCL_IB_HCA    (or name devices that are there: =mlx5_0,mlx5_1)");
     return;
   }
@@ -239,11 +238,31 @@ void checkSelection(Examination& exam) {
           "ls /sys/class/infiniband");
     return;
   }
+  for (const std::string& item : fullPartsOf(set->value, ','))
+    if (std::count(item.begin(), item.end(), ':') > 3)
+      add(Severity::kAdvice, "NCCL_IB_HCA has a field that nobody reads", item,
+          "After a name come port, rail and plane at most.", "export NCCL_IB_HCA=<name:port:rail:plane>,...");
+  std::set<std::string> all, chosen;
+  for (const RdmaPort& port : exam.ports)
+    if (!port.not_given && port.active()) {
+      all.insert(port.device);
+      if (!port.left_out) chosen.insert(port.device);
+    }
+  if (2 * chosen.size() < all.size())
+    exam.add(Severity::kAdvice,
+             "NCCL_IB_HCA leaves out " + std::to_string(all.size() - chosen.size()) + " of " +
+                 std::to_string(all.size()) + " RDMA devices",
+             {{"", set->where, "NCCL_IB_HCA=" + set->value}}, "Their rails are not used.",
+             "unset NCCL_IB_HCA    (or name all NICs that jobs shall use)");
   for (const PortItem& item : selection->items) {
     const std::set<std::string> devices = chosenBy(exam, item, selection->exact);
+    const bool spaced = trimmed(item.name) != item.name;
     if (devices.empty())
-      add(Severity::kWarning, "NCCL_IB_HCA names a device that is not there", item.name,
-          "Its rail is lost here; other nodes may have it.", "ls /sys/class/infiniband");
+      add(Severity::kWarning, "NCCL_IB_HCA names a device that is not there",
+          spaced ? "\"" + item.name + "\"" : item.name,
+          spaced ? "The space is a part of the name: its rail is lost."
+                 : "Its rail is lost here; other nodes may have it.",
+          spaced ? "export NCCL_IB_HCA=" + joined(wordsOf(set->value), "") : "ls /sys/class/infiniband");
     // "mlx5_1" is a name, and the beginning of "mlx5_10" too.
     if (!selection->exact && devices.size() > 1 && devices.contains(item.name))
       add(Severity::kWarning, "NCCL_IB_HCA chooses more devices than its names", item.name,

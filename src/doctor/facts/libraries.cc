@@ -12,12 +12,14 @@
 #include <set>
 
 #include "base/dynamic_library.h"
+#include "base/library_file.h"
 #include "base/text/words.h"
 #include "doctor/facts/trees.h"
 
 namespace railwise::doctor {
 namespace {
 
+constexpr std::string_view kBroken = "broken: ";  // before the reason in kLibrariesFile
 constexpr const char* kWheelFolder = "/nvidia/nccl/lib";
 constexpr const char* kSystemFolders[] = {"/lib/x86_64-linux-gnu",
                                           "/usr/lib/x86_64-linux-gnu",
@@ -191,7 +193,10 @@ std::vector<std::string> librarySearchPath(const System& system) {
 }
 
 std::string findLibrary(const System& system, const std::string& name) {
-  if (name.find('/') != std::string::npos) return system.exists(name) ? name : "";
+  if (name.find('/') != std::string::npos) {
+    const std::string path = system.pathOf(name);
+    return system.exists(path) ? path : "";
+  }
   for (const std::string& folder : librarySearchPath(system))
     if (system.exists(folder + "/" + name)) return folder + "/" + name;
   return {};
@@ -272,6 +277,28 @@ std::optional<NcclLibrary> ncclOnThisMachine(const std::string& environment) {
   return library;
 }
 
+// The names that NCCL gives to dlopen() for an entry of NCCL_NET_PLUGIN. Source: NCCL 2.30.7, plugin_open.cc.
+std::vector<std::string> pluginNames(const std::string& entry) {
+  std::vector<std::string> names = {entry};
+  const bool library = entry.starts_with("lib") && entry.ends_with(".so");
+  if (entry.find('/') == std::string::npos && !library) names.push_back("libnccl-net-" + entry + ".so");
+  return names;
+}
+
+std::vector<std::string> pluginEntries(const System& system) {
+  const Variable* set = system.variable("NCCL_NET_PLUGIN");
+  std::vector<std::string> entries;
+  for (const std::string& entry : fullPartsOf(set == nullptr ? "" : set->value, ','))
+    entries.emplace_back(trimmed(entry));
+  return entries;
+}
+
+std::string findPlugin(const System& system, const std::string& entry) {
+  for (const std::string& name : pluginNames(entry))
+    if (const std::string found = findLibrary(system, name); !found.empty()) return found;
+  return {};
+}
+
 std::string librariesText(const System& system) {
   std::string text;
   for (const NcclLibrary& library : ncclLibraries(system)) {
@@ -284,12 +311,24 @@ std::string librariesText(const System& system) {
     if (!path.empty() && !isRailwise(system, path) && namesItselfRailwise(path))
       text.append(path).append(" railwise\n");
   }
+  for (const std::string& entry : pluginEntries(system)) {
+    const std::string found = findPlugin(system, entry);
+    if (found.empty()) continue;
+    const std::string path = sysfs::realPathOf(system.tree(), found);
+    const std::string flaw = flawOf(libraryFileAt(path));
+    if (!flaw.empty()) text.append(path).append(" ").append(kBroken).append(flaw).append("\n");
+  }
   return text;
 }
 
 bool isRailwise(const System& system, const std::string& path) {
   const std::string real = sysfs::realPathOf(system.tree(), path);
   return sysfs::baseName(real).find("railwise") != std::string::npos || wordOf(system, real) == "railwise";
+}
+
+std::string flawOfLibrary(const System& system, const std::string& path) {
+  const std::string word = wordOf(system, sysfs::realPathOf(system.tree(), path));
+  return word.starts_with(kBroken) ? word.substr(kBroken.size()) : "";
 }
 
 }  // namespace railwise::doctor

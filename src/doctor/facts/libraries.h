@@ -49,10 +49,19 @@ std::optional<NcclLibrary> ncclOnThisMachine(const std::string& environment);
 // not there. Nothing is loaded or run.
 std::string ncclVersionInside(const std::string& path);
 
+// The entries of NCCL_NET_PLUGIN, the names that NCCL gives to dlopen() for one of them, and the file that it
+// finds so; "": none.
+std::vector<std::string> pluginEntries(const System& system);
+std::vector<std::string> pluginNames(const std::string& entry);
+std::string findPlugin(const System& system, const std::string& entry);
+
 // What the names of this machine's libraries do not tell, for the file kLibrariesFile: "PATH 2.29.7", the
-// release of an NCCL, and "PATH railwise", a plugin that is Railwise under another name. Reads the libraries.
+// release of an NCCL, "PATH railwise", a plugin that is Railwise under another name, and "PATH broken: WHY",
+// a plugin of NCCL_NET_PLUGIN that cannot be loaded. Reads the libraries.
 std::string librariesText(const System& system);
 // True if a plugin is Railwise, by its file's name or by kLibrariesFile.
 bool isRailwise(const System& system, const std::string& path);
+// Why a plugin cannot be loaded, by kLibrariesFile. "": nothing is known.
+std::string flawOfLibrary(const System& system, const std::string& path);
 
 }  // namespace railwise::doctor

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/settings/config.h"
@@ -15,6 +17,12 @@ std::string System::line(const std::string& path) const {
 
 std::string System::text(const std::string& path, std::size_t most) const {
   return tree_.read(path, most).value_or("");
+}
+
+std::string System::pathOf(const std::string& named) const {
+  if (named.starts_with('/') || !tree_.live()) return named;
+  std::error_code error;
+  return (std::filesystem::current_path(error) / named).string();
 }
 
 std::optional<long long> System::number(const std::string& path) const {

@@ -52,6 +52,8 @@ class System {
   std::string text(const std::string& path, std::size_t most = 1 << 20) const;
   std::optional<long long> number(const std::string& path) const;
   bool exists(const std::string& path) const { return tree_.exists(path); }
+  // The path of a file that a setting names. A job reads a relative one from its current folder.
+  std::string pathOf(const std::string& named) const;
   // The value behind `key` and a colon, as in /proc/self/status. "": there is none.
   std::string field(const std::string& path, std::string_view key) const;
 

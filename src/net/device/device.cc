@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/text/name_selection.h"
+#include "base/text/words.h"
 #include "net/device/reopener.h"
 #include "net/patience.h"
 #include "sysfs/pci_devices.h"
@@ -105,6 +106,14 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
     }
   }
   hca.setPorts(all);
+}
+
+// A mistyped name neither chooses nor leaves out anything.
+void warnOfNamesOfNoDevice(const Config& config, const std::vector<std::string>& devices) {
+  const PortSelection selection = parsePortSelection(config.ib_hca).value_or(PortSelection());
+  for (const std::string& name : namesOfNoDevice(selection, devices))
+    RAILWISE_WARN("NCCL_IB_HCA=%s: no device of this machine is named \"%s\"; there are %s",
+                  config.ib_hca.c_str(), name.c_str(), joined(devices).c_str());
 }
 
 // Without a watcher everything works, but a failure is noticed only when a message fails. The reason is
@@ -496,7 +505,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
   int present = 0;
   ibv_device** list = verbs.get_device_list(&present);
   if (list == nullptr) present = 0;
-  std::string opened;
+  std::vector<std::string> opened;
   DeviceList result;
   std::vector<Candidate> candidates;
   for (int i = 0; i < present; ++i) {
@@ -506,7 +515,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
       RAILWISE_WARN("%s: %s; the device is not used", verbs.get_device_name(list[i]), problem.c_str());
       continue;
     }
-    opened += (opened.empty() ? "" : ", ") + std::string(verbs.get_device_name(list[i]));
+    opened.emplace_back(verbs.get_device_name(list[i]));
     const std::size_t before_it = candidates.size();
     findPorts(**hca, config, candidates);
     // A device that is not used is closed: nobody can remove an open device, and its events do not concern
@@ -519,7 +528,8 @@ Result<DeviceList> discoverDevices(const Config& config) {
     result.devices.push_back(makeDevice(candidate, config, result.devices));
     result.devices.back()->setIndex(static_cast<int>(result.devices.size()) - 1);
   }
-  if (result.devices.empty()) return noDevice(config, present, opened);
+  if (result.devices.empty()) return noDevice(config, present, joined(opened));
+  warnOfNamesOfNoDevice(config, opened);
   numberPlanes(result.devices);
   watchEvents(result, config);
   return result;

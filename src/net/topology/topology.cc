@@ -118,8 +118,8 @@ bool checkFile(const std::string& file) {
   std::string place = error->text.starts_with(file) ? "" : file + ": ";
   if (!place.empty() && error->position.line > 0)
     place.insert(place.size() - 2, ":" + std::to_string(error->position.line));
-  RAILWISE_WARN("RAILWISE_TOPOLOGY: %s%s; %s. The file is not used (`railwise topo lint` lists everything)",
-                place.c_str(), error->text.c_str(), error->fix.c_str());
+  RAILWISE_WARN("RAILWISE_TOPOLOGY: %s%s%s%s. The file is not used (`railwise topo lint` lists everything)",
+                place.c_str(), error->text.c_str(), error->fix.empty() ? "" : "; ", error->fix.c_str());
   return false;
 }
 

@@ -324,8 +324,7 @@ class Rank {
     report_.api = table_->api().version();
     report_.software_fallback = fallback_;
     report_.software_device = onSoftwareDevice();
-    if (const char* fabric = std::getenv("RAILWISE_FABRIC"); fabric != nullptr && report_.software_device)
-      report_.fabric = fabric;
+    if (report_.software_device) report_.fabric = machine_.software_fabric();
     print(headerText(report_));
     keepReport();
     return Status::success();

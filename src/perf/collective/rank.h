@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "perf/job/rank_environment.h"
 #include "perf/results/comparison.h"
@@ -16,6 +17,8 @@ struct MachineKnowledge {
   // Does the software device that RAILWISE_DEVICE names keep to the speeds of its ports? Asked when the
   // device is chosen, and only of a software device.
   std::function<bool()> software_paced;
+  // The fabric of the software device that RAILWISE_DEVICE names.
+  std::function<std::string()> software_fabric;
   ModelOfHosts model;
 };
 

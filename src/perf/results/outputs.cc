@@ -195,10 +195,12 @@ std::string headerText(const Report& report) {
                  report.api);
   text += textOf("# Collective test starting: %s_perf\n", collectiveName(options.collective));
   if (report.software_fallback) text += textOf("# %s\n", kSoftwareFallbackText);
-  if (!report.fabric.empty())
-    text +=
-        textOf("# fabric %s: to take a port down meanwhile: railwise device port soft0:1 down --fabric %s\n",
-               report.fabric.c_str(), report.fabric.c_str());
+  if (!report.fabric.empty() && !report.rank_lines.empty()) {
+    const std::string& devices = report.rank_lines.front().devices;
+    text += textOf("# fabric %s: to take a port down meanwhile: railwise device port %s:1 down --fabric %s\n",
+                   report.fabric.c_str(), devices.substr(0, devices.find_first_of(",+")).c_str(),
+                   report.fabric.c_str());
+  }
   text += textOf(
       "# ranks %d channels %d minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %d iters: %d agg "
       "iters: %d validation: %d\n",

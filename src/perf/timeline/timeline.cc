@@ -315,9 +315,7 @@ bool TimelineRecorder::write(const std::string& file, const std::string& run, ui
   if (!levels_.empty()) timeline_.notes.push_back("throughput of all ranks: " + levels_);
   timeline_.notes.emplace_back("Traffic also pauses between sizes and while results are verified.");
   std::string title = run + textOf(": bytes received per %d ms", static_cast<int>(kSamplePeriod.count()));
-  // Where a path was lost, the foot tells for how long.
-  if (foot.find("without a path") == std::string::npos)
-    title += textOf("; longest pause %.0f ms", longestPauseMs(timeline_));
+  title += textOf("; longest pause %.0f ms", pauseMs());
   if (failed) title += "; the run failed";
   return writeDocument(file, drawTimeline(title, timeline_));
 }

@@ -83,7 +83,8 @@ class TimelineRecorder {
   // with "# " in front. False: the reason was reported to the user.
   bool write(const std::string& file, const std::string& run, uint64_t received,
              const std::vector<FaultMark>& marks, bool failed, const std::string& foot = "");
-  // levelsText(), after write().
+  // After write(): longestPauseMs(), levelsText().
+  double pauseMs() const { return longestPauseMs(timeline_); }
   const std::string& levels() const { return levels_; }
 
  private:

@@ -19,6 +19,9 @@ TEST(Closest, FindsTheNearestAndNothingFar) {
   EXPECT_EQ(closest("devcies", names), "devices");
   EXPECT_EQ(closest("dev", names), "devices");
   EXPECT_EQ(closest("something", names), std::nullopt);
+  const std::vector<std::string> words = {"LOC", "SYS"};
+  EXPECT_EQ(closest("FOO", words), std::nullopt);
+  EXPECT_EQ(closest("LOK", words), "LOC");
 }
 
 }  // namespace

@@ -3,6 +3,11 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/library_file.h"
 #include "nccl/net_v8.h"
 #include "tests/ok.h"
 
@@ -52,6 +57,22 @@ TEST(LoadPlugin, StartsEveryVersion) {
     EXPECT_EQ(properties.rail, version == 12 ? 1 : NCCL_NET_ID_UNDEF);
     EXPECT_EQ(plugin->api->finalize(), ncclSuccess);
   }
+}
+
+TEST(LoadPlugin, AFileThatIsCutOffIsNoPluginAndNoCrash) {
+  const std::string folder = testing::TempDir();
+  const std::string file = folder + "libnccl-net-cut.so";
+  std::filesystem::copy_file(LOOPBACK_PLUGIN, file, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::resize_file(file, 4096);
+  EXPECT_HAS(loadError(pluginOptions(file.c_str()), Code::kSystem), file + ": it is cut off");
+  setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
+  EXPECT_HAS(loadError(pluginOptions("cut"), Code::kSystem), "libnccl-net-cut.so: it is cut off");
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_EQ(libraryFileAt(LOOPBACK_PLUGIN), LibraryFile::kLoadable);
+  std::ofstream(file) << "text";
+  EXPECT_EQ(libraryFileAt(file), LibraryFile::kNoLibrary);
+  std::filesystem::remove(file);
+  EXPECT_EQ(libraryFileAt(file), LibraryFile::kNotThere);
 }
 
 TEST(LoadPlugin, SaysWhatItExports) {

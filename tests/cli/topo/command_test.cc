@@ -138,6 +138,8 @@ TEST(TopoCommand, TransportsOfAGpuThatIsNotThere) {
   const auto wrong = topoCommand({"topo", "transports", kMachine, "--from", "9"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_HAS(wrong.err, "--from=9: this machine has no GPU with rank 9; its ranks are 0 to 3");
+  const auto other = topoCommand({"topo", "transports", kMachine, "--nodes", "2", "--to", "5"});
+  EXPECT_HAS(other.err, "rank 5 of the other host is in the answer of --to=1");
   EXPECT_EQ(topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "0"}).status, 2);
 }
 

@@ -116,6 +116,11 @@ TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
   EXPECT_EQ(tuner.check, "railwise-setting");
   EXPECT_EQ(tuner.kind, EventKind::kCause);
   EXPECT_EQ(explainWarning("a.cc:1",
+                           "NET/Railwise : NCCL_IB_HCA=mlx5_0,mlx5_9: no device of this machine is named "
+                           "\"mlx5_9\"; there are mlx5_0")
+                .kind,
+            EventKind::kRemark);
+  EXPECT_EQ(explainWarning("a.cc:1",
                            "NET/Railwise : mlx5_0: connection to n2: the peer closed the connection or "
                            "died with work outstanding")
                 .kind,

@@ -198,9 +198,10 @@ TEST(PerfReport, NamesTheFabricOfSoftwareDevices) {
   auto report = makeReport(Collective::kAllReduce, 2);
   EXPECT_LACKS(headerText(report), "fabric");
   report.fabric = "perf77";
+  report.rank_lines.front().devices = "mlx5_2,mlx5_3";
   EXPECT_HAS(headerText(report),
              "# fabric perf77: to take a port down meanwhile: railwise device port "
-             "soft0:1 down --fabric perf77\n");
+             "mlx5_2:1 down --fabric perf77\n");
 }
 
 TEST(PerfReport, ColumnsOfSingleIterationsStandUnderTheirHeads) {

@@ -15,11 +15,14 @@ namespace {
 // NCCL's.
 constexpr std::string_view kDefaultPlugins[] = {"libnccl-net.so", "librccl-net.so"};
 
-std::string pathFix(const std::string& plugin) {
+std::string pathFix(const Process& process, const std::string& plugin) {
   const bool railwise = plugin.find("railwise") != std::string::npos;
-  return std::string(
-             "export LD_LIBRARY_PATH=/where/the/plugin/is:$LD_LIBRARY_PATH  # of every rank: mpirun -x, a ") +
-         "container's own path\nexport NCCL_NET=" + (railwise ? "Railwise" : "NAME") +
+  const std::string path =
+      "export LD_LIBRARY_PATH=/where/the/plugin/is:$LD_LIBRARY_PATH  # of every rank: mpirun -x, a "
+      "container's "
+      "own path";
+  if (setting(process, "NCCL_NET") != nullptr) return path;
+  return path + "\nexport NCCL_NET=" + (railwise ? "Railwise" : "NAME") +
          "  # a job without the plugin then fails at once";
 }
 
@@ -57,11 +60,11 @@ struct Reason {
   }
 };
 
-Reason loadFailure(const PluginAttempt& attempt) {
+Reason loadFailure(const Process& process, const PluginAttempt& attempt) {
   return {"plugin-load",
           "the plugin " + attempt.name + " is there and cannot be loaded",
           "The dynamic linker says: " + attempt.reason + ".",
-          "ldd " + attempt.name + "  # on the node that says so\n" + pathFix(attempt.name),
+          "ldd " + attempt.name + "  # on the node that says so\n" + pathFix(process, attempt.name),
           {attempt.name + ": " + attempt.reason, attempt.place}};
 }
 
@@ -76,8 +79,8 @@ Reason notFound(const Process& process, const std::string& asked) {
           "NCCL looked for " + (names.empty() ? asked : firstItems(names, kShownItems)) +
               " where the dynamic linker looks, and " +
               (process.network.empty() ? "there was none." : "went on with " + process.network + "."),
-          pathFix(asked) + "\nls /where/the/plugin/is/libnccl-net-" + (railwise ? "railwise" : "NAME") +
-              ".so  # NCCL_NET_PLUGIN=NAME, or a path",
+          pathFix(process, asked) + "\nls /where/the/plugin/is/libnccl-net-" +
+              (railwise ? "railwise" : "NAME") + ".so  # NCCL_NET_PLUGIN=NAME, or a path",
           {names.empty() ? asked : firstItems(names, kShownItems), place}};
 }
 
@@ -118,7 +121,7 @@ std::optional<Reason> pluginProblem(const Process& process) {
   if (!process.plugin.value.empty()) return std::nullopt;
   const auto broken = std::find_if(process.attempts.begin(), process.attempts.end(),
                                    [](const PluginAttempt& attempt) { return !attempt.reason.empty(); });
-  if (broken != process.attempts.end()) return loadFailure(*broken);
+  if (broken != process.attempts.end()) return loadFailure(process, *broken);
   if (!process.missing_symbols.empty() || !process.unsupported_plugin.value.empty()) return wrongApi(process);
   const std::string asked = askedPlugin(process);
   return asked.empty() || process.attempts.empty() ? std::nullopt : std::optional(notFound(process, asked));

@@ -7,6 +7,8 @@ namespace {
 constexpr KnownLine kRailwiseLines[] = {
     {"RAILWISE_TUNER_CONFIG:", "railwise-setting", kCause, "the file of the tuner has a mistake",
      "No communicator is made, because ranks with different overrides would hang."},
+    {"no device of this machine is named", "railwise-setting", kRemark,
+     "NCCL_IB_HCA has a name that no NIC has", "The name neither chooses nor leaves out a NIC."},
     {"looking for another path", "railwise-failover", kRemark,
      "a connection lost its path and looks for another one",
      "The job goes on, at the speed of the paths that are left."},

@@ -26,6 +26,15 @@ TEST(JudgeNetwork, APluginThatIsNotFoundIsShownInTheWordsOfTheLog) {
   const Finding* const finding = findingOf(findings, "plugin-not-found");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->seen[0].value, "other, libnccl-net-other.so");
+  EXPECT_HAS(finding->fix, "export NCCL_NET=NAME");
+}
+
+TEST(JudgeNetwork, WhereNcclNetIsSetItIsNotAdvised) {
+  const Findings findings =
+      judged(readJob(saidBy(0, {"NCCL_NET set by environment to Railwise",
+                                "NET/Plugin: Could not find: railwise libnccl-net-railwise.so."})));
+  ASSERT_NE(findingOf(findings, "plugin-not-found"), nullptr);
+  EXPECT_LACKS(findingOf(findings, "plugin-not-found")->fix, "NCCL_NET=");
 }
 
 TEST(JudgeNetwork, HpcxRenamesItself) {
