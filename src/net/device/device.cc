@@ -108,9 +108,10 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
   hca.setPorts(all);
 }
 
-// A mistyped name neither chooses nor leaves out anything.
+// A mistyped name chooses nothing. One list of what is left out may be meant for nodes of several kinds.
 void warnOfNamesOfNoDevice(const Config& config, const std::vector<std::string>& devices) {
   const PortSelection selection = parsePortSelection(config.ib_hca).value_or(PortSelection());
+  if (selection.exclude) return;
   for (const std::string& name : namesOfNoDevice(selection, devices))
     RAILWISE_WARN("NCCL_IB_HCA=%s: no device of this machine is named \"%s\"; there are %s",
                   config.ib_hca.c_str(), name.c_str(), joined(devices).c_str());
