@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/clock.h"
 #include "tests/plugin/api.h"
 #include "tests/plugin/test_device.h"
 
@@ -18,6 +19,7 @@ namespace {
 // is twice as large, up to the largest.
 constexpr uint64_t kFirstPiece = 64 << 10;
 constexpr uint64_t kLargestPiece = 2 << 20;
+constexpr auto kDestroyed = std::chrono::seconds(10);
 
 // Are these the pieces of at most `arenas` arenas, and nothing else?
 bool arePieces(std::map<uint64_t, std::size_t> sizes, std::size_t arenas) {
@@ -87,14 +89,22 @@ std::string leftBehind(const std::vector<KernelObject>& objects, const AtRest& r
 
 void KernelLeaks::OnTestEnd(const testing::TestInfo& test) {
   try {
-    const std::vector<KernelObject> objects = kernelObjects(getpid());
-    AtRest rest;
-    rest.shared = hasSharedContext(test) && !objects.empty();
-    if (rest.shared) {
-      rest.devices = pluginDevices();
-      rest.fewest_queue_pairs = rest.most_queue_pairs = g_forgotten_attempts;  // each of one rail
+    const auto wrongNow = [&] {
+      const std::vector<KernelObject> objects = kernelObjects(getpid());
+      AtRest rest;
+      rest.shared = hasSharedContext(test) && !objects.empty();
+      if (rest.shared) {
+        rest.devices = pluginDevices();
+        rest.fewest_queue_pairs = rest.most_queue_pairs = g_forgotten_attempts;  // each of one rail
+      }
+      return leftBehind(objects, rest);
+    };
+    // Threads of the devices destroy what a failed connection had; on an emulated CPU that takes a moment.
+    std::string wrong = wrongNow();
+    for (const Deadline end = Deadline::after(kDestroyed); !wrong.empty() && wrong != known_ && !end.passed();) {
+      usleep(20'000);
+      wrong = wrongNow();
     }
-    const std::string wrong = leftBehind(objects, rest);
     if (wrong != known_) EXPECT_EQ(wrong, "");
     known_ = wrong;
   } catch (const std::runtime_error& error) {
