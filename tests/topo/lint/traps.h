@@ -130,6 +130,7 @@ inline std::vector<Trap> tagTraps() {
        {{"version=\"1\"", "version=\"2\""},
         {"gdr=\"1\">", "gdr=\"1\" gcn=\"942\" arch=\"1\">"},
         {"rank=\"1\" gdr=\"1\">", "rank=\"1\" gdr=\"1\" gcn=\"942\" arch=\"1\">"}}},
+      {"rccl-version", kError, 1, {{"version=\"1\"", "version=\"2\""}}, {"gpu-incomplete"}},
       {"unknown-tag", kWarning, 10, {{"<nic>", "<nic><led/>"}}},
       {"wrong-parent", kError, 10, {{"<nic>", "<nic><gpu rank=\"3\"/>"}}},
       {"xgmi-in-version-1",
