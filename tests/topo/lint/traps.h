@@ -289,6 +289,7 @@ inline std::vector<Trap> netTraps() {
       {"net-incomplete", kNote, 11, {{" port=\"1\" guid=\"0xa0\"", ""}}},
       {"duplicate-net-dev", kWarning, 25, {{"\"mlx5_1\" dev=\"1\"", "\"mlx5_1\" dev=\"0\""}}},
       {"duplicate-net-dev", kError, 25, {{"\"mlx5_1\" dev=\"1\"", "\"mlx5_0\" dev=\"0\""}}},
+      {"duplicate-net-name", kError, 25, {{"\"mlx5_1\" dev=\"1\"", "\"mlx5_0\" dev=\"1\""}}},
       {"second-nic", kError, 12, {{"</nic>", "</nic><nic/>"}}},
       {"nic-on-bridge", kWarning, 10, {{"0x020700", "0x060000"}}},
       {"nics-merge",
