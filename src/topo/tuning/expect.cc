@@ -118,6 +118,15 @@ struct NetworkShare {
   bool by_path = false;  // the path is narrower than the share of the NIC
   double bandwidth = 0;  // GB/s of the NIC, or of the path
 };
+
+// GB/s of a NIC: of its port, or of its PCIe link, which all GPUs that send by the NIC share.
+double nicBandwidth(const Paths& paths, int net) {
+  const float port = paths.graph().of(NodeType::kNet, net).bandwidth;
+  // The first link leads from the port to the card.
+  const auto links = paths.links(paths.get(NodeType::kNet, net, NodeType::kCpu, 0));
+  return static_cast<double>(links.size() > 1 ? std::min(port, links[1]->bandwidth) : port);
+}
+
 NetworkShare networkShare(const Machine& machine, const Domain& domain) {
   constexpr int kChannels = 2;  // later channels repeat the first two
   const Graph& graph = *domain.graph;
@@ -148,7 +157,7 @@ NetworkShare networkShare(const Machine& machine, const Domain& domain) {
   };
   for (int gpu = 0; gpu < gpus; ++gpu) {
     for (const auto& [net, share] : shares[static_cast<std::size_t>(gpu)]) {
-      const double nic = graph.of(NodeType::kNet, net).bandwidth;
+      const double nic = nicBandwidth(*domain.paths, net);
       const double path = domain.paths->get(NodeType::kGpu, gpu, NodeType::kNet, net).bandwidth;
       consider({nic / load[net], gpu, net, sharers[net], false, nic});
       if (path > 0 && path < nic) consider({path / share, gpu, net, sharers[net], true, path});
