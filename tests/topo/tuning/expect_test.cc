@@ -84,6 +84,14 @@ TEST(Expect, AllToAllIsBoundByTheNicOfEachGpu) {
   EXPECT_LT(its.sizes[0].bus_bandwidth, its.sizes[1].bus_bandwidth);
 }
 
+TEST(Expect, GpuDirectThatIsOffIsSaid) {
+  EXPECT_LACKS(expectOn(machineOf(twoSwitches()), 2, Collective::kAllReduce).limit, "GPUDirect");
+  const Machine machine = machineOf(flat());
+  EXPECT_HAS(expectOn(machine, 2, Collective::kAllReduce).limit, "GPUDirect is off between GPU 0 and NET/0");
+  EXPECT_LACKS(expectOn(machine, 1, Collective::kAllReduce).limit, "GPUDirect");
+  EXPECT_HAS(expectAllToAll(machine, machine.domains.front(), 2, kSizes).limit, "GPUDirect is off");
+}
+
 TEST(Expect, AllToAllInsideANode) {
   const Machine machine = machineOf(twoSwitches());
   const Expectation its = expectAllToAll(machine, machine.domains.front(), 1, kSizes);
