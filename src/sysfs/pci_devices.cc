@@ -126,6 +126,11 @@ std::vector<PciDevice> gpuDevices(const FileTree& tree) {
   return devices;
 }
 
+bool anyOfNvidia(const std::vector<PciDevice>& gpus) {
+  return std::any_of(gpus.begin(), gpus.end(),
+                     [](const PciDevice& gpu) { return gpu.vendor == pci::kNvidia; });
+}
+
 bool runsRccl(const FileTree& tree) { return moduleLoaded(tree, "amdgpu") && !moduleLoaded(tree, "nvidia"); }
 
 bool moduleLoaded(const FileTree& tree, const std::string& name) {

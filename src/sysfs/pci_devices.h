@@ -49,6 +49,7 @@ struct PciDevice {
 std::vector<PciDevice> pciDevices(const FileTree& tree);
 // The GPUs of `tree`.
 std::vector<PciDevice> gpuDevices(const FileTree& tree);
+bool anyOfNvidia(const std::vector<PciDevice>& gpus);
 // Do jobs use RCCL here: is AMD's driver of GPUs loaded, and NVIDIA's not?
 bool runsRccl(const FileTree& tree);
 // Is the kernel's module loaded, by /sys/module or /proc/modules?

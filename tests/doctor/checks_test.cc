@@ -523,6 +523,15 @@ const Fault kFaults[] = {
      },
      "topology-fit", Severity::kWarning, "0001:00:00.0", "not in /sys/bus/pci/devices",
      "railwise topo generate"},
+    {"topology file of RCCL", kIb,
+     [](MemoryTree& tree) {
+       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
+       tree.file("/etc/topo.xml",
+                 "<system version=\"2\">\n"
+                 "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
+                 "modelid=\"143\"/>\n</system>\n");
+     },
+     "topology-fit", Severity::kError, "", "version 2", "unset NCCL_TOPO_FILE"},
     {"NUMA balancing", kIb, [](MemoryTree& tree) { set(tree, "/proc/sys/kernel/numa_balancing", "1\n"); },
      "numa-balancing", Severity::kAdvice, "", "1", "kernel.numa_balancing=0"},
     {"fewer NICs than the machine has", kIb,

@@ -217,7 +217,8 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
     manifest = *text;
   }
   const doctor::TracingTree traced(tree);
-  const doctor::System system(traced);
+  doctor::System system(traced);
+  system.assume("NCCL_IB_HCA", std::getenv("NCCL_IB_HCA"));  // the model of the paths obeys it too
   const std::string subject = subjectOf(system, file, options.machine);
   const doctor::Diagnosis diagnosis = doctor::examine(system, {.only = options.only,
                                                                .topology_file = file,

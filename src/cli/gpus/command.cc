@@ -21,8 +21,6 @@
 namespace railwise::cli {
 namespace {
 
-constexpr std::size_t kMostNicNames = 4;  // of one GPU in the list; the others are counted
-
 constexpr std::array<Subcommand, 2> kGpusSubcommands = {{
     {"pick", gpusPickCommand, "which K GPUs a job should take, and why"},
     {"fitness", gpusFitnessCommand, "how well the hosts of a job fit together"},
@@ -64,14 +62,6 @@ std::vector<topo::NearNic> nearestNics(const std::vector<topo::NearNic>& nics) {
   return nearest;
 }
 
-std::string nicText(const topo::Graph& graph, const std::vector<topo::NearNic>& nearest) {
-  if (nearest.empty()) return "none";
-  std::vector<std::string> names;
-  for (const topo::NearNic& nic : nearest) names.push_back(topo::netName(graph, nic.net));
-  return topo::shortList(std::move(names), kMostNicNames) + " (" + topo::pathTypeName(nearest[0].type) +
-         ", " + topo::gbText(static_cast<float>(nearest[0].gb_per_s)) + " GB/s)";
-}
-
 TextRow rowText(const topo::Machine& machine, const topo::GpuTable& table, std::size_t i,
                 const gpu::Device& device) {
   const topo::GpuRow& row = table.rows[i];
@@ -86,7 +76,7 @@ TextRow rowText(const topo::Machine& machine, const topo::GpuTable& table, std::
                   topo::memoryText(device.memory_bytes),
                   row.numa < 0 ? "-" : std::to_string(row.numa),
                   link,
-                  nicText(*machine.graph, nearestNics(table.nics[i])),
+                  topo::nicsText(*machine.graph, nearestNics(table.nics[i])),
                   topo::stateText(device)};
   if (machine.graph->hosts() > 1) line.insert(line.begin() + 1, std::to_string(row.host));
   return line;

@@ -18,8 +18,10 @@ constexpr const char* kFitness = "gpus fitness";
 
 constexpr const char* kFitnessHelp =
     "usage: railwise gpus fitness --hosts FILE --nodes LIST [--gpus K [FILE] [options]]\n\n"
-    "Says from 0 to 1 how well the hosts of a job fit together: 0.7 x inter + 0.3 x intra. inter is 1 - "
-    "(switch groups that the job touches / switch groups that there are). intra is the slowest pair of the K "
+    "Compares places for a job: the higher, the better its hosts fit together. 0.7 x inter + 0.3 x intra. "
+    "inter "
+    "is 1 - (switch groups that the job touches / switch groups that there are): 0 where there is one group. "
+    "intra is the slowest pair of the K "
     "GPUs that railwise gpus pick takes / the fastest pair of the machine; 1 without --gpus. On one host the "
     "fitness is intra alone.\n"
     "Exit status: 0 all right, 1 a file or the machine cannot be read, 2 a mistake on the command line (also "

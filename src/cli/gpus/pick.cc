@@ -137,17 +137,15 @@ std::string linksText(const Picked& picked, const gpu::GpuSet& set) {
          "), all pairs together " + mbpsText(set.score.all_pairs_mbps);
 }
 
-// A NIC each.
-std::vector<std::string> nicTexts(const Picked& picked, const gpu::GpuSet& set) {
+// A line for each GPU of the best set that has a NIC.
+std::vector<std::string> nicTexts(const Picked& picked) {
+  const std::vector<int> ranks = picked.table.ranks();
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < set.gpus.size(); ++i) {
-    const int row = set.gpus[i];
-    if (set.nics[i] < 0) continue;
-    const topo::NearNic& nic = topo::nicOf(picked.table, row, set.nics[i]);
-    texts.push_back("GPU " + std::to_string(picked.table.rows[static_cast<std::size_t>(row)].rank()) + " " +
-                    topo::netName(*picked.machine.graph, nic.net) + " (" + topo::pathTypeName(nic.type) +
-                    ", " + topo::gbText(static_cast<float>(nic.gb_per_s)) + " GB/s)");
-  }
+  for (std::size_t i = 0; i < picked.pick.best_nics.size(); ++i)
+    if (const auto& nics = picked.pick.best_nics[i]; !nics.empty())
+      texts.push_back("GPU " +
+                      std::to_string(ranks[static_cast<std::size_t>(picked.pick.answer.best.gpus[i])]) + " " +
+                      topo::nicsText(*picked.machine.graph, nics));
   if (texts.empty()) texts.emplace_back("none");
   return texts;
 }
@@ -169,7 +167,7 @@ std::string pickText(const Picked& picked, std::size_t columns) {
   add(ringText(picked.pick.ring, ranks), "  ring order  ");
   add(linksText(picked, answer.best), "  links       ");
   const char* name = "  NICs        ";
-  for (const std::string& nic : nicTexts(picked, answer.best)) {
+  for (const std::string& nic : nicTexts(picked)) {
     add(nic, name);
     name = "              ";
   }
@@ -207,7 +205,7 @@ int pick(int count, const topo::Machine& machine, const PickOptions& options, co
   const topo::GpuTable table = topo::gpuTable(machine);
   const auto question = topo::makePickQuestion(machine, table, options.wishes);
   if (!question.ok()) return leave(kExitUsage, "%s: --%s", kPick, question.error().c_str());
-  auto answer = topo::pickGpus(*question, count);
+  auto answer = topo::pickGpus(machine, table, *question, count);
   if (!answer.ok())
     return leave(kExitUsage, "%s: %s: %s; ask for fewer, or change --of and --exclude%s", kPick,
                  machine.name.c_str(), answer.error().c_str(),
@@ -252,7 +250,7 @@ std::string fillNode(Node& node, int count, const std::string& name, const PickO
   const topo::GpuTable table = topo::gpuTable(*machine);
   const auto question = topo::makePickQuestion(*machine, table, options.wishes);
   if (!question.ok()) return "--" + question.error();
-  const auto pick = topo::pickGpus(*question, count);
+  const auto pick = topo::pickGpus(*machine, table, *question, count);
   if (!pick.ok()) return pick.error();
   for (const int row : pick->answer.best.gpus)
     node.ranks.push_back(table.rows[static_cast<std::size_t>(row)].rank());

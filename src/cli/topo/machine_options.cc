@@ -24,6 +24,7 @@
 #include "sysfs/pci_devices.h"
 #include "sysfs/tar_archive.h"
 #include "topo/explain/describe.h"
+#include "topo/lint/lint.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_answers.h"
 #include "topo/sources/net_devices.h"
@@ -119,6 +120,11 @@ std::string fileOfNccl(const char* command, const MachineOptions& options) {
   const std::string file = named != nullptr                            ? named
                            : access(topo::kVirtualTopology, R_OK) == 0 ? topo::kVirtualTopology
                                                                        : "";
+  const std::string by_plugin = Config::load().topology;
+  if (file.empty() && !by_plugin.empty() && !options.quiet)
+    say("%s: note: without RAILWISE_TOPOLOGY=%s, by which the plugin gives NCCL a topology in jobs (%s)",
+        command, by_plugin.c_str(),
+        by_plugin == "auto" ? "railwise topo generate > FILE, and give FILE" : "give it as FILE");
   if (!file.empty() && !options.quiet) say("%s: note: with %s, as NCCL reads it here", command, file.c_str());
   return file;
 }
@@ -160,6 +166,34 @@ void noteRules(const char* command, const topo::RulesInUse& rules, const Machine
   } else if (!options.quiet && options.say_remarks) {
     say("%s: note: %s", command, note.c_str());
   }
+}
+
+// What the answers of a file do not show: that NCCL misreads it, and that NCCL would merge NICs which the
+// file has apart, as the dump of an NCCL that merged none has them.
+void addLintRemarks(const MachineOptions& options, const std::string& path, topo::Machine& machine) {
+  std::error_code error;
+  // A pipe gives its bytes once.
+  if (options.detection.any_size || !std::filesystem::is_regular_file(path, error)) return;
+  const topo::Settings& settings = *machine.settings;
+  int errors = 0;
+  bool merges = false;
+  bool same_dev = false;
+  for (const topo::Finding& finding : topo::lintFile(path, settings.nccl).findings) {
+    if (finding.severity == topo::Finding::kError) ++errors;
+    merges = merges || finding.rule == "nics-merge";
+    same_dev = same_dev || finding.rule == "duplicate-net-dev";
+  }
+  if (errors > 0)
+    machine.remarks.push_back("railwise topo lint finds " + counted(errors, "error") + " in " + path);
+  if (same_dev && !machine.completed)
+    machine.remarks.emplace_back(
+        "the file gives several NICs one dev, and so they are taken here; in a job NCCL takes the plugin's "
+        "numbers");
+  if (merges && !machine.completed && settings.net_merge_level >= topo::PathType::kNvl &&
+      settings.nccl.has(topo::NcclRule::kFusion))
+    machine.remarks.emplace_back(
+        "the file has NICs apart that NCCL merges, as ports of one card; --fuse-nics merges them here "
+        "(railwise topo lint names them)");
 }
 
 constexpr const char* kMachinesHelp =
@@ -318,6 +352,7 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
     return say("%s: %s%s", command, text.c_str(), of_tree ? hintFor(options) : ""), std::nullopt;
   }
   noteRules(command, rules, options, *machine);
+  if (!options.quiet && !path.empty() && !standard_input) addLintRemarks(options, path, *machine);
   if (options.quiet && !options.say_remarks) machine->remarks.clear();
   if (!options.quiet && options.say_remarks) sayNotes(command, machine->remarks);
   return std::move(*machine);

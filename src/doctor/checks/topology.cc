@@ -142,7 +142,14 @@ void checkInit(Examination& exam) {
 void checkTopologyFit(Examination& exam) {
   if (!exam.topology_text || exam.system.tree().list("/sys/bus/pci/devices").empty()) return;
   const auto document = topo::parseXml(*exam.topology_text, exam.topology_file);
-  if (document.ok()) addFitFindings(exam, *document);
+  if (!document.ok()) return;
+  // Of a file with NVIDIA's GPUs lint says it.
+  if (document->version == topo::kRcclVersion && !topo::hasNvidiaGpu(*document) &&
+      sysfs::anyOfNvidia(sysfs::gpuDevices(exam.system.tree())))
+    exam.add(Severity::kError, "NCCL refuses the topology file",
+             {{"", exam.topology_file, "version 2, which RCCL alone reads; the GPUs here are NVIDIA's"}},
+             "NCCL fails its init.", "unset NCCL_TOPO_FILE, or name a file of this machine");
+  addFitFindings(exam, *document);
 }
 
 // Where every GPU is far from every NIC, or several share one, that is how the board is made (or the tree is

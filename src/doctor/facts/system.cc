@@ -56,6 +56,11 @@ void System::readVariables() {
     variables_.emplace(std::move(set.name), Variable{std::move(set.value), set.where()});
 }
 
+void System::assume(const std::string& name, const char* value) {
+  if (value != nullptr && !environmentKnown())
+    variables_.emplace(name, Variable{value, "the environment of this command"});
+}
+
 const Variable* System::variable(const std::string& name) const {
   const auto found = variables_.find(name);
   return found == variables_.end() || found->second.value.empty() ? nullptr : &found->second;

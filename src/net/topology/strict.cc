@@ -111,6 +111,8 @@ std::string problemOfFile(const std::string& path, const std::vector<sysfs::PciD
   if (!S_ISREG(info.st_mode)) return "";  // a pipe can be read once, and NCCL has to
   const auto document = topo::readXmlFile(path);
   if (!document.ok()) return setting + " cannot be read: " + document.error();
+  if (document->version == topo::kRcclVersion && (sysfs::anyOfNvidia(gpus) || topo::hasNvidiaGpu(*document)))
+    return setting + " is of version 2, RCCL's, which NCCL refuses";
   if (gpus.empty() || fits(*document, gpus)) return "";
   return setting + " describes another machine: none of the " + std::to_string(gpus.size()) +
          " GPUs here is in it (" + gpus.front().busid + ", for example)";

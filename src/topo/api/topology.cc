@@ -402,7 +402,7 @@ Result<std::string> Machine::pickJson(int count, const PickOptions& options) con
     const auto question =
         topo::makePickQuestion(machine, table, {options.of, options.exclude, options.nic, options.occupied});
     if (!question.ok()) return Failure{question.error()};
-    const auto pick = topo::pickGpus(*question, count);
+    const auto pick = topo::pickGpus(machine, table, *question, count);
     if (!pick.ok()) return Failure{pick.error()};
     return topo::pickJson(machine, table, *pick);
   });

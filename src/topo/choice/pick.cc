@@ -10,11 +10,14 @@
 #include "gpu/choose/choose.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
+#include "topo/paths/paths.h"
+#include "topo/paths/policy.h"
 
 namespace railwise::topo {
 namespace {
 
 constexpr int kMostRank = 1 << 20;
+constexpr std::size_t kMostNicNames = 4;  // of one GPU in a text; the others are counted
 
 GpuRow rowOf(const Machine& machine, int gpu) {
   const Graph& graph = *machine.graph;
@@ -50,7 +53,8 @@ std::vector<int> occupiedRows(const Machine& machine, const GpuTable& table) {
   return rows;
 }
 
-void writeSet(JsonWriter& json, const Machine& machine, const GpuTable& table, const gpu::GpuSet& set) {
+void writeSet(JsonWriter& json, const Machine& machine, const GpuTable& table, const gpu::GpuSet& set,
+              const std::vector<std::vector<NearNic>>& nics) {
   const auto row = [&](int gpu) -> const GpuRow& { return table.rows[static_cast<std::size_t>(gpu)]; };
   json.key("gpus").row(set.gpus, [&](const int gpu) { return row(gpu).rank(); });
   json.key("busids").row(set.gpus, [&](const int gpu) { return row(gpu).busid; });
@@ -60,21 +64,50 @@ void writeSet(JsonWriter& json, const Machine& machine, const GpuTable& table, c
   set.gpus.size() < 2 ? json.null() : json.value(pathTypeName(slowestType(table, set)));
   json.key("all_pairs_gb_per_s").value(static_cast<double>(set.score.all_pairs_mbps) / 1000);
   json.key("gpus_with_nic").value(set.score.with_nic).key("nics").beginArray();
-  for (std::size_t i = 0; i < set.gpus.size(); ++i) {
-    if (set.nics[i] < 0) continue;
-    const NearNic& nic = nicOf(table, set.gpus[i], set.nics[i]);
-    json.beginInlineObject()
-        .key("gpu")
-        .value(row(set.gpus[i]).rank())
-        .key("nic")
-        .value(netName(*machine.graph, nic.net));
-    json.key("type")
-        .value(pathTypeName(nic.type))
-        .key("gb_per_s")
-        .value(static_cast<float>(nic.gb_per_s))
-        .endInlineObject();
-  }
+  for (std::size_t i = 0; i < set.gpus.size(); ++i)
+    for (const NearNic& nic : nics[i]) {
+      json.beginInlineObject()
+          .key("gpu")
+          .value(row(set.gpus[i]).rank())
+          .key("nic")
+          .value(netName(*machine.graph, nic.net));
+      json.key("type")
+          .value(pathTypeName(nic.type))
+          .key("gb_per_s")
+          .value(static_cast<float>(nic.gb_per_s))
+          .endInlineObject();
+    }
   json.endArray();
+}
+
+// As in Pick::best_nics. `rows`: the set; `nets`: the NICs that count, empty: all.
+std::vector<std::vector<NearNic>> nicsOfJob(const Machine& machine, const GpuTable& table,
+                                            const std::vector<int>& rows, std::vector<int> nets) {
+  const Graph& graph = *machine.graph;
+  std::vector<bool> gpus(static_cast<std::size_t>(graph.count(NodeType::kGpu)));
+  for (const int row : rows)
+    for (const int rank : table.rows[static_cast<std::size_t>(row)].ranks)
+      gpus[static_cast<std::size_t>(graph.gpuOfRank(rank))] = true;
+  Graph job = graph.keeping(NodeType::kGpu, gpus);
+  std::sort(nets.begin(), nets.end());
+  if (!nets.empty()) {
+    std::vector<bool> kept(static_cast<std::size_t>(graph.count(NodeType::kNet)));
+    for (const int net : nets) kept[static_cast<std::size_t>(net)] = true;
+    job = job.keeping(NodeType::kNet, kept);
+  }
+  std::vector<std::vector<NearNic>> nics(rows.size());
+  const auto paths = Paths::compute(job, *machine.settings);
+  if (!paths.ok()) return nics;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const int gpu = job.gpuOfRank(table.rows[static_cast<std::size_t>(rows[i])].rank());
+    const auto used = localNets(*paths, gpu);
+    for (NearNic& nic : nearNics(*paths, gpu)) {
+      if (!used.ok() || std::count(used->begin(), used->end(), nic.net) == 0) continue;
+      if (!nets.empty()) nic.net = nets[static_cast<std::size_t>(nic.net)];
+      nics[i].push_back(nic);
+    }
+  }
+  return nics;
 }
 
 }  // namespace
@@ -84,7 +117,7 @@ gpu::ChoiceQuestion GpuTable::question(const std::vector<int>& only_nets) const 
   question.gpus = static_cast<int>(rows.size());
   for (const PairLink& link : direct_pairs) question.pair_gb_per_s.push_back(link.gb_per_s);
   for (const GpuRow& row : rows) question.numa.push_back(row.numa);
-  for (const auto& list : nics) {
+  for (const auto& list : direct_nics) {
     question.nics.emplace_back();
     for (const NearNic& nic : list)
       if (only_nets.empty() || std::count(only_nets.begin(), only_nets.end(), nic.net) > 0)
@@ -110,6 +143,9 @@ static PairLink linkOf(const Paths& paths, int from, int to) {
 }
 
 static bool isRelayed(const PairLink& link) { return link.type == PathType::kNvb; }
+static bool anyRelayed(const std::vector<NearNic>& nics) {
+  return std::any_of(nics.begin(), nics.end(), [](const NearNic& nic) { return nic.type == PathType::kPxn; });
+}
 
 GpuTable gpuTable(const Machine& machine) {
   const Graph& graph = *machine.graph;
@@ -122,17 +158,24 @@ GpuTable gpuTable(const Machine& machine) {
             [](const GpuRow& a, const GpuRow& b) { return a.rank() < b.rank(); });
   for (const GpuRow& from : table.rows) {
     for (const GpuRow& to : table.rows) table.pairs.push_back(linkOf(*machine.paths, from.gpu, to.gpu));
-    table.nics.push_back(nearNics(machine, from.gpu));
+    table.nics.push_back(nearNics(*machine.paths, from.gpu));
   }
   table.direct_pairs = table.pairs;
-  if (std::none_of(table.pairs.begin(), table.pairs.end(), isRelayed)) return table;
+  table.direct_nics = table.nics;
+  if (std::none_of(table.pairs.begin(), table.pairs.end(), isRelayed) &&
+      std::none_of(table.nics.begin(), table.nics.end(), anyRelayed))
+    return table;
   Settings settings = *machine.settings;
   settings.nvb_disable = 1;
+  settings.pxn_disable = 1;
   const auto paths = Paths::compute(graph, settings);
   if (!paths.ok()) return table;
   table.direct_pairs.clear();
-  for (const GpuRow& from : table.rows)
+  table.direct_nics.clear();
+  for (const GpuRow& from : table.rows) {
     for (const GpuRow& to : table.rows) table.direct_pairs.push_back(linkOf(*paths, from.gpu, to.gpu));
+    table.direct_nics.push_back(nearNics(*paths, from.gpu));
+  }
   return table;
 }
 
@@ -194,9 +237,12 @@ PathType slowestType(const GpuTable& table, const gpu::GpuSet& set) {
   return type;
 }
 
-const NearNic& nicOf(const GpuTable& table, int row, int net) {
-  const auto& nics = table.nics[static_cast<std::size_t>(row)];
-  return *std::find_if(nics.begin(), nics.end(), [&](const NearNic& nic) { return nic.net == net; });
+std::string nicsText(const Graph& graph, const std::vector<NearNic>& nics) {
+  if (nics.empty()) return "none";
+  std::vector<std::string> names;
+  for (const NearNic& nic : nics) names.push_back(netName(graph, nic.net));
+  return shortList(std::move(names), kMostNicNames) + " (" + pathTypeName(nics[0].type) + ", " +
+         gbText(static_cast<float>(nics[0].gb_per_s)) + " GB/s)";
 }
 
 Outcome<PickQuestion> makePickQuestion(const Machine& machine, const GpuTable& table,
@@ -207,7 +253,7 @@ Outcome<PickQuestion> makePickQuestion(const Machine& machine, const GpuTable& t
     if (!named.ok()) return Error{"nic: " + named.error()};
     nets = std::move(*named);
   }
-  PickQuestion question{.choice = table.question(nets)};
+  PickQuestion question{.choice = table.question(nets), .nets = nets};
   if (!wishes.of.empty()) {
     auto rows = rowsOf(table, wishes.of);
     if (!rows.ok()) return Error{"of: " + rows.error()};
@@ -224,7 +270,8 @@ Outcome<PickQuestion> makePickQuestion(const Machine& machine, const GpuTable& t
   return question;
 }
 
-Outcome<Pick> pickGpus(const PickQuestion& question, int count) {
+Outcome<Pick> pickGpus(const Machine& machine, const GpuTable& table, const PickQuestion& question,
+                       int count) {
   const gpu::ChoiceQuestion& choice = question.choice;
   auto answer = gpu::chooseGpus(choice, count);
   if (!answer.ok()) {
@@ -232,6 +279,9 @@ Outcome<Pick> pickGpus(const PickQuestion& question, int count) {
     return Error{answer.error() + (in_use.empty() ? "" : " (in use: " + in_use + ")")};
   }
   Pick pick{.answer = std::move(*answer), .left_out = question.left_out};
+  pick.best_nics = nicsOfJob(machine, table, pick.answer.best.gpus, question.nets);
+  if (pick.answer.second)
+    pick.second_nics = nicsOfJob(machine, table, pick.answer.second->gpus, question.nets);
   pick.ring = gpu::ringOrder(choice.pair_gb_per_s, choice.gpus, pick.answer.best.gpus);
   pick.intra = gpu::intraFitness(choice.pair_gb_per_s, choice.gpus, pick.answer.best.gpus);
   return pick;
@@ -242,7 +292,7 @@ std::string pickJson(const Machine& machine, const GpuTable& table, const Pick& 
   JsonWriter json;
   json.beginObject().key("schema").value("railwise-gpus-pick").key("schema_version").value(1);
   json.key("machine").value(machine.name);
-  writeSet(json, machine, table, answer.best);
+  writeSet(json, machine, table, answer.best, pick.best_nics);
   json.key("ring").row(pick.ring,
                        [&](const int row) { return table.rows[static_cast<std::size_t>(row)].rank(); });
   json.key("left_out").row(pick.left_out);
@@ -251,7 +301,7 @@ std::string pickJson(const Machine& machine, const GpuTable& table, const Pick& 
   json.key("why").value(gpu::whyText(answer, table.ranks())).key("second");
   if (answer.second) {
     json.beginObject();
-    writeSet(json, machine, table, *answer.second);
+    writeSet(json, machine, table, *answer.second, pick.second_nics);
     json.endObject();
   } else {
     json.null();

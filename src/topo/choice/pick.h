@@ -35,10 +35,11 @@ struct PairLink {
 
 struct GpuTable {
   std::vector<GpuRow> rows;
-  std::vector<PairLink> pairs;  // rows x rows
-  // Likewise, without paths by way of a third GPU (NVB): it need not be among the chosen ones.
-  std::vector<PairLink> direct_pairs;
+  std::vector<PairLink> pairs;             // rows x rows
   std::vector<std::vector<NearNic>> nics;  // of each row, as nearNics() has them
+  // Likewise, without paths by way of a third GPU (NVB, PXN): it need not be among the chosen ones.
+  std::vector<PairLink> direct_pairs;
+  std::vector<std::vector<NearNic>> direct_nics;
 
   const PairLink& pair(std::size_t a, std::size_t b) const { return pairs[a * rows.size() + b]; }
   const PairLink& directPair(std::size_t a, std::size_t b) const { return direct_pairs[a * rows.size() + b]; }
@@ -67,6 +68,7 @@ struct PickWishes {
 
 struct PickQuestion {
   gpu::ChoiceQuestion choice;
+  std::vector<int> nets;      // indices of the NICs that count; empty: all
   std::vector<int> left_out;  // ranks of GPUs that a process uses
 };
 // An error begins with the name of the wish: "of: there is no GPU 9; the machine has 0-7".
@@ -75,17 +77,22 @@ Outcome<PickQuestion> makePickQuestion(const Machine& machine, const GpuTable& t
 
 struct Pick {
   gpu::ChoiceAnswer answer;
+  // Of each GPU of answer.best and of answer.second: the NICs that NCCL gives it on a machine that has only
+  // the GPUs of the set, and only the NICs that count. PXN goes through GPUs of the job alone.
+  std::vector<std::vector<NearNic>> best_nics;
+  std::vector<std::vector<NearNic>> second_nics;
   std::vector<int> left_out;  // ranks of GPUs that a process uses
   std::vector<int> ring;      // rows
   double intra = 0;           // fitness
 };
 // An error says how many GPUs there are, and which of them are in use.
-Outcome<Pick> pickGpus(const PickQuestion& question, int count);
+Outcome<Pick> pickGpus(const Machine& machine, const GpuTable& table, const PickQuestion& question,
+                       int count);
 
 // The kind of path of the slowest pair.
 PathType slowestType(const GpuTable& table, const gpu::GpuSet& set);
-// The NIC `net` as the GPU of that row sees it; `net` is among the row's NICs.
-const NearNic& nicOf(const GpuTable& table, int row, int net);
+// "mlx5_0 and mlx5_1 (PIX, 48 GB/s)": NICs that are equally near and fast; "none".
+std::string nicsText(const Graph& graph, const std::vector<NearNic>& nics);
 
 // "schema": "railwise-gpus-pick".
 std::string pickJson(const Machine& machine, const GpuTable& table, const Pick& pick);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <unordered_map>
 
+#include "base/pci.h"
 #include "base/text/printable.h"
 
 namespace railwise::topo {
@@ -146,6 +147,14 @@ XmlNode* XmlDocument::copy(XmlNode* parent, const XmlNode& tree) {
   node->position = tree.position;
   for (const XmlNode* child : tree.children) copy(node, *child);
   return node;
+}
+
+bool hasNvidiaGpu(const XmlDocument& document) {
+  return std::any_of(document.order().begin(), document.order().end(), [](const XmlNode* node) {
+    if (node->name == "pci" && node->has("vendor"))
+      return node->get("vendor") == pci::kNvidia && node->get("class").starts_with("0x03");
+    return node->name == "gpu" && node->has("sm") && !node->has("gcn") && !node->parent->has("vendor");
+  });
 }
 
 void XmlDocument::detach(XmlNode* node) {

@@ -81,7 +81,7 @@ class XmlDocument {
 
   // The file that was read, for messages. Empty: the document was not read from a file.
   std::string file;
-  // The version in <system version>: 1 is NCCL, 2 is RCCL.
+  // The version in <system version>: 1 is NCCL, kRcclVersion is RCCL.
   int version = 1;
 
  private:
@@ -89,6 +89,7 @@ class XmlDocument {
   std::vector<XmlNode*> order_;
 };
 
+inline constexpr int kRcclVersion = 2;
 // NCCL_TOPO_XML_MAX_NODES. NCCL refuses a file that reaches this number, so 255 nodes fit.
 inline constexpr int kXmlMaxNodes = 256;
 inline constexpr int kXmlMaxChildren = 640;   // MAX_SUBS
@@ -133,6 +134,9 @@ std::pair<std::string, std::string> splitAdvice(const std::string& error);
 // Reads a file. An error names the file and, if the file cannot be opened, the reason.
 Outcome<XmlDocument> readXmlFile(const std::string& path, const XmlReadOptions& options = {},
                                  std::vector<XmlRemark>* remarks = nullptr);
+
+// Does the document have a GPU of NVIDIA's? NCCL refuses such a document with RCCL's version.
+bool hasNvidiaGpu(const XmlDocument& document);
 
 // Writes the document as NCCL does (ncclTopoDumpXmlToFile): two spaces per level, one node per line.
 std::string writeXml(const XmlDocument& document);

@@ -343,7 +343,6 @@ bool TagScanner::failLength(XmlPosition position, Role role, std::string_view na
 // No topology file comes close to this size; the limit ends the reading of files such as /dev/zero.
 constexpr std::size_t kMaxFileBytes = 64U << 20U;
 constexpr int kNcclVersion = 1;
-constexpr int kRcclVersion = 2;
 
 // Does NCCL's handler for `parent` accept the child `tag`? `parent` is empty at the top level.
 bool handlesGraphs(std::string_view parent, std::string_view tag) {

@@ -135,7 +135,7 @@ class Completer {
   }
 
   void addNics(int index, int gpu) {
-    for (const NearNic& near : nearNics(machine_, gpu)) {
+    for (const NearNic& near : nearNics(*machine_.paths, gpu)) {
       topology::GpuNic nic;
       nic.gpu = index;
       nic.name = netName(graph_, near.net);
@@ -192,12 +192,13 @@ std::string stateText(const gpu::Device& device) {
   return joined(states);
 }
 
-std::vector<NearNic> nearNics(const Machine& machine, int gpu) {
+std::vector<NearNic> nearNics(const Paths& paths, int gpu) {
   std::vector<NearNic> nics;
-  const int host = machine.graph->of(NodeType::kGpu, gpu).host;
-  for (int net = 0; net < machine.graph->count(NodeType::kNet); ++net) {
-    if (machine.graph->of(NodeType::kNet, net).host != host) continue;
-    const Path& path = machine.paths->get(NodeType::kGpu, gpu, NodeType::kNet, net);
+  const Graph& graph = paths.graph();
+  const int host = graph.of(NodeType::kGpu, gpu).host;
+  for (int net = 0; net < graph.count(NodeType::kNet); ++net) {
+    if (graph.of(NodeType::kNet, net).host != host) continue;
+    const Path& path = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net);
     if (path.type >= PathType::kNet || path.bandwidth <= 0) continue;
     nics.push_back({net, path.type, static_cast<double>(path.bandwidth)});
   }

@@ -34,6 +34,6 @@ struct NearNic {
   double gb_per_s = 0;  // of the path
 };
 // The NICs of the GPU with this index in the graph; the nearest first, of equally near ones the fastest.
-std::vector<NearNic> nearNics(const Machine& machine, int gpu);
+std::vector<NearNic> nearNics(const Paths& paths, int gpu);
 
 }  // namespace railwise::topo

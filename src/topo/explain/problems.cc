@@ -92,7 +92,9 @@ void addSpeedReason(const Graph& graph, NodeIndex from, NodeIndex to, Problem& p
   problem.text += "; " + end->busid + " is linked at " + end->link_speed + " x" +
                   std::to_string(end->link_width == 0 ? 16 : end->link_width);
   problem.fix =
-      "look at LnkCap and LnkSta in `lspci -vv` of that device: the slot, a riser or the BIOS holds it down";
+      "compare LnkCap and LnkSta in `lspci -vv` of that device and of the port above it: where LnkSta is "
+      "lower, "
+      "the slot, a riser or the BIOS holds it down; else the device, or the port, can do no more";
 }
 
 NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {

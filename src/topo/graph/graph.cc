@@ -77,11 +77,11 @@ std::string Graph::label(NodeIndex i) const {
   }
 }
 
-Graph Graph::keepingGpus(const std::vector<bool>& keep) const {
+Graph Graph::keeping(NodeType type, const std::vector<bool>& keep) const {
   Graph kept = *this;
-  const auto& gpus = of(NodeType::kGpu);
-  for (std::size_t i = gpus.size(); i-- > 0;)
-    if (!keep[i]) kept.remove(gpus[i]);
+  const auto& nodes = of(type);
+  for (std::size_t i = nodes.size(); i-- > 0;)
+    if (!keep[i]) kept.remove(nodes[i]);
   kept.finish();
   return kept;
 }

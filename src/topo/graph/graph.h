@@ -133,9 +133,9 @@ class Graph {
   std::string label(NodeIndex i) const;
   std::string label(NodeType type, int index) const { return label(at(type, index)); }
 
-  // A copy of the graph without the GPU nodes for which keep[gpu index] is false. Their kDev nodes stay, as
-  // in NCCL.
-  Graph keepingGpus(const std::vector<bool>& keep) const;
+  // A copy of the graph without the nodes of this type for which keep[index] is false. The kDev nodes of GPUs
+  // stay, as in NCCL.
+  Graph keeping(NodeType type, const std::vector<bool>& keep) const;
 
   // Only the builder calls the functions below.
   std::vector<Node>& mutableNodes() { return nodes_; }

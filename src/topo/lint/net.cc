@@ -79,6 +79,20 @@ void lintDuplicateDevs(Linter& linter) {
   }
 }
 
+void lintDuplicateNames(Linter& linter) {
+  std::map<std::tuple<std::string, std::string>, const XmlNode*> seen;
+  for (const XmlNode* net : linter.all("net")) {
+    if (!net->has("name") || !isNet(*net)) continue;
+    const auto [other, added] = seen.emplace(std::tuple{hostOf(*net), net->get("name")}, net);
+    // Of equal numbers duplicate-net-dev says it.
+    if (added || net->get("dev") == other->second->get("dev")) continue;
+    linter.error("duplicate-net-name", placeOf(*net, "name"),
+                 "net " + netName(*net) + " is in line " + std::to_string(other->second->position.line) +
+                     " already; NCCL finds only the first net, and drops this one",
+                 "give each net the plugin's own name");
+  }
+}
+
 int portsOf(const XmlNode& nic) {
   return static_cast<int>(std::count_if(nic.children.begin(), nic.children.end(), [](const XmlNode* net) {
     return net->name == "net" && isNet(*net);
@@ -204,6 +218,7 @@ void lintNets(Linter& linter) {
   lintHostsWithoutNic(linter);
   for (const XmlNode* nic : linter.all("nic")) lintNicPlace(linter, *nic);
   lintDuplicateDevs(linter);
+  lintDuplicateNames(linter);
   lintMerging(linter);
   lintVirtual(linter);
 }

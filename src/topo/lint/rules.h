@@ -91,6 +91,7 @@ inline constexpr std::array kLintRules = {
     "net-gdr",
     "net-incomplete",
     "duplicate-net-dev",
+    "duplicate-net-name",
     "second-nic",
     "nic-on-bridge",
     "nics-merge",

@@ -189,7 +189,11 @@ int addedOnMachine(const Linter& linter) {
 
 void lintSystem(Linter& linter) {
   const XmlNode* system = linter.document().system();
-  if (linter.rccl()) {
+  if (linter.rccl() && hasNvidiaGpu(linter.document())) {
+    linter.error("rccl-version", placeOf(*system, "version"),
+                 "version 2 is RCCL's, and the GPUs are NVIDIA's: NCCL refuses the file",
+                 "write version=\"1\"");
+  } else if (linter.rccl()) {
     linter.note("rccl-version", placeOf(*system, "version"), "version 2 is RCCL's; NCCL refuses the file",
                 "use it with RCCL only");
   }

@@ -50,7 +50,7 @@ std::string splitIntoDomains(Machine& machine, const std::shared_ptr<const Paths
       domain.graph = machine.graph;
       domain.paths = seen;
     } else {
-      domain.graph = std::make_shared<Graph>(machine.graph->keepingGpus(keep));
+      domain.graph = std::make_shared<Graph>(machine.graph->keeping(NodeType::kGpu, keep));
       auto paths = Paths::compute(*domain.graph, *machine.settings, {.with_communicator = true});
       if (!paths.ok()) return paths.error();
       domain.paths = std::make_shared<Paths>(std::move(*paths));

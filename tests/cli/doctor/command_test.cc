@@ -147,6 +147,8 @@ TEST(DoctorCommand, VariablesOfThisMachineAreNotedForAnother) {
   EXPECT_LACKS(result.out, "not set");
   EXPECT_HAS(result.err, "NCCL_TOPO_FILE=/x/topo.xml is this machine's: not used here");
   EXPECT_HAS(result.err, "RAILWISE_TOPOLOGY=auto is this machine's: not used here");
+  // The model of the paths obeys NCCL_IB_HCA, and so do the checks.
+  EXPECT_HAS(doctor({"--machine", "dgx"}, {"NCCL_IB_HCA=mlx5_9"}).out, "ERROR hca-selection");
 }
 
 TEST(DoctorCommand, MistakesAreTold) {

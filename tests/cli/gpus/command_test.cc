@@ -75,6 +75,23 @@ TEST(GpusPick, SaysTheSetTheRingAndWhy) {
       << near.out;
 }
 
+// PXN goes through GPUs of the job alone: GPU 7, which is nearest to mlx5_7, is no relay where it is not
+// chosen.
+TEST(GpusPick, AGpuThatIsNotChosenRelaysNothing) {
+  const Args of_dgx = {"pick", "2", "--machine", "dgx", "--nic", "mlx5_7", "--json", "--quiet"};
+  const auto with = [&](const Args& more) {
+    Args all = of_dgx;
+    all.insert(all.end(), more.begin(), more.end());
+    return ofJson(all, "[[(n['gpu'], n['nic'], n['type']) for n in a['nics']]]");
+  };
+  EXPECT_EQ(with({"--exclude", "7"}), "[[(4, 'mlx5_7', 'PHB'), (5, 'mlx5_7', 'PHB')]]");
+  EXPECT_EQ(with({"--of", "6,7"}), "[[(6, 'mlx5_7', 'PXN'), (7, 'mlx5_7', 'PIX')]]");
+  // As railwise explain has it for a machine of these GPUs.
+  EXPECT_EQ(ofJson({"pick", "4", "--machine", "nvlink-mesh", "--json", "--quiet"},
+                   "[n['nic'] + ' ' + n['type'] for n in a['nics']]"),
+            "['mlx5_0 PIX', 'mlx5_0 PIX', 'mlx5_1 PIX', 'mlx5_1 PIX']");
+}
+
 TEST(GpusPick, LinesHave80Columns) {
   const test::ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
   const std::vector<Args> runs = {

@@ -104,6 +104,48 @@ TEST(TopoCommand, ExplainNamesTheRulesInItsText) {
 }
 
 // The release of the library that programs load, which is told by its name, or by its text.
+TEST(TopoCommand, WhatNcclMakesOfAFileOtherwiseIsNoted) {
+  std::ifstream in(kMachine);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  text.replace(text.find("latency=\"0\""), 11, "latency=\"x\"");
+  const test::Scratch scratch;
+  const std::string file = scratch.file("other.xml", text);
+  EXPECT_LACKS(topoCommand({"topo", "expect", kMachine, "-n", "2"}).err, "topo lint");
+  EXPECT_HAS(topoCommand({"topo", "expect", file, "-n", "2"}).err,
+             "note: railwise topo lint finds 1 error in " + file);
+  EXPECT_EQ(topoCommand({"gpus", "pick", "2", file, "--quiet"}).err, "");
+  text.replace(text.find("dev=\"1\" latency"), 7, "dev=\"0\"");
+  EXPECT_HAS(topoCommand({"topo", "show", scratch.file("same.xml", text)}).err,
+             "note: the file gives several NICs one dev");
+}
+
+TEST(TopoCommand, NicsThatNcclMergesAreNoted) {
+  const test::Scratch scratch;
+  const auto nic = [](const std::string& n) {
+    return R"(<pci busid="0000:17:00.)" + n +
+           R"(" class="0x020700" link_speed="32.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_)" + n +
+           R"(" dev=")" + n + R"(" speed="200000" port="1" guid="0xb0" gdr="1"/></nic></pci>)";
+  };
+  const std::string file = scratch.file(
+      "ports.xml",
+      R"(<system version="1"><cpu numaid="0" affinity="f" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">)"
+      R"(<pci busid="0000:16:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">)"
+      R"(<gpu dev="0" sm="90" rank="0" gdr="1"/></pci>)" +
+          nic("0") + nic("1") + "</cpu></system>\n");
+  const std::string note = "--fuse-nics merges them here";
+  EXPECT_HAS(topoCommand({"topo", "show", file}).err, note);
+  EXPECT_LACKS(topoCommand({"topo", "show", file, "--fuse-nics"}).err, note);
+  EXPECT_LACKS(topoCommand({"topo", "show", file}, {"NCCL_NET_MERGE_LEVEL=LOC"}).err, note);
+}
+
+TEST(TopoCommand, TheTopologyThatThePluginGivesIsNoted) {
+  const std::vector<std::string> run = {"device", "run",        "--machine", "cloud-vm",
+                                        "--",     RAILWISE_CLI, "topo",      "show"};
+  EXPECT_HAS(topoCommand(run, {"RAILWISE_TOPOLOGY=auto"}).err,
+             "note: without RAILWISE_TOPOLOGY=auto, by which");
+  EXPECT_LACKS(topoCommand(run).err, "RAILWISE_TOPOLOGY");
+}
+
 TEST(TopoCommand, ThisMachinesLibraryDecidesWhoseRules) {
   const auto folder = std::filesystem::path(testing::TempDir()) / "nccl-of-programs";
   const auto root = folder / "machine";

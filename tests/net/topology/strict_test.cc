@@ -153,6 +153,9 @@ TEST(Strict, ATopologyFileHasToBeThereAndOfThisMachine) {
   EXPECT_EQ(foundWithFile(fileWith("0001:00:00.0")), "");
   EXPECT_HAS(foundWithFile(fileWith("0000:99:00.0")), "describes another machine: none of the 1 GPUs");
   EXPECT_HAS(foundWithFile("<system"), "cannot be read");
+  std::string of_rccl = fileWith("0001:00:00.0");
+  of_rccl.replace(of_rccl.find("\"1\""), 3, "\"2\"");
+  EXPECT_HAS(foundWithFile(of_rccl), "is of version 2, RCCL's, which NCCL refuses");
   const sysfs::MemoryTree tree;
   EXPECT_HAS(found(kAll, {.tree = tree, .ports = {}, .topology_file = "/nowhere.xml"}), "does not exist");
 }

@@ -117,6 +117,9 @@ TEST(Explain, SaysWhatIsBadAndWhatToDo) {
   EXPECT_HAS(all.gpus[0].problems[2].text, "between GPU 0 and mlx5_0 is off for sending and receiving");
   EXPECT_HAS(all.gpus[0].problems[2].fix, "NCCL_NET_GDR_LEVEL=PHB");
   for (const Problem& problem : all.gpus[0].problems) EXPECT_FALSE(problem.fix.empty()) << problem.kind;
+  std::string gen4 = flat();
+  gen4.replace(gen4.find("Unknown"), 7, "16.0 GT/s PCIe");
+  EXPECT_HAS(explain(machineOf(gen4)).gpus[0].problems[0].fix, "where LnkSta is lower, the slot");
 }
 
 TEST(Explain, ANicBelowTheSwitchOfTheGpuIsNotFarWhereGpuDirectIsOff) {

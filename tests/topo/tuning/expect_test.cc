@@ -78,11 +78,18 @@ TEST(Expect, WithoutANicThereIsNoSecondNode) {
 TEST(Expect, AllToAllIsBoundByTheNicOfEachGpu) {
   const Machine machine = machineOf(twoSwitches());
   const Expectation its = expectAllToAll(machine, machine.domains.front(), 4, kSizes);
-  // 6 of 8 parts of a GPU's buffer go through its NIC, 7 of 8 count.
-  const float nic = machine.graph->of(NodeType::kNet, 0).bandwidth;
-  EXPECT_NEAR(its.peak, static_cast<double>(nic) * 7 / 6, 1e-3);
+  // 6 of 8 parts of a GPU's buffer go through its NIC, 7 of 8 count. The port has 50 GB/s, its PCIe link 48.
+  EXPECT_NEAR(its.peak, 48.0 * 7 / 6, 1e-3);
   EXPECT_HAS(its.limit, "sends to other nodes by NET/");
   EXPECT_LT(its.sizes[0].bus_bandwidth, its.sizes[1].bus_bandwidth);
+}
+
+TEST(Expect, GpuDirectThatIsOffIsSaid) {
+  EXPECT_LACKS(expectOn(machineOf(twoSwitches()), 2, Collective::kAllReduce).limit, "GPUDirect");
+  const Machine machine = machineOf(flat());
+  EXPECT_HAS(expectOn(machine, 2, Collective::kAllReduce).limit, "GPUDirect is off between GPU 0 and NET/0");
+  EXPECT_LACKS(expectOn(machine, 1, Collective::kAllReduce).limit, "GPUDirect");
+  EXPECT_HAS(expectAllToAll(machine, machine.domains.front(), 2, kSizes).limit, "GPUDirect is off");
 }
 
 TEST(Expect, AllToAllInsideANode) {
