@@ -194,7 +194,12 @@ class Examiner {
   }
 
   // The spy sees one end. Of a message that the plugin has lost, the sender's end is complete.
-  Finding peerUnnamed() { return set(Why::kPeerUnnamed, unnamedPeers(job_, finding_.wait.end.process)); }
+  // Where other connections of the process move, it is no sign that the job is stuck.
+  Finding peerUnnamed() {
+    if (std::ranges::any_of(own_.connections, [](const ConnectionFacts& each) { return each.moved > 0; }))
+      return set(Why::kPeerUnnamed);
+    return set(Why::kPeerUnnamed, unnamedPeers(job_, finding_.wait.end.process));
+  }
 
   // The process of this end has messages open, and does not look after them.
   Finding leftAlone() {
