@@ -2,6 +2,7 @@
 #include "tests/spy/bad_plugin.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <string_view>
 #include <thread>
@@ -105,6 +106,7 @@ ncclResult_t start() {
 
 ncclResult_t listen(void** comm) {
   if (is("exit")) std::exit(0);
+  if (is("crash")) std::raise(SIGSEGV);
   return *comm = g_orders.no_listener ? nullptr : &g_listener, ncclSuccess;
 }
 ncclResult_t registerMemory(void** handle) { return *handle = &g_memory, ncclSuccess; }
