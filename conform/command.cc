@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -49,10 +52,11 @@ struct Row {
   };
   std::vector<Answer> answers;
 
-  bool broken() const {
+  bool is(Verdict::Kind kind) const {
     return std::any_of(answers.begin(), answers.end(),
-                       [](const Answer& answer) { return answer.verdict.kind == Verdict::kBroken; });
+                       [&](const Answer& answer) { return answer.verdict.kind == kind; });
   }
+  bool broken() const { return is(Verdict::kBroken); }
   void add(int version, Verdict verdict) {
     const auto same = std::find_if(answers.begin(), answers.end(), [&](const Answer& answer) {
       return answer.verdict.kind == verdict.kind &&
@@ -65,7 +69,7 @@ struct Row {
 
 const char* wordOf(const Row& row, const Row::Answer& answer) {
   if (answer.verdict.kind == Verdict::kHeld) return "held";
-  if (answer.verdict.kind == Verdict::kDoesNotApply) return "-";
+  if (answer.verdict.kind == Verdict::kDoesNotApply || answer.verdict.kind == Verdict::kNotTried) return "-";
   return row.check->kind == Kind::kCare ? "no" : "BROKEN";
 }
 
@@ -84,26 +88,44 @@ std::string versionsText(const std::vector<int>& versions) {
 constexpr std::pair<Kind, const char*> kKinds[] = {
     {Kind::kContract, "NCCL relies on it"}, {Kind::kFaults, "when something fails"}, {Kind::kCare, "care"}};
 
-std::string tableOf(const std::vector<Row>& rows) {
+const char* titleOf(Kind kind) {
+  return std::find_if(std::begin(kKinds), std::end(kKinds),
+                      [&](const auto& each) { return each.first == kind; })
+      ->second;
+}
+
+// The lines of a check, which are printed as soon as it has been tried: a plugin that hangs takes long. All
+// columns but the last are as wide as the widest text that they can have.
+std::string linesOf(const Row& row, std::size_t name_width, std::size_t versions_width) {
   std::string text;
-  for (const auto& [kind, title] : kKinds) {
-    std::vector<TextRow> lines;
-    int held = 0, counted = 0;
-    for (const Row& row : rows) {
-      if (row.check->kind != kind) continue;
-      if (row.answers.front().verdict.kind != Verdict::kDoesNotApply || row.answers.size() > 1) {
-        ++counted;
-        held += row.broken() ? 0 : 1;
-      }
-      for (const Row::Answer& answer : row.answers)
-        lines.push_back({"  " + std::string(row.check->name), wordOf(row, answer),
-                         versionsText(answer.versions), answer.verdict.text});
-    }
-    if (!lines.empty())
-      text += textOf("%s%s: %d of %d\n", text.empty() ? "" : "\n", title, held, counted) + tableText(lines);
+  for (const Row::Answer& answer : row.answers) {
+    text += textOf("  %-*s  %-6s  %-*s  %s", static_cast<int>(name_width), row.check->name,
+                   wordOf(row, answer), static_cast<int>(versions_width),
+                   versionsText(answer.versions).c_str(), answer.verdict.text.c_str());
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
   }
   return text;
 }
+
+std::string sumsOf(const std::vector<Row>& rows) {
+  std::string text;
+  for (const auto& [kind, title] : kKinds) {
+    int held = 0, counted = 0, untried = 0;
+    for (const Row& row : rows) {
+      if (row.check->kind != kind) continue;
+      if (row.is(Verdict::kHeld) || row.broken()) ++counted;
+      else if (row.is(Verdict::kNotTried)) ++untried;
+      held += row.is(Verdict::kHeld) && !row.broken() ? 1 : 0;
+    }
+    if (counted + untried > 0)
+      text += textOf("%s: %d of %d%s\n", title, held, counted,
+                     untried > 0 ? textOf(", %d not tried", untried).c_str() : "");
+  }
+  return text;
+}
+
+constexpr const char* kVerdicts[] = {"held", "broken", "does not apply", "not tried"};  // of a Verdict::Kind
 
 std::string jsonOf(const PluginOptions& plugin, const std::vector<Row>& rows) {
   JsonWriter json;
@@ -117,9 +139,7 @@ std::string jsonOf(const PluginOptions& plugin, const std::vector<Row>& rows) {
       json.key("kind").value(row.check->kind == Kind::kContract ? "contract"
                              : row.check->kind == Kind::kFaults ? "faults"
                                                                 : "care");
-      json.key("verdict").value(answer.verdict.kind == Verdict::kHeld     ? "held"
-                                : answer.verdict.kind == Verdict::kBroken ? "broken"
-                                                                          : "does not apply");
+      json.key("verdict").value(kVerdicts[answer.verdict.kind]);
       json.key("versions").row(answer.versions).key("text").known(answer.verdict.text).endInlineObject();
     }
   }
@@ -133,6 +153,8 @@ std::vector<const Check*> chosen(const std::string& only) {
                           conform::faultChecks(), conform::oneSidedChecks()})
     for (const Check& check : list)
       if (std::string_view(check.name).starts_with(only)) checks.push_back(&check);
+  std::stable_sort(checks.begin(), checks.end(),
+                   [](const Check* a, const Check* b) { return a->kind < b->kind; });
   return checks;
 }
 
@@ -149,8 +171,29 @@ int printList(const std::vector<const Check*>& checks) {
   return writeOutput("conform", "", text);
 }
 
+// Why the rest of a version's checks is not tried: none can hold when the plugin does not start. A hang
+// counts from the second on, as the machine may have been busy at the first.
+class Starts {
+ public:
+  void note(const Check& check, int version, const Verdict& verdict) {
+    if (verdict.started || *check.fault != '\0') return;  // the fault may have come during init
+    std::string& first = first_[version];
+    const bool again = !first.empty();
+    if (!again) first = check.name;
+    if (verdict.hung_in.empty()) why_[version] = "not tried: the plugin does not start (" + first + ")";
+    else if (again || ++hung_ > 2) why_[version] = "not tried: the plugin hangs in " + verdict.hung_in;
+  }
+  const std::string& why(int version) { return why_[version]; }
+
+ private:
+  std::map<int, std::string> first_;  // the first check that did not start
+  std::map<int, std::string> why_;
+  int hung_ = 0;  // versions
+};
+
 Row tryAll(const Check& check, const PluginOptions& plugin, const conform::Exports& exports) {
   static int trials = 0;
+  static Starts starts;
   Row row = {&check, {}};
   std::vector<int> versions = isOneSided(check) ? exports.rma : exports.net;
   if (plugin.api != 0) std::erase_if(versions, [&](int version) { return version != plugin.api; });
@@ -160,9 +203,46 @@ Row tryAll(const Check& check, const PluginOptions& plugin, const conform::Expor
     showProgress(textOf("%s v%d", check.name, version));
     PluginOptions one = plugin;
     one.api = version;
-    row.add(version, conform::tryCheck(check, one, ++trials));
+    if (const std::string& why = starts.why(version); !why.empty()) {
+      row.add(version, {Verdict::kNotTried, why});
+      continue;
+    }
+    Verdict verdict = conform::tryCheck(check, one, ++trials);
+    starts.note(check, version, verdict);
+    row.add(version, std::move(verdict));
   }
   return row;
+}
+
+bool hasRdmaDevice() {
+  std::error_code error;
+  return std::filesystem::directory_iterator("/sys/class/infiniband", error) !=
+         std::filesystem::directory_iterator();
+}
+
+// Prints each row as soon as it is known.
+std::vector<Row> tryInOrder(const std::vector<const Check*>& checks, const ConformOptions& options,
+                            const conform::Exports& exports, const std::string& head) {
+  std::vector<Row> rows;
+  int status = kExitOk;  // of writing
+  std::size_t name_width = 0;
+  for (const Check* const check : checks) name_width = std::max(name_width, std::strlen(check->name));
+  const std::size_t versions_width =
+      std::max(versionsText(exports.net).size(), versionsText(exports.rma).size());
+  for (const Check* const check : checks) {
+    Row row = tryAll(*check, options.plugin, exports);
+    if (row.answers.empty()) continue;
+    clearProgress();
+    if (!options.json && status == kExitOk) {
+      std::string text = rows.empty() ? head : "";
+      if (rows.empty() || rows.back().check->kind != check->kind)
+        text += textOf("\n%s\n", titleOf(check->kind));
+      status = writeOutput("conform", "", text + linesOf(row, name_width, versions_width));
+    }
+    rows.push_back(std::move(row));
+  }
+  clearProgress();
+  return rows;
 }
 
 }  // namespace
@@ -193,21 +273,20 @@ int conformCommand(Args args) {
   const auto exports = conform::exportsOf(options.plugin);
   if (!exports.ok()) return leave(kExitFailed, "conform: %s", exports.error().c_str());
 
-  std::vector<Row> rows;
-  for (const Check* const check : checks) rows.push_back(tryAll(*check, options.plugin, *exports));
-  clearProgress();
-  std::erase_if(rows, [](const Row& row) { return row.answers.empty(); });
+  const std::string head = textOf("%s: net API %s; RMA API %s; %s\n",
+                                  options.plugin.plugin.empty() ? "railwise" : options.plugin.plugin.c_str(),
+                                  versionsText(exports->net).c_str(), versionsText(exports->rma).c_str(),
+                                  options.plugin.device.c_str());
+  if (!options.plugin.device.starts_with("software") && !hasRdmaDevice() && !startsByItself(options.plugin))
+    return leave(kExitFailed, "conform: nothing is tried: no RDMA device in /sys/class/infiniband");
+  const std::vector<Row> rows = tryInOrder(checks, options, *exports, head);
   if (rows.empty())
     return leave(kExitFailed, "conform: nothing to try: the plugin exports net API %s, RMA API %s",
                  versionsText(exports->net).c_str(), versionsText(exports->rma).c_str());
   const bool broken = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
     return row.check->kind != Kind::kCare && row.broken();
   });
-  const std::string head = textOf("%s: net API %s; RMA API %s; %s\n\n",
-                                  options.plugin.plugin.empty() ? "railwise" : options.plugin.plugin.c_str(),
-                                  versionsText(exports->net).c_str(), versionsText(exports->rma).c_str(),
-                                  options.plugin.device.c_str());
-  status = writeOutput("conform", "", options.json ? jsonOf(options.plugin, rows) : head + tableOf(rows));
+  status = writeOutput("conform", "", options.json ? jsonOf(options.plugin, rows) : "\n" + sumsOf(rows));
   return status == kExitOk && broken ? kExitFailed : status;
 }
 

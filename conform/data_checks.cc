@@ -20,12 +20,10 @@ std::string sizes(const cli::PluginOptions& plugin) {
     // With more room than the message needs.
     const int size =
         carry(connection, from.data(), bytes, 7, from.handle(), {to.data(), kMost, 7, to.handle()});
-    const std::string message = "a message of " + std::to_string(bytes) + " bytes ";
-    if (size != static_cast<int>(bytes)) throw Broken(message + "is said to have " + std::to_string(size));
-    if (const long at = to.firstWrong(0, bytes, 3); at >= 0)
-      throw Broken(message + "is wrong at byte " + std::to_string(at));
+    if (const std::string wrong = wrongOf(to, 0, bytes, size, 3); !wrong.empty())
+      throw Broken("a message " + wrong);
     if (to.firstWrong(bytes, kMost + kBeyond - bytes, 0) >= 0)
-      throw Broken(message + "is written beyond its end");
+      throw Broken("a message of " + std::to_string(bytes) + " bytes is written beyond its end");
   }
   from.deregister();
   to.deregister();
@@ -88,17 +86,16 @@ std::string groups(const cli::PluginOptions& plugin) {
     std::vector<NetApi::Buffer> buffers;
     for (std::size_t i = 0; i < count; ++i)
       buffers.push_back({to.data() + i * kRoom, kRoom, static_cast<int>(100 + i), to.handle()});
-    Request receive = startReceive(api, connection.receive, buffers);
+    std::vector<Request> open = {startReceive(api, connection.receive, buffers)};       // then the sends
     const auto sizeOf = [&](std::size_t i) { return (i * 977 + round * 13) % kRoom; };  // 0, too
-    std::vector<Request> sends;
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t i = (k * (round % 2 == 0 ? 1 : count - 1) + round) % count;
       from.fill(i * kRoom, kRoom, static_cast<unsigned>(round + i + 1));
-      sends.push_back(startSend(api, connection.send, from.data() + i * kRoom, sizeOf(i),
-                                static_cast<int>(100 + i), from.handle(), &receive));
+      open.push_back(startSend(api, connection.send, from.data() + i * kRoom, sizeOf(i),
+                               static_cast<int>(100 + i), from.handle(), open));
     }
-    for (Request& send : sends) finish(api, send, &receive);
-    finish(api, receive);
+    for (Request& request : open) finish(api, request, open);
+    const Request& receive = open.front();
     for (std::size_t i = 0; i < count; ++i) {
       if (receive.sizes[i] != static_cast<int>(sizeOf(i)))
         throw Broken("buffer " + std::to_string(i) + " is said to have " + std::to_string(receive.sizes[i]) +

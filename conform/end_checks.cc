@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <optional>
+#include <vector>
 
 #include "conform/subject.h"
 #include "nccl/types.h"
@@ -17,11 +18,13 @@ std::string outstanding(const cli::PluginOptions& plugin) {
     Connection connection(subject);
     Memory from(api, connection.send, 1 << 20, 1);
     Memory to(api, connection.receive, 1 << 20);
+    std::vector<Request> open;
     for (int i = 0; i < 8; ++i) {
       const NetApi::Buffer buffer = {to.data(), 1 << 20, i, to.handle()};
-      (void)startReceive(api, connection.receive, {&buffer, 1});
+      open.push_back(startReceive(api, connection.receive, {&buffer, 1}, open));
     }
-    for (int i = 0; i < 4; ++i) (void)startSend(api, connection.send, from.data(), 1 << 20, i, from.handle());
+    for (int i = 0; i < 4; ++i)
+      open.push_back(startSend(api, connection.send, from.data(), 1 << 20, i, from.handle(), open));
     if (sender_first) {
       from.deregister();
       must(api.closeSend(connection.send), "closeSend");
@@ -117,11 +120,12 @@ void carry(const cli::PluginOptions& plugin, int channel, bool sends, int count)
   hear(channel, {&over, 1});
 }
 
-// This end uses the connection until a call fails. Nothing: none does in `limit`.
+// This end uses the connection until a call fails. Nothing: none does in `limit`. `request`: what is under
+// way from one call to the next. A request that nobody tests keeps its place in the plugin, which may then
+// take no other one.
 std::optional<ncclResult_t> firstError(NetApi& api, void* end, Memory& memory, bool sends,
-                                       Clock::duration limit) {
+                                       Clock::duration limit, void*& request) {
   const Deadline deadline = Deadline::after(limit);
-  void* request = nullptr;
   while (!deadline.passed()) {
     ncclResult_t result = ncclSuccess;
     if (request == nullptr) {
@@ -144,11 +148,12 @@ std::string killed(const cli::PluginOptions& plugin, bool sends) {
   NetApi& api = subject.api();
   FarConnection connection(api, peer.channel(), sends);
   Memory memory(api, connection.end, kBytes, 3);
-  if (firstError(api, connection.end, memory, sends, std::chrono::milliseconds(300)))
+  void* request = nullptr;
+  if (firstError(api, connection.end, memory, sends, std::chrono::milliseconds(300), request))
     throw Broken("a call fails while nothing is wrong");
   peer.kill();
   const Clock::time_point begin = Clock::now();
-  const auto error = firstError(api, connection.end, memory, sends, std::chrono::seconds(60));
+  const auto error = firstError(api, connection.end, memory, sends, std::chrono::seconds(60), request);
   if (!error) throw Broken("no error in 60 s after the peer was killed: the job hangs");
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
   memory.deregister();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "conform/watched_api.h"
 #include "nccl/types.h"
 
 namespace railwise::conform {
@@ -36,12 +37,13 @@ void until(const std::string& what, const std::function<bool()>& step, Clock::du
 static cli::LoadedPlugin& loaded(const cli::PluginOptions& options) {
   auto plugin = cli::loadPlugin(options);
   if (!plugin.ok()) throw Broken(plugin.error());
+  plugin->api = watched(std::move(plugin->api));
   return *new cli::LoadedPlugin(std::move(*plugin));  // never unloaded: the plugin's threads may run
 }
 
 Subject::Subject(const cli::PluginOptions& options) : loaded_(loaded(options)) {
   const auto devices = cli::startPlugin(api(), kCommunicator);
-  if (!devices.ok()) throw Broken(devices.error());
+  if (!devices.ok()) throw NotStarted(devices.error());
   devices_ = *devices;
 }
 
@@ -101,30 +103,36 @@ void test(NetApi& api, Request& request) {
   request.done = done != 0;
 }
 
+static void testAll(NetApi& api, std::span<Request> open) {
+  for (Request& request : open) test(api, request);
+}
+
 Request startSend(NetApi& api, void* comm, char* data, std::size_t bytes, int tag, void* handle,
-                  Request* meanwhile) {
+                  std::span<Request> open) {
   Request send;
   until("isend's request", [&] {
     must(api.isend(comm, data, bytes, tag, handle, &send.request), "isend");
-    if (meanwhile != nullptr) test(api, *meanwhile);
+    if (send.request == nullptr) testAll(api, open);
     return send.request != nullptr;
   });
   return send;
 }
 
-Request startReceive(NetApi& api, void* comm, std::span<const NetApi::Buffer> buffers) {
+Request startReceive(NetApi& api, void* comm, std::span<const NetApi::Buffer> buffers,
+                     std::span<Request> open) {
   Request receive;
   until("irecv's request", [&] {
     must(api.irecvGroup(comm, buffers, &receive.request), "irecv");
+    if (receive.request == nullptr) testAll(api, open);
     return receive.request != nullptr;
   });
   return receive;
 }
 
-void finish(NetApi& api, Request& request, Request* meanwhile) {
+void finish(NetApi& api, Request& request, std::span<Request> open) {
   until("the completion", [&] {
     test(api, request);
-    if (meanwhile != nullptr) test(api, *meanwhile);
+    testAll(api, open);
     return request.done;
   });
 }
@@ -133,10 +141,17 @@ int carry(Connection& connection, char* data, std::size_t bytes, int tag, void* 
           const NetApi::Buffer& buffer) {
   NetApi& api = connection.api;
   Request receive = startReceive(api, connection.receive, {&buffer, 1});
-  Request send = startSend(api, connection.send, data, bytes, tag, handle, &receive);
-  finish(api, send, &receive);
+  Request send = startSend(api, connection.send, data, bytes, tag, handle, {&receive, 1});
+  finish(api, send, {&receive, 1});
   finish(api, receive);
   return receive.sizes[0];
+}
+
+std::string wrongOf(const Memory& memory, std::size_t from, std::size_t bytes, int said, unsigned seed) {
+  const std::string size = std::to_string(bytes) + " bytes";
+  if (said != static_cast<int>(bytes)) return "is said to have " + std::to_string(said) + " of " + size;
+  const long at = memory.firstWrong(from, bytes, seed);
+  return at < 0 ? "" : "has WRONG DATA from byte " + std::to_string(at) + " of " + size + " on";
 }
 
 void tryOut(Connection& connection, std::size_t bytes) {
@@ -144,8 +159,8 @@ void tryOut(Connection& connection, std::size_t bytes) {
   Memory to(connection.api, connection.receive, bytes);
   const int size =
       carry(connection, from.data(), bytes, 0, from.handle(), {to.data(), bytes, 0, to.handle()});
-  if (size != static_cast<int>(bytes) || to.firstWrong(0, bytes, 5) >= 0)
-    throw Broken("a message arrived wrong");
+  if (const std::string wrong = wrongOf(to, 0, bytes, size, 5); !wrong.empty())
+    throw Broken("a message " + wrong);
   from.deregister();
   to.deregister();
 }
@@ -165,6 +180,7 @@ Peer::Peer(const Body& body) {
   Descriptor other(ends[1]);
   process_.emplace(forked([&](std::string& answer) {
     channel_.close();
+    g_call_now = nullptr;  // the trial watches its own calls
     try {
       body(other.get());
       return 0;

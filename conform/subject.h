@@ -24,6 +24,11 @@ void must(ncclResult_t result, const char* call);
 void until(const std::string& what, const std::function<bool()>& step,
            Clock::duration limit = std::chrono::seconds(20));
 
+// The plugin's init or devices has failed, or there is no device.
+struct NotStarted : Broken {
+  using Broken::Broken;
+};
+
 class Subject {
  public:
   explicit Subject(const cli::PluginOptions& options);
@@ -80,17 +85,21 @@ struct Request {
   int sizes[cli::kMaxGroup] = {};  // of a receive's buffers
 };
 void test(NetApi& api, Request& request);
-// Post until the plugin takes it: it may answer with no request as long as the peer is not ready. `meanwhile`
-// is tested, as NCCL's progress thread does with all that is under way.
+// Post until the plugin takes it: it may answer with no request as long as the peer is not ready, or its own
+// places are taken. `open`: what is under way, which is tested as long as the plugin takes nothing, as NCCL's
+// progress thread does.
 Request startSend(NetApi& api, void* comm, char* data, std::size_t bytes, int tag, void* handle,
-                  Request* meanwhile = nullptr);
-Request startReceive(NetApi& api, void* comm, std::span<const NetApi::Buffer> buffers);
-// Tests until the request is done.
-void finish(NetApi& api, Request& request, Request* meanwhile = nullptr);
+                  std::span<Request> open = {});
+Request startReceive(NetApi& api, void* comm, std::span<const NetApi::Buffer> buffers,
+                     std::span<Request> open = {});
+// Tests until the request is done, and `open` with it.
+void finish(NetApi& api, Request& request, std::span<Request> open = {});
 
 // One message into `buffer`. Returns the size that the receive tells.
 int carry(Connection& connection, char* data, std::size_t bytes, int tag, void* handle,
           const NetApi::Buffer& buffer);
+// "": the message has its size and its data, which begin at `from`. Else the end of a sentence about it.
+std::string wrongOf(const Memory& memory, std::size_t from, std::size_t bytes, int said, unsigned seed);
 // The pattern of a message of many.
 inline unsigned seedOf(std::size_t number) { return static_cast<unsigned>(number % 200 + 1); }
 // One message through the connection, verified.

@@ -60,9 +60,9 @@ ncclResult_t Traffic::look(End& end) {
   if (result != ncclSuccess || done == 0) return result;
   if (&end == &sender) {
     from_.fill(placeOf(number), bytes_, 255);  // it belongs to the caller again
-  } else if (size != static_cast<int>(bytes_) ||
-             to_.firstWrong(placeOf(number), bytes_, seedOf(number)) >= 0) {
-    throw Broken("WRONG DATA: receive " + std::to_string(number) + " is done and does not hold its message");
+  } else if (const std::string wrong = wrongOf(to_, placeOf(number), bytes_, size, seedOf(number));
+             !wrong.empty()) {
+    throw Broken("receive " + std::to_string(number) + " is done and " + wrong);
   }
   end.requests.pop_front();
   ++end.done;

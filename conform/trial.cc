@@ -1,20 +1,36 @@
 #include "conform/trial.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <new>
+#include <optional>
+#include <string_view>
 
 #include "base/process.h"
 #include "base/text/words.h"
 #include "cli/options/message.h"
+#include "conform/subject.h"
+#include "conform/watched_api.h"
 #include "softdev/engine/attachment.h"
 #include "softdev/faults/faults.h"
 
 namespace railwise::conform {
 namespace {
 
-constexpr int kStatusOf[] = {0, 10, 11};  // of a Verdict::Kind
+// A report's first letter: a Verdict::Kind. A process that the plugin ends in the middle of a check has
+// reported nothing, whatever its status.
+constexpr std::string_view kLetters = "hb-";
+constexpr char kNotStarted = 's';
+constexpr auto kReading = std::chrono::seconds(1);
+// A call that stands still so long when the trial's time is over is where it hangs.
+constexpr uint64_t kStandsStillNs = 3'000'000'000;
+// When two trials have hung in a call, a further one is given only so long in it.
+constexpr int kHangsToLearn = 2;
+constexpr uint64_t kKnownHangNs = 5'000'000'000;
 constexpr const char* kDevice = "RAILWISE_DEVICE";
 constexpr auto kLoading = std::chrono::seconds(20);
 
@@ -31,6 +47,8 @@ Verdict run(const Check& check, const cli::PluginOptions& plugin, const std::str
     return {Verdict::kHeld, std::move(how)};
   } catch (const DoesNotApply& why) {
     return {Verdict::kDoesNotApply, why.what()};
+  } catch (const NotStarted& what) {
+    return {Verdict::kBroken, what.what(), false};
   } catch (const std::exception& what) {
     return {Verdict::kBroken, what.what()};
   }
@@ -49,6 +67,35 @@ void prepare(const Check& check, const std::string& fabric) {
   setenv(kDevice, with.c_str(), 1);
 }
 
+CallNow* callNow() {
+  static CallNow* const page = [] {
+    void* const memory =
+        mmap(nullptr, sizeof(CallNow), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? nullptr : new (memory) CallNow;
+  }();
+  return page;
+}
+
+// The call that has not returned for `least_ns`; "": none.
+std::string standsIn(uint64_t least_ns) {
+  const CallNow* const now = callNow();
+  const char* const name = now != nullptr ? now->name.load() : nullptr;
+  return name != nullptr && nowNs() - now->since_ns >= least_ns ? name : "";
+}
+
+bool starts(const std::string& call) { return call == "init" || call == "devices"; }
+
+// How the child has ended. Nothing: it hangs.
+std::optional<ProcessEnd> waitFor(Process& child, int limit_s, const std::map<std::string, int>& hangs) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(limit_s));
+  while (child.running() && !deadline.passed()) {
+    const auto known = hangs.find(standsIn(kKnownHangNs));
+    if (known != hangs.end() && known->second >= kHangsToLearn) break;
+    (void)child.wait(Deadline::after(std::chrono::milliseconds(100)));
+  }
+  return child.ended();
+}
+
 }  // namespace
 
 Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int number) {
@@ -57,46 +104,55 @@ Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int numbe
   const std::string fabric = "conform" + std::to_string(getpid()) + "." + std::to_string(number);
   ProcessPlan plan;
   plan.body = [&](std::string& answer) {
+    g_call_now = callNow();
     prepare(check, fabric);
     if (!plugin.verbose) cli::setPluginLog(cli::PluginLog::kNone);
     Verdict verdict = run(check, plugin, fabric);
-    answer = std::move(verdict.text);
-    return kStatusOf[verdict.kind];
+    answer = (verdict.started ? kLetters[verdict.kind] : kNotStarted) + verdict.text;
+    return 0;
   };
   plan.own_group = true;
   if (!plugin.verbose) plan.error = kStreamNothing;
+  if (callNow() != nullptr) callNow()->name = nullptr;
+  static std::map<std::string, int> hangs;
   auto child = Process::start(plan);
   if (!child.ok()) return {Verdict::kBroken, child.error()};
-  const auto ended = child->wait(Deadline::after(std::chrono::seconds(check.limit_s)));
+  const auto ended = waitFor(*child, check.limit_s, hangs);
   if (!ended) {
+    const std::string call = standsIn(kStandsStillNs);
     (void)child->end();
-    return {Verdict::kBroken, "hangs (" + std::to_string(check.limit_s) + " s)"};
+    if (call.empty())
+      return {Verdict::kBroken, "has no end in " + std::to_string(check.limit_s) + " s"};
+    ++hangs[call];
+    return {Verdict::kBroken, call + " does not return", !starts(call), call};
   }
-  if (ended->signalled) return {Verdict::kBroken, std::string("crashes (") + strsignal(ended->code) + ")"};
-  for (const auto kind : {Verdict::kHeld, Verdict::kBroken, Verdict::kDoesNotApply})
-    if (kStatusOf[kind] == ended->code)
-      return {kind, child->receiveAll(Deadline::after(std::chrono::seconds(1)))};
-  return {Verdict::kBroken, "ends the process with status " + std::to_string(ended->code)};
+  const std::string report = child->receiveAll(Deadline::after(kReading));
+  if (ended->good() && report.starts_with(kNotStarted)) return {Verdict::kBroken, report.substr(1), false};
+  const auto kind = report.empty() ? std::string::npos : kLetters.find(report.front());
+  if (ended->good() && kind != std::string::npos) return {static_cast<Verdict::Kind>(kind), report.substr(1)};
+  const std::string call = standsIn(0);
+  const std::string where = call.empty() ? "" : " in " + call;
+  return {Verdict::kBroken,
+          ended->signalled ? "crashes" + where + " (" + strsignal(ended->code) + ")"
+                           : "ends the process" + where + " with status " + std::to_string(ended->code),
+          !starts(call)};
 }
 
 // In a process of its own: what a library does when it is loaded is its own.
 Outcome<Exports> exportsOf(const cli::PluginOptions& plugin) {
   ProcessPlan plan;
   plan.body = [&](std::string& answer) {
-    std::string problem;
     const auto look = [&](int oldest, int newest, const auto& load) {
       for (int version = newest; version >= oldest; --version) {
         cli::PluginOptions one = plugin;
         one.api = version;
-        const auto loaded = load(one);
-        if (loaded.ok()) answer += std::to_string(version) + " ";
-        else problem = loaded.error();
+        if (load(one).ok()) answer += std::to_string(version) + " ";
       }
     };
     look(kOldestApi, kNewestApi, cli::loadPlugin);
     look(kOldestRmaApi, kNewestRmaApi, cli::loadRma);
     if (!answer.empty()) return 0;
-    answer = problem;
+    answer = cli::loadPlugin(plugin).error();
     return 1;
   };
   auto child = Process::start(plan);
@@ -104,7 +160,10 @@ Outcome<Exports> exportsOf(const cli::PluginOptions& plugin) {
   const auto ended = child->wait(Deadline::after(kLoading));
   if (!ended || ended->signalled)
     return Error{"plugin " + plugin.plugin + (ended ? " crashes" : " hangs") + " when it is loaded"};
-  const std::string answer = child->receiveAll(Deadline::after(std::chrono::seconds(1)));
+  const std::string answer = child->receiveAll(Deadline::after(kReading));
+  if (answer.empty())
+    return Error{cli::textOf("plugin %s ends the process with status %d when it is loaded",
+                             plugin.plugin.c_str(), ended->code)};
   if (!ended->good()) return Error{answer};
   Exports exports;
   for (const std::string& word : wordsOf(answer)) {

@@ -8,9 +8,11 @@
 namespace railwise::conform {
 
 struct Verdict {
-  enum Kind { kHeld, kBroken, kDoesNotApply };
+  enum Kind { kHeld, kBroken, kDoesNotApply, kNotTried };
   Kind kind = kBroken;
-  std::string text;  // how it held, what the plugin did, or why the check does not apply
+  std::string text;     // how it held, what the plugin did, or why the check does not apply or is not tried
+  bool started = true;  // the plugin came through init and devices
+  std::string hung_in = {};  // the call of the plugin that has not returned; "": none
 };
 
 // On software devices of a fabric of its own. `number`: of the trial. Main thread only.

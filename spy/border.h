@@ -37,13 +37,20 @@ ncclResult_t guarded(const char* function, Body&& body) noexcept {
   return ncclInternalError;
 }
 
-template <typename Body>
-Call timed(Body&& body) {
+// `entered` gets the time before the call.
+template <typename Body, typename Entered>
+Call timed(Body&& body, Entered&& entered) {
   Call call;
   call.begin_ns = nowNs();
+  entered(call.begin_ns);
   call.result = body();
   call.end_ns = nowNs();
   return call;
+}
+
+template <typename Body>
+Call timed(Body&& body) {
+  return timed(body, [](uint64_t) {});
 }
 
 template <typename Body>

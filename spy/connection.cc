@@ -118,6 +118,13 @@ void Connection::show(uint64_t now) {
     shown.waits_since_ns = now;
   }
   shown.looked_ns = now;
+  shown.in_call = 0;
+}
+
+void Connection::enter(CallKind kind, uint64_t now) {
+  if (page_ == nullptr) return;
+  page_->connection.looked_ns = now;
+  page_->connection.in_call = static_cast<uint8_t>(static_cast<int>(kind) + 1);
 }
 
 // ---- requests

@@ -143,7 +143,9 @@ class Connection {
 
   // ---- the progress thread
 
-  // Before a call of the plugin's: looks for breaches of NCCL's.
+  // Before each call of the plugin's, so that the record of a process that hangs in it tells.
+  void enter(record::CallKind kind, uint64_t now);
+  // Before isend, irecv or iflush: looks for breaches of NCCL's.
   void beforePost(const Posted& posted);
   // After isend, irecv or iflush: `given` was in *request when NCCL called, `made` is there now. Returns what
   // NCCL shall have there.

@@ -21,7 +21,8 @@ ncclResult_t postThrough(Connection* connection, const char* function, const Pos
   connection->beforePost(posted);
   void* const given = *request;
   void* made = given;
-  const Call call = timed([&] { return inside(connection->inner(), &made); });
+  const Call call = timed([&] { return inside(connection->inner(), &made); },
+                          [&](uint64_t now) { connection->enter(posted.call, now); });
   *request = connection->afterPost(posted, given, made, call);
   if (call.result != ncclSuccess)
     shadowFailure(connection->device(), connection->name(), function, call.result);
@@ -125,7 +126,8 @@ ncclResult_t test(void* object, int* done, int* sizes) {
     if (watched) written.fill(Connection::kUnwritten);
     int* const place = watched ? written.data() : sizes;
     int said = Connection::kUnwritten;
-    const Call call = timed([&] { return inside<V>().test(request->inner, &said, place); });
+    const Call call = timed([&] { return inside<V>().test(request->inner, &said, place); },
+                            [&](uint64_t now) { request->connection->enter(CallKind::kTest, now); });
     const int count = request->count;
     const Connection& connection = *request->connection;
     request->connection->afterTest(*request, said, watched ? place : nullptr, call);

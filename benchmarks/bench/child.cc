@@ -1,6 +1,8 @@
 #include "benchmarks/bench/child.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -115,6 +117,16 @@ void BenchChild::order(const char* what, uint64_t messages) {
 // Reads the next line of the worker and returns the text after `beginning`. Null: see error_.
 std::optional<std::string> BenchChild::answer(const char* beginning) {
   constexpr const char* kError = "error ";
+  // Nothing is in the stream's buffer: the worker answers an order with one line.
+  pollfd waiting = {fileno(answers_), POLLIN, 0};
+  const Deadline deadline = Deadline::after(std::chrono::seconds(place_.timeout_s));
+  while (poll(&waiting, 1, 1000) <= 0) {
+    if (!deadline.passed()) continue;
+    process_->kill(SIGKILL);
+    error_ = "no answer for " + std::to_string(place_.timeout_s) +
+             " s: a call of the plugin hangs, or a repeat takes longer (--timeout)";
+    return std::nullopt;
+  }
   char* line = nullptr;
   std::size_t room = 0;
   const ssize_t length = getline(&line, &room, answers_);
@@ -125,9 +137,19 @@ std::optional<std::string> BenchChild::answer(const char* beginning) {
   if (text.starts_with(kError)) {
     error_ = text.substr(std::strlen(kError));
   } else {
-    error_ = "the process that had it ended (its last words stand above; --verbose shows the plugin's log)";
+    error_ = endText();
   }
   return std::nullopt;
+}
+
+// Of a worker that has answered nothing more.
+std::string BenchChild::endText() {
+  const auto& end = process_->wait(Deadline::after(std::chrono::seconds(1)));
+  const std::string how = !end              ? "closed its output"
+                          : end->signalled  ? std::string("crashed (") + strsignal(end->code) + ")"
+                          : end->code > 128 ? std::string("crashed (") + strsignal(end->code - 128) + ")"
+                                            : "ended with status " + std::to_string(end->code);
+  return "the process that had it " + how + (task_.verbose ? "" : "; --verbose shows the plugin's log");
 }
 
 std::optional<BenchRan> BenchChild::run(uint64_t messages) {

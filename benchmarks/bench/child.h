@@ -19,6 +19,7 @@ struct BenchPlace {
   bool real = false;                    // use the devices of libibverbs instead
   bool sysfs = false;                   // show the plugin a /sys of the software machine
   int queue_pairs = 0;                  // queue pairs per connection and rail; 0: the plugin's default
+  int timeout_s = 300;                  // without an answer; then its process is killed
   std::vector<std::string> under = {};  // a command to run the process under, e.g. valgrind's
 };
 
@@ -55,6 +56,7 @@ class BenchChild {
   const char* sysfs() const;  // the value of --sysfs of `railwise device run`
   void order(const char* what, uint64_t messages);
   std::optional<std::string> answer(const char* beginning);
+  std::string endText();
 
   const BenchTask task_;
   const BenchPlace place_;

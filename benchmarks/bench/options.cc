@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/text/words.h"
 #include "benchmarks/bench/measure.h"
 
 namespace railwise::cli {
@@ -38,6 +39,15 @@ constexpr std::array<Choice<BenchPattern>, 12> kPatterns = {{{"proxy", BenchPatt
                                                              {"get", BenchPattern::kGet}}};
 
 constexpr std::array<Choice<bool>, 2> kHints = {{{"none", false}, {"ll", true}}};
+
+// "a, b or c"
+template <typename Choices>
+std::string orText(const Choices& choices) {
+  std::vector<std::string> names = namesOf(choices);
+  const std::string last = names.back();
+  names.pop_back();
+  return joined(names) + " or " + last;
+}
 
 bool acceptDevice(std::string_view value, BenchPlace* place) {
   constexpr std::string_view kSoftware = "software";
@@ -96,9 +106,9 @@ std::string BenchOptions::conflict() const {
 
 std::vector<Option> benchOptionTable(BenchOptions& fields) {
   return {
-      choiceOption<BenchPattern>(
-          'p', "pattern", kPatterns, &fields.task.shape.pattern,
-          "the order of the calls (default: proxy, as NCCL's proxy thread makes them)"),
+      choiceOption<BenchPattern>('p', "pattern", kPatterns, &fields.task.shape.pattern,
+                                 "the order of the calls, " + orText(kPatterns) +
+                                     " (default: proxy, as NCCL's proxy thread makes them)"),
       intOption('c', "connections", &fields.task.shape.connections, 1, 4096,
                 "connections that have traffic, or peers of a one-sided pattern (default: 1)"),
       intOption(0, "steps", &fields.task.shape.steps, 1, 1'000'000,
@@ -106,7 +116,8 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
       intOption(0, "gpu-delay", &fields.task.shape.gpu_delay, 0, 1'000'000,
                 "passes of the thread until the GPU has consumed, or refilled, a slot (default: 0)"),
       choiceOption<bool>(0, "hint", kHints, &fields.task.shape.optional_completion,
-                         "ll: receives say NCCL_NET_OPTIONAL_RECV_COMPLETION, as those of LL and LL128 do"),
+                         "none (default), or ll: receives say NCCL_NET_OPTIONAL_RECV_COMPLETION, as those of "
+                         "LL and LL128 do"),
       flagOption('a', "all", &fields.all,
                  "measure the table of patterns: a line each with ratios to the last --vs, worst last"),
       flagOption(0, "one-sided", &fields.one_sided, "measure the table of the one-sided patterns"),
@@ -118,6 +129,8 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
       intOption('n', "messages", &fields.messages, 1, 1'000'000'000,
                 "messages of a repeat (default: 20000, fewer of large ones)"),
       intOption('r', "repeats", &fields.repeats, 1, 1000, "repeats, the plugins in turn (default: 11)"),
+      intOption('T', "timeout", &fields.place.timeout_s, 1, 86'400,
+                "seconds that a plugin may take for a repeat, or to connect (default: 300)"),
       textOption(0, "plugin", "NAME", &fields.task.plugin.plugin,
                  "the first plugin, as NCCL_NET_PLUGIN=NAME finds it (default: railwise's own)"),
       valueOption(0, "vs", "NAME",
@@ -145,8 +158,8 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
                  "show all plugins a /sys of the software machine (default: plugins of others, "
                  "where the devices are not InfiniBand)"),
       choiceOption<BenchEnds>(0, "ends", kEnds, &fields.task.ends,
-                              "what drives the two ends of a connection; with two of them CPU "
-                              "time is the sum (default: one-thread)"),
+                              "what drives the two ends of a connection, " + orText(kEnds) +
+                                  "; with two of them CPU time is the sum (default: one-thread)"),
       flagOption(0, "raw", &fields.raw,
                  "measure bare RDMA writes side by side, as perftest's ib_write_bw and ib_write_lat do"),
       flagOption(0, "instructions", &fields.instructions,

@@ -360,7 +360,8 @@ struct ConnectionRecord {
   uint8_t slow_noted;
   ConnectionKind kind;
   Failover failover;
-  uint8_t reserved[4];
+  uint8_t in_call;  // spy: the plugin's call that has not returned since `looked_ns`, a CallKind + 1; 0: none
+  uint8_t reserved[3];
   uint64_t waits_since_ns;
 
   ConnectionCounters counters;

@@ -235,6 +235,7 @@ class Parser {
     connection.state_since_ns = record.state_since_ns;
     connection.numbers = record.numbers;
     connection.looked_ns = record.looked_ns;
+    connection.in_call = record.in_call <= kCalls ? record.in_call : 0;
     connection.oldest = record.oldest;
     connection.oldest_since_ns = record.oldest_since_ns;
     connection.oldest_bytes = record.oldest_bytes;

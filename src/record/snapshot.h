@@ -82,6 +82,7 @@ struct Connection : ConnectionCounters {
   uint64_t posted = 0;
   uint64_t completed = 0;
   uint64_t looked_ns = 0;
+  int in_call = 0;      // spy: a CallKind + 1, not returned since looked_ns; 0: none
   uint64_t oldest = 0;  // oldest open message; 0: none
   uint64_t oldest_since_ns = 0;
   uint64_t oldest_bytes = 0;

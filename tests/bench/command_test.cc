@@ -55,6 +55,19 @@ TEST(BenchCommand, CountsAndTimesAMessage) {
   EXPECT_GE(number(result.out, "completions"), 1) << result.out;
 }
 
+// A plugin that crashes, ends its process, or hangs.
+TEST(BenchCommand, SaysHowAPluginHasFailed) {
+  const auto failed = [](const char* defect) {
+    const auto result = runProcess(RAILWISE_CLI, {"bench", "--plugin", BAD_PLUGIN, "--timeout", "2"},
+                                   {std::string("BAD_PLUGIN=") + defect}, 60);
+    EXPECT_EQ(result.status, 1) << result.out;
+    return result.err;
+  };
+  EXPECT_HAS(failed("crash"), "the process that had it crashed (Segmentation fault)");
+  EXPECT_HAS(failed("exit"), "the process that had it ended with status 0");
+  EXPECT_HAS(failed("hang"), "no answer for 2 s: a call of the plugin hangs");
+}
+
 // Our own plugin by its name, and a fabric of the user's that the workers do not take.
 TEST(BenchCommand, FindsOurOwnPluginByName) {
   const auto result = succeeded(

@@ -1,6 +1,8 @@
 // Tests who waits for whom, and who holds up the job: src/observe/stuck.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
 #include "observe/stuck/job.h"
@@ -54,6 +56,58 @@ TEST(Stuck, WhatMovesIsNotStuck) {
   const Diagnosis diagnosis = diagnosisOf(job);
   EXPECT_FALSE(diagnosis.stuck);
   EXPECT_EQ(diagnosis.verdict, "nothing is stuck: 2 processes, 120 messages/s");
+}
+
+// The record of the spy has no peers.
+ConnectionFacts& spied(ConnectionFacts& connection) {
+  connection.peer = connection.peer_device = "";
+  connection.pair_id = 0;
+  connection.pairs.clear();
+  return connection;
+}
+
+TEST(Stuck, APeerThatTheSpyCannotNameIsWaitedFor) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  for (ProcessFacts& process : job.processes) process.spy = true;
+  spied(*sender).completed = sender->posted = 8;  // it was sent, and has not arrived
+  TestJob::waitsForData(spied(*receiver), 47'000);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_TRUE(diagnosis.stuck);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kUnnamedPeers, "rank 1 (gpu2:101)"));
+  EXPECT_HAS(diagnosis.culprits[0].details[0], "8 sends are done, 0 under way, and 7 receives are done");
+  EXPECT_EQ(diagnosis.waits[0].why, Why::kPeerUnnamed);
+  // Its other connection moves.
+  ConnectionFacts moving = *receiver;
+  moving.still = false;
+  moving.moved = 9;
+  std::ranges::find(job.processes, 1, &ProcessFacts::rank)->connections.push_back(moving);
+  EXPECT_FALSE(diagnosisOf(job).stuck);
+}
+
+TEST(Stuck, ACallThatDoesNotReturnIsThePluginsBehindTheSpy) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  for (ProcessFacts& process : job.processes) process.spy = true;
+  spied(*sender).in_call = static_cast<int>(record::CallKind::kIsend) + 1;  // the first: nothing is open
+  sender->looked_ms = 12'000;
+  spied(*receiver);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kHangingCall, "rank 0 (gpu1:100)"));
+  EXPECT_HAS(diagnosis.verdict, "is in isend of its network plugin, which does not return");
+  sender->looked_ms = 10;
+  EXPECT_FALSE(diagnosisOf(job).stuck) << "it has just begun";
+}
+
+TEST(Stuck, ARecordOfThePluginsTrialIsNoDeadJob) {
+  TestJob job;
+  ProcessFacts& trial = job.process(0, 1);
+  trial.spy = true;
+  trial.alive = false;
+  trial.gone_ms = 5000;
+  EXPECT_LACKS(diagnosisOf(job).verdict, "died first");
+  trial.spy = false;
+  EXPECT_HAS(diagnosisOf(job).verdict, "died first");
 }
 
 TEST(Stuck, AReceiveThatIsNotPostedIsTheReceiversProcess) {

@@ -209,6 +209,17 @@ TEST(TopNews, NcclThatDoesNotCallIsNamed) {
   EXPECT_EQ(modelOf({snapshot}).processes[0].not_called_ns, 0U);
 }
 
+// The spy: NCCL has called, and the plugin behind the spy does not come back.
+TEST(TopNews, APluginThatHangsInACallIsNamed) {
+  auto hangs = makeWaiting(0, 30 * kSecond, record::WaitsFor::kCompletion);
+  hangs.looked_ns = kNow - 7 * kSecond;
+  hangs.in_call = static_cast<int>(record::CallKind::kTest) + 1;
+  const Model model = modelOf({makeSnapshot(4211, 3, {makeRail("mlx5_0")}, {hangs})});
+  EXPECT_EQ(model.news[0].text,
+            "process 4211 (rank 3): in a call of its network plugin that does not return since 7.0 s");
+  EXPECT_EQ(waitsText(model.processes[0]), "plugin hangs in test");
+}
+
 TEST(TopNews, ListenersAndHandshakesComeUp) {
   auto listener = makeConnection(0, record::Side::kListener);
   listener.state = ConnectionState::kListening;

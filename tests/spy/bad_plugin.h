@@ -1,5 +1,5 @@
 // A network plugin that does what a test orders, good or bad. The test finds its orders by badPlugin(), in
-// the library that the spy has loaded too.
+// the library that the spy has loaded too; in a process of a command BAD_PLUGIN names what it does wrong.
 #pragma once
 
 #include <chrono>

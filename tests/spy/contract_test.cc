@@ -1,5 +1,7 @@
 // Each breach of the contract that the spy finds, by NCCL and by the plugin (bad_plugin.h).
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "tests/ok.h"
 #include "tests/spy/bad_plugin.h"
@@ -299,6 +301,29 @@ TEST(SpyContract, ThePluginBlocks) {
   void* request = nullptr;
   ASSERT_EQ(spied.isend(&request), ncclSuccess);
   expectOneWarning("isend took 1.");
+  finish<A>(request);
+}
+
+// What railwise stuck and top see of a plugin that hangs.
+TEST(SpyContract, TheRecordTellsInWhichCallThePluginIs) {
+  Spied<A> spied;
+  const auto callNow = [] {
+    int call = 0;
+    for (const record::Connection& each : spyRecord().connections) call = std::max(call, each.in_call);
+    return call;
+  };
+  orders().isend_takes = std::chrono::milliseconds(500);
+  void* request = nullptr;
+  std::atomic<bool> returned = false;
+  std::thread progress([&] {
+    EXPECT_EQ(spied.isend(&request), ncclSuccess);
+    returned = true;
+  });
+  bool seen = false;
+  while (!seen && !returned) seen = callNow() == static_cast<int>(record::CallKind::kIsend) + 1;
+  progress.join();
+  EXPECT_TRUE(seen);
+  EXPECT_EQ(callNow(), 0);
   finish<A>(request);
 }
 

@@ -24,14 +24,16 @@ constexpr const char* kDeviceFaultHelp =
     "usage: railwise device fault add RULE\n"
     "       railwise device fault list | remove ID | clear | log [--follow]\n\n"
     "Makes software devices fail on demand. A RULE is words:\n"
-    "  which   host=NAME device=NAME port=N peer=HOST process=PID qp=NUMBER   names may end with *\n"
+    "  which   host=NAME device=NAME port=N peer=HOST peer_device=NAME process=PID qp=NUMBER,\n"
+    "          names may end with *\n"
     "  what    opcode=OP[+OP]  write, write_imm, read, send, send_imm, atomic, any (default), or recv\n"
     "          verb=VERB[+VERB]  reg_mr, create_qp, modify_qp, post_send, poll_cq ...\n"
     "  when    nth=N every=N count=N after=BYTES probability=P seed=S   default: every time\n"
     "  action  one of status=NAME drop[=N] rnr[=N] delay=TIME errno=NAME stuck qp_fatal device_fatal\n"
     "          event=NAME port=down port=up gid=INDEX=ADDRESS speed=MBPS kill[=peer] place=adversarial\n"
-    "Example: railwise device fault add device=mlx5_0 opcode=write nth=100 status=rem_access_err\n"
-    "The same rules stand in a configuration behind the word `fault`. docs/software-device.md explains all.\n"
+    "Example: railwise device fault add device=mlx5_0 opcode=write nth=100 status=rem_access_err\n\n"
+    "The same rules stand in a configuration behind the word `fault`. docs/software-device.md explains "
+    "all.\n\n"
     "Exit status: 0 all right, 1 no process is there or no such rule, 2 a mistake on the command line.\n\n";
 
 struct Request {

@@ -1,6 +1,7 @@
 // Why one connection waits.
 #include <algorithm>
 
+#include "base/text/words.h"
 #include "observe/stuck/diagnosis.h"
 #include "observe/stuck/facts.h"
 
@@ -19,6 +20,15 @@ bool runs(ConnectionState state) {
 // Has NCCL left open messages alone?
 bool isLeftAlone(const ConnectionFacts& connection) {
   return connection.still && runs(connection.state) && connection.looked_ms >= kCallsWithinMs;
+}
+
+// The call of the plugin behind the spy that has not returned for long; null: there is none.
+const ConnectionFacts* hangingCall(const ProcessFacts& process) {
+  const auto found = std::ranges::find_if(process.connections, [](const ConnectionFacts& connection) {
+    return connection.in_call != 0 && connection.looked_ms != kNever &&
+           connection.looked_ms >= kCallsWithinMs;
+  });
+  return found != process.connections.end() ? &*found : nullptr;
 }
 
 // A sender does not always count its messages as complete, and its last look may be old. The receiver knows.
@@ -60,7 +70,7 @@ class Examiner {
 
   Finding examine() {
     if (isStopped(own_)) return set(Why::kDoesNotCall);  // what it waits for is of the past
-    if (isLeftAlone(connection_)) return leftAlone();
+    if (hangingCall(own_) == &connection_ || isLeftAlone(connection_)) return leftAlone();
     if (connection_.state == ConnectionState::kListening) return unfinished(Why::kListens);
     if (peer() == nullptr && !connection_.peer.empty()) return peerUnknown();
     if (peer() != nullptr && !peer()->alive) return peerIsGone();
@@ -103,6 +113,7 @@ class Examiner {
     if (connection_.new_epochs > 0) return noPath();
     if (other != nullptr && other->still && (other->state == ConnectionState::kLost || other->new_epochs > 0))
       return noPath();
+    if (own_.spy && connection_.peer.empty() && other == nullptr) return peerUnnamed();
     switch (connection_.waits_for) {
       case WaitsFor::kClearToSend:
         return waitsForClearToSend(other);
@@ -182,8 +193,19 @@ class Examiner {
     return set(Why::kNoSend);
   }
 
+  // The spy sees one end. Of a message that the plugin has lost, the sender's end is complete.
+  // Where other connections of the process move, it is no sign that the job is stuck.
+  Finding peerUnnamed() {
+    if (std::ranges::any_of(own_.connections, [](const ConnectionFacts& each) { return each.moved > 0; }))
+      return set(Why::kPeerUnnamed);
+    return set(Why::kPeerUnnamed, unnamedPeers(job_, finding_.wait.end.process));
+  }
+
   // The process of this end has messages open, and does not look after them.
-  Finding leftAlone() { return set(Why::kDoesNotCall, idleCaller(finding_.wait.end.process, connection_)); }
+  Finding leftAlone() {
+    return set(hangingCall(own_) != nullptr ? Why::kHangingCall : Why::kDoesNotCall,
+               idleCaller(finding_.wait.end.process, connection_));
+  }
   Finding peerDoesNotCall() {
     const End other = finding_.wait.other;
     return set(connection_.side == Side::kSender ? Why::kNoReceive : Why::kNoSend,
@@ -191,6 +213,7 @@ class Examiner {
   }
   Culprit idleCaller(int process, const ConnectionFacts& connection) const {
     const ProcessFacts& caller = job_.process(process);
+    if (const ConnectionFacts* const hanging = hangingCall(caller)) return hangingIn(process, *hanging);
     Culprit culprit = processCulprit(job_, process, CulpritKind::kIdleCaller, "idle ");
     culprit.what = isOneSided(connection) ? "does not drive its one-sided communication"
                                           : "has open messages and does not call its network plugin";
@@ -200,6 +223,20 @@ class Examiner {
                : "its last call was " + ageText(connection.looked_ms) + " ago") +
         (isOneSided(connection) ? "; neither NCCL's proxy thread nor Railwise's own (railwise-rma) runs there"
                                 : "; NCCL's proxy thread there hangs, or gets no CPU"));
+    culprit.advice =
+        "on " + caller.host + ": gdb -p " + std::to_string(caller.pid) + " -batch -ex 'thread apply all bt'";
+    return culprit;
+  }
+
+  // One thread calls for all connections of a communicator: what others have open waits with it.
+  Culprit hangingIn(int process, const ConnectionFacts& connection) const {
+    const ProcessFacts& caller = job_.process(process);
+    Culprit culprit = processCulprit(job_, process, CulpritKind::kHangingCall, "hanging ");
+    culprit.what = std::string("is in ") + record::kCallNames[connection.in_call - 1] +
+                   " of its network plugin, which does not return";
+    culprit.details.push_back("the call began " + ageText(connection.looked_ms) + " ago, on connection " +
+                              std::to_string(connection.slot) + " of " + connection.device +
+                              ": the plugin behind the spy hangs, or gets no CPU");
     culprit.advice =
         "on " + caller.host + ": gdb -p " + std::to_string(caller.pid) + " -batch -ex 'thread apply all bt'";
     return culprit;
@@ -447,6 +484,29 @@ std::string railName(const ProcessFacts& process, const RailFacts& rail) {
   return portName(process.host, rail.device, rail.port);
 }
 
+Culprit unnamedPeers(const Job& job, int place) {
+  const ProcessFacts& own = job.process(place);
+  Culprit culprit = processCulprit(job, place, CulpritKind::kUnnamedPeers, "unnamed ");
+  culprit.what = "waits for peers that the spy cannot name";
+  uint64_t sent = 0, received = 0, open = 0;
+  for (const ProcessFacts& process : job.processes()) {
+    for (const ConnectionFacts& connection : process.connections) {
+      if (connection.side == Side::kReceiver) received += connection.completed;
+      if (connection.side == Side::kSender) sent += connection.completed;
+      if (connection.side == Side::kSender) open += connection.posted - connection.completed;
+    }
+  }
+  culprit.details.push_back(
+      "in the records here " + counted(sent, "send is", "sends are") + " done, " + std::to_string(open) +
+      " under way, and " + counted(received, "receive is", "receives are") + " done" +
+      (sent > received && open == 0 ? ": if all ranks are here, the plugin has lost what it said was sent"
+                                    : ""));
+  culprit.advice =
+      "which rank has not sent? on " + own.host + ": gdb -p " + std::to_string(own.pid) +
+      " -batch -ex 'thread apply all bt'; does the plugin lose messages? railwise conform PLUGIN";
+  return culprit;
+}
+
 Culprit stoppedProcess(const Job& job, int place) {
   const ProcessFacts& process = job.process(place);
   const bool debugged = process.kernel_state == 't';
@@ -520,10 +580,11 @@ std::optional<Finding> whyItWaits(const Job& job, End end) {
   const bool failed = connection.state == ConnectionState::kFailed;
   const bool gone =
       connection.state == ConnectionState::kFree || connection.state == ConnectionState::kClosed;
-  if (gone || (!connection.still && !failed)) return std::nullopt;
+  const bool hangs = hangingCall(job.process(end.process)) == &connection;
+  if (gone || (!connection.still && !failed && !hangs)) return std::nullopt;
   const End other = job.otherEnd(end);
   const ConnectionFacts* const there = other.connection < 0 ? nullptr : &job.connection(other);
-  if (isLeftAlone(connection) && isComplete(connection, there)) return std::nullopt;
+  if (!hangs && isLeftAlone(connection) && isComplete(connection, there)) return std::nullopt;
   return Examiner(job, end).examine();
 }
 

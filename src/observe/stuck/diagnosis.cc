@@ -152,7 +152,8 @@ class Diagnoser {
   void linkOwn(int culprit) {
     const Culprit& own = result_.culprits[static_cast<std::size_t>(culprit)];
     const bool holds = own.kind == CulpritKind::kStoppedProcess || own.kind == CulpritKind::kIdleCaller ||
-                       own.kind == CulpritKind::kDeadProcess || own.kind == CulpritKind::kEndedProcess;
+                       own.kind == CulpritKind::kHangingCall || own.kind == CulpritKind::kDeadProcess ||
+                       own.kind == CulpritKind::kEndedProcess;
     if (own.process < 0 || (!holds && own.kind != CulpritKind::kHandshake)) return;
     graph_[static_cast<std::size_t>(own.process)].push_back(culpritNode(culprit));
     if (holds) held_.insert(own.process);
@@ -579,8 +580,12 @@ class Diagnoser {
     for (int place = 0; place < processes_; ++place)
       if (process(place).alive) living.insert(jobOf(place));
     std::vector<int> dead;
+    // A record of the spy without a connection: `railwise perf` has tried the plugin's init, and a plugin
+    // before v11 is not told the end.
     for (int place = 0; place < processes_; ++place)
-      if (!process(place).ended && !living.contains(jobOf(place))) dead.push_back(place);
+      if (!process(place).ended && !living.contains(jobOf(place)) &&
+          !(process(place).spy && process(place).connections.empty()))
+        dead.push_back(place);
     if (dead.empty()) return -1;
     const int last = jobOf(*std::ranges::min_element(dead, {}, [&](int at) { return process(at).gone_ms; }));
     std::erase_if(dead, [&](int place) { return jobOf(place) != last; });

@@ -14,23 +14,25 @@
 namespace railwise::observe {
 
 // Why a connection waits, as both ends together tell.
-#define RAILWISE_WHYS(X)                                                                \
-  X(Why, kNoReceive, "no receive is posted there", "no_receive")                        \
-  X(Why, kNoSend, "no send is posted there", "no_send")                                 \
-  X(Why, kSilentPath, "all is posted, and nothing arrives", "silent_path")              \
-  X(Why, kNoPath, "no rail pair works", "no_path")                                      \
-  X(Why, kReconnects, "the ends agree on new queue pairs", "reconnects")                \
-  X(Why, kFailed, "the connection has failed for good", "failed")                       \
-  X(Why, kDoesNotCall, "NCCL does not call for its open messages", "does_not_call")     \
-  X(Why, kHandshake, "the handshake does not end", "handshake")                         \
-  X(Why, kListens, "no peer has called", "listens")                                     \
-  X(Why, kPeerIsGone, "the peer's process is gone", "peer_is_gone")                     \
-  X(Why, kPeerIsStopped, "the peer's process is stopped", "peer_is_stopped")            \
-  X(Why, kPeerUnknown, "the peer has no record here", "peer_unknown")                   \
-  X(Why, kNoWindow, "its part of a window is not registered there",                     \
-    "no_window") /* one-sided, as all below */                                          \
-  X(Why, kNoCredit, "the signals that have come are not taken there", "no_credit")      \
-  X(Why, kSignalParts, "a part of a signal has come, and not the rest", "signal_parts") \
+#define RAILWISE_WHYS(X)                                                                   \
+  X(Why, kNoReceive, "no receive is posted there", "no_receive")                           \
+  X(Why, kNoSend, "no send is posted there", "no_send")                                    \
+  X(Why, kSilentPath, "all is posted, and nothing arrives", "silent_path")                 \
+  X(Why, kNoPath, "no rail pair works", "no_path")                                         \
+  X(Why, kReconnects, "the ends agree on new queue pairs", "reconnects")                   \
+  X(Why, kFailed, "the connection has failed for good", "failed")                          \
+  X(Why, kDoesNotCall, "NCCL does not call for its open messages", "does_not_call")        \
+  X(Why, kHangingCall, "a call of its network plugin does not return", "hanging_call")     \
+  X(Why, kPeerUnnamed, "nothing comes of a peer that the spy cannot name", "peer_unnamed") \
+  X(Why, kHandshake, "the handshake does not end", "handshake")                            \
+  X(Why, kListens, "no peer has called", "listens")                                        \
+  X(Why, kPeerIsGone, "the peer's process is gone", "peer_is_gone")                        \
+  X(Why, kPeerIsStopped, "the peer's process is stopped", "peer_is_stopped")               \
+  X(Why, kPeerUnknown, "the peer has no record here", "peer_unknown")                      \
+  X(Why, kNoWindow, "its part of a window is not registered there",                        \
+    "no_window") /* one-sided, as all below */                                             \
+  X(Why, kNoCredit, "the signals that have come are not taken there", "no_credit")         \
+  X(Why, kSignalParts, "a part of a signal has come, and not the rest", "signal_parts")    \
   X(Why, kOwnNic, "its own NIC does not write a signal into GPU memory", "own_nic")
 enum class Why : uint8_t { RAILWISE_WHYS(RAILWISE_ENUMERATOR) };
 inline constexpr Named<Why> kWhys[] = {RAILWISE_WHYS(RAILWISE_NAMED)};
@@ -46,19 +48,21 @@ struct Wait {
 
 // With the key in JSON, and a place in the order of culprits: what is seen comes before what is concluded,
 // and what is not known comes last.
-#define RAILWISE_CULPRITS(X)                                                     \
-  X(kDeadProcess, 0, "dead_process")                                             \
-  X(kSilentHost, 0, "silent_host")         /* does not answer */                 \
-  X(kStoppedProcess, 0, "stopped_process") /* SIGSTOP, a debugger */             \
-  X(kFailedRail, 0, "failed_rail")                                               \
-  X(kSilentRail, 0, "silent_rail")   /* a black hole */                          \
-  X(kIdleCaller, 0, "idle_caller")   /* has open messages, and does not call */  \
-  X(kLateProcess, 1, "late_process") /* is waited for, and waits for nothing */  \
-  X(kCircle, 1, "circle")            /* processes that wait for each other */    \
-  X(kFailedConnection, 2, "failed_connection")                                   \
-  X(kHandshake, 2, "handshake")                                                  \
-  X(kEndedProcess, 1, "ended_process") /* in order, while others wait for it */  \
-  X(kNoRecord, 3, "no_record")         /* of a process on a host that answers */ \
+#define RAILWISE_CULPRITS(X)                                                         \
+  X(kDeadProcess, 0, "dead_process")                                                 \
+  X(kSilentHost, 0, "silent_host")         /* does not answer */                     \
+  X(kStoppedProcess, 0, "stopped_process") /* SIGSTOP, a debugger */                 \
+  X(kFailedRail, 0, "failed_rail")                                                   \
+  X(kSilentRail, 0, "silent_rail")   /* a black hole */                              \
+  X(kIdleCaller, 0, "idle_caller")   /* has open messages, and does not call */      \
+  X(kHangingCall, 0, "hanging_call") /* the plugin behind the spy */                 \
+  X(kLateProcess, 1, "late_process") /* is waited for, and waits for nothing */      \
+  X(kCircle, 1, "circle")            /* processes that wait for each other */        \
+  X(kFailedConnection, 2, "failed_connection")                                       \
+  X(kHandshake, 2, "handshake")                                                      \
+  X(kUnnamedPeers, 2, "unnamed_peers") /* the spy does not know who is waited for */ \
+  X(kEndedProcess, 1, "ended_process") /* in order, while others wait for it */      \
+  X(kNoRecord, 3, "no_record")         /* of a process on a host that answers */     \
   X(kUnaskedHost, 3, "unasked_host")
 #define RAILWISE_CULPRIT_KIND(kind, ...) kind,
 enum class CulpritKind : uint8_t { RAILWISE_CULPRITS(RAILWISE_CULPRIT_KIND) };
@@ -143,6 +147,8 @@ std::optional<Finding> whyItWaits(const Job& job, End end);
 
 // The kernel does not let the process run (SIGSTOP, a debugger).
 bool isStopped(const ProcessFacts& process);
+// Waits of `process` for peers that the spy cannot name.
+Culprit unnamedPeers(const Job& job, int process);
 // A process as a culprit, without what it does. `key`: its number is put behind it.
 Culprit processCulprit(const Job& job, int process, CulpritKind kind, const char* key);
 Culprit stoppedProcess(const Job& job, int process);

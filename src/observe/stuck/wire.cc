@@ -77,6 +77,7 @@ void fields(auto& io, Connection& connection) {
   io("oldest_ms", connection.oldest_ms);
   io("waits_ms", connection.waits_ms);
   io("looked_ms", connection.looked_ms);
+  io("in_call", connection.in_call, 0, record::kCalls);
   io("state_ms", connection.state_ms);
   io("moved", connection.moved);
   io("new_epochs", connection.new_epochs);

@@ -217,6 +217,15 @@ uint64_t notCalled(const Reads& reads) {
   return youngest != UINT64_MAX && youngest >= kNotCalledNs ? youngest : 0;
 }
 
+void setHangingCall(ProcessRow& row, const record::Snapshot& now) {
+  for (const Connection& connection : now.connections) {
+    const uint64_t inside_ns = age(connection.looked_ns, now.read_ns);
+    if (connection.in_call == 0 || inside_ns < kNotCalledNs || inside_ns <= row.hangs_ns) continue;
+    row.hangs_ns = inside_ns;
+    row.hangs_in = record::kCallNames[connection.in_call - 1];
+  }
+}
+
 uint64_t stillFor(const record::Snapshot& now) {
   constexpr uint64_t kStillNs = std::chrono::nanoseconds(5 * record::kBeat).count();
   if (now.process.alive_ns == 0) return 0;
@@ -235,7 +244,8 @@ ProcessRow processRow(const Reads& reads) {
     row.oldest_age_ns = std::max(row.oldest_age_ns, oldestAge(connection, reads.now->read_ns));
   }
   row.still_ns = stillFor(*reads.now);
-  row.not_called_ns = notCalled(reads);
+  setHangingCall(row, *reads.now);
+  row.not_called_ns = row.hangs_ns > 0 ? 0 : notCalled(reads);
   if (reads.before == nullptr) return row;
   // Rail by rail: a rail that is new in the table must not count from the beginning.
   row.traffic.known = true;
@@ -349,9 +359,10 @@ std::string waitsText(const ProcessRow& process) {
   if (!known.alive) return known.ended_ns != 0 ? "ended" : "died";
   const std::optional<ConnectionRow>& worst = process.worst;
   if (process.still_ns > 0) return "is stopped";
-  if (!worst) return "";
+  if (!worst) return process.hangs_ns > 0 ? std::string("plugin hangs in ") + process.hangs_in : "";
   if (worst->stage == Stage::kFailed) return "failed";
   if (worst->stage == Stage::kNoPath) return waitsText(*worst);
+  if (process.hangs_ns > 0) return std::string("plugin hangs in ") + process.hangs_in;
   if (process.not_called_ns > 0) return "NCCL does not call";
   if (worst->stage == Stage::kComingUp) return "coming up";
   return worst->age_ns >= kWorthAWordNs && worst->open > 0 ? waitsText(*worst) : "";

@@ -80,6 +80,8 @@ struct ProcessRow {
   uint64_t open = 0;
   uint64_t oldest_age_ns = 0;  // of the oldest open message; 0: none, or not known
   uint64_t still_ns = 0;       // no thread of the plugin has run for so long: it is stopped; 0: it runs
+  uint64_t hangs_ns = 0;       // a call of the plugin behind the spy has not returned for so long
+  const char* hangs_in = "";   // that call
   uint64_t not_called_ns = 0;  // messages are open, and NCCL has not called for so long; 0: it calls
   record::Totals totals = {};
   Traffic traffic;

@@ -154,6 +154,7 @@ std::vector<News> newsOf(const Model& model, const std::string& folder) {
   appendRails(model, news);
   appendNoPath(model, news);
   appendStanding(model, &ProcessRow::still_ns, "stopped, or without a processor", news);
+  appendStanding(model, &ProcessRow::hangs_ns, "in a call of its network plugin that does not return", news);
   appendStanding(model, &ProcessRow::not_called_ns, "NCCL does not call", news);
   appendWaiting(model, news);
   appendComingUp(model, news);

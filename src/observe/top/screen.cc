@@ -180,17 +180,18 @@ std::vector<const ProcessRow*> orderedProcesses(const Model& model, Order order)
     if (order == Order::kTraffic) return std::tuple(0, -bothWays(row.traffic));
     if (order == Order::kName || !row.worst) return std::tuple(9, 0.0);
     // Several processes wait: the one that NCCL does not call holds up the others.
-    const int stage = row.worst->stage <= Stage::kNoPath          ? static_cast<int>(row.worst->stage)
-                      : row.still_ns > 0 || row.not_called_ns > 0 ? 2
-                      : row.worst->stage <= Stage::kComingUp      ? 1 + static_cast<int>(row.worst->stage)
-                                                                  : 9;
+    const int stage = row.worst->stage <= Stage::kNoPath ? static_cast<int>(row.worst->stage)
+                      : row.still_ns > 0 || row.hangs_ns > 0 || row.not_called_ns > 0 ? 2
+                      : row.worst->stage <= Stage::kComingUp ? 1 + static_cast<int>(row.worst->stage)
+                                                             : 9;
     return std::tuple(stage, stage == 9 ? 0.0 : -static_cast<double>(row.worst->age_ns));
   });
 }
 
 Look waitsLook(const ProcessRow& row) {
   if (row.worst && row.worst->stage <= Stage::kNoPath) return Look::kBad;
-  if (row.still_ns > 0 || row.not_called_ns > 0 || row.oldest_age_ns >= kLongWaitNs) return Look::kBad;
+  if (row.still_ns > 0 || row.hangs_ns > 0 || row.not_called_ns > 0 || row.oldest_age_ns >= kLongWaitNs)
+    return Look::kBad;
   if (!row.snapshot->process.alive) return Look::kDim;
   return row.oldest_age_ns >= kWaitNs ? Look::kWarning : Look::kPlain;
 }
