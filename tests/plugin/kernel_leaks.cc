@@ -101,7 +101,8 @@ void KernelLeaks::OnTestEnd(const testing::TestInfo& test) {
     };
     // Threads of the devices destroy what a failed connection had; on an emulated CPU that takes a moment.
     std::string wrong = wrongNow();
-    for (const Deadline end = Deadline::after(kDestroyed); !wrong.empty() && wrong != known_ && !end.passed();) {
+    for (const Deadline end = Deadline::after(kDestroyed);
+         !wrong.empty() && wrong != known_ && !end.passed();) {
       usleep(20'000);
       wrong = wrongNow();
     }
