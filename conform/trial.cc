@@ -121,8 +121,7 @@ Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int numbe
   if (!ended) {
     const std::string call = standsIn(kStandsStillNs);
     (void)child->end();
-    if (call.empty())
-      return {Verdict::kBroken, "has no end in " + std::to_string(check.limit_s) + " s"};
+    if (call.empty()) return {Verdict::kBroken, "has no end in " + std::to_string(check.limit_s) + " s"};
     ++hangs[call];
     return {Verdict::kBroken, call + " does not return", !starts(call), call};
   }
