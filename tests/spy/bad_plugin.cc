@@ -1,6 +1,7 @@
 // The plugin of bad_plugin.h, in API v12 and v8.
 #include "tests/spy/bad_plugin.h"
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -65,6 +66,7 @@ ncclResult_t make(void** request, int buffers) {
 ncclResult_t send(void** request) {
   ++g_orders.isends;
   std::this_thread::sleep_for(g_orders.isend_takes);
+  while (std::atomic_ref(g_orders.isend_hangs).load()) std::this_thread::yield();
   return make(request, 1);
 }
 

@@ -18,6 +18,7 @@ struct Orders {
   int size = 4;                   // what test says has arrived in each buffer
   bool impossible_speed = false;  // getProperties
   std::chrono::milliseconds isend_takes{0};
+  bool isend_hangs = false;  // by std::atomic_ref
 
   // What the plugin has seen.
   int isends = 0;

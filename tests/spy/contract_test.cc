@@ -6,6 +6,7 @@
 #include "tests/ok.h"
 #include "tests/spy/bad_plugin.h"
 #include "tests/spy/spied.h"
+#include "tests/wait.h"
 
 namespace railwise::test {
 namespace {
@@ -312,17 +313,12 @@ TEST(SpyContract, TheRecordTellsInWhichCallThePluginIs) {
     for (const record::Connection& each : spyRecord().connections) call = std::max(call, each.in_call);
     return call;
   };
-  orders().isend_takes = std::chrono::milliseconds(500);
+  orders().isend_hangs = true;
   void* request = nullptr;
-  std::atomic<bool> returned = false;
-  std::thread progress([&] {
-    EXPECT_EQ(spied.isend(&request), ncclSuccess);
-    returned = true;
-  });
-  bool seen = false;
-  while (!seen && !returned) seen = callNow() == static_cast<int>(record::CallKind::kIsend) + 1;
+  std::thread progress([&] { EXPECT_EQ(spied.isend(&request), ncclSuccess); });
+  test::waitUntil([&] { return callNow() == static_cast<int>(record::CallKind::kIsend) + 1; });
+  std::atomic_ref(orders().isend_hangs).store(false);
   progress.join();
-  EXPECT_TRUE(seen);
   EXPECT_EQ(callNow(), 0);
   finish<A>(request);
 }
