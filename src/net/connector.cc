@@ -247,8 +247,8 @@ void Connecting::tellListener(std::string_view reason) {
 }
 
 Connecting::~Connecting() {
-  const bool ours = processId() == owner_;  // in a forked child the call is the parent's
-  if (ours && stage_ == Stage::kEstablishing && socket_.valid()) tellListener("the communicator was closed");
+  if (!device_.inForkedChild() && stage_ == Stage::kEstablishing && socket_.valid())
+    tellListener("the communicator was closed");
 }
 
 Status Connecting::failed(const std::string& what, int error) {

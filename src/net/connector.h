@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/process.h"
 #include "net/paths/chooser.h"
 #include "net/wireup/authentication.h"
 #include "net/wireup/census.h"
@@ -89,7 +88,6 @@ class Connecting {
   Status failed(const std::string& what, int error);
   void tellListener(std::string_view reason);
 
-  const pid_t owner_ = processId();
   const Device& device_;
   const ConnectionOptions options_;
   const ListenHandle handle_;

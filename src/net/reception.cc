@@ -81,7 +81,7 @@ Result<std::unique_ptr<Reception>> Reception::create(const Device& device, const
 }
 
 Reception::~Reception() {
-  if (processId() == owner_) socket_.shutdown();
+  if (!device_.inForkedChild()) socket_.shutdown();
 }
 
 void Reception::hear(const Take& take, std::size_t most) {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/process.h"
 #include "net/paths/connection_options.h"
 #include "net/wireup/authentication.h"
 #include "net/wireup/handshake.h"
@@ -67,7 +66,6 @@ class Reception {
   bool keeps(std::unique_ptr<Caller>& caller, const Take& take);
   void noteStranger(const Caller& caller, const std::string& reason);
 
-  const pid_t owner_ = processId();  // in a forked child the socket is the parent's
   const Device& device_;
   const Config& config_;
   const std::size_t most_calls_;

@@ -1,4 +1,4 @@
-// A queue pair connected to itself, for writes whose keys a test chooses.
+// Writes and reads whose keys a test chooses, and a queue pair that is connected to itself.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,6 +8,22 @@
 #include "verbs/queue_pair.h"
 
 namespace railwise::test {
+
+// Posts it behind the plugin's back, and takes the completion.
+inline ibv_wc_status operate(ibv_qp* qp, ibv_wr_opcode opcode, ibv_sge own, uint64_t to, uint32_t key) {
+  ibv_send_wr work = {};
+  work.sg_list = &own;
+  work.num_sge = 1;
+  work.opcode = opcode;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma = {to, key};
+  ibv_send_wr* bad = nullptr;
+  EXPECT_EQ(ibv_post_send(qp, &work, &bad), 0);
+  ibv_wc completion = {};
+  for (Patience patience; ibv_poll_cq(qp->send_cq, 1, &completion) == 0; patience.again()) {
+  }
+  return completion.status;
+}
 
 class Loopback {
  public:
@@ -23,19 +39,7 @@ class Loopback {
 
   // An RDMA write, waited for. After a failure the queue pair is of no more use.
   ibv_wc_status write(uint64_t from, uint32_t local_key, uint64_t to, uint32_t remote_key, uint32_t bytes) {
-    ibv_sge sge = {from, bytes, local_key};
-    ibv_send_wr work = {};
-    work.sg_list = &sge;
-    work.num_sge = 1;
-    work.opcode = IBV_WR_RDMA_WRITE;
-    work.send_flags = IBV_SEND_SIGNALED;
-    work.wr.rdma = {to, remote_key};
-    ibv_send_wr* bad = nullptr;
-    EXPECT_EQ(ibv_post_send(qp_.get(), &work, &bad), 0);
-    ibv_wc completion = {};
-    for (Patience patience; ibv_poll_cq(cq_.get(), 1, &completion) == 0; patience.again()) {
-    }
-    return completion.status;
+    return operate(qp_.get(), IBV_WR_RDMA_WRITE, {from, bytes, local_key}, to, remote_key);
   }
 
  private:

@@ -177,6 +177,8 @@ class Device {
   // Indices of the physical devices it consists of; a physical device has its own index.
   const std::vector<int>& members() const { return members_; }
   const char* name() const { return properties_.name; }
+  // In a forked child the device is its parent's, with all connections and listeners over it.
+  bool inForkedChild() const { return rails_.front().hca->inForkedChild(); }
   // NCCL's number of this device; -1 until it has one.
   int index() const { return index_; }
   void setIndex(int index) { index_ = index; }

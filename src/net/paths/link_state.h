@@ -70,7 +70,7 @@ struct LinkState {
   bool canFailOver() const { return config.failover != 0 && there.failover != 0 && side_channel.opened(); }
   bool degraded() const { return role->degraded(); }
   // The device, the record and the TCP connection are the parent's.
-  bool inForkedChild() const { return device.rails().front().hca->inForkedChild(); }
+  bool inForkedChild() const { return device.inForkedChild(); }
   Patience patience() const { return Patience(config.failover_timeout_s); }
 
   // This end, for the functions of offer.h.

@@ -144,7 +144,7 @@ class RmaGroup final : private Attended {
 
   // Everything is the parent's: its queue pairs, its TCP connections, and the lock, which a thread that is
   // not here may hold.
-  bool inForkedChild() const { return device_.rails().front().hca->inForkedChild(); }
+  bool inForkedChild() const { return device_.inForkedChild(); }
   void attend() noexcept override;
 
   // These are called with the lock held.

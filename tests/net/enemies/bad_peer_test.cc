@@ -6,30 +6,12 @@
 #include <string>
 
 #include "loop_connection.h"
-#include "tests/wait.h"
+#include "net/loopback.h"
 
 namespace railwise::net {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-
-// Posts 8 bytes behind the plugin's back, and takes the completion.
-ibv_wc_status operate(ibv_qp* qp, ibv_wr_opcode opcode, MemoryKeys own, uint64_t at, uint64_t to,
-                      uint32_t key) {
-  ibv_sge sge = {at, sizeof(uint64_t), own.local};
-  ibv_send_wr work = {};
-  work.sg_list = &sge;
-  work.num_sge = 1;
-  work.opcode = opcode;
-  work.send_flags = IBV_SEND_SIGNALED;
-  work.wr.rdma = {to, key};
-  ibv_send_wr* bad = nullptr;
-  EXPECT_EQ(ibv_post_send(qp, &work, &bad), 0);
-  ibv_wc completion = {};
-  for (test::Patience patience; ibv_poll_cq(qp->send_cq, 1, &completion) == 0; patience.again()) {
-  }
-  return completion.status;
-}
 
 // The buffer's first page was registered for one connection; a peer on another connection of the device has
 // learnt its key.
@@ -40,9 +22,10 @@ struct BadPeer {
     std::memcpy(loop.at(0), "precious", 8);
     std::memcpy(loop.at(kPage), "from bad", 8);
   }
+  MemoryKeys keys() { return loop.memory()->keys[0].both(); }
+  ibv_sge own() { return {loop.address(kPage), sizeof(uint64_t), keys().local}; }
   ibv_wc_status does(Connection& end, ibv_wr_opcode opcode) {
-    const MemoryKeys keys = loop.memory()->keys[0].both();
-    return operate(queuePairOf(end, 0).qp, opcode, keys, loop.address(kPage), loop.address(0), keys.remote);
+    return test::operate(queuePairOf(end, 0).qp, opcode, own(), loop.address(0), keys().remote);
   }
   LoopConnection loop;
 };
@@ -62,8 +45,8 @@ TEST(BadPeer, WritesTheWindowOfAnotherConnection) {
   const LaneQueuePair& queue_pair = queuePairOf(bad.loop.receiver(), 0);
   auto* const last = other.at<char>(other.bytes() - 8);
   ASSERT_NE(other.address(), bad.loop.sender().link().window->address());
-  EXPECT_EQ(operate(queue_pair.qp, IBV_WR_RDMA_WRITE, bad.loop.memory()->keys[0].both(),
-                    bad.loop.address(kPage), reinterpret_cast<uint64_t>(last), queue_pair.peer_window_key),
+  EXPECT_EQ(test::operate(queue_pair.qp, IBV_WR_RDMA_WRITE, bad.own(), reinterpret_cast<uint64_t>(last),
+                          queue_pair.peer_window_key),
             IBV_WC_SUCCESS);
   EXPECT_EQ(std::string(last, 8), "from bad");
 }
