@@ -19,8 +19,8 @@ constexpr const char* kFitness = "gpus fitness";
 constexpr const char* kFitnessHelp =
     "usage: railwise gpus fitness --hosts FILE --nodes LIST [--gpus K [FILE] [options]]\n\n"
     "Compares places for a job: the higher, the better its hosts fit together. 0.7 x inter + 0.3 x intra. "
-    "inter "
-    "is 1 - (switch groups that the job touches / switch groups that there are): 0 where there is one group. "
+    "inter is 1 - (switch groups that the job touches / switch groups that there are): 0 where there is one "
+    "group. "
     "intra is the slowest pair of the K "
     "GPUs that railwise gpus pick takes / the fastest pair of the machine; 1 without --gpus. On one host the "
     "fitness is intra alone.\n"

@@ -97,8 +97,7 @@ bool wantsRailwise(const System& system) {
 const char* withoutPlugin(const System& system) {
   return wantsRailwise(system)
              ? "With NCCL_NET=Railwise NCCL's init then fails: \"Failed to initialize any NET plugin\" "
-               "(since "
-               "2.27.3), \"network Railwise not found\" (before)."
+               "(since 2.27.3), \"network Railwise not found\" (before)."
              : "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).";
 }
 

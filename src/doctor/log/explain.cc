@@ -186,8 +186,7 @@ Explanation explainException(std::string_view text) {
       "KeyboardInterrupt|SystemExit|SignalException|ProcessExitedException|ProcessRaisedException|"
       "CalledProcessError|BrokenPipeError|ConnectionResetError|DistBackendError|DistNetworkError|"
       "DistStoreError|RendezvousClosedError|ActorDiedError|RayActorError|WorkerCrashedError|ee root cause "
-      "above|"
-      "DEADLINE_EXCEEDED|NCCL|onnection closed by peer|onnection reset by peer";
+      "above|DEADLINE_EXCEEDED|NCCL|onnection closed by peer|onnection reset by peer";
   if (hasWords(text, kPassedOn))
     return {"framework-error", kConsequence, "a rank ended with " + type,
             "As a rule another rank, the launcher or a person ended first.", kLookAtFirst};

@@ -27,8 +27,6 @@ std::string textOf(const Latch& latch) {
          utcText(latch.since) + (latch.before_reboot ? ", before the reboot" : "");
 }
 
-bool wasActive(const WatchedPort& port) { return port.was_active; }
-
 // One metric: its head, and a line for each value.
 class Metrics {
  public:
@@ -61,7 +59,7 @@ const char* sentinelAction(const std::string& action) {
 
 Health healthOf(const WatchState& state, int64_t now, std::size_t most) {
   Health health{.watched = now - state.last_look <= kWatchSilence && state.last_look > 0};
-  health.known = health.watched && std::any_of(state.ports.begin(), state.ports.end(), wasActive);
+  health.known = health.watched && std::ranges::any_of(state.ports, &WatchedPort::was_active);
   const std::vector<const Latch*> latches = worstFirst(state);
   if (!latches.empty()) health.worst = ruleOf(latches.front()->check)->severity;
   std::string text = joined(latches, "; ", [](const Latch* latch) { return textOf(*latch); });

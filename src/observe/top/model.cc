@@ -359,10 +359,10 @@ std::string waitsText(const ProcessRow& process) {
   if (!known.alive) return known.ended_ns != 0 ? "ended" : "died";
   const std::optional<ConnectionRow>& worst = process.worst;
   if (process.still_ns > 0) return "is stopped";
-  if (!worst) return process.hangs_ns > 0 ? std::string("plugin hangs in ") + process.hangs_in : "";
-  if (worst->stage == Stage::kFailed) return "failed";
-  if (worst->stage == Stage::kNoPath) return waitsText(*worst);
+  if (worst && worst->stage == Stage::kFailed) return "failed";
+  if (worst && worst->stage == Stage::kNoPath) return waitsText(*worst);
   if (process.hangs_ns > 0) return std::string("plugin hangs in ") + process.hangs_in;
+  if (!worst) return "";
   if (process.not_called_ns > 0) return "NCCL does not call";
   if (worst->stage == Stage::kComingUp) return "coming up";
   return worst->age_ns >= kWorthAWordNs && worst->open > 0 ? waitsText(*worst) : "";

@@ -93,8 +93,7 @@ void addSpeedReason(const Graph& graph, NodeIndex from, NodeIndex to, Problem& p
                   std::to_string(end->link_width == 0 ? 16 : end->link_width);
   problem.fix =
       "compare LnkCap and LnkSta in `lspci -vv` of that device and of the port above it: where LnkSta is "
-      "lower, "
-      "the slot, a riser or the BIOS holds it down; else the device, or the port, can do no more";
+      "lower, the slot, a riser or the BIOS holds it down; else the device, or the port, can do no more";
 }
 
 NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {

@@ -104,8 +104,8 @@ std::string withoutGpuDirect(const Domain& domain) {
         continue;
       return formatText(
           " GPUDirect is off between GPU %d and %s, which costs bandwidth that is not taken off here: on VMs "
-          "with a "
-          "hidden PCIe tree users measured 180 instead of 320 GB/s (railwise doctor, railwise explain).",
+          "with a hidden PCIe tree users measured 180 instead of 320 GB/s (railwise doctor, railwise "
+          "explain).",
           graph.of(NodeType::kGpu, gpu).rank, netName(graph, net).c_str());
     }
   }

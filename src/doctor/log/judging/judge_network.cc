@@ -19,8 +19,7 @@ std::string pathFix(const Process& process, const std::string& plugin) {
   const bool railwise = plugin.find("railwise") != std::string::npos;
   const std::string path =
       "export LD_LIBRARY_PATH=/where/the/plugin/is:$LD_LIBRARY_PATH  # of every rank: mpirun -x, a "
-      "container's "
-      "own path";
+      "container's own path";
   if (setting(process, "NCCL_NET") != nullptr) return path;
   return path + "\nexport NCCL_NET=" + (railwise ? "Railwise" : "NAME") +
          "  # a job without the plugin then fails at once";

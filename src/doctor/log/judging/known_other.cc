@@ -152,8 +152,7 @@ constexpr KnownLine kOtherLines[] = {
     {"NVRM: &RmInitAdapter failed|NVRM: &allen off the bus", "gpu-fault", kCause,
      "the driver cannot start a GPU", "The GPU is gone from PCIe, or does not answer.",
      "nvidia-smi  # which one is missing\nsudo lspci -vv -s <address> | grep LnkSta\nreboot the host; if it "
-     "comes "
-     "again, the vendor's case"},
+     "comes again, the vendor's case"},
     {"nvidia-peermem &ERROR|nvidia_peermem &ERROR|nv_peer_mem &ERROR", "memory-registration", kCause,
      "nvidia-peermem refuses GPU memory",
      "A NIC was to reach memory (GPUDirect) that the GPU's driver does not give.",
