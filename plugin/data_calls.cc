@@ -92,6 +92,13 @@ template <typename Size>
   return receive.irecvGroup(static_cast<uint32_t>(n), buffer_at, request);
 }
 
+// One look at the four arrays together: it is made for every receive.
+[[gnu::always_inline]] static inline Status arraysGiven(const char* function, bool given) {
+  if (given) [[likely]]
+    return Status::success();
+  return refuseNull(function, "an array");
+}
+
 // `may_be_silent`: NCCL may pass NCCL_NET_OPTIONAL_RECV_COMPLETION in *request, because it needs no
 // completion.
 template <typename Size>
@@ -103,6 +110,8 @@ template <typename Size>
   *request = nullptr;
   ReceiveConnection* receive = nullptr;
   RAILWISE_TRY(connectionOf("irecv", connection, net::Direction::kReceive, &receive));
+  RAILWISE_TRY(
+      arraysGiven("irecv", data != nullptr && sizes != nullptr && tags != nullptr && handles != nullptr));
   Request* made = nullptr;
   Status status;
   if (n == 1) [[likely]] {
@@ -142,6 +151,7 @@ static Status flush(void* connection, int n, void** data, const int* sizes, void
   *request = nullptr;
   ReceiveConnection* receive = nullptr;
   RAILWISE_TRY(connectionOf("iflush", connection, net::Direction::kReceive, &receive));
+  RAILWISE_TRY(arraysGiven("iflush", n < 1 || (data != nullptr && sizes != nullptr && handles != nullptr)));
   int last = -1;
   bool any = false;
   for (int i = 0; i < n; ++i) {

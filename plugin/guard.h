@@ -1,6 +1,6 @@
 // The border between NCCL and Railwise: no exception crosses it, every Status becomes a result code, and a
-// null argument is refused with its name. Only the arrays of irecv and iflush are not looked at: a look costs
-// instructions in every message, and NCCL passes arrays of its own stack.
+// null argument is refused with its name. What the calls of the progress thread do not find out: a connection
+// that was closed before (docs/develop/decisions.md).
 #pragma once
 
 #include <exception>

@@ -132,6 +132,34 @@ TYPED_TEST(TransferTest, NegativeSizesAreRefused) {
   }
 }
 
+TYPED_TEST(TransferTest, NullArraysAreRefused) {
+  Pair<TypeParam> pair;
+  Memory<TypeParam> to(pair.receive(), 8);
+  const auto& table = TypeParam::table();
+  for (int missing = 0; missing < 4; ++missing) {
+    void *data = to.data(), *handle = to.handle(), *request = kStale;
+    std::conditional_t<(TypeParam::kVersion >= 9), size_t, int> room = 8;
+    int tag = 0, bytes = 8;
+    void** const all_data = missing == 0 ? nullptr : &data;
+    auto* const sizes = missing == 1 ? nullptr : &room;
+    int* const tags = missing == 2 ? nullptr : &tag;
+    void** const handles = missing == 3 ? nullptr : &handle;
+    const auto irecv = [&](auto... profilers) {
+      return table.irecv(pair.receive(), 1, all_data, sizes, tags, handles, profilers..., &request);
+    };
+    if constexpr (TypeParam::kVersion >= 10) EXPECT_EQ(irecv(nullptr), ncclInvalidArgument);
+    else EXPECT_EQ(irecv(), ncclInvalidArgument);
+    EXPECT_EQ(request, nullptr);
+    if (missing == 2) continue;  // iflush has no tags
+    request = kStale;
+    EXPECT_EQ(table.iflush(pair.receive(), 1, all_data, missing == 1 ? nullptr : &bytes, handles, &request),
+              ncclInvalidArgument);
+    EXPECT_EQ(request, nullptr);
+  }
+  EXPECT_HAS(warnings(), "irecv: an array is null");
+  EXPECT_HAS(warnings(), "iflush: an array is null");
+}
+
 TYPED_TEST(TransferTest, SendWaitsForItsReceive) {
   Pair<TypeParam> pair;
   Memory<TypeParam> from(pair.send(), 8, 1);
