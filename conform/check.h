@@ -36,7 +36,7 @@ struct Check {
   // Returns how it held, for the table; "": there is nothing to say. Throws Broken or DoesNotApply.
   std::string (*run)(const cli::PluginOptions& plugin);
   const char* fault = "";  // rule of the software devices' fault injector (docs/software-device.md)
-  int limit_s = 30;        // then it hangs
+  int limit_s = 30;        // then it hangs; --timeout counts instead
   int oldest = kOldestApi;
 };
 

@@ -39,6 +39,7 @@ constexpr const char* kDefaultDevice = "software:count=2";
 struct ConformOptions {
   PluginOptions plugin;
   std::string only;
+  int limit_s = 0;  // 0: each check's own
   bool list = false;
   bool json = false;
 };
@@ -191,7 +192,9 @@ class Starts {
   int hung_ = 0;  // versions
 };
 
-Row tryAll(const Check& check, const PluginOptions& plugin, const conform::Exports& exports) {
+Row tryAll(const Check& check, const ConformOptions& options, const conform::Exports& exports) {
+  const PluginOptions& plugin = options.plugin;
+  const int limit_s = options.limit_s != 0 ? options.limit_s : check.limit_s;
   static int trials = 0;
   static Starts starts;
   Row row = {&check, {}};
@@ -207,7 +210,7 @@ Row tryAll(const Check& check, const PluginOptions& plugin, const conform::Expor
       row.add(version, {Verdict::kNotTried, why});
       continue;
     }
-    Verdict verdict = conform::tryCheck(check, one, ++trials);
+    Verdict verdict = conform::tryCheck(check, one, ++trials, limit_s);
     starts.note(check, version, verdict);
     row.add(version, std::move(verdict));
   }
@@ -230,7 +233,7 @@ std::vector<Row> tryInOrder(const std::vector<const Check*>& checks, const Confo
   const std::size_t versions_width =
       std::max(versionsText(exports.net).size(), versionsText(exports.rma).size());
   for (const Check* const check : checks) {
-    Row row = tryAll(*check, options.plugin, exports);
+    Row row = tryAll(*check, options, exports);
     if (row.answers.empty()) continue;
     clearProgress();
     if (!options.json && status == kExitOk) {
@@ -252,6 +255,8 @@ int conformCommand(Args args) {
   std::vector<Option> table = {
       textOption(0, "only", "NAME", &options.only, "only the checks whose names begin so (data, fault.port)"),
       flagOption('l', "list", &options.list, "print the checks and what each says"),
+      intOption('T', "timeout", &options.limit_s, 1, 3600,
+                "the longest that a check may take, in seconds (default: 30 to 100, by the check)"),
       jsonOption(&options.json)};
   addPluginAndRmaOptions(table, options.plugin);
   int status = kExitOk;
@@ -267,8 +272,9 @@ int conformCommand(Args args) {
     const char* const device = std::getenv("RAILWISE_DEVICE");
     options.plugin.device = device != nullptr ? device : kDefaultDevice;
   }
-  if (needsDropIn(options.plugin, namesOwnPlugin(options.plugin.plugin) ? "Railwise" : options.plugin.plugin))
-    return runBehindDropIn("conform", options.plugin, args);
+  const auto drop_in =
+      needsDropIn(options.plugin, namesOwnPlugin(options.plugin.plugin) ? "Railwise" : options.plugin.plugin);
+  if (drop_in.ok() && *drop_in) return runBehindDropIn("conform", options.plugin, args);
   applyDevice(options.plugin, false);
   const auto exports = conform::exportsOf(options.plugin);
   if (!exports.ok()) return leave(kExitFailed, "conform: %s", exports.error().c_str());
@@ -277,8 +283,11 @@ int conformCommand(Args args) {
                                   options.plugin.plugin.empty() ? "railwise" : options.plugin.plugin.c_str(),
                                   versionsText(exports->net).c_str(), versionsText(exports->rma).c_str(),
                                   options.plugin.device.c_str());
-  if (!options.plugin.device.starts_with("software") && !hasRdmaDevice() && !startsByItself(options.plugin))
-    return leave(kExitFailed, "conform: nothing is tried: no RDMA device in /sys/class/infiniband");
+  if (!options.plugin.device.starts_with("software") && !hasRdmaDevice()) {
+    const auto starts = startsByItself(options.plugin);
+    if (starts.ok() && !*starts)
+      return leave(kExitFailed, "conform: nothing is tried: no RDMA device in /sys/class/infiniband");
+  }
   const std::vector<Row> rows = tryInOrder(checks, options, *exports, head);
   if (rows.empty())
     return leave(kExitFailed, "conform: nothing to try: the plugin exports net API %s, RMA API %s",

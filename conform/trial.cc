@@ -98,7 +98,7 @@ std::optional<ProcessEnd> waitFor(Process& child, int limit_s, const std::map<st
 
 }  // namespace
 
-Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int number) {
+Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int number, int limit_s) {
   if (*check.fault != '\0' && !plugin.device.starts_with("software"))
     return {Verdict::kDoesNotApply, "faults are for software devices"};
   const std::string fabric = "conform" + std::to_string(getpid()) + "." + std::to_string(number);
@@ -117,11 +117,11 @@ Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int numbe
   static std::map<std::string, int> hangs;
   auto child = Process::start(plan);
   if (!child.ok()) return {Verdict::kBroken, child.error()};
-  const auto ended = waitFor(*child, check.limit_s, hangs);
+  const auto ended = waitFor(*child, limit_s, hangs);
   if (!ended) {
     const std::string call = standsIn(kStandsStillNs);
     (void)child->end();
-    if (call.empty()) return {Verdict::kBroken, "has no end in " + std::to_string(check.limit_s) + " s"};
+    if (call.empty()) return {Verdict::kBroken, "has no end in " + std::to_string(limit_s) + " s"};
     ++hangs[call];
     return {Verdict::kBroken, call + " does not return", !starts(call), call};
   }

@@ -15,8 +15,9 @@ struct Verdict {
   std::string hung_in = {};  // the call of the plugin that has not returned; "": none
 };
 
-// On software devices of a fabric of its own. `number`: of the trial. Main thread only.
-Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int number);
+// On software devices of a fabric of its own. `number`: of the trial. After `limit_s` it hangs. Main thread
+// only.
+Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int number, int limit_s);
 
 // The versions of its net table and of its RMA table that a plugin exports, newest first. An error: it cannot
 // be loaded.

@@ -3,6 +3,7 @@
 // outstanding). Environment variables make it misbehave:
 //   LOOPBACK_NEEDS_SOFTWARE=1   init fails unless RAILWISE_DEVICE is "software"
 //   LOOPBACK_NEEDS_SYS=1        init fails unless /sys shows soft0
+//   LOOPBACK_HANGS=1            init does not return
 //   LOOPBACK_CORRUPT=N          flips a byte of every message from the N-th received one on
 //   LOOPBACK_STALL=N            from the N-th call on, test never says done
 //   LOOPBACK_FAIL=CALL:N        the N-th call of CALL (isend, irecv, test, connect, regMr) fails
@@ -320,6 +321,7 @@ ncclResult_t doTest(void* pointer, int* done, int* sizes) {
 // ---- the tables ----
 
 ncclResult_t begin(ncclDebugLogger_t logger) {
+  while (std::getenv("LOOPBACK_HANGS") != nullptr) pause();
   g_logger = logger;
   const char* device = std::getenv("RAILWISE_DEVICE");
   const bool software = device != nullptr && std::strcmp(device, "software") == 0;

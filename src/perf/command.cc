@@ -178,12 +178,16 @@ int startRanks(PerfOptions options, Args args) {
   if (const auto possible = checkRanks(options, options.ranks); !possible.ok())
     return usageError("perf: " + possible.error());
   if (const auto files = checkFiles(options); !files.ok()) return usageError("perf: " + files.error());
-  const bool fallback = needsSoftwareDevice(deviceOptions(options));
-  if (!fallback && needsDropIn(deviceOptions(options), name))
-    return runBehindDropIn("perf", options.plugin, args);
+  const auto fallback = needsSoftwareDevice(deviceOptions(options));
+  if (!fallback.ok()) return leave(kExitFailed, "%s", fallback.error().c_str());
+  if (!*fallback) {
+    const auto drop_in = needsDropIn(deviceOptions(options), name);
+    if (!drop_in.ok()) return leave(kExitFailed, "%s", drop_in.error().c_str());
+    if (*drop_in) return runBehindDropIn("perf", options.plugin, args);
+  }
   std::vector<const char*> rank_args = {"perf"};
   rank_args.insert(rank_args.end(), args.begin(), args.end());
-  return launchPerf(options, rank_args, fallback);
+  return launchPerf(options, rank_args, *fallback);
 }
 
 int startRank(const PerfOptions& options, const RankIdentity& identity, bool child, Args args) {
@@ -191,7 +195,9 @@ int startRank(const PerfOptions& options, const RankIdentity& identity, bool chi
   if (!child && !namesOwnPlugin(options.plugin.plugin)) {
     std::string name;
     if (const int status = checkPlugin(options, &name); status != kExitOk) return status;
-    if (needsDropIn(deviceOptions(options), name)) return runBehindDropIn("perf", options.plugin, args);
+    const auto drop_in = needsDropIn(deviceOptions(options), name);
+    if (!drop_in.ok()) return leave(kExitFailed, "%s", drop_in.error().c_str());
+    if (*drop_in) return runBehindDropIn("perf", options.plugin, args);
   }
   // The launcher has tried the files already.
   if (identity.rank == 0 && !child) {

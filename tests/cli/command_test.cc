@@ -276,6 +276,16 @@ TEST(Devices, DoesNotFallBackWhenADeviceWasAskedFor) {
   EXPECT_HAS(software.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
 }
 
+// On its own devices, and on those that are asked for.
+TEST(Devices, GivesUpAPluginThatHangsInInit) {
+  for (const char* device : {"auto", "verbs", "software"}) {
+    const auto result = railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", device, "-T", "1"},
+                                 {"LOOPBACK_HANGS=1"});
+    EXPECT_EQ(result.status, 1) << device;
+    EXPECT_HAS(result.err, "plugin " LOOPBACK_PLUGIN " hangs: init does not return within 1 s");
+  }
+}
+
 TEST(Devices, AWarningThatIsRepeatedStandsOnce) {
   const auto result = railwise({"devices"}, {"RAILWISE_STRICT=nonsense"});
   EXPECT_EQ(result.status, 1);

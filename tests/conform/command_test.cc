@@ -75,7 +75,8 @@ TEST(Conform, SaysOnceThatThePluginDoesNotStart) {
 }
 
 TEST(Conform, GivesUpAPluginThatHangsInInit) {
-  const auto answer = conform({BAD_PLUGIN, "--only", "life.", "--api", "v12"}, 1, {"BAD_PLUGIN=hang"});
+  const auto answer =
+      conform({BAD_PLUGIN, "--only", "life.", "--api", "v12", "-T", "4"}, 1, {"BAD_PLUGIN=hang"});
   EXPECT_EQ(textOf(answer, "life.table"), "init does not return");
   EXPECT_EQ(verdictOf(answer, "life.properties"), "broken") << "the machine may have been busy at the first";
   EXPECT_EQ(textOf(answer, "life.threads"), "not tried: the plugin hangs in init");

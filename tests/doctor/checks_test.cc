@@ -57,6 +57,29 @@ TEST(Doctor, WhatNoCheckCouldSeeIsNotFine) {
   EXPECT_EQ(unjudged({}), "");
 }
 
+TEST(Doctor, ACheckThatFindsNothingToLookAtSaysSo) {
+  const MemoryTree tree = goodMachine(Network::kInfiniband);
+  const auto examined = [&](std::vector<std::string> only) {
+    return examine(System(tree), {.only = std::move(only)});
+  };
+  const Diagnosis nothing = examined({"pfc", "gid", "manifest"});
+  EXPECT_EQ(nothing.unjudged, "no check could look");
+  EXPECT_EQ(nothing.hidden,
+            (std::vector<std::string>{"manifest: no --manifest FILE", "gid and pfc: no active RoCE port"}));
+  const Diagnosis some = examined({"mtu", "gpudirect-amd"});
+  EXPECT_EQ(some.unjudged, "");
+  EXPECT_EQ(some.hidden, std::vector<std::string>{"gpudirect-amd: no GPU of AMD"});
+  EXPECT_EQ(examined({}).hidden, std::vector<std::string>());
+  // On no machine at all.
+  const std::set<std::string> of_process = {"settings",   "open-files",   "shm-size",
+                                            "sys-masked", "host-network", "seccomp"};
+  const MemoryTree empty("empty");
+  for (const Check& check : allChecks())
+    EXPECT_EQ(examine(System(empty), {.only = {check.name}}).unjudged.empty(),
+              of_process.contains(check.name))
+        << check.name;
+}
+
 TEST(Doctor, ASoftwareMachineIsFine) {
   MemoryTree tree = goodMachine();
   for (int i = 0; i < 8; ++i) {

@@ -231,6 +231,23 @@ TEST(Stuck, RailsThatHaveFailedAreToldWhileTheJobGoesOn) {
       std::vector<std::string>{"gpu1 mlx5_0 port 1: down for 4.0 s, 2 failovers away from it, in 1 process"});
 }
 
+TEST(Stuck, ARailThatIsUsedAgainIsNotNamed) {
+  TestJob job;
+  ProcessFacts& own = job.process(0, 1);
+  own.rails[0].failovers = 2;
+  const auto [sender, receiver] = job.connect(own, job.process(1, 2));
+  receiver->moved = 200;
+  sender->pairs.clear();  // it has gone on over another rail
+  EXPECT_EQ(
+      diagnosisOf(job).rails,
+      std::vector<std::string>{"gpu1 mlx5_0 port 1: its port is up, 2 failovers away from it, in 1 process"});
+  sender->pairs.push_back({.rail = 0});
+  EXPECT_EQ(diagnosisOf(job).rails, std::vector<std::string>());
+  EXPECT_EQ(diagnosisOf(job).verdict, "nothing is stuck: 2 processes, 100 messages/s");
+  own.rails[0].state = RailState::kDown;
+  EXPECT_EQ(diagnosisOf(job).rails.size(), 1U);
+}
+
 TEST(Stuck, ASetupThatIsSlowSaysForWhomItWaits) {
   TestJob job;
   job.process(0, 1).slow_setup =

@@ -129,6 +129,17 @@ def check_links(packages, library_folder):
             expect(member.issym() and member.linkname == "libnccl-net-railwise.so", f"{package}: {name} is no link to the plugin")
 
 
+def check_pages(package, path):
+    """A link of a page leads to a file of the package."""
+    content = {name: data for name, (_, data) in members(path).items()}
+    pages = [name for name in content if name.endswith(".md")]
+    expect(len(pages) > 20, f"{package}: {len(pages)} pages")
+    for page in pages:
+        for target in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", content[page].decode()):
+            there = os.path.normpath(os.path.join(os.path.dirname(page), target))
+            expect(there in content, f"{package}: {page}: the link to {target} leads nowhere")
+
+
 def check_install(build, library_folder, work):
     """cmake --install gives plain names to those alone who ask for them."""
     plain = {"libnccl-net.so", "librccl-net.so"}
@@ -202,6 +213,7 @@ def main(source, build):
             check_stripped(package, path, f"{pathlib.Path(source).resolve().parent}/".encode())
             expect(path.read_bytes() == again[package].read_bytes(), f"{package}: packed once more, it has other bytes")
         check_links(packages, library_folder)
+        check_pages("railwise-doctor", packages["railwise-doctor"])
         check_alone(packages["railwise-doctor"], pathlib.Path(folder))
         check_install(build, library_folder, pathlib.Path(folder))
         lint(packages)

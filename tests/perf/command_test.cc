@@ -293,6 +293,12 @@ TEST(PerfErrors, NoDeviceEndsWith1) {
   EXPECT_HAS(result.err, "init failed: ncclSystemError");
 }
 
+TEST(PerfErrors, APluginThatHangsInInitIsTriedOnce) {
+  const auto result = perf({"sendrecv", "-T", "1"}, {"LOOPBACK_HANGS=1"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "railwise: plugin " LOOPBACK_PLUGIN " hangs: init does not return within 1 s\n");
+}
+
 // It knows libibverbs only, so perf runs again behind the drop-in library.
 TEST(PerfDevice, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
   const auto result =

@@ -50,7 +50,9 @@ constexpr const char* kStuckHelp =
     "that have\n"
     "a connection, a communicator or a launcher in common are one job. To see both ends of a connection it "
     "must ask the\nhosts of both.\n"
-    "Exit status: 0 nothing is stuck, 1 something is, 2 a mistake on the command line.\n\n";
+    "Exit status: 0 nothing is stuck, 1 something is, 2 a mistake on the command line, 3 no job runs where "
+    "it "
+    "looked.\n\n";
 
 struct StuckOptions {
   std::string hosts_file;
@@ -70,7 +72,8 @@ struct StuckOptions {
 
 std::vector<Option> stuckTable(StuckOptions& options) {
   std::vector<Option> table = {
-      textOption(0, "hosts", "FILE", &options.hosts_file, "also ask the hosts of FILE, one per line"),
+      textOption(0, "hosts", "FILE", &options.hosts_file,
+                 "ask this host and the hosts of FILE, one per line"),
       secondsOption('t', "seconds", &options.seconds, 0, 600,
                     "time between the two reads (default 2); 0: read once, and judge by age"),
       flagOption('j', "json", &options.json, "JSON instead of a text"),
@@ -319,7 +322,7 @@ int report(const StuckOptions& options, std::vector<observe::HostFacts> hosts) {
   const bool paints = !options.json && !options.dot && outputHasColor(options.color);
   const int written = writeOutput(kStuck, "", paints ? paintedFindings(text) : text);
   if (written != kExitOk) return kExitUsage;
-  return diagnosis.stuck ? kExitFailed : kExitOk;
+  return diagnosis.stuck ? kExitFailed : diagnosis.processes > 0 ? kExitOk : kExitNothing;
 }
 
 std::vector<std::string> gatherWords(const StuckOptions& options) {
@@ -338,12 +341,15 @@ int askHosts(const StuckOptions& options) {
   const auto names = parseHostFile(*text, options.hosts_file, kMostHostsAsked);
   if (!names.ok()) return say("%s: %s", kStuck, names.error().c_str()), kExitUsage;
   std::vector<HostCommand> commands;
+  // This host needs no ssh. The other hosts are asked at once, so this one is, too.
+  const auto askThisHost = [&](const std::string& name) {
+    commands.push_back({name, gatherWords({.seconds = options.seconds, .folder = options.folder})});
+  };
   for (const std::string& name : *names) {
-    // This host needs no ssh. The other hosts are asked at once, so this one is, too.
-    const bool here = isThisHost(name);
-    commands.push_back({name, here ? gatherWords({.seconds = options.seconds, .folder = options.folder})
-                                   : launchWords(options.launch, name, gatherWords(options))});
+    if (isThisHost(name)) askThisHost(name);
+    else commands.push_back({name, launchWords(options.launch, name, gatherWords(options))});
   }
+  if (std::ranges::none_of(*names, isThisHost)) askThisHost(nameOfThisHost());
   showProgress(textOf("stuck: asking %zu hosts", commands.size()));
   RunLimits limits;
   limits.time = std::chrono::milliseconds(static_cast<int64_t>((options.limit_s + options.seconds) * 1000));

@@ -23,6 +23,7 @@ using Args = std::span<const char* const>;
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitNothing = 3;  // of a command that judges: there was nothing to look at
 
 struct Option {
   enum Value { kNone, kRequired, kOptional };

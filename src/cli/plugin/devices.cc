@@ -29,6 +29,8 @@ std::vector<Option> optionTable(DevicesOptions& fields) {
   addPluginOptions(options, fields.plugin);
   options.push_back(textOption('m', "machine", "NAME|FILE", &fields.machine,
                                "the devices of a software machine (railwise device list)"));
+  options.push_back(intOption('T', "timeout", &fields.plugin.start_limit_s, 1, 3600,
+                              "the longest that the plugin may take to start, in seconds (default: 30)"));
   options.push_back(
       textOption('H', "host", "NAME", &fields.host, "which host of --machine (default: its first)"));
   return options;
@@ -147,16 +149,19 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
 
 int list(const DevicesOptions& options, Args args) {
   useOwnFabric("devices" + std::to_string(getpid()));
-  const bool fallback = needsSoftwareDevice(options.plugin);
-  if (fallback) say("%s", kSoftwareFallbackText);
-  applyDevice(options.plugin, fallback);
+  const auto fallback = needsSoftwareDevice(options.plugin);
+  if (!fallback.ok()) return leave(kExitFailed, "%s", fallback.error().c_str());
+  if (*fallback) say("%s", kSoftwareFallbackText);
+  applyDevice(options.plugin, *fallback);
   auto plugin = loadPlugin(options.plugin);
   if (!plugin.ok())
     return leave(plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed, "%s",
                  plugin.error().c_str());
   NetApi& api = *plugin->api;
-  if (!fallback && needsDropIn(options.plugin, api.name()))
-    return runBehindDropIn("devices", options.plugin, args);
+  const auto drop_in = *fallback ? Outcome<bool>(false) : needsDropIn(options.plugin, api.name());
+  if (drop_in.ok() && *drop_in) return runBehindDropIn("devices", options.plugin, args);
+  if (const auto tried = drop_in.ok() ? startsByItself(options.plugin) : drop_in; !tried.ok())
+    return leave(kExitFailed, "%s", tried.error().c_str());
   keepPluginLines(kGpuDirectMark);
   const auto count = startPlugin(api, 1);
   if (!count.ok()) return leave(kExitFailed, "%s", count.error().c_str());

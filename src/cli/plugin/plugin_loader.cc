@@ -1,13 +1,17 @@
 #include "cli/plugin/plugin_loader.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <new>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,6 +27,7 @@ namespace railwise::cli {
 namespace {
 
 constexpr const char* kOwnPluginName = "Railwise";  // as its table says
+constexpr const char* kOwnName = "railwise";
 constexpr const char* kBehindVariable = "RAILWISE_BEHIND_DROP_IN";
 constexpr std::string_view kSoftwareKind = "software";
 
@@ -34,8 +39,12 @@ std::string machineOf(const PluginOptions& options) {
 }
 
 constexpr const char* kVariable = "RAILWISE_DEVICE";
-// Opening every RDMA device of a large machine takes a few seconds at most.
-constexpr auto kProbeLimit = std::chrono::seconds(30);
+// The call of the plugin that a child process is in, for its parent. Null: no child is tried.
+std::atomic<const char*>* g_call_now = nullptr;
+
+void noteCall(const char* call) {
+  if (g_call_now != nullptr) *g_call_now = call;
+}
 
 // Runs in the child process. Returns 0 if the plugin starts.
 int probe(const PluginOptions& options, const char* device) {
@@ -51,18 +60,29 @@ int probe(const PluginOptions& options, const char* device) {
 }
 
 // Does the plugin start in a process of its own, with RAILWISE_DEVICE=`device`? If `device` is null, the
-// variable stays as it is.
-bool pluginStarts(const PluginOptions& options, const char* device) {
+// variable stays as it is. An error if the plugin hangs.
+Outcome<bool> pluginStarts(const PluginOptions& options, const char* device) {
+  static std::map<std::pair<std::string, std::string>, bool> known;  // plugin, device
+  const char* const variable = device != nullptr ? device : std::getenv(kVariable);
+  const std::pair key(options.plugin, variable != nullptr ? variable : "");
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  void* const page = g_call_now != nullptr ? g_call_now
+                                           : mmap(nullptr, sizeof *g_call_now, PROT_READ | PROT_WRITE,
+                                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED) g_call_now = new (page) std::atomic<const char*>("dlopen");
   ProcessPlan plan;
   plan.body = [&](std::string&) { return probe(options, device); };
   if (!options.verbose) plan.error = kStreamNothing;
   auto child = Process::start(plan);
   if (!child.ok()) return true;  // no probe, no fallback: the plugin's own init decides
-  const auto& end = child->wait(Deadline::after(kProbeLimit));
-  return end && end->good();
+  const auto& end = child->wait(Deadline::after(std::chrono::seconds(options.start_limit_s)));
+  if (!end)
+    return Error{textOf("plugin %s hangs: %s does not return within %d s",
+                        options.plugin.empty() ? kOwnName : options.plugin.c_str(),
+                        g_call_now != nullptr ? g_call_now->load() : "its start", options.start_limit_s)};
+  return known[key] = end->good();
 }
 
-constexpr const char* kOwnName = "railwise";
 constexpr const char* kOwnPlugin = "libnccl-net-railwise.so";
 
 // The tables of one kind that a plugin may have.
@@ -258,6 +278,7 @@ static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
     return Error{
         textOf("plugin %s: %s has no %s", api.name(), symbolName(kind, api.version()).c_str(), missing)};
   int count = 0;
+  noteCall("devices");
   if (const ncclResult_t result = api.devices(&count); result != ncclSuccess)
     return failedCall(api, "devices", result);
   if (count > 0) return count;
@@ -268,11 +289,13 @@ static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
 }
 
 Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
+  noteCall("init");
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
     return failedInit(api, result);
   auto count = devicesOf(api, kNetTables);
   if (!count.ok()) return count;
   NetProperties properties;
+  noteCall("getProperties(0)");
   if (const ncclResult_t result = api.getProperties(0, &properties); result != ncclSuccess)
     return failedCall(api, "getProperties(0)", result);
   if (!properties.host_device)
@@ -293,11 +316,13 @@ void useOwnFabric(const std::string& name) {
   if (named == nullptr || *named == '\0') setenv(kFabricVariable, name.c_str(), 1);
 }
 
-bool startsByItself(const PluginOptions& options) { return pluginStarts(options, nullptr); }
+Outcome<bool> startsByItself(const PluginOptions& options) { return pluginStarts(options, nullptr); }
 
-bool needsSoftwareDevice(const PluginOptions& options) {
+Outcome<bool> needsSoftwareDevice(const PluginOptions& options) {
   if (options.device != "auto" || std::getenv(kVariable) != nullptr) return false;
-  return !pluginStarts(options, nullptr) && pluginStarts(options, "software");
+  const auto starts = pluginStarts(options, nullptr);
+  if (!starts.ok() || *starts) return starts.ok() ? Outcome<bool>(false) : starts;
+  return pluginStarts(options, "software");
 }
 
 void applyDevice(const PluginOptions& options, bool software_fallback) {
@@ -308,12 +333,14 @@ void applyDevice(const PluginOptions& options, bool software_fallback) {
   }
 }
 
-bool needsDropIn(const PluginOptions& options, const std::string& name) {
+Outcome<bool> needsDropIn(const PluginOptions& options, const std::string& name) {
   if (name == kOwnPluginName || std::getenv(kBehindVariable) != nullptr) return false;
   if (options.device != "auto") return options.device.starts_with(kSoftwareKind);
   const char* const variable = std::getenv("RAILWISE_DEVICE");
   if (variable != nullptr) return std::string_view(variable).starts_with(kSoftwareKind);
-  return !startsByItself(options);
+  auto starts = startsByItself(options);
+  if (starts.ok()) *starts = !*starts;
+  return starts;
 }
 
 int runBehindDropIn(const char* command, const PluginOptions& options, Args args) {

@@ -20,6 +20,9 @@ struct PluginOptions {
   int api = 0;         // 0: the newest version that the plugin exports
   std::string device = "auto";
   bool verbose = false;
+  // The longest that the plugin may take to start in a child process. Opening every RDMA device of a large
+  // machine takes a few seconds at most.
+  int start_limit_s = 30;
 };
 void addPluginOptions(std::vector<Option>& options, PluginOptions& fields);
 // The option --api is for the tables of one-sided communication, too.
@@ -56,19 +59,19 @@ Outcome<int> startRma(RmaApi& api, uint64_t comm_id);
 
 // The option --device: chooses the kind of device that the plugin uses, by setting RAILWISE_DEVICE before the
 // plugin is loaded; and the fabric of software devices. "auto" tries the plugin's init in a short-lived child
-// process, so that a failed attempt leaves nothing behind in this process. Main thread, before the first
-// thread starts.
+// process, so that a failed attempt leaves nothing behind in this process. It is an error if the plugin hangs
+// there. Main thread, before the first thread starts.
 
 inline constexpr const char* kSoftwareFallbackText =
     "no RDMA device on this machine: using the software device (RAILWISE_DEVICE=software)";
 
 // For --device auto if RAILWISE_DEVICE is not set: true if the plugin's init fails without it and succeeds
 // with RAILWISE_DEVICE=software. Always false for other values of --device.
-bool needsSoftwareDevice(const PluginOptions& options);
+Outcome<bool> needsSoftwareDevice(const PluginOptions& options);
 
 // True if the plugin's init succeeds with the devices that it finds by itself. The plugin is tried in a child
 // process.
-bool startsByItself(const PluginOptions& options);
+Outcome<bool> startsByItself(const PluginOptions& options);
 
 // Gives what runs on software devices a fabric of its own, unless the user names a fabric. So it cannot meet
 // other programs of the user, whose devices may have the same addresses. Sets the fabric of this process and
@@ -90,7 +93,7 @@ inline constexpr const char* kSysfsForOtherPlugins = "on";
 
 // True if the plugin, which calls itself `name`, is to use software devices, knows none, and does not run
 // behind the drop-in library yet. Without --device and RAILWISE_DEVICE that is so if it finds no device.
-bool needsDropIn(const PluginOptions& options, const std::string& name);
+Outcome<bool> needsDropIn(const PluginOptions& options, const std::string& name);
 
 // Runs `railwise COMMAND` with these arguments behind the drop-in library, in place of this process. Returns
 // the exit status if that cannot be done.

@@ -254,13 +254,13 @@ void checkEcn(Examination& exam) {
 }
 
 constexpr std::array<Check, 6> kAddressChecks = {
-    {{"gid", "rdma", "GIDs of RoCE ports: none, RoCE v1 alone, link-local alone", checkGids},
-     {"gid-index", "rdma", "NCCL_IB_GID_INDEX against the GID tables", checkGidIndex},
-     {"mtu", "rdma", "packet size of ports against the interface's and each other's", checkMtu},
-     {"pfc", "rdma", "priority flow control of RoCE ports", checkPfc},
-     {"ecn", "rdma", "ECN of RoCE ports, where the driver tells", checkEcn},
-     {"traffic-class", "rdma", "the job's traffic class against the lossless priorities",
-      checkTrafficClass}}};
+    {{"gid", "rdma", "GIDs of RoCE ports: none, RoCE v1 alone, link-local alone", checkGids, Needs::kRoce},
+     {"gid-index", "rdma", "NCCL_IB_GID_INDEX against the GID tables", checkGidIndex, Needs::kRoce},
+     {"mtu", "rdma", "packet size of ports against the interface's and each other's", checkMtu, Needs::kPort},
+     {"pfc", "rdma", "priority flow control of RoCE ports", checkPfc, Needs::kRoce},
+     {"ecn", "rdma", "ECN of RoCE ports, where the driver tells", checkEcn, Needs::kRoce},
+     {"traffic-class", "rdma", "the job's traffic class against the lossless priorities", checkTrafficClass,
+      Needs::kRoce}}};
 
 }  // namespace
 

@@ -49,11 +49,14 @@ struct Examination {
   std::vector<std::string> hidden;  // what could not be read, and what would help
   const char* running = "";         // the name of the check that runs
   bool blind = false;               // it could look at nothing
+  const char* absent = nullptr;     // what it looks at, where the machine has none
 
   // Adds a finding of the check that runs.
   void add(Severity severity, std::string what, std::vector<Seen> seen, std::string why, std::string fix);
   // Notes what the check could not read; `all`: it could look at nothing else.
   void cannotLook(const std::string& what, bool all = true);
+  // Notes that the machine has nothing for the check that runs: "no topology file".
+  void nothingHere(const char* what) { absent = what; }
   // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.
   std::vector<const RdmaPort*> usedPorts() const;
   // Settings with which a job fails where no NIC can be used: NCCL_NET, RAILWISE_STRICT.
@@ -71,11 +74,28 @@ struct Examination {
 // Has this host given the PCI function to a virtual machine?
 bool givenToGuest(const System& system, const std::string& path);
 
+// What a machine must have, for a check to have anything to look at.
+enum class Needs {
+  kNothing,
+  kPort,  // RDMA ports that a job would use; those below: active ones
+  kRoce,
+  kInfiniband,
+  kGpu,
+  kModel,
+  kNvidiaAndPort,
+  kAmdAndPort,
+  kGpuAndPort,
+  kTopologyFile,
+  kNccl,         // a library
+  kEnvironment,  // a job's variables
+};
+
 struct Check {
   const char* name;    // of its findings, too
   const char* family;  // "rdma", "gpudirect", "nvlink", "topology", "container", "nccl"
   const char* text;    // what it looks at, in a line
   void (*run)(Examination&);
+  Needs needs = Needs::kNothing;
 };
 
 std::span<const Check> rdmaChecks();

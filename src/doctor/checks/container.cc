@@ -135,7 +135,7 @@ void checkSeccomp(Examination& exam) {
 }
 
 constexpr std::array<Check, 6> kContainerChecks = {
-    {{"memlock", "container", "the limit for locked memory", checkMemlock},
+    {{"memlock", "container", "the limit for locked memory", checkMemlock, Needs::kPort},
      {"open-files", "container", "the limit for open files", checkOpenFiles},
      {"shm-size", "container", "the size of /dev/shm", checkSharedMemory},
      {"sys-masked", "container", "parts of /sys that a container hides", checkMaskedSys},

@@ -109,6 +109,49 @@ void lookAtPaths(Examination& exam) {
   if (!kinds.empty()) exam.looked.push_back("paths: " + listText(kinds) + " (railwise explain --brief)");
 }
 
+// Of what a check needs, what the machine has none of. Null: all is there.
+const char* lackOf(const Examination& exam, Needs needs) {
+  const std::vector<const RdmaPort*> ports = exam.usedPorts();
+  const auto anyPort = [&](bool (RdmaPort::*of)() const) {
+    return std::any_of(ports.begin(), ports.end(),
+                       [&](const RdmaPort* port) { return port->active() && (port->*of)(); });
+  };
+  const auto anyGpu = [&](bool (sysfs::PciDevice::*of)() const) {
+    const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
+    return std::any_of(gpus.begin(), gpus.end(), [&](const sysfs::PciDevice& gpu) { return (gpu.*of)(); });
+  };
+  const auto withPort = [&](bool gpu, const char* none) {
+    return !gpu ? none : ports.empty() ? "no RDMA port" : nullptr;
+  };
+  switch (needs) {
+    case Needs::kNothing:
+      return nullptr;
+    case Needs::kPort:
+      return ports.empty() ? "no RDMA port" : nullptr;
+    case Needs::kRoce:
+      return anyPort(&RdmaPort::roce) ? nullptr : "no active RoCE port";
+    case Needs::kInfiniband:
+      return anyPort(&RdmaPort::infiniband) ? nullptr : "no active InfiniBand port";
+    case Needs::kGpu:
+      return anyGpu(&sysfs::PciDevice::isGpu) ? nullptr : "no GPU";
+    case Needs::kModel:
+      return exam.machine == nullptr ? "no model of GPUs and NICs" : nullptr;
+    case Needs::kNvidiaAndPort:
+      return withPort(anyGpu(&sysfs::PciDevice::isNvidiaGpu), "no GPU of NVIDIA");
+    case Needs::kAmdAndPort:
+      return withPort(anyGpu(&sysfs::PciDevice::isAmdGpu), "no GPU of AMD");
+    case Needs::kGpuAndPort:
+      return withPort(anyGpu(&sysfs::PciDevice::isGpu), "no GPU");
+    case Needs::kTopologyFile:
+      return exam.topology_file.empty() ? "no topology file" : nullptr;
+    case Needs::kNccl:
+      return ncclLibraries(exam.system).empty() ? "no library of NCCL" : nullptr;
+    case Needs::kEnvironment:
+      return exam.system.environmentKnown() ? nullptr : "no environment of a job";
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 bool isCheckOrFamily(const std::string& name) {
@@ -138,15 +181,23 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   lookAtGpus(exam);
   lookAtPaths(exam);
   std::size_t ran = 0, blind = 0;
+  std::map<std::string, std::vector<std::string>> absent;  // and the checks that look at it
   for (const Check& check : allChecks()) {
     const auto named = [&](const std::string& name) { return name == check.name || name == check.family; };
     if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), named)) continue;
     exam.running = check.name;
     exam.blind = false;
+    exam.absent = options.only.empty() ? nullptr : lackOf(exam, check.needs);
+    const std::size_t found = exam.findings.all().size();
     check.run(exam);
     ++ran;
-    if (exam.blind) ++blind;
+    const bool nothing = exam.absent != nullptr && exam.findings.all().size() == found;
+    if (nothing) absent[exam.absent].emplace_back(check.name);
+    if (exam.blind || nothing) ++blind;
   }
+  // No machine has what all checks look at; who asks for some of them wants to know.
+  if (!options.only.empty())
+    for (const auto& [what, checks] : absent) exam.hidden.push_back(listText(checks) + ": " + what);
   if (system.isRoot() && system.variable("SUDO_USER") != nullptr)
     exam.hidden.push_back("as the job's user (without sudo): environment, limits, and rights to the devices");
   exam.looked.push_back(counted(ran, "check") + " (railwise doctor --list)");

@@ -267,7 +267,8 @@ void checkDataDirect(Examination& exam) {
     cards = cards || device.device == pci::kConnectX8;
     functions = functions || device.device == pci::kDataDirect;
   }
-  if (!cards || !functions || off == nullptr || off->value != "0") return;
+  if (!cards || !functions) return exam.nothingHere("no ConnectX-8 with Data Direct");
+  if (off == nullptr || off->value != "0") return;
   exam.add(
       Severity::kWarning, "Data Direct of ConnectX-8 is switched off by a setting",
       {{"", off->where, "NCCL_IB_DATA_DIRECT=0"}},
@@ -276,13 +277,16 @@ void checkDataDirect(Examination& exam) {
 }
 
 constexpr std::array<Check, 6> kGpuDirectChecks = {
-    {{"gpu-driver", "gpudirect", "the GPUs' driver", checkDriver},
+    {{"gpu-driver", "gpudirect", "the GPUs' driver", checkDriver, Needs::kGpu},
      {"gpudirect", "gpudirect", "dma-buf and nvidia_peermem: loaded, and known to the RDMA drivers",
-      checkPeerMemory},
-     {"gpudirect-amd", "gpudirect", "AMD's GPUs: dma-buf and the peer-memory client", checkAmdMemory},
+      checkPeerMemory, Needs::kNvidiaAndPort},
+     {"gpudirect-amd", "gpudirect", "AMD's GPUs: dma-buf and the peer-memory client", checkAmdMemory,
+      Needs::kAmdAndPort},
      {"gpudirect-override", "gpudirect",
-      "IOMMU groups of GPUs and NICs on Grace: what drivers before and since 595 ask", checkOverride},
-     {"gpu-nic-root", "gpudirect", "GPUs without a NIC on their root complex", checkRoots},
+      "IOMMU groups of GPUs and NICs on Grace: what drivers before and since 595 ask", checkOverride,
+      Needs::kNvidiaAndPort},
+     {"gpu-nic-root", "gpudirect", "GPUs without a NIC on their root complex", checkRoots,
+      Needs::kGpuAndPort},
      {"data-direct", "gpudirect", "Data Direct of ConnectX-8", checkDataDirect}}};
 
 }  // namespace

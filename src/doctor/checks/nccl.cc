@@ -365,7 +365,7 @@ bool ofOneMachine(const std::string& interface) {
 
 void checkBootstrap(Examination& exam) {
   const std::vector<std::vector<std::string>> interfaces = interfacesOf(exam.system);
-  if (!exam.system.exists(kInterfacesFile)) return;
+  if (!exam.system.exists(kInterfacesFile)) return exam.nothingHere("no interfaces in the recording");
   const Variable* set = exam.system.variable("NCCL_SOCKET_IFNAME");
   std::vector<std::string> chosen;
   for (const auto& row : interfaces)
@@ -430,18 +430,20 @@ void checkLauncher(Examination& exam) {
 }
 
 constexpr std::array<Check, 10> kNcclChecks = {
-    {{"plugin", "nccl", "the plugin that NCCL_NET_PLUGIN names, and where NCCL looks", checkPlugin},
-     {"plugin-form", "nccl", "a path as NCCL_NET_PLUGIN with an NCCL that takes names alone",
-      checkPluginForm},
-     {"plugin-unasked", "nccl", "a libnccl-net.so that NCCL loads without being asked", checkUnaskedPlugin},
-     {"plugin-fallback", "nccl", "what happens where the plugin fails", checkFallback},
-     {"nccl-version", "nccl", "installed versions of NCCL", checkLibraries},
-     {"nccl-too-old", "nccl", "the NCCL that programs load against the GPUs", checkGpuSupport},
+    {{"plugin", "nccl", "the plugin that NCCL_NET_PLUGIN names, and where NCCL looks", checkPlugin,
+      Needs::kEnvironment},
+     {"plugin-form", "nccl", "a path as NCCL_NET_PLUGIN with an NCCL that takes names alone", checkPluginForm,
+      Needs::kNccl},
+     {"plugin-unasked", "nccl", "a libnccl-net.so that NCCL loads without being asked", checkUnaskedPlugin,
+      Needs::kEnvironment},
+     {"plugin-fallback", "nccl", "what happens where the plugin fails", checkFallback, Needs::kEnvironment},
+     {"nccl-version", "nccl", "installed versions of NCCL", checkLibraries, Needs::kNccl},
+     {"nccl-too-old", "nccl", "the NCCL that programs load against the GPUs", checkGpuSupport, Needs::kNccl},
      {"settings", "nccl", "NCCL_* and RAILWISE_*: misspelt, out of range, contradicting", checkSettings},
      {"hiding-setting", "nccl", "settings that hide faults, make hangs of errors, or are left from tests",
-      checkHiding},
+      checkHiding, Needs::kEnvironment},
      {"bootstrap-interface", "nccl", "the interface over which NCCL starts", checkBootstrap},
-     {"launcher", "nccl", "variables of PyTorch and Slurm", checkLauncher}}};
+     {"launcher", "nccl", "variables of PyTorch and Slurm", checkLauncher, Needs::kEnvironment}}};
 
 }  // namespace
 

@@ -65,7 +65,8 @@ void checkFabric(Examination& exam) {
              std::string(kManagerFix) +
                  "\nOn a rack (NVL72) the switch trays run it: nvidia-smi -q, and NMX on the trays");
   const int sm = switchedBoard(exam);
-  if (told || sm == 0) return;
+  if (told) return;
+  if (sm == 0) return exam.nothingHere("no GPUs with NVSwitches");
   if (sm < kHopper) return checkOldManager(exam);
   if (exam.system.environmentKnown() && !exam.skipSimulated())
     exam.cannotLook("NVLink fabric state: NVML does not tell (libnvidia-ml.so.1 of driver 525 or later)");
@@ -81,7 +82,8 @@ void checkImex(Examination& exam) {
   const auto at = gpus == nullptr ? std::vector<gpu::Device>() : gpus->gpus;
   const auto domain = std::find_if(at.begin(), at.end(),
                                    [](const gpu::Device& device) { return !device.fabric_cluster.empty(); });
-  if (domain == at.end() || isOff(system, "NCCL_MNNVL_ENABLE")) return;
+  if (domain == at.end()) return exam.nothingHere("no NVLink domain of several hosts");
+  if (isOff(system, "NCCL_MNNVL_ENABLE")) return;
   if (isOff(system, "NCCL_CUMEM_ENABLE"))
     return exam.add(Severity::kAdvice, "NCCL_CUMEM_ENABLE=0 switches NVLink between hosts off",
                     {{"", system.variable("NCCL_CUMEM_ENABLE")->where, "NCCL_CUMEM_ENABLE=0"}},
@@ -106,7 +108,8 @@ void checkImex(Examination& exam) {
 
 void checkNvls(Examination& exam) {
   const topo::GpuAnswers gpus = gpusOf(exam);
-  if (gpus == nullptr || switchedBoard(exam) < kHopper || isOff(exam.system, "NCCL_NVLS_ENABLE")) return;
+  if (gpus == nullptr || switchedBoard(exam) < kHopper) return exam.nothingHere("no GPUs with NVLS");
+  if (isOff(exam.system, "NCCL_NVLS_ENABLE")) return;
   std::vector<Seen> seen;
   for (const gpu::Device& device : gpus->gpus)
     if (gpu::isWhole(device) && device.partitioned)
@@ -118,9 +121,9 @@ void checkNvls(Examination& exam) {
 }
 
 constexpr std::array<Check, 3> kNvlinkChecks = {
-    {{"fabric-manager", "nvlink", "GPUs that have not joined their NVLink fabric", checkFabric},
-     {"imex", "nvlink", "IMEX channels of NVLink between hosts", checkImex},
-     {"nvls", "nvlink", "what keeps NCCL from reducing in NVSwitches", checkNvls}}};
+    {{"fabric-manager", "nvlink", "GPUs that have not joined their NVLink fabric", checkFabric, Needs::kGpu},
+     {"imex", "nvlink", "IMEX channels of NVLink between hosts", checkImex, Needs::kGpu},
+     {"nvls", "nvlink", "what keeps NCCL from reducing in NVSwitches", checkNvls, Needs::kGpu}}};
 
 }  // namespace
 

@@ -180,10 +180,10 @@ void checkIommu(Examination& exam) {
 }
 
 constexpr std::array<Check, 4> kPciChecks = {
-    {{"pci-link", "rdma", "PCIe links of the NICs against card and slot", checkLinks},
-     {"relaxed-ordering", "rdma", "relaxed ordering on PCIe", checkRelaxedOrdering},
-     {"acs", "gpudirect", "ACS redirect on bridges between GPUs and NICs", checkAcs},
-     {"iommu", "gpudirect", "an IOMMU that translates", checkIommu}}};
+    {{"pci-link", "rdma", "PCIe links of the NICs against card and slot", checkLinks, Needs::kPort},
+     {"relaxed-ordering", "rdma", "relaxed ordering on PCIe", checkRelaxedOrdering, Needs::kPort},
+     {"acs", "gpudirect", "ACS redirect on bridges between GPUs and NICs", checkAcs, Needs::kGpuAndPort},
+     {"iommu", "gpudirect", "an IOMMU that translates", checkIommu, Needs::kGpuAndPort}}};
 
 }  // namespace
 

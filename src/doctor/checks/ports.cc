@@ -283,7 +283,7 @@ void checkFlowControl(Examination& exam, const RdmaPort& port, long long millise
 
 void checkCounters(Examination& exam) {
   const auto milliseconds = exam.system.number(kLaterFile);
-  if (!milliseconds.has_value()) return;
+  if (!milliseconds.has_value()) return exam.nothingHere("no second look at the counters");
   for (const RdmaPort* port : exam.usedPorts()) {
     for (const Counter& counter : kCounters) {
       const std::string path = port->folder + "/" + counter.path;
@@ -391,13 +391,14 @@ void checkKeys(Examination& exam) {
 }
 
 constexpr std::array<Check, 6> kPortChecks = {
-    {{"port-state", "rdma", "ports that are not up", checkState},
-     {"ib-sm", "rdma", "InfiniBand ports without a subnet manager", checkSubnetManager},
+    {{"port-state", "rdma", "ports that are not up", checkState, Needs::kPort},
+     {"ib-sm", "rdma", "InfiniBand ports without a subnet manager", checkSubnetManager, Needs::kInfiniband},
      {"pkeys", "rdma", "partition keys of InfiniBand ports: full members, one partition, NCCL_IB_PKEY",
-      checkKeys},
-     {"port-speed", "rdma", "speed and width of ports against the card's and against each other", checkSpeed},
-     {"bond", "rdma", "bonds of which a port carries nothing", checkBonds},
-     {"port-errors", "rdma", "error counters that move within a second", checkCounters}}};
+      checkKeys, Needs::kInfiniband},
+     {"port-speed", "rdma", "speed and width of ports against the card's and against each other", checkSpeed,
+      Needs::kPort},
+     {"bond", "rdma", "bonds of which a port carries nothing", checkBonds, Needs::kPort},
+     {"port-errors", "rdma", "error counters that move within a second", checkCounters, Needs::kPort}}};
 
 }  // namespace
 

@@ -272,13 +272,14 @@ void checkSelection(Examination& exam) {
 }
 
 constexpr std::array<Check, 7> kRdmaChecks = {
-    {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices},
-     {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes},
-     {"rdma-open", "rdma", "devices that verbs cannot open", checkOpening},
-     {"rdma-provider", "rdma", "libibverbs and its library for each NIC", checkProvider},
-     {"rdma-versions", "rdma", "rdma-core against the kernel", checkVersions},
-     {"hca-selection", "rdma", "NCCL_IB_HCA against the devices", checkSelection},
-     {"firmware", "rdma", "firmware of cards of one kind", checkFirmware}}};
+    {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices, Needs::kEnvironment},
+     {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes,
+      Needs::kPort},
+     {"rdma-open", "rdma", "devices that verbs cannot open", checkOpening, Needs::kPort},
+     {"rdma-provider", "rdma", "libibverbs and its library for each NIC", checkProvider, Needs::kPort},
+     {"rdma-versions", "rdma", "rdma-core against the kernel", checkVersions, Needs::kPort},
+     {"hca-selection", "rdma", "NCCL_IB_HCA against the devices", checkSelection, Needs::kPort},
+     {"firmware", "rdma", "firmware of cards of one kind", checkFirmware, Needs::kPort}}};
 
 }  // namespace
 

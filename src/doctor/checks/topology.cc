@@ -209,7 +209,8 @@ topo::MachineSigns signsOf(const Examination& exam) {
 void checkKnownMachine(Examination& exam) {
   const topo::MachineSigns signs = signsOf(exam);
   const topo::KnownMachine* known = topo::knownMachine(signs);
-  if (known == nullptr || signs.sys_vendor.empty()) return;
+  if (known == nullptr || signs.sys_vendor.empty())
+    return exam.nothingHere("no machine whose devices are known");
   exam.looked.push_back(std::string("this is ") + known->name + ": " + known->advice);
   // A container or a smaller size of the machine may have fewer of both.
   if (known->rdma_ports == 0 || signs.rdma_ports >= known->rdma_ports || signs.gpus < known->gpus) return;
@@ -224,7 +225,7 @@ void checkKnownMachine(Examination& exam) {
 }
 
 void checkManifest(Examination& exam) {
-  if (exam.options.manifest_file.empty()) return;
+  if (exam.options.manifest_file.empty()) return exam.nothingHere("no --manifest FILE");
   const sysfs::FileTree& tree = exam.system.tree();
   const auto gpus = topo::recordedGpus(tree);
   const auto differences =
@@ -247,12 +248,16 @@ void checkManifest(Examination& exam) {
 }
 
 constexpr std::array<Check, 8> kTopologyChecks = {
-    {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree},
-     {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile},
-     {"topology-fit", "topology", "the topology file against this machine", checkTopologyFit},
-     {"nccl-init", "topology", "whether NCCL's search for rings, trees and NVLS fails", checkInit},
-     {"nic-far", "topology", "GPUs whose NIC is farther than PXB", checkFarNics},
-     {"numa-balancing", "topology", "automatic NUMA balancing", checkNumaBalancing},
+    {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree,
+      Needs::kGpuAndPort},
+     {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile,
+      Needs::kTopologyFile},
+     {"topology-fit", "topology", "the topology file against this machine", checkTopologyFit,
+      Needs::kTopologyFile},
+     {"nccl-init", "topology", "whether NCCL's search for rings, trees and NVLS fails", checkInit,
+      Needs::kModel},
+     {"nic-far", "topology", "GPUs whose NIC is farther than PXB", checkFarNics, Needs::kModel},
+     {"numa-balancing", "topology", "automatic NUMA balancing", checkNumaBalancing, Needs::kGpu},
      {"known-machine", "topology", "clouds' machines and DGX: what they should have", checkKnownMachine},
      {"manifest", "topology", "the site's manifest of its nodes (--manifest FILE)", checkManifest}}};
 

@@ -395,7 +395,8 @@ class Diagnoser {
     return host->error.empty() ? name : name + ", which does not answer";
   }
 
-  // Rails that are down, or that connections have left. The processes of a host share its rails.
+  // Rails that are down, or that connections have left and not come back to. The processes of a host share
+  // its rails.
   void lookAtRails() {
     struct Trouble : RailFacts {
       uint64_t processes = 0;
@@ -403,9 +404,10 @@ class Diagnoser {
     std::map<std::string, Trouble> troubles;
     for (const ProcessFacts& own : job_.processes()) {
       if (!own.alive) continue;
-      for (const RailFacts& rail : own.rails) {
+      for (std::size_t place = 0; place < own.rails.size(); ++place) {
+        const RailFacts& rail = own.rails[place];
         const bool bad = record::isDown(rail.state);
-        if (!bad && rail.failovers == 0) continue;
+        if (!bad && (rail.failovers == 0 || !isLeft(own, static_cast<int>(place)))) continue;
         Trouble& trouble = troubles[railName(own, rail)];
         trouble.state = std::max(trouble.state, rail.state);
         if (bad) trouble.state_ms = longer(trouble.state_ms, rail.state_ms);
@@ -427,6 +429,18 @@ class Diagnoser {
         text += ", " + counted(trouble.failovers, "failover", "failovers") + " away from it";
       result_.rails.push_back(text + ", in " + counted(trouble.processes, "process", "processes"));
     }
+  }
+
+  // Do the connections of a process run, and none over this rail?
+  static bool isLeft(const ProcessFacts& own, int rail) {
+    bool any = false;
+    for (const ConnectionFacts& connection : own.connections) {
+      if (connection.state != ConnectionState::kRunning || connection.still) continue;
+      any = true;
+      if (std::ranges::find(connection.pairs, rail, &record::Pair::rail) != connection.pairs.end())
+        return false;
+    }
+    return any;
   }
 
   // A GPU that waits for a signal is not seen. But where a rank's signals have stopped and those of others go

@@ -69,8 +69,10 @@ class Rank {
       : options_(options), identity_(identity), machine_(machine), against_(against) {}
 
   int run() {
-    fallback_ =
-        identity_.launcher != 0 ? identity_.software_fallback : needsSoftwareDevice(deviceOptions(options_));
+    const auto fallback = identity_.launcher != 0 ? Outcome<bool>(identity_.software_fallback)
+                                                  : needsSoftwareDevice(deviceOptions(options_));
+    if (!fallback.ok()) return leave(kExitFailed, "%s", fallback.error().c_str());
+    fallback_ = *fallback;
     if (!possible() || !openRecord() || !join()) return kExitFailed;
     const Status status = runJob();
     if (!status.ok()) giveUp();

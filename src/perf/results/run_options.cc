@@ -1,5 +1,6 @@
 #include "perf/results/run_options.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "cli/options/message.h"
@@ -11,6 +12,7 @@ const char* reduceOpName(ReduceOp op) { return nameOf(kReduceOps, op); }
 
 PluginOptions deviceOptions(const PerfOptions& options) {
   PluginOptions its = options.plugin;
+  its.start_limit_s = std::min(its.start_limit_s, options.timeout_s);
   if (isOneSided(options.collective)) its.api = 0;
   return its;
 }

@@ -105,9 +105,10 @@ TEST(StuckCommand, NamesADeadRank) {
   EXPECT_HAS(joined(result.out), "STUCK: rank 4 (node2:5151) is dead") << result.out;
 }
 
-TEST(StuckCommand, WithoutRecordsNothingIsStuck) {
+TEST(StuckCommand, WithoutRecordsThereIsNothingToJudge) {
   const Scratch scratch;
-  const auto result = succeeded(stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path()}));
+  const auto result = stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path()});
+  EXPECT_EQ(result.status, 3) << result.err;
   EXPECT_HAS(result.out, "no job runs here: no process of this user uses Railwise");
 }
 
@@ -115,7 +116,8 @@ TEST(StuckCommand, RecordsOfDeadProcessesAreNotStuck) {
   const Scratch scratch;
   (void)waitingRank().write(scratch.path());  // no process holds these
   (void)lateRank().write(scratch.path());
-  const auto result = succeeded(stuck({"--dir", scratch.path()}));
+  const auto result = stuck({"--dir", scratch.path()});
+  EXPECT_EQ(result.status, 3) << result.err;
   const std::string text = joined(result.out);
   EXPECT_HAS(text, "no job runs here; 2 records of processes that have ended") << result.out;
   EXPECT_HAS(text, "railwise postmortem ") << result.out;
@@ -175,6 +177,16 @@ TEST(StuckCommand, HostsAreAskedOverSsh) {
                             {ssh.path(), "RAILWISE_HOST=node1"});
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_HAS(result.out, "rank 4 (node2:5151) does not call");
+}
+
+TEST(StuckCommand, ThisHostIsAskedWithTheOthers) {
+  const Scratch scratch;
+  const FakeSsh ssh;
+  const HeldRecord waiting(waitingRank().write(scratch.path()));
+  const auto result =
+      stuck({"--hosts", ssh.hosts("node3\n"), "--dir", scratch.path()}, {ssh.path(), "RAILWISE_HOST=node1"});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_HAS(joined(result.out), "rank 3 (node1:4242) waits for node2:5151") << result.out;
 }
 
 TEST(StuckCommand, AHostThatCannotBeReachedIsNamedAndTheOthersAreJudged) {
