@@ -51,8 +51,7 @@ constexpr const char* kStuckHelp =
     "a connection, a communicator or a launcher in common are one job. To see both ends of a connection it "
     "must ask the\nhosts of both.\n"
     "Exit status: 0 nothing is stuck, 1 something is, 2 a mistake on the command line, 3 no job runs where "
-    "it "
-    "looked.\n\n";
+    "it looked.\n\n";
 
 struct StuckOptions {
   std::string hosts_file;

@@ -407,7 +407,7 @@ class Diagnoser {
       for (std::size_t place = 0; place < own.rails.size(); ++place) {
         const RailFacts& rail = own.rails[place];
         const bool bad = record::isDown(rail.state);
-        if (!bad && (rail.failovers == 0 || !isLeft(own, static_cast<int>(place)))) continue;
+        if (!bad && (rail.failovers == 0 || isUsed(own, static_cast<int>(place)))) continue;
         Trouble& trouble = troubles[railName(own, rail)];
         trouble.state = std::max(trouble.state, rail.state);
         if (bad) trouble.state_ms = longer(trouble.state_ms, rail.state_ms);
@@ -431,16 +431,12 @@ class Diagnoser {
     }
   }
 
-  // Do the connections of a process run, and none over this rail?
-  static bool isLeft(const ProcessFacts& own, int rail) {
-    bool any = false;
-    for (const ConnectionFacts& connection : own.connections) {
-      if (connection.state != ConnectionState::kRunning || connection.still) continue;
-      any = true;
-      if (std::ranges::find(connection.pairs, rail, &record::Pair::rail) != connection.pairs.end())
-        return false;
-    }
-    return any;
+  // Does a connection that does not stand still run over this rail?
+  static bool isUsed(const ProcessFacts& own, int rail) {
+    return std::ranges::any_of(own.connections, [rail](const ConnectionFacts& connection) {
+      return connection.state == ConnectionState::kRunning && !connection.still &&
+             std::ranges::find(connection.pairs, rail, &record::Pair::rail) != connection.pairs.end();
+    });
   }
 
   // A GPU that waits for a signal is not seen. But where a rank's signals have stopped and those of others go

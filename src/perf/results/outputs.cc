@@ -12,9 +12,8 @@ namespace railwise::cli {
 namespace {
 
 constexpr const char* kNames =
-    "collective,ranks,size_b,count,type,redop,root,place,time_us,algbw_gb_per_s,busbw_gb_per_s,wrong,warmup_"
-    "us,"
-    "samples,min_us,p25_us,median_us,p75_us,p99_us,max_us";
+    "collective,ranks,size_b,count,type,redop,root,place,time_us,algbw_gb_per_s,busbw_gb_per_s,wrong,"
+    "warmup_us,samples,min_us,p25_us,median_us,p75_us,p99_us,max_us";
 
 std::string lineOf(const Report& report, const Row& row, const char* place, const Measurement& measured) {
   const PerfOptions& options = report.options;
