@@ -232,8 +232,6 @@ class Patience {
   // How often a watcher thread looks that cannot sleep, and how often its end is looked for.
   static constexpr std::chrono::milliseconds kTick{5};
   static constexpr Duration kThreadEnds = std::chrono::milliseconds(1);
-  // A port can take a thousand connections with it: few warnings in this time, the others are information.
-  static constexpr Duration kFewWarnings = std::chrono::seconds(10);
   // A side channel that is lost again and again warns once in this time.
   static constexpr Duration kWarnAgain = std::chrono::minutes(1);
 

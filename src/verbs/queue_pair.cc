@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/few_lines.h"
 #include "verbs/drivers/mlx5.h"
 #include "verbs/gid.h"
 
@@ -19,10 +20,11 @@ Status modifyFailed(ibv_qp* qp, const Port& port, const char* transition, int er
   const std::string text = std::string(library().get_device_name(qp->context->device)) + " port " +
                            std::to_string(port.number) + " qp " + std::to_string(qp->qp_num) +
                            ": transition to " + transition + " failed: " + std::strerror(error) + advice;
+  static FewLines lines;
   if (error == ETIMEDOUT) {  // the address is not resolved yet; the caller tries again
     RAILWISE_INFO(log::kNet, "%s", text.c_str());
   } else {
-    RAILWISE_WARN("%s", text.c_str());
+    lines.warn(text);
   }
   return {Code::kSystem, error};
 }
@@ -138,9 +140,11 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
                                [pd](auto& attributes) { return library().create_qp(pd, &attributes); });
   }
   if (made.qp == nullptr) {
-    RAILWISE_WARN("%s port %u: a%s queue pair with %u send and %u receive requests cannot be made: %s", name,
-                  port.number, out_of_order == OutOfOrder::kRequired ? "n out-of-order" : "",
-                  size.send_requests, size.receive_requests, std::strerror(error));
+    static FewLines lines;
+    lines.warn(std::string(name) + " port " + std::to_string(port.number) + ": a" +
+               (out_of_order == OutOfOrder::kRequired ? "n out-of-order" : "") + " queue pair with " +
+               std::to_string(size.send_requests) + " send and " + std::to_string(size.receive_requests) +
+               " receive requests cannot be made: " + std::strerror(error));
     return Status{Code::kSystem, error};
   }
   made.inline_bytes = granted.cap.max_inline_data;

@@ -7,6 +7,8 @@
 
 #include "software_device.h"
 #include "tests/ok.h"
+#include "tests/port_control.h"
+#include "tests/said.h"
 
 namespace railwise::verbs {
 namespace {
@@ -270,6 +272,22 @@ TEST(OnOtherSubnet, ComparesSubnetNumbersWhereOneGidIsRoutable) {
   EXPECT_FALSE(onOtherSubnet(gidFrom("fe80:0:0:1::1"), routable1));
   EXPECT_TRUE(onOtherSubnet(routable1, routable2));
   EXPECT_TRUE(onOtherSubnet(plain, routable2));
+}
+
+// A connection that has lost its path asks again and again.
+TEST(QueuePair, ADeviceThatRefusesManyIsNotWarnedOfEachTime) {
+  QueuePairBench bench;
+  test::addFault("device=soft0 verb=create_qp errno=ENOMEM nth=1 every=1");
+  test::Said said;
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(bench.make().ok());
+  const std::string warnings = said.warnings();
+  std::size_t told = 0;
+  for (std::size_t at = 0;
+       (at = warnings.find("queue pair with 16 send and 16 receive requests cannot be made", at)) !=
+       std::string::npos;
+       ++at)
+    ++told;
+  EXPECT_EQ(told, 2U) << warnings;
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
+#include "base/few_lines.h"
 #include "base/log.h"
 #include "net/wireup/handshake.h"
 #include "net/wireup/side_channel.h"
@@ -49,8 +51,9 @@ Status Endpoint::openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t
     verbs::Cq cq(verbs::makeOrExplain(
         [&] { return verbs::library().create_cq(hcas[i]->context(), entries, &lost, nullptr, 0); }, error));
     if (cq == nullptr) {
-      RAILWISE_WARN("%s: a completion queue of %d entries cannot be made: %s", hcas[i]->name(), entries,
-                    std::strerror(error));
+      static FewLines lines;
+      lines.warn(std::string(hcas[i]->name()) + ": a completion queue of " + std::to_string(entries) +
+                 " entries cannot be made: " + std::strerror(error));
       return {Code::kSystem, error};
     }
     cqs.push_back(std::move(cq));

@@ -1,11 +1,9 @@
 #include "net/paths/recovery_log.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/few_lines.h"
 #include "net/patience.h"
 
 namespace railwise::net {
@@ -47,32 +45,14 @@ bool RecoveryLog::refusedTooOften(uint64_t arrived) {
   return refusals_ > kMostRefusals;
 }
 
-namespace {
-
-// One for each direction as a rule.
-constexpr int kFewLines = 2;
-
-}  // namespace
-
 bool logLimited(const std::string& line) {
-  static std::mutex mutex;
-  static Clock::time_point since;
-  static int said = 0;
-  int nth = 0;
-  {
-    const std::lock_guard lock(mutex);
-    const Clock::time_point now = Clock::now();
-    if (now - since > Patience::kFewWarnings) {
-      since = now;
-      said = 0;
-    }
-    nth = ++said;
-  }
-  if (nth <= kFewLines) {
+  static FewLines lines;
+  const int nth = lines.take();
+  if (nth <= FewLines::kWarnings) {
     RAILWISE_WARN("%s", line.c_str());
     return true;
   }
-  if (nth == kFewLines + 1)
+  if (nth == FewLines::kWarnings + 1)
     RAILWISE_WARN(
         "more connections of this process lose a path or go back: NCCL_DEBUG=INFO names each, `railwise top` "
         "counts them");
