@@ -191,6 +191,25 @@ TEST(Stuck, APortThatIsDownIsNamedWithItsStateAndReason) {
   EXPECT_HAS(text, "port 1 of mlx5_0 is down");
 }
 
+// Ring: rank 0 has no path to rank 1, which sees that, but nothing to send either: it waits for rank 2.
+TEST(Stuck, ALostPathOverWhichNothingIsToBeSentHoldsNobodyUp) {
+  TestJob job;
+  ProcessFacts& middle = job.process(0, 1);
+  const auto [sender, receiver] = job.connect(middle, job.process(1, 2));
+  receiver->state = ConnectionState::kLost;
+  TestJob::waitsForData(*receiver, 2000);
+  const auto [first_sender, first_receiver] = job.connect(job.process(2, 3), middle);
+  first_sender->state = first_receiver->state = ConnectionState::kLost;
+  TestJob::waits(*first_sender, WaitsFor::kCompletion);
+  TestJob::waitsForData(*first_receiver);
+  Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(diagnosis.culprits[0].name, "gpu1 mlx5_0 port 1 - gpu3 mlx5_0 port 1");
+  TestJob::waits(*sender, WaitsFor::kClearToSend);  // it has something to send
+  diagnosis = diagnosisOf(job);
+  EXPECT_EQ(diagnosis.culprits.size(), 2U);
+}
+
 TEST(Stuck, APairThatCarriesNothingIsOneCulpritForBothEnds) {
   TestJob job;
   const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));

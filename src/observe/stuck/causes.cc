@@ -186,8 +186,7 @@ class Examiner {
     if (isLeftAlone(*sender) && !isComplete(*sender, &connection_)) return peerDoesNotCall();
     if (own_.spy || peer()->spy)
       return sender->posted >= connection_.oldest ? silentPath(false) : set(Why::kNoSend);
-    const uint64_t oldest = connection_.oldest != 0 ? connection_.oldest : connection_.completed + 1;
-    if (sender->numbers.next > oldest) return silentPath(false);  // it is posted, in part or as a whole
+    if (hasPosted(*sender)) return silentPath(false);
     const bool tries = sender->still && sender->waits_for == WaitsFor::kClearToSend;
     if (tries) return silentPath(true);  // the clear-to-send does not arrive
     return set(Why::kNoSend);
@@ -285,7 +284,18 @@ class Examiner {
     if (other != nullptr && isLeftAlone(*other)) return peerDoesNotCall();
     return railsFailed(Why::kReconnects);
   }
-  Finding noPath() { return railsFailed(Why::kNoPath); }
+  Finding noPath() {
+    // A sender that has nothing to send need not look for a path: it is waited for, not the path.
+    const ConnectionFacts* const other = otherEnd();
+    const bool receives = connection_.side == Side::kReceiver && !isOneSided(connection_);
+    if (receives && other != nullptr && !other->still && runs(other->state) && !hasPosted(*other))
+      return set(Why::kNoSend);
+    return railsFailed(Why::kNoPath);
+  }
+  // Has the sender posted what this end waits for, in part or as a whole?
+  bool hasPosted(const ConnectionFacts& sender) const {
+    return sender.numbers.next > (connection_.oldest != 0 ? connection_.oldest : connection_.completed + 1);
+  }
   Finding failedForGood() {
     Culprit culprit;
     culprit.kind = CulpritKind::kFailedConnection;
