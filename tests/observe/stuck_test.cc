@@ -205,6 +205,9 @@ TEST(Stuck, ALostPathOverWhichNothingIsToBeSentHoldsNobodyUp) {
   Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.culprits.size(), 1U);
   EXPECT_EQ(diagnosis.culprits[0].name, "gpu1 mlx5_0 port 1 - gpu3 mlx5_0 port 1");
+  sender->state_ms = 300;  // it has just lost a path, and found another one
+  EXPECT_EQ(diagnosisOf(job).culprits.size(), 2U);
+  sender->state_ms = kNever;
   TestJob::waits(*sender, WaitsFor::kClearToSend);  // it has something to send
   diagnosis = diagnosisOf(job);
   EXPECT_EQ(diagnosis.culprits.size(), 2U);

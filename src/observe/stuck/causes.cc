@@ -285,11 +285,12 @@ class Examiner {
     return railsFailed(Why::kReconnects);
   }
   Finding noPath() {
-    // A sender that has nothing to send need not look for a path: it is waited for, not the path.
+    // A sender that has nothing to send need not notice: it is waited for, not the path.
     const ConnectionFacts* const other = otherEnd();
     const bool receives = connection_.side == Side::kReceiver && !isOneSided(connection_);
-    if (receives && other != nullptr && !other->still && runs(other->state) && !hasPosted(*other))
-      return set(Why::kNoSend);
+    const bool notices = other == nullptr || other->state != ConnectionState::kRunning ||
+                         other->new_epochs > 0 || other->state_ms < kCallsWithinMs;
+    if (receives && !notices && !other->still && !hasPosted(*other)) return set(Why::kNoSend);
     return railsFailed(Why::kNoPath);
   }
   // Has the sender posted what this end waits for, in part or as a whole?
