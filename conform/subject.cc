@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "conform/watched_api.h"
+#include "cli/plugin/watched_api.h"
 #include "nccl/types.h"
 
 namespace railwise::conform {
@@ -37,7 +37,7 @@ void until(const std::string& what, const std::function<bool()>& step, Clock::du
 static cli::LoadedPlugin& loaded(const cli::PluginOptions& options) {
   auto plugin = cli::loadPlugin(options);
   if (!plugin.ok()) throw Broken(plugin.error());
-  plugin->api = watched(std::move(plugin->api));
+  plugin->api = cli::watched(std::move(plugin->api));
   return *new cli::LoadedPlugin(std::move(*plugin));  // never unloaded: the plugin's threads may run
 }
 
@@ -180,7 +180,7 @@ Peer::Peer(const Body& body) {
   Descriptor other(ends[1]);
   process_.emplace(forked([&](std::string& answer) {
     channel_.close();
-    g_call_now = nullptr;  // the trial watches its own calls
+    cli::g_call_now = nullptr;  // the trial watches its own calls
     try {
       body(other.get());
       return 0;

@@ -1,20 +1,18 @@
 #include "conform/trial.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <new>
 #include <optional>
 #include <string_view>
 
 #include "base/process.h"
 #include "base/text/words.h"
 #include "cli/options/message.h"
+#include "cli/plugin/watched_api.h"
 #include "conform/subject.h"
-#include "conform/watched_api.h"
 #include "softdev/engine/attachment.h"
 #include "softdev/faults/faults.h"
 
@@ -67,18 +65,9 @@ void prepare(const Check& check, const std::string& fabric) {
   setenv(kDevice, with.c_str(), 1);
 }
 
-CallNow* callNow() {
-  static CallNow* const page = [] {
-    void* const memory =
-        mmap(nullptr, sizeof(CallNow), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? nullptr : new (memory) CallNow;
-  }();
-  return page;
-}
-
 // The call that has not returned for `least_ns`; "": none.
 std::string standsIn(uint64_t least_ns) {
-  const CallNow* const now = callNow();
+  const cli::CallNow* const now = cli::sharedCall();
   const char* const name = now != nullptr ? now->name.load() : nullptr;
   return name != nullptr && nowNs() - now->since_ns >= least_ns ? name : "";
 }
@@ -104,7 +93,7 @@ Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int numbe
   const std::string fabric = "conform" + std::to_string(getpid()) + "." + std::to_string(number);
   ProcessPlan plan;
   plan.body = [&](std::string& answer) {
-    g_call_now = callNow();
+    cli::g_call_now = cli::sharedCall();
     prepare(check, fabric);
     if (!plugin.verbose) cli::setPluginLog(cli::PluginLog::kNone);
     Verdict verdict = run(check, plugin, fabric);
@@ -113,7 +102,7 @@ Verdict tryCheck(const Check& check, const cli::PluginOptions& plugin, int numbe
   };
   plan.own_group = true;
   if (!plugin.verbose) plan.error = kStreamNothing;
-  if (callNow() != nullptr) callNow()->name = nullptr;
+  if (cli::CallNow* const now = cli::sharedCall()) now->name = nullptr;
   static std::map<std::string, int> hangs;
   auto child = Process::start(plan);
   if (!child.ok()) return {Verdict::kBroken, child.error()};

@@ -1,17 +1,14 @@
 #include "cli/plugin/plugin_loader.h"
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <new>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,6 +19,7 @@
 #include "base/settings/config.h"
 #include "base/text/words.h"
 #include "cli/options/message.h"
+#include "cli/plugin/watched_api.h"
 
 namespace railwise::cli {
 namespace {
@@ -39,13 +37,6 @@ std::string machineOf(const PluginOptions& options) {
 }
 
 constexpr const char* kVariable = "RAILWISE_DEVICE";
-// The call of the plugin that a child process is in, for its parent. Null: no child is tried.
-std::atomic<const char*>* g_call_now = nullptr;
-
-void noteCall(const char* call) {
-  if (g_call_now != nullptr) *g_call_now = call;
-}
-
 // Runs in the child process. Returns 0 if the plugin starts.
 int probe(const PluginOptions& options, const char* device) {
   if (!options.verbose) setPluginLog(PluginLog::kNone);
@@ -54,8 +45,10 @@ int probe(const PluginOptions& options, const char* device) {
   // If the plugin cannot be loaded, the problem is not its device. The caller's own attempt will report the
   // problem.
   if (!plugin.ok()) return 0;
-  const auto count = startPlugin(*plugin->api, 1);
-  if (count.ok()) (void)plugin->api->finalize();
+  g_call_now = sharedCall();
+  const auto api = watched(std::move(plugin->api));
+  const auto count = startPlugin(*api, 1);
+  if (count.ok()) (void)api->finalize();
   return count.ok() ? 0 : 1;
 }
 
@@ -66,10 +59,8 @@ Outcome<bool> pluginStarts(const PluginOptions& options, const char* device) {
   const char* const variable = device != nullptr ? device : std::getenv(kVariable);
   const std::pair key(options.plugin, variable != nullptr ? variable : "");
   if (const auto found = known.find(key); found != known.end()) return found->second;
-  void* const page = g_call_now != nullptr ? g_call_now
-                                           : mmap(nullptr, sizeof *g_call_now, PROT_READ | PROT_WRITE,
-                                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (page != MAP_FAILED) g_call_now = new (page) std::atomic<const char*>("dlopen");
+  CallNow* const call = sharedCall();
+  if (call != nullptr) call->name = "dlopen";
   ProcessPlan plan;
   plan.body = [&](std::string&) { return probe(options, device); };
   if (!options.verbose) plan.error = kStreamNothing;
@@ -79,7 +70,8 @@ Outcome<bool> pluginStarts(const PluginOptions& options, const char* device) {
   if (!end)
     return Error{textOf("plugin %s hangs: %s does not return within %d s",
                         options.plugin.empty() ? kOwnName : options.plugin.c_str(),
-                        g_call_now != nullptr ? g_call_now->load() : "its start", options.start_limit_s)};
+                        call != nullptr && call->name != nullptr ? call->name.load() : "its start",
+                        options.start_limit_s)};
   return known[key] = end->good();
 }
 
@@ -278,7 +270,6 @@ static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
     return Error{
         textOf("plugin %s: %s has no %s", api.name(), symbolName(kind, api.version()).c_str(), missing)};
   int count = 0;
-  noteCall("devices");
   if (const ncclResult_t result = api.devices(&count); result != ncclSuccess)
     return failedCall(api, "devices", result);
   if (count > 0) return count;
@@ -289,13 +280,11 @@ static Outcome<int> devicesOf(PluginApi& api, const TableKind& kind) {
 }
 
 Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
-  noteCall("init");
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
     return failedInit(api, result);
   auto count = devicesOf(api, kNetTables);
   if (!count.ok()) return count;
   NetProperties properties;
-  noteCall("getProperties(0)");
   if (const ncclResult_t result = api.getProperties(0, &properties); result != ncclSuccess)
     return failedCall(api, "getProperties(0)", result);
   if (!properties.host_device)

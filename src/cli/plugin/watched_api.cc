@@ -1,13 +1,14 @@
-#include "conform/watched_api.h"
+#include "cli/plugin/watched_api.h"
 
+#include <sys/mman.h>
+
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
 
-namespace railwise::conform {
+namespace railwise::cli {
 namespace {
-
-using cli::NetApi;
 
 class WatchedApi final : public NetApi {
  public:
@@ -21,7 +22,7 @@ class WatchedApi final : public NetApi {
   ncclResult_t devices(int* count) override {
     return in("devices", [&] { return api_->devices(count); });
   }
-  ncclResult_t getProperties(int device, cli::NetProperties* properties) override {
+  ncclResult_t getProperties(int device, NetProperties* properties) override {
     return in("getProperties", [&] { return api_->getProperties(device, properties); });
   }
   ncclResult_t makeVDevice(std::span<const int> physical, int* device) override {
@@ -81,10 +82,19 @@ class WatchedApi final : public NetApi {
 
 }  // namespace
 
+CallNow* sharedCall() {
+  static CallNow* const page = [] {
+    void* const memory =
+        mmap(nullptr, sizeof(CallNow), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? nullptr : new (memory) CallNow;
+  }();
+  return page;
+}
+
 CallNow* g_call_now = nullptr;
 
 std::unique_ptr<NetApi> watched(std::unique_ptr<NetApi> api) {
   return std::make_unique<WatchedApi>(std::move(api));
 }
 
-}  // namespace railwise::conform
+}  // namespace railwise::cli
