@@ -56,6 +56,14 @@ inline bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// How often the part stands in the text.
+inline int countOf(std::string_view text, std::string_view part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size()))
+    ++count;
+  return count;
+}
+
 template <bool wanted>
 testing::AssertionResult hasPart(const char* expression, const char* /*part*/, std::string_view text,
                                  std::string_view part) {

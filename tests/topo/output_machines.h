@@ -103,11 +103,6 @@ inline std::optional<Machine> realMachine(const std::string& file, const Detecti
   return std::move(*machine);
 }
 
-inline int countOf(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
-    ++count;
-  return count;
-}
+using railwise::test::countOf;
 
 }  // namespace railwise::topo::test

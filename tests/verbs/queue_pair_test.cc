@@ -281,13 +281,8 @@ TEST(QueuePair, ADeviceThatRefusesManyIsNotWarnedOfEachTime) {
   test::Said said;
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(bench.make().ok());
   const std::string warnings = said.warnings();
-  std::size_t told = 0;
-  for (std::size_t at = 0;
-       (at = warnings.find("queue pair with 16 send and 16 receive requests cannot be made", at)) !=
-       std::string::npos;
-       ++at)
-    ++told;
-  EXPECT_EQ(told, 2U) << warnings;
+  const int told = test::countOf(warnings, "queue pair with 16 send and 16 receive requests cannot be made");
+  EXPECT_EQ(told, 2) << warnings;
 }
 
 }  // namespace

@@ -167,12 +167,6 @@ TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
   EXPECT_LACKS(said.all(), "Tried:;");
 }
 
-int countOf(const std::string& text, const std::string& words) {
-  int count = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
-  return count;
-}
-
 // Both ends say that they search, so both say how the search has ended.
 TEST(Failover, EachSearchEndsInALineThatGoesOn) {
   LoopConnection loop(2 * kHalf, "count=2");
@@ -182,11 +176,11 @@ TEST(Failover, EachSearchEndsInALineThatGoesOn) {
   test::changePort("soft0:1", "down");
   ASSERT_TRUE(traffic.run(8, 512));
   const std::string warnings = said.warnings();
-  if (countOf(warnings, "; looking for another path") == 0)
+  if (test::countOf(warnings, "; looking for another path") == 0)
     GTEST_SKIP() << "another test has had the warnings";
-  EXPECT_EQ(countOf(warnings, "; looking for another path"), 2) << warnings;
-  EXPECT_EQ(countOf(warnings, "goes on over"), 2) << warnings;
-  EXPECT_EQ(countOf(warnings, "goes on over soft1 port 1 <- soft1 port 1 (epoch 2)"), 1) << warnings;
+  EXPECT_EQ(test::countOf(warnings, "; looking for another path"), 2) << warnings;
+  EXPECT_EQ(test::countOf(warnings, "goes on over"), 2) << warnings;
+  EXPECT_EQ(test::countOf(warnings, "goes on over soft1 port 1 <- soft1 port 1 (epoch 2)"), 1) << warnings;
 }
 
 // A port may take a thousand connections with it.
@@ -202,13 +196,13 @@ TEST(Failover, OneConnectionSpeaksForMany) {
   ASSERT_TRUE(traffic.run(8, 512));
   ASSERT_TRUE(more.run(8, 512));
   const std::string warnings = said.warnings();
-  if (countOf(warnings, "; looking for another path") == 0)
+  if (test::countOf(warnings, "; looking for another path") == 0)
     GTEST_SKIP() << "another test has had the warnings";
-  EXPECT_EQ(countOf(warnings, "; looking for another path"), 2) << warnings;
-  EXPECT_EQ(countOf(warnings, "goes on over"), 2) << warnings;
-  EXPECT_EQ(countOf(warnings, "more connections of this process lose a path"), 1) << warnings;
-  EXPECT_EQ(countOf(said.all(), "; looking for another path"), 4) << said.all();
-  EXPECT_EQ(countOf(said.all(), "goes on over"), 4) << said.all();
+  EXPECT_EQ(test::countOf(warnings, "; looking for another path"), 2) << warnings;
+  EXPECT_EQ(test::countOf(warnings, "goes on over"), 2) << warnings;
+  EXPECT_EQ(test::countOf(warnings, "more connections of this process lose a path"), 1) << warnings;
+  EXPECT_EQ(test::countOf(said.all(), "; looking for another path"), 4) << said.all();
+  EXPECT_EQ(test::countOf(said.all(), "goes on over"), 4) << said.all();
 }
 
 TEST(Failover, ASearchThatACloseEndsSaysSo) {
@@ -222,11 +216,12 @@ TEST(Failover, ASearchThatACloseEndsSaysSo) {
     test::waitUntil([&] {
       bool done = false;
       EXPECT_OK(loop.receiver().test(*open, &done, nullptr));
-      return countOf(said.all(), "; looking for another path") > 0;
+      return test::countOf(said.all(), "; looking for another path") > 0;
     });
   }
   for (const std::string& lines : {said.warnings(), said.all()})
-    EXPECT_EQ(countOf(lines, "; looking for another path"), countOf(lines, "not needed any more")) << lines;
+    EXPECT_EQ(test::countOf(lines, "; looking for another path"), test::countOf(lines, "not needed any more"))
+        << lines;
 }
 
 // A send with a tag that nobody wants opens the group of a receive that another then goes straight to.
