@@ -92,13 +92,6 @@ template <typename Size>
   return receive.irecvGroup(static_cast<uint32_t>(n), buffer_at, request);
 }
 
-// One look at the four arrays together: it is made for every receive.
-[[gnu::always_inline]] static inline Status arraysGiven(const char* function, bool given) {
-  if (given) [[likely]]
-    return Status::success();
-  return refuseNull(function, "an array");
-}
-
 // `may_be_silent`: NCCL may pass NCCL_NET_OPTIONAL_RECV_COMPLETION in *request, because it needs no
 // completion.
 template <typename Size>
@@ -110,8 +103,8 @@ template <typename Size>
   *request = nullptr;
   ReceiveConnection* receive = nullptr;
   RAILWISE_TRY(connectionOf("irecv", connection, net::Direction::kReceive, &receive));
-  RAILWISE_TRY(
-      arraysGiven("irecv", data != nullptr && sizes != nullptr && tags != nullptr && handles != nullptr));
+  if (data == nullptr || sizes == nullptr || tags == nullptr || handles == nullptr) [[unlikely]]
+    return refuseNull("irecv", "an array");
   Request* made = nullptr;
   Status status;
   if (n == 1) [[likely]] {
@@ -151,7 +144,8 @@ static Status flush(void* connection, int n, void** data, const int* sizes, void
   *request = nullptr;
   ReceiveConnection* receive = nullptr;
   RAILWISE_TRY(connectionOf("iflush", connection, net::Direction::kReceive, &receive));
-  RAILWISE_TRY(arraysGiven("iflush", n < 1 || (data != nullptr && sizes != nullptr && handles != nullptr)));
+  if (n > 0 && (data == nullptr || sizes == nullptr || handles == nullptr)) [[unlikely]]
+    return refuseNull("iflush", "an array");
   int last = -1;
   bool any = false;
   for (int i = 0; i < n; ++i) {

@@ -77,9 +77,9 @@ bool givenToGuest(const System& system, const std::string& path);
 // What a machine must have, for a check to have anything to look at.
 enum class Needs {
   kNothing,
-  kPort,  // RDMA ports that a job would use; those below: active ones
-  kRoce,
-  kInfiniband,
+  kPort,        // an RDMA port that a job would use, in any state
+  kRoce,        // an active one
+  kInfiniband,  // an active one
   kGpu,
   kModel,
   kNvidiaAndPort,

@@ -109,7 +109,7 @@ void lookAtPaths(Examination& exam) {
   if (!kinds.empty()) exam.looked.push_back("paths: " + listText(kinds) + " (railwise explain --brief)");
 }
 
-// Of what a check needs, what the machine has none of. Null: all is there.
+// Names what the check needs and the machine lacks. Null: the machine has all of it.
 const char* lackOf(const Examination& exam, Needs needs) {
   const std::vector<const RdmaPort*> ports = exam.usedPorts();
   const auto anyPort = [&](bool (RdmaPort::*of)() const) {

@@ -237,8 +237,7 @@ TEST(PerfReport, CsvHasALineForEachMeasurement) {
   EXPECT_EQ(
       csvText(report),
       "collective,ranks,size_b,count,type,redop,root,place,time_us,algbw_gb_per_s,busbw_gb_per_s,wrong,"
-      "warmup_us,"
-      "samples,min_us,p25_us,median_us,p75_us,p99_us,max_us\n"
+      "warmup_us,samples,min_us,p25_us,median_us,p75_us,p99_us,max_us\n"
       "reduce,2,1000000,250000,float,sum,1,out_of_place,1000,1,1,0,2000,2,1000,1000,1000,1000,1000,1000\n"
       "reduce,2,1000000,250000,float,sum,1,in_place,2000,0.5,0.5,4,0,0,,,,,,\n");
 }
