@@ -1,5 +1,6 @@
 // The types of NCCL's paths, nearest first, with all that is known of them. A new type is a row here and a
 // value of the public enum (include/railwise/topology.h), and what it means for decisions is in topo/paths.
+// Lists of some types, because NCCL has them so: topo/settings.cc, search/graph_file.cc, and in doctor/log.
 #pragma once
 
 // X(value, name, first minor version of NCCL 2 that has it, meaning as a part of a sentence)
