@@ -263,6 +263,67 @@ TEST(TopNews, NewErrorsAreNews) {
   EXPECT_EQ(newsText(modelOf({before}, {now})), "now on mlx5_0:1: 3 x retry exceeded, 1 failover");
 }
 
+// Two ports that one process sends over, a connection each.
+struct TwoRails {
+  Snapshot now =
+      makeSnapshot(1, 0, {makeRail("mlx5_0"), makeRail("mlx5_1")}, {makeConnection(0), makeConnection(1)});
+  Snapshot before;
+
+  TwoRails() {
+    now.connections[1].queue_pairs[0].rail = 1;
+    before = secondBefore(now);
+  }
+  // In this second: messages whose time was taken, in a bucket, and what the port carried.
+  void sent(std::size_t rail, uint32_t timed, std::size_t bucket, uint64_t bytes) {
+    now.connections[rail].latency[bucket] += timed;
+    now.rails[rail].totals.bytes_sent += bytes;
+  }
+  std::string news() const { return newsText(modelOf({before}, {now})); }
+};
+
+TEST(TopNews, ARailWhoseMessagesTakeLongIsSlow) {
+  TwoRails rails;
+  rails.before.connections[1].latency[10] = rails.now.connections[1].latency[10] =
+      1000;  // before this second
+  rails.sent(0, 20, 20, 9 * kGiga);
+  rails.sent(1, 4, 22, 3 * kGiga);
+  EXPECT_EQ(rails.news(), "mlx5_1:1 is slow: a message takes 6.29 ms, over the other rails 1.57 ms");
+  EXPECT_HAS(modelJson(modelOf({rails.before}, {rails.now})), "\"message_us\": 6291.456");
+}
+
+TEST(TopNews, ARailIsNotSlowBecauseItCarriesMore) {
+  TwoRails rails;
+  rails.sent(0, 20, 20, 3 * kGiga);
+  rails.sent(1, 20, 22, 9 * kGiga);
+  EXPECT_HAS(rails.news(), "all well");
+}
+
+TEST(TopNews, FewMessagesOrPortsOfOtherSpeedsMakeNoRailSlow) {
+  TwoRails few;
+  few.sent(0, 20, 20, 9 * kGiga);
+  few.sent(1, 3, 22, 3 * kGiga);
+  EXPECT_HAS(few.news(), "all well");
+  TwoRails other;
+  other.sent(0, 20, 20, 9 * kGiga);
+  other.sent(1, 20, 22, 3 * kGiga);
+  other.now.rails[1].claimed_mbps /= 4;
+  EXPECT_HAS(other.news(), "all well");
+}
+
+TEST(TopNews, ARailThatDeliversLessOfSpreadMessagesIsSlow) {
+  TwoRails rails;
+  for (Snapshot* read : {&rails.before, &rails.now}) {
+    read->connections[0].queue_pairs.push_back(read->connections[1].queue_pairs[0]);  // two rails: not timed
+    read->connections.pop_back();
+    read->rails[0].measured_mbps = 380000;
+    read->rails[1].measured_mbps = 100000;
+  }
+  rails.now.connections[0].latency[22] = 100;
+  EXPECT_HAS(rails.news(), "all well");  // nothing is sent
+  rails.now.rails[0].totals.bytes_sent = rails.now.rails[1].totals.bytes_sent = kGiga;
+  EXPECT_EQ(rails.news(), "mlx5_1:1 is slow: it delivers 12.5 GB/s, the other rails 47.5");
+}
+
 TEST(TopNews, NoProcessIsSaid) {
   const Model model = modelOf(std::vector<Snapshot>{});
   EXPECT_EQ(newsText(model), "no process of this user runs Railwise (records in /dev/shm)");

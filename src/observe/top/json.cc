@@ -81,6 +81,8 @@ void writeRail(JsonWriter& json, const RailRow& rail) {
   json.key("processes").value(rail.processes).key("connections").value(rail.connections);
   writeTotals(json, rail.totals);
   writeTraffic(json, rail.traffic);
+  json.key("message_us");
+  rail.messageNs() ? json.value(*rail.messageNs() / 1000) : json.null();
   writeErrors(json, "errors", rail);
   writeErrors(json, "new_errors", rail.grown);
   json.key("failovers").value(rail.failovers).key("new_failovers").value(rail.grown.failovers);

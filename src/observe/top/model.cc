@@ -1,6 +1,7 @@
 #include "observe/top/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <tuple>
 
@@ -104,11 +105,35 @@ void addRail(RailRow& row, const record::Rail& rail, const Reads& reads) {
   add(row.traffic, trafficOf(grown.totals, reads.seconds));
 }
 
+// The only rail of a connection that sends messages; -1: it has several, or other work.
+int onlyRail(const Connection& connection) {
+  if (connection.side != record::Side::kSender || isOneSided(connection) || connection.queue_pairs.empty())
+    return -1;
+  const int rail = connection.queue_pairs.front().rail;
+  const bool only = std::all_of(connection.queue_pairs.begin(), connection.queue_pairs.end(),
+                                [&](const record::QueuePair& pair) { return pair.rail == rail; });
+  return only ? rail : -1;
+}
+
+// What the samples of the connections of `rail`, a place in the later read, have added between both reads.
+void addTimes(RailRow& row, int rail, const Reads& reads) {
+  for (const Connection& connection : reads.now->connections) {
+    const Connection* const before = earlierState(reads.before, connection);
+    if (before == nullptr || onlyRail(connection) != rail) continue;
+    for (std::size_t bucket = 0; bucket < connection.latency.size(); ++bucket) {
+      const uint64_t grown = growth(uint64_t{before->latency[bucket]}, uint64_t{connection.latency[bucket]});
+      row.timed += grown;
+      row.timed_ns += static_cast<double>(grown) * std::ldexp(1.5, static_cast<int>(bucket));  // its middle
+    }
+  }
+}
+
 std::vector<RailRow> railRows(const std::vector<Reads>& pairs) {
   std::vector<RailRow> rows;
   for (const Reads& reads : pairs) {
     if (!reads.counts_rails) continue;
-    for (const record::Rail& rail : reads.now->rails) {
+    for (std::size_t place = 0; place < reads.now->rails.size(); ++place) {
+      const record::Rail& rail = reads.now->rails[place];
       const std::string host = hostOf(reads.now->process);
       auto row = std::find_if(rows.begin(), rows.end(), [&](const RailRow& other) {
         return other.host == host && other.device == rail.device && other.port == rail.port;
@@ -118,6 +143,7 @@ std::vector<RailRow> railRows(const std::vector<Reads>& pairs) {
         row = rows.end() - 1;
       }
       addRail(*row, rail, reads);
+      addTimes(*row, static_cast<int>(place), reads);
     }
   }
   std::sort(rows.begin(), rows.end(), [](const RailRow& a, const RailRow& b) {
@@ -299,6 +325,12 @@ Sums sumsOf(const Model& model) {
 double RailRow::load() const {
   if (claimed_mbps == 0) return -1;
   return std::max(traffic.bytes_in, traffic.bytes_out) * 8 / 1e6 / claimed_mbps;
+}
+
+std::optional<double> RailRow::messageNs() const {
+  constexpr uint64_t kEnough = 4;
+  if (timed < kEnough) return std::nullopt;
+  return timed_ns / static_cast<double>(timed);
 }
 
 std::string Model::host() const {

@@ -46,9 +46,14 @@ struct RailRow : record::RailCounters {
   uint64_t connections = 0;
   record::RailCounters grown;  // between both reads
   Traffic traffic;
+  // Between both reads: messages whose time was taken, of connections that send over this port alone.
+  uint64_t timed = 0;
+  double timed_ns = 0;  // all together, from isend to the completion
 
   // The busier direction against the claimed speed; negative where the speed is not known.
   double load() const;
+  // The mean time of a message; null: too few were timed.
+  std::optional<double> messageNs() const;
   bool down() const { return record::isDown(state); }
 };
 

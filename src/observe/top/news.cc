@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <optional>
 #include <set>
 
+#include "base/text/text_layout.h"
 #include "observe/top/model.h"
 #include "observe/top/text.h"
 
@@ -129,6 +131,47 @@ void appendErrors(const Model& model, Writer& news) {
   }
 }
 
+// The middle of what the other ports of a rail's host with its speed have; null: none has anything.
+template <typename Figure>
+std::optional<double> middleOfOthers(const Model& model, const RailRow& rail, Figure figure) {
+  std::vector<double> figures;
+  for (const RailRow& other : model.rails) {
+    if (&other == &rail || other.host != rail.host || other.claimed_mbps != rail.claimed_mbps) continue;
+    const std::optional<double> its = figure(other);
+    if (its) figures.push_back(*its);
+  }
+  if (figures.empty()) return std::nullopt;
+  std::sort(figures.begin(), figures.end());
+  return figures[figures.size() / 2];
+}
+
+// Ports without errors that hold up the others. More traffic makes messages slow, too: a port that carries
+// more than the others is not slow. Where messages are spread over ports, the sender measures each.
+void appendSlow(const Model& model, Writer& news) {
+  constexpr double kSlow = 3;
+  constexpr double kNoMore = 1.25;
+  const auto message_ns = [](const RailRow& rail) { return rail.messageNs(); };
+  const auto sent = [](const RailRow& rail) { return std::optional(rail.traffic.bytes_out); };
+  const auto measured = [](const RailRow& rail) {
+    return rail.measured_mbps == 0 || rail.traffic.bytes_out == 0 ? std::nullopt
+                                                                  : std::optional<double>(rail.measured_mbps);
+  };
+  for (const RailRow& rail : model.rails) {
+    const auto message = middleOfOthers(model, rail, message_ns);
+    const auto speed = middleOfOthers(model, rail, measured);
+    const std::string slow = shortRailText(rail) + " is slow: ";
+    if (message && rail.messageNs() && *rail.messageNs() > kSlow * *message &&
+        rail.traffic.bytes_out <= kNoMore * *middleOfOthers(model, rail, sent))
+      append(news, Severity::kWarning,
+             slow + formatText("a message takes %.3g ms, over the other rails %.3g ms",
+                               *rail.messageNs() / 1e6, *message / 1e6));
+    else if (speed && measured(rail) && kSlow * *measured(rail) < *speed)
+      append(news, Severity::kWarning,
+             slow + "it delivers " + rateText(*measured(rail) * 1e6 / 8, false) + " GB/s, the other rails " +
+                 rateText(*speed * 1e6 / 8, false));
+  }
+}
+
 void appendRest(const Model& model, Writer& news) {
   if (model.sums.degraded > 0)
     append(news, Severity::kWarning,
@@ -159,6 +202,7 @@ std::vector<News> newsOf(const Model& model, const std::string& folder) {
   appendWaiting(model, news);
   appendComingUp(model, news);
   appendErrors(model, news);
+  appendSlow(model, news);
   appendRest(model, news);
   std::stable_sort(news.begin(), news.end(),
                    [](const News& a, const News& b) { return a.severity < b.severity; });
