@@ -99,6 +99,26 @@ TEST(Metrics, AConnectionWithNothingOpenWaitsForNothing) {
       hasLine(textAfter(7), "railwise_connections_waiting{" + kProcess + ",waits_for=\"completion\"} 0"));
 }
 
+// NCCL asks for it all the time, so an old look is of a send that has been made since, or of NCCL that hangs.
+TEST(Metrics, ASendThatNobodyAsksForWaitsForNoReceive) {
+  RecordBuilder record;
+  record.rail("mlx5_0");
+  ConnectionRecord& connection = record.connection(Side::kSender).connection;
+  connection.waits_for = WaitsFor::kClearToSend;
+  connection.waits_since_ns = record.ago(70);
+  const auto secondsAfterLook = [&](double ago_s) {
+    connection.looked_ns = record.ago(ago_s);
+    Snapshot snapshot = snapshotOf(record);
+    snapshot.read_ns = record.now_ns;
+    const std::string text = textOf({snapshot});
+    const std::string name =
+        "railwise_connection_longest_wait_seconds{" + kProcess + ",waits_for=\"clear_to_send\"} ";
+    return hasLine(text, name + "70") ? 70 : hasLine(text, name + "0") ? 0 : -1;
+  };
+  EXPECT_EQ(secondsAfterLook(1), 70);
+  EXPECT_EQ(secondsAfterLook(60), 0);
+}
+
 TEST(Metrics, TellOfConnectionsTogether) {
   RecordBuilder record;
   record.rail("mlx5_0");

@@ -83,8 +83,13 @@ ClosedConnections allConnections(const Snapshot& snapshot) {
 
 // What it waits for. A look notes that, and NCCL looks at a connection while it has something open: what the
 // last look saw open may be complete by now, and then it waits for nothing.
-WaitsFor waitOf(const Connection& connection) {
-  const bool over = connection.oldest != 0 && connection.oldest <= connection.completed;
+WaitsFor waitOf(const Snapshot& snapshot, const Connection& connection) {
+  // NCCL asks again and again for a send that has no receive yet. Where it asks no more, that wait is over.
+  constexpr uint64_t kAskedNs = 3'000'000'000;
+  const bool over = connection.oldest != 0
+                        ? connection.oldest <= connection.completed
+                        : connection.state == record::ConnectionState::kRunning &&
+                              record::growth(connection.looked_ns, snapshot.read_ns) > kAskedNs;
   return over ? WaitsFor::kNothing : connection.waits_for;
 }
 
@@ -334,13 +339,14 @@ class Collector {
             "nothing), a path, the peer's answer; one-sided: a window of the peer, credit of the peer (it "
             "takes no signals), the rest of a signal, or its own NIC.",
             "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
-              return countIf(snapshot, [&](const Connection& each) { return waitOf(each) == what; });
+              return countIf(snapshot,
+                             [&](const Connection& each) { return waitOf(snapshot, each) == what; });
             });
     perName("railwise.connection_longest_wait", FamilyKind::kGauge, Unit::kSeconds,
             "For how long the connection has waited that waits longest, by what it waits for; 0: none waits.",
             "waits_for", record::kWaitsForNames, [](const Snapshot& snapshot, WaitsFor what) {
               return longest(snapshot, [&](const Connection& each) {
-                return waitOf(each) == what ? each.waits_since_ns : 0;
+                return waitOf(snapshot, each) == what ? each.waits_since_ns : 0;
               });
             });
     perProcess("railwise.oldest_message_age", FamilyKind::kGauge, Unit::kSeconds,

@@ -367,7 +367,7 @@ class Diagnoser {
         const bool waits = connection.state == ConnectionState::kConnecting ||
                            connection.state == ConnectionState::kListening;
         ++result_.census.all;
-        if (!waits && connection.state != ConnectionState::kFailed) ++result_.census.up;
+        if (connection.state == ConnectionState::kRunning) ++result_.census.up;
         if (!waits) continue;
         const std::string name = missingName(own, connection);
         Census::Missing& group = groups[name];
@@ -551,7 +551,7 @@ class Diagnoser {
     }
     for (const ProcessFacts& own : job_.processes())
       for (const ConnectionFacts& connection : own.connections)
-        if (own.alive && (connection.oldest != 0 || connection.moved > 0))
+        if (own.alive && (record::hasOpenMessage(connection) || connection.moved > 0))
           return "nothing is stuck: " + who + " have open messages, and complete less than one a second";
     return "nothing is stuck: " + who + ", no message is open; if the job hangs, it hangs elsewhere";
   }
@@ -560,7 +560,9 @@ class Diagnoser {
     const std::string where = job_.hosts().size() > 1 ? "on these hosts" : "here";
     if (processes_ == 0)
       return "no job runs " + where +
-             ": no process of this user uses Railwise (another user's job: sudo -u USER railwise stuck)";
+             ": no process of this user uses Railwise (another user's job: sudo -u USER railwise stuck), or "
+             "its "
+             "record cannot be written (a line of NCCL_DEBUG=INFO)";
     std::string text = "no job runs " + where + "; " +
                        counted(static_cast<uint64_t>(processes_), "record of a process that has ended",
                                "records of processes that have ended");
