@@ -127,6 +127,62 @@ TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
             EventKind::kConsequence);
 }
 
+// After these the job goes on, or another rank is to blame.
+TEST(Explain, WarningsOfRailwiseThatEndNothing) {
+  const std::pair<const char*, const char*> kRows[] = {
+      {"soft0: connection to n2 (soft1): the TCP connection beside the data has broken: data go on over "
+       "RDMA, and "
+       "the connection is made again (more such lines at NCCL_DEBUG=INFO)",
+       "railwise-handshake"},
+      {"soft0: connection to n2 (soft1): somebody sent 8 bytes over the side channel: making a new TCP "
+       "connection",
+       "railwise-handshake"},
+      {"mlx5_0 at 10.0.0.1: peer 10.0.0.2 calls again: its earlier call was cut on the way",
+       "railwise-handshake"},
+      {"mlx5_0: listening on 10.0.0.1<4000> for a peer, a stranger called from 10.0.0.9: no greeting. Still "
+       "waiting for the peer; further strangers are not reported",
+       "railwise-handshake"},
+      {"18 of 64 connections are up after 10 s; waiting for: host7 (3 ranks: nothing heard) "
+       "(RAILWISE_SLOW_CONNECT=10 s; `railwise stuck` shows it live)",
+       "railwise-handshake"},
+      {"mlx5_0: the device failed: look for its reset or removal in `dmesg`", "port-event"},
+      {"events of devices are not watched: epoll_create1 failed: Too many open files", "port-event"},
+      {"mlx5_0: its asynchronous events cannot be read: Input/output error", "port-event"},
+      {"mlx5_0: no memory to open it anew", "railwise-failover"},
+      {"mlx5_0: its driver has not answered ibv_modify_qp for a second: nothing new is made with the device "
+       "until "
+       "it does: look for errors of the NIC in `dmesg`",
+       "queue-pair"},
+      {"mlx5_0: ibv_modify_qp refuses to stop a queue pair: Cannot allocate memory. The queue pair may still "
+       "write, so its connection waits and asks again: look for errors of the NIC in `dmesg`",
+       "queue-pair"},
+      {"RAILWISE_GPU=9 is none of the 8 GPUs of this machine: the nearest counts", "railwise-setting"}};
+  for (const auto& [line, check] : kRows) {
+    const Explanation it = explainWarning("a.cc:1", std::string("NET/Railwise : ") + line);
+    EXPECT_EQ(it.check, check) << line;
+    EXPECT_NE(it.kind, EventKind::kCause) << line;
+  }
+}
+
+TEST(Explain, WarningsOfRailwiseThatEndAJob) {
+  const std::pair<const char*, const char*> kRows[] = {
+      {"connect: rank 3 does not use Railwise for one-sided communication: bad handle. Every rank needs the "
+       "same "
+       "plugin (NCCL_NET_PLUGIN, NCCL_RMA_PLUGIN)",
+       "differ-one-sided"},
+      {"mlx5_0: rank 3 cannot be put to, and the group of 8 ranks fails", "railwise-connection"},
+      {"mlx5_0: one-sided communication of rank 3 fails: retry exceeded", "railwise-connection"},
+      {"no RDMA communication manager: librdmacm.so.1: cannot open shared object file. Install librdmacm1",
+       "no-rdma-device"},
+      {"mlx5_0 port 1: NCCL_IB_PKEY_VALUE=0x1 is none of the port's 2 partition keys: ask the administrator",
+       "railwise-setting"}};
+  for (const auto& [line, check] : kRows) {
+    const Explanation it = explainWarning("a.cc:1", std::string("NET/Railwise : ") + line);
+    EXPECT_EQ(it.check, check) << line;
+    EXPECT_EQ(it.kind, EventKind::kCause) << line;
+  }
+}
+
 TEST(Explain, NobodyKnowsTheWarning) {
   const Explanation it = explainWarning("/home/x/nccl/src/new.cc:12", "the moon is in the way");
   EXPECT_EQ(it.check, "unknown-warning");
@@ -168,6 +224,7 @@ TEST(Explain, HowALauncherTellsThatAProcessDied) {
       {"srun: error: Node failure on node[01-02]", "a node failed"},
       {"slurmstepd: error: *** JOB 4242 ON node00 CANCELLED AT 2026-11-24T10:11:12 ***", "Slurm ended"},
       {"    Reason:       OOMKilled", "killed for its memory"},
+      {"railwise: rank 2 (pid 16068) was killed by signal 9 (Killed)", "killed or crashed"},
       {"srun: error: node00: task 3: Out Of Memory", "killed for its memory"},
       {"slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0.", "killed for its memory"}};
   for (const auto& [line, what] : kCases) {

@@ -471,6 +471,8 @@ constexpr KnownLine kNcclLines[] = {
      "ulimit -l unlimited\ndmesg | tail"},
     {"SocketProgress", "connection-closed", kConsequence, "another rank's process went away",
      "As a rule that rank failed first, or was killed.", kPeerFix},
+    {"[Service thread] Accept failed", "connection-closed", kConsequence,
+     "a rank's proxy accepts no connection", "As a rule the job is ending already.", kPeerFix},
     {"exceeded&attempts|ccept&failed|onnect&failed|onnect&returned", "connection-refused", kCause,
      "a TCP connection to a peer cannot be made",
      "The peer has ended, a firewall drops the packets, or an interface that the hosts do not share.",

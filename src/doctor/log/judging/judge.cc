@@ -108,9 +108,10 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
     finding.what = "there is no line of NCCL beside the results";
     finding.why = "Which network, plugin and NICs the ranks use is not known.";
   } else {
-    if (!errors) finding.severity = Severity::kError;
-    finding.what = errors ? "no line has NCCL's host and process: which rank wrote what is not known"
-                          : "there is no line of NCCL in the logs";
+    const bool known = !job.events.empty();
+    if (!known) finding.severity = Severity::kError;
+    finding.what = known ? "no line has NCCL's host and process: which rank wrote what is not known"
+                         : "there is no line of NCCL in the logs";
     finding.why = "NCCL writes nothing unless it is told to, or it writes elsewhere (NCCL_DEBUG_FILE).";
   }
   finding.seen = {seen};

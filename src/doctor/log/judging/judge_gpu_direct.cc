@@ -90,7 +90,8 @@ void judgeDistance(const Ranks& ranks, int index, const Process& process, const 
   // Each GPU is far from most NICs and near to its own: where connections use GPUDirect, all is well. Without
   // GDR_READ only those that receive do.
   if (direct > 0 && 2 * direct >= all) return;
-  if (gpuDirectCount(process).enabled == 0 || (!unused && process.far_pairs.empty())) return;
+  // NCCL measures the distance only of a NIC and a GPU that can.
+  if (process.far_pairs.empty() && (gpuDirectCount(process).enabled == 0 || !unused)) return;
   if (process.far_pairs.empty()) {
     findings.add("gdr-unused", Severity::kWarning, "no connection uses GPUDirect RDMA, though the NICs can",
                  {ranks.seenAt(index, {std::to_string(all) + " connections, none with /GDRDMA",

@@ -237,8 +237,8 @@ constexpr KnownLine kOtherLines[] = {
     {"Signal 6 (SIGABRT)|exitcode  : -6|(exitcode: -6)|srun: error&Aborted", "process-killed", kConsequence,
      "a process ended itself (signal 6)", "An assertion or a watchdog failed; the lines before say which.",
      kCrashFix},
-    {"process rank&exited on signal", "process-killed", kCause, "a rank was killed or crashed",
-     "9 is a kill (out of memory, a limit, a person), 11 and 6 are crashes.",
+    {"process rank&exited on signal|) was killed by signal", "process-killed", kCause,
+     "a rank was killed or crashed", "9 is a kill (out of memory, a limit, a person), 11 and 6 are crashes.",
      "dmesg | grep -i -E 'oom|killed process|segfault'"},
     {"oom_kill event|oom-kill event|oom-kill:|oom_reaper:|OOM Killed|Reason:&OOMKilled|srun: error&Out Of "
      "Memory",

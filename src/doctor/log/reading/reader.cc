@@ -86,8 +86,8 @@ int namedRank(std::string_view text) {
   return rank >= 0 || !text.starts_with("srun: error") ? rank : numberAfter(text, ": task ");
 }
 
-// The process that a launcher or the kernel names: "(pid: 2001)", "python3[2001]: segfault", and of mpirun
-// "node02:2001" in "[node02:02001] Signal: ...". "": none.
+// The process that a launcher or the kernel names: "(pid: 2001)", "python3[2001]: segfault", "NVRM: Xid
+// (...): 79, pid=2001", and of mpirun "node02:2001" in "[node02:02001] Signal: ...". "": none.
 std::string namedProcess(std::string_view text) {
   const std::string_view first = text.starts_with('[') ? firstWord(text.substr(1), "] ") : "";
   if (const std::size_t colon = first.rfind(':');
@@ -99,6 +99,7 @@ std::string namedProcess(std::string_view text) {
     if (pid < 0) pid = numberAfter(text, key);
   if (const std::size_t end = text.find("]: segfault at"); end != std::string_view::npos)
     pid = leadingNumber(text.substr(text.rfind('[', end) + 1));
+  if (text.find("NVRM: Xid ") != std::string_view::npos) pid = numberAfter(text, ", pid=");
   return pid < 0 ? "" : std::to_string(pid);
 }
 
@@ -312,6 +313,9 @@ void JobReader::otherRecord(const LogLine& line) {
   // torchrun's report of a rank: "rank      : 3 (local_rank: 1)", and "exitcode  : -9 (pid: 2001)" below it.
   if (line.text.starts_with("rank ") && line.text.find(" (local_rank: ") != std::string_view::npos)
     reported_rank_ = numberAfter(line.text, ": ");
+  // NCCL prints its version without words before it.
+  if (const int its = writerOf(line.rank); its >= 0)
+    readVersion(job_.processes[static_cast<std::size_t>(its)].version, line.text, here());
   readVersion(job_.version, line.text, here());
   if (isResultRow(line.text)) job_.files.back().last_result = here().line;
   std::optional<Explanation> known = explainOther(line.text);

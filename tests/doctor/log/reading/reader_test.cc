@@ -218,11 +218,31 @@ TEST(JobReader, WhoDiedByTheNumberOfItsProcess) {
         "libnccl.so.2",
         "[node2:02001] Signal: Segmentation fault (11)", "  exitcode  : -9 (pid: 2001)",
         "api.py:874] failed (exitcode: -9) local_rank: 1 (pid: 2001) of binary: /usr/bin/python3",
-        "[ 1.0] Out of memory: Killed process 2001 (python3) total-vm:1kB"})
+        "[ 1.0] Out of memory: Killed process 2001 (python3) total-vm:1kB",
+        "NVRM: Xid (PCI:0000:1b:00): 79, pid=2001, name=python, GPU has fallen off the bus."})
     EXPECT_EQ(hostOf(line), "node2") << line;
   EXPECT_EQ(hostOf("[ 1.0] python3[2002]: segfault at 10 ip 0 sp 0 error 4 in libc.so.6"), "");
   EXPECT_EQ(hostOf("node3:2001:1 [0] NCCL INFO x\n[ 1.0] python3[2001]: segfault at 10 ip 0"), "")
       << "two have it";
+}
+
+// NCCL up to 2.26 prints its version without host and process.
+TEST(JobReader, AVersionIsOfTheOnlyProcessOfItsFile) {
+  JobReader reader;
+  for (const char* number : {"2.21.5", "2.19.3"}) {
+    reader.beginFile(number);
+    reader.line("node" + std::string(number) + ":7:7 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>");
+    reader.line("NCCL version " + std::string(number) + "+cuda12.4");
+  }
+  reader.beginFile("both");
+  reader.line("node1:8:8 [0] NCCL INFO x");
+  reader.line("node1:9:9 [0] NCCL INFO x");
+  reader.line("NCCL version 2.20.1+cuda12.4");
+  const Job job = reader.take();
+  ASSERT_EQ(job.processes.size(), 4U);
+  EXPECT_EQ(job.processes[0].version.value, "2.21.5+cuda12.4");
+  EXPECT_EQ(job.processes[1].version.value, "2.19.3+cuda12.4");
+  EXPECT_EQ(job.processes[2].version.value, "");
 }
 
 TEST(JobReader, TheRankInTheReportOfTorchrun) {
