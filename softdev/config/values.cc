@@ -182,9 +182,6 @@ bool parsePci(std::string_view text, bool here, std::string* path) {
 }
 
 bool parsePcie(std::string_view text, PciConfig* pci) {
-  // Mb/s of one lane, without the overhead of the line code (8b/10b, 128b/130b, and the flits of generation
-  // 6).
-  constexpr uint32_t kLaneMbps[] = {0, 2000, 4000, 7877, 15754, 31508, 60500};
   const size_t x = text.find('x');
   if (x == std::string_view::npos) {
     pci->pcie_gen = pci->pcie_lanes = 0;
@@ -192,12 +189,13 @@ bool parsePcie(std::string_view text, PciConfig* pci) {
   }
   uint32_t gen = 0;
   uint32_t lanes = 0;
-  if (!parseNumber(text.substr(0, x), 1, 6, &gen) || !parseNumber(text.substr(x + 1), 1, 32, &lanes))
+  if (!parseNumber(text.substr(0, x), 1, kPcieGenerations.size(), &gen) ||
+      !parseNumber(text.substr(x + 1), 1, 32, &lanes))
     return false;
   if ((lanes & (lanes - 1)) != 0) return false;
   pci->pcie_gen = gen;
   pci->pcie_lanes = lanes;
-  pci->pcie_mbps = kLaneMbps[gen] * lanes;
+  pci->pcie_mbps = kPcieGenerations[gen - 1].lane_mbps * lanes;
   return true;
 }
 

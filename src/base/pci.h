@@ -22,7 +22,7 @@ std::string hexText(uint64_t number);
 // Is `text` "dddd:bb:dd.f" with hexadecimal digits of either case? NCCL's checkBDFFormat.
 bool isBusId(std::string_view text);
 
-// A new generation is a row below.
+// A new generation is a row below, and a number in softgpu/nvml.cc (pcieGeneration).
 struct PcieGeneration {
   float gigatransfers;        // per second and lane
   const char* text;           // how the kernel writes it
