@@ -1,6 +1,6 @@
-// The releases of NCCL, and the rules in which they differ. The table in nccl_release.cc alone says with
-// which release a rule begins or ends, and what it does, in words; the model asks
-// `release.has(NcclRule::...)`. Plain values; thread-safe.
+// The releases of NCCL, and the rules in which they differ. The list in nccl_rules.def alone says with which
+// release a rule begins or ends, and what it does, in words; the model asks `release.has(NcclRule::...)`.
+// Plain values; thread-safe.
 #pragma once
 
 #include <compare>
@@ -12,75 +12,11 @@
 
 namespace railwise::topo {
 
-// What some releases do and others do not, in the order of the table.
+// What some releases do and others do not.
 enum class NcclRule : unsigned char {
-  // The graph.
-  kDeviceNodes,
-  kGinDevices,
-  kPartitions,
-  kC2cLinks,
-  kC2cLinkType,
-  kBroadcomGen5,
-  kNvlink20,
-  kHopperNvlink,
-  kBlackwellNvlink,
-  kBlackwellNvlink401,
-  kSkylake10,
-  kAmd16,
-  kSapphireRapids,
-  kAmdGenerations,
-  kGraniteRapids,
-  // Paths and what follows from them.
-  kTypeBeforeBandwidth,
-  kReverseLinks,
-  kNearestCpu,
-  kP2c,
-  kP2cByCpus,
-  kRelayBeyondPxn,
-  kRelayOverC2c,
-  kP2cOfNearest,
-  kGpuDirectC2c,
-  kGpuDirectUpToP2c,
-  kNetworkInsideHost,
-  kP2pBehindSwitches,
-  kReadsFromAmpere,
-  kHopperOrders,
-  kFlushC2c,
-  kRelayNeedsGpuDirect,
-  kCliquesObeyLevel,
-  // The NIC of a GPU.
-  kNicsMirrored,
-  kNicsByShare,
-  kNicsByShareOfCx8,
-  kNetDevsPolicy,
-  // Merged NICs, and what is read of a machine.
-  kFusion,
-  kEightDevicesPerNic,
-  kMergePolicy,
-  kLinkFromNvml,
-  kLinkSpelling,
-  kCpuidFamily,
-  kOneNvswitch,
-  kNvlinkClassFilled,
-  kDataDirectOrders,
-  // The search for rings and trees.
-  kSixtyFourChannels,
-  kOneGpuBandwidth,
-  kSearchErrors,
-  kFarNetsBeforeHopper,
-  kSimpleOrderNamesNets,
-  kSpeed45,
-  kSpeed80,
-  kSpeed86,
-  kRails,
-  kSpeed90,
-  kGraphFileRanks,
-  // What follows from the graphs: transports, and what to expect.
-  kShmBetweenParts,
-  kMixedGpusLl128,
-  kModelPerAlgorithm,
+#define RAILWISE_NCCL_RULE(rule, since, until, text) rule,
+#include "topo/nccl_rules.def"
 };
-inline constexpr std::size_t kRules = static_cast<std::size_t>(NcclRule::kModelPerAlgorithm) + 1;
 
 // A release, by the number that NCCL gives it (NCCL_VERSION_CODE): 2.30.7 is 23007.
 struct NcclVersion {

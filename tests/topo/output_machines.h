@@ -27,12 +27,17 @@ inline std::string pci(const std::string& busid, const std::string& pci_class, c
          "\" link_width=\"16\">\n" + inner + "</pci>\n";
 }
 
-inline std::string gpu(int rank, const std::string& busid) {
+// `inside`: the elements of the <gpu>; `more`: attributes.
+inline std::string gpuWith(int rank, const std::string& busid, const std::string& inside, int sm = 90,
+                           const std::string& more = "") {
   const std::string number = std::to_string(rank);
-  return pci(
-      busid, "0x030200",
-      "<gpu dev=\"" + number + "\" sm=\"90\" rank=\"" + number +
-          "\" gdr=\"1\">\n<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n</gpu>\n");
+  return pci(busid, "0x030200",
+             "<gpu dev=\"" + number + "\" sm=\"" + std::to_string(sm) + "\" rank=\"" + number +
+                 "\" gdr=\"1\"" + more + ">\n" + inside + "</gpu>\n");
+}
+
+inline std::string gpu(int rank, const std::string& busid) {
+  return gpuWith(rank, busid, "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n");
 }
 
 inline std::string nic(int dev, const std::string& busid, const std::string& name,
@@ -80,10 +85,25 @@ inline std::string equallyNear() {
   return systemOf(cpu(0, inner));
 }
 
+// The text with `by` in place of each `what`.
+inline std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  std::size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  for (; at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+  return text;
+}
+
 inline std::string withoutNvlinks(std::string xml) {
   for (std::size_t at = 0; (at = xml.find("<nvlink", at)) != std::string::npos;)
     xml.erase(at, xml.find("/>", at) + 2 - at);
   return xml;
+}
+
+// Two GPUs on PCIe links of one lane, with which NCCL finds no ring: it takes the order of the list.
+inline std::string slowPcie(const std::string& more, const std::string& speed = "8.0 GT/s PCIe") {
+  const std::string xml =
+      withoutNvlinks(systemOf(cpu(0, gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") + more)));
+  return replaced(replaced(xml, "link_width=\"16\"", "link_width=\"1\""), "32.0 GT/s PCIe", speed);
 }
 
 inline Machine machineOf(const std::string& xml, const Settings& settings = {}) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/text/printable.h"
 #include "base/text/words.h"
 #include "cli/options/message.h"
 #include "perf/results/record.h"
@@ -57,7 +58,7 @@ double tickStep(double most) {
 // `style` is a class of topo::svgStyle(). `anchor` is start, middle or end.
 std::string plotText(const char* style, const char* anchor, double x, double y, const std::string& words) {
   return textOf("<text class=\"%s\" style=\"text-anchor:%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", style,
-                anchor, x, y, topo::escapeXml(words).c_str());
+                anchor, x, y, escapeXml(words).c_str());
 }
 
 // The beginning of an SVG file, with a title and a subtitle. The caller ends the file with "</svg>\n".
@@ -65,7 +66,7 @@ std::string plotBegin(const PlotFrame& frame, const std::string& title, const st
   return textOf(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"rw\" viewBox=\"0 0 %.0f %.0f\" "
              "width=\"%.0f\" height=\"%.0f\" role=\"img\" aria-label=\"%s\">\n",
-             frame.width, frame.height, frame.width, frame.height, topo::escapeXml(title).c_str()) +
+             frame.width, frame.height, frame.width, frame.height, escapeXml(title).c_str()) +
          "<style>" + std::string(topo::svgStyle()) + "</style>\n" +
          "<rect width=\"100%\" height=\"100%\" fill=\"var(--bg)\"/>\n" +
          plotText("head", "start", frame.left, 26, title) +
@@ -167,7 +168,7 @@ class TimelinePlot {
       const Timeline::Mark& mark = timeline_.marks[i];
       const std::string number = std::to_string(i + 1);
       svg_ += textOf("<path style=\"stroke:var(--bad);stroke-dasharray:4 3\" d=\"M%.1f %.1fV%.1f\"><title>%s",
-                     x(mark.ms), kMargins.top - 2, base_, topo::escapeXml(mark.words).c_str()) +
+                     x(mark.ms), kMargins.top - 2, base_, escapeXml(mark.words).c_str()) +
               "</title></path>\n";
       svg_ += plotText("small", "middle", x(mark.ms), kMargins.top - 6, number);
       addLine(textOf("%s: %.0f ms  ", number.c_str(), mark.ms - first_ms_) + mark.words);

@@ -156,10 +156,13 @@ GpuTable gpuTable(const Machine& machine) {
   }
   std::sort(table.rows.begin(), table.rows.end(),
             [](const GpuRow& a, const GpuRow& b) { return a.rank() < b.rank(); });
-  for (const GpuRow& from : table.rows) {
-    for (const GpuRow& to : table.rows) table.pairs.push_back(linkOf(*machine.paths, from.gpu, to.gpu));
-    table.nics.push_back(nearNics(*machine.paths, from.gpu));
-  }
+  const auto look = [&](const Paths& paths, auto& pairs, auto& nics) {
+    for (const GpuRow& from : table.rows) {
+      for (const GpuRow& to : table.rows) pairs.push_back(linkOf(paths, from.gpu, to.gpu));
+      nics.push_back(nearNics(paths, from.gpu));
+    }
+  };
+  look(*machine.paths, table.pairs, table.nics);
   table.direct_pairs = table.pairs;
   table.direct_nics = table.nics;
   if (std::none_of(table.pairs.begin(), table.pairs.end(), isRelayed) &&
@@ -172,10 +175,7 @@ GpuTable gpuTable(const Machine& machine) {
   if (!paths.ok()) return table;
   table.direct_pairs.clear();
   table.direct_nics.clear();
-  for (const GpuRow& from : table.rows) {
-    for (const GpuRow& to : table.rows) table.direct_pairs.push_back(linkOf(*paths, from.gpu, to.gpu));
-    table.direct_nics.push_back(nearNics(*paths, from.gpu));
-  }
+  look(*paths, table.direct_pairs, table.direct_nics);
   return table;
 }
 

@@ -45,6 +45,13 @@ bool matches(const XmlNode& node, std::string_view name, std::string_view attrib
   return found != nullptr && *found == value;
 }
 
+// Null: there is none.
+template <typename Wanted>
+XmlNode* firstOf(const std::vector<XmlNode*>& nodes, const Wanted& wanted) {
+  const auto found = std::find_if(nodes.begin(), nodes.end(), [&](const XmlNode* n) { return wanted(*n); });
+  return found == nodes.end() ? nullptr : *found;
+}
+
 }  // namespace
 
 const std::string* XmlNode::find(std::string_view attribute) const {
@@ -79,23 +86,23 @@ void XmlNode::unset(std::string_view attribute) {
 }
 
 XmlNode* XmlNode::child(std::string_view child_name) const {
-  for (XmlNode* candidate : children) {
-    if (candidate->name == child_name) return candidate;
-  }
-  return nullptr;
+  return firstOf(children, [&](const XmlNode& node) { return node.name == child_name; });
 }
 
 XmlNode* XmlNode::child(std::string_view child_name, std::string_view attribute,
                         std::string_view value) const {
-  for (XmlNode* candidate : children) {
-    if (matches(*candidate, child_name, attribute, value)) return candidate;
-  }
-  return nullptr;
+  return firstOf(children, [&](const XmlNode& node) { return matches(node, child_name, attribute, value); });
 }
 
 int intOf(const XmlNode& node, std::string_view attribute, int otherwise) {
   const std::string* text = node.find(attribute);
   return text == nullptr ? otherwise : static_cast<int>(std::strtol(text->c_str(), nullptr, 0));
+}
+
+std::string hostOf(const XmlNode& node) {
+  const XmlNode* cpu = &node;
+  while (cpu != nullptr && cpu->name != "cpu") cpu = cpu->parent;
+  return cpu != nullptr ? cpu->get("host_hash") : "";
 }
 
 XmlDocument::XmlDocument(const XmlDocument& other) : file(other.file), version(other.version) {
@@ -118,17 +125,11 @@ XmlDocument::XmlDocument(const XmlDocument& other) : file(other.file), version(o
 }
 
 XmlNode* XmlDocument::find(std::string_view name) const {
-  for (XmlNode* node : order_) {
-    if (node->name == name) return node;
-  }
-  return nullptr;
+  return firstOf(order_, [&](const XmlNode& node) { return node.name == name; });
 }
 
 XmlNode* XmlDocument::find(std::string_view name, std::string_view attribute, std::string_view value) const {
-  for (XmlNode* node : order_) {
-    if (matches(*node, name, attribute, value)) return node;
-  }
-  return nullptr;
+  return firstOf(order_, [&](const XmlNode& node) { return matches(node, name, attribute, value); });
 }
 
 XmlNode* XmlDocument::add(XmlNode* parent, std::string_view name) {

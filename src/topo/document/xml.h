@@ -52,6 +52,8 @@ struct XmlNode {
 
 // The number that an attribute is, as NCCL reads it (strtol, which finds the base).
 int intOf(const XmlNode& node, std::string_view attribute, int otherwise);
+// host_hash of the <cpu> that the node is, or that is above the node; "" without one.
+std::string hostOf(const XmlNode& node);
 
 // A tree of nodes. A node never moves in memory. order() lists the nodes in the order of their creation, the
 // order in which NCCL searches them.

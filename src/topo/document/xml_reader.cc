@@ -1,6 +1,5 @@
 // The upper half of the XML reader: builds the tree of nodes as NCCL's xmlLoadSub and its handlers do.
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/text/text_layout.h"
 #include "topo/document/xml.h"
 
 namespace railwise::topo {
@@ -16,9 +16,6 @@ namespace {
 
 // The lower half of the XML reader. It cuts a text into tags, character by character, as NCCL's xmlGetNode
 // does. The names and values of a tag point into the text. Used by xml_reader.cc only; one thread.
-
-// Makes a word from the file fit for a message: short and without control characters.
-std::string shownWord(std::string_view word);
 
 struct ScannedAttribute {
   std::string_view name;
@@ -94,13 +91,11 @@ std::string shownChar(char c) {
     case '\r':
       return "a line break";
     default:
-      break;
+      return formatText("byte 0x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
   }
-  char text[16];
-  std::snprintf(text, sizeof text, "byte 0x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-  return text;
 }
 
+// Makes a word from the file fit for a message: short and without control characters.
 std::string shownWord(std::string_view word) {
   std::string text;
   for (const char c : word.substr(0, 40)) text += c >= ' ' && c < 127 ? c : '?';

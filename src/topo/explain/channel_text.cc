@@ -9,10 +9,7 @@ namespace {
 // The length of the longest line.
 std::size_t longestLine(const std::string& text) {
   std::size_t width = 0;
-  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
-    end = std::min(text.find('\n', at), text.size());
-    width = std::max(width, end - at);
-  }
+  for (const std::string& line : linesOf(text)) width = std::max(width, line.size());
   return width;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "base/text/printable.h"
+#include "base/text/text_layout.h"
 #include "topo/graph/constants.h"
 #include "topo/paths/policy.h"
 
@@ -27,9 +27,7 @@ bool isOneOfSeveral(const Graph& graph, const Node& net) {
 
 std::string deviceName(const Graph& graph, NodeIndex device) {
   std::vector<int> ranks;
-  for (const NodeIndex gpu : graph.of(NodeType::kGpu)) {
-    if (graph.node(gpu).parent == device) ranks.push_back(graph.node(gpu).rank);
-  }
+  for (const NodeIndex gpu : gpusOn(graph, device)) ranks.push_back(graph.node(gpu).rank);
   return ranks.empty() ? "GPU at " + withoutControls(graph.node(device).busid) : "GPU " + rangesText(ranks);
 }
 
@@ -57,11 +55,7 @@ std::string meaningText(const Graph& graph, PathType type) {
   return text;
 }
 
-std::string gbText(float gigabytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", static_cast<double>(gigabytes));
-  return text;
-}
+std::string gbText(float gigabytes) { return formatText("%.4g", static_cast<double>(gigabytes)); }
 
 std::string gpuName(const Graph& graph, int gpu) {
   return "GPU " + std::to_string(graph.of(NodeType::kGpu, gpu).rank);
@@ -157,12 +151,13 @@ bool isVirtual(const Graph& graph, int net) {
   });
 }
 
-int gpuOn(const Graph& graph, NodeIndex device) {
-  if (graph.node(device).type == NodeType::kGpu) return graph.node(device).index;
+std::vector<NodeIndex> gpusOn(const Graph& graph, NodeIndex device) {
+  if (graph.node(device).type == NodeType::kGpu) return {device};
+  std::vector<NodeIndex> gpus;
   for (const NodeIndex gpu : graph.of(NodeType::kGpu)) {
-    if (graph.node(gpu).parent == device) return graph.node(gpu).index;
+    if (graph.node(gpu).parent == device) gpus.push_back(gpu);
   }
-  return -1;
+  return gpus;
 }
 
 std::vector<Step> stepsOf(const Paths& paths, const Path& path) {

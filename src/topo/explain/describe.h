@@ -40,8 +40,8 @@ std::vector<int> ranksOnDeviceOf(const Graph& graph, int gpu);
 // True if NCCL knows no PCI address for the NIC of that NET. NCCL then connects the NIC to a CPU by a link
 // that does not exist.
 bool isVirtual(const Graph& graph, int net);
-// The index of the GPU on `device`; if several ranks share the device, the lowest one. -1: there is none.
-int gpuOn(const Graph& graph, NodeIndex device);
+// The GPUs (ranks) on `device`, in order.
+std::vector<NodeIndex> gpusOn(const Graph& graph, NodeIndex device);
 
 // One link of a path as people count links: a GPU and its device count as one node, and so do a NIC and its
 // port.

@@ -196,7 +196,8 @@ const DomainChannels* MachineExplanation::channelsOf(int rank) const {
 MachineExplanation explain(const Machine& machine) {
   MachineExplanation all;
   all.gpus.resize(static_cast<std::size_t>(machine.graph->count(NodeType::kGpu)));
-  const auto add = [&](const Paths& paths) {
+  for (const Domain& domain : machine.domains) {
+    const Paths& paths = *domain.paths;
     const Explainer explainer(paths, devsOf(*machine.graph));
     for (int gpu = 0; gpu < paths.graph().count(NodeType::kGpu); ++gpu) {
       GpuExplanation explanation = explainer.explainGpu(gpu);
@@ -205,9 +206,7 @@ MachineExplanation explain(const Machine& machine) {
       addGpuProblems(machine, paths, gpu, explanation);
       all.gpus[static_cast<std::size_t>(explanation.gpu)] = std::move(explanation);
     }
-  };
-  for (const Domain& domain : machine.domains) add(*domain.paths);
-  if (machine.domains.empty()) add(*machine.paths);
+  }
   // NCCL finds only the first GPU of a rank: of the others nothing is known but that they are there.
   for (std::size_t gpu = 0; gpu < all.gpus.size(); ++gpu) {
     if (all.gpus[gpu].gpu >= 0) continue;
@@ -234,15 +233,8 @@ std::string viewText(const NicView& view) {
 }
 
 const char* gdrText(GdrMode mode) {
-  switch (mode) {
-    case GdrMode::kOff:
-      return "off";
-    case GdrMode::kOn:
-      return "on";
-    case GdrMode::kPcie:
-      return "on, forced through PCIe";
-  }
-  return "?";
+  constexpr const char* kTexts[] = {"off", "on", "on, forced through PCIe"};
+  return kTexts[static_cast<std::size_t>(mode)];
 }
 
 std::string gdrSentence(const GdrAnswer& answer) {
@@ -374,7 +366,8 @@ void addOneSided(const Machine& machine, MachineExplanation& all) {
   settings.net_gdr_read = 1;
   const auto direct = makeMachine(std::move(document), settings, machine.name);
   if (!direct.ok()) return;
-  const auto add = [&](const Paths& paths) {
+  for (const Domain& domain : direct->domains) {
+    const Paths& paths = *domain.paths;
     const Graph& graph = paths.graph();
     for (int gpu = 0; gpu < graph.count(NodeType::kGpu); ++gpu) {
       const int known = machine.graph->gpuOfRank(graph.of(NodeType::kGpu, gpu).rank);
@@ -382,9 +375,7 @@ void addOneSided(const Machine& machine, MachineExplanation& all) {
       if (known >= 0 && nets.ok())
         all.gpus[static_cast<std::size_t>(known)].one_sided = namesOf(graph, *nets);
     }
-  };
-  for (const Domain& domain : direct->domains) add(*domain.paths);
-  if (direct->domains.empty()) add(*direct->paths);
+  }
 }
 
 }  // namespace railwise::topo

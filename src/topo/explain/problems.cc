@@ -97,9 +97,7 @@ void addSpeedReason(const Graph& graph, NodeIndex from, NodeIndex to, Problem& p
 }
 
 NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {
-  const Node& wanted = from.node(node);
-  const int index = to.indexOf(wanted.type, wanted.id);
-  return index < 0 ? kNoNode : to.at(wanted.type, index);
+  return to.find(from.node(node).type, from.node(node).id);
 }
 
 // Adds the links that make a path slower than the port of its NIC, unless the explanation already has them.

@@ -229,11 +229,8 @@ NicPort portOf(std::string name, int otherwise) {
 // `first`: the port of the first device of a merged NIC; 0: `net` is an interface.
 std::vector<NicPort> portsOf(const Node& net, int first) {
   std::vector<NicPort> ports;
-  for (std::size_t at = 0; at <= net.name.size();) {
-    const std::size_t plus = std::min(net.name.find('+', at), net.name.size());
-    ports.push_back(portOf(net.name.substr(at, plus - at), ports.empty() || first == 0 ? first : 1));
-    at = plus + 1;
-  }
+  for (const std::string& name : splitAt(net.name, '+'))
+    ports.push_back(portOf(name, ports.empty() || first == 0 ? first : 1));
   return ports;
 }
 
@@ -436,11 +433,9 @@ std::vector<NicPort> portsOfAllGpus(const HostView& host) {
 }
 
 std::string ucxDevices(const std::vector<NicPort>& ports) {
-  std::string text;
-  for (const NicPort& port : ports)
-    text += (text.empty() ? "" : ",") + port.device +
-            (port.port == 0 ? std::string() : ":" + std::to_string(port.port));
-  return text;
+  return joined(ports, ",", [](const NicPort& port) {
+    return port.device + (port.port == 0 ? "" : ":" + std::to_string(port.port));
+  });
 }
 
 std::string nothingToChoose(const Machine& machine, const HostView& host) {

@@ -7,6 +7,7 @@
 
 #include "base/pci.h"
 #include "base/text/printable.h"
+#include "base/text/text_layout.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
@@ -34,9 +35,7 @@ std::string setText(const std::vector<int>& numbers) {
     uint32_t bits = 0;
     for (const int number : numbers)
       if (number / kWordBits == word) bits |= uint32_t{1} << (number % kWordBits);
-    char hex[16];
-    std::snprintf(hex, sizeof hex, "0x%08x", bits);
-    text += (text.empty() ? "" : ",") + std::string(hex);
+    text += (text.empty() ? "" : ",") + formatText("0x%08x", bits);
   }
   return text;
 }
@@ -219,9 +218,7 @@ class HwlocWriter {
   }
 
   static std::string range(unsigned domain, unsigned first, unsigned last) {
-    char text[48];
-    std::snprintf(text, sizeof text, "%04x:[%02x-%02x]", domain, first, last);
-    return text;
+    return formatText("%04x:[%02x-%02x]", domain, first, last);
   }
 
   static unsigned lastBus(const XmlNode& pci) {
@@ -237,8 +234,7 @@ class HwlocWriter {
     const std::string type = hexDigits(pci, "class", 4) + " [" + hexDigits(pci, "vendor", 4) + ":" +
                              hexDigits(pci, "device", 4) + "] [" + hexDigits(pci, "subsystem_vendor", 4) +
                              ":" + hexDigits(pci, "subsystem_device", 4) + "] 00";
-    char speed[32];
-    std::snprintf(speed, sizeof speed, "%f", linkSpeed(pci));
+    const std::string speed = formatText("%f", linkSpeed(pci));
     if (bridge) {
       const PciAddress own = addressOf(pci.get("busid"));
       unsigned first = lastBus(pci);

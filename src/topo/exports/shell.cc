@@ -79,9 +79,7 @@ std::string exportsOf(const std::vector<NicPort>& ports) {
 
 // "0", or "0|1" for a GPU that two ranks share.
 std::string ranksPattern(const HostGpu& gpu) {
-  std::string pattern;
-  for (const int rank : gpu.local_ranks) pattern += (pattern.empty() ? "" : "|") + std::to_string(rank);
-  return pattern;
+  return joined(gpu.local_ranks, "|", [](int rank) { return std::to_string(rank); });
 }
 
 void noteRanks(const HostView& host, std::vector<std::string>& notes) {
@@ -181,11 +179,7 @@ Exported exportNixl(const Machine& machine, const ExportOptions&) {
     const bool first_ports =
         std::all_of(ports.begin(), ports.end(), [](const NicPort& port) { return port.port == 1; });
     json.endInlineObject().key("params").beginInlineObject();
-    if (first_ports) {
-      std::string list;
-      for (const NicPort& port : ports) list += (list.empty() ? "" : ", ") + port.device;
-      json.key("device_list").value(list);
-    }
+    if (first_ports) json.key("device_list").value(joined(ports, ", ", &NicPort::device));
     left_out = left_out || !first_ports;
     json.endInlineObject().endObject();
   }

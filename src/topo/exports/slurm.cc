@@ -5,6 +5,7 @@
 
 #include "base/pci.h"
 #include "base/text/printable.h"
+#include "base/text/words.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"
 
@@ -71,18 +72,16 @@ class SlurmWriter {
       return std::any_of(row.begin(), row.end(), [](int links) { return links > 0; });
     };
     if (std::none_of(host_.links.begin(), host_.links.end(), linked)) return "";
-    std::string text;
-    for (const std::size_t to : byAddress(host_))
-      text += (text.empty() ? "" : ",") + std::to_string(to == gpu ? -1 : host_.links[gpu][to]);
-    return " Links=" + text;
+    return " Links=" + joined(byAddress(host_), ",", [&](std::size_t to) {
+             return std::to_string(to == gpu ? -1 : host_.links[gpu][to]);
+           });
   }
 
   void count(const std::string& kind) { ++counts_[kind]; }
 
   std::string otherFiles() const {
-    std::string gres;
-    for (const auto& [kind, number] : counts_)
-      gres += (gres.empty() ? "" : ",") + kind + ":" + std::to_string(number);
+    const std::string gres =
+        joined(counts_, ",", [](const auto& kind) { return kind.first + ":" + std::to_string(kind.second); });
     return "#\n# slurm.conf (slurmd -C says the rest of the line):\n"
            "#slurm.conf: GresTypes=" +
            std::string(nics_ > 0 ? "gpu,nic" : "gpu") + "\n#slurm.conf: NodeName=" + options_.node +

@@ -1,12 +1,15 @@
-
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/outcome.h"
+#include "base/pci.h"
+#include "topo/document/xml.h"
 #include "topo/graph/constants.h"
 #include "topo/graph/graph.h"
-#include "topo/graph/maker.h"
+#include "topo/settings.h"
 
 namespace railwise::topo {
 namespace {
@@ -39,7 +42,6 @@ class PciTree {
   };
 
   Node& at(NodeIndex i) { return graph_.mutableNodes()[static_cast<std::size_t>(i)]; }
-  NodeIndex switchOf(int64_t id) const;
   bool flattenSwitch(NodeIndex top, int generation);
   void moveLinks(NodeIndex sub, NodeIndex top);
   void takeOut(NodeIndex node, std::size_t link);
@@ -57,16 +59,11 @@ class PciTree {
   Error error_;
 };
 
-NodeIndex PciTree::switchOf(int64_t id) const {
-  const int index = graph_.indexOf(NodeType::kPci, id);
-  return index < 0 ? kNoNode : graph_.of(NodeType::kPci)[static_cast<std::size_t>(index)];
-}
-
 // ncclTopoFlattenBcmSwitches. Broadcom's Gen4 and Gen5 switches appear as two levels of switches, but carry
 // full bandwidth between them.
 bool PciTree::flattenSwitches() {
   for (int s = 0; s < graph_.count(NodeType::kPci); ++s) {
-    const NodeIndex top = graph_.of(NodeType::kPci)[static_cast<std::size_t>(s)];
+    const NodeIndex top = graph_.at(NodeType::kPci, s);
     const int generation = broadcomGeneration(at(top).pci_device, 0);
     if (generation == 0 || (generation == 5 && !gen5_)) continue;
     if (!flattenSwitch(top, generation)) return false;
@@ -87,7 +84,7 @@ bool PciTree::flattenSwitch(NodeIndex top, int generation) {
     takeOut(top, i);
   }
   for (const int64_t id : subs) {
-    const NodeIndex sub = switchOf(id);
+    const NodeIndex sub = graph_.find(NodeType::kPci, id);
     if (sub == kNoNode || sub == top) {
       error_.text = file_ + ": two PCIe switches have the same busid " + at(top).busid;
       return false;
@@ -98,7 +95,7 @@ bool PciTree::flattenSwitch(NodeIndex top, int generation) {
     const int place = at(top).index;
     removeSwitch(sub);
     if (place >= graph_.count(NodeType::kPci)) return true;
-    top = graph_.of(NodeType::kPci)[static_cast<std::size_t>(place)];
+    top = graph_.at(NodeType::kPci, place);
   }
   at(top).pci_device |= 0xffff;  // so that this switch is not flattened again
   return true;
@@ -200,9 +197,15 @@ bool PciTree::sortLinks() {
   return true;
 }
 
-class Builder : public GraphMaker {
+// Makes the graph of a document. A member that returns bool returns false once error_ is set. One thread at a
+// time.
+class Builder {
  public:
-  Builder(const XmlDocument& document, const Settings& settings) : GraphMaker(document, settings) {}
+  Builder(const XmlDocument& document, const Settings& settings)
+      : document_(document),
+        settings_(settings),
+        devs_(settings.nccl.has(NcclRule::kDeviceNodes)),
+        parts_(settings.nccl.has(NcclRule::kPartitions)) {}
 
   Outcome<Graph> build() {
     const XmlNode* system = document_.system();
@@ -224,6 +227,275 @@ class Builder : public GraphMaker {
   }
 
  private:
+  // --- NCCL's functions to create, look up and connect nodes, and to read attributes ---
+
+  static constexpr int kMaxNodesPerType = 640;   // NCCL_TOPO_MAX_NODES
+  static constexpr std::size_t kMaxLinks = 576;  // NCCL_TOPO_MAX_LINKS
+  static constexpr int kMaxParts = 2;            // NCCL_TOPO_MLOPART_DEV_MAX
+  static constexpr int64_t kPartMask = 0x3;      // NCCL_TOPO_MLOPART_MASK
+  static constexpr int64_t kLocalIdMask = 0x00ffffffffffffff;
+
+  static int64_t makeId(int host, int64_t local) {
+    return static_cast<int64_t>(static_cast<uint64_t>(host) << 56 |
+                                static_cast<uint64_t>(local & kLocalIdMask));
+  }
+  static int toInt(const std::string& text) {
+    return static_cast<int>(std::strtol(text.c_str(), nullptr, 0));
+  }
+
+  Node& at(NodeIndex i) { return graph_.mutableNodes()[static_cast<std::size_t>(i)]; }
+
+  bool fail(const XmlNode& node, const std::string& what) {
+    error_.text = where(document_, node.position) + ": " + what;
+    return false;
+  }
+
+  bool missing(const XmlNode& node, const char* attribute) {
+    const std::string* busid = node.find("busid");
+    // What a processor tells of itself NCCL adds on the machine.
+    const bool told = node.name == "cpu" && std::string_view(attribute) != "numaid";
+    const char* const why =
+        told ? "; NCCL takes it from the machine that it runs on, and a file alone needs it: add "
+             : "; NCCL fails its init without it: add ";
+    return fail(node, "<" + node.name + (busid != nullptr ? " busid=\"" + *busid + "\"" : "") + "> has no " +
+                          attribute + why + attribute + "=\"...\"");
+  }
+
+  bool readText(const XmlNode& node, const char* attribute, std::string& value) {
+    const std::string* text = node.find(attribute);
+    if (text == nullptr) return missing(node, attribute);
+    value = *text;
+    return true;
+  }
+
+  bool readInt(const XmlNode& node, const char* attribute, int& value) {
+    const std::string* text = node.find(attribute);
+    if (text == nullptr) return missing(node, attribute);
+    value = toInt(*text);
+    return true;
+  }
+
+  // ncclTopoCreateNode.
+  NodeIndex create(const XmlNode& from, NodeType type, int64_t id, int host) {
+    if (graph_.count(type) == kMaxNodesPerType) {
+      fail(from, std::string("more than 640 nodes of type ") + nodeTypeName(type) + ": NCCL's limit");
+      return kNoNode;
+    }
+    return graph_.add(type, id, host);
+  }
+
+  // ncclTopoConnectNodes: adds a link in one direction. A second link of the same type to the same node adds
+  // its bandwidth to the first link. Links are kept sorted by bandwidth.
+  bool connect(const XmlNode& from, NodeIndex a, NodeIndex b, LinkType type, float bandwidth) {
+    auto& links = at(a).links;
+    std::size_t i = 0;
+    while (i < links.size() && (links[i].to != b || links[i].type != type)) ++i;
+    if (i == kMaxLinks) return fail(from, "more than 576 links at " + graph_.label(a) + ": NCCL's limit");
+    if (i == links.size()) links.push_back({type, 0, b});
+    links[i].bandwidth += bandwidth;
+    const Link moved = links[i];
+    for (; i > 0 && links[i - 1].bandwidth < moved.bandwidth; --i) links[i] = links[i - 1];
+    links[i] = moved;
+    return true;
+  }
+
+  bool connectBoth(const XmlNode& from, NodeIndex a, NodeIndex b, LinkType type, float bandwidth) {
+    return connect(from, a, b, type, bandwidth) && connect(from, b, a, type, bandwidth);
+  }
+
+  int hostOf(const XmlNode& cpu) {  // ncclGetSystemId
+    const std::string* text = cpu.find("host_hash");
+    const uint64_t hash = text == nullptr ? 0 : std::strtoull(text->c_str(), nullptr, 16);
+    for (std::size_t i = 0; i < host_hashes_.size(); ++i)
+      if (host_hashes_[i] == hash) return static_cast<int>(i);
+    host_hashes_.push_back(hash);
+    return static_cast<int>(host_hashes_.size()) - 1;
+  }
+
+  bool checkPartBits(const XmlNode& xml, int64_t busid) {
+    if (!parts_ || (busid & kPartMask) == 0) return true;
+    return fail(xml,
+                "the last two bits of this GPU's busid are not 0; NCCL keeps its partition number there");
+  }
+
+  bool partitionedId(const XmlNode& gpu, int64_t busid, int64_t& id) {
+    if (!checkPartBits(gpu, busid)) return false;
+    id = busid;
+    const int part = partOf(gpu);
+    if (part == -1 || settings_.topo_split_mlopart == 0) return true;
+    id = busid | ((static_cast<int64_t>(part) << 1 | 1) & kPartMask);
+    return true;
+  }
+
+  // Which part of a split GPU a <gpu> is. -1: the GPU is whole.
+  int partOf(const XmlNode& gpu) const { return parts_ ? intOf(gpu, "mlopart", -1) : -1; }
+
+  std::vector<NodeIndex> partsOf(int64_t id) const {  // ncclTopoGetDevNodes
+    std::vector<NodeIndex> parts;
+    for (const NodeIndex dev : graph_.of(deviceType()))
+      if (parts_ ? (graph_.node(dev).id & ~kPartMask) == (id & ~kPartMask) : graph_.node(dev).id == id)
+        parts.push_back(dev);
+    return parts;
+  }
+
+  NodeType deviceType() const { return devs_ ? NodeType::kDev : NodeType::kGpu; }
+
+  // --- Links that are not part of the PCI tree: NVLink (xGMI), C2C, Broadcom's links between switches, and
+  // links between CPUs. For each kind, NCCL walks the whole document after all nodes exist, and so does this
+  // class.
+
+  // Finds the device node that belongs to a <gpu> of this pci. It is an error if there is none, because the
+  // GPU's NVLinks would have no end.
+  bool deviceOf(const XmlNode& gpu, const std::string* busid, int host, NodeIndex& device) {
+    int64_t id = busid == nullptr ? 0 : busIdToNumber(*busid);
+    if (devs_) {
+      int sm = 0;
+      if (!partitionedId(gpu, id, id) || !readInt(gpu, "sm", sm)) return false;
+    }
+    device = graph_.find(deviceType(), makeId(host, id));
+    if (device != kNoNode) return true;
+    return fail(
+        gpu,
+        "the GPU at " + (busid == nullptr ? std::string("?") : *busid) +
+            " has links but is not in the graph: its pci is below one with a nic child (whose pci children "
+            "NCCL drops), or the gpu has no rank");
+  }
+
+  // If several ranks share one device, only the first rank adds the links (ncclTopoXmlIsPrimaryGpuForDev).
+  bool isPrimary(const XmlNode& gpu) const {
+    if (!devs_) return true;
+    const int part = partOf(gpu);
+    for (const XmlNode* sibling : gpu.parent->children) {
+      if (sibling->name != "gpu") continue;
+      if (sibling == &gpu) break;
+      if (partOf(*sibling) == part || settings_.topo_split_mlopart == 0) return false;
+    }
+    return true;
+  }
+
+  // Adds the link that an element describes. `busid`: of the nearest element above that has one; null: none.
+  using AddLink = bool (Builder::*)(const XmlNode& link, const std::string* busid, int host);
+
+  bool walk(const XmlNode& node, const char* name, const std::string* busid, int host, AddLink add) {
+    if (node.name == name) return (this->*add)(node, busid, host);
+    if (node.name == "cpu") host = hostOf(node);
+    const std::string* own = node.find("busid");
+    for (const XmlNode* child : node.children)
+      if (!walk(*child, name, own != nullptr ? own : busid, host, add)) return false;
+    return true;
+  }
+
+  bool addOtherLinks(const XmlNode& system) {
+    const bool c2c = settings_.nccl.has(NcclRule::kC2cLinks);
+    return walk(system, document_.version == 1 ? "nvlink" : "xgmi", nullptr, 0, &Builder::addNvlink) &&
+           (!c2c || walk(system, "c2c", nullptr, 0, &Builder::addC2cLink)) &&
+           walk(system, "pcilink", nullptr, 0, &Builder::addPciLink);
+  }
+
+  bool addNvlink(const XmlNode& link, const std::string* busid, int host) {
+    const XmlNode& gpu = *link.parent;
+    if (!isPrimary(gpu)) return true;
+    NodeIndex device = kNoNode;
+    if (!deviceOf(gpu, busid, host, device)) return false;
+    int count = 0;
+    std::string target_class;
+    if (!readInt(link, "count", count) || !readText(link, "tclass", target_class)) return false;
+    const Node& from = at(device);
+    const auto parts = static_cast<float>(devs_ ? partsOf(from.id).size() : 1);
+    const float all = static_cast<float>(count) * from.nvlink;
+    switch (classType(target_class, document_.version)) {
+      case NodeType::kGpu:
+        return addGpuNvlink(link, device, host, all, parts);
+      case NodeType::kCpu: {
+        const NodeIndex cpu = cpuAbove(device, kNoNode);
+        return cpu == kNoNode || connectBoth(link, device, cpu, LinkType::kNvl, all / parts);
+      }
+      default:
+        return connectBoth(link, device, nvswitch(), LinkType::kNvl, all / parts);
+    }
+  }
+
+  // Adds the link in one direction only: the other GPU's <nvlink> adds the other direction.
+  bool addGpuNvlink(const XmlNode& link, NodeIndex device, int host, float all, float parts) {
+    std::string target;
+    if (!readText(link, "target", target)) return false;
+    const auto remotes = partsOf(makeId(host, busIdToNumber(target)));
+    for (const NodeIndex remote : remotes) {
+      const float bandwidth = all / static_cast<float>(remotes.size()) / parts;
+      if (!connect(link, device, remote, LinkType::kNvl, bandwidth)) return false;
+      if (!devs_) break;
+    }
+    return true;
+  }
+
+  float linkBandwidth(const Node& gpu) const {
+    const bool nvlink = document_.version == 1 || settings_.xgmi_as_nvlink;
+    return nvlink ? nvlinkBandwidth(gpu.sm, settings_.nccl) : xgmiBandwidth(gpu.gcn);
+  }
+
+  NodeIndex nvswitch() {
+    return graph_.count(NodeType::kNvs) == 0 ? graph_.add(NodeType::kNvs, 0, 0)
+                                             : graph_.of(NodeType::kNvs)[0];
+  }
+
+  // findLocalCpu: searches up the PCI tree.
+  NodeIndex cpuAbove(NodeIndex node, NodeIndex from) {
+    if (at(node).type == NodeType::kCpu) return node;
+    for (const Link& link : at(node).links) {
+      if (link.type != LinkType::kPci || link.to == from) continue;
+      if (at(link.to).type != NodeType::kPci && at(link.to).type != NodeType::kCpu) continue;
+      const NodeIndex cpu = cpuAbove(link.to, node);
+      if (cpu != kNoNode) return cpu;
+    }
+    return kNoNode;
+  }
+
+  bool addC2cLink(const XmlNode& link, const std::string* busid, int host) {
+    if (!isPrimary(*link.parent)) return true;
+    NodeIndex device = kNoNode;
+    int count = 0;
+    int megabytes = 0;
+    if (!deviceOf(*link.parent, busid, host, device) || !readInt(link, "count", count) ||
+        !readInt(link, "bw", megabytes))
+      return false;
+    const auto bandwidth = static_cast<float>(
+        static_cast<int>(static_cast<unsigned>(megabytes) * static_cast<unsigned>(count)) / 1000.0);
+    const LinkType c2c = settings_.nccl.has(NcclRule::kC2cLinkType) ? LinkType::kC2c : LinkType::kNvl;
+    const NodeIndex cpu = cpuAbove(device, kNoNode);
+    if (cpu == kNoNode) return true;
+    if (!devs_ || partsOf(at(device).id).size() <= 1) return connectBoth(link, device, cpu, c2c, bandwidth);
+    // The parts of a split GPU share the link, so they are connected through a node of its own, which limits
+    // their total bandwidth.
+    const int64_t id = at(device).id & ~kPartMask;
+    NodeIndex bridge = graph_.find(NodeType::kCxb, id);
+    if (bridge == kNoNode) {
+      bridge = create(link, NodeType::kCxb, id, host);
+      if (bridge == kNoNode || !connectBoth(link, bridge, cpu, LinkType::kC2c, bandwidth)) return false;
+      at(bridge).busid = at(device).busid;
+    }
+    return connectBoth(link, device, bridge, LinkType::kC2c, bandwidth);
+  }
+
+  bool addPciLink(const XmlNode& link, const std::string* busid, int host) {
+    const std::string from = busid == nullptr ? "" : *busid;
+    const NodeIndex pci = graph_.find(NodeType::kPci, makeId(host, busIdToNumber(from)));
+    if (pci == kNoNode) return fail(link, "<pcilink> in " + from + ", which is not a switch in the graph");
+    std::string target;
+    if (!readText(link, "target", target)) return false;
+    const NodeIndex remote = graph_.find(NodeType::kPci, makeId(host, busIdToNumber(target)));
+    return remote == kNoNode || connect(link, pci, remote, LinkType::kLoc, kLocalBandwidth);
+  }
+
+  bool connectCpus() {
+    const XmlNode& system = *document_.system();
+    for (const NodeIndex a : graph_.of(NodeType::kCpu))
+      for (const NodeIndex b : graph_.of(NodeType::kCpu)) {
+        if (a == b || at(a).host != at(b).host) continue;
+        if (!connect(system, a, b, LinkType::kSys, interCpuBandwidth(at(a), settings_.nccl))) return false;
+      }
+    return true;
+  }
+
   // --- CPUs ---
 
   bool readCpuModel(const XmlNode& xml, Node& cpu) {
@@ -262,7 +534,7 @@ class Builder : public GraphMaker {
   // of a host share the node of the first one.
   bool addVirtualNic(const XmlNode& xml, NodeIndex cpu, int host) {
     const int64_t id = makeId(host, 0);
-    NodeIndex nic = lookUp(NodeType::kNic, id);
+    NodeIndex nic = graph_.find(NodeType::kNic, id);
     if (nic == kNoNode) {
       nic = create(xml, NodeType::kNic, id, host);
       if (nic == kNoNode || !connectBoth(xml, cpu, nic, LinkType::kPci, kLocalBandwidth)) return false;
@@ -332,7 +604,7 @@ class Builder : public GraphMaker {
   bool addNic(const XmlNode& xml, const XmlNode& nic, NodeIndex parent, int host, int64_t busid,
               std::optional<float> bandwidth) {
     const int64_t id = makeId(host, busid);
-    NodeIndex node = lookUp(NodeType::kNic, id);
+    NodeIndex node = graph_.find(NodeType::kNic, id);
     const bool known = node != kNoNode;
     if (!known) node = create(xml, NodeType::kNic, id, host);
     if (node == kNoNode) return false;
@@ -431,7 +703,7 @@ class Builder : public GraphMaker {
     if (part >= kMaxParts && settings_.topo_split_mlopart != 0)
       return fail(xml, "mlopart=\"" + xml.get("mlopart") + "\": NCCL knows partitions 0 and 1 only");
     if (!partitionedId(xml, busid, id)) return false;
-    NodeIndex dev = lookUp(NodeType::kDev, makeId(host, id));
+    NodeIndex dev = graph_.find(NodeType::kDev, makeId(host, id));
     if (dev == kNoNode) dev = addDev(pci, xml, parent, host, id, bandwidth);
     if (dev == kNoNode) return false;
     const int64_t local = static_cast<int64_t>(at(dev).gpus) << 40 | (id & ((int64_t{1} << 40) - 1));
@@ -442,6 +714,14 @@ class Builder : public GraphMaker {
     ++at(dev).gpus;
     return connectBoth(xml, dev, gpu, LinkType::kLoc, kLocalBandwidth);
   }
+
+  const XmlDocument& document_;
+  const Settings& settings_;
+  const bool devs_;   // GPUs are linked to nodes of their physical device
+  const bool parts_;  // GPUs can be split, and busids carry the number of the part
+  Graph graph_;
+  std::vector<uint64_t> host_hashes_;
+  Error error_;
 };
 
 }  // namespace

@@ -1,14 +1,18 @@
 #include "topo/graph/graph.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
+
+#include "base/text/words.h"
 
 namespace railwise::topo {
 namespace {
 
 constexpr std::array<const char*, kNodeTypes> kNodeNames = {"GPU", "PCI", "NVS", "CPU", "NIC",
                                                             "NET", "GIN", "RMA", "DEV", "CXB"};
+constexpr std::pair<LinkType, const char*> kLinkNames[] = {{LinkType::kLoc, "LOC"}, {LinkType::kNvl, "NVL"},
+                                                           {LinkType::kC2c, "C2C"}, {LinkType::kPci, "PCI"},
+                                                           {LinkType::kSys, "SYS"}, {LinkType::kNet, "NET"}};
 constexpr int kWordBits = 32;
 constexpr int kCpuSetBits = 1024;  // CPU_SETSIZE
 
@@ -16,45 +20,29 @@ constexpr int kCpuSetBits = 1024;  // CPU_SETSIZE
 
 const char* nodeTypeName(NodeType type) { return kNodeNames[static_cast<std::size_t>(type)]; }
 
-const char* linkTypeName(LinkType type) {
-  switch (type) {
-    case LinkType::kLoc:
-      return "LOC";
-    case LinkType::kNvl:
-      return "NVL";
-    case LinkType::kC2c:
-      return "C2C";
-    case LinkType::kPci:
-      return "PCI";
-    case LinkType::kSys:
-      return "SYS";
-    case LinkType::kNet:
-      return "NET";
-  }
-  return "?";
-}
+const char* linkTypeName(LinkType type) { return nameIn(kLinkNames, type, "?"); }
 
 int Graph::gpuOfRank(int rank) const {
-  const auto& gpus = of(NodeType::kGpu);
-  for (std::size_t i = 0; i < gpus.size(); ++i)
-    if (node(gpus[i]).rank == rank) return static_cast<int>(i);
+  for (const NodeIndex gpu : of(NodeType::kGpu))
+    if (node(gpu).rank == rank) return node(gpu).index;
   return -1;
 }
 
 int Graph::gpuOfDev(int host, int dev) const {
-  const auto& gpus = of(NodeType::kGpu);
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    const Node& gpu = node(gpus[i]);
-    if (gpu.host == host && gpu.dev == dev) return static_cast<int>(i);
-  }
+  for (const NodeIndex gpu : of(NodeType::kGpu))
+    if (node(gpu).host == host && node(gpu).dev == dev) return node(gpu).index;
   return -1;
 }
 
+NodeIndex Graph::find(NodeType type, int64_t id) const {
+  for (const NodeIndex i : of(type))
+    if (node(i).id == id) return i;
+  return kNoNode;
+}
+
 int Graph::indexOf(NodeType type, int64_t id) const {
-  const auto& list = of(type);
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (node(list[i]).id == id) return static_cast<int>(i);
-  return -1;
+  const NodeIndex found = find(type, id);
+  return found == kNoNode ? -1 : node(found).index;
 }
 
 std::string Graph::label(NodeIndex i) const {
@@ -123,12 +111,8 @@ std::string cpuList(const std::string& affinity) {
   // As ncclStrToCpuset: the word with the highest CPUs comes first; strtoul with base 16 reads each word;
   // strtok skips empty words.
   std::vector<unsigned long> words;
-  std::size_t at = 0;
-  while (at < affinity.size() && words.size() < kCpuSetBits / kWordBits) {
-    const std::size_t end = std::min(affinity.find(',', at), affinity.size());
-    if (end > at) words.push_back(std::strtoul(affinity.substr(at, end - at).c_str(), nullptr, 16));
-    at = end + 1;
-  }
+  for (const std::string& word : fullPartsOf(affinity, ','))
+    if (words.size() < kCpuSetBits / kWordBits) words.push_back(std::strtoul(word.c_str(), nullptr, 16));
   std::string text;
   int start = -1;
   const int bits = static_cast<int>(words.size()) * kWordBits;

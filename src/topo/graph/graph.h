@@ -124,9 +124,14 @@ class Graph {
   // The index of the GPU with this rank, or with this NVML index on this host. -1: there is none.
   int gpuOfRank(int rank) const;
   int gpuOfDev(int host, int dev) const;
-  // The index of the first node with this type and id, which is the node that NCCL's look-ups find. -1: there
-  // is none.
+  // The first node with this type and id, which is the node that NCCL's look-ups find. kNoNode: there is
+  // none.
+  NodeIndex find(NodeType type, int64_t id) const;
+  // The index of that node among those of its type. -1: there is none.
   int indexOf(NodeType type, int64_t id) const;
+
+  // The type of the physical GPUs: nodes of their own since 2.30; before, each GPU node is one.
+  NodeType deviceType() const { return count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu; }
 
   // A short name: "GPU/3", "NET/0", "CPU/1", "PCI/0000:45:00.0", "NVS/0". On a second host "GPU/9",
   // "NET/1-0", "CPU/1-0".

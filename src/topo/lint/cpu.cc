@@ -21,12 +21,7 @@ std::string cpuName(const XmlNode& cpu) { return "<cpu> " + cpu.get("numaid", "w
 // Parses the mask. Null: NCCL misreads one of its words.
 std::optional<Mask> readMask(const std::string& text) {
   std::vector<uint32_t> words;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    std::string word = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (word.empty()) continue;  // strtok skips empty words
+  for (std::string& word : fullPartsOf(text, ',')) {  // strtok skips empty words
     if (word.starts_with("0x") || word.starts_with("0X")) word.erase(0, 2);
     const bool hexadecimal = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
       return std::isxdigit(static_cast<unsigned char>(c)) != 0;

@@ -96,17 +96,6 @@ XmlPosition placeOf(const XmlNode& node, std::string_view attribute) {
   return node.position;
 }
 
-const XmlNode* cpuOf(const XmlNode& node) {
-  const XmlNode* up = &node;
-  while (up != nullptr && up->name != "cpu") up = up->parent;
-  return up;
-}
-
-std::string hostOf(const XmlNode& node) {
-  const XmlNode* cpu = cpuOf(node);
-  return cpu != nullptr ? cpu->get("host_hash") : "";
-}
-
 std::vector<std::string> missingOf(const XmlNode& node, std::initializer_list<const char*> attributes) {
   std::vector<std::string> missing;
   for (const char* name : attributes)
@@ -161,15 +150,13 @@ LintReport lintText(std::string_view text, const std::string& file, NcclVersion 
 
 void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report) {
   json.beginObject();
-  json.key("file").value(file).key("accepted").value(report.read).key("findings").beginArray();
-  for (const Finding& finding : report.findings) {
-    json.beginObject();
+  json.key("file").value(file).key("accepted").value(report.read);
+  json.key("findings").objects(report.findings, [&](const Finding& finding) {
     json.key("severity").value(severityName(finding.severity)).key("rule").value(finding.rule);
     json.key("line").value(finding.position.line).key("column").value(finding.position.column);
     json.key("text").value(finding.text).key("fix").value(finding.fix);
-    json.endObject();
-  }
-  json.endArray().endObject();
+  });
+  json.endObject();
 }
 
 }  // namespace railwise::topo

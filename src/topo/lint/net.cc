@@ -93,9 +93,11 @@ void lintDuplicateNames(Linter& linter) {
   }
 }
 
-int portsOf(const XmlNode& nic) {
-  return static_cast<int>(std::count_if(nic.children.begin(), nic.children.end(), [](const XmlNode* net) {
-    return net->name == "net" && isNet(*net);
+// The ports of a NIC. `mergeable`: those that NCCL can merge. Those of port 0 are the devices of its Socket
+// plugin, which cannot.
+int portsOf(const XmlNode& nic, bool mergeable) {
+  return static_cast<int>(std::count_if(nic.children.begin(), nic.children.end(), [&](const XmlNode* net) {
+    return net->name == "net" && isNet(*net) && (!mergeable || intOf(*net, "port", 1) != 0);
   }));
 }
 
@@ -106,19 +108,12 @@ void lintNicPlace(Linter& linter, const XmlNode& nic) {
     linter.error("second-nic", nic.position, pciText(pci) + " has a second <nic>; NCCL reads the first only",
                  "put all <net> into one <nic>");
   }
-  if (!pci.get("class").starts_with("0x06") || portsOf(nic) == 0) return;
+  if (!pci.get("class").starts_with("0x06") || portsOf(nic, false) == 0) return;
   linter.warning("nic-on-bridge", nic.position,
                  "the nets hang on " + pciText(pci) + " of class " + pci.get("class") +
                      ", which is no NIC: NCCL_IB_MERGE_VFS=1 puts virtual functions on device 00 of their "
                      "bus, whatever that is, and all share its link",
                  "set NCCL_IB_MERGE_VFS=0 where the file was made, or move each <nic> to its own <pci>");
-}
-
-// The ports of a NIC that NCCL can merge: those of port 0 are the devices of its Socket plugin, which cannot.
-int mergeablePorts(const XmlNode& nic) {
-  return static_cast<int>(std::count_if(nic.children.begin(), nic.children.end(), [](const XmlNode* net) {
-    return net->name == "net" && isNet(*net) && intOf(*net, "port", 1) != 0;
-  }));
 }
 
 bool sameCard(const XmlNode& a, const XmlNode& b) {
@@ -129,7 +124,7 @@ bool sameCard(const XmlNode& a, const XmlNode& b) {
 }
 
 bool isNicPci(const Linter& linter, const XmlNode& pci) {
-  if (const XmlNode* nic = pci.child("nic"); nic != nullptr) return mergeablePorts(*nic) > 0;
+  if (const XmlNode* nic = pci.child("nic"); nic != nullptr) return portsOf(*nic, true) > 0;
   return pci.name == "pci" && pci.children.empty() && !linter.describesNets() &&
          classType(pci.get("class"), linter.document().version) == NodeType::kNic;
 }
@@ -139,7 +134,7 @@ void lintMerging(Linter& linter) {
   if (linter.rccl()) return;
   const std::string fix = "NCCL_NET_MERGE_LEVEL=LOC keeps them apart";
   for (const XmlNode* nic : linter.all("nic")) {
-    const int ports = mergeablePorts(*nic);
+    const int ports = portsOf(*nic, true);
     if (ports < 2) continue;
     linter.note("nics-merge", nic->position,
                 "NCCL merges the " + std::to_string(ports) + " nets of this <nic> into " +

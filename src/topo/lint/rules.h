@@ -162,8 +162,6 @@ std::string inQuotes(std::string_view value);  // in double quotes, short, witho
 std::string pciText(const XmlNode& pci);       // "<pci 0000:45:00.0>"
 // Position of the attribute, or of the tag if there is no such attribute.
 XmlPosition placeOf(const XmlNode& node, std::string_view attribute);
-const XmlNode* cpuOf(const XmlNode& node);  // the <cpu> above the node, or null
-std::string hostOf(const XmlNode& node);    // host_hash of the <cpu> above the node; "" without one
 // The names in `attributes` that the node has no attribute for.
 std::vector<std::string> missingOf(const XmlNode& node, std::initializer_list<const char*> attributes);
 bool hasRank(const XmlNode& pci);  // has `pci` a <gpu> child with a rank?

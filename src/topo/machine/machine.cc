@@ -324,11 +324,6 @@ void fillInGpus(const XmlDocument& document, Detection& detection, std::vector<s
   remarks.push_back("the file does not describe its GPUs; " + knownText(known));
 }
 
-std::string hostOf(const XmlNode* node) {
-  while (node != nullptr && node->name != "cpu") node = node->parent;
-  return node != nullptr ? node->get("host_hash") : "";
-}
-
 // Removes a net, and what holds nothing any more, as NCCL does it.
 void trim(XmlNode* node) {
   while (node->children.empty() &&
@@ -371,7 +366,7 @@ XmlDocument withChosenNics(XmlDocument document, const Settings& settings,
     }
     others.push_back(node);
     names.push_back(node->get("name"));
-    if (node->has("dev")) free.emplace(hostOf(node), intOf(*node, "dev", 0));
+    if (node->has("dev")) free.emplace(hostOf(*node), intOf(*node, "dev", 0));
   }
   if (!in_part.empty())
     remarks.push_back(settings.leftOutText(joined(in_part), " in part") +
@@ -387,7 +382,7 @@ XmlDocument withChosenNics(XmlDocument document, const Settings& settings,
   for (XmlNode* net : chosen.order()) {
     if (net->name != "net" || !net->has("dev")) continue;
     const int dev = intOf(*net, "dev", 0);
-    const std::string host = hostOf(net);
+    const std::string host = hostOf(*net);
     const auto before = std::ranges::count_if(
         free, [&](const auto& gone) { return gone.first == host && gone.second < dev; });
     net->set("dev", std::to_string(dev - before));

@@ -128,8 +128,9 @@ std::vector<LinkText> linksOf(const Graph& graph) {
   std::vector<LinkText> links;
   // NCCL 2.28 has no node for the physical GPU, so a device is compared as its first rank.
   const auto end = [&](NodeIndex i) {
-    const int gpu = graph.node(i).type == NodeType::kDev ? gpuOn(graph, i) : -1;
-    return gpu < 0 ? i : graph.at(NodeType::kGpu, gpu);
+    if (graph.node(i).type != NodeType::kDev) return i;
+    const auto gpus = gpusOn(graph, i);
+    return gpus.empty() ? i : gpus.front();
   };
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     for (const Link& link : graph.nodes()[i].links) {

@@ -260,16 +260,15 @@ void writeWhy(JsonWriter& json, const Graph& graph, const CommunicatorGraphs& gr
   for (const GraphTrace& searched : trace.graphs) {
     json.key(algorithmName(searched.algorithm)).beginObject();
     json.key("sentences").array(whySentences(searched, graphs, graph));
-    json.key("attempts").beginArray();
-    for (const SearchAttempt& attempt : searched.attempts) {
+    json.key("attempts").rows(searched.attempts, [&](const SearchAttempt& attempt) {
       const SearchLimits& limits = attempt.limits;
-      json.beginRow().value(moveText(attempt.move)).value(static_cast<int>(limits.pattern));
+      json.value(moveText(attempt.move)).value(static_cast<int>(limits.pattern));
       json.value(limits.bandwidth_intra).value(limits.bandwidth_inter);
       json.value(pathTypeName(limits.type_intra)).value(pathTypeName(limits.type_inter));
       json.value(limits.cross_nic).value(limits.same_channels ? 1 : 0);
-      json.value(attempt.better ? attempt.found : 0).endRow();
-    }
-    json.endArray().endObject();
+      json.value(attempt.better ? attempt.found : 0);
+    });
+    json.endObject();
   }
   json.endObject();
 }
@@ -281,14 +280,9 @@ void writeCommunicator(JsonWriter& json, const char* key, const Graph& graph,
   json.key("inter").value(graphs->inter ? 1 : 0);
   json.key("max_bw").value(graphs->max_bandwidth);
   json.key("total_bw").value(graphs->total_bandwidth);
-  const bool collnet = graph.count(NodeType::kNet) > 0;
-  writeGraph(json, graph, graphs->of(Algorithm::kRing));
-  writeGraph(json, graph, graphs->of(Algorithm::kTree));
-  if (collnet) {
-    writeGraph(json, graph, graphs->of(Algorithm::kCollNetChain));
-    writeGraph(json, graph, graphs->of(Algorithm::kCollNetDirect));
-  }
-  writeGraph(json, graph, graphs->of(Algorithm::kNvls));
+  for (const Algorithm algorithm : kListedAlgorithms)
+    if (!isCollNet(algorithm) || graph.count(NodeType::kNet) > 0)
+      writeGraph(json, graph, graphs->of(algorithm));
   if (why != nullptr) writeWhy(json, graph, *graphs, *why);
   json.endObject();
 }
@@ -319,10 +313,8 @@ class CommunicatorText {
       : graph_(graph), graphs_(graphs), trace_(trace) {}
 
   std::string text() {
-    for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kTree, Algorithm::kCollNetChain,
-                                      Algorithm::kCollNetDirect, Algorithm::kNvls}) {
-      const bool collnet = algorithm == Algorithm::kCollNetChain || algorithm == Algorithm::kCollNetDirect;
-      if (collnet && graph_.count(NodeType::kNet) == 0) continue;
+    for (const Algorithm algorithm : kListedAlgorithms) {
+      if (isCollNet(algorithm) && graph_.count(NodeType::kNet) == 0) continue;
       addGraph(graphs_.of(algorithm));
       addWhy(algorithm);
     }

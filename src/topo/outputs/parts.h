@@ -29,8 +29,6 @@ std::string svgElement(const Drawing& drawing, const Graph& graph, const SvgOpti
 // The CSS of page/drawing.css, with two colour schemes: light, and dark if the viewer prefers it.
 std::string_view svgStyle();
 
-using railwise::escapeXml;
-
 // The constant parts of the HTML page, and its data.
 
 // The files in page/: the style of the drawing and of the page around it, and the script. The script inserts

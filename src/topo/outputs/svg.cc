@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/drawing/drawing.h"
@@ -14,11 +14,7 @@ namespace {
 constexpr double kHeadHeight = 52;
 constexpr double kKeyHeight = 22;
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.5g", std::round(value * 10) / 10);
-  return text;
-}
+std::string number(double value) { return formatText("%.5g", std::round(value * 10) / 10); }
 
 std::string attribute(const char* name, double value) {
   return std::string(" ") + name + "=\"" + number(value) + "\"";

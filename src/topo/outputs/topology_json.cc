@@ -104,13 +104,11 @@ class ClassWriter {
 };
 
 void writeNvls(JsonWriter& json, const Transports& transports) {
-  json.key("nvls").beginArray();
-  for (const Domain& domain : transports.machine().domains) {
+  json.key("nvls").objects(transports.machine().domains, [&](const Domain& domain) {
     const NvlsAnswer answer = transports.nvls(domain.ranks.front());
-    json.beginObject().key("ranks").row(domain.ranks);
-    json.key("used").value(answer.used).key("reason").value(answer.reason).endObject();
-  }
-  json.endArray();
+    json.key("ranks").row(domain.ranks);
+    json.key("used").value(answer.used).key("reason").value(answer.reason);
+  });
 }
 
 // Writes "gpu_gpu": [[from, to, type, GB/s, hops, [via...]], ...], and six more tables of the same form.

@@ -85,20 +85,9 @@ class Paths {
     const Link* link;
     int32_t next;
   };
-  static constexpr std::size_t slot(NodeType type) {
-    switch (type) {
-      case NodeType::kGpu:
-        return 0;
-      case NodeType::kNet:
-        return 1;
-      case NodeType::kCpu:
-        return 2;
-      case NodeType::kNvs:
-        return 4;
-      default:
-        return 3;
-    }
-  }
+  template <typename T>
+  using ByTypes = std::array<std::array<T, kNodeTypes>, kNodeTypes>;  // from a type, to a type
+  static constexpr std::size_t slot(NodeType type) { return static_cast<std::size_t>(type); }
   std::vector<Path>& table(NodeType from, NodeType to) { return tables_[slot(from)][slot(to)]; }
   const std::vector<Path>& table(NodeType from, NodeType to) const { return tables_[slot(from)][slot(to)]; }
   Path& at(NodeType from, int from_index, NodeType to, int to_index) {
@@ -110,8 +99,8 @@ class Paths {
 
   const Graph* graph_ = nullptr;
   const Settings* settings_ = nullptr;
-  std::array<std::array<std::vector<Path>, 5>, 5> tables_;
-  std::array<std::array<std::vector<bool>, 5>, 5> reached_;
+  ByTypes<std::vector<Path>> tables_;
+  ByTypes<std::vector<bool>> reached_;
   std::vector<Cell> cells_;
   std::vector<int> local_cpu_;
   std::vector<int> local_gpu_;

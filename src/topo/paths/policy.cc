@@ -113,7 +113,7 @@ PathType p2pLevel(const Graph& graph, const Settings& settings) {
   if (settings.p2p_level != Settings::kUnset) return static_cast<PathType>(settings.p2p_level);
   const Node& cpu = graph.of(NodeType::kCpu, 0);
   const bool amd = cpu.arch == CpuArch::kX86 && cpu.vendor == CpuVendor::kAmd;
-  const int devices = graph.count(graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu);
+  const int devices = graph.count(graph.deviceType());
   if (settings.nccl.has(NcclRule::kP2pBehindSwitches))
     return amd && devices <= 2 ? PathType::kSys : PathType::kPxb;
   const bool behind_switches =
@@ -126,10 +126,10 @@ PathType p2pLevel(const Graph& graph, const Settings& settings) {
 // `failed`: the GPU in the middle has no rank.
 void findIntermediate(const Paths& paths, const Path& path, P2pDecision& decision) {
   const Graph& graph = paths.graph();
-  const bool devs = graph.count(NodeType::kDev) > 0;
+  const bool devs = graph.deviceType() == NodeType::kDev;
   if (path.hops != (devs ? 4 : 2)) return;
   const Node& middle = graph.node(paths.links(path)[devs ? 1 : 0]->to);
-  if (middle.type != (devs ? NodeType::kDev : NodeType::kGpu)) return;
+  if (middle.type != graph.deviceType()) return;
   const int gpu = devs ? graph.gpuOfDev(middle.host, middle.dev) : middle.index;
   if (gpu < 0) {
     decision.failed = true;
@@ -423,7 +423,7 @@ SearchBandwidth searchBandwidth(const Paths& paths, bool network) {
   const Graph& graph = paths.graph();
   if (!network && graph.count(NodeType::kGpu) == 1)
     return {kLocalBandwidth, paths.settings().nccl.has(NcclRule::kOneGpuBandwidth) ? kLocalBandwidth : 0};
-  const NodeType device = graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu;
+  const NodeType device = graph.deviceType();
   const NodeType to = network ? NodeType::kNet : device;
   SearchBandwidth most;
   for (int d = 0; d < graph.count(device); ++d) {

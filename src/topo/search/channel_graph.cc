@@ -13,47 +13,33 @@ constexpr Named<Algorithm> kAlgorithmNames[] = {
     {Algorithm::kNvls, "NVLS", "nvls"},
 };
 
+struct PatternTexts {
+  const char* name;
+  const char* alone;  // what a channel is without the network
+  const char* between_hosts;
+};
+constexpr const char* kChain = "a chain of all GPUs";
+constexpr const char* kNvls = "all GPUs reduce in the NVSwitches, twice as much for the head";
+constexpr const char* kHead = "a head, which exchanges a part with every GPU";
+constexpr PatternTexts kPatterns[] = {  // by NCCL's numbers, which begin with 1
+    {"balanced tree", kChain, "a chain of all GPUs, with the network traffic at its first two"},
+    {"split tree", kChain,
+     "a chain of all GPUs; the first one receives from the network, the second one sends"},
+    {"simple tree", kChain, "a chain of all GPUs, with the network traffic at its first one"},
+    {"ring", "through all GPUs and back to the first one", "from a NIC through all GPUs and back to a NIC"},
+    {"NVLS", kNvls, kNvls},
+    {"CollNet direct", kHead, kHead}};
+const PatternTexts& textsOf(Pattern pattern) { return kPatterns[static_cast<std::size_t>(pattern) - 1]; }
+
 }  // namespace
 
 const char* algorithmName(Algorithm algorithm) { return rowOf(kAlgorithmNames, algorithm, "").key; }
 const char* algorithmTitle(Algorithm algorithm) { return rowOf(kAlgorithmNames, algorithm, "").words; }
 
-const char* patternName(Pattern pattern) {
-  switch (pattern) {
-    case Pattern::kBalancedTree:
-      return "balanced tree";
-    case Pattern::kSplitTree:
-      return "split tree";
-    case Pattern::kTree:
-      return "simple tree";
-    case Pattern::kRing:
-      return "ring";
-    case Pattern::kNvls:
-      return "NVLS";
-    case Pattern::kCollNetDirect:
-      return "CollNet direct";
-  }
-  return "";
-}
+const char* patternName(Pattern pattern) { return textsOf(pattern).name; }
 
 const char* patternMeaning(Pattern pattern, bool inter) {
-  switch (pattern) {
-    case Pattern::kBalancedTree:
-      return inter ? "a chain of all GPUs, with the network traffic at its first two" : "a chain of all GPUs";
-    case Pattern::kSplitTree:
-      return inter ? "a chain of all GPUs; the first one receives from the network, the second one sends"
-                   : "a chain of all GPUs";
-    case Pattern::kTree:
-      return inter ? "a chain of all GPUs, with the network traffic at its first one" : "a chain of all GPUs";
-    case Pattern::kRing:
-      return inter ? "from a NIC through all GPUs and back to a NIC"
-                   : "through all GPUs and back to the first one";
-    case Pattern::kNvls:
-      return "all GPUs reduce in the NVSwitches, twice as much for the head";
-    case Pattern::kCollNetDirect:
-      return "a head, which exchanges a part with every GPU";
-  }
-  return "";
+  return inter ? textsOf(pattern).between_hosts : textsOf(pattern).alone;
 }
 
 }  // namespace railwise::topo

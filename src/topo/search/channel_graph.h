@@ -2,7 +2,6 @@
 // their NICs and their bandwidth. Plain values.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -21,6 +20,13 @@ enum class Algorithm : unsigned char {
   kCollNetDirect = 4
 };
 inline constexpr std::size_t kAlgorithms = 5;
+// In the order in which NCCL searches them, and in which they are listed.
+inline constexpr Algorithm kListedAlgorithms[] = {Algorithm::kRing, Algorithm::kTree,
+                                                  Algorithm::kCollNetChain, Algorithm::kCollNetDirect,
+                                                  Algorithm::kNvls};
+constexpr bool isCollNet(Algorithm algorithm) {
+  return algorithm == Algorithm::kCollNetChain || algorithm == Algorithm::kCollNetDirect;
+}
 
 // The shape of a graph, with NCCL's numbers (NCCL_TOPO_PATTERN_...). A search that begins with one pattern
 // can end with another: the result keeps the pattern that was found.
@@ -79,7 +85,6 @@ struct CommunicatorGraphs {
 struct SearchLimits {
   Pattern pattern = Pattern::kRing;
   int cross_nic = 0;
-  bool collnet = false;        // only NICs that the CollNet plugin can use
   bool same_channels = false;  // all channels have one order of GPUs
   int min_channels = 1;
   int max_channels = 1;
@@ -115,17 +120,6 @@ class ChannelSet {
   int netIn(int channel) const { return nets_[2 * static_cast<std::size_t>(channel)]; }
   int& netOut(int channel) { return nets_[2 * static_cast<std::size_t>(channel) + 1]; }
   int netOut(int channel) const { return nets_[2 * static_cast<std::size_t>(channel) + 1]; }
-
-  // Becomes a copy of `other`, without its unused room.
-  void take(const ChannelSet& other) {
-    limits = other.limits;
-    count = other.count;
-    hops = other.hops;
-    latency = other.latency;
-    const auto channels = static_cast<std::ptrdiff_t>(other.count);
-    std::copy_n(other.order_.begin(), channels * static_cast<std::ptrdiff_t>(gpus_), order_.begin());
-    std::copy_n(other.nets_.begin(), channels * 2, nets_.begin());
-  }
 
  private:
   std::size_t place(int channel, int step) const {
@@ -166,11 +160,8 @@ struct SearchAttempt {
   SearchMove move = SearchMove::kBegin;
   SearchLimits limits;
   bool better = false;        // it found channels that are better than all before
-  bool perfect = false;       // as many channels as allowed
   bool out_of_steps = false;  // it ended because its steps were spent
   int found = 0;              // channels of the best result so far
-  float best_intra = 0;       // GB/s of a channel of the best result so far
-  float best_inter = 0;
 };
 
 // Why there was no search.
@@ -205,7 +196,7 @@ struct GraphTrace {
   std::vector<SearchAttempt> attempts;
   SearchEnd end = SearchEnd::kPerfect;
   long steps = 0;             // of all attempts, as NCCL counts them
-  long visited = 0;           // stages that were really searched: NCCL searches one with each step
+  long visited = 0;           // steps of the attempts that were really made: NCCL makes all of them
   int undoubled = 0;          // channels before they were split in two; 0: they were not
   bool simple_order = false;  // nothing was found: one channel in the order of the list
   Pattern failed_pattern = Pattern::kRing;  // simple order: which pattern was not found

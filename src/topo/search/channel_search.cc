@@ -1,15 +1,8 @@
 #include "topo/search/channel_search.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
 
 namespace railwise::topo {
-namespace {
-
-constexpr int kAnyHops = std::numeric_limits<int>::min();
-
-}  // namespace
 
 ChannelSearch::ChannelSearch(SearchSpace& space, ChannelSet& current, ChannelSet& best)
     : space_(space),
@@ -17,17 +10,11 @@ ChannelSearch::ChannelSearch(SearchSpace& space, ChannelSet& current, ChannelSet
       best_(best),
       gpus_(space.graph.count(NodeType::kGpu)),
       rails_(space.paths.settings().nccl.has(NcclRule::kRails)),
-      errors_count_(space.paths.settings().nccl.has(NcclRule::kSearchErrors)),
-      exact_(givesBackExactly()),
-      // CollNet direct takes fractions, of which NCCL's count of hops loses some.
-      repeatable_(exact_ && space_.equal_latencies && limits().pattern != Pattern::kCollNetDirect) {}
+      errors_count_(space.paths.settings().nccl.has(NcclRule::kSearchErrors)) {}
 
 int ChannelSearch::run(int steps) {
   current_.count = 0;
-  space_.known.clear();
-  if (exact_) space_.remaining.beginExact();
   nextChannel(steps);
-  space_.remaining.endExact();
   return steps;
 }
 
@@ -69,7 +56,6 @@ bool ChannelSearch::startAtNets(const Stage& stage) {
   for (std::size_t i = 0; i < count && !head_found; ++i) {
     const int net = (*nets)[(channel + i) % count];
     const Node& node = space_.graph.of(NodeType::kNet, net);
-    if (limits().collnet && !space_.every_net_collnet && node.coll == 0) continue;
     if (space_.remaining.ofNet(net) < bandwidth) continue;
     const int known = space_.paths.firstOfId(net);
     if (limits().pattern == Pattern::kRing && channel % 2 != 0) {
@@ -143,84 +129,7 @@ bool ChannelSearch::begin(int gpu, const Stage& stage) {
 
 // Puts a GPU at the current step of the channel and searches the rest of the channel.
 bool ChannelSearch::visit(int gpu, const Stage& stage) {
-  if (stage.isOutOfSteps()) return true;
-  // Chains of GPUs in a given order come to each stage once.
-  const bool choice = stage.order == Order::kFree || stage.step == 0;
-  if (repeatable_ && choice && stage.step < gpus_ && learningPays()) return exploreAndLearn(gpu, stage);
-  return explore(gpu, stage);
-}
-
-// Where hardly any stage comes again, to look for each takes longer than it saves.
-bool ChannelSearch::learningPays() const {
-  constexpr int kTrial = 1024;
-  return visited_ < kTrial || saved_ > visited_ / 4;
-}
-
-// As explore(), if the stage is new. Else it only spends the steps.
-bool ChannelSearch::exploreAndLearn(int gpu, const Stage& stage) {
-  const uint64_t number = numberOf(gpu, stage);
-  int& steps_left = *stage.steps_left;
-  if (const auto known = space_.known.find(number); known && current_.hops >= known->least_hops) {
-    if (known->least_hops > kAnyHops) compared_hops_ = true;
-    saved_ += known->steps;
-    steps_left = std::max(steps_left - known->steps, 0);
-    return true;
-  }
-  const int steps_before = steps_left;
-  const int completed_before = completed_;
-  const bool compared_before = compared_hops_;
-  compared_hops_ = false;
-  if (!explore(gpu, stage)) return false;
-  const bool compared = compared_hops_;
-  compared_hops_ = compared || compared_before;
-  // After a complete channel the search can begin with the order of that channel. Then the outcome depends on
-  // all its GPUs, which the number of a stage does not tell.
-  const bool order_counts = stage.step > 0 && (!space_.inter || limits().same_channels);
-  if (steps_left > 0 && !(order_counts && completed_ != completed_before))
-    space_.known.add(number, {steps_before - steps_left, compared ? current_.hops : kAnyHops});
-  return true;
-}
-
-// All that the outcome of a stage depends on, in one number.
-uint64_t ChannelSearch::numberOf(int gpu, const Stage& stage) const {
-  const int channel = current_.count;
-  uint64_t number = space_.remaining.fingerprint();
-  const auto add = [&number](int one, int other) {
-    number = mixed(number,
-                   static_cast<uint64_t>(static_cast<uint32_t>(one)) << 32U | static_cast<uint32_t>(other));
-  };
-  add(channel << 2 | static_cast<int>(stage.order), stage.step << 16 | gpu);
-  add(stage.net_step, stage.loop_step);
-  if (space_.inter) {
-    const bool pairs = limits().pattern == Pattern::kRing && limits().cross_nic == 2;
-    const bool balanced = limits().pattern == Pattern::kBalancedTree;
-    const bool has_left = stage.net_step != (balanced ? 0 : gpus_ - 1);
-    add(current_.netIn(channel), has_left && (pairs || balanced) ? current_.netOut(channel) : -1);
-    if (pairs && channel % 2 != 0) add(current_.netIn(channel - 1), current_.netOut(channel - 1));
-  }
-  if (stage.step > 0 && stage.loop_step >= 0) add(current_.gpu(channel, 0), -1);
-  if (stage.order == Order::kAsLastChannel)
-    for (int step = 0; step < gpus_; ++step) add(current_.gpu(channel - 1, step), step);
-  return number;
-}
-
-bool ChannelSearch::givesBackExactly() const {
-  if (!space_.gives_back) return false;
-  // Of a balanced tree, of all, of the heads of NVLS, of the heads of CollNet direct.
-  const std::array times = {0.5F, 1.0F, 2.0F, shareOfHead()};
-  for (const float bandwidth : {limits().bandwidth_intra, limits().bandwidth_inter})
-    for (std::size_t i = 0; i < (limits().pattern == Pattern::kCollNetDirect ? 4 : 3); ++i)
-      if (!space_.remaining.restores(space_.routes, bandwidth * times[i])) return false;
-  return true;
-}
-
-// What a head of CollNet direct exchanges with each GPU.
-float ChannelSearch::shareOfHead() const {
-  return static_cast<float>(1.0 / static_cast<double>(static_cast<float>(gpus_ - 1)));
-}
-
-bool ChannelSearch::explore(int gpu, const Stage& stage) {
-  ++visited_;
+  if (*stage.steps_left <= 0) return true;
   --*stage.steps_left;
   if (stage.step == gpus_) {
     complete(stage);
@@ -258,7 +167,6 @@ bool ChannelSearch::goOn(int gpu, const Stage& stage) {
   Stage next = stage;
   ++next.step;
   const auto tryGpu = [&](int other) {
-    if (repeatable_ && stage.isOutOfSteps()) return true;
     if (!follow(NodeType::kGpu, gpu, NodeType::kGpu, other, 1)) return true;
     if (!begin(other, next)) return false;
     follow(NodeType::kGpu, gpu, NodeType::kGpu, other, -1);
@@ -301,9 +209,8 @@ bool ChannelSearch::finish(int gpu, const Stage& stage) {
 
 void ChannelSearch::complete(const Stage& stage) {
   ++current_.count;
-  ++completed_;
   if (better()) {
-    best_.take(current_);
+    best_ = current_;
     if (current_.count == limits().max_channels) *stage.steps_left = kPerfect;
   }
   if (current_.count < limits().max_channels) nextChannel(*stage.steps_left);
@@ -329,7 +236,8 @@ bool ChannelSearch::scatterFrom(int head, const Stage& stage) {
   const auto to_head = [this, head](int gpu, float times) {
     return follow(NodeType::kGpu, gpu, NodeType::kGpu, head, times);
   };
-  return throughAll(head, stage, from_head, to_head, shareOfHead());
+  const auto others = static_cast<float>(gpus_ - 1);
+  return throughAll(head, stage, from_head, to_head, static_cast<float>(1.0 / static_cast<double>(others)));
 }
 
 // The channel is complete if both walks are possible with every GPU at once.
@@ -412,7 +320,6 @@ bool ChannelSearch::better() {
   if (current_.bandwidthIntra() != best_.bandwidthIntra())
     return current_.bandwidthIntra() > best_.bandwidthIntra();
   if (limits().pattern != best_.limits.pattern) return false;
-  compared_hops_ = true;
   if (current_.hops >= best_.hops) return false;
   noted_.cross_nic = true;
   return limits().cross_nic == best_.limits.cross_nic;

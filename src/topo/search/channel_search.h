@@ -3,7 +3,6 @@
 // time.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,27 +22,15 @@ struct SearchSpace {
         inter(network),
         routes(all_paths),
         candidates(all_paths),
-        remaining(routes, graph) {
-    for (int net = 0; net < graph.count(NodeType::kNet); ++net) {
-      if (candidates.isolated(net)) gives_back = false;
-      if (graph.of(NodeType::kNet, net).latency != graph.of(NodeType::kNet, 0).latency)
-        equal_latencies = false;
-    }
-    for (int gpu = 0; network && gpu < graph.count(NodeType::kGpu); ++gpu)
-      if (candidates.preferredNets(gpu) == nullptr) gives_back = false;
-  }
+        remaining(routes, graph) {}
 
   const Paths& paths;
   const Graph& graph;
-  const bool inter;                // the network takes part
-  bool every_net_collnet = false;  // a CollNet plugin serves every NET, whatever the file says
-  bool equal_latencies = true;     // of all NETs: which one was tried last does not matter
-  std::string failure;     // why NCCL's init fails, and what helps after the last "; "; empty: it does not
-  bool gives_back = true;  // each NET and each GPU reaches the other side: NCCL gives all bandwidth back
+  const bool inter;     // the network takes part
+  std::string failure;  // why NCCL's init fails, and what helps after the last "; "; empty: it does not
   Routes routes;
   Candidates candidates;
   Remaining remaining;
-  KnownStages known;  // of the attempt that runs; its memory serves all attempts
 };
 
 // Why NCCL's init fails: no NIC for the GPU of that rank.
@@ -61,8 +48,6 @@ class ChannelSearch {
   // Tries at most `steps` GPUs. Returns how many steps are left (0: it ran out of steps), or kPerfect.
   int run(int steps);
   const LimitsNoted& noted() const { return noted_; }
-  // How many stages run() went through. NCCL goes through one with each step.
-  int visited() const { return visited_; }
 
  private:
   // The first attempt of each search with the GPUs in the order of the list may take as many steps.
@@ -76,8 +61,6 @@ class ChannelSearch {
     int loop_step = -1;  // the GPU at this step closes the ring; -1: none
     Order order = Order::kFree;
     int* steps_left = nullptr;
-
-    bool isOutOfSteps() const { return *steps_left <= 0; }
   };
 
   // The functions that return bool return false if NCCL gives up this channel with an error, because a GPU
@@ -90,12 +73,6 @@ class ChannelSearch {
   bool enter(int net, int gpu, const Stage& stage);
   bool begin(int gpu, const Stage& stage);
   bool visit(int gpu, const Stage& stage);
-  bool explore(int gpu, const Stage& stage);
-  bool learningPays() const;
-  bool exploreAndLearn(int gpu, const Stage& stage);
-  uint64_t numberOf(int gpu, const Stage& stage) const;
-  bool givesBackExactly() const;
-  float shareOfHead() const;
   bool returnToNet(int gpu, const Stage& stage);
   bool goOn(int gpu, const Stage& stage);
   bool closeRing(int gpu, const Stage& stage);
@@ -123,16 +100,8 @@ class ChannelSearch {
   const int gpus_;
   const bool rails_;
   const bool errors_count_;
-  // NCCL's rounding gives back exactly what was taken.
-  const bool exact_;
-  // A stage that comes again has an equal outcome.
-  const bool repeatable_;
   std::vector<int> untried_;  // the GPUs to try, of all depths of the recursion
   LimitsNoted noted_;
-  bool compared_hops_ = false;  // better() depended on the number of hops
-  int completed_ = 0;           // how often a channel was complete
-  int visited_ = 0;
-  int saved_ = 0;  // steps of stages that came again
 };
 
 }  // namespace railwise::topo

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
+#include "base/text/text_layout.h"
 #include "topo/graph/constants.h"
 #include "topo/search/channel_graph.h"
 
@@ -206,17 +206,8 @@ class GraphWriter {
   std::string text() const { return writeXml(document_); }
 
  private:
-  static std::string real(float number) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", static_cast<double>(number));
-    return text;
-  }
-
-  static std::string hex(int64_t number) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%#" PRIx64, static_cast<uint64_t>(number));
-    return text;
-  }
+  static std::string real(float number) { return formatText("%g", static_cast<double>(number)); }
+  static std::string hex(int64_t number) { return formatText("%#" PRIx64, static_cast<uint64_t>(number)); }
 
   void addChannel(XmlNode& element, const ChannelGraph& channels, const Channel& channel) {
     XmlNode& child = *document_.add(&element, "channel");

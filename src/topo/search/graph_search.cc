@@ -22,29 +22,12 @@ constexpr int kAmpere = 80;
 constexpr int kHopper = 90;
 constexpr float kLeastBandwidth = 0.1F;  // of a channel that no search has found
 
-Pattern firstPattern(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return Pattern::kRing;
-    case Algorithm::kTree:
-      return Pattern::kBalancedTree;
-    case Algorithm::kCollNetChain:
-      return Pattern::kTree;
-    case Algorithm::kNvls:
-      return Pattern::kNvls;
-    case Algorithm::kCollNetDirect:
-      return Pattern::kCollNetDirect;
-  }
-  return Pattern::kRing;
-}
-
-// Physical GPUs are nodes of their own since 2.30; before, each GPU node is one.
-NodeType deviceType(const Graph& graph) {
-  return graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu;
-}
+// The pattern with which the search of a graph begins, by NCCL's ids of the graphs.
+constexpr Pattern kFirstPatterns[kAlgorithms] = {Pattern::kRing, Pattern::kBalancedTree, Pattern::kTree,
+                                                 Pattern::kNvls, Pattern::kCollNetDirect};
 
 int lowestSm(const Graph& graph) {
-  const auto& devices = graph.of(deviceType(graph));
+  const auto& devices = graph.of(graph.deviceType());
   int lowest = graph.node(devices[0]).sm;
   for (const NodeIndex device : devices) lowest = std::min(lowest, graph.node(device).sm);
   return lowest;
@@ -87,9 +70,7 @@ GraphSearch::GraphSearch(SearchSpace& space, SearchBandwidth bandwidth, SearchTa
       current_(gpus_, kMaxChannels),
       best_(gpus_, kMaxChannels) {
   SearchLimits& limits = best_.limits;
-  limits.pattern = firstPattern(task_.algorithm);
-  limits.collnet =
-      task_.algorithm == Algorithm::kCollNetChain || task_.algorithm == Algorithm::kCollNetDirect;
+  limits.pattern = kFirstPatterns[static_cast<std::size_t>(task_.algorithm)];
   limits.min_channels = task_.min_channels;
   limits.max_channels = task_.max_channels;
 }
@@ -123,15 +104,14 @@ Outcome<ChannelGraph> GraphSearch::run() {
       limits.min_channels == 1)
     limits.min_channels = 2;
 
-  current_.take(best_);
-  if (trace_ == nullptr) bound_.emplace(space_);
+  current_ = best_;
   firstPass();
   if (space_.failure.empty()) {
     doubleChannels();
     secondPass();
   }
   if (!space_.failure.empty()) return Error{space_.failure};
-  if (best_.count == 0 && !limits.collnet && limits.pattern != Pattern::kNvls) {
+  if (best_.count == 0 && !isCollNet(task_.algorithm) && limits.pattern != Pattern::kNvls) {
     const auto done = takeSimpleOrder();
     if (!done.ok()) return done.failure();
   }
@@ -193,7 +173,7 @@ bool GraphSearch::splitNvlink() const {
 void GraphSearch::chooseFirstSpeed() {
   float total = bandwidth_.gpu;
   // Only a ring comes back to where it began: other graphs use one link less of each GPU.
-  const int devices = graph().count(deviceType(graph()));
+  const int devices = graph().count(graph().deviceType());
   if (devices > 1 && best_.limits.pattern != Pattern::kRing)
     total = static_cast<float>(static_cast<double>(total) * (devices * 1.0 / (devices - 1)));
   const auto channels = static_cast<float>(best_.limits.min_channels);
@@ -222,11 +202,8 @@ int GraphSearch::attempt(SearchMove move) {
     trace_->attempts.push_back({.move = move,
                                 .limits = current_.limits,
                                 .better = better && best_.count > 0,
-                                .perfect = left == ChannelSearch::kPerfect,
                                 .out_of_steps = left == 0,
-                                .found = best_.count,
-                                .best_intra = now.bandwidth_intra,
-                                .best_inter = now.bandwidth_inter});
+                                .found = best_.count});
   }
   return left;
 }
@@ -234,11 +211,11 @@ int GraphSearch::attempt(SearchMove move) {
 int GraphSearch::runAttempt(int steps) {
   const int hops = current_.hops;
   if (const auto* known = vain_.find(current_.limits, hops, space_.candidates)) return known->steps_left;
-  const uint64_t before = space_.remaining.fingerprint();
+  const Remaining before = space_.remaining;
   ChannelSearch search(space_, current_, best_);
   const int left = search.run(steps);
-  if (trace_ != nullptr) trace_->visited += search.visited();
-  const bool restored = space_.remaining.fingerprint() == before;
+  if (trace_ != nullptr) trace_->visited += steps - std::max(left, 0);
+  const bool restored = space_.remaining == before;
   if (!restored) vain_.clear();
   // Attempts for NVLS are left out: more channels of less bandwidth can be better there, and worse later.
   if (restored && left != ChannelSearch::kPerfect && current_.hops == hops &&
@@ -257,32 +234,8 @@ void GraphSearch::firstPass() {
     if (!space_.failure.empty()) return;
     if (left == ChannelSearch::kPerfect) return endWith(SearchEnd::kPerfect);
     if (saturated()) return endWith(SearchEnd::kAllLinks);
-    if (firstPassIsOver() || !relax(left, move)) return;
+    if (!relax(left, move)) return;
   }
-}
-
-// Can channels of these bandwidths be better than the best ones?
-bool GraphSearch::canBeBetter(float intra, float inter, int min_channels) const {
-  const Pattern pattern = best_.limits.pattern;
-  const int count = std::min(bound_->channels(pattern, intra, inter), current_.limits.max_channels);
-  if (count < min_channels) return false;
-  const float bandwidth = static_cast<float>(count) * intra;
-  if (bandwidth != best_.bandwidthIntra()) return bandwidth > best_.bandwidthIntra();
-  return count * bound_->hops(pattern) < best_.hops;
-}
-
-bool GraphSearch::mayLeaveOutAttempts() const {
-  return bound_ && best_.count > 0 && bound_->attemptsLeaveNoTrace(best_.limits.pattern, space_.remaining);
-}
-
-// True if neither this speed nor a lower one that NCCL would try can lead to something better.
-bool GraphSearch::firstPassIsOver() const {
-  if (!mayLeaveOutAttempts()) return false;
-  for (std::size_t i = speed_; i < speeds_.size(); ++i) {
-    if (i > speed_ && !isWorthwhile(speeds_[i], best_.limits.bandwidth_inter)) break;
-    if (canBeBetter(speeds_[i], speeds_[i], best_.limits.min_channels)) return false;
-  }
-  return true;
 }
 
 void GraphSearch::endWith(SearchEnd end) {
@@ -378,18 +331,13 @@ void GraphSearch::doubleChannels() {
 
 // Tries to give the channels that were found more bandwidth.
 void GraphSearch::secondPass() {
-  current_.take(best_);
+  current_ = best_;
   speed_ = 0;
   while (speeds_[speed_] > best_.limits.bandwidth_inter && speed_ + 1 < speeds_.size()) ++speed_;
   current_.limits.bandwidth_intra = current_.limits.bandwidth_inter = speed();
   current_.limits.min_channels = best_.count;
   SearchMove move{};
   while (speed_ > 0 && raise(move)) {
-    // Still faster channels would be even fewer.
-    const SearchLimits& next = current_.limits;
-    if (mayLeaveOutAttempts() && bound_->channels(best_.limits.pattern, next.bandwidth_intra,
-                                                  next.bandwidth_inter) < next.min_channels)
-      return;
     if (attempt(move) == 0) return;
   }
 }

@@ -7,7 +7,6 @@
 
 #include "base/outcome.h"
 #include "topo/paths/policy.h"
-#include "topo/search/channel_bound.h"
 #include "topo/search/channel_graph.h"
 #include "topo/search/channel_search.h"
 #include "topo/search/vain_attempts.h"
@@ -38,9 +37,6 @@ class GraphSearch {
   void chooseFirstSpeed();
   int attempt(SearchMove move);
   int runAttempt(int steps);
-  bool canBeBetter(float intra, float inter, int min_channels) const;
-  bool mayLeaveOutAttempts() const;
-  bool firstPassIsOver() const;
   bool saturated() const { return best_.bandwidthInter() >= bandwidth_.gpu; }
   void firstPass();
   void endWith(SearchEnd end);
@@ -75,8 +71,6 @@ class GraphSearch {
   bool try_same_ = true;
   VainAttempts vain_;
   ChannelOrigin origin_ = ChannelOrigin::kSearch;
-  // None: someone wants to know all attempts.
-  std::optional<ChannelBound> bound_;
 };
 
 }  // namespace railwise::topo

@@ -31,7 +31,6 @@ Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& s
   const auto paths = Paths::compute(*domain.graph, settings, {.with_communicator = true, .for_search = true});
   if (!paths.ok()) return paths.failure();
   SearchSpace space(*paths, networkTakesPart(options));
-  space.every_net_collnet = options.collnet;
   const SearchBandwidth bandwidth = searchBandwidth(*paths, space.inter);
 
   CommunicatorGraphs found{.nodes = options.nodes,
@@ -40,16 +39,13 @@ Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& s
                            .total_bandwidth = bandwidth.gpu,
                            .graphs = {}};
   int rings = 0;
-  const bool collnet = options.collnet && domain.graph->count(NodeType::kNet) > 0;
   // NCCL's order: the searches share what is left of the bandwidths.
-  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kTree, Algorithm::kCollNetChain,
-                                    Algorithm::kCollNetDirect, Algorithm::kNvls}) {
+  for (const Algorithm algorithm : kListedAlgorithms) {
     ChannelGraph& graph = found.graphs[static_cast<std::size_t>(algorithm)];
     graph.algorithm = algorithm;
     if (algorithm == Algorithm::kCollNetChain) graph.pattern = Pattern::kTree;
     if (algorithm == Algorithm::kCollNetDirect) graph.pattern = Pattern::kCollNetDirect;
-    if ((algorithm == Algorithm::kCollNetChain || algorithm == Algorithm::kCollNetDirect) && !collnet)
-      continue;
+    if (isCollNet(algorithm) && domain.graph->count(NodeType::kNet) == 0) continue;
     SearchTask task{.algorithm = algorithm, .min_channels = rings, .max_channels = rings, .given = {}};
     const int most = maxChannels(settings.nccl);
     if (algorithm == Algorithm::kRing) task.min_channels = 1, task.max_channels = most / 2;

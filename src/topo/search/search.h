@@ -1,5 +1,6 @@
 // NCCL's search for rings, trees and the graphs of CollNet and NVLS, with NCCL's results: the ranks of a
 // domain, alone or with an equal second host. The graphs follow from the machine and NCCL's settings alone.
+// Those of CollNet are searched as if each NIC had a CollNet plugin (NCCL searches them only with one).
 // Thread-safe.
 #pragma once
 
@@ -22,8 +23,6 @@ struct SearchOptions {
   // False: the driver has no multicast, or NCCL_NVLS_ENABLE=0. An error of the search for NVLS does not
   // count.
   bool nvls = true;
-  // Search the graphs of CollNet as if each NIC had a CollNet plugin (NCCL searches them only with one).
-  bool collnet = true;
   // NCCL_GRAPH_FILE: its graphs are taken instead of searched. Null: there is no such file.
   const GraphFile* file = nullptr;
   // Receives what was tried. Null: nobody asks.

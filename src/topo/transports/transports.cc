@@ -1,10 +1,10 @@
 #include "topo/transports/transports.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 
+#include "base/text/text_layout.h"
 #include "topo/paths/policy.h"
 
 namespace railwise::topo {
@@ -46,11 +46,7 @@ std::string whyDriverForbidsP2p(const Machine& machine, const Node& from, const 
 constexpr int kReadsOverNvlink = 80;     // sm of the A100, the only GPU that reads a peer by default
 constexpr int kFirstWithMulticast = 90;  // sm of the H100, the first GPU with NVLink SHARP
 
-std::string gigabytes(float value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g GB/s", static_cast<double>(value));
-  return text;
-}
+std::string gigabytes(float value) { return formatText("%.4g GB/s", static_cast<double>(value)); }
 
 // The two ranks of a pair, and what decides besides them.
 struct Question {
@@ -320,17 +316,8 @@ std::string nvlinkDomain(const Machine& machine) {
 }
 
 const char* transportKindName(TransportKind kind) {
-  switch (kind) {
-    case TransportKind::kP2p:
-      return "P2P";
-    case TransportKind::kShm:
-      return "SHM";
-    case TransportKind::kNet:
-      return "NET";
-    case TransportKind::kNone:
-      break;
-  }
-  return "none";
+  constexpr const char* kNames[] = {"none", "P2P", "SHM", "NET"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string transportName(const Transport& transport) {
@@ -443,8 +430,7 @@ std::vector<std::string> Transports::logLines(const RankPair& pair, const Transp
     return std::to_string(rank + (second_host ? ranks : 0)) + "[" +
            std::to_string(places_[positionOf(rank)].node->dev) + "]";
   };
-  char channel[16];
-  std::snprintf(channel, sizeof channel, "Channel %02d", pair.channel);
+  const std::string channel = formatText("Channel %02d", pair.channel);
   const std::string ends = " : " + named(pair.from, false) + " -> " + named(pair.to, pair.other_host);
   const auto by = [&](const NetEnd& end, int rank) {
     const bool relayed = end.proxy_rank != rank;
@@ -457,14 +443,14 @@ std::vector<std::string> Transports::logLines(const RankPair& pair, const Transp
       std::string name = transportName(transport);
       if (transport.means == P2pMeans::kIndirect)
         name = "P2P/indirect/" + named(transport.intermediate_rank, false) + (transport.read ? "/read" : "");
-      return {channel + std::string("/1") + ends + " via " + name};
+      return {channel + "/1" + ends + " via " + name};
     }
     case TransportKind::kShm:
       return {channel + ends + " via SHM/direct" +
               (machine_.settings->nccl < NcclVersion::k2_30 ? "/direct" : "")};
     case TransportKind::kNet:
-      return {channel + std::string("/1") + ends + " [send]" + by(transport.sender, pair.from),
-              channel + std::string("/1") + ends + " [receive]" + by(transport.receiver, pair.to)};
+      return {channel + "/1" + ends + " [send]" + by(transport.sender, pair.from),
+              channel + "/1" + ends + " [receive]" + by(transport.receiver, pair.to)};
     case TransportKind::kNone:
       break;
   }

@@ -170,19 +170,7 @@ class Tuning {
   }
 
  private:
-  const ChannelGraph& graphOf(Algorithm algorithm) const {
-    switch (algorithm) {
-      case Algorithm::kRing:
-        return graphs_.of(topo::Algorithm::kRing);
-      case Algorithm::kNvls:
-      case Algorithm::kNvlsTree:
-        return graphs_.of(topo::Algorithm::kNvls);
-      case Algorithm::kTree:
-      case Algorithm::kPat:
-        break;
-    }
-    return graphs_.of(topo::Algorithm::kTree);
-  }
+  const ChannelGraph& graphOf(Algorithm algorithm) const { return tuning::graphOf(graphs_, algorithm); }
   int channelsOf(Algorithm algorithm) const {
     const bool nvls = algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree;
     if (!nvls) return searchedChannels();
@@ -372,6 +360,20 @@ const char* nameOf(Algorithm algorithm) {
 const char* nameOf(Protocol protocol) {
   constexpr std::array kNames = {"LL", "LL128", "Simple"};
   return kNames[index(protocol)];
+}
+
+const ChannelGraph& graphOf(const CommunicatorGraphs& graphs, Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return graphs.of(topo::Algorithm::kRing);
+    case Algorithm::kNvls:
+    case Algorithm::kNvlsTree:
+      return graphs.of(topo::Algorithm::kNvls);
+    case Algorithm::kTree:
+    case Algorithm::kPat:
+      break;
+  }
+  return graphs.of(topo::Algorithm::kTree);
 }
 
 NcclVersion modelRelease(NcclVersion version) { return std::max(version, kOldestModel); }

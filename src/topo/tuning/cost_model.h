@@ -34,6 +34,9 @@ const char* nameOf(Collective collective);  // "all_reduce"
 const char* nameOf(Algorithm algorithm);    // as NCCL prints it: "Tree"
 const char* nameOf(Protocol protocol);      // "LL128"
 
+// The graph of the search whose channels an algorithm uses.
+const ChannelGraph& graphOf(const CommunicatorGraphs& graphs, Algorithm algorithm);
+
 // The release whose model answers for `version`: its own, from 2.29.7 on. Older models are not known.
 NcclVersion modelRelease(NcclVersion version);
 

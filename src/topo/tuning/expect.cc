@@ -18,20 +18,6 @@ std::string netName(const Graph& graph, int net) {
   return graph.label(node) + (name.empty() ? "" : " (" + name + ")");
 }
 
-const ChannelGraph& graphOf(const CommunicatorGraphs& graphs, Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return graphs.of(topo::Algorithm::kRing);
-    case Algorithm::kNvls:
-    case Algorithm::kNvlsTree:
-      return graphs.of(topo::Algorithm::kNvls);
-    case Algorithm::kTree:
-    case Algorithm::kPat:
-      break;
-  }
-  return graphs.of(topo::Algorithm::kTree);
-}
-
 // The NIC that the channels fill most: GB/s that they want of it, in the direction that carries more.
 struct BusiestNic {
   int net = -1;

@@ -99,9 +99,7 @@ TEST(Explain, RejectsByTurn) {
 TEST(Explain, NamesTheLimitThatAnUserSet) {
   const std::string xml =
       systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "a") + nic(1, "0000:13:00.0", "b")));
-  Settings settings;
-  settings.netdevs_policy = Settings::NetDevsPolicy::kMax;
-  settings.netdevs_max = 1;
+  Settings settings{.netdevs_policy = Settings::NetDevsPolicy::kMax, .netdevs_max = 1};
   EXPECT_EQ(explain(machineOf(xml)).gpus[0].nets, (std::vector<int>{0, 1}));
   const auto all = explain(machineOf(xml, settings));
   EXPECT_EQ(all.gpus[0].nets, std::vector<int>{0});
@@ -372,17 +370,14 @@ TEST(ExplainOneSided, ANicOfItsOwnThatIsNoNicOfCollectives) {
 }
 
 TEST(ExplainOneSided, GinAloneBeforeThereIsRma) {
-  Settings settings;
-  settings.nccl = NcclVersion{22907};
-  const Machine machine = machineOf(dump("net=\"1\" gin=\"1\"", "net=\"1\""), settings);
+  const Machine machine = machineOf(dump("net=\"1\" gin=\"1\"", "net=\"1\""), {.nccl = NcclVersion{22907}});
   EXPECT_EQ(withOneSided(machine).gpus[1].one_sided, NicNames{"mlx5_0"});
 }
 
 TEST(ExplainOneSided, NothingIsSaidWhereNothingIsKnown) {
   EXPECT_TRUE(withOneSided(machineOf(twoSwitches())).gpus[0].one_sided.empty()) << "a file that does not say";
   EXPECT_LACKS(shownText(machineOf(twoSwitches())), "One-sided");
-  Settings old;
-  old.nccl = NcclVersion{22903};
+  Settings old{.nccl = NcclVersion{22903}};
   EXPECT_TRUE(withOneSided(machineOf(dump(kEverything, kEverything), old)).gpus[0].one_sided.empty())
       << "an older release";
 }
@@ -420,8 +415,7 @@ TEST(ExplainOneSided, TwoPortsOfOneNameAreOneNic) {
 }
 
 TEST(ExplainOneSided, BeforeTwoTablesNoneOverAFusedNic) {
-  Settings settings;
-  settings.nccl = NcclVersion{23004};
+  Settings settings{.nccl = NcclVersion{23004}};
   const std::string fused = twoSwitches("mlx5_0+mlx5_2");
   EXPECT_TRUE(withOneSided(running(fused, settings)).gpus[0].one_sided.empty());
   EXPECT_TRUE(withOneSided(running(fused, settings)).gpus[1].one_sided.empty()) << "of no rank of the job";
@@ -432,8 +426,7 @@ TEST(ExplainOneSided, BeforeTwoTablesNoneOverAFusedNic) {
 }
 
 TEST(ExplainOneSided, NobodyKnowsWhereTheMembersAreThatAreFusedAcrossSwitches) {
-  Settings settings;
-  settings.net_merge_level = PathType::kPhb;
+  Settings settings{.net_merge_level = PathType::kPhb};
   EXPECT_TRUE(withOneSided(running(twoSwitches("mlx5_0+mlx5_2"), settings)).gpus[0].one_sided.empty());
   EXPECT_EQ(withOneSided(running(twoSwitches(), settings)).gpus[0].one_sided, NicNames{"mlx5_0"});
 }

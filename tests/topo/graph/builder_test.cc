@@ -31,14 +31,6 @@ std::string errorOf(const std::string& xml) {
   return graph.ok() ? "" : graph.error();
 }
 
-std::string gpuWith(const std::string& busid, int rank, const std::string& inside, int sm = 90,
-                    const std::string& more = "") {
-  const std::string number = std::to_string(rank);
-  return pci(busid, "0x030200",
-             "<gpu dev=\"" + number + "\" sm=\"" + std::to_string(sm) + "\" rank=\"" + number +
-                 "\" gdr=\"1\"" + more + ">\n" + inside + "</gpu>\n");
-}
-
 std::string nvlinkTo(const std::string& target, int count, const std::string& tclass = "0x030200") {
   return "<nvlink target=\"" + target + "\" count=\"" + std::to_string(count) + "\" tclass=\"" + tclass +
          "\"/>\n";
@@ -62,9 +54,7 @@ TEST(GraphBuilderTest, EveryTypeIsThereWithItsLinks) {
 }
 
 TEST(GraphBuilderTest, WithoutDeviceNodesIn228) {
-  Settings old;
-  old.nccl = NcclVersion::k2_28;
-  const auto graph = graphOf(twoSwitches(), old);
+  const auto graph = graphOf(twoSwitches(), {.nccl = NcclVersion::k2_28});
   ASSERT_OK(graph);
   EXPECT_EQ(graph->count(NodeType::kDev), 0);
   EXPECT_FLOAT_EQ(linkOf(*graph, "GPU/0", "PCI/0000:10:00.0").bandwidth, 48);
@@ -163,8 +153,7 @@ TEST(GraphBuilderTest, AnAmdCpuNeedsItsFamilySince231) {
   const std::string text = systemOf(
       R"(<cpu numaid="0" arch="x86_64" vendor="AuthenticAMD"><pci busid="0000:01:00.0" class="0x030000" )"
       R"(link_speed="" link_width="16"><gpu dev="0" sm="80" rank="0" gdr="1"/></pci></cpu>)");
-  Settings settings;
-  settings.nccl = NcclVersion::k2_30;
+  Settings settings{.nccl = NcclVersion::k2_30};
   EXPECT_OK(graphOf(text, settings));
   settings.nccl = NcclVersion::k2_31;
   const auto graph = graphOf(text, settings);
@@ -176,8 +165,7 @@ TEST(GraphBuilderTest, HalvesOfANetAreDevicesOfTheirOwnSince229) {
   const std::string text =
       systemOf(cpu(0, R"(<pci busid="0000:01:00.0" class="0x020000" link_speed="" link_width="16"><nic>)"
                       R"(<net name="mlx5_0" dev="0" net="0" gin="1"/></nic></pci>)"));
-  Settings settings;
-  settings.nccl = NcclVersion{22903};
+  Settings settings{.nccl = NcclVersion{22903}};
   auto graph = graphOf(text, settings);
   ASSERT_OK(graph);
   EXPECT_EQ(graph->count(NodeType::kNet), 1);
@@ -190,9 +178,9 @@ TEST(GraphBuilderTest, HalvesOfANetAreDevicesOfTheirOwnSince229) {
 
 TEST(GraphBuilderTest, NvlinksToOnePeerAddUpAndAbsentTargetsAreDropped) {
   const auto graph = graphOf(systemOf(cpu(
-      0, gpuWith("0000:01:00.0", 0,
+      0, gpuWith(0, "0000:01:00.0",
                  nvlinkTo("0000:02:00.0", 2) + nvlinkTo("0000:02:00.0", 1) + nvlinkTo("0000:09:00.0", 4)) +
-             gpuWith("0000:02:00.0", 1, nvlinkTo("0000:01:00.0", 3)))));
+             gpuWith(1, "0000:02:00.0", nvlinkTo("0000:01:00.0", 3)))));
   ASSERT_OK(graph);
   EXPECT_FLOAT_EQ(linkOf(*graph, "DEV/0000:01:00.0", "DEV/0000:02:00.0").bandwidth, 3 * 20.6F);
   EXPECT_EQ(graph->of(NodeType::kDev, 0).links.size(), 3U);  // NVLink, its GPU, the CPU
@@ -200,19 +188,14 @@ TEST(GraphBuilderTest, NvlinksToOnePeerAddUpAndAbsentTargetsAreDropped) {
 
 TEST(GraphBuilderTest, AmdsXgmi) {
   const auto amd = [](const std::string& gcn) {
-    std::string text = systemOf(
-        cpu(0, gpuWith("0000:01:00.0", 0, "<xgmi target=\"0000:02:00.0\" count=\"1\" tclass=\"0x120000\"/>\n",
+    const std::string text = systemOf(
+        cpu(0, gpuWith(0, "0000:01:00.0", "<xgmi target=\"0000:02:00.0\" count=\"1\" tclass=\"0x120000\"/>\n",
                        304, " gcn=\"" + gcn + "\"") +
-                   gpuWith("0000:02:00.0", 1, "", 304, " gcn=\"" + gcn + "\"")));
-    text.replace(text.find("version=\"1\""), 11, "version=\"2\"");
-    for (std::size_t at = 0; (at = text.find("0x030200", at)) != std::string::npos;)
-      text.replace(at, 8, "0x120000");
-    return text;
+                   gpuWith(1, "0000:02:00.0", "", 304, " gcn=\"" + gcn + "\"")));
+    return replaced(replaced(text, "version=\"1\"", "version=\"2\""), "0x030200", "0x120000");
   };
   const auto bandwidth = [&](const std::string& gcn, bool as_nvlink) {
-    Settings settings;
-    settings.xgmi_as_nvlink = as_nvlink;
-    const auto graph = graphOf(amd(gcn), settings);
+    const auto graph = graphOf(amd(gcn), {.xgmi_as_nvlink = as_nvlink});
     EXPECT_OK(graph);
     return graph.ok() ? linkOf(*graph, "DEV/0000:01:00.0", "DEV/0000:02:00.0").bandwidth : -1;
   };
@@ -254,7 +237,7 @@ TEST(GraphBuilderTest, RefusalsNameTheLineAndTheAttribute) {
   EXPECT_HAS(
       errorOf(systemOf(cpu(0, "<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"\">\n</pci>\n"))),
       "<pci busid=\"0000:01:00.0\"> has no link_width");
-  EXPECT_HAS(errorOf(systemOf(cpu(0, gpuWith("0000:01:00.1", 0, "")))), "last two bits");
+  EXPECT_HAS(errorOf(systemOf(cpu(0, gpuWith(0, "0000:01:00.1", "")))), "last two bits");
 }
 
 TEST(GraphBuilderTest, AmdsClassIsASwitchInVersion1) {

@@ -12,10 +12,7 @@ namespace {
 std::string failureOf(const std::string& name, NcclVersion nccl, int nvls_enable = 2) {
   LintReport report = lintFile(std::string(RAILWISE_SOURCE_DIR "/tests/topo/machines/init/") + name + ".xml");
   EXPECT_TRUE(report.read) << name;
-  Settings settings;
-  settings.nccl = nccl;
-  settings.nvls_enable = nvls_enable;
-  addInitFailure(report, settings);
+  addInitFailure(report, {.nccl = nccl, .nvls_enable = nvls_enable});
   std::string all;
   for (const Finding& finding : report.findings)
     if (finding.rule == "init-fails")

@@ -125,9 +125,7 @@ TEST(Completion, PortsOfANicWithoutMoreThanNamesMerge) {
   ASSERT_EQ(merged->graph->count(NodeType::kNet), 1);
   EXPECT_EQ(merged->graph->of(NodeType::kNet, 0).name, "a+b");
   EXPECT_FLOAT_EQ(merged->graph->of(NodeType::kNet, 0).bandwidth, 100);
-  Settings apart;
-  apart.net_merge_level = PathType::kLoc;
-  EXPECT_EQ(load(xml, apart)->graph->count(NodeType::kNet), 2);
+  EXPECT_EQ(load(xml, {.net_merge_level = PathType::kLoc})->graph->count(NodeType::kNet), 2);
 }
 
 TEST(Completion, AGpuUnderAnAddressWithCapitalsIsAddedAgain) {

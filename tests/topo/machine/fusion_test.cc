@@ -38,21 +38,16 @@ TEST(FusionTest, TheDefaultMergesTheFunctionsOfACard) {
 }
 
 TEST(FusionTest, LevelsWidenAndSwitchOff) {
-  Settings pix;
-  pix.net_merge_level = PathType::kPix;
+  Settings pix{.net_merge_level = PathType::kPix};
   EXPECT_EQ(merged(pix), std::vector<std::string>{"mlx5_0+mlx5_1+mlx5_2"});
-  Settings off;
-  off.net_merge_level = PathType::kLoc;
-  EXPECT_TRUE(merged(off).empty());
+  EXPECT_TRUE(merged({.net_merge_level = PathType::kLoc}).empty());
   Settings rail = pix;
   rail.net_merge_rail = true;  // all rails differ
   EXPECT_TRUE(merged(rail).empty());
 }
 
 TEST(FusionTest, ForcedGroups) {
-  Settings settings;
-  settings.net_merge_level = PathType::kLoc;
-  settings.net_force_merge = "mlx5_0,mlx5_2";
+  Settings settings{.net_merge_level = PathType::kLoc, .net_force_merge = "mlx5_0,mlx5_2"};
   EXPECT_EQ(merged(settings), std::vector<std::string>{"mlx5_0+mlx5_2"});
   settings.net_force_merge = "mlx5_0,mlx5_9";
   XmlDocument document = documentOf(threePorts());
@@ -61,11 +56,9 @@ TEST(FusionTest, ForcedGroups) {
 }
 
 TEST(FusionTest, ForcedGroupsDoNotMatterWithoutNics) {
-  Settings settings;
-  settings.net_force_merge = "mlx5_0,mlx5_1";
   XmlDocument document = documentOf(threePorts());
   std::vector<NetDevice> none;
-  EXPECT_EQ(importNets(document, none, settings, existing), "");
+  EXPECT_EQ(importNets(document, none, {.net_force_merge = "mlx5_0,mlx5_1"}, existing), "");
 }
 
 TEST(FusionTest, AVirtualNicGetsAPlaceOfItsOwnAndItsMembersGo) {
@@ -84,21 +77,18 @@ TEST(FusionTest, AVirtualNicGetsAPlaceOfItsOwnAndItsMembersGo) {
 }
 
 TEST(FusionTest, WidthsAddUpBelowTheCommonParent) {
-  Settings pix;
-  pix.net_merge_level = PathType::kPix;
   std::string xml = systemOf(
       cpu(0, pciSwitch("0000:10:00.0", nic(0, "0000:11:00.0", "mlx5_0") + nic(1, "0000:12:00.0", "mlx5_1"))));
   XmlDocument document = documentOf(xml);
   auto all = devices(2);
-  ASSERT_EQ(importNets(document, all, pix, existing), "");
+  ASSERT_EQ(importNets(document, all, {.net_merge_level = PathType::kPix}, existing), "");
   const XmlNode* net = document.find("net", "name", "mlx5_0+mlx5_1");
   ASSERT_NE(net, nullptr);
   EXPECT_EQ(net->parent->parent->get("link_width"), "32");
 }
 
 TEST(FusionTest, NicsOfDifferentSocketsCannotMerge) {
-  Settings sys;
-  sys.net_merge_level = PathType::kSys;
+  Settings sys{.net_merge_level = PathType::kSys};
   XmlDocument document = documentOf(
       systemOf(cpu(0, nic(0, "0000:11:00.0", "mlx5_0")) + cpu(1, nic(1, "0000:12:00.0", "mlx5_1"))));
   auto all = devices(2);

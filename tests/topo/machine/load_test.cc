@@ -17,9 +17,7 @@ Outcome<Machine> loadText(const std::string& xml, const Detection& detection = {
 
 // The NICs that NCCL_IB_HCA leaves, by host: "mlx5_0 0, mlx5_2 1".
 std::string nicsWith(const std::string& ib_hca, const std::string& xml) {
-  Settings settings;
-  settings.ib_hca = ib_hca;
-  const auto machine = loadText(xml, {}, settings);
+  const auto machine = loadText(xml, {}, {.ib_hca = ib_hca});
   EXPECT_OK(machine);
   std::string nics;
   for (int i = 0; machine.ok() && i < machine->graph->count(NodeType::kNet); ++i) {
@@ -119,9 +117,7 @@ TEST(LoadTest, AssumedNicsAreChosenByTheNamesThatTheyGet) {
 }
 
 TEST(LoadTest, NoPlaceOfANicThatIsLeftOutStays) {
-  Settings settings;
-  settings.ib_hca = "^=mlx5_1";
-  const auto machine = loadText(twoSwitches(), {}, settings);
+  const auto machine = loadText(twoSwitches(), {}, {.ib_hca = "^=mlx5_1"});
   ASSERT_OK(machine);
   EXPECT_EQ(machine->xml->find("pci", "busid", "0000:22:00.0"), nullptr);
   EXPECT_NE(machine->xml->find("pci", "busid", "0000:20:00.0"), nullptr) << "a GPU is there";
@@ -134,24 +130,22 @@ TEST(LoadTest, NoGpuIsAnError) {
 }
 
 TEST(LoadTest, AmdsAcceleratorsAreGpusInVersion2Only) {
-  std::string xml = systemOf(cpu(0, bare("0001:00:00.0", "0x120000") + bare("0101:00:00.0", "0x020700")));
+  const std::string xml =
+      systemOf(cpu(0, bare("0001:00:00.0", "0x120000") + bare("0101:00:00.0", "0x020700")));
   ASSERT_HAS(xml, "version=\"1\"");
   EXPECT_HAS(loadText(xml).error(), "names no GPU");
-  xml.replace(xml.find("version=\"1\""), 11, "version=\"2\"");
-  const auto machine = loadText(xml);
+  const auto machine = loadText(replaced(xml, "version=\"1\"", "version=\"2\""));
   ASSERT_OK(machine);
   EXPECT_EQ(machine->graph->count(NodeType::kGpu), 1);
 }
 
 TEST(LoadTest, SocketDevicesDoNotMerge) {
-  std::string xml = systemOf(
+  const std::string xml = systemOf(
       cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "eth0") + nic(1, "0000:12:00.1", "eth1")));
   Detection fuse;
   fuse.fuse_nics = true;
   EXPECT_EQ(loadText(xml, fuse)->graph->count(NodeType::kNet), 1);
-  for (std::size_t at = 0; (at = xml.find("port=\"1\"")) != std::string::npos;)
-    xml.replace(at, 8, "port=\"0\"");
-  EXPECT_EQ(loadText(xml, fuse)->graph->count(NodeType::kNet), 2);
+  EXPECT_EQ(loadText(replaced(xml, "port=\"1\"", "port=\"0\""), fuse)->graph->count(NodeType::kNet), 2);
 }
 
 TEST(LoadTest, MoreThan256ElementsTogetherAreRefused) {

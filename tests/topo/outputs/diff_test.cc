@@ -88,10 +88,8 @@ TEST(Diff, SaysTheSameOnce) {
 }
 
 TEST(Diff, OfNcclVersionsHasTheHopsOfAPathThatChanges) {
-  Settings old;
-  old.nccl = NcclVersion::k2_28;
   const Machine left = machineOf(twoSwitches());
-  const Machine right = machineOf(flat(), old);
+  const Machine right = machineOf(flat(), {.nccl = NcclVersion::k2_28});
   const auto list = diff(left, right);
   const Difference* path = find(list, "path", "GPU/0 -> NET/0");
   ASSERT_NE(path, nullptr);
@@ -132,10 +130,8 @@ TEST(Diff, OfDevicesAndChoices) {
 }
 
 TEST(Diff, OfNcclVersionsMatchesGpusWithTheirDevices) {
-  Settings old;
-  old.nccl = NcclVersion::k2_28;
   const Machine left = machineOf(twoSwitches());
-  const Machine right = machineOf(twoSwitches(), old);
+  const Machine right = machineOf(twoSwitches(), {.nccl = NcclVersion::k2_28});
   const auto list = diff(left, right);
   EXPECT_EQ(std::count_if(list.begin(), list.end(), [](const Difference& d) { return d.kind == "link"; }), 0);
   EXPECT_EQ(find(list, "path", "GPU/0 -> GPU/1"), nullptr)
@@ -157,9 +153,7 @@ TEST(Diff, TellsWhatAnUpgradeTo231Changes) {
       const std::string number = std::to_string(i);
       (i < 2 ? inside : other) += nic(i, "0000:3" + number + ":00.0", "mlx5_" + number);
     }
-    Settings settings;
-    settings.nccl = release;
-    return machineOf(systemOf(cpu(0, inside) + cpu(1, other)), settings);
+    return machineOf(systemOf(cpu(0, inside) + cpu(1, other)), {.nccl = release});
   };
   const Machine before = three(NcclVersion::k2_30);
   const Machine after = three(NcclVersion::k2_31);

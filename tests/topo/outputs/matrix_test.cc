@@ -41,11 +41,9 @@ TEST(Matrix, WithoutNicsHasNoLegendOfThem) {
 
 // An NVLink of a P100 is slower than one of an H100.
 TEST(Matrix, NvlinkThatIsNoMultipleOfALinkHasNoNumber) {
-  std::string xml = twoSwitches();
-  for (std::size_t at = 0; (at = xml.find("count=\"18\"", at)) != std::string::npos;)
-    xml.replace(at, 10, "count=\"1\"");
-  xml.replace(xml.find("dev=\"1\" sm=\"90\""), 15, "dev=\"1\" sm=\"60\"");
-  EXPECT_HAS(matrixText(machineOf(xml)), "GPU0    X  NVL ");
+  const std::string xml = replaced(twoSwitches(), "count=\"18\"", "count=\"1\"");
+  EXPECT_HAS(matrixText(machineOf(replaced(xml, "dev=\"1\" sm=\"90\"", "dev=\"1\" sm=\"60\""))),
+             "GPU0    X  NVL ");
 }
 
 TEST(Matrix, CallsNvlinkOfAmdXgmi) {

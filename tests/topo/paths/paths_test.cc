@@ -40,9 +40,7 @@ TEST(PathsTest, OneSwitchIsPixTwoArePxb) {
 }
 
 TEST(PathsTest, TheCpuMakesPhbAndTheOtherCpuSys) {
-  Settings without;
-  without.pxn_disable = 1;
-  const Machine machine = machineOf(twoSwitches(), without);
+  const Machine machine = machineOf(twoSwitches(), {.pxn_disable = 1});
   EXPECT_EQ(gpuNet(machine, 0, 1),
             "SYS 22 7 DEV/0000:11:00.0 PCI/0000:10:00.0 CPU/0 CPU/1 PCI/0000:20:00.0 NIC/0000:22:00.0");
   EXPECT_EQ(path(machine, NodeType::kNet, 0, NodeType::kCpu, 0).type, PathType::kPhb);
@@ -95,15 +93,12 @@ TEST(PathsTest, OneGpuInBetweenIsNvbUnlessSwitchedOff) {
   const Machine machine = machineOf(chain());
   EXPECT_EQ(text(machine, path(machine, NodeType::kGpu, 0, NodeType::kGpu, 2)),
             "NVB 20 4 DEV/0000:01:00.0 DEV/0000:02:00.0 DEV/0000:03:00.0");
-  Settings without;
-  without.nvb_disable = 1;
+  Settings without{.nvb_disable = 1};
   EXPECT_EQ(path(machineOf(chain(), without), NodeType::kGpu, 0, NodeType::kGpu, 2).type, PathType::kPhb);
 }
 
 TEST(PathsTest, In228GpusHaveNoDeviceNodes) {
-  Settings old;
-  old.nccl = NcclVersion::k2_28;
-  const Machine machine = machineOf(twoSwitches(), old);
+  const Machine machine = machineOf(twoSwitches(), {.nccl = NcclVersion::k2_28});
   EXPECT_EQ(gpuNet(machine, 0, 0), "PIX 48 3 PCI/0000:10:00.0 NIC/0000:12:00.0");
   EXPECT_EQ(text(machine, path(machine, NodeType::kGpu, 0, NodeType::kGpu, 1)), "NVL 370.8 2 NVS/0");
 }
@@ -122,8 +117,7 @@ TEST(PathsTest, TheOldRuleGoesByHopsAndBandwidthTheNewOneByType) {
       systemOf(cpu(0, pciSwitch("0000:10:00.0", linked(0, "0000:11:00.0", "0000:12:00.0") +
                                                     linked(1, "0000:12:00.0", "0000:11:00.0") +
                                                     nic(0, "0000:13:00.0", "mlx5_0"))));
-  Settings old;
-  old.nccl = NcclVersion::k2_28;
+  Settings old{.nccl = NcclVersion::k2_28};
   for (const Settings& settings : {Settings{}, old})
     EXPECT_EQ(path(machineOf(xml, settings), NodeType::kGpu, 0, NodeType::kGpu, 1).type, PathType::kNvl);
 }
@@ -141,16 +135,12 @@ TEST(PathsTest, ANvlinkDescribedOnOneSideOnlyIsRefused) {
 
 TEST(PathsTest, TheNetworkIsPreferredWhereItIsFaster) {
   // Without NVLink two GPUs of different sockets (22 GB/s) use their NICs (48 GB/s): two domains.
-  std::string xml = twoSwitches();
-  const std::string link = "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n";
-  for (std::size_t at = 0; (at = xml.find(link)) != std::string::npos;) xml.erase(at, link.size());
+  const std::string xml = withoutNvlinks(twoSwitches());
   const Machine machine = machineOf(xml);
   EXPECT_TRUE(machine.paths->networkPreferred(0, 1));
   ASSERT_EQ(machine.domains.size(), 2U);
   EXPECT_EQ(machine.domains[1].ranks, std::vector<int>{1});
-  Settings without;
-  without.net_disable_intra = 1;
-  EXPECT_EQ(machineOf(xml, without).domains.size(), 1U);
+  EXPECT_EQ(machineOf(xml, {.net_disable_intra = 1}).domains.size(), 1U);
 }
 
 // Two hosts of an NVLink domain.
@@ -169,11 +159,9 @@ TEST(PathsTest, TheNicsOfAnotherHostAreDis) {
 
 TEST(PathsTest, AHostWithoutNicInAnNvlinkDomainCrashesNccl) {
   for (const NcclVersion version : {NcclVersion::k2_30, NcclVersion::k2_28}) {
-    Settings settings;
-    settings.nccl = version;
     auto document = parseXml(twoHosts(""), "test.xml");
     ASSERT_OK(document);
-    const auto machine = makeMachine(std::move(*document), settings, "test.xml");
+    const auto machine = makeMachine(std::move(*document), {.nccl = version}, "test.xml");
     ASSERT_FALSE(machine.ok());
     EXPECT_HAS(machine.error(), "rank 1 (0000:01:00.0) reaches no NIC");
     EXPECT_HAS(machine.error(), "NCCL crashes");

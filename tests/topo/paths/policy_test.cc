@@ -43,12 +43,9 @@ TEST(PolicyTest, EquallyNearNicsAreDealtOutByBitReversal) {
 }
 
 TEST(PolicyTest, NetDevsPolicyChangesHowMany) {
-  Settings all;
-  all.netdevs_policy = Settings::NetDevsPolicy::kAll;
+  Settings all{.netdevs_policy = Settings::NetDevsPolicy::kAll};
   EXPECT_EQ(netsOfAll(machineOf(equalMachine(2, 4), all))[0], (std::vector<int>{0, 1, 2, 3}));
-  Settings two;
-  two.netdevs_policy = Settings::NetDevsPolicy::kMax;
-  two.netdevs_max = 1;
+  Settings two{.netdevs_policy = Settings::NetDevsPolicy::kMax, .netdevs_max = 1};
   EXPECT_EQ(netsOfAll(machineOf(equalMachine(2, 4), two))[0], (std::vector<int>{0}));
 }
 
@@ -69,31 +66,28 @@ TEST(PolicyTest, GdrByDistanceSaysWhatToSet) {
   EXPECT_EQ(answer->rule, "distance");
   EXPECT_EQ(answer->reason,
             "PHB > P2C: distance limit, set NCCL_NET_GDR_LEVEL=PHB or give the switch in a topology file");
-  Settings allowed;
-  allowed.net_gdr_level = static_cast<int>(PathType::kPhb);
+  Settings allowed{.net_gdr_level = static_cast<int>(PathType::kPhb)};
   EXPECT_EQ(checkGdr(*machineOf(flat(), allowed).paths, 0, 0, false)->mode, GdrMode::kOn);
 }
 
 TEST(PolicyTest, GdrNeedsBothEnds) {
-  std::string xml = twoSwitches();
-  xml.replace(xml.find("guid=\"0x0\" gdr=\"1\""), 18, "guid=\"0x0\" gdr=\"0\"");
+  const std::string xml = replaced(twoSwitches(), "guid=\"0x0\" gdr=\"1\"", "guid=\"0x0\" gdr=\"0\"");
   EXPECT_EQ(checkGdr(*machineOf(xml).paths, 0, 0, false)->rule, "net-gdr");
   std::string gpu_without = twoSwitches();
   gpu_without.replace(gpu_without.find("gdr=\"1\""), 7, "gdr=\"0\"");
   EXPECT_EQ(checkGdr(*machineOf(gpu_without).paths, 0, 0, false)->rule, "gpu-gdr");
 }
 
+std::string twoGpusAtASwitch() {
+  return systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") +
+                                                       nic(0, "0000:12:00.0", "mlx5_0"))));
+}
+
 TEST(PolicyTest, OldGpusAreReadOnlyWithAnNvlinkPeer) {
-  std::string xml =
-      systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") +
-                                                    nic(0, "0000:12:00.0", "mlx5_0"))));
-  for (std::size_t at = 0; (at = xml.find("sm=\"90\"")) != std::string::npos;)
-    xml.replace(at, 7, "sm=\"70\"");
-  EXPECT_EQ(checkGdr(*machineOf(xml).paths, 0, 0, true)->mode, GdrMode::kOn);
-  const std::string link = "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n";
-  for (std::size_t at = 0; (at = xml.find(link)) != std::string::npos;) xml.erase(at, link.size());
-  EXPECT_EQ(checkGdr(*machineOf(xml).paths, 0, 0, true)->rule, "read");
-  EXPECT_EQ(checkGdr(*machineOf(xml).paths, 0, 0, false)->mode, GdrMode::kOn);
+  const std::string old = replaced(twoGpusAtASwitch(), "sm=\"90\"", "sm=\"70\"");
+  EXPECT_EQ(checkGdr(*machineOf(old).paths, 0, 0, true)->mode, GdrMode::kOn);
+  EXPECT_EQ(checkGdr(*machineOf(withoutNvlinks(old)).paths, 0, 0, true)->rule, "read");
+  EXPECT_EQ(checkGdr(*machineOf(withoutNvlinks(old)).paths, 0, 0, false)->mode, GdrMode::kOn);
 }
 
 TEST(PolicyTest, P2pWithItsLevel) {
@@ -102,41 +96,29 @@ TEST(PolicyTest, P2pWithItsLevel) {
   ASSERT_OK(nvlink);
   EXPECT_TRUE(nvlink->allowed);
   EXPECT_EQ(nvlink->reason, "NVL <= PXB");
-  Settings off;
-  off.p2p_level = static_cast<int>(PathType::kLoc);
-  const Machine disabled = machineOf(flat(), off);
+  const Machine disabled = machineOf(flat(), {.p2p_level = static_cast<int>(PathType::kLoc)});
   EXPECT_FALSE(checkP2p(*disabled.paths, 0, 1)->allowed);
 }
 
 TEST(PolicyTest, TwoGpusOnAmdUseP2pAcrossSockets) {
-  std::string xml = flat();
-  for (std::size_t at = 0; (at = xml.find("GenuineIntel")) != std::string::npos;)
-    xml.replace(at, 12, "AuthenticAMD");
+  const std::string xml = replaced(flat(), "GenuineIntel", "AuthenticAMD");
   EXPECT_EQ(checkP2p(*machineOf(xml).paths, 0, 1)->level, PathType::kSys);
 }
 
 TEST(PolicyTest, FlushByComputeCapability) {
   EXPECT_EQ(needFlush(*machineOf(twoSwitches()).paths, 0, 0).flush, Flush::kNone);
-  Settings forced;
-  forced.net_force_flush = 1;
-  EXPECT_EQ(needFlush(*machineOf(twoSwitches(), forced).paths, 0, 0).flush, Flush::kAlways);
-  std::string old = twoSwitches();
-  for (std::size_t at = 0; (at = old.find("sm=\"90\"")) != std::string::npos;)
-    old.replace(at, 7, "sm=\"80\"");
+  EXPECT_EQ(needFlush(*machineOf(twoSwitches(), {.net_force_flush = 1}).paths, 0, 0).flush, Flush::kAlways);
+  const std::string old = replaced(twoSwitches(), "sm=\"90\"", "sm=\"80\"");
   EXPECT_EQ(needFlush(*machineOf(old).paths, 0, 0).flush, Flush::kAlways);
 }
 
 // RCCL: always a flush, and GPUs of one host never prefer the network (its NCCL_NET_DISABLE_INTRA is 1).
 TEST(PolicyTest, RcclFilesAreAnsweredByRcclsRules) {
-  std::string xml = twoSwitches();
-  xml.replace(xml.find("version=\"1\""), 11, "version=\"2\"");
-  const std::string link = "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n";
-  for (std::size_t at = 0; (at = xml.find(link)) != std::string::npos;) xml.erase(at, link.size());
+  const std::string xml = replaced(withoutNvlinks(twoSwitches()), "version=\"1\"", "version=\"2\"");
   const Machine rccl = machineOf(xml);
   EXPECT_EQ(needFlush(*rccl.paths, 0, 0).flush, Flush::kAlways);
   EXPECT_FALSE(rccl.paths->networkPreferred(0, 1));
-  Settings as_nccl;
-  as_nccl.xgmi_as_nvlink = true;
+  Settings as_nccl{.xgmi_as_nvlink = true};
   EXPECT_EQ(needFlush(*machineOf(xml, as_nccl).paths, 0, 0).flush, Flush::kNone);
   EXPECT_TRUE(machineOf(xml, as_nccl).paths->networkPreferred(0, 1));
 }
@@ -147,9 +129,7 @@ TEST(PolicyTest, TowardsAPeerTheNicOfItsTwinIsUsed) {
   ASSERT_OK(answer);
   EXPECT_EQ(answer->net, 1);
   EXPECT_EQ(answer->proxy_rank, 1);
-  Settings without;
-  without.p2p_pxn_level = 0;
-  const auto own = netTowardsPeer(*machineOf(twoSwitches(), without).paths, 0, 1, 0);
+  const auto own = netTowardsPeer(*machineOf(twoSwitches(), {.p2p_pxn_level = 0}).paths, 0, 1, 0);
   EXPECT_EQ(own->net, 0);
   EXPECT_EQ(own->proxy_rank, 0);
 }
@@ -162,18 +142,9 @@ TEST(PolicyTest, NoNetIsAnError) {
 }
 
 // The expected values of the tests below are the answers of NCCL 2.30.7's own code.
-std::string replaced(std::string xml, const std::string& what, const std::string& by) {
-  for (std::size_t at = 0; (at = xml.find(what, at)) != std::string::npos; at += by.size())
-    xml.replace(at, what.size(), by);
-  return xml;
-}
 
 TEST(PolicyTest, GpusOfSm80AreReadWithoutAnNvlinkPeer) {
-  const std::string link = "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n";
-  const std::string xml =
-      replaced(systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") +
-                                                             nic(0, "0000:12:00.0", "mlx5_0")))),
-               link, "");
+  const std::string xml = withoutNvlinks(twoGpusAtASwitch());
   const auto reads = [&](const std::string& sm) {
     const auto answer =
         checkGdr(*machineOf(replaced(xml, "sm=\"90\"", std::string("sm=\"").append(sm).append("\""))).paths,
@@ -193,8 +164,7 @@ TEST(PolicyTest, PartitionsHaveGpuDirectOnlyWhenAllowed) {
   ASSERT_OK(off);
   EXPECT_EQ(off->mode, GdrMode::kOff);
   EXPECT_EQ(off->rule, "mlopart");
-  Settings allowed;
-  allowed.net_gdr_mlopart = 1;
+  Settings allowed{.net_gdr_mlopart = 1};
   EXPECT_EQ(checkGdr(*machineOf(xml, allowed).paths, 0, 0, false)->mode, GdrMode::kOn);
   EXPECT_EQ(checkGdr(*machineOf(xml, allowed).paths, 0, 0, true)->mode, GdrMode::kOn);
 }
@@ -221,10 +191,8 @@ std::string twoSockets(int gpus, int nics) {
 using Nets = std::vector<std::vector<int>>;
 
 TEST(PolicyTest, DealingOutStartsAgainOnTheSecondSocketIn2307) {
-  Settings settings;
-  settings.nccl = NcclVersion::k2_30;
   const auto nets = [&](int gpus, int nics) {
-    return netsOfAll(machineOf(twoSockets(gpus, nics), settings));
+    return netsOfAll(machineOf(twoSockets(gpus, nics), {.nccl = NcclVersion::k2_30}));
   };
   EXPECT_EQ(nets(4, 2), (Nets{{0}, {1}, {0}, {1}, {2}, {3}, {2}, {3}}));
   EXPECT_EQ(nets(4, 3), (Nets{{0}, {1}, {2}, {0}, {3}, {4}, {5}, {3}}));
@@ -233,8 +201,7 @@ TEST(PolicyTest, DealingOutStartsAgainOnTheSecondSocketIn2307) {
 
 TEST(PolicyTest, DealingOutGoesOnOnTheSecondSocketBeforeAndAfter) {
   for (const NcclVersion release : {NcclVersion::k2_28, NcclVersion{23004}, NcclVersion::k2_31}) {
-    Settings settings;
-    settings.nccl = release;
+    Settings settings{.nccl = release};
     EXPECT_EQ(netsOfAll(machineOf(twoSockets(3, 2), settings)), (Nets{{0}, {1}, {0}, {3}, {2}, {3}}));
     EXPECT_EQ(netsOfAll(machineOf(twoSockets(4, 3), settings)),
               (Nets{{0}, {1}, {2}, {0}, {4}, {5}, {3}, {4}}));
@@ -255,9 +222,7 @@ TEST(PolicyTest, DealingOutStartsAgainWithConnectX8AndBlackwellIn231) {
   EXPECT_EQ(nets("100", R"(vendor="0x15b3" device="0x1021")"), on);
   EXPECT_EQ(nets("100", R"(vendor="0x1000" device="0x1023")"), on);
   EXPECT_EQ(nets("90", R"(vendor="0x15b3" device="0x1023")"), on);
-  Settings scattered;
-  scattered.topo_scatter_start_net = 1;
-  EXPECT_EQ(netsOfAll(machineOf(twoSockets(3, 2), scattered)), again);
+  EXPECT_EQ(netsOfAll(machineOf(twoSockets(3, 2), {.topo_scatter_start_net = 1})), again);
 }
 
 TEST(PolicyTest, RelayingOverC2cCanBeSwitchedOff) {
@@ -266,9 +231,7 @@ TEST(PolicyTest, RelayingOverC2cCanBeSwitchedOff) {
   ASSERT_OK(with);
   EXPECT_EQ(with->net, 2);
   EXPECT_EQ(with->proxy_rank, 2);
-  Settings settings;
-  settings.pxn_c2c = 0;
-  const auto without = netTowardsPeer(*machineOf(xml, settings).paths, 0, 2, 0);
+  const auto without = netTowardsPeer(*machineOf(xml, {.pxn_c2c = 0}).paths, 0, 2, 0);
   ASSERT_OK(without);
   EXPECT_EQ(without->net, 0);
   EXPECT_EQ(without->proxy_rank, 0);
@@ -276,8 +239,7 @@ TEST(PolicyTest, RelayingOverC2cCanBeSwitchedOff) {
 
 TEST(PolicyTest, WithoutCrossNicThePeersNicIsUsedEvenWithoutPxn) {
   for (const bool disabled : {false, true}) {
-    Settings settings;
-    settings.cross_nic = 0;
+    Settings settings{.cross_nic = 0};
     if (disabled) settings.pxn_disable = 1;
     if (!disabled) settings.p2p_pxn_level = 0;
     const auto answer = netTowardsPeer(*machineOf(twoSwitches(), settings).paths, 0, 1, 0);
@@ -288,9 +250,7 @@ TEST(PolicyTest, WithoutCrossNicThePeersNicIsUsedEvenWithoutPxn) {
 }
 
 TEST(PolicyTest, PxnLevelOneRelaysWhereThePathDoes) {
-  Settings settings;
-  settings.p2p_pxn_level = 1;
-  const auto answer = netTowardsPeer(*machineOf(twoSwitches(), settings).paths, 0, 1, 0);
+  const auto answer = netTowardsPeer(*machineOf(twoSwitches(), {.p2p_pxn_level = 1}).paths, 0, 1, 0);
   ASSERT_OK(answer);
   EXPECT_EQ(answer->net, 1);
   EXPECT_EQ(answer->proxy_rank, 1);

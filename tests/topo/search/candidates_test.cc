@@ -35,9 +35,8 @@ std::string fourPlain() {
   std::string inner;
   for (int i = 0; i < 4; ++i) {
     const std::string digit = std::to_string(i);
-    inner += pci("0000:1" + digit + ":00.0", "0x030200",
-                 "<gpu dev=\"" + digit + "\" sm=\"80\" rank=\"" + digit + "\" gdr=\"1\"/>\n") +
-             nic(i, "0000:2" + digit + ":00.0", "mlx5_" + digit);
+    inner +=
+        gpuWith(i, "0000:1" + digit + ":00.0", "", 80) + nic(i, "0000:2" + digit + ":00.0", "mlx5_" + digit);
   }
   return systemOf(cpu(0, inner));
 }
@@ -88,10 +87,7 @@ TEST(Candidates, NetsThatNcclPrefersFirst) {
 }
 
 TEST(Candidates, PolicyMaxLimitsTheNets) {
-  Settings settings;
-  settings.netdevs_policy = Settings::NetDevsPolicy::kMax;
-  settings.netdevs_max = 2;
-  CandidatesBench f(fourPlain(), settings);
+  CandidatesBench f(fourPlain(), {.netdevs_policy = Settings::NetDevsPolicy::kMax, .netdevs_max = 2});
   EXPECT_EQ(*f.candidates.nets(1, PathType::kSys), (List{2, 3}));
 }
 

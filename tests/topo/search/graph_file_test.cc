@@ -62,8 +62,7 @@ TEST(GraphFile, IsReadAsNcclReadsIt) {
 TEST(GraphFile, WhatCrossNicForbidsIsLeftOut) {
   const auto file = GraphFile::parse(ringFile("crossnic=\"0\"", "crossnic=\"1\""), "graphs.xml");
   ASSERT_OK(file);
-  Settings settings;
-  settings.cross_nic = 0;
+  Settings settings{.cross_nic = 0};
   const Machine machine = machineOf(twoSwitches(), settings);
   const auto ring = file->find(Algorithm::kRing, *machine.graph, true, *machine.settings);
   ASSERT_OK(ring);

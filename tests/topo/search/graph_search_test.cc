@@ -115,10 +115,7 @@ TEST(GraphSearch, ATreeHasAsManyChannelsAsItIsTold) {
 }
 
 TEST(GraphSearch, NvlsNeedsHopper) {
-  std::string xml = twoSwitches();
-  for (std::size_t at = 0; (at = xml.find("sm=\"90\"", at)) != std::string::npos;)
-    xml.replace(at, 7, "sm=\"80\"");
-  GraphBench f(xml, false);
+  GraphBench f(replaced(twoSwitches(), "sm=\"90\"", "sm=\"80\""), false);
   const ChannelGraph nvls =
       f.run({.algorithm = Algorithm::kNvls, .min_channels = 1, .max_channels = 64, .given = {}}, {240, 240});
   EXPECT_TRUE(nvls.channels.empty());

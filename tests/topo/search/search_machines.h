@@ -25,10 +25,7 @@ inline CommunicatorGraphs searched(const Machine& machine, SearchOptions options
 inline std::string withoutNvlink(int sm = 90) {
   std::string inner;
   for (int i = 0; i < 2; ++i) {
-    const std::string digit = std::to_string(i);
-    inner += cpu(i, pci("0000:1" + digit + ":00.0", "0x030200",
-                        "<gpu dev=\"" + digit + "\" sm=\"" + std::to_string(sm) + "\" rank=\"" + digit +
-                            "\" gdr=\"1\"/>\n"));
+    inner += cpu(i, gpuWith(i, "0000:1" + std::to_string(i) + ":00.0", "", sm));
   }
   return systemOf(inner);
 }

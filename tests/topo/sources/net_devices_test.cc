@@ -14,11 +14,7 @@ namespace {
 
 using namespace test;
 
-Settings netIb() {
-  Settings settings;
-  settings.net_ib = true;
-  return settings;
-}
+Settings netIb() { return {.net_ib = true}; }
 
 // "mlx5_0@0000:00:00.0:1 ..."
 std::string netsOf(const sysfs::FileTree& tree, const Settings& settings = {},
@@ -63,9 +59,7 @@ sysfs::MemoryTree makeCard() {
 TEST(NetDevices, AreInTheOrderOfTheirAddressesOrNames) {
   const auto first = [](const std::string& text) { return text.substr(0, text.find('@')); };
   EXPECT_EQ(first(netsOf(makeCard())), "mlx5_1");
-  Settings by_name;
-  by_name.ib_device_pci_order = 0;
-  EXPECT_EQ(first(netsOf(makeCard(), by_name)), "mlx5_0");
+  EXPECT_EQ(first(netsOf(makeCard(), {.ib_device_pci_order = 0})), "mlx5_0");
 }
 
 TEST(NetDevices, FunctionsOfACardShareAPlaceAndCountAsPorts) {
@@ -92,9 +86,7 @@ TEST(NetDevices, AVirtualFunctionIsAtItsNic) {
   tree.link(*tree.realPath("/sys/bus/pci/devices/0000:00:08.2") + "/physfn", "../0000:00:00.0");
   EXPECT_EQ(netsOf(tree), "mlx5_3@0000:00:00.0:1");
   EXPECT_EQ(netsOf(*recordTree(tree, {})), netsOf(tree));
-  Settings alone;
-  alone.ib_merge_vfs = 0;
-  EXPECT_EQ(netsOf(tree, alone), "mlx5_3@0000:00:08.2:1");
+  EXPECT_EQ(netsOf(tree, {.ib_merge_vfs = 0}), "mlx5_3@0000:00:08.2:1");
 }
 
 // Both plugins refuse to fuse ports of InfiniBand and Ethernet; Railwise iWARP and RoCE too.

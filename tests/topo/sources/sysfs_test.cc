@@ -67,19 +67,11 @@ TEST(Sysfs, AgreesWithNcclOnEveryRecordedTree) {
     if (machine.file != "-") file = std::move(*readXmlFile(folder + "/machines/" + machine.file));
     SysfsOptions options = optionsOf(machine.options);
     options.file_cpus_get_masks = false;  // how these answers were made
-    Settings settings;
-    settings.nccl = NcclVersion::k2_30;
-    const auto document = readSysfs(**tree, file, settings, options, nullptr);
+    const auto document = readSysfs(**tree, file, {.nccl = NcclVersion::k2_30}, options, nullptr);
     const auto expected = readXmlFile(folder + "/machines/from-sysfs/" + machine.result + ".xml");
     ASSERT_TRUE(document.ok() && expected.ok()) << document.error() << expected.error();
     expectEqual(*document, *expected);
   }
-}
-
-Settings settingsOf(NcclVersion release) {
-  Settings settings;
-  settings.nccl = release;
-  return settings;
 }
 
 const SysfsOptions kHopper = {.detection = {.gpu_sm = 90, .nvswitch_links = 18}};
@@ -143,7 +135,7 @@ TEST(Sysfs, WhatTheLibrarySaysOfAGpuCountsMoreThanTheOptions) {
   ASSERT_NE(second->child("c2c"), nullptr);
   EXPECT_EQ(second->child("c2c")->get("bw"), "45000");
   EXPECT_EQ(second->child("c2c")->get("count"), "10");
-  const XmlDocument before = read(tree, settingsOf(NcclVersion::k2_30), answered(answers));
+  const XmlDocument before = read(tree, Settings{.nccl = NcclVersion::k2_30}, answered(answers));
   EXPECT_EQ(before.find("nvlink")->get("tclass"), "0x030200") << "from /sys";
 }
 
@@ -202,17 +194,20 @@ TEST(Sysfs, TheCapabilityIsAssumedWhereNobodyTellsIt) {
   EXPECT_HAS(remarksOn(tree, {}), "railwise/gpus.json is not JSON; record the machine again");
 }
 
-// A container may hide the folder by which NCCL finds PCI devices.
-TEST(Sysfs, AGpuWhosePlaceIsUnknownIsStillAGpu) {
-  const sysfs::MemoryTree vm = makeVm({h100("0001", 0)});
+sysfs::MemoryTree without(const sysfs::MemoryTree& all, const char* folder) {
   sysfs::MemoryTree tree;
-  for (const auto& [path, item] : vm.items()) {
-    if (path.starts_with("/sys/class/pci_bus")) continue;
+  for (const auto& [path, item] : all.items()) {
+    if (path.starts_with(folder)) continue;
     if (item.is_folder) tree.folder(path);
     else if (item.is_link) tree.link(path, item.content);
     else tree.file(path, item.content);
   }
-  const XmlDocument document = read(tree);
+  return tree;
+}
+
+// A container may hide the folder by which NCCL finds PCI devices.
+TEST(Sysfs, AGpuWhosePlaceIsUnknownIsStillAGpu) {
+  const XmlDocument document = read(without(makeVm({h100("0001", 0)}), "/sys/class/pci_bus"));
   ASSERT_NE(document.find("pci"), nullptr);
   EXPECT_EQ(document.find("pci")->get("class"), "0x03");
 }
@@ -233,9 +228,7 @@ TEST(Sysfs, AVmWithoutATreeHasAllAtTheCpu) {
 }
 
 TEST(Sysfs, BeforeNvmlWasAskedTheKernelTold) {
-  Settings old;
-  old.nccl = NcclVersion::k2_28;
-  const XmlDocument document = read(makeVm({h100("0001", 0)}), old);
+  const XmlDocument document = read(makeVm({h100("0001", 0)}), {.nccl = NcclVersion::k2_28});
   EXPECT_EQ(document.find("pci")->get("link_width"), "0") << "a root bus has no width";
   EXPECT_FALSE(document.find("gpu")->has("mlopart"));
 }
@@ -246,7 +239,7 @@ TEST(Sysfs, AnUnknownGpuLinkIsWhatNcclWritesThen) {
   const XmlDocument document = read(makeVm({gpu}));
   EXPECT_EQ(document.find("pci")->get("link_speed"), "16.0 GT/s PCIe");
   EXPECT_EQ(document.find("pci")->get("link_width"), "16");
-  const XmlDocument before = read(makeVm({gpu}), settingsOf(NcclVersion::k2_30));
+  const XmlDocument before = read(makeVm({gpu}), Settings{.nccl = NcclVersion::k2_30});
   EXPECT_EQ(before.find("pci")->get("link_speed"), "16.0 GT/s") << "which NCCL reads as Gen3";
 }
 
@@ -258,7 +251,7 @@ TEST(Sysfs, AllNvswitchesAreOneTargetSince231) {
                    linkTo(0, "0006:00:00.0", 4, gpu::LinkKind::kNvswitch)};
   const auto targets = [&](NcclVersion release) {
     std::string text;
-    const XmlDocument document = read(tree, settingsOf(release), answered(answers));
+    const XmlDocument document = read(tree, Settings{.nccl = release}, answered(answers));
     for (const XmlNode* link : document.find("gpu")->children)
       text += link->get("target") + "*" + link->get("count") + " " + link->get("tclass") + "\n";
     return text;
@@ -271,7 +264,7 @@ TEST(Sysfs, TheFamilyOfACpuIsThatOfTheManualsSince231) {
   SysfsOptions options = kHopper;
   options.cpu = *parseCpuIdentity("x86_64,AuthenticAMD,175,17");
   const auto family = [&](NcclVersion release) {
-    return read(makeVm({h100("0001", 0)}), settingsOf(release), options).find("cpu")->get("familyid");
+    return read(makeVm({h100("0001", 0)}), Settings{.nccl = release}, options).find("cpu")->get("familyid");
   };
   EXPECT_EQ(family(NcclVersion::k2_31), "25");
   EXPECT_EQ(family(NcclVersion::k2_30), "175");
@@ -285,7 +278,8 @@ TEST(Sysfs, ATopologyFilesNvlinkKeepsNoClassSince231) {
       "file.xml");
   ASSERT_OK(file);
   const auto has_class = [&](NcclVersion release) {
-    const auto document = readSysfs(makeVm({h100("0001", 0)}), *file, settingsOf(release), kHopper, nullptr);
+    const auto document =
+        readSysfs(makeVm({h100("0001", 0)}), *file, Settings{.nccl = release}, kHopper, nullptr);
     EXPECT_OK(document);
     return document->find("nvlink")->has("tclass");
   };
@@ -347,13 +341,7 @@ TEST(Sysfs, BroadcomSwitchesTellTheirPeers) {
 
 TEST(PciDevices, AreFoundWithoutTheListOfTheBus) {
   sysfs::MemoryTree all = makeVm({h100("0001", 0), infinibandVf("0101", 0)});
-  sysfs::MemoryTree bare;
-  for (const auto& [path, item] : all.items()) {
-    if (path.starts_with("/sys/bus/pci/devices")) continue;
-    if (item.is_folder) bare.folder(path);
-    else if (item.is_link) bare.link(path, item.content);
-    else bare.file(path, item.content);
-  }
+  const sysfs::MemoryTree bare = without(all, "/sys/bus/pci/devices");
   ASSERT_EQ(sysfs::pciDevices(bare).size(), 2U);
   EXPECT_EQ(sysfs::pciDevices(bare)[0].path, sysfs::pciDevices(all)[0].path);
 }

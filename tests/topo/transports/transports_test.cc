@@ -15,10 +15,7 @@ std::string link(const std::string& busid) {
 }
 
 std::string gpuOf(int rank, int sm, const std::string& nvlinks = "") {
-  const std::string number = std::to_string(rank);
-  return pci("0000:" + number + "1:00.0", "0x030200",
-             "<gpu dev=\"" + number + "\" sm=\"" + std::to_string(sm) + "\" rank=\"" + number +
-                 "\" gdr=\"1\">\n" + nvlinks + "</gpu>\n");
+  return gpuWith(rank, "0000:" + std::to_string(rank) + "1:00.0", nvlinks, sm);
 }
 
 // Each of two NUMA nodes: a switch with a GPU and a NIC of 400 Gb/s.

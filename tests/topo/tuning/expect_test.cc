@@ -102,8 +102,7 @@ TEST(Expect, AllToAllInsideANode) {
 TEST(Expect, AnswersOfNcclForBothModels) {
   constexpr std::size_t kSize = std::size_t{32} << 20;
   const auto answer = [](NcclVersion nccl, int nodes, Collective collective, const char* choice) {
-    Settings settings;
-    settings.nccl = nccl;
+    Settings settings{.nccl = nccl};
     const auto machine =
         loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/gb300-directnic.xml", settings, {});
     ASSERT_TRUE(machine.ok()) << machine.error();

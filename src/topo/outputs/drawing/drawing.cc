@@ -98,15 +98,6 @@ void addDrawing(Drawing& whole, Drawing part, double x, double y) {
 
 std::vector<HostTree> hostTrees(const Graph& graph) { return TreeBuilder(graph).build(); }
 
-std::vector<NodeIndex> gpusOn(const Graph& graph, NodeIndex device) {
-  if (graph.node(device).type == NodeType::kGpu) return {device};
-  std::vector<NodeIndex> gpus;
-  for (const NodeIndex gpu : graph.of(NodeType::kGpu)) {
-    if (graph.node(gpu).parent == device) gpus.push_back(gpu);
-  }
-  return gpus;
-}
-
 std::vector<NodeIndex> netsOn(const Graph& graph, NodeIndex nic) {
   std::vector<NodeIndex> nets;
   for (const Link& link : graph.node(nic).links) {

@@ -108,8 +108,7 @@ struct HostTree {
 // Sorted by rank: a switch has the position of its first GPU.
 std::vector<HostTree> hostTrees(const Graph& graph);
 
-// The GPUs (ranks) on a device, and the NETs of a NIC, in order.
-std::vector<NodeIndex> gpusOn(const Graph& graph, NodeIndex device);
+// The NETs of a NIC, in order.
 std::vector<NodeIndex> netsOn(const Graph& graph, NodeIndex nic);
 
 // Makes the boxes of the drawing and their texts, without their positions.

@@ -21,46 +21,26 @@ void writeRows(JsonWriter& json, const char* key, const Graph& graph, const Tran
   std::vector<std::vector<const TransportRow*>> of_gpu(static_cast<std::size_t>(graph.count(NodeType::kGpu)));
   for (const TransportRow& row : table.rows)
     of_gpu[static_cast<std::size_t>(graph.gpuOfRank(row.pair.from))].push_back(&row);
-  json.key(key).beginArray();
-  for (const auto& rows : of_gpu) {
-    json.beginArray();
-    for (const TransportRow* row : rows) {
-      json.beginArray()
-          .value(graph.gpuOfRank(row->pair.to))
-          .value(static_cast<int>(first_class + row->index));
+  json.key(key).arrayOf(of_gpu, [&](const auto& rows) {
+    json.rows(rows, [&](const TransportRow* row) {
+      json.value(graph.gpuOfRank(row->pair.to)).value(static_cast<int>(first_class + row->index));
       if (row->intermediate_rank >= 0) json.value(row->intermediate_rank);
       if (row->sender.net >= 0)
         json.value(row->sender.net).value(row->sender.proxy_rank).value(row->receiver.net);
-      json.endArray();
-    }
-    json.endArray();
-  }
-  json.endArray();
+    });
+  });
 }
-
-constexpr Algorithm kShown[] = {Algorithm::kRing, Algorithm::kTree, Algorithm::kCollNetChain,
-                                Algorithm::kCollNetDirect, Algorithm::kNvls};
 
 // The domains' graphs of one algorithm and one number of hosts.
 using Graphs = std::vector<std::pair<const Domain*, const ChannelGraph*>>;
 
 // How a channel is drawn: "ring" closes; "tree" hangs on the NICs of its first two GPUs; "chain" and "head"
 // on one NIC.
-const char* shapeOf(const ChannelGraph& graph) {
-  switch (graph.pattern) {
-    case Pattern::kRing:
-      return "ring";
-    case Pattern::kBalancedTree:
-    case Pattern::kSplitTree:
-      return "tree";
-    case Pattern::kTree:
-      return "chain";
-    case Pattern::kNvls:
-    case Pattern::kCollNetDirect:
-      break;
-  }
-  return "head";
-}
+constexpr std::pair<Pattern, const char*> kShapes[] = {{Pattern::kRing, "ring"},
+                                                       {Pattern::kBalancedTree, "tree"},
+                                                       {Pattern::kSplitTree, "tree"},
+                                                       {Pattern::kTree, "chain"}};
+const char* shapeOf(const ChannelGraph& graph) { return nameIn(kShapes, graph.pattern, "head"); }
 
 std::string factsOf(const ChannelGraph& graph, bool network) {
   std::string text = counted(static_cast<int>(graph.channels.size()), "channel") + " of " +
@@ -78,9 +58,8 @@ void writeChannels(JsonWriter& json, const Machine& machine, const Graphs& graph
     for (std::size_t i = 0; i < graph->channels.size(); ++i) {
       const Channel& channel = graph->channels[i];
       // The NETs of a domain are those of the machine; its GPUs are not.
-      json.beginArray().value(static_cast<int>(i)).value(channel.net_in).value(channel.net_out).beginArray();
-      for (const int rank : channel.ranks) json.value(machine.graph->gpuOfRank(rank));
-      json.endArray().endArray();
+      json.beginArray().value(static_cast<int>(i)).value(channel.net_in).value(channel.net_out);
+      json.row(channel.ranks, [&](const int rank) { return machine.graph->gpuOfRank(rank); }).endArray();
     }
   }
   json.endArray();
@@ -88,10 +67,9 @@ void writeChannels(JsonWriter& json, const Machine& machine, const Graphs& graph
 
 void writeGraphs(JsonWriter& json, const Machine& machine, int nodes, const Graphs& graphs) {
   const Algorithm algorithm = graphs[0].second->algorithm;
-  const bool wants_plugin = algorithm == Algorithm::kCollNetChain || algorithm == Algorithm::kCollNetDirect;
   const bool network = graphs[0].second->channels[0].net_in >= 0;
   json.beginObject().key("key").value(algorithmName(algorithm)).key("name");
-  json.value(std::string(algorithmTitle(algorithm)) + (wants_plugin ? ", with a plugin" : ""));
+  json.value(std::string(algorithmTitle(algorithm)) + (isCollNet(algorithm) ? ", with a plugin" : ""));
   json.key("nodes").value(nodes);
   json.key("shape").value(shapeOf(*graphs[0].second)).key("facts").value(factsOf(*graphs[0].second, network));
   json.key("channels");
@@ -104,7 +82,7 @@ void writeChannelData(JsonWriter& json, const Machine& machine) {
   json.key("graphs").beginArray();
   const auto found = searchMachine(machine, {});
   for (const int nodes : {1, 2}) {
-    for (const Algorithm algorithm : kShown) {
+    for (const Algorithm algorithm : kListedAlgorithms) {
       Graphs graphs;
       for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
         const auto& of_domain = nodes == 1 ? (*found)[i].one_host : (*found)[i].two_hosts;
@@ -165,9 +143,9 @@ class DataWriter {
     json_.beginInlineObject();
     json_.key("names").beginArray();
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) json_.value(nameOf(static_cast<NodeIndex>(i)));
-    json_.endArray().key("gpus").beginArray();
-    for (const GpuExplanation& gpu : all_.gpus) writeGpu(gpu);
-    json_.endArray().key("nets").beginArray();
+    json_.endArray();
+    json_.key("gpus").arrayOf(all_.gpus, [&](const GpuExplanation& gpu) { writeGpu(gpu); });
+    json_.key("nets").beginArray();
     for (int net = 0; net < graph_.count(NodeType::kNet); ++net) writeNet(net);
     json_.endArray();
     writePaths("gpu_gpu", NodeType::kGpu, NodeType::kGpu);
@@ -251,10 +229,9 @@ class DataWriter {
   }
 
   void writeProblems(const std::vector<Problem>& problems) {
-    json_.key("problems").beginArray();
-    for (const Problem& problem : problems)
-      json_.beginArray().value(problem.text).value(problem.fix).endArray();
-    json_.endArray();
+    json_.key("problems").rows(problems, [&](const Problem& problem) {
+      json_.value(problem.text).value(problem.fix);
+    });
   }
 
   void writeNet(int net) {
@@ -290,11 +267,7 @@ class DataWriter {
         json_.beginArray().value(pathTypeName(path.type));
         if (path.type != PathType::kDis) {
           json_.value(path.bandwidth).value(path.hops);
-          if (withHops(from, i, to, j)) {
-            json_.beginArray();
-            for (const NodeIndex node : paths_.via(path)) json_.value(node);
-            json_.endArray();
-          }
+          if (withHops(from, i, to, j)) json_.row(paths_.via(path));
         }
         json_.endArray();
       }

@@ -22,9 +22,6 @@ Routes::Routes(const Paths& paths) : paths_(paths), graph_(paths.graph()) {
   std::sort(by_address_.begin(), by_address_.end(), [this](NodeIndex a, NodeIndex b) {
     return std::less<>{}(graph_.node(a).links.data(), graph_.node(b).links.data());
   });
-  for (const Node& node : graph_.nodes())
-    if ((node.type == NodeType::kGpu || node.type == NodeType::kDev) && node.sm < kReadsCheaply)
-      share_of_requests_ = kShareOfRequests;
   for (const auto& [from, to] : {std::pair{NodeType::kGpu, NodeType::kGpu},
                                  {NodeType::kGpu, NodeType::kNet},
                                  {NodeType::kNet, NodeType::kGpu},
@@ -41,13 +38,11 @@ void Routes::make(Route& route, NodeType from, int from_index, NodeType to, int 
   route.type = path.type;
   route.return_type = paths_.get(to, to_index, from, from_index).type;
   route.first = static_cast<int>(steps_.size());
-  NodeIndex at = graph_.of(from)[static_cast<std::size_t>(from_index)];
-  const bool gpus_are_devices = graph_.count(NodeType::kDev) == 0;
+  NodeIndex at = graph_.at(from, from_index);
   for (const Link* link : paths_.links(path)) {
     const Node& next = graph_.node(link->to);
     RouteStep step{.link = numberOf(link), .pci = link->type == LinkType::kPci};
-    if (next.type == (gpus_are_devices ? NodeType::kGpu : NodeType::kDev) && next.sm < kReadsCheaply &&
-        from != NodeType::kGpu)
+    if (next.type == graph_.deviceType() && next.sm < kReadsCheaply && from != NodeType::kGpu)
       step.back_share = kShareOfRequests;
     if (next.type == NodeType::kCpu && next.arch == CpuArch::kPower && link->type == LinkType::kNvl)
       step.back_share = 1;
@@ -60,13 +55,6 @@ void Routes::make(Route& route, NodeType from, int from_index, NodeType to, int 
     at = link->to;
   }
   route.steps = static_cast<int>(steps_.size()) - route.first;
-  std::vector<int32_t> loaded;
-  for (const RouteStep& step : steps(route)) {
-    loaded.push_back(step.link);
-    if (step.back >= 0) loaded.push_back(step.back);
-  }
-  std::sort(loaded.begin(), loaded.end());
-  route.distinct = std::adjacent_find(loaded.begin(), loaded.end()) == loaded.end();
 }
 
 int32_t Routes::numberOf(const Link* link) const {
@@ -85,7 +73,7 @@ int32_t Routes::linkBack(NodeIndex from, NodeIndex to, LinkType type) const {
 }
 
 Routes::LinkPair Routes::pciLinkOf(int gpu) const {
-  const NodeIndex own = graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)];
+  const NodeIndex own = graph_.at(NodeType::kGpu, gpu);
   const NodeIndex parent = graph_.node(own).parent;
   const NodeIndex device = parent == kNoNode ? own : parent;
   for (const Link& up : graph_.node(device).links) {

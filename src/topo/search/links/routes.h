@@ -24,7 +24,6 @@ struct Route {
   PathType type = PathType::kDis;
   PathType return_type = PathType::kDis;  // of the path in the other direction
   bool intel = false;                     // GPU traffic through an Intel CPU's host bridge
-  bool distinct = true;                   // no link is loaded twice
   int first = -1;                         // index of the first step; -1: not made yet
   int steps = 0;
 };
@@ -45,8 +44,6 @@ class Routes {
     return std::span(steps_).subspan(static_cast<std::size_t>(route.first),
                                      static_cast<std::size_t>(route.steps));
   }
-  // What of a bandwidth the requests of GPUs need on the links back. 0: no GPU sends any.
-  float shareOfRequests() const { return share_of_requests_; }
   // The PCIe link of a GPU, in both directions. -1: it has none.
   struct LinkPair {
     int32_t up = -1;
@@ -71,7 +68,6 @@ class Routes {
 
   const Paths& paths_;
   const Graph& graph_;
-  float share_of_requests_ = 0;
   std::vector<int32_t> first_link_;  // of each node
   std::vector<NodeIndex> by_address_;
   std::array<std::array<Table, 3>, 3> tables_;
