@@ -4,32 +4,38 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "net/net.h"
 #include "softdev/softdev.h"
+#include "tests/setting.h"
 #include "tests/wait.h"
 
 namespace railwise::net {
+
+// The Net of this process, on software devices of its own with these keys. Net::release() ends it.
+inline Net* acquireNet(const std::string& devices) {
+  test::useSoftwareDevices("fabric=test" + std::to_string(getpid()) + (devices.empty() ? "" : ",") + devices);
+  const Result<Net*> net = Net::acquire();
+  if (!net.ok()) throw std::runtime_error("no devices: " + devices);
+  return *net;
+}
 
 class LoopConnection {
  public:
   // `devices`: keys of the software device's configuration. `rails`: the connection is on a virtual device of
   // the first so many physical ones; 1: on the first itself. `bytes`: of the buffer.
   explicit LoopConnection(std::size_t bytes, const std::string& devices = "", int rails = 1)
-      : buffer_(bytes) {
-    const std::string text =
-        "software:fabric=test" + std::to_string(getpid()) + (devices.empty() ? "" : "," + devices);
-    setenv("RAILWISE_DEVICE", text.c_str(), 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
-    net_ = *Net::acquire();
+      : buffer_(bytes), net_(acquireNet(devices)) {
     context_ = std::make_unique<Context>(*net_, -1);
     std::vector<int> members(static_cast<std::size_t>(rails));
     std::iota(members.begin(), members.end(), 0);
@@ -101,6 +107,16 @@ class LoopConnection {
     }
   }
 
+  // Until both have completed; false: one failed.
+  static bool finishBoth(Request* one, Request* other) {
+    bool done[2] = {};
+    for (test::Patience patience; !done[0] || !done[1]; patience.again()) {
+      if (!done[0] && !one->connection->test(*one, &done[0], nullptr).ok()) return false;
+      if (!done[1] && !other->connection->test(*other, &done[1], nullptr).ok()) return false;
+    }
+    return true;
+  }
+
   // Posts a receive of `n` buffers of `bytes` each, all at `to`; null: it failed.
   Request* receive(int n, std::size_t to, std::size_t bytes) {
     const std::vector<ReceiveBuffer> buffers(static_cast<std::size_t>(n), {address(to), bytes, 0, memory_});
@@ -112,26 +128,41 @@ class LoopConnection {
     Request* request = nullptr;
     return send_->isend(address(from), bytes, 0, memory_, nullptr, &request).ok() ? request : nullptr;
   }
+  // Sends as soon as the receiver is ready.
+  Request* sendWhenReady(std::size_t from, std::size_t bytes) {
+    Request* request = nullptr;
+    for (test::Patience patience; request == nullptr; patience.again()) request = send(from, bytes);
+    return request;
+  }
 
   // Over all devices.
   softdev::Counters counters() const {
-    softdev::Counters sum = {};
-    auto* const total = reinterpret_cast<uint64_t*>(&sum);
+    Words sum = {};
     for (const Rail& rail : device_->rails()) {
-      const softdev::Counters one = softdev::counters(rail.hca->context());
-      const auto* const values = reinterpret_cast<const uint64_t*>(&one);
-      for (std::size_t i = 0; i < sizeof sum / sizeof(uint64_t); ++i) total[i] += values[i];
+      const auto one = std::bit_cast<Words>(softdev::counters(rail.hca->context()));
+      std::ranges::transform(sum, one, sum.begin(), std::plus());
     }
-    return sum;
+    return std::bit_cast<softdev::Counters>(sum);
+  }
+  // What they count while `act` runs.
+  template <typename Act>
+  softdev::Counters countersOf(Act&& act) const {
+    const auto before = std::bit_cast<Words>(counters());
+    act();
+    auto after = std::bit_cast<Words>(counters());
+    std::ranges::transform(after, before, after.begin(), std::minus());
+    return std::bit_cast<softdev::Counters>(after);
   }
   softdev::Counters counters(std::size_t rail) const {
     return softdev::counters(device_->rails()[rail].hca->context());
   }
 
  private:
+  using Words = std::array<uint64_t, sizeof(softdev::Counters) / sizeof(uint64_t)>;
+
   bool only_plugin_ = true;
   std::vector<char> buffer_;
-  Net* net_ = nullptr;
+  Net* const net_;
   std::unique_ptr<Context> context_;
   const Device* device_ = nullptr;
   SendConnection* send_ = nullptr;

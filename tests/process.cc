@@ -129,6 +129,14 @@ ProcessResult succeeded(ProcessResult result, const char* file, int line) {
   return result;
 }
 
+void expectFailure(const ProcessResult& result, int status, const std::string& said, const char* file,
+                   int line) {
+  if (result.status != status || result.err.find(said) == std::string::npos)
+    ADD_FAILURE_AT(file, line) << "exit status " << result.status << ", not " << status << ", or no \""
+                               << said << "\" in\n"
+                               << result.out << result.err;
+}
+
 ProcessResult runProcess(const std::string& program, const std::vector<std::string>& args,
                          const std::vector<std::string>& environment, int timeout_s) {
   return Process(program, args, environment).wait(timeout_s);

@@ -46,6 +46,10 @@ class Process {
 ProcessResult succeeded(ProcessResult result, const char* file = __builtin_FILE(),
                         int line = __builtin_LINE());
 
+// A run that has to fail with this status, and to say this on its standard error; else as succeeded().
+void expectFailure(const ProcessResult& result, int status, const std::string& said,
+                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
 ProcessResult runProcess(const std::string& program, const std::vector<std::string>& args,
                          const std::vector<std::string>& environment = {}, int timeout_s = 100);
 

@@ -25,32 +25,18 @@ TEST(Command, VersionAndHelp) {
                   .out.starts_with("railwise " RAILWISE_VERSION
                                    " (NCCL net plugin API v6 to v12, RMA plugin API v13 to v16)\n"));
   EXPECT_EQ(railwise({"--version"}).status, 0);
-  for (const std::vector<std::string>& args :
-       std::vector<std::vector<std::string>>{{"help"},
-                                             {"--help"},
-                                             {"perf", "--help"},
-                                             {"devices", "--help"},
-                                             {"config", "--help"},
-                                             {"explain", "--help"},
-                                             {"topo", "--help"},
-                                             {"topo", "show", "--help"},
-                                             {"topo", "lint", "--help"},
-                                             {"topo", "diff", "--help"},
-                                             {"topo", "generate", "--help"},
-                                             {"topo", "record", "--help"},
-                                             {"topo", "graphs", "--help"},
-                                             {"topo", "expect", "--help"},
-                                             {"topo", "transports", "--help"},
-                                             {"stuck", "--help"},
-                                             {"metrics", "--help"},
-                                             {"doctor", "--help"},
-                                             {"device", "run", "--help"},
-                                             {"bench", "--help"}}) {
-    const auto result = succeeded(railwise(args));
+  std::vector<std::string> lines = {"help", "--help"};
+  for (const std::string& command :
+       splitAt("perf,devices,config,explain,topo,topo show,topo lint,topo diff,topo generate,topo "
+               "record,topo graphs,topo expect,topo transports,stuck,metrics,doctor,device run,bench",
+               ','))
+    lines.push_back(command + " --help");
+  for (const std::string& line : lines) {
+    const auto result = succeeded(railwise(wordsOf(line)));
     EXPECT_EQ(result.out.substr(0, 15), "usage: railwise");
     EXPECT_EQ(result.err, "");
-    std::istringstream lines(result.out);
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    std::istringstream page(result.out);
+    for (std::string each; std::getline(page, each);) EXPECT_LE(each.size(), 80U) << each;
   }
 }
 
@@ -240,18 +226,15 @@ TEST(Devices, ARecordedMachineHasNoDevicesToOpen) {
 }
 
 TEST(Devices, AMissingApiVersionIsAMistakeAMissingPluginAFailure) {
-  const auto api = railwise({"devices", "--plugin", LOOPBACK_OLD_PLUGIN, "--api", "v12"});
-  EXPECT_EQ(api.status, 2);
-  EXPECT_HAS(api.err, "it exports v8, v7, v6");
-  const auto plugin = railwise({"devices", "--plugin", "/nowhere/plugin.so"});
-  EXPECT_EQ(plugin.status, 1);
-  EXPECT_HAS(plugin.err, "cannot load plugin /nowhere/plugin.so: ");
+  expectFailure(railwise({"devices", "--plugin", LOOPBACK_OLD_PLUGIN, "--api", "v12"}), 2,
+                "it exports v8, v7, v6");
+  expectFailure(railwise({"devices", "--plugin", "/nowhere/plugin.so"}), 1,
+                "cannot load plugin /nowhere/plugin.so: ");
 }
 
 TEST(Devices, NcclIbDisableIsNamedAsTheReason) {
-  const auto result = railwise({"devices"}, {"NCCL_IB_DISABLE=1", "RAILWISE_DEVICE=software"});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "NCCL_IB_DISABLE=1 switches it off");
+  expectFailure(railwise({"devices"}, {"NCCL_IB_DISABLE=1", "RAILWISE_DEVICE=software"}), 1,
+                "NCCL_IB_DISABLE=1 switches it off");
 }
 
 TEST(Devices, FallsBackToTheSoftwareDevice) {
@@ -296,8 +279,7 @@ TEST(Devices, AWarningThatIsRepeatedStandsOnce) {
 }
 
 TEST(Devices, VerboseShowsThePluginsInfo) {
-  const auto quiet = railwise({"devices", "--plugin", LOOPBACK_PLUGIN});
-  EXPECT_EQ(quiet.err, "");
+  EXPECT_EQ(railwise({"devices", "--plugin", LOOPBACK_PLUGIN}).err, "");
   const auto verbose = railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "-v"});
   EXPECT_HAS(verbose.err, "railwise: plugin: loopback: started\n");
 }
@@ -322,8 +304,7 @@ TEST(ConfigCommand, SaysWhichFileSetAValue) {
   EXPECT_HAS(named.out, "NCCL_IB_TC=-1 (default)\n");
   const auto at_home = railwise({"config"}, {"NCCL_CONF_FILE=", "HOME=" + conf.folder()});
   EXPECT_HAS(at_home.out, "NCCL_IB_TIMEOUT=22 (" + conf.path() + ":2)\n");
-  const auto json = railwise({"config", "--json"}, by_name);
-  EXPECT_HAS(json.out, "\"line\": 3");
+  EXPECT_HAS(railwise({"config", "--json"}, by_name).out, "\"line\": 3");
 }
 
 TEST(NcclConf, OfAnotherKindThanAFileIsNotRead) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <set>
 #include <sstream>
@@ -97,11 +98,13 @@ TEST(Doctor, ASoftwareMachineIsFine) {
   EXPECT_NE(examine(System(tree), {.only = {"memlock"}}).unjudged, "");
 }
 
+using Change = std::function<void(MemoryTree&)>;
+
 // A fault, and what the doctor must say of it.
 struct Fault {
   const char* name;
   Network network;
-  void (*make)(MemoryTree&);
+  Change make;
   const char* check;
   Severity severity;
   const char* device;  // of the first thing seen; "": any
@@ -174,6 +177,20 @@ void giveAmdGpus(MemoryTree& tree) {
   append(tree, "/proc/modules", "amdgpu 1 0 - Live 0x0");
 }
 
+// Faults of one line.
+Change env(const std::string& line) {
+  return [line](MemoryTree& tree) { environment(tree, line); };
+}
+Change unset(const std::string& variable) {
+  return [variable](MemoryTree& tree) { unsetVariable(tree, variable); };
+}
+Change file(const std::string& path, const std::string& text) {
+  return [path, text](MemoryTree& tree) { set(tree, path, text); };
+}
+Change lacks(const std::string& path) {
+  return [path](MemoryTree& tree) { tree = without(tree, path); };
+}
+
 const Fault kFaults[] = {
     {"the fabric is not complete", kIb,
      [](MemoryTree& tree) {
@@ -227,19 +244,18 @@ const Fault kFaults[] = {
        tree = without(tree, nicFolder(tree, 0) + "/iommu_group");
      },
      "gpudirect-override", Severity::kWarning, "mlx5_0", "no root port in common", "SMMU"},
-    {"timeout without end", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=0"); },
-     "hiding-setting", Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=0", "unset NCCL_IB_TIMEOUT"},
-    {"timeout beyond five bits", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=32"); },
-     "hiding-setting", Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=32", "unset NCCL_IB_TIMEOUT"},
-    {"a broken NVLink that stays hidden", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IGNORE_DISABLED_P2P=2"); }, "hiding-setting",
+    {"timeout without end", kIb, env("NCCL_IB_TIMEOUT=0"), "hiding-setting", Severity::kWarning,
+     "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=0", "unset NCCL_IB_TIMEOUT"},
+    {"timeout beyond five bits", kIb, env("NCCL_IB_TIMEOUT=32"), "hiding-setting", Severity::kWarning,
+     "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=32", "unset NCCL_IB_TIMEOUT"},
+    {"a broken NVLink that stays hidden", kIb, env("NCCL_IGNORE_DISABLED_P2P=2"), "hiding-setting",
      Severity::kAdvice, "NCCL_IGNORE_DISABLED_P2P", "=2", "unset NCCL_IGNORE_DISABLED_P2P"},
-    {"an algorithm left from a test", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_ALGO=Ring"); },
-     "hiding-setting", Severity::kAdvice, "NCCL_ALGO", "NCCL_ALGO=Ring", "unset NCCL_ALGO"},
-    {"ECE left off", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_ECE_ENABLE=0"); },
-     "hiding-setting", Severity::kAdvice, "NCCL_IB_ECE_ENABLE", "=0", "unset NCCL_IB_ECE_ENABLE"},
-    {"a fixed GID index", kRoce, [](MemoryTree& tree) { environment(tree, "NCCL_IB_GID_INDEX=3"); },
-     "hiding-setting", Severity::kAdvice, "NCCL_IB_GID_INDEX", "=3", "unset NCCL_IB_GID_INDEX"},
+    {"an algorithm left from a test", kIb, env("NCCL_ALGO=Ring"), "hiding-setting", Severity::kAdvice,
+     "NCCL_ALGO", "NCCL_ALGO=Ring", "unset NCCL_ALGO"},
+    {"ECE left off", kIb, env("NCCL_IB_ECE_ENABLE=0"), "hiding-setting", Severity::kAdvice,
+     "NCCL_IB_ECE_ENABLE", "=0", "unset NCCL_IB_ECE_ENABLE"},
+    {"a fixed GID index", kRoce, env("NCCL_IB_GID_INDEX=3"), "hiding-setting", Severity::kAdvice,
+     "NCCL_IB_GID_INDEX", "=3", "unset NCCL_IB_GID_INDEX"},
     {"no RDMA driver", kIb,
      [](MemoryTree& tree) { tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs"); },
      "rdma-devices", Severity::kError, "0000:18:00.0", "0x15b3:0x1021", "modprobe mlx5_ib"},
@@ -252,11 +268,9 @@ const Fault kFaults[] = {
        tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs");
      },
      "rdma-devices", Severity::kError, "0000:18:00.0", "0x1dd8:0x1021", "modprobe ionic_rdma"},
-    {"no device node", kIb,
-     [](MemoryTree& tree) { set(tree, "/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n"); },
-     "rdma-nodes", Severity::kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
-    {"no right to a device node", kIb,
-     [](MemoryTree& tree) { set(tree, "/railwise/access", "/dev/infiniband/uverbs3 EACCES\n"); },
+    {"no device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n"), "rdma-nodes",
+     Severity::kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
+    {"no right to a device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs3 EACCES\n"),
      "rdma-nodes", Severity::kError, "mlx5_3", "EACCES", "chmod a+rw"},
     {"device node forbidden in a container", kIb,
      [](MemoryTree& tree) {
@@ -276,10 +290,8 @@ const Fault kFaults[] = {
                  "Global tclass=32\n");
      },
      "traffic-class", Severity::kWarning, "mlx5_0 port 1", "DSCP 8, priority 1", "tc/1/traffic_class"},
-    {"no libibverbs", kIb,
-     [](MemoryTree& tree) { tree = without(tree, "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"); },
-     "rdma-provider", Severity::kError, "mlx5_0", "no libibverbs.so.1",
-     "apt-get install libibverbs1 ibverbs-providers"},
+    {"no libibverbs", kIb, lacks("/usr/lib/x86_64-linux-gnu/libibverbs.so.1"), "rdma-provider",
+     Severity::kError, "mlx5_0", "no libibverbs.so.1", "apt-get install libibverbs1 ibverbs-providers"},
     {"no provider, on RHEL", kIb,
      [](MemoryTree& tree) {
        tree.file("/etc/os-release", "ID=\"rhel\"\n");
@@ -293,22 +305,18 @@ const Fault kFaults[] = {
            .link(folder + "libibverbs.so.1", "libibverbs.so.1.8.28.0");
      },
      "rdma-versions", Severity::kWarning, "", "rdma-core 28", "apt-get install rdma-core"},
-    {"NCCL_IB_HCA chooses nothing", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=bnxt"); },
-     "hca-selection", Severity::kError, "", "NCCL_IB_HCA=bnxt", "unset NCCL_IB_HCA"},
-    {"NCCL_IB_HCA names what is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_0,mlx5_9"); }, "hca-selection",
+    {"NCCL_IB_HCA chooses nothing", kIb, env("NCCL_IB_HCA=bnxt"), "hca-selection", Severity::kError, "",
+     "NCCL_IB_HCA=bnxt", "unset NCCL_IB_HCA"},
+    {"NCCL_IB_HCA names what is not there", kIb, env("NCCL_IB_HCA==mlx5_0,mlx5_9"), "hca-selection",
      Severity::kWarning, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
-    {"NCCL_IB_HCA with a space", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_0 ,mlx5_1,mlx5_2,mlx5_3,mlx5_4"); },
+    {"NCCL_IB_HCA with a space", kIb, env("NCCL_IB_HCA==mlx5_0 ,mlx5_1,mlx5_2,mlx5_3,mlx5_4"),
      "hca-selection", Severity::kWarning, "\"mlx5_0 \"", "mlx5_0 ,mlx5_1",
      "export NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4"},
-    {"NCCL_IB_HCA with a fifth field", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=mlx5:1:1:1:1"); }, "hca-selection",
+    {"NCCL_IB_HCA with a fifth field", kIb, env("NCCL_IB_HCA=mlx5:1:1:1:1"), "hca-selection",
      Severity::kAdvice, "mlx5:1:1:1:1", "mlx5:1:1:1:1", "name:port:rail:plane"},
-    {"NCCL_IB_HCA leaves out most", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_1"); },
-     "hca-selection", Severity::kAdvice, "", "NCCL_IB_HCA==mlx5_1", "unset NCCL_IB_HCA"},
-    {"NCCL_IB_HCA leaves out what is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=^=mlx5_9"); }, "hca-selection",
+    {"NCCL_IB_HCA leaves out most", kIb, env("NCCL_IB_HCA==mlx5_1"), "hca-selection", Severity::kAdvice, "",
+     "NCCL_IB_HCA==mlx5_1", "unset NCCL_IB_HCA"},
+    {"NCCL_IB_HCA leaves out what is not there", kIb, env("NCCL_IB_HCA=^=mlx5_9"), "hca-selection",
      Severity::kAdvice, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
     {"NCCL_IB_HCA chooses more than its names", kIb,
      [](MemoryTree& tree) {
@@ -322,8 +330,7 @@ const Fault kFaults[] = {
        environment(tree, "NCCL_IB_HCA=mlx5_1,mlx5_2");
      },
      "hca-selection", Severity::kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
-    {"firmware differs", kIb,
-     [](MemoryTree& tree) { set(tree, "/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"); }, "firmware",
+    {"firmware differs", kIb, file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), "firmware",
      Severity::kWarning, "mlx5_0", "28.39.1002", "mstflint"},
     {"port down", kRoce,
      [](MemoryTree& tree) {
@@ -337,11 +344,10 @@ const Fault kFaults[] = {
        for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/state", "1: DOWN\n");
      },
      "port-state", Severity::kError, "mlx5_0 port 1", "DOWN", "mlxlink"},
-    {"no subnet manager", kIb,
-     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/state", "2: INIT\n"); }, "ib-sm",
-     Severity::kError, "mlx5_0 port 1", "INIT", "opensm"},
-    {"LID 0", kIb, [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/lid", "0x0\n"); }, "ib-sm",
-     Severity::kError, "mlx5_0 port 1", "0x0", "sminfo"},
+    {"no subnet manager", kIb, file(std::string(kMlx0) + "/state", "2: INIT\n"), "ib-sm", Severity::kError,
+     "mlx5_0 port 1", "INIT", "opensm"},
+    {"LID 0", kIb, file(std::string(kMlx0) + "/lid", "0x0\n"), "ib-sm", Severity::kError, "mlx5_0 port 1",
+     "0x0", "sminfo"},
     {"limited members", kIb,
      [](MemoryTree& tree) {
        for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/pkeys/0", "0x7fff\n");
@@ -355,11 +361,9 @@ const Fault kFaults[] = {
        }
      },
      "pkeys", Severity::kError, "mlx5_0 port 1", "0x8023", "NCCL_IB_PKEY=1"},
-    {"a rail in another partition", kIb,
-     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/pkeys/0", "0x8044\n"); }, "pkeys",
+    {"a rail in another partition", kIb, file(std::string(kMlx0) + "/pkeys/0", "0x8044\n"), "pkeys",
      Severity::kWarning, "mlx5_0 port 1", "0x8044", "subnet manager"},
-    {"slow port", kIb,
-     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/rate", "100 Gb/sec (4X EDR)\n"); }, "port-speed",
+    {"slow port", kIb, file(std::string(kMlx0) + "/rate", "100 Gb/sec (4X EDR)\n"), "port-speed",
      Severity::kWarning, "mlx5_0 port 1", "100 Gb/sec", "mlxlink"},
     {"narrow link", kIb,
      [](MemoryTree& tree) {
@@ -372,15 +376,11 @@ const Fault kFaults[] = {
      },
      "port-speed", Severity::kAdvice, "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
     {"symbol errors now", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n");
-     },
-     "port-errors", Severity::kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
+     file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n"), "port-errors",
+     Severity::kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
     {"flapping link", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/link_downed", "8\n");
-     },
-     "port-errors", Severity::kError, "mlx5_2 port 1", "7 -> 8", "cable"},
+     file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/link_downed", "8\n"), "port-errors",
+     Severity::kError, "mlx5_2 port 1", "7 -> 8", "cable"},
     {"packets discarded in spite of flow control", kRoce,
      [](MemoryTree& tree) { ethernetCounter(tree, "rx_prio3_discards", "4\n", "9\n"); }, "port-errors",
      Severity::kWarning, "mlx5_0 port 1", "4 -> 9 in 1000 ms", "discard"},
@@ -408,8 +408,7 @@ const Fault kFaults[] = {
          set(tree, std::string(kMlx0) + "/gids/" + index, "fe80:0000:0000:0000:0c42:a1ff:fe54:7e1a\n");
      },
      "gid", Severity::kWarning, "mlx5_0 port 1", "fe80", "ip addr add"},
-    {"GID index that does not exist", kRoce,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_GID_INDEX=17"); }, "gid-index", Severity::kError,
+    {"GID index that does not exist", kRoce, env("NCCL_IB_GID_INDEX=17"), "gid-index", Severity::kError,
      "mlx5_0 port 1", "NCCL_IB_GID_INDEX=17", "unset NCCL_IB_GID_INDEX"},
     {"GID index of RoCE v1", kRoce,
      [](MemoryTree& tree) {
@@ -438,8 +437,8 @@ const Fault kFaults[] = {
        tree.file("/railwise/verbs", text);
      },
      "mtu", Severity::kAdvice, "mlx5_0 port 1", "2048", "smpquery -C mlx5_0 -P 1 -D portinfo 0 1"},
-    {"no PFC", kRoce, [](MemoryTree& tree) { set(tree, "/railwise/dcb/en_mlx5_0", "pfc 0x00\n"); }, "pfc",
-     Severity::kAdvice, "mlx5_0 port 1", "off", "dcb pfc set dev en_mlx5_0"},
+    {"no PFC", kRoce, file("/railwise/dcb/en_mlx5_0", "pfc 0x00\n"), "pfc", Severity::kAdvice,
+     "mlx5_0 port 1", "off", "dcb pfc set dev en_mlx5_0"},
     {"no ECN", kRoce,
      [](MemoryTree& tree) {
        tree.file(sysfs::realPathOf(tree, "/sys/class/net/en_mlx5_0") + "/ecn/roce_np/enable/3", "0\n");
@@ -467,8 +466,8 @@ const Fault kFaults[] = {
        tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.18.5", "");
      },
      "plugin-form", Severity::kError, "", "2.18.5", "NCCL_NET_PLUGIN=railwise"},
-    {"traffic class without PFC", kRoce, [](MemoryTree& tree) { unsetVariable(tree, "NCCL_IB_TC"); },
-     "traffic-class", Severity::kWarning, "mlx5_0 port 1", "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
+    {"traffic class without PFC", kRoce, unset("NCCL_IB_TC"), "traffic-class", Severity::kWarning,
+     "mlx5_0 port 1", "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
     {"PCIe link downgraded", kIb,
      [](MemoryTree& tree) {
        set(tree, nicFolder(tree) + "/current_link_speed", "8.0 GT/s PCIe\n");
@@ -486,8 +485,7 @@ const Fault kFaults[] = {
     {"relaxed ordering off", kIb,
      [](MemoryTree& tree) { set(tree, nicFolder(tree) + "/config", pciConfig(false, 0)); },
      "relaxed-ordering", Severity::kWarning, "mlx5_0", "RlxdOrd-", "setpci -s 0000:18:00.0"},
-    {"relaxed ordering switched off", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_PCI_RELAXED_ORDERING=0"); }, "relaxed-ordering",
+    {"relaxed ordering switched off", kIb, env("NCCL_IB_PCI_RELAXED_ORDERING=0"), "relaxed-ordering",
      Severity::kWarning, "", "=0", "unset NCCL_IB_PCI_RELAXED_ORDERING"},
     {"ACS redirect", kIb,
      [](MemoryTree& tree) { set(tree, bridgeFolder(tree) + "/config", pciConfig(true, 0x1d)); }, "acs",
@@ -495,8 +493,7 @@ const Fault kFaults[] = {
     {"IOMMU translates", kIb,
      [](MemoryTree& tree) { set(tree, nicFolder(tree) + "/iommu_group/type", "DMA-FQ\n"); }, "iommu",
      Severity::kWarning, "mlx5_0", "DMA-FQ", "iommu=pt"},
-    {"NVIDIA driver not loaded", kIb,
-     [](MemoryTree& tree) { set(tree, "/proc/modules", "mlx5_ib 1 0 - Live 0x0\n"); }, "gpu-driver",
+    {"NVIDIA driver not loaded", kIb, file("/proc/modules", "mlx5_ib 1 0 - Live 0x0\n"), "gpu-driver",
      Severity::kError, "GPU 0000:1b:00.0", "no nvidia", "modprobe nvidia"},
     {"no GPUDirect", kIb,
      [](MemoryTree& tree) {
@@ -506,10 +503,7 @@ const Fault kFaults[] = {
      },
      "gpudirect", Severity::kError, "", "Kernel Module  535", "modprobe nvidia-peermem"},
     {"peermem loaded, not registered", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/driver/nvidia/version",
-           "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n");
-     },
+     file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n"),
      "gpudirect", Severity::kError, "", "535", "dkms build nvidia"},
     {"the driver's check of IOMMU groups", kIb,
      [](MemoryTree& tree) { tree.folder("/sys/class/iommu/smmu3.0x0"); }, "gpudirect-override",
@@ -522,10 +516,9 @@ const Fault kFaults[] = {
        environment(tree, "NCCL_IB_DATA_DIRECT=0");
      },
      "data-direct", Severity::kWarning, "", "NCCL_IB_DATA_DIRECT=0", "unset NCCL_IB_DATA_DIRECT"},
-    {"topology file is a folder", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_TOPO_FILE=/sys"); },
-     "topology-file", Severity::kError, "", "no regular file", "ls -l /sys"},
-    {"topology file that is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml"); }, "topology-file",
+    {"topology file is a folder", kIb, env("NCCL_TOPO_FILE=/sys"), "topology-file", Severity::kError, "",
+     "no regular file", "ls -l /sys"},
+    {"topology file that is not there", kIb, env("NCCL_TOPO_FILE=/etc/topo.xml"), "topology-file",
      Severity::kError, "", "no such file", "NCCL_TOPO_FILE"},
     {"topology file that NCCL refuses", kIb,
      [](MemoryTree& tree) {
@@ -555,16 +548,12 @@ const Fault kFaults[] = {
                  "modelid=\"143\"/>\n</system>\n");
      },
      "topology-fit", Severity::kError, "", "version 2", "unset NCCL_TOPO_FILE"},
-    {"NUMA balancing", kIb, [](MemoryTree& tree) { set(tree, "/proc/sys/kernel/numa_balancing", "1\n"); },
-     "numa-balancing", Severity::kAdvice, "", "1", "kernel.numa_balancing=0"},
-    {"fewer NICs than the machine has", kIb,
-     [](MemoryTree& tree) { tree = without(tree, "/sys/class/infiniband/mlx5_7"); }, "known-machine",
+    {"NUMA balancing", kIb, file("/proc/sys/kernel/numa_balancing", "1\n"), "numa-balancing",
+     Severity::kAdvice, "", "1", "kernel.numa_balancing=0"},
+    {"fewer NICs than the machine has", kIb, lacks("/sys/class/infiniband/mlx5_7"), "known-machine",
      Severity::kWarning, "", "7 ports", "lspci"},
     {"memlock", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/self/limits",
-           "Max locked memory         8388608              8388608              bytes\n");
-     },
+     file("/proc/self/limits", "Max locked memory         8388608              8388608              bytes\n"),
      "memlock", Severity::kError, "", "8192 KiB", "limits.d"},
     {"memlock in a container", kIb,
      [](MemoryTree& tree) {
@@ -574,17 +563,13 @@ const Fault kFaults[] = {
      },
      "memlock", Severity::kError, "", "8192 KiB", "--ulimit memlock=-1"},
     {"open files", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/self/limits",
+     file("/proc/self/limits",
            "Max open files            1024                 1024                 files\n"
-           "Max locked memory         unlimited            unlimited            bytes\n");
-     },
+           "Max locked memory         unlimited            unlimited            bytes\n"),
      "open-files", Severity::kWarning, "", "1024", "nofile"},
     {"small /dev/shm", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/self/mountinfo", "31 28 0:26 / /dev/shm rw - tmpfs shm rw,size=65536k\n");
-     },
-     "shm-size", Severity::kWarning, "", "65536 KiB", "--shm-size"},
+     file("/proc/self/mountinfo", "31 28 0:26 / /dev/shm rw - tmpfs shm rw,size=65536k\n"), "shm-size",
+     Severity::kWarning, "", "65536 KiB", "--shm-size"},
     {"masked /sys", kIb,
      [](MemoryTree& tree) {
        container(tree);
@@ -597,10 +582,10 @@ const Fault kFaults[] = {
        tree = without(tree, "/sys/class/net/en_mlx5_0");
      },
      "host-network", Severity::kError, "mlx5_0 port 1", "missing", "--network host"},
-    {"seccomp", kIb, [](MemoryTree& tree) { set(tree, "/railwise/access", "process_vm_readv EPERM\n"); },
-     "seccomp", Severity::kAdvice, "", "EPERM", "SYS_PTRACE"},
-    {"plugin not found", kIb, [](MemoryTree& tree) { unsetVariable(tree, "LD_LIBRARY_PATH"); }, "plugin",
-     Severity::kError, "", "NCCL_NET_PLUGIN=railwise", "LD_LIBRARY_PATH"},
+    {"seccomp", kIb, file("/railwise/access", "process_vm_readv EPERM\n"), "seccomp", Severity::kAdvice, "",
+     "EPERM", "SYS_PTRACE"},
+    {"plugin not found", kIb, unset("LD_LIBRARY_PATH"), "plugin", Severity::kError, "",
+     "NCCL_NET_PLUGIN=railwise", "LD_LIBRARY_PATH"},
     {"plugin cut off", kIb,
      [](MemoryTree& tree) {
        tree.file("/plugins/libnccl-net-cut.so", "")
@@ -615,8 +600,7 @@ const Fault kFaults[] = {
        environment(tree, "NCCL_NET_PLUGIN=Railwise");
      },
      "plugin", Severity::kError, "", "NCCL_NET_PLUGIN=Railwise", "NCCL_NET_PLUGIN=railwise"},
-    {"NCCL_NET without NCCL_NET_PLUGIN", kIb,
-     [](MemoryTree& tree) { unsetVariable(tree, "NCCL_NET_PLUGIN"); }, "plugin", Severity::kError, "",
+    {"NCCL_NET without NCCL_NET_PLUGIN", kIb, unset("NCCL_NET_PLUGIN"), "plugin", Severity::kError, "",
      "NCCL_NET=Railwise", "NCCL_NET_PLUGIN=railwise"},
     {"NCCL_NET with NCCL_NET_PLUGIN=none", kIb,
      [](MemoryTree& tree) {
@@ -631,8 +615,8 @@ const Fault kFaults[] = {
        tree.file("/opt/hpcx/lib/libnccl-net.so", "").file("/etc/ld.so.conf.d/hpcx.conf", "/opt/hpcx/lib\n");
      },
      "plugin-unasked", Severity::kAdvice, "", "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},
-    {"silent fallback", kIb, [](MemoryTree& tree) { unsetVariable(tree, "NCCL_NET"); }, "plugin-fallback",
-     Severity::kAdvice, "", "not set", "NCCL_NET=Railwise"},
+    {"silent fallback", kIb, unset("NCCL_NET"), "plugin-fallback", Severity::kAdvice, "", "not set",
+     "NCCL_NET=Railwise"},
     {"two versions of NCCL", kIb,
      [](MemoryTree& tree) {
        const std::string packages = "/usr/local/lib/python3.12/dist-packages";
@@ -647,23 +631,19 @@ const Fault kFaults[] = {
            .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.32.3");
      },
      "nccl-version", Severity::kAdvice, "", "2.32.3", "NCCL_DEBUG"},
-    {"misspelt setting", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCS=mlx5"); }, "settings",
-     Severity::kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA", "unset NCCL_IB_HCS; export NCCL_IB_HCA=mlx5"},
-    {"misspelt setting in nccl.conf", kIb,
-     [](MemoryTree& tree) { tree.file("/etc/nccl.conf", "# ours\nNCCL_IB_HCS=mlx5\n"); }, "settings",
-     Severity::kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA", "sed -i '2s/^/#/' /etc/nccl.conf; export NCCL_IB_HCA=mlx5"},
-    {"spaces around = in nccl.conf", kIb,
-     [](MemoryTree& tree) { tree.file("/etc/nccl.conf", "NCCL_IB_TIMEOUT = 20\n"); }, "settings",
+    {"misspelt setting", kIb, env("NCCL_IB_HCS=mlx5"), "settings", Severity::kWarning, "NCCL_IB_HCS",
+     "NCCL_IB_HCA", "unset NCCL_IB_HCS; export NCCL_IB_HCA=mlx5"},
+    {"misspelt setting in nccl.conf", kIb, file("/etc/nccl.conf", "# ours\nNCCL_IB_HCS=mlx5\n"), "settings",
+     Severity::kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA",
+     "sed -i '2s/^/#/' /etc/nccl.conf; export NCCL_IB_HCA=mlx5"},
+    {"spaces around = in nccl.conf", kIb, file("/etc/nccl.conf", "NCCL_IB_TIMEOUT = 20\n"), "settings",
      Severity::kWarning, "NCCL_IB_TIMEOUT ", "NCCL_IB_TIMEOUT",
      "sed -i '1s/^/#/' /etc/nccl.conf; export NCCL_IB_TIMEOUT=20"},
-    {"value of nccl.conf out of range", kIb,
-     [](MemoryTree& tree) { tree.file("/etc/nccl.conf", "\nNCCL_CROSS_NIC=5\n"); }, "settings",
+    {"value of nccl.conf out of range", kIb, file("/etc/nccl.conf", "\nNCCL_CROSS_NIC=5\n"), "settings",
      Severity::kWarning, "NCCL_CROSS_NIC", "out of range", "sed -i '2s/^/#/' /etc/nccl.conf"},
-    {"a device that is none", kIb, [](MemoryTree& tree) { environment(tree, "RAILWISE_DEVICE=foo"); },
-     "settings", Severity::kError, "RAILWISE_DEVICE", "RAILWISE_DEVICE=foo is not accepted: init will fail",
-     "unset RAILWISE_DEVICE"},
-    {"a topology that is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "RAILWISE_TOPOLOGY=/no/topo.xml"); }, "settings",
+    {"a device that is none", kIb, env("RAILWISE_DEVICE=foo"), "settings", Severity::kError,
+     "RAILWISE_DEVICE", "RAILWISE_DEVICE=foo is not accepted: init will fail", "unset RAILWISE_DEVICE"},
+    {"a topology that is not there", kIb, env("RAILWISE_TOPOLOGY=/no/topo.xml"), "settings",
      Severity::kWarning, "RAILWISE_TOPOLOGY", "no such file", "unset RAILWISE_TOPOLOGY"},
     {"a tuner's file with a mistake", kIb,
      [](MemoryTree& tree) {
@@ -671,20 +651,17 @@ const Fault kFaults[] = {
        environment(tree, "RAILWISE_TUNER_CONFIG=/t.csv");
      },
      "settings", Severity::kError, "RAILWISE_TUNER_CONFIG", "/t.csv:1:19: 'treee'", "unset RAILWISE_TUNER_CONFIG"},
-    {"a configuration that is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_CONF_FILE=/no/nccl.conf"); }, "settings",
+    {"a configuration that is not there", kIb, env("NCCL_CONF_FILE=/no/nccl.conf"), "settings",
      Severity::kWarning, "NCCL_CONF_FILE", "no such file", "unset NCCL_CONF_FILE"},
-    {"value out of range", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_CROSS_NIC=5"); }, "settings",
-     Severity::kWarning, "NCCL_CROSS_NIC", "out of range", "unset NCCL_CROSS_NIC"},
-    {"huge timeout", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=31"); }, "settings",
-     Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT", "unset NCCL_IB_TIMEOUT"},
-    {"bootstrap over nothing", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_SOCKET_IFNAME=bond0"); },
-     "bootstrap-interface", Severity::kError, "", "NCCL_SOCKET_IFNAME=bond0", "NCCL_SOCKET_IFNAME="},
-    {"bootstrap over docker0", kIb,
-     [](MemoryTree& tree) { set(tree, "/railwise/interfaces", "docker0 172.17.0.1:0\n"); },
+    {"value out of range", kIb, env("NCCL_CROSS_NIC=5"), "settings", Severity::kWarning, "NCCL_CROSS_NIC",
+     "out of range", "unset NCCL_CROSS_NIC"},
+    {"huge timeout", kIb, env("NCCL_IB_TIMEOUT=31"), "settings", Severity::kWarning, "NCCL_IB_TIMEOUT",
+     "NCCL_IB_TIMEOUT", "unset NCCL_IB_TIMEOUT"},
+    {"bootstrap over nothing", kIb, env("NCCL_SOCKET_IFNAME=bond0"), "bootstrap-interface", Severity::kError,
+     "", "NCCL_SOCKET_IFNAME=bond0", "NCCL_SOCKET_IFNAME="},
+    {"bootstrap over docker0", kIb, file("/railwise/interfaces", "docker0 172.17.0.1:0\n"),
      "bootstrap-interface", Severity::kWarning, "", "docker0", "NCCL_SOCKET_IFNAME="},
-    {"MASTER_ADDR is loopback", kIb,
-     [](MemoryTree& tree) { environment(tree, "MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"); },
+    {"MASTER_ADDR is loopback", kIb, env("MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"),
      "launcher", Severity::kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
 };
 
@@ -789,7 +766,7 @@ TEST(Manifest, ANodeOfWhichSomeFieldsAreNotKnownFitsItsOwn) {
 
 struct ManifestCase {
   const char* name;
-  void (*make)(MemoryTree&);
+  Change make;
   Severity severity;
   const char* key;
   const char* expected;
@@ -798,22 +775,18 @@ struct ManifestCase {
 
 TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
   const ManifestCase cases[] = {
-      {"a port is slower",
-       [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/rate", "200 Gb/sec (4X HDR)\n"); },
-       Severity::kError, "ports", "8 x InfiniBand, 400 Gb/s, active",
-       "7, and 1 x InfiniBand, 200 Gb/s, active"},
-      {"a port is down", [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/state", "1: DOWN\n"); },
-       Severity::kError, "ports", "8 x InfiniBand, 400 Gb/s, active", "down"},
-      {"a NIC is missing", [](MemoryTree& tree) { tree = without(tree, "/sys/class/infiniband/mlx5_7"); },
-       Severity::kError, "nics", "8 x MT4129", "found 7"},
-      {"other firmware",
-       [](MemoryTree& tree) { set(tree, "/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"); },
-       Severity::kError, "nics", "28.39.1002", "28.36.1010"},
-      {"another kernel",
-       [](MemoryTree& tree) { set(tree, "/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"); },
-       Severity::kWarning, "kernel", "6.8.0-45-generic", "6.8.0-47-generic"},
-      {"a setting is gone", [](MemoryTree& tree) { tree = without(tree, "/etc/nccl.conf"); },
-       Severity::kWarning, "settings.NCCL_IB_HCA", "mlx5", "not set"},
+      {"a port is slower", file(std::string(kMlx0) + "/rate", "200 Gb/sec (4X HDR)\n"), Severity::kError,
+       "ports", "8 x InfiniBand, 400 Gb/s, active", "7, and 1 x InfiniBand, 200 Gb/s, active"},
+      {"a port is down", file(std::string(kMlx0) + "/state", "1: DOWN\n"), Severity::kError, "ports",
+       "8 x InfiniBand, 400 Gb/s, active", "down"},
+      {"a NIC is missing", lacks("/sys/class/infiniband/mlx5_7"), Severity::kError, "nics", "8 x MT4129",
+       "found 7"},
+      {"other firmware", file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), Severity::kError,
+       "nics", "28.39.1002", "28.36.1010"},
+      {"another kernel", file("/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"), Severity::kWarning,
+       "kernel", "6.8.0-45-generic", "6.8.0-47-generic"},
+      {"a setting is gone", lacks("/etc/nccl.conf"), Severity::kWarning, "settings.NCCL_IB_HCA", "mlx5",
+       "not set"},
   };
   for (const ManifestCase& each : cases) {
     MemoryTree tree = goodMachine();

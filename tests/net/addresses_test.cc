@@ -4,10 +4,9 @@
 
 #include <functional>
 
-#include "net/net.h"
+#include "loop_connection.h"
+#include "port_control.h"
 #include "said.h"
-#include "softdev/control/control.h"
-#include "softdev/engine/attachment.h"
 #include "tests/ok.h"
 #include "tests/wait.h"
 
@@ -18,13 +17,7 @@ namespace {
 class AddressesTest : public testing::Test {
  protected:
   void start(const std::string& one, const std::string& two) {
-    const std::string text = "software:fabric=" + fabric_ + ",name=one," + one + ";name=two," + two;
-    setenv("RAILWISE_DEVICE", text.c_str(), 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
-    Result<Net*> net = Net::acquire();
-    ASSERT_OK(net) << said_.warnings();
-    net_ = *net;
+    net_ = acquireNet("name=one," + one + ";name=two," + two);
     context_ = std::make_unique<Context>(*net_, -1);
   }
   ~AddressesTest() override {
@@ -79,18 +72,6 @@ class AddressesTest : public testing::Test {
     return good && std::string(bytes + 64) == "to be sent";
   }
 
-  void change(const std::string& port, const std::string& what) {
-    const auto fabric = softdev::joinFabric(fabric_);
-    ASSERT_OK(fabric);
-    const auto ports = softdev::findPorts(**fabric, port);
-    ASSERT_OK(ports);
-    ASSERT_EQ(ports->size(), 1U);
-    const auto changed = softdev::changePort(**fabric, (*ports)[0], what);
-    EXPECT_OK(changed);
-    softdev::detachFabric(*fabric);
-  }
-
-  const std::string fabric_ = "addresses" + std::to_string(getpid());
   const test::Said said_;
   Net* net_ = nullptr;
   std::unique_ptr<Context> context_;
@@ -125,52 +106,48 @@ TEST_F(AddressesTest, OneVersionEachIsNoPair) {
 
 TEST_F(AddressesTest, AnAddressThatCameAfterInit) {
   start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
-  change("two:1", "gid=0=10.1.0.77");
+  test::changePort("two:1", "gid=0=10.1.0.77");
   EXPECT_TRUE(talks()) << said_.warnings();
-  change("one:1", "gid=0=::");
-  change("one:1", "gid=4=10.1.0.66/v2");
+  test::changePort("one:1", "gid=0=::");
+  test::changePort("one:1", "gid=4=10.1.0.66/v2");
   EXPECT_TRUE(talks()) << said_.warnings();
 }
 
 TEST_F(AddressesTest, APortWithoutAnAddressIsNamed) {
   start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
-  change("one:1", "gid=0=::");
+  test::changePort("one:1", "gid=0=::");
   EXPECT_FALSE(talks());
   EXPECT_HAS(said_.warnings(), "one port 1: no usable GID");
 }
 
 TEST_F(AddressesTest, TheConnectionManagerUsesThePairThatBothHave) {
-  setenv("RAILWISE_CONNECT", "cm", 1);
+  const test::Setting manager("RAILWISE_CONNECT", "cm");
   start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2,gid=10.1.0.2/v2");
   EXPECT_TRUE(talks()) << said_.warnings();
-  unsetenv("RAILWISE_CONNECT");
 }
 
 TEST_F(AddressesTest, TheConnectionManagerKeepsToTheFamily) {
-  setenv("RAILWISE_CONNECT", "cm", 1);
-  setenv("NCCL_IB_ADDR_FAMILY", "AF_INET6", 1);
+  const test::Setting manager("RAILWISE_CONNECT", "cm");
+  const test::Setting family("NCCL_IB_ADDR_FAMILY", "AF_INET6");
   start("gid=10.1.0.1/v2,gid=2001:db8::1/v2", "gid=10.1.0.2/v2,gid=2001:db8::2/v2");
   EXPECT_TRUE(talks()) << said_.warnings();
   EXPECT_HAS(said_.all(), "(2001:db8::1) sends to two");
   EXPECT_HAS(said_.all(), "(2001:db8::2) receives from one");
   EXPECT_LACKS(said_.all(), "(10.1.0.");
-  unsetenv("NCCL_IB_ADDR_FAMILY");
-  unsetenv("RAILWISE_CONNECT");
 }
 
 // The connecting end fails before it calls: the listening end has nobody to take for a stranger.
 TEST_F(AddressesTest, TheConnectionManagerWithoutAnAddressCallsNobody) {
-  setenv("RAILWISE_CONNECT", "cm", 1);
+  const test::Setting manager("RAILWISE_CONNECT", "cm");
   start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
   char handle[kHandleBytes];
   Listener* listener = *context_->listen(*net_->device(1), handle);
-  change("one:1", "gid=0=::");
+  test::changePort("one:1", "gid=0=::");
   EXPECT_FALSE(context_->connect(*net_->device(0), handle, -1).ok());
   EXPECT_HAS(said_.warnings(), "one port 1: RDMA CM finds no address");
   const Result<ReceiveConnection*> accepted = Context::accept(*listener);
   EXPECT_TRUE(accepted.ok() && *accepted == nullptr);
   EXPECT_LACKS(said_.warnings(), "stranger");
-  unsetenv("RAILWISE_CONNECT");
 }
 
 TEST_F(AddressesTest, AConnectionSaysWhichWayItTook) {
@@ -195,8 +172,8 @@ TEST_F(AddressesTest, RailsThatCannotMeetWaitForTheOthers) {
   start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2;name=three,gid=10.1.0.3/v2;name=four,gid=2001:db8::4/v2");
   const int first_two[] = {0, 1};
   const int last_two[] = {2, 3};
-  change("one:1", "down");
-  change("four:1", "down");
+  test::changePort("one:1", "down");
+  test::changePort("four:1", "down");
   test::waitUntil([&] {
     const auto up = [&](int device) {
       const Rail& rail = net_->device(device)->rails().front();
@@ -205,7 +182,8 @@ TEST_F(AddressesTest, RailsThatCannotMeetWaitForTheOthers) {
     return !up(0) && !up(3);
   });
   EXPECT_TRUE(talk(*net_->device(*net_->makeVirtualDevice(first_two)),
-                   *net_->device(*net_->makeVirtualDevice(last_two)), [&] { change("one:1", "up"); }))
+                   *net_->device(*net_->makeVirtualDevice(last_two)),
+                   [&] { test::changePort("one:1", "up"); }))
       << said_.warnings();
 }
 

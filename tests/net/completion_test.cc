@@ -24,9 +24,7 @@ TEST(Completion, IsKnownAtTheFirstTest) {
     Request* const receive = loop.receive(1, 0, 65536);
     Request* const send = loop.send(0, bytes);
     ASSERT_TRUE(receive != nullptr && send != nullptr);
-    const softdev::Counters before = loop.counters();
-    EXPECT_TRUE(known(send)) << bytes;
-    EXPECT_EQ(loop.counters().post_send_calls, before.post_send_calls) << bytes;
+    EXPECT_EQ(loop.countersOf([&] { EXPECT_TRUE(known(send)); }).post_send_calls, 0U) << bytes;
     EXPECT_TRUE(LoopConnection::finish(receive));
   }
 }
@@ -68,11 +66,11 @@ TEST(Completion, ARowThatIsAsLongAsTheTwoBeforeTellsOnce) {
   for (int turn = 0; turn < 3; ++turn) {
     for (Request* send : row(loop, 8)) EXPECT_TRUE(known(send)) << turn;
   }
-  const softdev::Counters before = loop.counters();
-  for (Request* send : row(loop, 8)) EXPECT_TRUE(known(send));
-  const softdev::Counters after = loop.counters();
+  const softdev::Counters made = loop.countersOf([&] {
+    for (Request* send : row(loop, 8)) EXPECT_TRUE(known(send));
+  });
   // The receiver was not polled, so all that was reaped is the sender's.
-  EXPECT_EQ(after.writes - before.writes, 8U) << "clear-to-sends only";
+  EXPECT_EQ(made.writes, 8U) << "clear-to-sends only";
 }
 
 // test() asks where the last of a row did not come.
@@ -92,9 +90,8 @@ TEST(Completion, OfAShorterRowIsAskedFor) {
 // What the test of one request has found belongs to another, too.
 TEST(Completion, OneTestOfEachIsEnough) {
   for (const char* queue_pairs : {"1", "3"}) {
-    setenv("NCCL_IB_QPS_PER_CONNECTION", queue_pairs, 1);
+    const test::Setting setting("NCCL_IB_QPS_PER_CONNECTION", queue_pairs);
     LoopConnection loop(1 << 17);
-    unsetenv("NCCL_IB_QPS_PER_CONNECTION");
     for (int turn = 0; turn < 20; ++turn) {
       std::vector<Request*> requests;
       for (const int group : {1, 2, 8, 1}) requests.push_back(loop.receive(group, 0, 64));
@@ -140,9 +137,8 @@ TEST(Completion, AReceiverThatClosesEarlyEndsTheSend) {
 // Every queue pair keeps room in its send queue, whoever asks for completions.
 TEST(Completion, KeepsRoomInEveryQueuePair) {
   for (const char* queue_pairs : {"1", "3"}) {
-    setenv("NCCL_IB_QPS_PER_CONNECTION", queue_pairs, 1);
+    const test::Setting setting("NCCL_IB_QPS_PER_CONNECTION", queue_pairs);
     LoopConnection loop(1 << 17);
-    unsetenv("NCCL_IB_QPS_PER_CONNECTION");
     std::vector<Request*> sends;
     for (int turn = 0; turn < 400; ++turn) {
       const int group = turn % 5 == 4 ? 8 : 1;

@@ -10,6 +10,9 @@
 namespace railwise::net {
 namespace {
 
+constexpr uint64_t kClearToSends = 96;  // of which one asks for a completion
+constexpr uint64_t kCounted = 480;      // a multiple of every batch, so that nothing is left over
+
 class CountsTest : public testing::Test {
  protected:
   // One group of `n` messages of `bytes` each, to completion.
@@ -25,14 +28,16 @@ class CountsTest : public testing::Test {
     ASSERT_TRUE(LoopConnection::finish(receive));
   }
 
-  softdev::Counters counters() const { return loop_.counters(); }
+  // Of kCounted such groups.
+  softdev::Counters countersOf(int n, size_t bytes) {
+    return loop_.countersOf([&] {
+      for (uint64_t i = 0; i < kCounted; ++i) exchange(n, bytes);
+    });
+  }
 
   LoopConnection loop_{1 << 20};
   std::vector<Request*> sent_;
 };
-
-constexpr uint64_t kClearToSends = 96;  // of which one asks for a completion
-constexpr uint64_t kCounted = 480;      // a multiple of every batch, so that nothing is left over
 
 // NCCL makes no such windows. Eight sends without a test between them have one completion.
 TEST_F(CountsTest, AWindowOfEightIsSixteenPostsAndLittleMoreThanNineCompletions) {
@@ -45,15 +50,15 @@ TEST_F(CountsTest, AWindowOfEightIsSixteenPostsAndLittleMoreThanNineCompletions)
     for (Request* received : requests) ASSERT_TRUE(LoopConnection::finish(received));
   };
   for (int i = 0; i < 4; ++i) window();
-  const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kCounted / 8; ++i) window();
-  const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
-  EXPECT_EQ(after.writes - before.writes, kCounted);
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kCounted);
-  EXPECT_EQ(after.receives - before.receives, kCounted);
-  EXPECT_EQ(after.post_recv_calls - before.post_recv_calls, kCounted / 32);
-  EXPECT_NEAR(static_cast<double>(after.completions - before.completions),
+  const softdev::Counters made = loop_.countersOf([&] {
+    for (uint64_t i = 0; i < kCounted / 8; ++i) window();
+  });
+  EXPECT_EQ(made.writes_with_imm, kCounted);
+  EXPECT_EQ(made.writes, kCounted);
+  EXPECT_EQ(made.post_send_calls, 2 * kCounted);
+  EXPECT_EQ(made.receives, kCounted);
+  EXPECT_EQ(made.post_recv_calls, kCounted / 32);
+  EXPECT_NEAR(static_cast<double>(made.completions),
               static_cast<double>(kCounted + kCounted / 8 + kCounted / kClearToSends), 1);
 }
 
@@ -61,88 +66,76 @@ TEST_F(CountsTest, AWindowOfEightIsSixteenPostsAndLittleMoreThanNineCompletions)
 TEST_F(CountsTest, AMessageOfAStreamIsTwoPostsAndTwoCompletions) {
   std::vector<Request*> receives;
   for (int i = 0; i < 8; ++i) receives.push_back(loop_.receive(1, 8192, 64));
-  const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kCounted; ++i) {
-    Request* const send = loop_.send(0, 64);
-    ASSERT_TRUE(send != nullptr && LoopConnection::finish(send));
-    ASSERT_TRUE(LoopConnection::finish(receives[i % 8]));
-    receives[i % 8] = loop_.receive(1, 8192, 64);
-  }
-  const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
-  EXPECT_EQ(after.writes - before.writes, kCounted);
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kCounted);
-  EXPECT_EQ(after.completions - before.completions, 2 * kCounted + kCounted / kClearToSends);
+  const softdev::Counters made = loop_.countersOf([&] {
+    for (uint64_t i = 0; i < kCounted; ++i) {
+      Request* const send = loop_.send(0, 64);
+      ASSERT_TRUE(send != nullptr && LoopConnection::finish(send));
+      ASSERT_TRUE(LoopConnection::finish(receives[i % 8]));
+      receives[i % 8] = loop_.receive(1, 8192, 64);
+    }
+  });
+  EXPECT_EQ(made.writes_with_imm, kCounted);
+  EXPECT_EQ(made.writes, kCounted);
+  EXPECT_EQ(made.post_send_calls, 2 * kCounted);
+  EXPECT_EQ(made.completions, 2 * kCounted + kCounted / kClearToSends);
 }
 
 TEST_F(CountsTest, ALargeMessageAsksForItsCompletion) {
-  const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kCounted; ++i) exchange(1, 65536);
-  const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kCounted);
-  EXPECT_EQ(after.completions - before.completions, 2 * kCounted + kCounted / kClearToSends);
+  const softdev::Counters made = countersOf(1, 65536);
+  EXPECT_EQ(made.writes_with_imm, kCounted);
+  EXPECT_EQ(made.post_send_calls, 2 * kCounted);
+  EXPECT_EQ(made.completions, 2 * kCounted + kCounted / kClearToSends);
 }
 
 // A write for each message, and the clear-to-sends in one.
 TEST_F(CountsTest, AGroupOfEight) {
-  const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kCounted; ++i) exchange(8, 64);
-  const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes - before.writes, (7 + 1) * kCounted);
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kCounted);
-  EXPECT_EQ(after.receives - before.receives, kCounted);
+  const softdev::Counters made = countersOf(8, 64);
+  EXPECT_EQ(made.writes, (7 + 1) * kCounted);
+  EXPECT_EQ(made.writes_with_imm, kCounted);
+  EXPECT_EQ(made.post_send_calls, 2 * kCounted);
+  EXPECT_EQ(made.receives, kCounted);
 }
 
 TEST_F(CountsTest, AGroupThatFitsACacheLineIsOneWrite) {
-  const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kCounted; ++i) exchange(8, 8);
-  const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes - before.writes, kCounted);
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
-  EXPECT_EQ(after.bytes - before.bytes, kCounted * (8 * 8 + 8 * sizeof(ClearToSend) - kUnwrittenBytes));
+  const softdev::Counters made = countersOf(8, 8);
+  EXPECT_EQ(made.writes, kCounted);
+  EXPECT_EQ(made.writes_with_imm, kCounted);
+  EXPECT_EQ(made.bytes, kCounted * (8 * 8 + 8 * sizeof(ClearToSend) - kUnwrittenBytes));
 }
 
 // A write or send on iWARP is complete when TCP has it: the read behind them shows that they have arrived.
 TEST(IwarpCounts, AMessageIsAWriteASendAndARead) {
   LoopConnection loop(1 << 16, "link=iwarp");
-  const softdev::Counters before = loop.counters();
-  for (uint64_t i = 0; i < kCounted; ++i) {
-    Request* const receive = loop.receive(1, 4096, 4096);
-    ASSERT_NE(receive, nullptr);
-    Request* send = nullptr;
-    for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(0, 4096);
-    ASSERT_TRUE(LoopConnection::finish(send));
-    ASSERT_TRUE(LoopConnection::finish(receive));
-  }
-  const softdev::Counters after = loop.counters();
-  EXPECT_EQ(after.writes - before.writes, kCounted);
-  EXPECT_EQ(after.reads - before.reads, kCounted);
+  const softdev::Counters made = loop.countersOf([&] {
+    for (uint64_t i = 0; i < kCounted; ++i) {
+      Request* const receive = loop.receive(1, 4096, 4096);
+      ASSERT_NE(receive, nullptr);
+      ASSERT_TRUE(LoopConnection::finish(loop.sendWhenReady(0, 4096)));
+      ASSERT_TRUE(LoopConnection::finish(receive));
+    }
+  });
+  EXPECT_EQ(made.writes, kCounted);
+  EXPECT_EQ(made.reads, kCounted);
   // The read; both ends' receives; now and then a clear-to-send.
-  EXPECT_EQ(after.completions - before.completions, 3 * kCounted + kCounted / kClearToSends);
+  EXPECT_EQ(made.completions, 3 * kCounted + kCounted / kClearToSends);
 }
 
 TEST_F(CountsTest, ClearToSendTravelsInline) {
-  const softdev::Counters before = counters();
-  exchange(1, 65536);
-  EXPECT_EQ(counters().inline_sends - before.inline_sends, 1U);
+  EXPECT_EQ(loop_.countersOf([&] { exchange(1, 65536); }).inline_sends, 1U);
 }
 
 TEST_F(CountsTest, AFlushIsOneReadOfTheDevice) {
-  const softdev::Counters before = counters();
-  Request* flush = nullptr;
-  ASSERT_OK(loop_.receiver().iflush(loop_.address(0), *loop_.memory(), &flush));
-  ASSERT_TRUE(LoopConnection::finish(flush));
-  const softdev::Counters after = counters();
-  EXPECT_EQ(after.reads - before.reads, 1U);
-  EXPECT_EQ(after.bytes - before.bytes, 1U);
+  const softdev::Counters made = loop_.countersOf([&] {
+    Request* flush = nullptr;
+    ASSERT_OK(loop_.receiver().iflush(loop_.address(0), *loop_.memory(), &flush));
+    ASSERT_TRUE(LoopConnection::finish(flush));
+  });
+  EXPECT_EQ(made.reads, 1U);
+  EXPECT_EQ(made.bytes, 1U);
 }
 
 TEST_F(CountsTest, WithinOneProcessNoSystemCallMovesData) {
-  const softdev::Counters before = counters();
-  exchange(1, 1 << 18);
-  EXPECT_EQ(counters().system_calls, before.system_calls);
+  EXPECT_EQ(loop_.countersOf([&] { exchange(1, 1 << 18); }).system_calls, 0U);
 }
 
 }  // namespace

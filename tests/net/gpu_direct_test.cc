@@ -25,8 +25,7 @@ TEST(GpuDirect, AFlushReadsADmaBufThroughEachRailThatWroteIt) {
   Request* receive = nullptr;
   ASSERT_OK(loop.receiver().irecv({&room, 1}, false, &receive));
   std::memset(loop.at(0), 7, 64);
-  Request* send = nullptr;
-  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(0, 64);
+  Request* const send = loop.sendWhenReady(0, 64);
   ASSERT_TRUE(LoopConnection::finish(send) && LoopConnection::finish(receive));
   EXPECT_EQ(static_cast<char*>(memory)[63], 7);
 

@@ -138,10 +138,8 @@ struct GroupWays {
 
 class Groups : public testing::TestWithParam<GroupWays> {
  protected:
-  Groups() { setenv("NCCL_IB_QPS_PER_CONNECTION", GetParam().queue_pairs, 1); }
-  ~Groups() override { unsetenv("NCCL_IB_QPS_PER_CONNECTION"); }
-
   static constexpr std::size_t kSizes[] = {1, 8, 64, 5000, 40'000, kLargest};
+  const test::Setting queue_pairs_{"NCCL_IB_QPS_PER_CONNECTION", GetParam().queue_pairs};
   GroupTraffic traffic_{GetParam().devices, GetParam().rails};
 };
 
@@ -304,39 +302,29 @@ INSTANTIATE_TEST_SUITE_P(OfEachSize, GroupFailover,
 
 // ---- what a group of large messages costs
 
-struct GroupCost {
-  uint64_t writes;
-  uint64_t writes_with_imm;
-  uint64_t posts;
-};
-
-GroupCost costOf(GroupTraffic& traffic, std::size_t messages, std::size_t bytes) {
+softdev::Counters costOf(GroupTraffic& traffic, std::size_t messages, std::size_t bytes) {
   EXPECT_TRUE(traffic.runAlike(3, messages, bytes));
-  const softdev::Counters before = traffic.loop.counters();
-  EXPECT_TRUE(traffic.runAlike(1, messages, bytes));
-  const softdev::Counters after = traffic.loop.counters();
-  return {after.writes - before.writes, after.writes_with_imm - before.writes_with_imm,
-          after.post_send_calls - before.post_send_calls};
+  return traffic.loop.countersOf([&] { EXPECT_TRUE(traffic.runAlike(1, messages, bytes)); });
 }
 
 TEST(GroupCosts, OnePostAtEachEndAndOneWriteForEachMessage) {
   for (const std::size_t bytes : {std::size_t{4000}, std::size_t{40'000}, kLargest}) {
     GroupTraffic traffic("count=1,link=roce");
-    const GroupCost cost = costOf(traffic, 4, bytes);
+    const softdev::Counters cost = costOf(traffic, 4, bytes);
     EXPECT_EQ(cost.writes, 3U + 1) << bytes;  // the clear-to-send
     EXPECT_EQ(cost.writes_with_imm, 1U) << bytes;
-    EXPECT_EQ(cost.posts, 2U) << bytes;
+    EXPECT_EQ(cost.post_send_calls, 2U) << bytes;
   }
 }
 
 TEST(GroupCosts, AboveTheThresholdOfAdaptiveRoutingOneWriteMore) {
   GroupTraffic traffic("count=1,link=ib");
-  const GroupCost small = costOf(traffic, 4, 2048);
+  const softdev::Counters small = costOf(traffic, 4, 2048);
   EXPECT_EQ(small.writes, 3U + 1);
-  const GroupCost large = costOf(traffic, 4, 2049);
+  const softdev::Counters large = costOf(traffic, 4, 2049);
   EXPECT_EQ(large.writes, 4U + 1);
   EXPECT_EQ(large.writes_with_imm, 1U);
-  EXPECT_EQ(large.posts, 2U);
+  EXPECT_EQ(large.post_send_calls, 2U);
 }
 
 }  // namespace

@@ -93,6 +93,11 @@ inline void takeDown(LoopConnection& loop, std::size_t rail) {
   test::waitUntil([&] { return !loop.device().rails()[rail].hca->state().active(1); });
 }
 
+// Has it a path, and does this path begin with that device?
+inline bool isOn(LoopConnection& loop, const std::string& device) {
+  return loop.sender().running() && loop.sender().rails().front().name == device;
+}
+
 // Traffic until `goal`, for 20 s at most.
 template <typename Goal>
 bool until(Traffic& traffic, Goal&& goal) {

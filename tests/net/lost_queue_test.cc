@@ -12,8 +12,7 @@ namespace {
 
 // What is said and done where a connection may not go another way.
 struct WithoutFailover : testing::Test {
-  WithoutFailover() { setenv("RAILWISE_FAILOVER", "0", 1); }
-  ~WithoutFailover() override { unsetenv("RAILWISE_FAILOVER"); }
+  const test::Setting no_failover{"RAILWISE_FAILOVER", "0"};
 };
 struct LostQueue : WithoutFailover {};
 struct FailedCompletion : WithoutFailover {};
@@ -32,24 +31,20 @@ TEST_F(LostQueue, EndsAWait) {
 }
 
 TEST_F(LostQueue, OnlyReportedWhenSoAsked) {
-  setenv("NCCL_IB_RETURN_ASYNC_EVENTS", "0", 1);
+  const test::Setting reported_only("NCCL_IB_RETURN_ASYNC_EVENTS", "0");
   LoopConnection loop(4096, "count=1;fault opcode=write nth=1 event=qp_access_err");
-  unsetenv("NCCL_IB_RETURN_ASYNC_EVENTS");
   Request* const receive = loop.receive(1, 0, 64);
   ASSERT_NE(receive, nullptr);
-  Request* send = nullptr;
-  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(1024, 64);
+  Request* const send = loop.sendWhenReady(1024, 64);
   EXPECT_TRUE(LoopConnection::finish(send));
   EXPECT_TRUE(LoopConnection::finish(receive));
 }
 
 // Whatever the status is that the device reports then.
 TEST_F(FailedCompletion, SaysThatThePortIsDown) {
-  setenv("NCCL_IB_TIMEOUT", "8", 1);
-  setenv("NCCL_IB_RETRY_CNT", "0", 1);
+  const test::Setting timeout("NCCL_IB_TIMEOUT", "8");
+  const test::Setting retries("NCCL_IB_RETRY_CNT", "0");
   LoopConnection loop(4096);
-  unsetenv("NCCL_IB_TIMEOUT");
-  unsetenv("NCCL_IB_RETRY_CNT");
   test::changePort("soft0:1", "down");
   const test::Said said;
   Request* const request = loop.receive(1, 0, 64);  // its clear-to-send does not arrive
@@ -100,11 +95,9 @@ TEST_F(FailedCompletion, SaysThatTheTcpConnectionBroke) {
 }
 
 TEST_F(FailedCompletion, SaysThatTheAddressIsGone) {
-  setenv("NCCL_IB_TIMEOUT", "8", 1);
-  setenv("NCCL_IB_RETRY_CNT", "0", 1);
+  const test::Setting timeout("NCCL_IB_TIMEOUT", "8");
+  const test::Setting retries("NCCL_IB_RETRY_CNT", "0");
   LoopConnection loop(4096, "count=1,link=roce");
-  unsetenv("NCCL_IB_TIMEOUT");
-  unsetenv("NCCL_IB_RETRY_CNT");
   const test::Said said;
   for (int index = 0; index < 4; ++index)
     test::changePort("soft0:1", "gid=" + std::to_string(index) + "=10.99.0." + std::to_string(index + 1));

@@ -13,11 +13,9 @@ namespace railwise::net {
 namespace {
 
 std::unique_ptr<LoopConnection> withoutFailover(const std::string& link, const std::string& fault) {
-  setenv("NCCL_IB_TIMEOUT", "1", 1);  // the least patience then
-  setenv("RAILWISE_FAILOVER", "0", 1);
+  const test::Setting timeout("NCCL_IB_TIMEOUT", "1");  // the least patience then
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   auto loop = std::make_unique<LoopConnection>(4096, "link=" + link + ";" + fault);
-  unsetenv("NCCL_IB_TIMEOUT");
-  unsetenv("RAILWISE_FAILOVER");
   return loop;
 }
 
@@ -42,8 +40,7 @@ TEST(PeerProbe, AnAnswerIsEnough) {
     ASSERT_OK(loop.receiver().test(*receive, &done, nullptr));
     ASSERT_FALSE(done);
   }
-  Request* send = nullptr;
-  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(1024, 64);
+  Request* const send = loop.sendWhenReady(1024, 64);
   EXPECT_TRUE(LoopConnection::finish(send));
   EXPECT_TRUE(LoopConnection::finish(receive));
 }
@@ -54,8 +51,7 @@ TEST(SilentDevice, EndsASend) {
   const auto connected = withoutFailover("roce", "fault opcode=write_imm stuck");
   LoopConnection& loop = *connected;
   ASSERT_NE(loop.receive(1, 0, 64), nullptr);
-  Request* send = nullptr;
-  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(1024, 64);
+  Request* const send = loop.sendWhenReady(1024, 64);
   const test::Said said;
   EXPECT_FALSE(LoopConnection::finish(send));
   EXPECT_HAS(said.all(), "for 5 s the device has reported neither the end of a send nor an error");

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,18 +19,6 @@
 
 namespace railwise::net {
 namespace {
-
-// One setting for the time of a test.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Setting() { unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-};
 
 constexpr std::size_t kReceiveHalf = 8 << 20;
 
@@ -60,6 +49,12 @@ void exchange(LoopConnection& loop, std::size_t bytes, int group = 1) {
   ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kReceiveHalf), bytes), 0);
 }
 
+softdev::Counters countersOf(LoopConnection& loop, uint64_t messages, std::size_t bytes) {
+  return loop.countersOf([&] {
+    for (uint64_t i = 0; i < messages; ++i) exchange(loop, bytes);
+  });
+}
+
 std::vector<uint64_t> bytesByRail(const LoopConnection& loop) {
   std::vector<uint64_t> bytes;
   for (std::size_t rail = 0; rail < loop.device().rails().size(); ++rail)
@@ -78,7 +73,7 @@ TEST(Rails, ALargeMessageGoesOverAllBySpeed) {
 }
 
 TEST(Rails, EvenSharesWhenAsked) {
-  const Setting even("RAILWISE_SPLIT", "even");
+  const test::Setting even("RAILWISE_SPLIT", "even");
   LoopConnection loop(2 * kReceiveHalf, "speed=400000;speed=100000", 2);
   fillRandom(loop, kReceiveHalf);
   const auto before = bytesByRail(loop);
@@ -90,12 +85,10 @@ TEST(Rails, EvenSharesWhenAsked) {
 TEST(Rails, ASmallMessageTakesOne) {
   LoopConnection loop(2 * kReceiveHalf, "count=4", 4);
   fillRandom(loop, kReceiveHalf);
-  const softdev::Counters before = loop.counters();
   constexpr uint64_t kMessages = 64;
-  for (uint64_t i = 0; i < kMessages; ++i) exchange(loop, 1024);
-  const softdev::Counters after = loop.counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
-  EXPECT_EQ(after.writes - before.writes, kMessages) << "clear to send, and nothing else";
+  const softdev::Counters made = countersOf(loop, kMessages, 1024);
+  EXPECT_EQ(made.writes_with_imm, kMessages);
+  EXPECT_EQ(made.writes, kMessages) << "clear to send, and nothing else";
 }
 
 TEST(Rails, EverySizeArrivesOverEveryNumberOfRails) {
@@ -117,12 +110,10 @@ TEST(Rails, ALargeMessageIsOneWriteForEachRail) {
   for (const bool reorders : {false, true}) {
     LoopConnection loop(2 * kReceiveHalf, reorders ? "count=4,link=ib" : "count=4,link=roce", 4);
     fillRandom(loop, kReceiveHalf);
-    const softdev::Counters before = loop.counters();
     constexpr uint64_t kMessages = 40;
-    for (uint64_t i = 0; i < kMessages; ++i) exchange(loop, 262144);
-    const softdev::Counters after = loop.counters();
-    EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 4 * kMessages);
-    EXPECT_EQ(after.writes - before.writes, kMessages * (reorders ? 5 : 1)) << "one is the clear to send";
+    const softdev::Counters made = countersOf(loop, kMessages, 262144);
+    EXPECT_EQ(made.writes_with_imm, 4 * kMessages);
+    EXPECT_EQ(made.writes, kMessages * (reorders ? 5 : 1)) << "one is the clear to send";
   }
 }
 
@@ -155,7 +146,7 @@ TEST(Rails, ShortQueues) {
 }
 
 TEST(Rails, SeveralQueuePairsPerRailTakeTurns) {
-  const Setting queue_pairs("NCCL_IB_QPS_PER_CONNECTION", "3");
+  const test::Setting queue_pairs("NCCL_IB_QPS_PER_CONNECTION", "3");
   LoopConnection loop(2 * kReceiveHalf, "count=2", 2);
   fillRandom(loop, kReceiveHalf);
   EXPECT_EQ(loop.sender().queuePairs(), 6U);
@@ -165,7 +156,7 @@ TEST(Rails, SeveralQueuePairsPerRailTakeTurns) {
 // The software device has no bond: the test says that its port is one of two network ports.
 TEST(Rails, ABondGetsAQueuePairForEachOfItsPorts) {
   test::FakeMlx5& mlx5 = test::fakeMlx5(RAILWISE_FAKE_MLX5_PATH);
-  const Setting library("RAILWISE_MLX5_LIB", RAILWISE_FAKE_MLX5_PATH);
+  const test::Setting library("RAILWISE_MLX5_LIB", RAILWISE_FAKE_MLX5_PATH);
   LoopConnection loop(2 * kReceiveHalf, "link=roce");
   EXPECT_EQ(mlx5.lag_asked, 1) << "the driver says whether a port is a bond";
   fillRandom(loop, kReceiveHalf);
@@ -183,33 +174,28 @@ TEST(Rails, ABondGetsAQueuePairForEachOfItsPorts) {
 }
 
 TEST(Rails, AMessageIsSplitOverQueuePairsWhenAsked) {
-  const Setting queue_pairs("NCCL_IB_QPS_PER_CONNECTION", "4");
-  const Setting split("NCCL_IB_SPLIT_DATA_ON_QPS", "1");
+  const test::Setting queue_pairs("NCCL_IB_QPS_PER_CONNECTION", "4");
+  const test::Setting split("NCCL_IB_SPLIT_DATA_ON_QPS", "1");
   LoopConnection loop(2 * kReceiveHalf);
   fillRandom(loop, kReceiveHalf);
-  const softdev::Counters before = loop.counters();
-  exchange(loop, kReceiveHalf);
-  const softdev::Counters after = loop.counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 4U);
+  const softdev::Counters made = countersOf(loop, 1, kReceiveHalf);
+  EXPECT_EQ(made.writes_with_imm, 4U);
 }
 
 TEST(Rails, AdaptiveRoutingSendsTheImmediateApart) {
-  for (const char* threshold : {"", "65536"}) {
-    setenv("NCCL_IB_AR_THRESHOLD", threshold, 1);
-    if (*threshold == '\0') unsetenv("NCCL_IB_AR_THRESHOLD");
+  for (const std::string threshold : {"", "65536"}) {
+    std::optional<test::Setting> set;
+    if (!threshold.empty()) set.emplace("NCCL_IB_AR_THRESHOLD", threshold);
     LoopConnection loop(2 * kReceiveHalf, "link=ib");
-    unsetenv("NCCL_IB_AR_THRESHOLD");
     fillRandom(loop, kReceiveHalf);
-    const softdev::Counters before = loop.counters();
-    exchange(loop, 65536);
-    const softdev::Counters after = loop.counters();
-    EXPECT_EQ(after.writes - before.writes, *threshold == '\0' ? 2U : 1U);
-    EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 1U);
+    const softdev::Counters made = countersOf(loop, 1, 65536);
+    EXPECT_EQ(made.writes, threshold.empty() ? 2U : 1U);
+    EXPECT_EQ(made.writes_with_imm, 1U);
   }
 }
 
 TEST(Rails, WhereFailoverIsOffTheErrorSaysSo) {
-  const Setting no_failover("RAILWISE_FAILOVER", "0");
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   const test::Said said;
   LoopConnection loop(2 * kReceiveHalf, "count=2;fault opcode=write_imm nth=5 status=general_err");
   EXPECT_FALSE(Traffic(loop).run(32, 512));
@@ -218,29 +204,29 @@ TEST(Rails, WhereFailoverIsOffTheErrorSaysSo) {
 
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: no immediate, no receive used up, but for every eighth.
 TEST(Rails, SilentReceivesCostNothing) {
-  const Setting no_failover("RAILWISE_FAILOVER", "0");
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection loop(2 * kReceiveHalf);
   fillRandom(loop, 1 << 16);
-  const softdev::Counters before = loop.counters();
   constexpr uint64_t kMessages = 800;
-  for (uint64_t i = 0; i < kMessages; ++i) {
-    Request* receive = nullptr;
-    const ReceiveBuffer buffer = {loop.address(kReceiveHalf + i * 64), 64, 0, loop.memory()};
-    ASSERT_OK(loop.receiver().irecv({&buffer, 1}, true, &receive));
-    ASSERT_NE(receive, nullptr);
-    Request* send = loop.send(i * 64, 64);
-    ASSERT_NE(send, nullptr);
-    ASSERT_TRUE(LoopConnection::finish(send));
-    ASSERT_TRUE(LoopConnection::finish(receive));
-    ASSERT_EQ(std::memcmp(loop.at(i * 64), loop.at(kReceiveHalf + i * 64), 64), 0);
-  }
-  const softdev::Counters after = loop.counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages / 8);
+  const softdev::Counters made = loop.countersOf([&] {
+    for (uint64_t i = 0; i < kMessages; ++i) {
+      Request* receive = nullptr;
+      const ReceiveBuffer buffer = {loop.address(kReceiveHalf + i * 64), 64, 0, loop.memory()};
+      ASSERT_OK(loop.receiver().irecv({&buffer, 1}, true, &receive));
+      ASSERT_NE(receive, nullptr);
+      Request* send = loop.send(i * 64, 64);
+      ASSERT_NE(send, nullptr);
+      ASSERT_TRUE(LoopConnection::finish(send));
+      ASSERT_TRUE(LoopConnection::finish(receive));
+      ASSERT_EQ(std::memcmp(loop.at(i * 64), loop.at(kReceiveHalf + i * 64), 64), 0);
+    }
+  });
+  EXPECT_EQ(made.writes_with_imm, kMessages / 8);
 }
 
 // A receiver that asks for no completions must not overrun a sender that has not looked yet.
 TEST(Rails, SilentReceivesWaitForTheSender) {
-  const Setting no_failover("RAILWISE_FAILOVER", "0");
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection loop(2 * kReceiveHalf);
   int posted = 0;
   for (int i = 0; i < 100; ++i) {
@@ -295,21 +281,22 @@ TEST(Rails, BothEndsMayHaveDifferentNumbers) {
 TEST(Rails, AFlushReadsThroughTheRailsThatCarriedTheData) {
   LoopConnection loop(2 * kReceiveHalf, "count=4", 4);
   fillRandom(loop, kReceiveHalf);
+  const auto readsOfFlush = [&] {
+    const auto flush = [&] {
+      Request* request = nullptr;
+      ASSERT_OK(loop.receiver().iflush(loop.address(kReceiveHalf), *loop.memory(), &request));
+      ASSERT_TRUE(LoopConnection::finish(request));
+    };
+    return loop.countersOf(flush).reads;
+  };
   exchange(loop, 64);  // one rail
-  softdev::Counters before = loop.counters();
-  Request* flush = nullptr;
-  ASSERT_OK(loop.receiver().iflush(loop.address(kReceiveHalf), *loop.memory(), &flush));
-  ASSERT_TRUE(LoopConnection::finish(flush));
-  EXPECT_EQ(loop.counters().reads - before.reads, 1U);
+  EXPECT_EQ(readsOfFlush(), 1U);
   exchange(loop, kReceiveHalf);  // all four
-  before = loop.counters();
-  ASSERT_OK(loop.receiver().iflush(loop.address(kReceiveHalf), *loop.memory(), &flush));
-  ASSERT_TRUE(LoopConnection::finish(flush));
-  EXPECT_EQ(loop.counters().reads - before.reads, 4U);
+  EXPECT_EQ(readsOfFlush(), 4U);
 }
 
 TEST(Rails, NoFlushWhenItIsSwitchedOff) {
-  const Setting off("NCCL_GDR_FLUSH_DISABLE", "1");
+  const test::Setting off("NCCL_GDR_FLUSH_DISABLE", "1");
   LoopConnection loop(2 * kReceiveHalf);
   Request* flush = nullptr;
   ASSERT_OK(loop.receiver().iflush(loop.address(kReceiveHalf), *loop.memory(), &flush));
@@ -340,7 +327,7 @@ TEST(Rails, TheCommunicatorsHintsSizeQueuePairs) {
 }
 
 TEST(Rails, ConnectionsThroughTheConnectionManager) {
-  const Setting cm("RAILWISE_CONNECT", "cm");
+  const test::Setting cm("RAILWISE_CONNECT", "cm");
   for (const char* link : {"roce", "iwarp"}) {
     for (const int rails : {1, 3}) {
       LoopConnection loop(2 * kReceiveHalf, std::string("count=4,link=") + link, rails);
@@ -355,11 +342,9 @@ TEST(Rails, ConnectionsThroughTheConnectionManager) {
 TEST(Rails, IwarpUsesTheConnectionManagerByItself) {
   LoopConnection loop(2 * kReceiveHalf, "link=iwarp");
   fillRandom(loop, kReceiveHalf);
-  const softdev::Counters before = loop.counters();
-  exchange(loop, 1'000'000);
-  const softdev::Counters after = loop.counters();
-  EXPECT_EQ(after.writes_with_imm, before.writes_with_imm);
-  EXPECT_EQ(after.sends - before.sends, 2U) << "clear to send, and the notice behind the data";
+  const softdev::Counters made = countersOf(loop, 1, 1'000'000);
+  EXPECT_EQ(made.writes_with_imm, 0U);
+  EXPECT_EQ(made.sends, 2U) << "clear to send, and the notice behind the data";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "loop_connection.h"
 #include "net/device/reopener.h"
+#include "net/in_child.h"
 #include "net/loop_traffic.h"
 #include "net/own_record.h"
 #include "port_control.h"
@@ -123,9 +124,8 @@ TEST(Reopened, APortThatIsDownThenIsWaitedFor) {
 
 // What is dead is kept, so not for ever.
 TEST(Reopened, SixteenLives) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
   LoopConnection loop(2 * kHalf, "count=1");
-  unsetenv("RAILWISE_FAILOVER_TIMEOUT");
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(8, 512));
   const test::Said said;
@@ -248,15 +248,10 @@ TEST(Reopened, AForkedChildEndsWithoutTheThread) {
   const test::Said said;
   test::changePort("soft0:1", "fatal");
   test::waitUntil([&] { return list.hcas.front()->state().fatal(); });
-  const pid_t child = fork();
-  if (child == 0) {
-    test::endInTwoMinutes();
-    list.reopener.reset();
-    _exit(0);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              list.reopener.reset();
+              return "";
+            }));
 }
 
 TEST(Reopened, ADriverThatDoesNotAnswerKeepsNobody) {
@@ -281,23 +276,19 @@ TEST(Reopened, ADriverThatDoesNotAnswerKeepsNobody) {
 class AnswersLate : public testing::TestWithParam<const char*> {};
 
 TEST_P(AnswersLate, TouchesNothingThatIsGone) {
-  const pid_t child = fork();
-  if (child == 0) {
-    test::endInTwoMinutes();
-    {
-      LoopConnection loop(2 * kHalf, std::string("count=1;fault delay=600ms ") + GetParam());
-      const Hca& first = *loop.device().rails().front().hca;
-      test::changePort("soft0:1", "fatal");
-      test::waitUntil([&] { return first.state().fatal(); });
-      std::this_thread::sleep_for(std::chrono::milliseconds(250));  // five times the pause before the attempt
-      if (first.nextGeneration() != nullptr) _exit(1);
-    }
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    _exit(0);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              {
+                LoopConnection loop(2 * kHalf, std::string("count=1;fault delay=600ms ") + GetParam());
+                const Hca& first = *loop.device().rails().front().hca;
+                test::changePort("soft0:1", "fatal");
+                test::waitUntil([&] { return first.state().fatal(); });
+                // Five times the pause before the attempt.
+                std::this_thread::sleep_for(std::chrono::milliseconds(250));
+                if (first.nextGeneration() != nullptr) return "the driver has answered already";
+              }
+              std::this_thread::sleep_for(std::chrono::seconds(1));
+              return "";
+            }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Driver, AnswersLate,
@@ -305,9 +296,8 @@ INSTANTIATE_TEST_SUITE_P(Driver, AnswersLate,
                                          "verb=reg_mr nth=4"));
 
 TEST(Reopened, NotWithoutFailover) {
-  setenv("RAILWISE_FAILOVER", "0", 1);
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection loop(2 * kHalf, "count=1");
-  unsetenv("RAILWISE_FAILOVER");
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(8, 512));
   const Hca* const first = loop.sender().rails().front().hca;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/text/words.h"
 #include "process.h"
 #include "scratch.h"
 #include "tests/ok.h"
@@ -24,8 +25,14 @@ Words perfArgs(const Words& more) {
   return args;
 }
 
+// `line`: words with blanks between them.
+Words perfArgs(const char* line) { return perfArgs(wordsOf(line)); }
+
 ProcessResult perf(const Words& more, const Words& environment = {}) {
   return runProcess(RAILWISE_CLI, perfArgs(more), environment);
+}
+ProcessResult perf(const char* line, const Words& environment = {}) {
+  return perf(wordsOf(line), environment);
 }
 
 int rowsOf(const std::string& out) {
@@ -79,10 +86,7 @@ TEST(PerfOutput, AReaderThatLeavesEndsTheRunQuietly) {
   EXPECT_TRUE(result.out.ends_with("\n141\n")) << result.out;
 }
 
-TEST(PerfRanks, TwoIsTheDefault) {
-  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"});
-  EXPECT_HAS(result.out, "# ranks 2 channels 2 ");
-}
+TEST(PerfRanks, TwoIsTheDefault) { EXPECT_HAS(perf("sendrecv -b 8 -e 8 -n 1").out, "# ranks 2 channels 2 "); }
 
 TEST(PerfTypes, EveryReductionIsExact) {
   for (const char* type : {"int8", "int32", "int64", "float", "double"}) {
@@ -111,18 +115,16 @@ TEST_P(PerfWrong, OneWrongByteIsCountedReportedAndFails) {
 INSTANTIATE_TEST_SUITE_P(All, PerfWrong, testing::ValuesIn(kAllCollectives));
 
 TEST(PerfWrongUnchecked, WithoutCheckNobodyLooks) {
-  const auto result =
-      succeeded(perf({"sendrecv", "-b", "4K", "-e", "4K", "-n", "1", "-c", "0"}, {"LOOPBACK_CORRUPT=0"}));
+  const auto result = succeeded(perf("sendrecv -b 4K -e 4K -n 1 -c 0", {"LOOPBACK_CORRUPT=0"}));
   EXPECT_HAS(result.out, "     N/A");
 }
 
 TEST(PerfVariants, EveryTypeOperationAndRootIsARow) {
-  const auto result = succeeded(perf({"reduce", "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", "--ranks", "3",
-                                      "-d", "all", "-o", "all", "-r", "all", "--channels", "1"}));
+  const auto result =
+      succeeded(perf("reduce -b 1K -e 1K -n 1 -w 0 --ranks 3 -d all -o all -r all --channels 1"));
   EXPECT_EQ(rowsOf(result.out), 10 * 5 * 3);
   EXPECT_HAS(result.out, "  bfloat16     avg       2  ");
-  const auto roots =
-      succeeded(perf({"scatter", "-b", "1K", "-e", "1K", "-n", "1", "--ranks", "3", "-r", "all"}));
+  const auto roots = succeeded(perf("scatter -b 1K -e 1K -n 1 --ranks 3 -r all"));
   EXPECT_EQ(rowsOf(roots.out), 3);
 }
 
@@ -138,7 +140,7 @@ TEST(PerfVariants, EveryWayToTakeTheTimeWorks) {
 }
 
 TEST(PerfVariants, WhatHasNoEffectIsSaidInTheHeader) {
-  const auto result = succeeded(perf({"sendrecv_perf", "-b", "8", "-e", "8", "-n", "1", "-p", "1"}));
+  const auto result = succeeded(perf("sendrecv_perf -b 8 -e 8 -n 1 -p 1"));
   EXPECT_HAS(result.out, "# option -p/--parallel_init has no effect: ");
 }
 
@@ -147,9 +149,7 @@ TEST(PerfVerdict, TooLittleBandwidthFails) {
   Words high = run, low = run;
   high.emplace_back("1e6");
   low.emplace_back("1e-9");
-  const auto result = perf(high);
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, " GB/s, is below --min-busbw 1e+06\n");
+  expectFailure(perf(high), 1, " GB/s, is below --min-busbw 1e+06\n");
   EXPECT_EQ(perf(low).status, 0);
 }
 
@@ -165,9 +165,7 @@ TEST(PerfVerdict, ComparesWithASavedRun) {
   const auto result = succeeded(perf(second));
   EXPECT_HAS(result.out, "# against " + old_file + " (plugin Loopback): medians");
   EXPECT_HAS(result.out, "#           128  in-place ");
-  const auto refused = perf(other);
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_HAS(refused.err, "is a run of 2 ranks, this has 3");
+  expectFailure(perf(other), 2, "is a run of 2 ranks, this has 3");
 }
 
 TEST(PerfOutputs, WhatCannotBeWrittenIsFoundBeforeTheRun) {
@@ -205,41 +203,34 @@ TEST(PerfOutputs, ALinkStaysALink) {
   EXPECT_GT(std::filesystem::file_size(link), 100U);
 }
 
-TEST(PerfOutputs, SkippedIterationsAreIterations) {
-  const auto result = succeeded(
-      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "2000", "-K", "1000", "-w", "0", "-c", "0", "--json"}));
-  EXPECT_HAS(result.out, "\"samples\": 500");
-}
-
-TEST(PerfOutputs, WithBarriersASampleIsAMeanOfSeveralIterationsToo) {
-  const auto result = succeeded(
-      perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1001", "-z", "1", "-w", "0", "-c", "0", "--json"}));
-  EXPECT_HAS(result.out, "\"samples\": 500");
+// Iterations that are skipped, and those between two barriers.
+TEST(PerfOutputs, ASampleIsAMeanOfSeveralIterations) {
+  for (const char* line : {"sendrecv -b 8 -e 8 -n 2000 -K 1000 -w 0 -c 0 --json",
+                           "sendrecv -b 8 -e 8 -n 1001 -z 1 -w 0 -c 0 --json"})
+    EXPECT_HAS(succeeded(perf(line)).out, "\"samples\": 500");
 }
 
 TEST(PerfCsv, HasALineForEachMeasurement) {
-  const auto result = succeeded(perf({"gather", "-b", "1K", "-e", "2K", "-f", "2", "-n", "3", "--csv"}));
+  const auto result = succeeded(perf("gather -b 1K -e 2K -f 2 -n 3 --csv"));
   EXPECT_TRUE(result.out.starts_with("collective,ranks,size_b,")) << result.out;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 5) << result.out;
   EXPECT_HAS(result.out, "\ngather,2,2048,256,float,none,0,in_place,");
 }
 
 TEST(PerfDuration, PrintsEveryMeasurementIfAsked) {
-  const auto result = succeeded(
-      perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1", "--rows"}));
+  const auto result = succeeded(perf("all_reduce -b 8 -e 16 -f 2 -n 1 --duration 1 --rows"));
   EXPECT_GT(rowsOf(result.out), 2) << result.out;
 }
 
 TEST(PerfDuration, MeasuresAllSizesAgain) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto result =
-      succeeded(perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1"}));
+  const auto result = succeeded(perf("all_reduce -b 8 -e 16 -f 2 -n 1 --duration 1"));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   EXPECT_EQ(rowsOf(result.out), 2) << "one for each size\n" << result.out;
 }
 
 TEST(PerfJson, IsAWholeDocument) {
-  const auto result = succeeded(perf({"alltoall", "-b", "1K", "-e", "2K", "-f", "2", "-n", "1", "--json"}));
+  const auto result = succeeded(perf("alltoall -b 1K -e 2K -f 2 -n 1 --json"));
   EXPECT_EQ(result.out.substr(0, 2), "{\n");
   EXPECT_EQ(result.out.substr(result.out.size() - 3), "\n}\n");
   for (const char* key : {"version", "command", "plugin", "api", "ranks", "results", "average_bus_bandwidth"})
@@ -256,12 +247,12 @@ TEST(PerfJson, AFileLeavesTheTableOnStdout) {
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   EXPECT_HAS(text, "\"size\": 1024");
   unlink(path);
-  EXPECT_EQ(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--json=/nowhere/file"}).status, 2);
+  EXPECT_EQ(perf("sendrecv -b 8 -e 8 -n 1 --json=/nowhere/file").status, 2);
 }
 
 TEST(PerfErrors, APluginErrorNamesCallPeerAndRank) {
-  const auto result = perf({"all_reduce", "-b", "64K", "-e", "64K", "--ranks", "3"},
-                           {"LOOPBACK_FAIL=isend:5", "LOOPBACK_RANK=1"});
+  const auto result =
+      perf("all_reduce -b 64K -e 64K --ranks 3", {"LOOPBACK_FAIL=isend:5", "LOOPBACK_RANK=1"});
   EXPECT_EQ(result.status, 1);
   EXPECT_HAS(result.err, "railwise: rank 1: isend to rank 2 failed: ncclInternalError");
   EXPECT_HAS(result.err, "railwise: rank 0: rank 1 (pid ");
@@ -270,7 +261,7 @@ TEST(PerfErrors, APluginErrorNamesCallPeerAndRank) {
 
 TEST(PerfErrors, AnErrorWhileConnectingEndsTheJob) {
   for (const char* call : {"connect", "regMr"}) {
-    const auto result = perf({"alltoall", "-b", "64K", "-e", "64K", "--ranks", "3"},
+    const auto result = perf("alltoall -b 64K -e 64K --ranks 3",
                              {"LOOPBACK_FAIL=" + std::string(call) + ":2", "LOOPBACK_RANK=0"});
     EXPECT_EQ(result.status, 1);
     EXPECT_HAS(result.err, "railwise: rank 0: " + std::string(call));
@@ -279,8 +270,8 @@ TEST(PerfErrors, AnErrorWhileConnectingEndsTheJob) {
 }
 
 TEST(PerfErrors, AJobThatHangsEndsAndSaysWhoWaitsForWhom) {
-  const auto result = perf({"sendrecv", "-b", "64K", "-e", "64K", "--ranks", "3", "--timeout", "1"},
-                           {"LOOPBACK_STALL=40", "LOOPBACK_RANK=2"});
+  const auto result =
+      perf("sendrecv -b 64K -e 64K --ranks 3 --timeout 1", {"LOOPBACK_STALL=40", "LOOPBACK_RANK=2"});
   EXPECT_EQ(result.status, 1);
   EXPECT_HAS(result.err, "no progress for 1 s: in sendrecv of 65536 bytes");
   EXPECT_HAS(result.err, "receive(s) from rank ");
@@ -288,21 +279,19 @@ TEST(PerfErrors, AJobThatHangsEndsAndSaysWhoWaitsForWhom) {
 }
 
 TEST(PerfErrors, NoDeviceEndsWith1) {
-  const auto result = perf({"sendrecv", "--device", "verbs"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "init failed: ncclSystemError");
+  expectFailure(perf("sendrecv --device verbs", {"LOOPBACK_NEEDS_SOFTWARE=1"}), 1,
+                "init failed: ncclSystemError");
 }
 
 TEST(PerfErrors, APluginThatHangsInInitIsTriedOnce) {
-  const auto result = perf({"sendrecv", "-T", "1"}, {"LOOPBACK_HANGS=1"});
+  const auto result = perf("sendrecv -T 1", {"LOOPBACK_HANGS=1"});
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.err, "railwise: plugin " LOOPBACK_PLUGIN " hangs: init does not return within 1 s\n");
 }
 
 // It knows libibverbs only, so perf runs again behind the drop-in library.
 TEST(PerfDevice, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
-  const auto result =
-      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"}));
+  const auto result = succeeded(perf("sendrecv -b 8 -e 8 -n 1 --device software:link=ib"));
   EXPECT_HAS(result.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
   EXPECT_EQ(rowsOf(result.out), 1) << result.out;
 }
@@ -310,19 +299,17 @@ TEST(PerfDevice, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
 // Also of a machine that describes no PCI places, on InfiniBand: some plugins crash without.
 TEST(PerfDevice, APluginOfOthersSeesItsDevicesInSys) {
   const auto result =
-      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"},
-                     {"LOOPBACK_NEEDS_SYS=1"}));
+      succeeded(perf("sendrecv -b 8 -e 8 -n 1 --device software:link=ib", {"LOOPBACK_NEEDS_SYS=1"}));
 }
 
 TEST(PerfDevice, AMissingDropInIsSaid) {
-  const auto result = perf({"sendrecv", "--device", "software"}, {"RAILWISE_VERBS_DIR=/nowhere"});
+  const auto result = perf("sendrecv --device software", {"RAILWISE_VERBS_DIR=/nowhere"});
   EXPECT_EQ(result.status, 125);
   EXPECT_HAS(result.err, "no railwise-verbs/libibverbs.so.1 beside this program");
 }
 
 TEST(PerfDevice, TheFallbackIsInTheHeader) {
-  const auto result =
-      succeeded(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"}, {"LOOPBACK_NEEDS_SOFTWARE=1"}));
+  const auto result = succeeded(perf("sendrecv -b 8 -e 8 -n 1", {"LOOPBACK_NEEDS_SOFTWARE=1"}));
   EXPECT_EQ(result.err, "");
   EXPECT_HAS(result.out, "# no RDMA device on this machine: using the software device ");
 }
@@ -330,9 +317,7 @@ TEST(PerfDevice, TheFallbackIsInTheHeader) {
 // ---- the death of a process in the middle of a run ----
 
 struct LongRun {
-  LongRun()
-      : process(RAILWISE_CLI,
-                perfArgs({"alltoall", "-b", "64K", "-e", "64K", "-n", "100000000", "--ranks", "4"})) {
+  LongRun() : process(RAILWISE_CLI, perfArgs("alltoall -b 64K -e 64K -n 100000000 --ranks 4")) {
     EXPECT_TRUE(process.waitForOut("#wrong")) << process.err();
   }
   pid_t rank(int rank) const {
@@ -398,8 +383,7 @@ TEST(PerfInterrupted, ASignalEndsEverything) {
 }
 
 TEST(PerfStopped, AStoppedRankIsKilledInTheEnd) {
-  Process process(RAILWISE_CLI,
-                  perfArgs({"alltoall", "-b", "64K", "-e", "64K", "-n", "100000000", "--timeout", "1"}));
+  Process process(RAILWISE_CLI, perfArgs("alltoall -b 64K -e 64K -n 100000000 --timeout 1"));
   ASSERT_TRUE(process.waitForOut("#wrong"));
   const std::string out = process.out();
   const auto at = out.find("#  Rank  1 Pid ");
@@ -418,31 +402,27 @@ TEST(PerfStopped, AStoppedRankIsKilledInTheEnd) {
 
 // ---- ranks that others have started ----
 
+Words mpirun(int rank, int ranks) {
+  return {"OMPI_COMM_WORLD_RANK=" + std::to_string(rank), "OMPI_COMM_WORLD_SIZE=" + std::to_string(ranks),
+          "OMPI_COMM_WORLD_LOCAL_SIZE=" + std::to_string(ranks),
+          "PMIX_NAMESPACE=test-" + std::to_string(getpid())};
+}
+
 TEST(PerfMpi, RanksOfMpirunMeetByThemselves) {
-  const auto args = perfArgs({"all_reduce", "-b", "8", "-e", "64K", "-f", "8", "-n", "2"});
-  const auto environment = [](int rank) {
-    return Words{"OMPI_COMM_WORLD_RANK=" + std::to_string(rank), "OMPI_COMM_WORLD_SIZE=3",
-                 "OMPI_COMM_WORLD_LOCAL_SIZE=3", "PMIX_NAMESPACE=test-" + std::to_string(getpid())};
-  };
-  Process two(RAILWISE_CLI, args, environment(2));
-  Process one(RAILWISE_CLI, args, environment(1));
-  Process zero(RAILWISE_CLI, args, environment(0));
-  const auto result = succeeded(zero.wait());
-  EXPECT_HAS(result.out, "# ranks 3 ");
+  const auto args = perfArgs("all_reduce -b 8 -e 64K -f 8 -n 2");
+  Process two(RAILWISE_CLI, args, mpirun(2, 3));
+  Process one(RAILWISE_CLI, args, mpirun(1, 3));
+  Process zero(RAILWISE_CLI, args, mpirun(0, 3));
+  EXPECT_HAS(succeeded(zero.wait()).out, "# ranks 3 ");
   for (Process* other : {&one, &two}) {
-    const auto other_result = succeeded(other->wait());
-    EXPECT_EQ(other_result.out, "") << "only rank 0 prints";
+    EXPECT_EQ(succeeded(other->wait()).out, "") << "only rank 0 prints";
   }
 }
 
 TEST(PerfMpi, APluginOfOthersGetsSoftwareDevicesFromTheDropIn) {
-  const auto args = perfArgs({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--device", "software:link=ib"});
-  const auto environment = [](int rank) {
-    return Words{"OMPI_COMM_WORLD_RANK=" + std::to_string(rank), "OMPI_COMM_WORLD_SIZE=2",
-                 "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=test-" + std::to_string(getpid())};
-  };
-  Process one(RAILWISE_CLI, args, environment(1));
-  Process zero(RAILWISE_CLI, args, environment(0));
+  const auto args = perfArgs("sendrecv -b 8 -e 8 -n 1 --device software:link=ib");
+  Process one(RAILWISE_CLI, args, mpirun(1, 2));
+  Process zero(RAILWISE_CLI, args, mpirun(0, 2));
   for (Process* process : {&zero, &one}) {
     const auto result = succeeded(process->wait());
     EXPECT_HAS(result.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
@@ -454,19 +434,15 @@ TEST(PerfMpi, OtherOptionsAreRefused) {
     return Words{"PMI_RANK=" + std::to_string(rank), "PMI_SIZE=2", "MPI_LOCALNRANKS=2",
                  "PMI_JOBID=test-" + std::to_string(getpid())};
   };
-  Process one(RAILWISE_CLI, perfArgs({"all_reduce", "-b", "8", "-e", "8"}), environment(1));
-  Process zero(RAILWISE_CLI, perfArgs({"all_reduce", "-b", "16", "-e", "16"}), environment(0));
+  Process one(RAILWISE_CLI, perfArgs("all_reduce -b 8 -e 8"), environment(1));
+  Process zero(RAILWISE_CLI, perfArgs("all_reduce -b 16 -e 16"), environment(0));
   for (Process* process : {&zero, &one}) {
-    const auto result = process->wait();
-    EXPECT_EQ(result.status, 1);
-    EXPECT_HAS(result.err, "was started with other options than rank 0");
+    expectFailure(process->wait(), 1, "was started with other options than rank 0");
   }
 }
 
 TEST(PerfMpi, NoAddressIsAMistake) {
-  const auto result = perf({"sendrecv"}, {"PMI_RANK=0", "PMI_SIZE=2"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_HAS(result.err, "give --address HOST:PORT");
+  expectFailure(perf("sendrecv", {"PMI_RANK=0", "PMI_SIZE=2"}), 2, "give --address HOST:PORT");
 }
 
 }  // namespace

@@ -143,9 +143,8 @@ TEST(PerfOneSidedMistake, ASignalThatIsMissingIsNamed) {
 }
 
 TEST(PerfOneSidedPlugin, WhatATableLacksIsNamed) {
-  const auto result = withMistake("get", "no_iget");
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "plugin Railwise: ncclRmaPlugin_v14 has no iget, which perf get needs");
+  expectFailure(withMistake("get", "no_iget"), 1,
+                "plugin Railwise: ncclRmaPlugin_v14 has no iget, which perf get needs");
   expectGood(withMistake("put", "no_iget"), "put needs no iget");
 }
 
@@ -154,15 +153,13 @@ TEST(PerfOneSidedPlugin, WithoutTheTableLibraryAndTableAreNamed) {
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.err, std::string("railwise: plugin ") + LOOPBACK_PLUGIN +
                             " does not export any ncclRmaPlugin_v13 .. ncclRmaPlugin_v16\n");
-  const auto version = perf({"put", "--api", "v9"}, RAILWISE_PLUGIN_PATH);
-  EXPECT_EQ(version.status, 2);
-  EXPECT_HAS(version.err, " does not export ncclRmaPlugin_v9; it exports v16, v15, v14, v13\n");
+  expectFailure(perf({"put", "--api", "v9"}, RAILWISE_PLUGIN_PATH), 2,
+                " does not export ncclRmaPlugin_v9; it exports v16, v15, v14, v13\n");
 }
 
 TEST(PerfOneSidedPlugin, ATableThatIsSwitchedOffIsAnError) {
-  const auto result = perf({"put", "--device", ownDevice()}, RAILWISE_PLUGIN_PATH, {"RAILWISE_RMA=0"});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "plugin Railwise (v16): init failed: ");
+  expectFailure(perf({"put", "--device", ownDevice()}, RAILWISE_PLUGIN_PATH, {"RAILWISE_RMA=0"}), 1,
+                "plugin Railwise (v16): init failed: ");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "perf/options.h"
 
+#include "base/text/words.h"
 #include "tests/ok.h"
 
 namespace railwise::cli {
@@ -106,45 +107,12 @@ TEST(PerfOptions, HelpListsEveryOptionAndWins) {
 }
 
 TEST(PerfNcclTests, ItsCommandLinesAreRead) {
-  const auto options = optionsOf({"all_reduce_perf",
-                                  "-b",
-                                  "8",
-                                  "-e",
-                                  "128M",
-                                  "-f",
-                                  "2",
-                                  "-g",
-                                  "8",
-                                  "-n",
-                                  "50",
-                                  "-w",
-                                  "10",
-                                  "-c",
-                                  "1",
-                                  "-o",
-                                  "avg",
-                                  "-d",
-                                  "bfloat16",
-                                  "-p",
-                                  "0",
-                                  "-z",
-                                  "0",
-                                  "-G",
-                                  "0",
-                                  "-C",
-                                  "0",
-                                  "-a",
-                                  "1",
-                                  "-t",
-                                  "1",
-                                  "-m",
-                                  "2",
-                                  "-D",
-                                  "0",
-                                  "-R",
-                                  "0",
-                                  "-N",
-                                  "3"});
+  const std::vector<std::string> words = wordsOf(
+      "all_reduce_perf -b 8 -e 128M -f 2 -g 8 -n 50 -w 10 -c 1 -o avg -d bfloat16 -p 0 -z 0 -G 0 -C 0 -a 1 "
+      "-t 1 -m 2 -D 0 -R 0 -N 3");
+  std::vector<const char*> args;
+  for (const std::string& word : words) args.push_back(word.c_str());
+  const auto options = optionsOf(args);
   EXPECT_EQ(options.ranks, 8);
   EXPECT_EQ(options.op, ReduceOp::kAvg);
   EXPECT_EQ(options.type, DataType::kBFloat16);

@@ -97,16 +97,6 @@ std::vector<std::string> deviceNames(int software) {
   return names;
 }
 
-Setting::Setting(const char* variable, const std::string& value) : variable_(variable) {
-  if (const char* const set = std::getenv(variable)) before_ = set;
-  setenv(variable, value.c_str(), 1);
-}
-
-Setting::~Setting() {
-  if (before_) setenv(variable_, before_->c_str(), 1);
-  else unsetenv(variable_);
-}
-
 void useDevice(const std::string& software) {
   if (onRealDevices()) {
     (void)realDevices();  // there are some

@@ -8,9 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
+
+#include "tests/setting.h"
 
 namespace railwise::test {
 
@@ -34,19 +35,6 @@ int deviceCount(int software = 1);
 
 // Their names: the software device's are soft0 and on.
 std::vector<std::string> deviceNames(int software = 1);
-
-// A variable of the environment for as long as this lives; afterwards it is what it was.
-class Setting {
- public:
-  Setting(const char* variable, const std::string& value);
-  ~Setting();
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* const variable_;
-  std::optional<std::string> before_;
-};
 
 // Sets the environment for the next init. `software`: keys of the software device's configuration; real
 // devices are what they are, so a test that depends on such a key begins with one of the macros below.

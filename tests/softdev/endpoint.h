@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -161,6 +162,13 @@ template <typename One, typename Other>
 void connectEnds(One& one, Other& other) {
   one.connect(other.address());
   other.connect(one.address());
+}
+
+// Sends, and waits for the completion: its status. Throws if the device does not take it.
+template <typename End>
+ibv_wc_status sendAndWait(End& end, const Send& send) {
+  if (end.send(send) != 0) throw std::runtime_error("ibv_post_send");
+  return end.wait().status;
 }
 
 // Two connected ends in this process.

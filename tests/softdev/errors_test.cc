@@ -97,8 +97,7 @@ TEST(Errors, RemoteAccessOfTheRegion) {
 TEST(Errors, RemoteAccessOfTheQueuePair) {
   const OpenDevice device;
   Pair pair(device, device, {}, {.qp_access = IBV_ACCESS_REMOTE_READ});
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_RDMA_READ, .length = 8}), IBV_WC_SUCCESS);
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
   expectFailed(pair.a, IBV_WC_REM_ACCESS_ERR);
 }

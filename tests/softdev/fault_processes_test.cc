@@ -37,10 +37,8 @@ void expectKilled(pid_t pid) {
 TEST(FaultProcesses, TheOtherProcessObeysToo) {
   TwoEnds ends;
   addRule(ends.device, "process=" + std::to_string(ends.there.pid()) + " opcode=write status=loc_prot_err");
-  ASSERT_EQ(ends.here.send({.length = 8}), 0);
-  EXPECT_EQ(ends.here.wait().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(ends.there.send({.length = 8}), 0);
-  EXPECT_EQ(ends.there.wait().status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(sendAndWait(ends.here, {.length = 8}), IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(ends.there, {.length = 8}), IBV_WC_LOC_PROT_ERR);
   const std::vector<FaultLogEntry> log = readFaultLog(fabricOf(ends.device));
   ASSERT_EQ(log.size(), 1U);
   EXPECT_EQ(log[0].process, static_cast<uint32_t>(ends.there.pid()));
@@ -50,8 +48,7 @@ TEST(FaultProcesses, RemoteStatusReachesTheOtherProcess) {
   TwoEnds ends;
   ASSERT_EQ(ends.there.receive(4), 0);
   addRule(ends.device, "opcode=write nth=1 status=rem_access_err");
-  ASSERT_EQ(ends.here.send({.length = 8}), 0);
-  EXPECT_EQ(ends.here.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(sendAndWait(ends.here, {.length = 8}), IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(ends.there.wait().status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(ends.there.state(), IBV_QPS_ERR);
 }
@@ -60,8 +57,7 @@ TEST(FaultProcesses, ReceiveOfTheOtherProcessFails) {
   TwoEnds ends;
   addRule(ends.device, "opcode=recv process=" + std::to_string(ends.there.pid()) + " status=loc_len_err");
   ASSERT_EQ(ends.there.receive(4, 0, 64), 0);
-  ASSERT_EQ(ends.here.send({.opcode = IBV_WR_SEND, .length = 8}), 0);
-  EXPECT_EQ(ends.here.wait().status, IBV_WC_REM_INV_REQ_ERR);
+  EXPECT_EQ(sendAndWait(ends.here, {.opcode = IBV_WR_SEND, .length = 8}), IBV_WC_REM_INV_REQ_ERR);
   EXPECT_EQ(ends.there.wait().status, IBV_WC_LOC_LEN_ERR);
 }
 
@@ -69,11 +65,9 @@ TEST(FaultProcesses, PeerKilled) {
   TwoEnds ends(kImpatient);
   addRule(ends.device, "opcode=write nth=3 kill=peer");
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(ends.here.send({.length = 8}), 0);
-    EXPECT_EQ(ends.here.wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(sendAndWait(ends.here, {.length = 8}), IBV_WC_SUCCESS);
   }
-  ASSERT_EQ(ends.here.send({.length = 8}), 0);
-  EXPECT_EQ(ends.here.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(ends.here, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
   expectKilled(ends.there.pid());
 }
 
@@ -81,8 +75,7 @@ TEST(FaultProcesses, ReceiverKillsItself) {
   TwoEnds ends(kImpatient);
   addRule(ends.device, "opcode=recv nth=1 kill");
   ASSERT_EQ(ends.there.receive(4, 0, 64), 0);
-  ASSERT_EQ(ends.here.send({.opcode = IBV_WR_SEND, .length = 8}), 0);
-  EXPECT_EQ(ends.here.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(ends.here, {.opcode = IBV_WR_SEND, .length = 8}), IBV_WC_RETRY_EXC_ERR);
   expectKilled(ends.there.pid());
 }
 
@@ -108,11 +101,9 @@ TEST(FaultProcesses, NobodyIsKilledForAQueuePairThatIsGone) {
 TEST(FaultProcesses, KillsItself) {
   TwoEnds ends(kImpatient);
   addRule(ends.device, "opcode=write process=" + std::to_string(ends.there.pid()) + " nth=2 kill");
-  ASSERT_EQ(ends.there.send({.length = 8}), 0);
-  EXPECT_EQ(ends.there.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(ends.there, {.length = 8}), IBV_WC_SUCCESS);
   EXPECT_THROW(ends.there.send({.length = 8}), std::runtime_error) << "it is gone in the middle of the call";
-  ASSERT_EQ(ends.here.send({.length = 8}), 0);
-  EXPECT_EQ(ends.here.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(ends.here, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
   EXPECT_EQ(readFaultLog(fabricOf(ends.device)).size(), 1U);
   EXPECT_NE(addRule(ends.device, "opcode=write stuck"), 0U) << "the table is as it was";
 }
@@ -121,10 +112,8 @@ TEST(FaultProcesses, PortDownReachesBoth) {
   TwoEnds ends(kImpatient, "name=one;name=two");
   setPortState(fabricOf(ends.device), portOf(ends.device), false);
   EXPECT_EQ(nextEvent(ends.device), eventTypeStr(IBV_EVENT_PORT_ERR));
-  ASSERT_EQ(ends.there.send({.length = 8}), 0);
-  EXPECT_EQ(ends.there.wait().status, IBV_WC_RETRY_EXC_ERR);
-  ASSERT_EQ(ends.here.send({.length = 8}), 0);
-  EXPECT_EQ(ends.here.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(ends.there, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(ends.here, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
 }
 
 TEST(FaultProcesses, DeviceFatalFailsEveryProcess) {
@@ -152,10 +141,8 @@ TEST(FaultProcesses, HostsCanBeTakenApart) {
   connectEnds(here, same);
   connectEnds(second, other);
   addRule(device, "host=A peer=B drop");
-  ASSERT_EQ(here.send({.length = 8}), 0);
-  EXPECT_EQ(here.wait().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(second.send({.length = 8}), 0);
-  EXPECT_EQ(second.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(here, {.length = 8}), IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(second, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
 }
 
 // Each block of 128 bytes is seen either old or new up to its last 8 bytes, which come last; here the end
@@ -166,8 +153,7 @@ TEST(FaultProcesses, AdversarialPlacementArrivesWhole) {
   constexpr uint32_t kBytes = 4096 - 24;
   for (uint64_t round = 1; round <= 6; ++round) {
     for (size_t at = 0; at < kBytes; at += 8) *ends.here.word(at) = round << 32 | at;
-    ASSERT_EQ(ends.here.send({.length = kBytes, .remote_offset = 16}), 0);
-    EXPECT_EQ(ends.here.wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(sendAndWait(ends.here, {.length = kBytes, .remote_offset = 16}), IBV_WC_SUCCESS);
     for (size_t at = 0; at < kBytes; at += 504) EXPECT_EQ(ends.there.word(16 + at), round << 32 | at);
   }
   EXPECT_EQ(readFaultLog(fabricOf(ends.device)).size(), 3U);
@@ -178,8 +164,7 @@ TEST(FaultProcesses, WritesOfARuleInOneProcessAreScrambled) {
   Pair pair(device);
   addRule(device, "opcode=write place=adversarial");
   for (size_t at = 0; at < 4096; at += 8) *pair.a.word(at) = at + 1;
-  ASSERT_EQ(pair.a.send({.length = 4096, .remote_offset = 64}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 4096, .remote_offset = 64}), IBV_WC_SUCCESS);
   for (size_t at = 0; at < 4096; at += 8) ASSERT_EQ(*pair.b.word(64 + at), at + 1);
   EXPECT_EQ(as<Qp>(pair.a.qp).special, 0U) << "the queue pair itself is as it was";
 }

@@ -11,8 +11,7 @@ namespace {
 TEST(TwoProcesses, WriteAndRead) {
   Processes two;
   for (size_t i = 0; i < 4; ++i) *two.end.word(8 * i) = 100 + i;
-  ASSERT_EQ(two.end.send({.length = 32, .remote_offset = 64}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 32, .remote_offset = 64}), IBV_WC_SUCCESS);
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(two.peer.word(64 + 8 * i), 100 + i);
   two.peer.setWord(512, 7);
   ASSERT_EQ(two.end.send({.opcode = IBV_WR_RDMA_READ, .offset = 1024, .length = 8, .remote_offset = 512}), 0);
@@ -107,8 +106,7 @@ TEST(TwoProcesses, MoreThanABatchInOneChain) {
 TEST(TwoProcesses, RemoteKey) {
   Processes two;
   two.end.peer.rkey ^= 1;
-  ASSERT_EQ(two.end.send({.length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8}), IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(two.peer.state(), IBV_QPS_ERR);
 }
 
@@ -137,8 +135,7 @@ TEST(TwoProcesses, ErrorInTheMiddleOfAChain) {
 TEST(TwoProcesses, SendLongerThanTheReceive) {
   Processes two;
   ASSERT_EQ(two.peer.receive(3, 0, 8), 0);
-  ASSERT_EQ(two.end.send({.opcode = IBV_WR_SEND, .length = 9}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_REM_INV_REQ_ERR);
+  EXPECT_EQ(sendAndWait(two.end, {.opcode = IBV_WR_SEND, .length = 9}), IBV_WC_REM_INV_REQ_ERR);
   EXPECT_EQ(two.peer.wait().status, IBV_WC_LOC_LEN_ERR);
 }
 
@@ -148,8 +145,7 @@ TEST(TwoProcesses, MemoryThatTheLivePeerUnmapped) {
     two.peer.unmapBuffer();
     two.end.peer = two.peer.address();
     ASSERT_EQ(two.end.send({.opcode = opcode, .length = 8, .wr_id = 1}), 0);
-    ASSERT_EQ(two.end.send({.length = 8, .wr_id = 2}), 0);
-    EXPECT_EQ(two.end.wait().status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(sendAndWait(two.end, {.length = 8, .wr_id = 2}), IBV_WC_REM_ACCESS_ERR);
     EXPECT_EQ(two.end.wait().status, IBV_WC_WR_FLUSH_ERR);
     EXPECT_EQ(two.peer.state(), IBV_QPS_ERR);
   }

@@ -47,8 +47,7 @@ TEST_F(DeviceFault, RulesAreAddedListedAndRemoved) {
   EXPECT_HAS(railwise({"fault", "list"}).out, "opcode=write drop=2");
   const auto log = railwise({"fault", "log"});
   EXPECT_HAS(log.out, "alloc_pd  errno=ENOSPC");
-  const auto json = railwise({"fault", "log", "-f", "json"});
-  EXPECT_HAS(json.out, "\"operation\": \"alloc_pd\"");
+  EXPECT_HAS(railwise({"fault", "log", "-f", "json"}).out, "\"operation\": \"alloc_pd\"");
   EXPECT_EQ(railwise({"fault", "log", "--after", "1"}).out, "");
   EXPECT_EQ(railwise({"fault", "remove", "2"}).status, 0);
   EXPECT_EQ(railwise({"fault", "remove", "2"}).status, 1);
@@ -56,9 +55,8 @@ TEST_F(DeviceFault, RulesAreAddedListedAndRemoved) {
 }
 
 TEST_F(DeviceFault, MistakesAreNamed) {
-  const auto rule = railwise({"fault", "add", "opcode=wirte", "drop"});
-  EXPECT_EQ(rule.status, 2);
-  EXPECT_HAS(rule.err, "\"opcode=wirte\": expected any or names joined by +: write, ");
+  expectFailure(railwise({"fault", "add", "opcode=wirte", "drop"}), 2,
+                "\"opcode=wirte\": expected any or names joined by +: write, ");
   EXPECT_EQ(railwise({"fault"}).status, 2);
   EXPECT_EQ(railwise({"fault", "add"}).status, 2);
   EXPECT_EQ(railwise({"fault", "remove", "x"}).status, 2);
@@ -72,9 +70,8 @@ TEST_F(DeviceFault, MistakesAreNamed) {
 
 TEST_F(DeviceFault, NobodyIsThere) {
   for (const char* command : {"stats", "port"}) {
-    const auto result = runProcess(RAILWISE_CLI, {"device", command, "--fabric", "nobody" + fabric_});
-    EXPECT_EQ(result.status, 1);
-    EXPECT_HAS(result.err, "no process is on fabric nobody" + fabric_ + " of user ");
+    expectFailure(runProcess(RAILWISE_CLI, {"device", command, "--fabric", "nobody" + fabric_}), 1,
+                  "no process is on fabric nobody" + fabric_ + " of user ");
   }
 }
 
@@ -100,8 +97,7 @@ TEST_F(DeviceFault, Statistics) {
   const auto text = railwise({"stats"});
   EXPECT_HAS(text.out, "empty_polls") << text.err;
   EXPECT_HAS(text.out, std::to_string(getpid()));
-  const auto json = railwise({"stats", "--by=device", "-fjson"});
-  EXPECT_HAS(json.out, "\"empty_polls\": 1");
+  EXPECT_HAS(railwise({"stats", "--by=device", "-fjson"}).out, "\"empty_polls\": 1");
   EXPECT_LACKS(railwise({"stats", "--by", "port"}).out, "empty_polls");
   EXPECT_EQ(softdev::destroyCq(cq), 0);
 }

@@ -27,8 +27,7 @@ TEST(GpusCommand, ListsTheGpus) {
 }
 
 TEST(GpusCommand, ASoftwareMachineIsListedToo) {
-  const auto result = succeeded(gpus({"--machine", "dgx"}));
-  EXPECT_HAS(result.out, "NVL");
+  EXPECT_HAS(succeeded(gpus({"--machine", "dgx"})).out, "NVL");
   EXPECT_EQ(gpus({"pick", "2", "--machine", "dgx", "--host", "B"}).status, 0);
 }
 

@@ -92,8 +92,7 @@ class EveryFakeMachine : public testing::TestWithParam<const char*> {
 
 TEST_P(EveryFakeMachine, IsListedPickedFromAndFingerprinted) {
   const auto list = succeeded(run({"gpus"}));
-  const auto pick = succeeded(run({"gpus", "pick", "1", "--occupied"}));
-  EXPECT_HAS(pick.out, "GPU 0 of ");
+  EXPECT_HAS(succeeded(run({"gpus", "pick", "1", "--occupied"})).out, "GPU 0 of ");
   const test::ScratchFile hosts("hosts.tsv", "a\tleft\nb\tright\n");
   const auto fitness =
       succeeded(run({"gpus", "fitness", "--hosts", hosts.path(), "--nodes", "a", "--gpus", "1"}));

@@ -112,10 +112,8 @@ TEST(MetricsCommand, ReplacesATextFile) {
 TEST(MetricsCommand, LeavesNothingWhereItCannotWrite) {
   const Folder folder;
   std::filesystem::create_directories(folder.path("node/railwise.prom"));
-  const ProcessResult result =
-      metrics({"--dir", folder.path(), "--textfile", folder.path("node/railwise.prom")});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "cannot write " + folder.path("node/railwise.prom") + ": Is a directory");
+  expectFailure(metrics({"--dir", folder.path(), "--textfile", folder.path("node/railwise.prom")}), 1,
+                "cannot write " + folder.path("node/railwise.prom") + ": Is a directory");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("node")), {}), 1);
 }
 
@@ -235,9 +233,8 @@ TEST_F(MetricsServer, ASignalEndsIt) {
 }
 
 TEST_F(MetricsServer, TheAddressIsTakenThen) {
-  const ProcessResult second = metrics({"--listen", "127.0.0.1:" + port_, "--dir", folder_.path()});
-  EXPECT_EQ(second.status, 1);
-  EXPECT_HAS(second.err, "cannot listen at 127.0.0.1:" + port_ + ": Address already in use");
+  expectFailure(metrics({"--listen", "127.0.0.1:" + port_, "--dir", folder_.path()}), 1,
+                "cannot listen at 127.0.0.1:" + port_ + ": Address already in use");
 }
 
 TEST(MetricsCommand, ServesAnErrorWhenANamedProcessHasNoRecordAnyMore) {

@@ -365,9 +365,7 @@ TEST(PostmortemCommand, MistakesHaveClearErrors) {
   EXPECT_EQ(missing.status, 1);
   EXPECT_HAS(missing.err, "process 77 has no record in");
   EXPECT_HAS(missing.err, "ended in order");
-  const auto bad = run({"postmortem", scratch.file("bad", "no record")});
-  EXPECT_EQ(bad.status, 1);
-  EXPECT_HAS(bad.err, scratch.path("bad"));
+  expectFailure(run({"postmortem", scratch.file("bad", "no record")}), 1, scratch.path("bad"));
 }
 
 }  // namespace

@@ -460,16 +460,12 @@ TEST(TopOnce, WithoutAProcessTheTimeIsRightToo) {
 
 TEST(TopOnce, MistakesAreNamed) {
   Machine machine;
-  const auto missing = top(machine, {"--once", "4243"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_HAS(missing.err, "process 4243 has no record in");
+  expectFailure(top(machine, {"--once", "4243"}), 1, "process 4243 has no record in");
   for (const auto& [args, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"abc"}, "'abc' is not the number of a process"},
            {{"--interval", "0"}, "'0' is not a number of seconds from 0.05 to 3600"},
            {{"--width", "3"}, "'3' is not a number from 20 to 1000"}}) {
-    const auto result = top(machine, args);
-    EXPECT_EQ(result.status, 2);
-    EXPECT_HAS(result.err, said);
+    expectFailure(top(machine, args), 2, said);
   }
 }
 
@@ -477,8 +473,7 @@ TEST(TopOnce, ARecordThatCannotBeReadIsNoted) {
   Machine machine;
   machine.builder.header().version = 99;
   machine.update();
-  const auto result = succeeded(top(machine, {"--once"}));
-  EXPECT_HAS(result.out, "railwise-");
+  EXPECT_HAS(succeeded(top(machine, {"--once"})).out, "railwise-");
 }
 
 }  // namespace

@@ -84,9 +84,8 @@ TEST(TopoCommand, SaysWhoseRulesAreInUse) {
   EXPECT_HAS(newer, "railwise: topo show: warning: NCCL 2.32 is newer than 2.31.2");
   EXPECT_HAS(newer, "note: the rules of NCCL 2.31.2\n");
   for (const char* release : {"2.12", "2.33", "3", "latest"}) {
-    const auto refused = topoCommand({"topo", "show", kMachine, "--nccl", release});
-    EXPECT_EQ(refused.status, 2);
-    EXPECT_HAS(refused.err, "is not a release of NCCL from 2.13 to 2.32");
+    expectFailure(topoCommand({"topo", "show", kMachine, "--nccl", release}), 2,
+                  "is not a release of NCCL from 2.13 to 2.32");
   }
 }
 
@@ -167,8 +166,7 @@ TEST(TopoCommand, ThisMachinesLibraryDecidesWhoseRules) {
 }
 
 TEST(TopoCommand, TransportsOfAllPairsAndOfOne) {
-  const auto all = succeeded(topoCommand({"topo", "transports", kMachine}));
-  EXPECT_HAS(all.out, "P2P/CUMEM (12 pairs)");
+  EXPECT_HAS(succeeded(topoCommand({"topo", "transports", kMachine})).out, "P2P/CUMEM (12 pairs)");
   const auto one = topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "1", "--one-process"});
   EXPECT_HAS(one.out, "Channel 00/1 : 0[0] -> 1[1] via P2P/direct pointer\n");
   const auto set =
@@ -177,9 +175,8 @@ TEST(TopoCommand, TransportsOfAllPairsAndOfOne) {
 }
 
 TEST(TopoCommand, TransportsOfAGpuThatIsNotThere) {
-  const auto wrong = topoCommand({"topo", "transports", kMachine, "--from", "9"});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_HAS(wrong.err, "--from=9: this machine has no GPU with rank 9; its ranks are 0 to 3");
+  expectFailure(topoCommand({"topo", "transports", kMachine, "--from", "9"}), 2,
+                "--from=9: this machine has no GPU with rank 9; its ranks are 0 to 3");
   const auto other = topoCommand({"topo", "transports", kMachine, "--nodes", "2", "--to", "5"});
   EXPECT_HAS(other.err, "rank 5 of the other host is in the answer of --to=1");
   EXPECT_EQ(topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "0"}).status, 2);
@@ -203,8 +200,7 @@ TEST(TopoCommand, KnowsGpusThatAFileDoesNotDescribe) {
   const auto known = topoCommand({"explain", file.path()});
   EXPECT_HAS(unbroken(known.out), "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks")
       << known.out;
-  const auto told = topoCommand({"explain", file.path(), "--gpu-sm", "90"});
-  EXPECT_LACKS(told.out, "H100 SXM5");
+  EXPECT_LACKS(topoCommand({"explain", file.path(), "--gpu-sm", "90"}).out, "H100 SXM5");
   for (const std::string command : {"show", "graphs", "transports", "expect"}) {
     const auto result = topoCommand({"topo", command, file.path()});
     EXPECT_HAS(result.out + result.err, "H100 SXM5") << command << ": " << result.err;
@@ -335,8 +331,7 @@ TEST(TopoCommand, AllNameAVariableThatNcclDoesNotUnderstand) {
   for (const std::vector<std::string>& command : {std::vector<std::string>{"topo", "lint", kMachine},
                                                   {"topo", "graphs", kMachine},
                                                   {"explain", kMachine}}) {
-    const auto result = topoCommand(command, {"NCCL_P2P_LEVEL=bogus"});
-    EXPECT_HAS(result.err, "NCCL_P2P_LEVEL='bogus' is no level");
+    EXPECT_HAS(topoCommand(command, {"NCCL_P2P_LEVEL=bogus"}).err, "NCCL_P2P_LEVEL='bogus' is no level");
   }
 }
 
@@ -383,9 +378,7 @@ TEST(TopoCommand, OfAMachineWithoutGpusTheNicsAreShown) {
     EXPECT_HAS(shown.out, "no GPU (no display device");
     EXPECT_HAS(shown.out, "\nsoft0  1 ");
     args.insert(args.end(), {"--format", "json"});
-    const auto json = topoCommand(args);
-    EXPECT_EQ(json.status, 1);
-    EXPECT_HAS(json.err, "no GPU in software machine");
+    expectFailure(topoCommand(args), 1, "no GPU in software machine");
   }
 }
 
@@ -400,8 +393,7 @@ TEST(TopoCommand, ExplainHasColoursWhereTheyAreAskedFor) {
 }
 
 TEST(TopoCommand, NcclsVariablesChangeTheAnswer) {
-  const auto result = topoCommand({"explain", kMachine, "-g", "0"}, {"NCCL_NET_GDR_C2C=0"});
-  EXPECT_HAS(result.out, "GPUDirect  off");
+  EXPECT_HAS(topoCommand({"explain", kMachine, "-g", "0"}, {"NCCL_NET_GDR_C2C=0"}).out, "GPUDirect  off");
 }
 
 TEST(TopoCommand, GraphsInEveryFormat) {
@@ -415,9 +407,7 @@ TEST(TopoCommand, GraphsInEveryFormat) {
 
 TEST(TopoCommand, GraphsOfTwoMachinesNeedANic) {
   const std::string without = RAILWISE_SOURCE_DIR "/tests/topo/machines/quirks/comment.xml";
-  const auto result = topoCommand({"topo", "graphs", without, "-q", "--nodes", "2"});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "no GPU reaches a NIC");
+  expectFailure(topoCommand({"topo", "graphs", without, "-q", "--nodes", "2"}), 1, "no GPU reaches a NIC");
   EXPECT_EQ(topoCommand({"topo", "graphs", without, "-q"}).status, 0);
 }
 
@@ -436,10 +426,8 @@ TEST(TopoCommand, GraphsOfAFileAreTaken) {
   const auto by_option =
       topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why", "--graph-file", file.path()});
   EXPECT_EQ(by_option.out, by_variable.out);
-  const auto other =
-      topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--graph-file", file.path()});
-  EXPECT_EQ(other.status, 1);
-  EXPECT_HAS(other.err, file.path() + ":3:5: <channel> names 0 <net> elements");
+  expectFailure(topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--graph-file", file.path()}),
+                1, file.path() + ":3:5: <channel> names 0 <net> elements");
 }
 
 TEST(TopoCommand, ExpectCountsTheGraphsOfAFile) {
@@ -470,18 +458,16 @@ TEST(TopoCommand, JsonHasTwoSpellings) {
     EXPECT_TRUE(printed.out.starts_with("{") || printed.out.starts_with("[")) << printed.out << printed.err;
     EXPECT_EQ(topoCommand(format).out, printed.out) << command[1];
   }
-  const auto wrong = topoCommand({"topo", "lint", kMachine, "--format", "xml"});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_HAS(wrong.err, "--format: 'xml' is not one of text, json");
+  expectFailure(topoCommand({"topo", "lint", kMachine, "--format", "xml"}), 2,
+                "--format: 'xml' is not one of text, json");
 }
 
 TEST(TopoCommand, ADashIsStandardInput) {
   const auto piped =
       succeeded(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - -q <" + kMachine}, {}));
   EXPECT_HAS(piped.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0");
-  const auto nothing = runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - </dev/null"}, {});
-  EXPECT_EQ(nothing.status, 1);
-  EXPECT_HAS(nothing.err, "standard input:1:1: the file has no <system>");
+  expectFailure(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - </dev/null"}, {}), 1,
+                "standard input:1:1: the file has no <system>");
   const auto lint =
       succeeded(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo lint - <" + kMachine}, {}));
 }
@@ -497,12 +483,10 @@ TEST(TopoCommand, QuietLeavesTheNotesOut) {
 }
 
 TEST(TopoCommand, GraphsSayWhatIsWrongWithAFile) {
-  const auto missing = topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", "/nonexistent"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_HAS(missing.err, "topo graphs: /nonexistent: cannot read it");
-  const auto topology = topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", kMachine});
-  EXPECT_EQ(topology.status, 1);
-  EXPECT_HAS(topology.err, "the file has no <graphs>; give a graph file");
+  expectFailure(topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", "/nonexistent"}), 1,
+                "topo graphs: /nonexistent: cannot read it");
+  expectFailure(topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", kMachine}), 1,
+                "the file has no <graphs>; give a graph file");
 }
 
 TEST(TopoCommand, LintsExitStatusTellsErrors) {
@@ -611,10 +595,9 @@ TEST(TopoCommand, DiffReadsAPipeOnce) {
   EXPECT_EQ(by_name.status, 1) << by_name.err;
   EXPECT_EQ(diffOfPipe("- --nccl 2.31 --against-nccl 2.31").status, 0);
   for (const char* twice : {"topo diff - -", "topo lint - -"}) {
-    const auto result = runProcess(
-        "/bin/sh", {"-c", std::string("cat '") + kMachine + "' | '" + RAILWISE_CLI + "' " + twice});
-    EXPECT_EQ(result.status, 2);
-    EXPECT_HAS(result.err, "- is standard input");
+    expectFailure(runProcess("/bin/sh",
+                             {"-c", std::string("cat '") + kMachine + "' | '" + RAILWISE_CLI + "' " + twice}),
+                  2, "- is standard input");
   }
 }
 
@@ -638,18 +621,10 @@ TEST(TopoCommand, DiffKeepsTheOrderOfTheCommandLine) {
 }
 
 TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
-  const auto missing = topoCommand({"explain", "/nowhere.xml"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_HAS(missing.err, "railwise: explain: /nowhere.xml");
-  const auto rank = topoCommand({"explain", kMachine, "--gpu", "99"});
-  EXPECT_EQ(rank.status, 2);
-  EXPECT_HAS(rank.err, "99");
-  const auto root = topoCommand({"topo", "show", "--root", kMachine});
-  EXPECT_EQ(root.status, 1);
-  EXPECT_HAS(root.err, "without --root");
-  const auto sub = topoCommand({"topo", "lnt"});
-  EXPECT_EQ(sub.status, 2);
-  EXPECT_HAS(sub.err, "did you mean 'lint'?");
+  expectFailure(topoCommand({"explain", "/nowhere.xml"}), 1, "railwise: explain: /nowhere.xml");
+  expectFailure(topoCommand({"explain", kMachine, "--gpu", "99"}), 2, "99");
+  expectFailure(topoCommand({"topo", "show", "--root", kMachine}), 1, "without --root");
+  expectFailure(topoCommand({"topo", "lnt"}), 2, "did you mean 'lint'?");
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 2);
 }
 
@@ -750,9 +725,8 @@ TEST(TopoCommand, ExpectsMistakes) {
       "<pci busid=\"0000:02:00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
       "<gpu dev=\"1\" sm=\"80\" rank=\"1\" gdr=\"1\"/></pci></cpu></system>\n");
   EXPECT_EQ(topoCommand({"topo", "expect", file.path()}).status, 0);
-  const auto nodes = topoCommand({"topo", "expect", file.path(), "--nodes", "2"});
-  EXPECT_EQ(nodes.status, 1);
-  EXPECT_HAS(nodes.err, "no GPU reaches a NIC, so there is no communicator of 2 nodes");
+  expectFailure(topoCommand({"topo", "expect", file.path(), "--nodes", "2"}), 1,
+                "no GPU reaches a NIC, so there is no communicator of 2 nodes");
 }
 
 TEST(TopoCommand, TheCommandReadsMoreThanNcclWhenAsked) {
@@ -782,21 +756,18 @@ TEST(TopoCommand, ExportInEveryForm) {
 }
 
 TEST(TopoCommand, ExportSaysWhatItCannotDo) {
-  const auto nothing = topoCommand({"topo", "export", kMachine});
-  EXPECT_EQ(nothing.status, 2);
-  EXPECT_HAS(nothing.err, "for which program? --for slurm, ucx, nixl, env or hwloc-xml");
-  const auto unknown = topoCommand({"topo", "export", kMachine, "--for", "pbs"});
-  EXPECT_EQ(unknown.status, 2);
-  EXPECT_HAS(unknown.err, "one of slurm, ucx, nixl, env, hwloc-xml");
+  expectFailure(topoCommand({"topo", "export", kMachine}), 2,
+                "for which program? --for slurm, ucx, nixl, env or hwloc-xml");
+  expectFailure(topoCommand({"topo", "export", kMachine, "--for", "pbs"}), 2,
+                "one of slurm, ucx, nixl, env, hwloc-xml");
   const auto node = topoCommand({"topo", "export", kMachine, "--for", "slurm", "--node", "a b"});
   EXPECT_EQ(node.status, 2);
   EXPECT_HAS(node.err, "'a b' is no name of a node");
   EXPECT_EQ(topoCommand({"topo", "export", "/nowhere.xml", "--for", "env"}).status, 1);
   EXPECT_EQ(topoCommand({"topo", "export", kMachine, "--for", "env", "-o", "/nowhere/file"}).status, 1);
-  const auto piped =
-      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo export --for slurm - <" + kMachine});
-  EXPECT_EQ(piped.status, 2);
-  EXPECT_HAS(piped.err, "standard input does not tell the node's name");
+  expectFailure(
+      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo export --for slurm - <" + kMachine}), 2,
+      "standard input does not tell the node's name");
 }
 
 TEST(TopoCommand, ExportWritesAFileAndNamesTheNodeAfterTheMachine) {

@@ -43,9 +43,7 @@ TEST(Version, TheTextHasProtocolAndCommit) {
 
 TEST(Version, HelpAndMistakes) {
   EXPECT_EQ(runProcess(RAILWISE_CLI, {"version", "--help"}).out.substr(0, 24), "usage: railwise version ");
-  const auto mistake = runProcess(RAILWISE_CLI, {"--version", "--jsn"});
-  EXPECT_EQ(mistake.status, 2);
-  EXPECT_HAS(mistake.err, "did you mean --json?");
+  expectFailure(runProcess(RAILWISE_CLI, {"--version", "--jsn"}), 2, "did you mean --json?");
 }
 
 }  // namespace

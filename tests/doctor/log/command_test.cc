@@ -116,9 +116,7 @@ TEST(DoctorLog, ResultsBesideTheModelOfAFile) {
   const test::Scratch scratch;
   const std::string file = scratch.file("topo.xml", "<system version=\"1\"/>");
   EXPECT_EQ(doctor({kResults, "--topo", file}).status, 2) << "a file without GPUs";
-  const ProcessResult missing = doctor({kResults, "--topo", "/nowhere.xml"});
-  EXPECT_EQ(missing.status, 2);
-  EXPECT_HAS(missing.err, "/nowhere.xml");
+  expectFailure(doctor({kResults, "--topo", "/nowhere.xml"}), 2, "/nowhere.xml");
 }
 
 TEST(DoctorLog, WithoutNvlsTheModelExpectsLess) {
@@ -159,12 +157,9 @@ TEST(DoctorLog, AFileThatIsNoTopologyFile) {
       "matrix.txt", "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tSYS\t0-7\nNIC0\tSYS\t X \n\n  NIC0: roce5\n");
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"doctor", matrix}, {"explain", matrix}, {"topo", "show", matrix}}) {
-    const ProcessResult result = succeeded(runProcess(RAILWISE_CLI, words));
-    EXPECT_HAS(result.out, "nvidia-smi topo -m, 1 GPU and 1 NIC");
+    EXPECT_HAS(succeeded(runProcess(RAILWISE_CLI, words)).out, "nvidia-smi topo -m, 1 GPU and 1 NIC");
   }
-  const ProcessResult wrong = runProcess(RAILWISE_CLI, {"explain", log});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_HAS(wrong.err, "railwise doctor --log");
+  expectFailure(runProcess(RAILWISE_CLI, {"explain", log}), 2, "railwise doctor --log");
 }
 
 TEST(DoctorLog, FineIsAWordForWhatWasMeasured) {

@@ -7,6 +7,7 @@
 
 #include "doctor/log/judging/judge.h"
 #include "doctor/log/reading/reader.h"
+#include "tests/doctor/found.h"
 
 namespace railwise::doctor {
 
@@ -22,19 +23,7 @@ inline Job readJob(std::string_view text) {
 }
 
 inline Findings judged(const Job& job, int expected = 0) { return judgeJob(job, Ranks(job, expected)); }
-
-// Null: no finding of this check.
-inline const Finding* findingOf(const Findings& findings, std::string_view check) {
-  for (const Finding& finding : findings.all())
-    if (finding.check == check) return &finding;
-  return nullptr;
-}
-
-inline std::string checksOf(const Findings& findings) {
-  std::string text;
-  for (const Finding& finding : findings.all()) text += (text.empty() ? "" : " ") + finding.check;
-  return text;
-}
+inline Findings judged(std::string_view text, int expected = 0) { return judged(readJob(text), expected); }
 
 // Lines of a rank that is alone in its process on a host: "node0:100:100 [0] NCCL INFO ...".
 inline std::string saidBy(int rank, const std::vector<std::string>& lines) {

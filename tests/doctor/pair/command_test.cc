@@ -155,15 +155,13 @@ TEST(DoctorPair, SecondsOfManyDigitsAreTheSameAtBothEnds) {
 }
 
 TEST(DoctorPair, AHostThatCannotBeStartedIsNamed) {
-  const auto result = pairTest({"--pair", "node9", "--launch=false {host}"}, kTwoHosts);
-  EXPECT_EQ(result.status, 2);
-  EXPECT_HAS(result.err, "node9: 'false' ended with status 1 before the end was there");
+  expectFailure(pairTest({"--pair", "node9", "--launch=false {host}"}, kTwoHosts), 2,
+                "node9: 'false' ended with status 1 before the end was there");
 }
 
 TEST(DoctorPair, AProgramThatIsNotThereIsNamedWithTheOptionForIt) {
-  const auto result = pairTest({"--pair", "B", kPlay, "--program=/no/such/railwise"}, kTwoHosts);
-  EXPECT_EQ(result.status, 2);
-  EXPECT_HAS(result.err, "--program PATH says where it is");
+  expectFailure(pairTest({"--pair", "B", kPlay, "--program=/no/such/railwise"}, kTwoHosts), 2,
+                "--program PATH says where it is");
 }
 
 TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {

@@ -6,6 +6,7 @@
 
 #include "doctor/pair/judge.h"
 #include "doctor/pair/measuring/plan.h"
+#include "tests/doctor/found.h"
 
 namespace railwise::doctor::pair::test {
 
@@ -74,10 +75,11 @@ void changePairsOf(Results& results, std::size_t end, int nic, Change&& change) 
 }
 
 inline const Finding* find(const Judgement& judgement, const std::string& check) {
-  for (const Finding& finding : judgement.findings.all()) {
-    if (finding.check == check) return &finding;
-  }
-  return nullptr;
+  return findingOf(judgement.findings, check);
+}
+inline Finding found(const Judgement& judgement, const std::string& check,
+                     const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return doctor::found(judgement.findings, check, file, line);
 }
 
 }  // namespace railwise::doctor::pair::test

@@ -8,17 +8,10 @@
 namespace railwise::net {
 namespace {
 
-// Sets RAILWISE_SYSFS_ROOT for a scope.
-class SysfsRoot {
- public:
-  explicit SysfsRoot(const test::Scratch& root) { setenv("RAILWISE_SYSFS_ROOT", root.path().c_str(), 1); }
-  ~SysfsRoot() { unsetenv("RAILWISE_SYSFS_ROOT"); }
-};
-
 TEST(Describe, TellsTheGpuDriver) {
   const test::Scratch root;
   root.file("sys/module/nvidia/version", "550.90.07\n");
-  const SysfsRoot set(root);
+  const test::Setting machine("RAILWISE_SYSFS_ROOT", root.path());
   LoopConnection loop(4096);
   EXPECT_EQ(fieldText(loop.receiver().answerer().local().gpu_driver), "NVIDIA 550.90.07");
 }

@@ -23,16 +23,12 @@ struct Wire {
 
 class DyingDevice : public testing::TestWithParam<Wire> {
  protected:
-  DyingDevice() {
-    if (GetParam().manager) setenv("RAILWISE_CONNECT", "cm", 1);
-  }
-  ~DyingDevice() override { unsetenv("RAILWISE_CONNECT"); }
   static std::string devices(int count) {
     return "count=" + std::to_string(count) + ",link=" + GetParam().link;
   }
-  static bool isOn(LoopConnection& loop, const std::string& name) {
-    return loop.sender().running() && loop.sender().rails().front().name == name;
-  }
+
+ private:
+  const test::Setting connect_{"RAILWISE_CONNECT", GetParam().manager ? "cm" : "auto"};
 };
 
 // One message of a LoopConnection, each end step by step. No step waits.

@@ -22,13 +22,14 @@ struct Transport {
 
 class ManagedFailover : public ::testing::TestWithParam<Transport> {
  protected:
-  ManagedFailover() { setenv("RAILWISE_CONNECT", "cm", 1); }
-  ~ManagedFailover() override { unsetenv("RAILWISE_CONNECT"); }
   // `count` devices; `more`: further keys, or faults behind a semicolon.
   static std::string devices(int count, const std::string& more = "") {
     return "count=" + std::to_string(count) + ",link=" + GetParam().link + more;
   }
   static std::string report() { return GetParam().report; }
+
+ private:
+  const test::Setting manager_{"RAILWISE_CONNECT", "cm"};
 };
 
 TEST_P(ManagedFailover, GoesToAStandbyAndBack) {
@@ -41,9 +42,7 @@ TEST_P(ManagedFailover, GoesToAStandbyAndBack) {
   EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
   ASSERT_TRUE(traffic.run(16, 60'000));
   test::changePort("soft0:1", "up");
-  EXPECT_TRUE(until(traffic, [&] {
-    return std::string(loop.sender().rails().front().name) == "soft0" && loop.sender().running();
-  }));
+  EXPECT_TRUE(until(traffic, [&] { return isOn(loop, "soft0"); }));
   EXPECT_GE(loop.sender().epoch(), 3U);
 }
 
@@ -102,9 +101,7 @@ TEST_P(ManagedFailover, AConnectionMadeWhileItsPortIsDownGoesOverAStandbyAndBack
   EXPECT_GE(loop.sender().epoch(), 2U);
   EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
   test::changePort("soft0:1", "up");
-  EXPECT_TRUE(until(traffic, [&] {
-    return std::string(loop.sender().rails().front().name) == "soft0" && loop.sender().running();
-  }));
+  EXPECT_TRUE(until(traffic, [&] { return isOn(loop, "soft0"); }));
 }
 
 // An ordinary end of the peer, too, disconnects the queue pairs: no search for another path begins.
@@ -158,8 +155,7 @@ TEST(IwarpFailover, ALastMessageThatHasArrivedIsComplete) {
   ASSERT_TRUE(Traffic(loop).run(8, 512));
   Request* const receive = loop.receive(1, kHalf, 64);
   ASSERT_NE(receive, nullptr);
-  Request* send = nullptr;
-  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(0, 64);
+  Request* const send = loop.sendWhenReady(0, 64);
   ASSERT_TRUE(LoopConnection::finish(receive));
   Context::close(&loop.receiver());
   EXPECT_TRUE(LoopConnection::finish(send));

@@ -38,8 +38,7 @@ TEST(Failover, AQueueThatCannotBePolledHidesNoOther) {
     LoopConnection loop(4096, "count=2", 2);
     const auto send = [&] {
       Request* const receive = loop.receive(1, 0, 64);
-      Request* request = nullptr;
-      for (test::Patience patience; request == nullptr; patience.again()) request = loop.send(1024, 64);
+      Request* const request = loop.sendWhenReady(1024, 64);
       EXPECT_TRUE(LoopConnection::finish(request));
       return receive;
     };
@@ -62,8 +61,7 @@ TEST(Failover, AFailedCompletionAndAQueueThatCannotBePolledInOnePoll) {
   ASSERT_NE(receive, nullptr);
   test::addFault("device=soft0 opcode=write_imm nth=1 status=general_err");
   test::addFault("device=soft1 opcode=write_imm nth=1 delay=2s");  // so that the queue is empty
-  Request* request = nullptr;
-  for (test::Patience patience; request == nullptr; patience.again()) request = loop.send(0, 100'000);
+  Request* const request = loop.sendWhenReady(0, 100'000);
   // The failed completion is there by then. If it is late, the test tries the other order of both faults.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   test::addFault("device=soft1 verb=poll_cq nth=1 every=1 errno=EIO");
@@ -118,15 +116,6 @@ TEST(Failover, AFlushNeedsNoSender) {
   }
 }
 
-bool finishBoth(Request* one, Request* other) {
-  bool done[2] = {};
-  for (test::Patience patience; !done[0] || !done[1]; patience.again()) {
-    if (!done[0] && !one->connection->test(*one, &done[0], nullptr).ok()) return false;
-    if (!done[1] && !other->connection->test(*other, &done[1], nullptr).ok()) return false;
-  }
-  return true;
-}
-
 // NCCL asks for a flush after it has seen the receive. Meanwhile the connection may have gone to another NIC.
 TEST(Failover, AFlushGoesThroughTheNicThatWrote) {
   LoopConnection loop(2 * kHalf, "count=2;fault device=soft0 opcode=write_imm nth=9 status=general_err");
@@ -142,9 +131,8 @@ TEST(Failover, AFlushGoesThroughTheNicThatWrote) {
   EXPECT_EQ(flush(), 1U);
   Request* const receive = loop.receive(1, kHalf + 4096, 64);
   ASSERT_NE(receive, nullptr);
-  Request* send = nullptr;
-  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(4096, 64);
-  EXPECT_TRUE(finishBoth(send, receive));
+  Request* const send = loop.sendWhenReady(4096, 64);
+  EXPECT_TRUE(LoopConnection::finishBoth(send, receive));
   ASSERT_STREQ(loop.sender().rails().front().name, "soft1");
   EXPECT_EQ(flush(), 1U);  // of a receive of the first epoch
   ASSERT_TRUE(traffic.run(8, 512));
@@ -152,9 +140,8 @@ TEST(Failover, AFlushGoesThroughTheNicThatWrote) {
 }
 
 TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
   LoopConnection loop(2 * kHalf, "count=2");
-  unsetenv("RAILWISE_FAILOVER_TIMEOUT");
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(8, 512));
   const test::Said said;
@@ -224,15 +211,12 @@ TEST(Failover, ASearchThatACloseEndsSaysSo) {
         << lines;
 }
 
-// A send with a tag that nobody wants opens the group of a receive that another then goes straight to.
 // Epoch after epoch begins, waits for an acknowledgement, and fails: the time between two epochs counts once.
 TEST(Failover, DoesNotGiveUpBeforeItsTime) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
-  setenv("NCCL_IB_TIMEOUT", "12", 1);  // 17 ms, once or twice
-  setenv("NCCL_IB_RETRY_CNT", "1", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
+  const test::Setting timeout("NCCL_IB_TIMEOUT", "12");  // 17 ms, once or twice
+  const test::Setting retries("NCCL_IB_RETRY_CNT", "1");
   LoopConnection loop(2 * kHalf, "count=1");
-  for (const char* name : {"RAILWISE_FAILOVER_TIMEOUT", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"})
-    unsetenv(name);
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(8, 512));
   const test::Said said;
@@ -243,6 +227,7 @@ TEST(Failover, DoesNotGiveUpBeforeItsTime) {
   EXPECT_HAS(said.all(), "no path to the peer is left");
 }
 
+// A send with a tag that nobody wants opens the group of a receive that another then goes straight to.
 TEST(Failover, SendsAgainWhatWentStraightAfterAWrongTag) {
   LoopConnection loop(2 * kHalf, "count=2;fault opcode=write_imm nth=2 status=general_err");
   Traffic traffic(loop);
@@ -257,12 +242,7 @@ TEST(Failover, SendsAgainWhatWentStraightAfterAWrongTag) {
     ASSERT_OK(receive->connection->test(*receive, &done, nullptr));
     ASSERT_FALSE(done);
   }
-  bool sent = false;
-  bool received = false;
-  for (test::Patience patience; !received || !sent; patience.again()) {
-    if (!sent) ASSERT_OK(send->connection->test(*send, &sent, nullptr));
-    if (!received) ASSERT_OK(receive->connection->test(*receive, &received, nullptr));
-  }
+  ASSERT_TRUE(LoopConnection::finishBoth(send, receive));
   EXPECT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), 64), 0);
   EXPECT_EQ(loop.sender().epoch(), 2U);
 }
@@ -334,7 +314,7 @@ TEST(Failover, NoCounterOfALostEpochCompletesAMessage) {
     EXPECT_EQ(openSends(), sends.size()) << count << " messages";
     for (std::size_t i = 0; i < before.size(); ++i) queuePairOf(loop.sender(), i).full_at = before[i];
     test::changePort("soft0:1", "up");
-    EXPECT_TRUE(finishBoth(sends.front(), receive));
+    EXPECT_TRUE(LoopConnection::finishBoth(sends.front(), receive));
     for (std::size_t i = 1; i < sends.size(); ++i) EXPECT_TRUE(LoopConnection::finish(sends[i]));
     EXPECT_EQ(std::memcmp(loop.at(512), loop.at(kHalf), 512), 0);
   }
@@ -389,9 +369,7 @@ TEST(Failback, GoesBackWhenThePortHasRecovered) {
   ASSERT_TRUE(traffic.run(8, 512));
   ASSERT_STREQ(loop.sender().rails().front().name, "soft1");
   test::changePort("soft0:1", "up");
-  EXPECT_TRUE(until(traffic, [&] {
-    return std::string(loop.sender().rails().front().name) == "soft0" && loop.sender().running();
-  }));
+  EXPECT_TRUE(until(traffic, [&] { return isOn(loop, "soft0"); }));
   EXPECT_EQ(loop.sender().epoch(), 3U);
 }
 
@@ -577,9 +555,8 @@ TEST(Failover, AConnectionWaitsForTheOnlyPortToComeUp) {
 }
 
 TEST(Failover, WithoutItAConnectionIsRefusedWhileThePortIsDown) {
-  setenv("RAILWISE_FAILOVER", "0", 1);
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection loop(2 * kHalf, "count=2");
-  unsetenv("RAILWISE_FAILOVER");
   const test::Said said;
   takeDown(loop, 0);
   char handle[kHandleBytes];

@@ -93,9 +93,8 @@ TEST(Recording, CountsMessagesThatAreSpreadOverRails) {
 }
 
 TEST(Recording, CountsMessagesOfSeveralQueuePairs) {
-  setenv("NCCL_IB_QPS_PER_CONNECTION", "2", 1);
+  const test::Setting two("NCCL_IB_QPS_PER_CONNECTION", "2");
   LoopConnection loop(2 * kHalf, "count=1");
-  unsetenv("NCCL_IB_QPS_PER_CONNECTION");
   ASSERT_TRUE(Traffic(loop).run(20, 512));
   const record::Connection its = connectionOf(record::Side::kSender);
   EXPECT_EQ(its.queue_pairs.size(), 2U);
@@ -147,9 +146,8 @@ TEST(Recording, ASenderWithoutAReceiveWaitsForAClearToSend) {
 }
 
 TEST(Recording, ASlowMessageIsNotedOnce) {
-  setenv("RAILWISE_SLOW_MESSAGE", "1", 1);
+  const test::Setting slow("RAILWISE_SLOW_MESSAGE", "1");
   LoopConnection loop(2 * kHalf, "count=1");
-  unsetenv("RAILWISE_SLOW_MESSAGE");
   Request* const receive = loop.receive(1, kHalf, 64);
   for (test::Patience patience; eventsOf(record::EventKind::kSlowMessage).empty(); patience.again()) {
     bool done = false;
@@ -218,9 +216,8 @@ TEST(Recording, AListenerIsInTheRecordUntilItsPeerHasCome) {
 }
 
 TEST(Recording, WithoutARecordEverythingWorks) {
-  setenv("RAILWISE_METRICS", "0", 1);
+  const test::Setting no_record("RAILWISE_METRICS", "0");
   LoopConnection loop(2 * kHalf, "count=2");
-  unsetenv("RAILWISE_METRICS");
   loop.usesDevicesItself();  // there is no record to compare with
   EXPECT_EQ(record::recordPath(), "");
   Traffic traffic(loop);

@@ -9,6 +9,7 @@
 #include <array>
 #include <exception>
 
+#include "net/in_child.h"
 #include "port_control.h"
 #include "said.h"
 #include "software_device.h"
@@ -162,17 +163,12 @@ TEST_F(EventWatcherTest, NothingIsTouchedAfterUnwatch) {
 }
 
 TEST_F(EventWatcherTest, AForkedChildEndsWithoutTheThread) {
-  const pid_t child = fork();
-  if (child == 0) {
-    test::endInTwoMinutes();
-    watcher_->unwatch(state_);
-    (void)watcher_->watch(state_);
-    watcher_.reset();
-    _exit(0);
-  }
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              watcher_->unwatch(state_);
+              (void)watcher_->watch(state_);
+              watcher_.reset();
+              return "";
+            }));
   test::changePort("soft0:1", "down");
   test::waitUntil([&] { return !state_.active(1); });  // the parent's thread goes on
 }

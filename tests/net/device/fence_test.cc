@@ -209,8 +209,7 @@ TEST_P(RefusedEnd, KeepsLateWritesOutOfBuffersInUse) {
               std::memset(loop.at(0), 1, 512);
               test::addFault("device=soft0 opcode=any delay=2s nth=1 count=1");
               const Deadline arrived = Deadline::after(std::chrono::milliseconds(2500));
-              Request* send = nullptr;
-              for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(0, 512);
+              Request* const send = loop.sendWhenReady(0, 512);
               test::addFault(std::string("device=soft0 verb=modify_qp errno=EAGAIN") + kEachTime);
               test::addFault(std::string("device=soft0 verb=destroy_qp delay=2s") + kEachTime);
               // Nothing completes, so both ends leave the path.
@@ -231,7 +230,7 @@ TEST_P(RefusedEnd, KeepsLateWritesOutOfBuffersInUse) {
 // A driver that refuses for good ends the connection, with the reason.
 TEST_P(RefusedEnd, FailsInTimeWithTheReason) {
   EXPECT_EQ("", inChild([&]() -> std::string {
-              setenv("RAILWISE_FAILOVER_TIMEOUT", "2", 1);
+              const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "2");
               LoopConnection loop(2 * kHalf, devices(2));
               Traffic traffic(loop);
               if (!traffic.run(16, 512)) return "no traffic";

@@ -151,7 +151,7 @@ class TwoSided : public Parent {
       case State::kUnderWay:
         test::addFault("device=soft0 opcode=any nth=2 delay=200ms");  // behind the clear-to-send
         receive_ = loop_->receive(1, kHalf, 512);
-        for (test::Patience patience; send_ == nullptr; patience.again()) send_ = loop_->send(0, 512);
+        send_ = loop_->sendWhenReady(0, 512);
         return;
       case State::kRecovering:
       case State::kDeviceLost:
@@ -190,11 +190,7 @@ class TwoSided : public Parent {
         bool done = false;
         ASSERT_TRUE(loop_->receiver().test(*receive_, &done, nullptr).ok());
       }
-      bool done[2] = {};
-      for (test::Patience patience; !done[0] || !done[1]; patience.again()) {
-        if (!done[0]) ASSERT_TRUE(loop_->receiver().test(*receive_, &done[0], nullptr).ok());
-        if (!done[1]) ASSERT_TRUE(loop_->sender().test(*send_, &done[1], nullptr).ok());
-      }
+      ASSERT_TRUE(LoopConnection::finishBoth(receive_, send_));
     }
     EXPECT_TRUE(Traffic(*loop_).run(16, 512));
   }
@@ -355,9 +351,8 @@ class ClosedInAForkedChild : public testing::TestWithParam<const char*> {};
 
 // The objects of a forked child are its parent's.
 TEST_P(ClosedInAForkedChild, TouchesNoDevice) {
-  setenv("RAILWISE_FAILOVER", "0", 1);
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection loop(2 * kHalf, std::string("count=1,link=") + GetParam());
-  unsetenv("RAILWISE_FAILOVER");
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(16, 512));
   EXPECT_EQ("", inChild([&]() -> std::string {

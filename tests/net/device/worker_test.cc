@@ -2,8 +2,6 @@
 #include "net/device/worker.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "net/in_child.h"
 #include "tests/wait.h"
 
 namespace railwise::net {
@@ -101,11 +100,10 @@ TEST(Worker, TakesNoJobsInAForkedChildAndWaitsForNothing) {
   std::promise<void> goes_on;
   Worker worker("test-worker");
   ASSERT_TRUE(worker.run([wait = goes_on.get_future().share()] { wait.wait(); }));
-  const pid_t child = fork();
-  if (child == 0) _exit(!worker.run([] {}) && worker.finish(milliseconds(60'000)) ? 0 : 1);
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ("", inChild([&]() -> std::string {
+              if (worker.run([] {})) return "it takes a job";
+              return worker.finish(milliseconds(60'000)) ? "" : "it waits";
+            }));
   goes_on.set_value();
   EXPECT_TRUE(worker.finish(milliseconds(10'000)));
 }

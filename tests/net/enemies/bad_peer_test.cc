@@ -54,14 +54,13 @@ TEST(BadPeer, WritesTheWindowOfAnotherConnection) {
 TEST(BadPeer, ReadsNothingOverAConnectionOfMessages) {
   for (const char* setting : {"tcp", "cm"}) {
     SCOPED_TRACE(setting);
-    setenv("RAILWISE_CONNECT", setting, 1);
+    const test::Setting connect("RAILWISE_CONNECT", setting);
     for (const bool sender : {true, false}) {
       BadPeer bad("link=roce");
       Connection& end = sender ? static_cast<Connection&>(bad.loop.sender()) : bad.loop.receiver();
       EXPECT_EQ(bad.does(end, IBV_WR_RDMA_READ), IBV_WC_REM_ACCESS_ERR);
       EXPECT_EQ(std::string(bad.loop.at(kPage), 8), "from bad");
     }
-    unsetenv("RAILWISE_CONNECT");
   }
 }
 

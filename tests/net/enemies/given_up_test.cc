@@ -13,9 +13,8 @@ namespace railwise::net {
 namespace {
 
 TEST(GivenUp, TheConnectorSaysWhy) {
-  setenv("RAILWISE_FAILOVER", "0", 1);
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection loop(4096);
-  unsetenv("RAILWISE_FAILOVER");
   const test::Said said;
   char handle[kHandleBytes];
   Listener* const listener = *loop.context().listen(loop.device(), handle);
@@ -35,9 +34,8 @@ TEST(GivenUp, TheConnectorSaysWhy) {
 // One of two queue pairs is connected when the device refuses the other. The sender goes elsewhere, and
 // nothing proves that the first one takes no more of the listener's clear-to-sends.
 TEST(GivenUp, ASenderLeavesTheWindowOfAConnectedQueuePair) {
-  setenv("NCCL_IB_QPS_PER_CONNECTION", "2", 1);
+  const test::Setting two("NCCL_IB_QPS_PER_CONNECTION", "2");
   LoopConnection loop(4096, "count=2");
-  unsetenv("NCCL_IB_QPS_PER_CONNECTION");
   Middle middle([](const Place&, std::string&) { return true; });
   char handle[kHandleBytes];
   Listener* const listener = *loop.context().listen(loop.device(), handle);
@@ -62,9 +60,8 @@ TEST(GivenUp, ASenderLeavesTheWindowOfAConnectedQueuePair) {
 
 // The path to the listener's queue pairs is never resolved.
 TEST(GivenUp, TheConnectorSaysThatItsTimeIsUp) {
-  setenv("RAILWISE_CONNECT_TIMEOUT", "3", 1);
+  const test::Setting connect_timeout("RAILWISE_CONNECT_TIMEOUT", "3");
   LoopConnection loop(4096);
-  unsetenv("RAILWISE_CONNECT_TIMEOUT");
   const test::Said said;
   char handle[kHandleBytes];
   Listener* const listener = *loop.context().listen(loop.device(), handle);

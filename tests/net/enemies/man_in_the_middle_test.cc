@@ -63,13 +63,7 @@ struct MiddleIsSilent : testing::Test {
     }
   }
   void finish(Request* receive) {
-    Request* send = nullptr;
-    for (test::Patience patience; send == nullptr; patience.again()) send = between.loop->send(0, 512);
-    bool done[2] = {};
-    for (test::Patience patience; !done[0] || !done[1]; patience.again()) {
-      if (!done[0]) ASSERT_OK(between.loop->receiver().test(*receive, &done[0], nullptr));
-      if (!done[1]) ASSERT_OK(between.loop->sender().test(*send, &done[1], nullptr));
-    }
+    ASSERT_TRUE(LoopConnection::finishBoth(receive, between.loop->sendWhenReady(0, 512)));
     EXPECT_TRUE(Traffic(*between.loop).run(8, 512));
   }
   std::atomic<bool> silent = false;
@@ -254,9 +248,8 @@ TEST(Middle, WhoCutsTheLastMessageOffEndsNothing) {
 
 // Without failover nobody resumes a side channel.
 TEST(Middle, WithoutFailoverWhoChangesTheLastMessageEndsTheConnection) {
-  setenv("RAILWISE_FAILOVER", "0", 1);
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection plain(2 * kHalf);
-  unsetenv("RAILWISE_FAILOVER");
   for (const std::size_t at : kSpotsOfReady) {
     const test::Said said;
     Middle middle(changeByte(From::kConnector, sizeof(ConnectRequest) + at));

@@ -47,11 +47,6 @@ struct RanksBetween {
 #define EXPECT_RUNS(between, messages) \
   EXPECT_TRUE((between).ranks->run(messages)) << (between).ranks->problem() << said.all()
 
-struct ShortTimeout {
-  ShortTimeout() { setenv("RAILWISE_CONNECT_TIMEOUT", "1", 1); }
-  ~ShortTimeout() { unsetenv("RAILWISE_CONNECT_TIMEOUT"); }
-};
-
 TEST(BetweenRanks, WhoOnlyListensLearnsNoSecret) {
   const test::Said said;
   RanksBetween between(harmless);
@@ -142,7 +137,7 @@ Middle::Mischief holdFrom(From from, uint64_t at) {
 class WhoHolds : public testing::TestWithParam<Spot> {};
 
 TEST_P(WhoHolds, TheHandshakeFailsTheGroupAtBothEnds) {
-  const ShortTimeout timeout;
+  const test::Setting timeout("RAILWISE_CONNECT_TIMEOUT", "1");
   const test::Said said;
   RanksBetween between(holdFrom(GetParam().from, GetParam().at));
   between.awaitFailure();
@@ -276,7 +271,7 @@ class RanksWithAChangedHandle : public testing::TestWithParam<Field> {};
 
 // NCCL's bootstrap is trusted (docs/security.md). All the same nothing hangs, and nothing arrives wrong.
 TEST_P(RanksWithAChangedHandle, RunOrFailWithALine) {
-  const ShortTimeout timeout;
+  const test::Setting timeout("RAILWISE_CONNECT_TIMEOUT", "1");
   const test::Said said;
   RmaRanks::on_the_way = [](int rank, char* handle) {
     if (rank == 1) handle[GetParam().at] = static_cast<char>(handle[GetParam().at] ^ 2);

@@ -3,18 +3,16 @@
 #pragma once
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "net/net.h"
+#include "loop_connection.h"
 #include "net/paths/fake_user.h"
 #include "net/tcp.h"
 #include "port_control.h"
@@ -46,14 +44,7 @@ class LinkPair {
   explicit LinkPair(const PairPlaces& places, const CellShape& shape = {}, const std::string& mode = "",
                     int queue_pairs = 1)
       : places_(places), shape_(shape), queue_pairs_(queue_pairs) {
-    const std::string text = "software:fabric=test" + std::to_string(getpid()) +
-                             ",count=" + std::to_string(places.devices()) + (mode.empty() ? "" : "," + mode);
-    setenv("RAILWISE_DEVICE", text.c_str(), 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
-    const Result<Net*> net = Net::acquire();
-    if (!net.ok()) throw std::runtime_error("no devices: " + text);
-    net_ = *net;
+    net_ = acquireNet("count=" + std::to_string(places.devices()) + (mode.empty() ? "" : "," + mode));
   }
   ~LinkPair() {
     close();
@@ -140,8 +131,12 @@ class LinkPair {
     if (fruitless_ > kSleepAfter && fruitless_ % 64 == 63) usleep(kSleepUs);
     return sends && counts && problem_.empty();
   }
-  // Sends so many cells more. False: as turn().
+  // Sends so many cells more, over a new link if there is none. False: as turn().
   bool run(uint64_t cells) {
+    if (source_ == nullptr && !open().ok()) {
+      problem_ = "it does not open";
+      return false;
+    }
     expect(cells);
     for (test::Patience patience; !done(); patience.again()) {
       if (!turn()) return false;

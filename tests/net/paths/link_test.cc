@@ -28,11 +28,6 @@ struct Transport {
 
 class LinkTest : public ::testing::TestWithParam<Transport> {
  protected:
-  LinkTest() { setenv("RAILWISE_CONNECT", GetParam().connect, 1); }
-  ~LinkTest() override {
-    for (const char* name : {"RAILWISE_CONNECT", "RAILWISE_FAILOVER_TIMEOUT", "RAILWISE_FAILOVER"})
-      unsetenv(name);
-  }
   static std::string mode() { return std::string("link=") + GetParam().link; }
   static CellShape shape() { return {.reported = GetParam().reported}; }
   // The operation that brings a cell.
@@ -40,6 +35,9 @@ class LinkTest : public ::testing::TestWithParam<Transport> {
     const bool immediate = GetParam().reported && std::string(GetParam().link) != "iwarp";
     return immediate ? "opcode=write_imm" : "opcode=write";
   }
+
+ private:
+  const test::Setting connect_{"RAILWISE_CONNECT", GetParam().connect};
 };
 
 #define EXPECT_RUNS(pair, cells) EXPECT_TRUE((pair).run(cells)) << (pair).problem()
@@ -73,7 +71,6 @@ TEST_P(LinkTest, CountsEachCellOnce) {
     cells.bytes = bytes;
     cells.proves = bytes == 64;
     LinkPair pair(kOneRail, cells, mode());
-    ASSERT_OK(pair.open());
     ASSERT_RUNS(pair, 1000);
     EXPECT_EQ(pair.target().counted(), 1000U);
     EXPECT_EQ(pair.source().repeated(), 0U);
@@ -83,14 +80,12 @@ TEST_P(LinkTest, CountsEachCellOnce) {
 
 TEST_P(LinkTest, UsesSeveralRailsAndQueuePairs) {
   LinkPair pair({.source_rails = 3, .target_rails = 2, .apart = true}, shape(), mode(), 2);
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 1000);
   EXPECT_GT(pair.source().link().endpoint.queue_pairs.size(), 3U);
 }
 
 TEST_P(LinkTest, GoesOnOverTheOtherRailAndTakesTheFirstOneBack) {
   LinkPair pair(kTwoRails, shape(), mode());
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 200);
   test::changePort("soft1:1", "down");
   ASSERT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft0" && pair.source().link().running(); }))
@@ -112,7 +107,6 @@ void expectSameLosses(LinkPair& pair) {
 
 TEST_P(LinkTest, GoesToAStandbyAndBack) {
   LinkPair pair(kApart, shape(), mode());
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 200);
   test::changePort("soft0:1", "down");
   ASSERT_TRUE(runUntil(pair, [&] { return pair.railsInUse() == "soft1"; })) << pair.problem();
@@ -193,7 +187,6 @@ TEST_P(LinkTest, AUserFrameThatNobodyExpectsFailsTheLink) {
 
 TEST_P(LinkTest, WaitsForItsOnlyPort) {
   LinkPair pair(kOneRail, shape(), mode());
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 100);
   test::changePort("soft0:1", "down");
   pair.expect(100);
@@ -242,7 +235,6 @@ TEST_P(LinkTest, LosesEpochAfterEpoch) {
 TEST_P(LinkTest, LosesTheNextPathDuringARecovery) {
   const PairPlaces three = {.source_standbys = 2, .target_standbys = 2};
   LinkPair pair(three, shape(), mode());
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 100);
   test::changePort("soft0:1", "down");
   pair.expect(100);
@@ -254,7 +246,6 @@ TEST_P(LinkTest, LosesTheNextPathDuringARecovery) {
 
 TEST_P(LinkTest, LosesItsPathsAtBothEndsAtOnce) {
   LinkPair pair(kApart, shape(), mode());
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 100);
   pair.expect(100);
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(pair.turn());
@@ -269,7 +260,6 @@ TEST_P(LinkTest, LosesItsPathsAtBothEndsAtOnce) {
 TEST_P(LinkTest, LeavesABlackHole) {
   for (const char* loss : {"drop", "stuck"}) {
     LinkPair pair(kApart, shape(), mode());
-    ASSERT_OK(pair.open());
     ASSERT_RUNS(pair, 500);
     test::addFault(std::string("device=soft0 ") + loss);
     ASSERT_RUNS(pair, 100);
@@ -280,7 +270,6 @@ TEST_P(LinkTest, LeavesABlackHole) {
 TEST_P(LinkTest, GoesOnWhenItsDeviceFails) {
   for (const char* device : {"soft0:1", "soft2:1"}) {
     LinkPair pair(kApart, shape(), mode());
-    ASSERT_OK(pair.open());
     ASSERT_RUNS(pair, 100);
     pair.expect(100);
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(pair.turn());
@@ -299,7 +288,6 @@ TEST(Link, PrefersThePathThatHasWorked) {
     return pair.net().device(device)->rails().front().hca->state().active(1);
   };
   test::waitUntil([&] { return !active(0) && !active(1); });
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 100);
   EXPECT_EQ(pair.railsInUse(), "soft2");
   test::changePort("soft1:1", "up");
@@ -317,7 +305,7 @@ TEST_P(LinkTest, WritesOfAnOldEpochDoNotComeAfterRefusedStops) {
   for (const char* refused : {"soft0", "soft2", "soft*"}) {
     EXPECT_EQ("", inChild([&]() -> std::string {
                 LinkPair pair(kApart, shape(), mode());
-                if (!pair.open().ok() || !pair.run(100)) return "no link: " + pair.problem();
+                if (!pair.run(100)) return "no link: " + pair.problem();
                 const std::string at = std::string("device=") + refused + " nth=1 every=1 ";
                 test::addFault(at + "verb=modify_qp errno=EAGAIN count=4");
                 test::addFault(at + "verb=destroy_qp delay=300ms count=4");
@@ -344,7 +332,7 @@ TEST_P(LinkTest, WritesOfAnOldEpochDoNotComeAfterRefusedStops) {
 TEST_P(LinkTest, WritesOfAClosedLinkDoNotReachTheNextOne) {
   EXPECT_EQ("", inChild([&]() -> std::string {
               LinkPair pair(kOneRail, shape(), mode());
-              if (!pair.open().ok() || !pair.run(100)) return "no link: " + pair.problem();
+              if (!pair.run(100)) return "no link: " + pair.problem();
               const Deadline arrived = Deadline::after(std::chrono::milliseconds(400));
               pair.closeWithLateWrites(std::chrono::milliseconds(200));
               if (!pair.open().ok()) return "no second link";
@@ -358,9 +346,9 @@ TEST_P(LinkTest, WritesOfAClosedLinkDoNotReachTheNextOne) {
 // A driver that refuses for good ends the link, with the reason.
 TEST_P(LinkTest, ARefusalForGoodEndsTheLink) {
   EXPECT_EQ("", inChild([&]() -> std::string {
-              setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+              const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
               LinkPair pair(kWithStandby, shape(), mode());
-              if (!pair.open().ok() || !pair.run(100)) return "no link: " + pair.problem();
+              if (!pair.run(100)) return "no link: " + pair.problem();
               const test::Said said;
               test::addFault("device=soft0 verb=modify_qp+destroy_qp+query_qp errno=EAGAIN nth=1 every=1");
               test::changePort("soft0:1", "down");
@@ -374,9 +362,8 @@ TEST_P(LinkTest, ARefusalForGoodEndsTheLink) {
 
 // The queue pair is destroyed at last, and with it what it has brought and nobody has polled.
 TEST(Link, WhatArrivedBeforeARefusedStopCounts) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "2", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "2");
   LinkPair pair({.apart = true}, {}, "link=roce");
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 64);
   pair.expect(CellRing::kPlaces);
   const Endpoint& endpoint = pair.source().link().endpoint;
@@ -397,7 +384,6 @@ TEST(Link, WhatArrivedBeforeARefusedStopCounts) {
 // The kernel's manager of iWARP would let the new connections wait for the old ones.
 TEST(Link, AnIwarpReceiverAsksForAnEpochOnceItsOldConnectionsAreGone) {
   LinkPair pair({.apart = true}, {}, "link=iwarp");
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 100);
   Link& target = pair.target().link();
   test::addFault("device=soft1 verb=destroy_qp delay=300ms nth=1");
@@ -413,7 +399,8 @@ const PairPlaces kOneEach = {.apart = true};
 
 // The only rail of an end refuses what the link is made of, longer than a moment.
 TEST_P(LinkTest, IsSetUpThoughADeviceRefusesForAWhile) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "4", 1);  // seldom more than 0.25 s between two attempts
+  // Seldom more than 0.25 s between two attempts.
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "4");
   for (const char* device : {"soft0", "soft1"}) {
     for (const char* refused :
          {"verb=modify_qp errno=EAGAIN count=12", "verb=create_qp errno=ETIMEDOUT count=6",
@@ -422,7 +409,6 @@ TEST_P(LinkTest, IsSetUpThoughADeviceRefusesForAWhile) {
       SCOPED_TRACE(std::string(device) + " " + refused);
       LinkPair pair(kOneEach, shape(), mode());
       test::addFault(std::string("device=") + device + " nth=1 every=1 " + refused);
-      ASSERT_OK(pair.open());
       ASSERT_RUNS(pair, 100);
       pair.close();
       ASSERT_OK(pair.open());  // in the window of a device that has refused it
@@ -444,7 +430,7 @@ TEST(Link, LeavesAWindowThatThePeerMayStillWrite) {
 
 // A refusal for good ends the link in time, and the line says what was refused, and why.
 TEST_P(LinkTest, IsNotSetUpIfADeviceRefusesForGood) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
   for (const char* device : {"soft0", "soft1"}) {
     LinkPair pair(kOneEach, shape(), mode());
     test::addFault(std::string("device=") + device + " nth=1 every=1 verb=modify_qp errno=EBUSY");
@@ -469,7 +455,7 @@ TEST_P(LinkTest, IsRefusedAtOnceWhereAskingAgainHelpsNothing) {
       EXPECT_EQ(pair.open().sys_errno, EPERM);
     }
   }
-  setenv("RAILWISE_FAILOVER", "0", 1);
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   for (const char* device : {"soft0", "soft1"}) {
     LinkPair pair(kOneEach, shape(), mode());
     test::addFault(std::string("device=") + device + " verb=create_qp nth=1 errno=EAGAIN");
@@ -480,9 +466,8 @@ TEST_P(LinkTest, IsRefusedAtOnceWhereAskingAgainHelpsNothing) {
 // ---- the end
 
 TEST_P(LinkTest, EndsWhenNoPathIsLeft) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
   LinkPair pair(kWithStandby, shape(), mode());
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 100);
   const test::Said said;
   const Clock::time_point begun = Clock::now();
@@ -499,9 +484,8 @@ TEST_P(LinkTest, EndsWhenNoPathIsLeft) {
 // The sender has something to send, and the receiver, which waits for nothing, does not know that. So the
 // time counts at the receiver alone, once the sender says that it looks for a path.
 TEST(Link, AReceiverGivesUpWhoseSenderFindsNoPath) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
   LinkPair pair(kOneRail, {}, "link=roce");
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 100);
   const test::Said said;
   test::changePort("soft0:1", "down");
@@ -513,9 +497,8 @@ TEST(Link, AReceiverGivesUpWhoseSenderFindsNoPath) {
 
 // The path never says that it has failed, and the message is so large that silence is no sign for long.
 TEST(Link, AnEpochInWhichNothingComesBackIsTimeWithoutAPath) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
   LinkPair pair(kOneEach, {.largest = 100'000'000}, "link=roce");
-  ASSERT_OK(pair.open());
   ASSERT_RUNS(pair, 100);
   test::addFault("device=soft0 drop");
   ASSERT_OK(pair.source().link().lose(nullptr, {Code::kRemote, 0}, "the test leaves it"));
@@ -525,7 +508,7 @@ TEST(Link, AnEpochInWhichNothingComesBackIsTimeWithoutAPath) {
 }
 
 TEST_P(LinkTest, WithoutFailoverTheFirstFailureEndsIt) {
-  setenv("RAILWISE_FAILOVER", "0", 1);
+  const test::Setting no_failover("RAILWISE_FAILOVER", "0");
   LinkPair pair(kWithStandby, shape(), mode());
   ASSERT_OK(pair.open());
   test::addFault(cellOperation() + " nth=40 status=general_err");
@@ -536,7 +519,6 @@ TEST_P(LinkTest, WithoutFailoverTheFirstFailureEndsIt) {
 TEST_P(LinkTest, APeerThatGoesAwayEndsIt) {
   for (const bool source_goes : {false, true}) {
     LinkPair pair(kOneRail, shape(), mode());
-    ASSERT_OK(pair.open());
     ASSERT_RUNS(pair, 100);
     pair.expect(100);
     ASSERT_TRUE(pair.turn());
@@ -553,7 +535,6 @@ TEST_P(LinkTest, APeerThatGoesAwayEndsIt) {
 TEST_P(LinkTest, ClosesWithWorkOutstanding) {
   for (const int ports_down : {0, 1, 2}) {
     LinkPair pair(kWithStandby, shape(), mode());
-    ASSERT_OK(pair.open());
     ASSERT_RUNS(pair, 100);
     pair.expect(1000);
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(pair.turn());
@@ -569,7 +550,6 @@ TEST_P(LinkTest, ClosesWithWorkOutstanding) {
 TEST_P(LinkTest, ClosesAndOpensAgain) {
   LinkPair pair(kWithStandby, shape(), mode());
   for (int link = 0; link < 3; ++link) {
-    ASSERT_OK(pair.open());
     ASSERT_RUNS(pair, 100);
     test::changePort("soft0:1", "down");
     ASSERT_RUNS(pair, 100);

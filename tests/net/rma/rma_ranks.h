@@ -15,11 +15,9 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -27,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "loop_connection.h"
 #include "net/rma/rma.h"
 #include "tests/wait.h"
 
@@ -51,14 +50,7 @@ class RmaRanks {
   explicit RmaRanks(const RmaShape& shape, const std::string& mode = "") : shape_(shape) {
     const int each = shape.rails + shape.standbys;
     const int devices = shape.together ? each : each * shape.ranks;
-    const std::string text = "software:fabric=test" + std::to_string(getpid()) +
-                             ",count=" + std::to_string(devices) + (mode.empty() ? "" : "," + mode);
-    setenv("RAILWISE_DEVICE", text.c_str(), 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
-    const Result<Net*> net = Net::acquire();
-    if (!net.ok()) throw std::runtime_error("no devices: " + text);
-    net_ = *net;
+    net_ = acquireNet("count=" + std::to_string(devices) + (mode.empty() ? "" : "," + mode));
     try {
       open();
     } catch (...) {

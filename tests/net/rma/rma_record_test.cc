@@ -108,6 +108,15 @@ TEST(RmaRecord, CountsOperationsBeforeTheConnectionStands) {
   EXPECT_EQ(its.completed, 3U);
 }
 
+// Of 1,000 and of 4,000 bytes.
+void expectFivePutsAndAGet(const record::OneSidedTotals& totals) {
+  EXPECT_EQ(totals.puts, 5U);
+  EXPECT_EQ(totals.put_bytes, 5U * 1000);
+  EXPECT_EQ(totals.gets, 1U);
+  EXPECT_EQ(totals.get_bytes, 4000U);
+  EXPECT_EQ(totals.signals_sent, 5U);
+}
+
 TEST(RmaRecord, CountsPutsGetsAndSignals) {
   Pair pair;
   for (int i = 0; i < 5; ++i) pair.put(1000);
@@ -118,12 +127,7 @@ TEST(RmaRecord, CountsPutsGetsAndSignals) {
            endOf(Side::kReceiver).one_sided.last_signal_ns != 0;
   };
   pair.driveUntil(looked);
-  const record::OneSidedTotals totals = endOf(Side::kSender).one_sided.totals;
-  EXPECT_EQ(totals.puts, 5U);
-  EXPECT_EQ(totals.put_bytes, 5U * 1000);
-  EXPECT_EQ(totals.gets, 1U);
-  EXPECT_EQ(totals.get_bytes, 4000U);
-  EXPECT_EQ(totals.signals_sent, 5U);
+  expectFivePutsAndAGet(endOf(Side::kSender).one_sided.totals);
   const record::Snapshot snapshot = snapshotNow();
   const record::Connection target = endOf(snapshot, Side::kReceiver);
   EXPECT_EQ(target.one_sided.totals.signals_applied, 5U);
@@ -185,13 +189,8 @@ TEST(RmaRecord, KeepsTheCountsOfConnectionsThatAreClosed) {
   const record::Snapshot snapshot = snapshotNow();
   Net::release();
   EXPECT_TRUE(snapshot.connections.empty());
-  const record::OneSidedTotals totals = snapshot.closed.one_sided;
-  EXPECT_EQ(totals.puts, 5U);
-  EXPECT_EQ(totals.put_bytes, 5U * 1000);
-  EXPECT_EQ(totals.gets, 1U);
-  EXPECT_EQ(totals.get_bytes, 4000U);
-  EXPECT_EQ(totals.signals_sent, 5U);
-  EXPECT_EQ(totals.signals_applied, 5U);
+  expectFivePutsAndAGet(snapshot.closed.one_sided);
+  EXPECT_EQ(snapshot.closed.one_sided.signals_applied, 5U);
 }
 
 // Bytes, work requests and completions of all devices.

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,46 +24,35 @@ __attribute__((noinline, no_sanitize("thread"))) RmaRequest::State stateOf(const
 
 #define EXPECT_RUNS(ranks, messages) EXPECT_TRUE((ranks).run(messages)) << (ranks).problem()
 
-TEST(Rma, PutsAndSignalsArrive) {
-  RmaRanks ranks({});
-  EXPECT_RUNS(ranks, 500);
-}
+struct RmaCase {
+  const char* name;
+  RmaShape shape;
+  uint64_t messages;
+  const char* devices = "";
+};
+void PrintTo(const RmaCase& its, std::ostream* to) { *to << its.name; }
 
-TEST(Rma, PutsIntoGpuMemory) {
-  RmaRanks ranks({.gpu = true});
-  EXPECT_RUNS(ranks, 500);
-}
+class RmaShapes : public testing::TestWithParam<RmaCase> {};
 
-TEST(Rma, SignalsThatMayBeReset) {
-  RmaRanks ranks({.gpu = true, .never_reset = false});
-  EXPECT_RUNS(ranks, 500);
+TEST_P(RmaShapes, PutsAndSignalsArrive) {
+  RmaRanks ranks(GetParam().shape, GetParam().devices);
+  EXPECT_RUNS(ranks, GetParam().messages);
 }
-
-TEST(Rma, ManyRanks) {
-  RmaRanks ranks({.ranks = 5, .contexts = 3});
-  EXPECT_RUNS(ranks, 100);
-}
-
-TEST(Rma, SeveralRails) {
-  RmaRanks ranks({.ranks = 2, .rails = 3, .bytes = 256 << 10, .gpu = true});
-  EXPECT_RUNS(ranks, 20);
-}
-
-TEST(Rma, Iwarp) {
-  RmaRanks ranks({.ranks = 3, .rails = 2, .bytes = 100 << 10}, "link=iwarp");
-  EXPECT_RUNS(ranks, 50);
-}
+INSTANTIATE_TEST_SUITE_P(
+    , RmaShapes,
+    testing::Values(RmaCase{"HostMemory", {}, 500}, RmaCase{"GpuMemory", {.gpu = true}, 500},
+                    RmaCase{"SignalsThatMayBeReset", {.gpu = true, .never_reset = false}, 500},
+                    RmaCase{"ManyRanks", {.ranks = 5, .contexts = 3}, 100},
+                    RmaCase{"SeveralRails", {.rails = 3, .bytes = 256 << 10, .gpu = true}, 20},
+                    RmaCase{"Iwarp", {.ranks = 3, .rails = 2, .bytes = 100 << 10}, 50, "link=iwarp"},
+                    RmaCase{"ManyContexts", {.contexts = 64, .gets = true, .own = true}, 20}),
+    [](const auto& its) { return its.param.name; });
 
 TEST(Rma, IwarpTakesNoGpuMemory) { EXPECT_THROW(RmaRanks({.gpu = true}, "link=iwarp"), std::runtime_error); }
 
-TEST(Rma, ManyContexts) {
-  RmaRanks ranks({.contexts = 64, .gets = true, .own = true});
-  EXPECT_RUNS(ranks, 20);
-}
-
 // A connection without a path fails only when somebody needs the path.
 TEST(Rma, ALongPauseWithoutAPathIsSurvived) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "1");
   RmaRanks ranks({});
   EXPECT_RUNS(ranks, 50);
   for (const char* port : {"soft0:1", "soft1:1"}) test::changePort(port, "down");
@@ -72,12 +61,11 @@ TEST(Rma, ALongPauseWithoutAPathIsSurvived) {
   EXPECT_FALSE(ranks.failed());
   for (const char* port : {"soft0:1", "soft1:1"}) test::changePort(port, "up");
   EXPECT_RUNS(ranks, 50);
-  unsetenv("RAILWISE_FAILOVER_TIMEOUT");
 }
 
 // The only device of a rank refuses what a connection is made of, longer than a moment.
 TEST(Rma, ADeviceRefusesForAWhileWhileRanksConnect) {
-  setenv("RAILWISE_FAILOVER_TIMEOUT", "4", 1);
+  const test::Setting failover_timeout("RAILWISE_FAILOVER_TIMEOUT", "4");
   for (const char* device : {"soft0", "soft1"}) {
     for (const char* refused :
          {"nth=1 verb=reg_mr errno=EINVAL count=8", "nth=2 verb=reg_mr errno=ENODEV count=8",
@@ -89,7 +77,6 @@ TEST(Rma, ADeviceRefusesForAWhileWhileRanksConnect) {
       EXPECT_RUNS(ranks, 50);
     }
   }
-  unsetenv("RAILWISE_FAILOVER_TIMEOUT");
 }
 
 TEST(Rma, APortGoesDown) {
@@ -102,15 +89,20 @@ TEST(Rma, APortGoesDown) {
   EXPECT_RUNS(ranks, 200);
 }
 
+// A window of memory that the test has.
+Result<RmaWindow*> windowOf(RmaGroup& group, std::span<uint64_t> memory, MemoryKind kind = MemoryKind::kHost,
+                            uint64_t flags = 0) {
+  return group.registerMemory(reinterpret_cast<uint64_t>(memory.data()), memory.size_bytes(), kind, flags);
+}
+
 // A window of each of two ranks.
 class TwoRanks {
  public:
   explicit TwoRanks(const RmaShape& shape, std::size_t words) : ranks_(shape) {
     for (std::size_t rank = 0; rank < 2; ++rank) {
       memory_[rank].resize(words);
-      const auto made = ranks_.group(static_cast<int>(rank))
-                            .registerMemory(reinterpret_cast<uint64_t>(memory_[rank].data()),
-                                            words * sizeof(uint64_t), MemoryKind::kHost, kRmaStrongOrder);
+      const auto made =
+          windowOf(ranks_.group(static_cast<int>(rank)), memory_[rank], MemoryKind::kHost, kRmaStrongOrder);
       if (!made.ok()) throw std::runtime_error("no window");
       windows_[rank] = *made;
     }
@@ -142,7 +134,12 @@ class TwoRanks {
   }
   RmaWindow& window(std::size_t rank) { return *windows_[rank]; }
   uint64_t signals() const { return __atomic_load_n(&memory_[1].back(), __ATOMIC_ACQUIRE); }
-  // Until so many signals have come; the connection stands then.
+  // Until the connection stands, over which one signal has come then.
+  bool stands() {
+    (void)signal();
+    return await(1);
+  }
+  // Until so many signals have come.
   bool await(uint64_t signals_put) {
     for (test::Patience patience; signals() < signals_put; patience.again()) {
       if (ranks_.failed()) return false;
@@ -161,8 +158,7 @@ class TwoRanks {
 // would repeat it from a source that its owner has changed.
 TEST(Rma, WhatIsBehindAnOpenRequestIsNotDone) {
   TwoRanks pair({.rails = 2}, 64 << 10);
-  (void)pair.signal();
-  ASSERT_TRUE(pair.await(1));
+  ASSERT_TRUE(pair.stands());
   // One of the two carries small puts.
   for (const char* device : {"soft0", "soft1"}) {
     test::addFault("device=" + std::string(device) + " opcode=write nth=1 delay=300ms");
@@ -178,8 +174,7 @@ TEST(Rma, WhatIsBehindAnOpenRequestIsNotDone) {
 // After the failure it is not put once more.
 TEST(Rma, ASignalThatTheTargetHasIsNotRepeated) {
   TwoRanks pair({.rails = 2}, 64 << 10);
-  (void)pair.signal();
-  ASSERT_TRUE(pair.await(1));
+  ASSERT_TRUE(pair.stands());
   test::addFault("device=soft0 opcode=read nth=1 stuck");
   RmaRequest* get = nullptr;
   EXPECT_OK(pair.ranks().context(0).get(0, {&pair.window(0), 0}, 256 << 10, {&pair.window(0), 0}, 1, &get));
@@ -197,8 +192,7 @@ TEST(Rma, ASignalThatTheTargetHasIsNotRepeated) {
 // The target is not driven, or only by Railwise's thread.
 TEST(Rma, NoMoreReportsAreUnderWayThanTheTargetHasReceivesFor) {
   TwoRanks pair({}, 64);
-  (void)pair.signal();
-  ASSERT_TRUE(pair.await(1));
+  ASSERT_TRUE(pair.stands());
   uint64_t posted = 1;
   for (int burst = 0; burst < 5; ++burst) {
     std::array<const RmaRequest*, 400> requests;
@@ -217,15 +211,13 @@ TEST(Rma, NoMoreReportsAreUnderWayThanTheTargetHasReceivesFor) {
 
 // How long an operation waits for a part counts for itself, not from one that waited long ago.
 TEST(Rma, EachWaitForAPartHasItsOwnTime) {
-  setenv("RAILWISE_CONNECT_TIMEOUT", "1", 1);
+  const test::Setting connect_timeout("RAILWISE_CONNECT_TIMEOUT", "1");
   TwoRanks pair({}, 64);
-  (void)pair.signal();
-  ASSERT_TRUE(pair.await(1));
+  ASSERT_TRUE(pair.stands());
   std::array<uint64_t, 2> memory = {};
   for (uint64_t& word : memory) {
     const auto window = [&](int rank) {
-      return *pair.ranks().group(rank).registerMemory(reinterpret_cast<uint64_t>(&word), sizeof word,
-                                                      MemoryKind::kHost, kRmaStrongOrder);
+      return *windowOf(pair.ranks().group(rank), {&word, 1}, MemoryKind::kHost, kRmaStrongOrder);
     };
     RmaRequest* request = nullptr;
     EXPECT_OK(pair.ranks().context(0).putSignal(0, {}, 0, {}, 1, {{window(0), 0}, 5}, &request));
@@ -237,18 +229,15 @@ TEST(Rma, EachWaitForAPartHasItsOwnTime) {
     const Deadline pause = Deadline::after(std::chrono::milliseconds(1200));
     while (!pause.passed()) pair.ranks().drive();
   }
-  unsetenv("RAILWISE_CONNECT_TIMEOUT");
 }
 
 // Rank 1 never registers its part of a window, and signals of another stream go on meanwhile.
 TEST(Rma, TrafficOfAnotherStreamDoesNotProlongAWaitForAPart) {
-  setenv("RAILWISE_CONNECT_TIMEOUT", "1", 1);
+  const test::Setting connect_timeout("RAILWISE_CONNECT_TIMEOUT", "1");
   TwoRanks pair({.contexts = 2}, 64);
-  (void)pair.signal();
-  ASSERT_TRUE(pair.await(1));
+  ASSERT_TRUE(pair.stands());
   uint64_t word = 0;
-  RmaWindow* const window = *pair.ranks().group(0).registerMemory(
-      reinterpret_cast<uint64_t>(&word), sizeof word, MemoryKind::kHost, kRmaStrongOrder);
+  RmaWindow* const window = *windowOf(pair.ranks().group(0), {&word, 1}, MemoryKind::kHost, kRmaStrongOrder);
   RmaRequest* waits = nullptr;
   EXPECT_OK(pair.ranks().context(0).putSignal(1, {}, 0, {}, 1, {{window, 0}, 5}, &waits));
   for (test::Patience patience; !pair.ranks().failed(); patience.again()) {
@@ -260,18 +249,15 @@ TEST(Rma, TrafficOfAnotherStreamDoesNotProlongAWaitForAPart) {
     }
   }
   EXPECT_TRUE(pair.ranks().failed());
-  unsetenv("RAILWISE_CONNECT_TIMEOUT");
 }
 
 // The data have a place, their signal has none.
 TEST(Rma, APutWhoseSignalHasNoPartEnds) {
-  setenv("RAILWISE_CONNECT_TIMEOUT", "1", 1);
+  const test::Setting connect_timeout("RAILWISE_CONNECT_TIMEOUT", "1");
   TwoRanks pair({}, 64);
-  (void)pair.signal();
-  ASSERT_TRUE(pair.await(1));
+  ASSERT_TRUE(pair.stands());
   uint64_t word = 0;
-  RmaWindow* const window = *pair.ranks().group(0).registerMemory(
-      reinterpret_cast<uint64_t>(&word), sizeof word, MemoryKind::kHost, kRmaStrongOrder);
+  RmaWindow* const window = *windowOf(pair.ranks().group(0), {&word, 1}, MemoryKind::kHost, kRmaStrongOrder);
   const RmaPlace data = {&pair.window(0), 0};
   RmaRequest* waits = nullptr;
   EXPECT_OK(pair.ranks().context(0).putSignal(0, data, 8, data, 1, {{window, 0}, 5}, &waits));
@@ -279,14 +265,12 @@ TEST(Rma, APutWhoseSignalHasNoPartEnds) {
   int done = 0;
   EXPECT_FALSE(pair.ranks().group(0).test(*waits, &done).ok()) << "NCCL is told at every call";
   EXPECT_FALSE(pair.ranks().context(0).progress().ok());
-  unsetenv("RAILWISE_CONNECT_TIMEOUT");
 }
 
 // A put is posted in part, because a queue is full. Its source goes before the rest is posted.
 TEST(Rma, AWindowThatGoesBeforeItsPutIsPostedEndsTheGroup) {
   TwoRanks pair({.rails = 2, .contexts = 3}, 64 << 10);
-  (void)pair.signal();
-  ASSERT_TRUE(pair.await(1));
+  ASSERT_TRUE(pair.stands());
   for (const char* device : {"soft0", "soft1"})
     test::addFault("device=" + std::string(device) + " opcode=any nth=1 delay=300ms");
   for (int i = 0; i < 127; ++i) (void)pair.put(8);  // room for one work request is left
@@ -310,19 +294,19 @@ TEST(Rma, ARegistrationThatFailsTakesItsNumber) {
   const auto address = reinterpret_cast<uint64_t>(memory.data());
   const std::size_t bytes = memory.size() * sizeof(uint64_t);
   EXPECT_FALSE(group.registerMemory(4096, bytes, MemoryKind::kHost, 0).ok()) << "nothing is mapped there";
-  const auto made = group.registerMemory(address, bytes, MemoryKind::kHost, 0);
+  const auto made = windowOf(group, memory);
   ASSERT_TRUE(made.ok());
   EXPECT_EQ((*made)->number, next + 1);
 
   EXPECT_FALSE(group.registerDmaBuf(address, bytes, 0, -1, 0).ok());
-  const auto again = group.registerMemory(address, bytes, MemoryKind::kHost, 0);
+  const auto again = windowOf(group, memory);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ((*again)->number, next + 2);
 
   EXPECT_FALSE(group.registerDmaBuf(address, bytes, 0, -1, 0).ok());
   EXPECT_FALSE(group.registerDmaBuf(address, bytes, 0, -1, 0).ok()) << "NCCL tries a third time in no case";
   EXPECT_FALSE(group.registerDmaBuf(4096, bytes, 0, -1, 0).ok());
-  const auto last = group.registerMemory(address, bytes, MemoryKind::kHost, 0);
+  const auto last = windowOf(group, memory);
   ASSERT_TRUE(last.ok());
   EXPECT_EQ((*last)->number, next + 5);
   for (RmaWindow* window : {*made, *again, *last}) group.deregister(window);
@@ -332,8 +316,7 @@ TEST(Rma, APutToAWindowThatCouldNotBeRegisteredEndsTheGroup) {
   TwoRanks pair({}, 1024);
   std::vector<uint64_t> memory(512);
   const std::size_t bytes = memory.size() * sizeof(uint64_t);
-  const auto made = pair.ranks().group(0).registerMemory(reinterpret_cast<uint64_t>(memory.data()), bytes,
-                                                         MemoryKind::kHost, 0);
+  const auto made = windowOf(pair.ranks().group(0), memory);
   ASSERT_TRUE(made.ok());
   EXPECT_FALSE(pair.ranks().group(1).registerMemory(4096, bytes, MemoryKind::kHost, 0).ok());
   RmaRequest* request = nullptr;
@@ -349,8 +332,7 @@ TEST(Rma, WindowsThatCameAndWentDoNotDisturbARecovery) {
   std::vector<uint64_t> memory(64);
   for (int i = 0; i < 5000; ++i) {
     for (const int rank : {0, 1}) {
-      const auto made = ranks.group(rank).registerMemory(
-          reinterpret_cast<uint64_t>(memory.data()), memory.size() * sizeof(uint64_t), MemoryKind::kHost, 0);
+      const auto made = windowOf(ranks.group(rank), memory);
       ASSERT_TRUE(made.ok()) << i;
       ranks.group(rank).deregister(*made);
     }
@@ -366,8 +348,7 @@ TEST(Rma, MoreWindowsThanAPeerTakesNotesOfAreRefused) {
   std::vector<uint64_t> memory(64);
   std::vector<RmaWindow*> windows;
   for (;;) {
-    const auto made = group.registerMemory(reinterpret_cast<uint64_t>(memory.data()),
-                                           memory.size() * sizeof(uint64_t), MemoryKind::kHost, 0);
+    const auto made = windowOf(group, memory);
     if (!made.ok()) break;
     windows.push_back(*made);
     ASSERT_LT(windows.size(), kMostWindows);
@@ -381,11 +362,8 @@ TEST(Rma, AWindowThatGoesTakesThePutsToTheOwnRankWithIt) {
   TwoRanks pair({}, 1024);
   RmaGroup& group = pair.ranks().group(0);
   std::vector<uint64_t> from(512, 7), to(512);
-  const auto add = [&](std::vector<uint64_t>& memory) {
-    return *group.registerMemory(reinterpret_cast<uint64_t>(memory.data()), memory.size() * sizeof(uint64_t),
-                                 MemoryKind::kDevice, 0);
-  };
-  RmaWindow *source = add(from), *target = add(to);
+  RmaWindow* const source = *windowOf(group, from, MemoryKind::kDevice);
+  RmaWindow* const target = *windowOf(group, to, MemoryKind::kDevice);
   RmaRequest* request = nullptr;
   EXPECT_OK(pair.ranks().context(0).put(0, {source, 0}, 4096, {target, 0}, 0, &request));
   group.deregister(source);
@@ -407,8 +385,7 @@ int postOfAnotherEpoch(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
 
 TEST(Rma, AReportOfAnotherEpochEndsTheGroup) {
   TwoRanks pair({}, 64);
-  (void)pair.signal();
-  ASSERT_TRUE(pair.await(1));
+  ASSERT_TRUE(pair.stands());
   auto& post = Net::current()->device(0)->rails()[0].hca->context()->ops.post_send;
   honest_post = std::exchange(post, postOfAnotherEpoch);
   (void)pair.signal();
@@ -424,9 +401,8 @@ TEST(Rma, ARankThatCallsNothingIsPutTo) {
   uint64_t signal = 0;
   std::array<RmaWindow*, 2> windows;
   for (int rank = 0; rank < 2; ++rank) {
-    uint64_t& memory = rank == 0 ? value : signal;
-    const auto made = ranks.group(rank).registerMemory(reinterpret_cast<uint64_t>(&memory), sizeof memory,
-                                                       MemoryKind::kHost, kRmaStrongOrder);
+    const auto made =
+        windowOf(ranks.group(rank), {rank == 0 ? &value : &signal, 1}, MemoryKind::kHost, kRmaStrongOrder);
     ASSERT_TRUE(made.ok());
     windows[static_cast<std::size_t>(rank)] = *made;
   }

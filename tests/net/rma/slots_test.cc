@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "loop_connection.h"
 #include "net/net.h"
 #include "net/rma/own_rank.h"
 #include "port_control.h"
@@ -23,14 +24,7 @@ namespace {
 class Rank {
  public:
   explicit Rank(int rails, bool never_reset = true) {
-    const std::string text =
-        "software:fabric=test" + std::to_string(getpid()) + ",count=" + std::to_string(rails);
-    setenv("RAILWISE_DEVICE", text.c_str(), 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
-    const Result<Net*> net = Net::acquire();
-    if (!net.ok()) throw std::runtime_error("no devices: " + text);
-    net_ = *net;
+    net_ = acquireNet("count=" + std::to_string(rails));
     std::vector<int> members;
     for (int rail = 0; rail < rails; ++rail) members.push_back(rail);
     device_ = net_->device(*net_->makeVirtualDevice(members));

@@ -79,7 +79,7 @@ class Stress {
       std::memcpy(process_.source.data() + i, &word, sizeof word);
     }
     for (int i = 0; i < worlds(); ++i)
-      worlds_.push_back(std::make_unique<WorldOf<A>>(process_, settings.seed, i));
+      worlds_.push_back(std::make_unique<World<A>>(process_, settings.seed, i));
   }
 
   void run() {
@@ -176,7 +176,7 @@ class Stress {
 
   // Until all worlds have ended; says when the time is over, and notices when nothing moves any more.
   void watch(Clock::time_point end) {
-    std::map<const World*, std::pair<uint64_t, Clock::time_point>> seen;
+    std::map<const World<A>*, std::pair<uint64_t, Clock::time_point>> seen;
     for (;;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       const auto now = Clock::now();
@@ -227,7 +227,7 @@ class Stress {
   const Settings& settings_;
   const Variant& variant_;
   Process process_;
-  std::vector<std::unique_ptr<World>> worlds_;
+  std::vector<std::unique_ptr<World<A>>> worlds_;
   std::atomic<bool> over_ = false;
   int loads_ = 0;
 };

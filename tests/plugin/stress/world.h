@@ -13,6 +13,7 @@
 
 namespace railwise::test {
 
+template <typename A>
 class World {
  public:
   struct Limits {
@@ -21,37 +22,10 @@ class World {
   };
 
   World(Process& process, uint64_t seed, int number) : process_(process), seed_(seed), number_(number) {}
-  virtual ~World() = default;
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  virtual void run(const Limits& limits) = 0;
-  virtual std::string state() const = 0;
-
-  uint64_t moves() const {
-    uint64_t sum = 0;
-    for (const Watched& each : watched_) sum += each.moves.load(std::memory_order_relaxed);
-    return sum;
-  }
-  // Is what run() was called for over? begin(): from now on not, until it is.
-  bool ended() const { return ended_.load(); }
-  void begin() { ended_.store(false); }
-
- protected:
-  Process& process_;
-  const uint64_t seed_;
-  const int number_;
-  std::array<Watched, 4> watched_;  // service and progress of rank 0, of rank 1
-  std::atomic<bool> ended_ = false;
-  std::atomic<uint64_t> round_ = 0;
-};
-
-template <typename A>
-class WorldOf final : public World {
- public:
-  using World::World;
-
-  void run(const Limits& limits) override {
+  void run(const Limits& limits) {
     for (uint64_t i = 0; i < limits.rounds && !limits.over->load(); ++i) {
       round();
       round_.fetch_add(1);
@@ -62,7 +36,7 @@ class WorldOf final : public World {
     ended_.store(true);
   }
 
-  std::string state() const override {
+  std::string state() const {
     std::string text = "  world " + std::to_string(number_) + " round " + std::to_string(round_.load());
     for (std::size_t rank = 0; rank < 2; ++rank) {
       text += "\n   rank " + std::to_string(rank) + ": service: " + watched_[2 * rank].doing.load() +
@@ -71,6 +45,15 @@ class WorldOf final : public World {
     }
     return text + "\n";
   }
+
+  uint64_t moves() const {
+    uint64_t sum = 0;
+    for (const Watched& each : watched_) sum += each.moves.load(std::memory_order_relaxed);
+    return sum;
+  }
+  // Is what run() was called for over? begin(): from now on not, until it is.
+  bool ended() const { return ended_.load(); }
+  void begin() { ended_.store(false); }
 
  private:
   void round() {
@@ -102,6 +85,12 @@ class WorldOf final : public World {
     }
   }
 
+  Process& process_;
+  const uint64_t seed_;
+  const int number_;
+  std::array<Watched, 4> watched_;  // service and progress of rank 0, of rank 1
+  std::atomic<bool> ended_ = false;
+  std::atomic<uint64_t> round_ = 0;
   std::array<std::atomic<Rank<A>*>, 2> ranks_ = {};
   std::vector<Relic> relics_;
 };

@@ -132,11 +132,9 @@ TEST_P(CmProcesses, ConnectAndSeeTheOtherDie) {
     ASSERT_EQ(cm::establish(caller), 0);
   }
   *end.word(8) = 4000;
-  ASSERT_EQ(end.send({.offset = 8, .length = 8, .remote_offset = 128}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(end, {.offset = 8, .length = 8, .remote_offset = 128}), IBV_WC_SUCCESS);
   *end.word(0) = 242;
-  ASSERT_EQ(end.send({.opcode = IBV_WR_SEND, .length = 8}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(end, {.opcode = IBV_WR_SEND, .length = 8}), IBV_WC_SUCCESS);
   EXPECT_EQ(child.line.hear(), 4242);  // what was sent, and what was written before it
   EXPECT_TRUE(channel.empty());
   child.kill();

@@ -69,8 +69,7 @@ TEST(Datapath, ZeroLengthNeedsNoKey) {
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm = kImm}), 0);
   EXPECT_EQ(pair.b.wait().byte_len, 0U);
   EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_READ}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_RDMA_READ}), IBV_WC_SUCCESS);
 }
 
 TEST(Datapath, Read) {
@@ -195,8 +194,7 @@ TEST(Datapath, UnsignalledSlotsAreFreedByTheNextCompletion) {
 TEST(Datapath, SignalAll) {
   const OpenDevice device;
   Pair pair(device, {.signal_all = 1});
-  ASSERT_EQ(pair.a.send({.length = 8, .flags = 0}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8, .flags = 0}), IBV_WC_SUCCESS);
 }
 
 TEST(Datapath, ReceiveQueueIsFullUntilPolled) {
@@ -236,11 +234,10 @@ TEST(Datapath, ConnectedToItself) {
   Endpoint end;
   end.connect(end.address());
   *end.word(0) = 99;
-  ASSERT_EQ(end.send({.length = 8, .remote_offset = 64}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(end, {.length = 8, .remote_offset = 64}), IBV_WC_SUCCESS);
   EXPECT_EQ(*end.word(64), 99U);
-  ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .offset = 128, .length = 8, .remote_offset = 64}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(end, {.opcode = IBV_WR_RDMA_READ, .offset = 128, .length = 8, .remote_offset = 64}),
+            IBV_WC_SUCCESS);
   EXPECT_EQ(*end.word(128), 99U);
 }
 
@@ -251,8 +248,7 @@ TEST(Datapath, InfinibandByLid) {
     Pair pair(device, other, {}, {});
     *pair.a.word(0) = 3;
     ASSERT_EQ(pair.b.receive(1), 0);
-    ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8}), 0);
-    EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8}), IBV_WC_SUCCESS);
     EXPECT_EQ(pair.b.wait().slid, pair.b.peer.lid);
     EXPECT_EQ(*pair.b.word(0), 3U);
   }

@@ -78,13 +78,11 @@ TEST(Engine, ErrorFlushesWhatIsQueued) {
   Send wrong{.length = 8, .wr_id = 1};
   wrong.remote_offset = pair.b.buffer.size();
   ASSERT_EQ(pair.a.send(wrong), 0);
-  ASSERT_EQ(pair.a.send({.length = 8, .wr_id = 2}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8, .wr_id = 2}), IBV_WC_REM_ACCESS_ERR);
   const ibv_wc flushed = pair.a.wait();
   EXPECT_EQ(flushed.status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(flushed.wr_id, 2U);
-  ASSERT_EQ(pair.a.send({.length = 8, .wr_id = 3}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8, .wr_id = 3}), IBV_WC_WR_FLUSH_ERR);
 }
 
 TEST(Engine, DestroyedWithWorkQueued) {

@@ -66,8 +66,7 @@ TEST(Parked, ReceiverNotReadyRetriesRunOut) {
   for (const uint8_t retries : {uint8_t{0}, uint8_t{1}, uint8_t{6}}) {
     Pair pair(device, {.rnr_retry = retries});
     ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
-    ASSERT_EQ(pair.a.send({.length = 8, .wr_id = 2}), 0);
-    EXPECT_EQ(pair.a.wait().status, IBV_WC_RNR_RETRY_EXC_ERR);
+    EXPECT_EQ(sendAndWait(pair.a, {.length = 8, .wr_id = 2}), IBV_WC_RNR_RETRY_EXC_ERR);
     const ibv_wc wc = pair.a.wait();
     EXPECT_EQ(wc.wr_id, 2U);
     EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
@@ -80,8 +79,7 @@ TEST(Parked, ReceiverNotReadyRetriesRunOut) {
 class Unreachable : public testing::Test {
  protected:
   static void expectRetriesExceeded(Endpoint& end) {
-    ASSERT_EQ(end.send({.length = 8}), 0);
-    EXPECT_EQ(end.wait().status, IBV_WC_RETRY_EXC_ERR);
+    EXPECT_EQ(sendAndWait(end, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
     EXPECT_EQ(end.state(), IBV_QPS_ERR);
   }
   Options options_{.timeout = 1};
@@ -145,8 +143,7 @@ TEST_F(Unreachable, PeerDestroyedAfterItWasReached) {
   {
     Endpoint b(device);
     connectEnds(a, b);
-    ASSERT_EQ(a.send({.length = 8}), 0);
-    EXPECT_EQ(a.wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(sendAndWait(a, {.length = 8}), IBV_WC_SUCCESS);
   }
   expectRetriesExceeded(a);
 }

@@ -248,8 +248,7 @@ TEST(Fabric, SendingToTheDeadReclaimsThem) {
   Endpoint end(device);
   connectEnds(end, peer);
   peer.kill();
-  ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(end, {.opcode = IBV_WR_RDMA_READ, .length = 8}), IBV_WC_RETRY_EXC_ERR);
   EXPECT_EQ(usedSlots(fabricOf(device)), 1);
   EXPECT_EQ(qpsIn(fabricOf(device)), 1);
 }
@@ -264,8 +263,7 @@ TEST(Fabric, LockOfAKilledOwnerIsTakenOver) {
   EXPECT_NE(fabricOf(device).segment->qps[qpIndexOf(pair.b.qp->qp_num)].responder.owner(), 0U);
   *pair.a.word(0) = 4;
   ASSERT_EQ(pair.b.receive(1), 0);
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8}), IBV_WC_SUCCESS);
   EXPECT_EQ(pair.b.wait().wr_id, 1U);
   EXPECT_EQ(*pair.b.word(0), 4U);
 }
@@ -279,12 +277,10 @@ TEST(Fabric, ExecutingAnotherProgramIsDeath) {
   connectEnds(end, peer);
   peer.lockResponder(pair.b.qp->qp_num);
   peer.execute();
-  ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(end, {.opcode = IBV_WR_RDMA_READ, .length = 8}), IBV_WC_RETRY_EXC_ERR);
   EXPECT_EQ(usedSlots(fabricOf(device)), 1);
   EXPECT_EQ(qpsIn(fabricOf(device)), 3);
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_SUCCESS);
 }
 
 // With the number, and mostly the descriptors, of the member that it was.
@@ -297,8 +293,7 @@ TEST(Fabric, JoiningAgainAfterExecutingAnotherProgram) {
   EXPECT_EQ(qpsIn(fabricOf(device)), 1);
   Endpoint end(device);
   connectEnds(end, peer);
-  ASSERT_EQ(end.send({.length = 8}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(end, {.length = 8}), IBV_WC_SUCCESS);
 }
 
 // The owner died between completing a receive and taking it off the queue: it is not completed twice.

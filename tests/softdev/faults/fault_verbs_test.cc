@@ -178,8 +178,7 @@ TEST(FaultPorts, DownThenTimeout) {
   const OpenSecond second("two");
   Pair pair(device, second, kImpatientDevice, kImpatientDevice);
   addRule(device, "device=one opcode=write nth=2 port=down");
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_SUCCESS);
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
   EXPECT_EQ(nextEvent(device), eventTypeStr(IBV_EVENT_PORT_ERR));
   EXPECT_EQ(nextEvent(second), "");
@@ -232,8 +231,7 @@ TEST(FaultPorts, GidChange) {
   elsewhere.gid_index = 1;
   Pair other(device, second, elsewhere, elsewhere);
   addRule(device, "device=one opcode=write nth=2 gid=3=10.9.9.9");
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_SUCCESS);
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
   EXPECT_EQ(nextEvent(device), eventTypeStr(IBV_EVENT_GID_CHANGE));
   EXPECT_EQ(nextEvent(second), "");
@@ -267,8 +265,7 @@ TEST(FaultPorts, Speed) {
   const OpenDevice device;
   Pair pair(device);
   addRule(device, "opcode=write nth=1 speed=100000");
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_SUCCESS);
   uint64_t speed = 0;
   EXPECT_EQ(queryPortSpeed(device, 1, &speed), 0);
   EXPECT_EQ(speed, 1000U);
@@ -294,10 +291,8 @@ TEST(FaultDevice, Fatal) {
   ibv_port_attr attr{};
   EXPECT_EQ(queryPort(device, 1, &attr), EIO);
   EXPECT_EQ(queryPort(twin, 1, &attr), EIO);
-  ASSERT_EQ(pair.b.send({.length = 8}), 0);
-  EXPECT_EQ(pair.b.wait().status, IBV_WC_RETRY_EXC_ERR);
-  ASSERT_EQ(other.a.send({.length = 8}), 0);
-  EXPECT_EQ(other.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.b, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(other.a, {.length = 8}), IBV_WC_SUCCESS);
   const OpenSecond restarted("one");
   EXPECT_EQ(queryPort(restarted, 1, &attr), 0);
 }
@@ -311,8 +306,7 @@ TEST(FaultDelays, TheEngineGoesOnMeanwhile) {
   addRule(device, "verb=post_send nth=1 delay=60s");
   {
     const HeldUp posting(device, [&] { EXPECT_EQ(pair.a.send({.length = 8, .wr_id = 2}), 0); });
-    ASSERT_EQ(other.a.send({.length = 8}), 0);
-    EXPECT_EQ(other.a.wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(sendAndWait(other.a, {.length = 8}), IBV_WC_SUCCESS);
     ASSERT_EQ(pair.b.receive(9, 0, 64), 0);
     EXPECT_EQ(pair.a.wait().wr_id, 1U);
     ASSERT_EQ(pair.a.send({.length = 8, .wr_id = 3}), 0);

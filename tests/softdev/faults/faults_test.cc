@@ -76,8 +76,7 @@ TEST(Faults, RefusedSendFailsItsReceive) {
   Pair pair(device);
   ASSERT_EQ(pair.b.receive(9, 0, 64), 0);
   addRule(device, "opcode=send status=rem_inv_req_err");
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_INV_REQ_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_SEND, .length = 8}), IBV_WC_REM_INV_REQ_ERR);
   EXPECT_EQ(pair.b.wait().status, IBV_WC_LOC_LEN_ERR);
 }
 
@@ -86,8 +85,7 @@ TEST(Faults, ReceiveFailsWithItsOwnStatus) {
   Pair pair(device);
   addRule(device, "opcode=recv nth=2 status=loc_prot_err");
   ASSERT_EQ(pair.b.receive(1, 0, 64), 0);
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 8, .wr_id = 1}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_SEND, .length = 8, .wr_id = 1}), IBV_WC_SUCCESS);
   EXPECT_EQ(pair.b.wait().status, IBV_WC_SUCCESS);
   // The second arrives before its receive: it waits, and fails when that is posted.
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 8, .wr_id = 2}), 0);
@@ -217,12 +215,10 @@ TEST(Faults, ReceiverNotReady) {
   ASSERT_EQ(pair.b.receive(1), 0);
   addRule(device, "opcode=write_imm nth=1 rnr=2");
   addRule(device, "opcode=write_imm nth=2 rnr=3");
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), IBV_WC_SUCCESS);
   EXPECT_EQ(pair.b.wait().status, IBV_WC_SUCCESS);
   ASSERT_EQ(pair.b.receive(2), 0);
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_RNR_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), IBV_WC_RNR_RETRY_EXC_ERR);
   EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);
 }
 

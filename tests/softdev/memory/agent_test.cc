@@ -23,8 +23,7 @@ constexpr const char* kAgents = "mover=agent";
 TEST(Agent, WritesReadsAndSends) {
   Processes two({}, {}, kAgents);
   for (size_t i = 0; i < 64; ++i) *two.end.word(8 * i) = 100 + i;
-  ASSERT_EQ(two.end.send({.length = 512, .remote_offset = 64}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 512, .remote_offset = 64}), IBV_WC_SUCCESS);
   for (size_t i = 0; i < 64; ++i) ASSERT_EQ(two.peer.word(64 + 8 * i), 100 + i);
   two.peer.setWord(4096, 7);
   ASSERT_EQ(two.end.send({.opcode = IBV_WR_RDMA_READ, .offset = 8192, .length = 8, .remote_offset = 4096}),
@@ -50,12 +49,11 @@ TEST(Agent, MoreThanItsBouncePagesHold) {
   Processes two({.buffer_bytes = kBytes}, {.buffer_bytes = kBytes}, kAgents);
   for (size_t i = 0; i < kBytes / 8; ++i) *two.end.word(8 * i) = i * i;
   const auto length = static_cast<uint32_t>(kBytes - 24);
-  ASSERT_EQ(two.end.send({.length = length, .remote_offset = 16}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = length, .remote_offset = 16}), IBV_WC_SUCCESS);
   for (size_t i = 0; i < length / 8; i += 511) ASSERT_EQ(two.peer.word(16 + 8 * i), i * i);
   std::fill(two.end.buffer.begin(), two.end.buffer.end(), std::byte{0});
-  ASSERT_EQ(two.end.send({.opcode = IBV_WR_RDMA_READ, .length = length, .remote_offset = 16}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.opcode = IBV_WR_RDMA_READ, .length = length, .remote_offset = 16}),
+            IBV_WC_SUCCESS);
   for (size_t i = 0; i < length / 8; ++i) ASSERT_EQ(*two.end.word(8 * i), i * i);
 }
 
@@ -66,31 +64,27 @@ TEST(Agent, ReachesMemoryThatOnlyItsOwnerMayTouch) {
   const Options secret{.memory = Memory::kSecret, .buffer_bytes = kBytes};
   Processes two(secret, secret, "mover=vm");
   for (size_t i = 0; i < kBytes / 8; ++i) *two.end.word(8 * i) = i * i + 1;
-  ASSERT_EQ(two.end.send({.length = kBytes / 2, .remote_offset = 16}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = kBytes / 2, .remote_offset = 16}), IBV_WC_SUCCESS);
   for (size_t i = 0; i < kBytes / 16; ++i) ASSERT_EQ(two.peer.word(16 + 8 * i), i * i + 1);
   std::fill(two.end.buffer.begin(), two.end.buffer.end(), std::byte{0});
-  ASSERT_EQ(two.end.send({.opcode = IBV_WR_RDMA_READ, .length = kBytes / 2, .remote_offset = 16}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.opcode = IBV_WR_RDMA_READ, .length = kBytes / 2, .remote_offset = 16}),
+            IBV_WC_SUCCESS);
   for (size_t i = 0; i < kBytes / 16; ++i) ASSERT_EQ(*two.end.word(8 * i), i * i + 1);
   two.peer.unmapBuffer();
-  ASSERT_EQ(two.end.send({.length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8}), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(Agent, MemoryThatThePeerUnmapped) {
   Processes two({}, {}, kAgents);
   two.peer.unmapBuffer();
   two.end.peer = two.peer.address();
-  ASSERT_EQ(two.end.send({.length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8}), IBV_WC_REM_ACCESS_ERR);
 }
 
 // As the poster leaves it that has waited long enough for a stopped process.
 TEST(Agent, DoesNotExecuteWhatWasWithdrawn) {
   Processes two({}, {}, kAgents);
-  ASSERT_EQ(two.end.send({.offset = 64, .length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.offset = 64, .length = 8}), IBV_WC_SUCCESS);
   Fabric& fabric = *as<Context>(static_cast<ibv_context*>(two.device)).fabric;
   const QpRecord& qp = fabric.segment->qps[qpIndexOf(two.peer.address().qp_num)];
   AgentRecord& agent = fabric.segment->agents[slotOf(qp.owner.load())];
@@ -102,24 +96,21 @@ TEST(Agent, DoesNotExecuteWhatWasWithdrawn) {
   agent.posted.fetch_add(1);
   ring(fabric, qp.owner.load(), agent.doorbell);
   *two.end.word(0) = 5;  // the next request has to wait for that one
-  ASSERT_EQ(two.end.send({.length = 8, .remote_offset = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8, .remote_offset = 8}), IBV_WC_SUCCESS);
   EXPECT_EQ(two.peer.word(0), 0U);
   EXPECT_EQ(two.peer.word(8), 5U);
 }
 
 TEST(Agent, ServesWhereItsCountsWrap) {
   Processes two({}, {}, kAgents);
-  ASSERT_EQ(two.end.send({.length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8}), IBV_WC_SUCCESS);
   Fabric& fabric = *as<Context>(static_cast<ibv_context*>(two.device)).fabric;
   const QpRecord& qp = fabric.segment->qps[qpIndexOf(two.peer.address().qp_num)];
   AgentRecord& agent = fabric.segment->agents[slotOf(qp.owner.load())];
   agent.done = agent.posted = UINT32_MAX - 1;
   for (uint64_t i = 1; i <= 4; ++i) {
     *two.end.word(0) = i;
-    ASSERT_EQ(two.end.send({.length = 8, .remote_offset = 8 * i}), 0);
-    EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(sendAndWait(two.end, {.length = 8, .remote_offset = 8 * i}), IBV_WC_SUCCESS);
     EXPECT_EQ(two.peer.word(8 * i), i);
   }
   EXPECT_EQ(agent.posted.load(), 2U);
@@ -127,11 +118,9 @@ TEST(Agent, ServesWhereItsCountsWrap) {
 
 TEST(Agent, KilledPeer) {
   Processes two({}, {}, kAgents);
-  ASSERT_EQ(two.end.send({.length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8}), IBV_WC_SUCCESS);
   two.peer.kill();
-  ASSERT_EQ(two.end.send({.length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
 }
 
 // Two processes that the kernel lets nobody reach: neither the segment nor memory.
@@ -147,8 +136,7 @@ TEST(Agent, ServesProcessesThatAreNotDumpable) {
   EXPECT_EQ(other.wait().imm_data, 5U);
   EXPECT_EQ(one.wait().status, IBV_WC_SUCCESS);
   for (uint64_t i = 0; i < 8; ++i) EXPECT_EQ(other.word(128 + 8 * i), 40 + i);
-  ASSERT_EQ(other.send({.opcode = IBV_WR_RDMA_READ, .offset = 1024, .length = 64}), 0);
-  EXPECT_EQ(other.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(other, {.opcode = IBV_WR_RDMA_READ, .offset = 1024, .length = 64}), IBV_WC_SUCCESS);
   EXPECT_EQ(other.word(1024 + 56), 47U);
 }
 
@@ -183,11 +171,9 @@ TEST(Agent, ServesUnderASystemCallFilter) {
   PeerProcess other(fabric, {.filtered = true});
   connectEnds(one, other);
   for (uint64_t i = 0; i < 8; ++i) one.setWord(8 * i, 40 + i);
-  ASSERT_EQ(one.send({.length = 64, .remote_offset = 128}), 0);
-  EXPECT_EQ(one.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(one, {.length = 64, .remote_offset = 128}), IBV_WC_SUCCESS);
   for (uint64_t i = 0; i < 8; ++i) EXPECT_EQ(other.word(128 + 8 * i), 40 + i);
-  ASSERT_EQ(other.send({.opcode = IBV_WR_RDMA_READ, .offset = 1024, .length = 64}), 0);
-  EXPECT_EQ(other.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(other, {.opcode = IBV_WR_RDMA_READ, .offset = 1024, .length = 64}), IBV_WC_SUCCESS);
   EXPECT_EQ(other.word(1024 + 56), 47U);
 }
 
@@ -199,8 +185,7 @@ TEST(Agent, IsStartedWhenAPeerAsksForIt) {
   PeerProcess open(fabric);
   connectEnds(open, hidden);
   open.setWord(0, 6);
-  ASSERT_EQ(open.send({.length = 8}), 0);
-  EXPECT_EQ(open.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(open, {.length = 8}), IBV_WC_SUCCESS);
   EXPECT_EQ(hidden.word(0), 6U);
   ASSERT_EQ(open.receive(3), 0);
   ASSERT_EQ(hidden.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8, .remote_offset = 8, .imm = 4}),

@@ -97,8 +97,7 @@ TEST(Remap, PeersWriteWithoutSystemCalls) {
   Endpoint end(device, {.memory = Memory::kAnonymous});
   connectEnds(end, peer);
   *end.word(0) = 77;
-  ASSERT_EQ(end.send({.length = 8, .remote_offset = 64}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(end, {.length = 8, .remote_offset = 64}), IBV_WC_SUCCESS);
   EXPECT_EQ(peer.word(64), 77U);
   EXPECT_EQ(counters(device).system_calls, 0U);
   // A second registration of the same pages, and one after the first has gone.

@@ -119,8 +119,7 @@ TEST(Backing, LooksAtTheAddressAnew) {
 TEST(SharedMemory, MovesWithoutSystemCalls) {
   Processes two({}, {.memory = Memory::kMemoryFile});
   for (size_t i = 0; i < 64; ++i) *two.end.word(8 * i) = 100 + i;
-  ASSERT_EQ(two.end.send({.length = 512, .remote_offset = 64}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 512, .remote_offset = 64}), IBV_WC_SUCCESS);
   for (size_t i = 0; i < 64; ++i) ASSERT_EQ(two.peer.word(64 + 8 * i), 100 + i);
   two.peer.setWord(4096, 7);
   ASSERT_EQ(two.end.send({.opcode = IBV_WR_RDMA_READ, .offset = 8192, .length = 8, .remote_offset = 4096}),
@@ -142,8 +141,7 @@ TEST(SharedMemory, MovesWithoutSystemCalls) {
 TEST(SharedMemory, TheSwitchTurnsItOff) {
   Processes two({}, {.memory = Memory::kMemoryFile}, "mover=vm");
   *two.end.word(0) = 5;
-  ASSERT_EQ(two.end.send({.length = 8, .remote_offset = 64}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8, .remote_offset = 64}), IBV_WC_SUCCESS);
   EXPECT_EQ(two.peer.word(64), 5U);
   EXPECT_EQ(counters(two.device).system_calls, 1U);
 }
@@ -154,16 +152,14 @@ TEST(SharedMemory, OrderWithPrivateMemoryInOneChain) {
   Endpoint end(two.device);
   connectEnds(end, other);
   *end.word(0) = 6;
-  ASSERT_EQ(end.send({.length = 8}), 0);
-  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(end, {.length = 8}), IBV_WC_SUCCESS);
   EXPECT_EQ(other.word(0), 6U);
   EXPECT_EQ(counters(two.device).system_calls, 1U);
 }
 
 TEST(SharedMemory, KilledPeer) {
   Processes two({}, {.memory = Memory::kMemoryFile});
-  ASSERT_EQ(two.end.send({.length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8}), IBV_WC_SUCCESS);
   two.peer.kill();
   ibv_wc wc{};
   // The memory stays, so only the look at the process tells.
@@ -178,12 +174,11 @@ TEST(SharedMemory, ReadOnlyRegionsAreMappedReadOnly) {
   const int rights = IBV_ACCESS_REMOTE_READ;
   Processes two({}, {.memory = Memory::kMemoryFile, .mr_access = rights});
   two.peer.setWord(8, 9);
-  ASSERT_EQ(two.end.send({.opcode = IBV_WR_RDMA_READ, .length = 8, .remote_offset = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(two.end, {.opcode = IBV_WR_RDMA_READ, .length = 8, .remote_offset = 8}),
+            IBV_WC_SUCCESS);
   EXPECT_EQ(*two.end.word(0), 9U);
   EXPECT_EQ(counters(two.device).system_calls, 0U);
-  ASSERT_EQ(two.end.send({.length = 8}), 0);
-  EXPECT_EQ(two.end.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(sendAndWait(two.end, {.length = 8}), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(SharedMemory, SparseFilesOfALimitedFileSystemAreNotMapped) {

@@ -113,8 +113,7 @@ TEST(Drain, ReadsNeedResources) {
                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
             0);
-  ASSERT_EQ(a.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
-  EXPECT_EQ(a.wait().status, IBV_WC_REM_INV_REQ_ERR);
+  EXPECT_EQ(sendAndWait(a, {.opcode = IBV_WR_RDMA_READ, .length = 8}), IBV_WC_REM_INV_REQ_ERR);
 }
 
 }  // namespace

@@ -103,8 +103,9 @@ TEST(Iwarp, MovesData) {
   ASSERT_EQ(pair.a.send({.length = 8, .remote_offset = 64}), 0);
   EXPECT_EQ(pair.a.wait().opcode, IBV_WC_RDMA_WRITE);
   EXPECT_EQ(*pair.b.word(64), 11U);
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_READ, .offset = 128, .length = 8, .remote_offset = 64}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(
+      sendAndWait(pair.a, {.opcode = IBV_WR_RDMA_READ, .offset = 128, .length = 8, .remote_offset = 64}),
+      IBV_WC_SUCCESS);
   EXPECT_EQ(*pair.a.word(128), 11U);
 }
 
@@ -114,15 +115,14 @@ TEST(Iwarp, TheSinkOfAReadIsWrittenRemotely) {
   Options options;
   options.mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
   IwarpPair pair(device, options);
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_READ, .offset = 128, .length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_RDMA_READ, .offset = 128, .length = 8}),
+            IBV_WC_LOC_PROT_ERR);
 }
 
 TEST(Iwarp, ASendWithoutAReceiveEndsTheConnection) {
   OpenDevice device("link=iwarp");
   IwarpPair pair(device);
-  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_OP_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.opcode = IBV_WR_SEND, .length = 8}), IBV_WC_REM_OP_ERR);
   EXPECT_EQ(pair.a.state(), IBV_QPS_ERR);
   EXPECT_EQ(pair.b.state(), IBV_QPS_ERR);
 }
@@ -152,8 +152,7 @@ TEST(Iwarp, AnEngineHoldsWritesToo) {
   IwarpPair pair(device);
   ASSERT_EQ(pair.b.receive(1, 1024, 64), 0);
   *pair.a.word(0) = 100;
-  ASSERT_EQ(pair.a.send({.length = 8, .remote_offset = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8, .remote_offset = 8}), IBV_WC_SUCCESS);
   EXPECT_EQ(*pair.b.word(8), 0U);
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .offset = 512, .length = 8}), 0);
   EXPECT_EQ(pair.b.wait().opcode, IBV_WC_RECV);
@@ -164,8 +163,7 @@ TEST(Iwarp, ABadWriteThatWasHeldFailsTheSend) {
   OpenDevice device("link=iwarp,adversarial=on");
   IwarpPair pair(device);
   ASSERT_EQ(pair.b.receive(1, 1024, 64), 0);
-  ASSERT_EQ(pair.a.send({.length = 8, .remote_offset = 1 << 30}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8, .remote_offset = 1 << 30}), IBV_WC_SUCCESS);
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 8, .wr_id = 9}), 0);
   const ibv_wc wc = pair.a.wait();
   EXPECT_EQ(wc.wr_id, 9U);
@@ -190,8 +188,7 @@ TEST(Iwarp, ASendToAnEndThatHasLeftFailsAtOnce) {
   OpenDevice device("link=iwarp");
   IwarpPair pair(device);
   ASSERT_EQ(pair.b.toState(IBV_QPS_ERR), 0);
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_RETRY_EXC_ERR);
 }
 
 }  // namespace

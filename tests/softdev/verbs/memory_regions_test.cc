@@ -100,12 +100,10 @@ TEST(MemoryRegion, MayBeRelaxedOrdered) {
 TEST(MemoryRegion, ReregistrationChangesAccessUnderTheSameKey) {
   Pair pair;
   const uint32_t key = pair.b.mr->rkey;
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_SUCCESS);
   ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE), 0);
   EXPECT_EQ(pair.b.mr->rkey, key);
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(MemoryRegion, ReregistrationMovesToOtherMemory) {
@@ -113,8 +111,7 @@ TEST(MemoryRegion, ReregistrationMovesToOtherMemory) {
   std::vector<std::byte> other(pair.b.buffer.size(), std::byte{1});
   ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, other.data(), other.size(), 0), 0);
   EXPECT_EQ(pair.b.mr->addr, other.data());
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);  // the old place
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_REM_ACCESS_ERR);  // the old place
 }
 
 TEST(MemoryRegion, ReregistrationMovesToAnotherPd) {
@@ -124,8 +121,7 @@ TEST(MemoryRegion, ReregistrationMovesToAnotherPd) {
   ibv_pd* other = allocPd(device);
   ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
   EXPECT_EQ(deallocPd(other), EBUSY);
-  ASSERT_EQ(pair.a.send({.length = 8}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8}), IBV_WC_REM_ACCESS_ERR);
   ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_PD, own, nullptr, 0, 0), 0);
   EXPECT_EQ(deallocPd(other), 0);
 }
@@ -153,8 +149,7 @@ TEST(MemoryRegion, OfADmaBuf) {
   *pair.a.word(0) = 4711;
   pair.a.peer.memory = kIova;
   pair.a.peer.rkey = mr->rkey;
-  ASSERT_EQ(pair.a.send({.length = 8, .remote_offset = 4}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8, .remote_offset = 4}), IBV_WC_SUCCESS);
   uint64_t word = 0;
   EXPECT_EQ(pread(fd, &word, sizeof word, 4104), 8);
   EXPECT_EQ(word, 4711U);
@@ -186,8 +181,7 @@ TEST(MemoryRegion, OfADmaBufThatBeginsAtItsFilesPosition) {
   *pair.a.word(0) = 4711;
   pair.a.peer.memory = kIova;
   pair.a.peer.rkey = mr->rkey;
-  ASSERT_EQ(pair.a.send({.length = 8, .remote_offset = 16}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sendAndWait(pair.a, {.length = 8, .remote_offset = 16}), IBV_WC_SUCCESS);
   uint64_t word = 0;
   EXPECT_EQ(pread(fd, &word, sizeof word, 8192 + 16), 8);
   EXPECT_EQ(word, 4711U);
