@@ -3,9 +3,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "cli/device/tree.h"
 #include "doctor/checks/check.h"
@@ -29,6 +31,14 @@ Diagnosis diagnose(const sysfs::FileTree& tree) { return examine(System(tree), {
 
 std::string textOf(const Diagnosis& diagnosis) {
   return reportText(diagnosis.findings, {.subject = "node", .hidden = diagnosis.hidden});
+}
+
+// The first that fits; null: none does.
+template <typename Fits>
+const Finding* findingOf(const Findings& findings, const Fits& fits) {
+  const auto all = findings.all();
+  const auto found = std::find_if(all.begin(), all.end(), fits);
+  return found == all.end() ? nullptr : &*found;
 }
 
 TEST(Doctor, AGoodMachineIsFine) {
@@ -97,11 +107,14 @@ TEST(Doctor, ASoftwareMachineIsFine) {
   EXPECT_NE(examine(System(tree), {.only = {"memlock"}}).unjudged, "");
 }
 
+// Makes something of a machine.
+using Change = std::function<void(MemoryTree&)>;
+
 // A fault, and what the doctor must say of it.
 struct Fault {
   const char* name;
   Network network;
-  void (*make)(MemoryTree&);
+  Change make;
   const char* check;
   Severity severity;
   const char* device;  // of the first thing seen; "": any
@@ -110,206 +123,216 @@ struct Fault {
 };
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
+using enum Severity;
 constexpr Network kIb = Network::kInfiniband;
 constexpr Network kRoce = Network::kRoce;
-constexpr const char* kMlx0 = "/sys/class/infiniband/mlx5_0/ports/1";
+const std::string kMlx0 = "/sys/class/infiniband/mlx5_0/ports/1";
+const std::string kNic0 = "/sys/class/infiniband/mlx5_0/device";
+constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000\n";
 
-void environment(MemoryTree& tree, const std::string& line) { append(tree, "/railwise/environment", line); }
-
-// Of mlx5_0's interface, now and later.
-void ethernetCounter(MemoryTree& tree, const std::string& name, const char* before, const char* after) {
-  const std::string path = "/railwise/ethernet_counters/en_mlx5_0/" + name;
-  tree.file(path, before).file("/railwise/later" + path, after);
+Change each(std::vector<Change> changes) {
+  return [=](MemoryTree& tree) {
+    for (const Change& change : changes) change(tree);
+  };
 }
 
-// Replaces the text of the environment: NAME=VALUE lines of the good machine that begin so are left out.
-void unsetVariable(MemoryTree& tree, const std::string& name) {
-  std::string rest;
-  for (const std::string& line : linesOf(*tree.read("/railwise/environment")))
-    if (!line.starts_with(name + "=")) rest += line + "\n";
-  tree.file("/railwise/environment", rest);
+// Writes a file. Its path may lead through links; what is not there of it is made.
+Change file(const std::string& path, const std::string& text) {
+  return [=](MemoryTree& tree) {
+    auto slash = path.rfind('/');
+    while (slash > 0 && !tree.exists(path.substr(0, slash))) slash = path.rfind('/', slash - 1);
+    tree.file(sysfs::realPathOf(tree, path.substr(0, slash)) + path.substr(slash), text);
+  };
+}
+Change line(const std::string& path, const std::string& line) {
+  return [=](MemoryTree& tree) { append(tree, path, line); };
+}
+// Removes a file or folder. Its folder's path may lead through links.
+Change missing(const std::string& path) {
+  return [=](MemoryTree& tree) {
+    const auto slash = path.rfind('/');
+    tree = without(tree, sysfs::realPathOf(tree, path.substr(0, slash)) + path.substr(slash));
+  };
+}
+
+Change variables(const std::string& lines) { return line("/railwise/environment", lines); }
+// Lines of the good machine's environment that begin so are left out.
+Change unset(const std::string& name) {
+  return [=](MemoryTree& tree) {
+    std::string rest;
+    for (const std::string& line : linesOf(*tree.read("/railwise/environment")))
+      if (!line.starts_with(name + "=")) rest += line + "\n";
+    tree.file("/railwise/environment", rest);
+  };
+}
+Change plugin(const std::string& value) {
+  return each({unset("NCCL_NET_PLUGIN"), variables("NCCL_NET_PLUGIN=" + value)});
+}
+Change topology(const std::string& text) {
+  return each({variables("NCCL_TOPO_FILE=/etc/topo.xml"), file("/etc/topo.xml", text)});
+}
+
+// A file of each port, and of each GID of mlx5_0.
+Change ofEachPort(const std::string& name, const std::string& text) {
+  return [=](MemoryTree& tree) {
+    for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + name, text);
+  };
+}
+Change ofEachGid(const std::string& folder, const std::string& text) {
+  return [=](MemoryTree& tree) {
+    for (const std::string& index : tree.list(kMlx0 + "/gids")) set(tree, kMlx0 + folder + index, text);
+  };
+}
+// Of each PCI device one of whose files begins so, another file.
+Change ofEachDevice(const std::string& file, const std::string& begins, const std::string& other,
+                    const std::string& text) {
+  return [=](MemoryTree& tree) {
+    for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
+      const std::string folder = "/sys/bus/pci/devices/" + busid;
+      if (tree.read(folder + file).value_or("").starts_with(begins)) set(tree, folder + other, text);
+    }
+  };
+}
+
+// Of mlx5_0's interface, now and later.
+Change ethernetCounter(const std::string& name, const char* before, const char* after) {
+  const std::string path = "/railwise/ethernet_counters/en_mlx5_0/" + name;
+  return each({file(path, before), file("/railwise/later" + path, after)});
 }
 
 void container(MemoryTree& tree) { tree.file("/.dockerenv", ""); }
 
-// Changes each GPU of the tree.
-void changeGpus(MemoryTree& tree, void (*change)(gpu::Device&)) {
-  auto gpus = gpu::parseJson(tree.read("/railwise/gpus.json", 1 << 20).value_or(""));
-  ASSERT_TRUE(gpus.ok()) << gpus.error();
-  for (gpu::Device& device : gpus->gpus) change(device);
-  tree.file("/railwise/gpus.json", gpu::jsonOf(*gpus));
+Change driver(const std::string& version) {
+  return file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX " + version + "\n");
+}
+// A library of the system, and the link to it.
+Change library(const std::string& link, const std::string& name) {
+  return [=](MemoryTree& tree) {
+    const std::string folder = "/usr/lib/x86_64-linux-gnu/";
+    tree.file(folder + name, "").link(folder + link, name);
+  };
+}
+Change otherNccl(const std::string& version) {
+  return each({missing("/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7"),
+               library("libnccl.so.2", "libnccl.so." + version)});
 }
 
-// All NVIDIA GPUs become those with another PCI id.
-void makeGpus(MemoryTree& tree, const std::string& device) {
-  for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
-    const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
-    if (tree.read(folder + "/class").value_or("").starts_with("0x0302"))
-      tree.file(folder + "/device", device + "\n");
-  }
+Change changeGpus(void (*change)(gpu::Device&)) {
+  return [=](MemoryTree& tree) {
+    auto gpus = gpu::parseJson(tree.read("/railwise/gpus.json", 1 << 20).value_or(""));
+    ASSERT_TRUE(gpus.ok()) << gpus.error();
+    for (gpu::Device& device : gpus->gpus) change(device);
+    tree.file("/railwise/gpus.json", gpu::jsonOf(*gpus));
+  };
 }
-
-// The port of mlx5_0 becomes a bond of two.
-void makeBond(MemoryTree& tree, const std::string& mode, const std::string& joined,
-              const std::string& second) {
-  const std::string bond = sysfs::realPathOf(tree, "/sys/class/net/en_mlx5_0");
-  tree.file(bond + "/bonding/mode", mode + "\n").file(bond + "/bonding/slaves", "ens1f0 ens1f1\n");
-  tree.file(bond + "/bonding/ad_num_ports", joined + "\n");
-  tree.file("/sys/class/net/ens1f0/bonding_slave/mii_status", "up\n");
-  tree.file("/sys/class/net/ens1f1/bonding_slave/mii_status", second + "\n");
-}
-
 void joinDomain(gpu::Device& device) { device.fabric_cluster = "8d1a1fa6-c5b0-4e0f-9a3b-2c4d5e6f7081"; }
 
-// The GPUs of the tree are AMD's.
-void giveAmdGpus(MemoryTree& tree) {
-  for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
-    const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
-    if (!tree.read(folder + "/class").value_or("").starts_with("0x0302")) continue;
-    set(tree, folder + "/class", "0x120000\n");
-    set(tree, folder + "/vendor", "0x1002\n");
-    set(tree, folder + "/device", "0x74a1\n");
-  }
-  tree = without(tree, "/railwise/gpus.json");
-  append(tree, "/proc/modules", "amdgpu 1 0 - Live 0x0");
+// All NVIDIA GPUs become those with another PCI id, or AMD's.
+Change makeGpus(const std::string& device) {
+  return ofEachDevice("/class", "0x0302", "/device", device + "\n");
+}
+const Change kAmdGpus =
+    each({makeGpus("0x74a1"), ofEachDevice("/class", "0x0302", "/vendor", "0x1002\n"),
+          ofEachDevice("/class", "0x0302", "/class", "0x120000\n"), missing("/railwise/gpus.json"),
+          line("/proc/modules", "amdgpu 1 0 - Live 0x0")});
+const Change kLittleMemory =
+    file("/proc/self/limits", "Max locked memory         8388608              8388608              bytes\n");
+const Change kNoRdma = each({missing("/sys/class/infiniband"), missing("/railwise/verbs")});
+
+// The port of mlx5_0 becomes a bond of two.
+Change bond(const std::string& mode, const std::string& joined, const std::string& second) {
+  const std::string bond = "/sys/class/net/en_mlx5_0/bonding";
+  return each({file(bond + "/mode", mode + "\n"), file(bond + "/slaves", "ens1f0 ens1f1\n"),
+               file(bond + "/ad_num_ports", joined + "\n"),
+               file("/sys/class/net/ens1f0/bonding_slave/mii_status", "up\n"),
+               file("/sys/class/net/ens1f1/bonding_slave/mii_status", second + "\n")});
 }
 
 const Fault kFaults[] = {
     {"the fabric is not complete", kIb,
-     [](MemoryTree& tree) {
-       changeGpus(tree, [](gpu::Device& device) { device.fabric_state = "in progress"; });
-     },
-     "fabric-manager", Severity::kError, "GPU 0000:1b:00.0", "in progress",
-     "systemctl status nvidia-fabricmanager"},
+     changeGpus([](gpu::Device& device) { device.fabric_state = "in progress"; }), "fabric-manager", kError,
+     "GPU 0000:1b:00.0", "in progress", "systemctl status nvidia-fabricmanager"},
     {"no Fabric Manager before Hopper", kIb,
-     [](MemoryTree& tree) {
-       makeGpus(tree, "0x20b2");
-       tree = without(tree, "/railwise/gpus.json");
-       tree.file("/proc/driver/nvidia-nvswitch/permissions", "");
-     },
-     "fabric-manager", Severity::kError, "", "nv-fabricmanager.pid", "systemctl status nvidia-fabricmanager"},
+     each({makeGpus("0x20b2"), missing("/railwise/gpus.json"),
+           file("/proc/driver/nvidia-nvswitch/permissions", "")}),
+     "fabric-manager", kError, "",
+     "nv-fabricmanager.pid", "systemctl status nvidia-fabricmanager"},
     {"no IMEX channel", kIb,
-     [](MemoryTree& tree) {
-       changeGpus(tree, joinDomain);
-       tree.file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n");
-     },
-     "imex", Severity::kError, "GPU 0000:1b:00.0", "/dev/nvidia-caps-imex-channels", "mknod"},
+     each({changeGpus(joinDomain),
+           file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n")}),
+     "imex", kError,
+     "GPU 0000:1b:00.0", "/dev/nvidia-caps-imex-channels", "mknod"},
     {"NVLink between hosts switched off", kIb,
-     [](MemoryTree& tree) {
-       changeGpus(tree, joinDomain);
-       environment(tree, "NCCL_CUMEM_ENABLE=0");
-     },
-     "imex", Severity::kAdvice, "", "NCCL_CUMEM_ENABLE=0", "unset NCCL_CUMEM_ENABLE"},
-    {"a GPU in MIG mode", kIb,
-     [](MemoryTree& tree) { changeGpus(tree, [](gpu::Device& device) { device.partitioned = true; }); }, "nvls",
-     Severity::kAdvice, "GPU 0000:1b:00.0", "MIG mode: on", "-mig 0"},
-    {"NCCL older than the GPU", kIb,
-     [](MemoryTree& tree) {
-       makeGpus(tree, "0x2901");
-       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
-       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.24.3", "")
-           .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.24.3");
-     },
-     "nccl-too-old", Severity::kWarning, "GPU 0000:1b:00.0", "2.24.3; code for the B200 since 2.25.1",
-     "nvidia-nccl"},
-    {"a port of the bond down", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "1", "down"); }, "bond",
-     Severity::kWarning, "mlx5_0 port 1", "ens1f1 is down", "/proc/net/bonding/en_mlx5_0"},
-    {"LACP takes one port of two", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "1", "up"); },
-     "bond", Severity::kWarning, "mlx5_0 port 1", "1 of 2 ports", "LACP"},
-    {"a bond of one port at a time", kRoce,
-     [](MemoryTree& tree) { makeBond(tree, "active-backup 1", "1", "up"); }, "bond", Severity::kAdvice,
+     each({changeGpus(joinDomain), variables("NCCL_CUMEM_ENABLE=0")}), "imex", kAdvice, "",
+     "NCCL_CUMEM_ENABLE=0", "unset NCCL_CUMEM_ENABLE"},
+    {"a GPU in MIG mode", kIb, changeGpus([](gpu::Device& device) { device.partitioned = true; }), "nvls",
+     kAdvice, "GPU 0000:1b:00.0", "MIG mode: on", "-mig 0"},
+    {"NCCL older than the GPU", kIb, each({makeGpus("0x2901"), otherNccl("2.24.3")}), "nccl-too-old",
+     kWarning, "GPU 0000:1b:00.0", "2.24.3; code for the B200 since 2.25.1", "nvidia-nccl"},
+    {"a port of the bond down", kRoce, bond("802.3ad 4", "1", "down"), "bond", kWarning, "mlx5_0 port 1",
+     "ens1f1 is down", "/proc/net/bonding/en_mlx5_0"},
+    {"LACP takes one port of two", kRoce, bond("802.3ad 4", "1", "up"), "bond", kWarning, "mlx5_0 port 1",
+     "1 of 2 ports", "LACP"},
+    {"a bond of one port at a time", kRoce, bond("active-backup 1", "1", "up"), "bond", kAdvice,
      "mlx5_0 port 1", "active-backup", "802.3ad"},
     {"a NIC of Grace in no IOMMU group, since 595", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/driver/nvidia/version",
-           "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.45.04  Release Build\n");
-       makeGpus(tree, "0x2342");
-       tree = without(tree, nicFolder(tree, 0) + "/iommu_group");
-     },
-     "gpudirect-override", Severity::kWarning, "mlx5_0", "no root port in common", "SMMU"},
-    {"timeout without end", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=0"); },
-     "hiding-setting", Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=0", "unset NCCL_IB_TIMEOUT"},
-    {"timeout beyond five bits", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=32"); },
-     "hiding-setting", Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=32", "unset NCCL_IB_TIMEOUT"},
-    {"a broken NVLink that stays hidden", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IGNORE_DISABLED_P2P=2"); }, "hiding-setting",
-     Severity::kAdvice, "NCCL_IGNORE_DISABLED_P2P", "=2", "unset NCCL_IGNORE_DISABLED_P2P"},
-    {"an algorithm left from a test", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_ALGO=Ring"); },
-     "hiding-setting", Severity::kAdvice, "NCCL_ALGO", "NCCL_ALGO=Ring", "unset NCCL_ALGO"},
-    {"ECE left off", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_ECE_ENABLE=0"); },
-     "hiding-setting", Severity::kAdvice, "NCCL_IB_ECE_ENABLE", "=0", "unset NCCL_IB_ECE_ENABLE"},
-    {"a fixed GID index", kRoce, [](MemoryTree& tree) { environment(tree, "NCCL_IB_GID_INDEX=3"); },
-     "hiding-setting", Severity::kAdvice, "NCCL_IB_GID_INDEX", "=3", "unset NCCL_IB_GID_INDEX"},
-    {"no RDMA driver", kIb,
-     [](MemoryTree& tree) { tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs"); },
-     "rdma-devices", Severity::kError, "0000:18:00.0", "0x15b3:0x1021", "modprobe mlx5_ib"},
+     each({driver("Open Kernel Module for aarch64  595.45.04  Release Build"), makeGpus("0x2342"),
+           missing(kNic0 + "/iommu_group")}),
+     "gpudirect-override", kWarning,
+     "mlx5_0", "no root port in common", "SMMU"},
+    {"timeout without end", kIb, variables("NCCL_IB_TIMEOUT=0"), "hiding-setting", kWarning,
+     "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=0", "unset NCCL_IB_TIMEOUT"},
+    {"timeout beyond five bits", kIb, variables("NCCL_IB_TIMEOUT=32"), "hiding-setting", kWarning,
+     "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=32", "unset NCCL_IB_TIMEOUT"},
+    {"a broken NVLink that stays hidden", kIb, variables("NCCL_IGNORE_DISABLED_P2P=2"), "hiding-setting",
+     kAdvice, "NCCL_IGNORE_DISABLED_P2P", "=2", "unset NCCL_IGNORE_DISABLED_P2P"},
+    {"an algorithm left from a test", kIb, variables("NCCL_ALGO=Ring"), "hiding-setting", kAdvice,
+     "NCCL_ALGO", "NCCL_ALGO=Ring", "unset NCCL_ALGO"},
+    {"ECE left off", kIb, variables("NCCL_IB_ECE_ENABLE=0"), "hiding-setting", kAdvice, "NCCL_IB_ECE_ENABLE",
+     "=0", "unset NCCL_IB_ECE_ENABLE"},
+    {"a fixed GID index", kRoce, variables("NCCL_IB_GID_INDEX=3"), "hiding-setting", kAdvice,
+     "NCCL_IB_GID_INDEX", "=3", "unset NCCL_IB_GID_INDEX"},
+    {"no RDMA driver", kIb, kNoRdma, "rdma-devices", kError, "0000:18:00.0", "0x15b3:0x1021",
+     "modprobe mlx5_ib"},
     {"no RDMA driver of another vendor", kIb,
-     [](MemoryTree& tree) {
-       for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
-         const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
-         if (tree.read(folder + "/vendor") == "0x15b3\n") set(tree, folder + "/vendor", "0x1dd8\n");
-       }
-       tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs");
-     },
-     "rdma-devices", Severity::kError, "0000:18:00.0", "0x1dd8:0x1021", "modprobe ionic_rdma"},
-    {"no device node", kIb,
-     [](MemoryTree& tree) { set(tree, "/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n"); },
-     "rdma-nodes", Severity::kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
-    {"no right to a device node", kIb,
-     [](MemoryTree& tree) { set(tree, "/railwise/access", "/dev/infiniband/uverbs3 EACCES\n"); },
-     "rdma-nodes", Severity::kError, "mlx5_3", "EACCES", "chmod a+rw"},
+     each({ofEachDevice("/vendor", "0x15b3", "/vendor", "0x1dd8\n"), kNoRdma}), "rdma-devices", kError,
+     "0000:18:00.0", "0x1dd8:0x1021", "modprobe ionic_rdma"},
+    {"no device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n"), "rdma-nodes",
+     kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
+    {"no right to a device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs3 EACCES\n"),
+     "rdma-nodes", kError, "mlx5_3", "EACCES", "chmod a+rw"},
     {"device node forbidden in a container", kIb,
-     [](MemoryTree& tree) {
-       container(tree);
-       set(tree, "/railwise/access", "/dev/infiniband/uverbs0 EPERM\n");
-     },
-     "rdma-nodes", Severity::kError, "mlx5_0", "EPERM", "--device=/dev/infiniband"},
-    {"a device that verbs cannot open", kIb,
-     [](MemoryTree& tree) { append(tree, "/railwise/verbs", "mlx5_4 0 open=EIO"); }, "rdma-open",
-     Severity::kError, "mlx5_4", "EIO", "dmesg"},
-    {"verbs does not answer", kIb,
-     [](MemoryTree& tree) { append(tree, "/railwise/verbs", "* 0 answer=late"); }, "rdma-open",
-     Severity::kError, "", "no answer", "dmesg"},
+     each({container, file("/railwise/access", "/dev/infiniband/uverbs0 EPERM\n")}), "rdma-nodes", kError,
+     "mlx5_0", "EPERM", "--device=/dev/infiniband"},
+    {"a device that verbs cannot open", kIb, line("/railwise/verbs", "mlx5_4 0 open=EIO"), "rdma-open",
+     kError, "mlx5_4", "EIO", "dmesg"},
+    {"verbs does not answer", kIb, line("/railwise/verbs", "* 0 answer=late"), "rdma-open", kError, "",
+     "no answer", "dmesg"},
     {"the device's own traffic class", kRoce,
-     [](MemoryTree& tree) {
-       tree.file(sysfs::realPathOf(tree, "/sys/class/infiniband/mlx5_0") + "/tc/1/traffic_class",
-                 "Global tclass=32\n");
-     },
-     "traffic-class", Severity::kWarning, "mlx5_0 port 1", "DSCP 8, priority 1", "tc/1/traffic_class"},
-    {"no libibverbs", kIb,
-     [](MemoryTree& tree) { tree = without(tree, "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"); },
-     "rdma-provider", Severity::kError, "mlx5_0", "no libibverbs.so.1",
-     "apt-get install libibverbs1 ibverbs-providers"},
+     file("/sys/class/infiniband/mlx5_0/tc/1/traffic_class", "Global tclass=32\n"), "traffic-class", kWarning,
+     "mlx5_0 port 1", "DSCP 8, priority 1", "tc/1/traffic_class"},
+    {"no libibverbs", kIb, missing("/usr/lib/x86_64-linux-gnu/libibverbs.so.1"), "rdma-provider", kError,
+     "mlx5_0", "no libibverbs.so.1", "apt-get install libibverbs1 ibverbs-providers"},
     {"no provider, on RHEL", kIb,
-     [](MemoryTree& tree) {
-       tree.file("/etc/os-release", "ID=\"rhel\"\n");
-       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so");
-     },
-     "rdma-provider", Severity::kError, "mlx5_0", "libmlx5-rdmav", "dnf install libibverbs"},
-    {"old rdma-core", kIb,
-     [](MemoryTree& tree) {
-       const std::string folder = "/usr/lib/x86_64-linux-gnu/";
-       tree.file(folder + "libibverbs.so.1.8.28.0", "")
-           .link(folder + "libibverbs.so.1", "libibverbs.so.1.8.28.0");
-     },
-     "rdma-versions", Severity::kWarning, "", "rdma-core 28", "apt-get install rdma-core"},
-    {"NCCL_IB_HCA chooses nothing", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=bnxt"); },
-     "hca-selection", Severity::kError, "", "NCCL_IB_HCA=bnxt", "unset NCCL_IB_HCA"},
-    {"NCCL_IB_HCA names what is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_0,mlx5_9"); }, "hca-selection",
-     Severity::kWarning, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
-    {"NCCL_IB_HCA with a space", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_0 ,mlx5_1,mlx5_2,mlx5_3,mlx5_4"); },
-     "hca-selection", Severity::kWarning, "\"mlx5_0 \"", "mlx5_0 ,mlx5_1",
+     each({file("/etc/os-release", "ID=\"rhel\"\n"),
+           missing("/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so")}),
+     "rdma-provider", kError,
+     "mlx5_0", "libmlx5-rdmav", "dnf install libibverbs"},
+    {"old rdma-core", kIb, library("libibverbs.so.1", "libibverbs.so.1.8.28.0"), "rdma-versions", kWarning,
+     "", "rdma-core 28", "apt-get install rdma-core"},
+    {"NCCL_IB_HCA chooses nothing", kIb, variables("NCCL_IB_HCA=bnxt"), "hca-selection", kError, "",
+     "NCCL_IB_HCA=bnxt", "unset NCCL_IB_HCA"},
+    {"NCCL_IB_HCA names what is not there", kIb, variables("NCCL_IB_HCA==mlx5_0,mlx5_9"), "hca-selection",
+     kWarning, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
+    {"NCCL_IB_HCA with a space", kIb, variables("NCCL_IB_HCA==mlx5_0 ,mlx5_1,mlx5_2,mlx5_3,mlx5_4"),
+     "hca-selection", kWarning, "\"mlx5_0 \"", "mlx5_0 ,mlx5_1",
      "export NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4"},
-    {"NCCL_IB_HCA with a fifth field", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=mlx5:1:1:1:1"); }, "hca-selection",
-     Severity::kAdvice, "mlx5:1:1:1:1", "mlx5:1:1:1:1", "name:port:rail:plane"},
-    {"NCCL_IB_HCA leaves out most", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_1"); },
-     "hca-selection", Severity::kAdvice, "", "NCCL_IB_HCA==mlx5_1", "unset NCCL_IB_HCA"},
-    {"NCCL_IB_HCA leaves out what is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=^=mlx5_9"); }, "hca-selection",
-     Severity::kAdvice, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
+    {"NCCL_IB_HCA with a fifth field", kIb, variables("NCCL_IB_HCA=mlx5:1:1:1:1"), "hca-selection", kAdvice,
+     "mlx5:1:1:1:1", "mlx5:1:1:1:1", "name:port:rail:plane"},
+    {"NCCL_IB_HCA leaves out most", kIb, variables("NCCL_IB_HCA==mlx5_1"), "hca-selection", kAdvice, "",
+     "NCCL_IB_HCA==mlx5_1", "unset NCCL_IB_HCA"},
+    {"NCCL_IB_HCA leaves out what is not there", kIb, variables("NCCL_IB_HCA=^=mlx5_9"), "hca-selection",
+     kAdvice, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
     {"NCCL_IB_HCA chooses more than its names", kIb,
      [](MemoryTree& tree) {
        const std::string to = nicFolder(tree, 7) + "/infiniband/mlx5_10";
@@ -319,110 +342,59 @@ const Fault kFaults[] = {
          tree.file(to + "/ports/1" + file,
                    *tree.read(std::string("/sys/class/infiniband/mlx5_7/ports/1") + file));
        tree.link("/sys/class/infiniband/mlx5_10", to).link(to + "/device", nicFolder(tree, 7));
-       environment(tree, "NCCL_IB_HCA=mlx5_1,mlx5_2");
+       append(tree, "/railwise/environment", "NCCL_IB_HCA=mlx5_1,mlx5_2");
      },
-     "hca-selection", Severity::kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
-    {"firmware differs", kIb,
-     [](MemoryTree& tree) { set(tree, "/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"); }, "firmware",
-     Severity::kWarning, "mlx5_0", "28.39.1002", "mstflint"},
+     "hca-selection", kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
+    {"firmware differs", kIb, file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), "firmware",
+     kWarning, "mlx5_0", "28.39.1002", "mstflint"},
     {"port down", kRoce,
-     [](MemoryTree& tree) {
-       set(tree, std::string(kMlx0) + "/state", "1: DOWN\n");
-       set(tree, std::string(kMlx0) + "/phys_state", "3: Disabled\n");
-     },
-     "port-state", Severity::kWarning, "mlx5_0 port 1", "DOWN, phys_state 3: Disabled",
-     "ip link set en_mlx5_0 up"},
-    {"all ports down", kIb,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/state", "1: DOWN\n");
-     },
-     "port-state", Severity::kError, "mlx5_0 port 1", "DOWN", "mlxlink"},
-    {"no subnet manager", kIb,
-     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/state", "2: INIT\n"); }, "ib-sm",
-     Severity::kError, "mlx5_0 port 1", "INIT", "opensm"},
-    {"LID 0", kIb, [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/lid", "0x0\n"); }, "ib-sm",
-     Severity::kError, "mlx5_0 port 1", "0x0", "sminfo"},
-    {"limited members", kIb,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/pkeys/0", "0x7fff\n");
-     },
-     "pkeys", Severity::kError, "mlx5_0 port 1", "0x7fff", "full member"},
+     each({file(kMlx0 + "/state", "1: DOWN\n"), file(kMlx0 + "/phys_state", "3: Disabled\n")}), "port-state",
+     kWarning, "mlx5_0 port 1", "DOWN, phys_state 3: Disabled", "ip link set en_mlx5_0 up"},
+    {"all ports down", kIb, ofEachPort("/state", "1: DOWN\n"), "port-state", kError, "mlx5_0 port 1", "DOWN",
+     "mlxlink"},
+    {"no subnet manager", kIb, file(kMlx0 + "/state", "2: INIT\n"), "ib-sm", kError, "mlx5_0 port 1", "INIT",
+     "opensm"},
+    {"LID 0", kIb, file(kMlx0 + "/lid", "0x0\n"), "ib-sm", kError, "mlx5_0 port 1", "0x0", "sminfo"},
+    {"limited members", kIb, ofEachPort("/pkeys/0", "0x7fff\n"), "pkeys", kError, "mlx5_0 port 1", "0x7fff",
+     "full member"},
     {"the key is at another index", kIb,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) {
-         set(tree, portFolder(tree, i) + "/pkeys/0", "0x0000\n");
-         set(tree, portFolder(tree, i) + "/pkeys/1", "0x8023\n");
-       }
-     },
-     "pkeys", Severity::kError, "mlx5_0 port 1", "0x8023", "NCCL_IB_PKEY=1"},
-    {"a rail in another partition", kIb,
-     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/pkeys/0", "0x8044\n"); }, "pkeys",
-     Severity::kWarning, "mlx5_0 port 1", "0x8044", "subnet manager"},
-    {"slow port", kIb,
-     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/rate", "100 Gb/sec (4X EDR)\n"); }, "port-speed",
-     Severity::kWarning, "mlx5_0 port 1", "100 Gb/sec", "mlxlink"},
-    {"narrow link", kIb,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "100 Gb/sec (1X NDR)\n");
-     },
-     "port-speed", Severity::kWarning, "mlx5_0 port 1", "1X", "mlxlink"},
-    {"slower than the module can", kRoce,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "200 Gb/sec (4X HDR)\n");
-     },
-     "port-speed", Severity::kAdvice, "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
+     each({ofEachPort("/pkeys/0", "0x0000\n"), ofEachPort("/pkeys/1", "0x8023\n")}), "pkeys", kError,
+     "mlx5_0 port 1", "0x8023", "NCCL_IB_PKEY=1"},
+    {"a rail in another partition", kIb, file(kMlx0 + "/pkeys/0", "0x8044\n"), "pkeys", kWarning,
+     "mlx5_0 port 1", "0x8044", "subnet manager"},
+    {"slow port", kIb, file(kMlx0 + "/rate", "100 Gb/sec (4X EDR)\n"), "port-speed", kWarning,
+     "mlx5_0 port 1", "100 Gb/sec", "mlxlink"},
+    {"narrow link", kIb, ofEachPort("/rate", "100 Gb/sec (1X NDR)\n"), "port-speed", kWarning,
+     "mlx5_0 port 1", "1X", "mlxlink"},
+    {"slower than the module can", kRoce, ofEachPort("/rate", "200 Gb/sec (4X HDR)\n"), "port-speed", kAdvice,
+     "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
     {"symbol errors now", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n");
-     },
-     "port-errors", Severity::kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
+     file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n"), "port-errors",
+     kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
     {"flapping link", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/link_downed", "8\n");
-     },
-     "port-errors", Severity::kError, "mlx5_2 port 1", "7 -> 8", "cable"},
-    {"packets discarded in spite of flow control", kRoce,
-     [](MemoryTree& tree) { ethernetCounter(tree, "rx_prio3_discards", "4\n", "9\n"); }, "port-errors",
-     Severity::kWarning, "mlx5_0 port 1", "4 -> 9 in 1000 ms", "discard"},
-    {"a pause storm", kRoce,
-     [](MemoryTree& tree) { ethernetCounter(tree, "tx_pause_storm_error_events", "0\n", "1\n"); },
-     "port-errors", Severity::kError, "mlx5_0 port 1", "0 -> 1", "PFC"},
-    {"the switch pauses the port", kRoce,
-     [](MemoryTree& tree) { ethernetCounter(tree, "rx_prio3_pause", "10\n", "90\n"); }, "port-errors",
-     Severity::kAdvice, "mlx5_0 port 1", "10 -> 90", "pause"},
-    {"no GID", kRoce,
-     [](MemoryTree& tree) {
-       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
-         set(tree, std::string(kMlx0) + "/gids/" + index, "0000:0000:0000:0000:0000:0000:0000:0000\n");
-     },
-     "gid", Severity::kError, "mlx5_0 port 1", "empty", "ip addr add"},
-    {"RoCE v1 alone", kRoce,
-     [](MemoryTree& tree) {
-       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
-         set(tree, std::string(kMlx0) + "/gid_attrs/types/" + index, "IB/RoCE v1\n");
-     },
-     "gid", Severity::kWarning, "mlx5_0 port 1", "IB/RoCE v1", "roce_mode=2"},
-    {"link-local alone", kRoce,
-     [](MemoryTree& tree) {
-       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
-         set(tree, std::string(kMlx0) + "/gids/" + index, "fe80:0000:0000:0000:0c42:a1ff:fe54:7e1a\n");
-     },
-     "gid", Severity::kWarning, "mlx5_0 port 1", "fe80", "ip addr add"},
-    {"GID index that does not exist", kRoce,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_GID_INDEX=17"); }, "gid-index", Severity::kError,
+     file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/link_downed", "8\n"), "port-errors",
+     kError, "mlx5_2 port 1", "7 -> 8", "cable"},
+    {"packets discarded in spite of flow control", kRoce, ethernetCounter("rx_prio3_discards", "4\n", "9\n"),
+     "port-errors", kWarning, "mlx5_0 port 1", "4 -> 9 in 1000 ms", "discard"},
+    {"a pause storm", kRoce, ethernetCounter("tx_pause_storm_error_events", "0\n", "1\n"), "port-errors",
+     kError, "mlx5_0 port 1", "0 -> 1", "PFC"},
+    {"the switch pauses the port", kRoce, ethernetCounter("rx_prio3_pause", "10\n", "90\n"), "port-errors",
+     kAdvice, "mlx5_0 port 1", "10 -> 90", "pause"},
+    {"no GID", kRoce, ofEachGid("/gids/", kNoGid), "gid", kError, "mlx5_0 port 1", "empty", "ip addr add"},
+    {"RoCE v1 alone", kRoce, ofEachGid("/gid_attrs/types/", "IB/RoCE v1\n"), "gid", kWarning, "mlx5_0 port 1",
+     "IB/RoCE v1", "roce_mode=2"},
+    {"link-local alone", kRoce, ofEachGid("/gids/", "fe80:0000:0000:0000:0c42:a1ff:fe54:7e1a\n"), "gid",
+     kWarning, "mlx5_0 port 1", "fe80", "ip addr add"},
+    {"GID index that does not exist", kRoce, variables("NCCL_IB_GID_INDEX=17"), "gid-index", kError,
      "mlx5_0 port 1", "NCCL_IB_GID_INDEX=17", "unset NCCL_IB_GID_INDEX"},
     {"GID index of RoCE v1", kRoce,
      [](MemoryTree& tree) {
-       environment(tree, "NCCL_IB_GID_INDEX=9");
-       for (int i = 0; i < 8; ++i) {
-         tree.file(portFolder(tree, i) + "/gids/9", "0000:0000:0000:0000:0000:ffff:0a00:0011\n");
-         for (int index = 4; index < 9; ++index)
-           tree.file(portFolder(tree, i) + "/gids/" + std::to_string(index),
-                     "0000:0000:0000:0000:0000:0000:0000:0000\n");
-         tree.file(portFolder(tree, i) + "/gid_attrs/types/9", "IB/RoCE v1\n");
-       }
+       append(tree, "/railwise/environment", "NCCL_IB_GID_INDEX=9");
+       for (const std::string index : {"4", "5", "6", "7", "8"}) ofEachPort("/gids/" + index, kNoGid)(tree);
+       ofEachPort("/gids/9", "0000:0000:0000:0000:0000:ffff:0a00:0011\n")(tree);
+       ofEachPort("/gid_attrs/types/9", "IB/RoCE v1\n")(tree);
      },
-     "gid-index", Severity::kWarning, "mlx5_0 port 1", "NCCL_IB_GID_INDEX=9", "unset NCCL_IB_GID_INDEX"},
+     "gid-index", kWarning, "mlx5_0 port 1", "NCCL_IB_GID_INDEX=9", "unset NCCL_IB_GID_INDEX"},
     {"MTU smaller than the others'", kRoce,
      [](MemoryTree& tree) {
        std::string text = *tree.read("/railwise/verbs");
@@ -430,262 +402,163 @@ const Fault kFaults[] = {
        tree.file("/railwise/verbs", text);
        set(tree, "/sys/class/net/en_mlx5_0/mtu", "1500\n");
      },
-     "mtu", Severity::kWarning, "mlx5_0 port 1", "1024", "ip link set en_mlx5_0 mtu 9000"},
+     "mtu", kWarning, "mlx5_0 port 1", "1024", "ip link set en_mlx5_0 mtu 9000"},
     {"MTU of the partition", kIb,
      [](MemoryTree& tree) {
        std::string text;
        for (int i = 0; i < 8; ++i) text += "mlx5_" + std::to_string(i) + " 1 active_mtu=2048 max_mtu=4096\n";
        tree.file("/railwise/verbs", text);
      },
-     "mtu", Severity::kAdvice, "mlx5_0 port 1", "2048", "smpquery -C mlx5_0 -P 1 -D portinfo 0 1"},
-    {"no PFC", kRoce, [](MemoryTree& tree) { set(tree, "/railwise/dcb/en_mlx5_0", "pfc 0x00\n"); }, "pfc",
-     Severity::kAdvice, "mlx5_0 port 1", "off", "dcb pfc set dev en_mlx5_0"},
-    {"no ECN", kRoce,
-     [](MemoryTree& tree) {
-       tree.file(sysfs::realPathOf(tree, "/sys/class/net/en_mlx5_0") + "/ecn/roce_np/enable/3", "0\n");
-     },
-     "ecn", Severity::kAdvice, "mlx5_0 port 1", "roce_np/enable/3", "sudo tee"},
+     "mtu", kAdvice, "mlx5_0 port 1", "2048", "smpquery -C mlx5_0 -P 1 -D portinfo 0 1"},
+    {"no PFC", kRoce, file("/railwise/dcb/en_mlx5_0", "pfc 0x00\n"), "pfc", kAdvice, "mlx5_0 port 1", "off",
+     "dcb pfc set dev en_mlx5_0"},
+    {"no ECN", kRoce, file("/sys/class/net/en_mlx5_0/ecn/roce_np/enable/3", "0\n"), "ecn", kAdvice,
+     "mlx5_0 port 1", "roce_np/enable/3", "sudo tee"},
     {"no GPUDirect with AMD's GPUs", kIb,
-     [](MemoryTree& tree) {
-       giveAmdGpus(tree);
-       tree.file("/boot/config-6.8.0-45-generic",
-                 "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n");
-     },
-     "gpudirect-amd", Severity::kError, "", "no CONFIG_DMABUF_MOVE_NOTIFY=y", "uname -r"},
+     each({kAmdGpus,
+           file("/boot/config-6.8.0-45-generic",
+                "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n")}),
+     "gpudirect-amd", kError, "", "no CONFIG_DMABUF_MOVE_NOTIFY=y", "uname -r"},
     {"dma-bufs that RCCL leaves alone", kIb,
-     [](MemoryTree& tree) {
-       giveAmdGpus(tree);
-       tree.file("/boot/config-6.8.0-45-generic",
-                 "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n");
-     },
-     "gpudirect-amd", Severity::kWarning, "", "no peer-memory client", "NCCL_DMABUF_ENABLE=1"},
+     each({kAmdGpus,
+           file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n")}),
+     "gpudirect-amd", kWarning, "", "no peer-memory client", "NCCL_DMABUF_ENABLE=1"},
     {"a path for an old NCCL", kIb,
-     [](MemoryTree& tree) {
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       environment(tree, "NCCL_NET_PLUGIN=/opt/railwise/lib/libnccl-net-railwise.so");
-       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
-       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.18.5", "");
-     },
-     "plugin-form", Severity::kError, "", "2.18.5", "NCCL_NET_PLUGIN=railwise"},
-    {"traffic class without PFC", kRoce, [](MemoryTree& tree) { unsetVariable(tree, "NCCL_IB_TC"); },
-     "traffic-class", Severity::kWarning, "mlx5_0 port 1", "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
+     each({plugin("/opt/railwise/lib/libnccl-net-railwise.so"), otherNccl("2.18.5")}), "plugin-form", kError,
+     "", "2.18.5", "NCCL_NET_PLUGIN=railwise"},
+    {"traffic class without PFC", kRoce, unset("NCCL_IB_TC"), "traffic-class", kWarning, "mlx5_0 port 1",
+     "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
     {"PCIe link downgraded", kIb,
-     [](MemoryTree& tree) {
-       set(tree, nicFolder(tree) + "/current_link_speed", "8.0 GT/s PCIe\n");
-       set(tree, nicFolder(tree) + "/current_link_width", "8\n");
-     },
-     "pci-link", Severity::kWarning, "mlx5_0", "8 GT/s x8; the card can 32 GT/s x16",
-     "lspci -vv -s 0000:18:00.0"},
+     each({file(kNic0 + "/current_link_speed", "8.0 GT/s PCIe\n"),
+           file(kNic0 + "/current_link_width", "8\n")}),
+     "pci-link", kWarning, "mlx5_0", "8 GT/s x8; the card can 32 GT/s x16", "lspci -vv -s 0000:18:00.0"},
     {"slot slower than the card", kIb,
      [](MemoryTree& tree) {
        for (const std::string& folder : {nicFolder(tree), bridgeFolder(tree)})
          set(tree, folder + "/current_link_speed", "8.0 GT/s PCIe\n");
        set(tree, bridgeFolder(tree) + "/max_link_speed", "8.0 GT/s PCIe\n");
      },
-     "pci-link", Severity::kWarning, "mlx5_0", "8 GT/s x16", "faster slot"},
-    {"relaxed ordering off", kIb,
-     [](MemoryTree& tree) { set(tree, nicFolder(tree) + "/config", pciConfig(false, 0)); },
-     "relaxed-ordering", Severity::kWarning, "mlx5_0", "RlxdOrd-", "setpci -s 0000:18:00.0"},
-    {"relaxed ordering switched off", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_IB_PCI_RELAXED_ORDERING=0"); }, "relaxed-ordering",
-     Severity::kWarning, "", "=0", "unset NCCL_IB_PCI_RELAXED_ORDERING"},
+     "pci-link", kWarning, "mlx5_0", "8 GT/s x16", "faster slot"},
+    {"relaxed ordering off", kIb, file(kNic0 + "/config", pciConfig(false, 0)), "relaxed-ordering", kWarning,
+     "mlx5_0", "RlxdOrd-", "setpci -s 0000:18:00.0"},
+    {"relaxed ordering switched off", kIb, variables("NCCL_IB_PCI_RELAXED_ORDERING=0"), "relaxed-ordering",
+     kWarning, "", "=0", "unset NCCL_IB_PCI_RELAXED_ORDERING"},
     {"ACS redirect", kIb,
      [](MemoryTree& tree) { set(tree, bridgeFolder(tree) + "/config", pciConfig(true, 0x1d)); }, "acs",
-     Severity::kError, "bridge 0000:17:00.0", "ReqRedir+ CmpltRedir+", "ECAP_ACS+6.w=0000"},
-    {"IOMMU translates", kIb,
-     [](MemoryTree& tree) { set(tree, nicFolder(tree) + "/iommu_group/type", "DMA-FQ\n"); }, "iommu",
-     Severity::kWarning, "mlx5_0", "DMA-FQ", "iommu=pt"},
-    {"NVIDIA driver not loaded", kIb,
-     [](MemoryTree& tree) { set(tree, "/proc/modules", "mlx5_ib 1 0 - Live 0x0\n"); }, "gpu-driver",
-     Severity::kError, "GPU 0000:1b:00.0", "no nvidia", "modprobe nvidia"},
+     kError, "bridge 0000:17:00.0", "ReqRedir+ CmpltRedir+", "ECAP_ACS+6.w=0000"},
+    {"IOMMU translates", kIb, file(kNic0 + "/iommu_group/type", "DMA-FQ\n"), "iommu", kWarning, "mlx5_0",
+     "DMA-FQ", "iommu=pt"},
+    {"NVIDIA driver not loaded", kIb, file("/proc/modules", "mlx5_ib 1 0 - Live 0x0\n"), "gpu-driver", kError,
+     "GPU 0000:1b:00.0", "no nvidia", "modprobe nvidia"},
     {"no GPUDirect", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/driver/nvidia/version",
-           "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n");
-       set(tree, "/proc/modules", "nvidia 1 0 - Live 0x0\n");
-     },
-     "gpudirect", Severity::kError, "", "Kernel Module  535", "modprobe nvidia-peermem"},
-    {"peermem loaded, not registered", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/driver/nvidia/version",
-           "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n");
-     },
-     "gpudirect", Severity::kError, "", "535", "dkms build nvidia"},
-    {"the driver's check of IOMMU groups", kIb,
-     [](MemoryTree& tree) { tree.folder("/sys/class/iommu/smmu3.0x0"); }, "gpudirect-override",
-     Severity::kWarning, "GPU 0000:1b:00.0", "GrdmaPciTopoCheckOverride: 0",
+     each({driver("x86_64 Kernel Module  535.161.08"), file("/proc/modules", "nvidia 1 0 - Live 0x0\n")}),
+     "gpudirect", kError, "", "Kernel Module  535", "modprobe nvidia-peermem"},
+    {"peermem loaded, not registered", kIb, driver("x86_64 Kernel Module  535.161.08"), "gpudirect", kError,
+     "", "535", "dkms build nvidia"},
+    {"the driver's check of IOMMU groups", kIb, file("/sys/class/iommu/smmu3.0x0/name", ""),
+     "gpudirect-override", kWarning, "GPU 0000:1b:00.0", "GrdmaPciTopoCheckOverride: 0",
      "NVreg_GrdmaPciTopoCheckOverride=1"},
     {"Data Direct switched off", kIb,
-     [](MemoryTree& tree) {
-       set(tree, nicFolder(tree, 0) + "/device", "0x1023\n");
-       set(tree, nicFolder(tree, 1) + "/device", "0x2100\n");
-       environment(tree, "NCCL_IB_DATA_DIRECT=0");
-     },
-     "data-direct", Severity::kWarning, "", "NCCL_IB_DATA_DIRECT=0", "unset NCCL_IB_DATA_DIRECT"},
-    {"topology file is a folder", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_TOPO_FILE=/sys"); },
-     "topology-file", Severity::kError, "", "no regular file", "ls -l /sys"},
-    {"topology file that is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml"); }, "topology-file",
-     Severity::kError, "", "no such file", "NCCL_TOPO_FILE"},
+     each({file(kNic0 + "/device", "0x1023\n"),
+           file("/sys/class/infiniband/mlx5_1/device/device", "0x2100\n"),
+           variables("NCCL_IB_DATA_DIRECT=0")}),
+     "data-direct", kWarning, "", "NCCL_IB_DATA_DIRECT=0", "unset NCCL_IB_DATA_DIRECT"},
+    {"topology file is a folder", kIb, variables("NCCL_TOPO_FILE=/sys"), "topology-file", kError, "",
+     "no regular file", "ls -l /sys"},
+    {"topology file that is not there", kIb, variables("NCCL_TOPO_FILE=/etc/topo.xml"), "topology-file",
+     kError, "", "no such file", "NCCL_TOPO_FILE"},
     {"topology file that NCCL refuses", kIb,
-     [](MemoryTree& tree) {
-       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
-       tree.file("/etc/topo.xml", "<system version=\"1\">\n<cpu numaid=\"0\">\n</system>\n");
-     },
-     "topology-file", Severity::kError, "", "topo.xml", "railwise topo lint /etc/topo.xml"},
+     topology("<system version=\"1\">\n<cpu numaid=\"0\">\n</system>\n"), "topology-file", kError, "",
+     "topo.xml", "railwise topo lint /etc/topo.xml"},
     {"topology file of another machine", kIb,
-     [](MemoryTree& tree) {
-       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
-       tree.file("/etc/topo.xml",
-                 "<system version=\"1\">\n"
-                 "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
-                 "modelid=\"143\">\n"
-                 "    <pci busid=\"0001:00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
-                 "link_width=\"16\"/>\n"
-                 "  </cpu>\n</system>\n");
-     },
-     "topology-fit", Severity::kWarning, "0001:00:00.0", "not in /sys/bus/pci/devices",
-     "railwise topo generate"},
+     topology("<system version=\"1\">\n"
+              "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
+              "modelid=\"143\">\n"
+              "    <pci busid=\"0001:00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
+              "link_width=\"16\"/>\n"
+              "  </cpu>\n</system>\n"),
+     "topology-fit", kWarning, "0001:00:00.0", "not in /sys/bus/pci/devices", "railwise topo generate"},
     {"topology file of RCCL", kIb,
-     [](MemoryTree& tree) {
-       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
-       tree.file("/etc/topo.xml",
-                 "<system version=\"2\">\n"
-                 "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
-                 "modelid=\"143\"/>\n</system>\n");
-     },
-     "topology-fit", Severity::kError, "", "version 2", "unset NCCL_TOPO_FILE"},
-    {"NUMA balancing", kIb, [](MemoryTree& tree) { set(tree, "/proc/sys/kernel/numa_balancing", "1\n"); },
-     "numa-balancing", Severity::kAdvice, "", "1", "kernel.numa_balancing=0"},
-    {"fewer NICs than the machine has", kIb,
-     [](MemoryTree& tree) { tree = without(tree, "/sys/class/infiniband/mlx5_7"); }, "known-machine",
-     Severity::kWarning, "", "7 ports", "lspci"},
-    {"memlock", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/self/limits",
-           "Max locked memory         8388608              8388608              bytes\n");
-     },
-     "memlock", Severity::kError, "", "8192 KiB", "limits.d"},
-    {"memlock in a container", kIb,
-     [](MemoryTree& tree) {
-       container(tree);
-       set(tree, "/proc/self/limits",
-           "Max locked memory         8388608              8388608              bytes\n");
-     },
-     "memlock", Severity::kError, "", "8192 KiB", "--ulimit memlock=-1"},
+     topology("<system version=\"2\">\n"
+              "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
+              "modelid=\"143\"/>\n</system>\n"),
+     "topology-fit", kError, "", "version 2", "unset NCCL_TOPO_FILE"},
+    {"NUMA balancing", kIb, file("/proc/sys/kernel/numa_balancing", "1\n"), "numa-balancing", kAdvice, "",
+     "1", "kernel.numa_balancing=0"},
+    {"fewer NICs than the machine has", kIb, missing("/sys/class/infiniband/mlx5_7"), "known-machine",
+     kWarning, "", "7 ports", "lspci"},
+    {"memlock", kIb, kLittleMemory, "memlock", kError, "", "8192 KiB", "limits.d"},
+    {"memlock in a container", kIb, each({container, kLittleMemory}), "memlock", kError, "", "8192 KiB",
+     "--ulimit memlock=-1"},
     {"open files", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/self/limits",
-           "Max open files            1024                 1024                 files\n"
-           "Max locked memory         unlimited            unlimited            bytes\n");
-     },
-     "open-files", Severity::kWarning, "", "1024", "nofile"},
+     file("/proc/self/limits",
+          "Max open files            1024                 1024                 files\n"
+          "Max locked memory         unlimited            unlimited            bytes\n"),
+     "open-files", kWarning, "", "1024", "nofile"},
     {"small /dev/shm", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/self/mountinfo", "31 28 0:26 / /dev/shm rw - tmpfs shm rw,size=65536k\n");
-     },
-     "shm-size", Severity::kWarning, "", "65536 KiB", "--shm-size"},
-    {"masked /sys", kIb,
-     [](MemoryTree& tree) {
-       container(tree);
-       tree = without(tree, "/sys/devices/system/node");
-     },
-     "sys-masked", Severity::kWarning, "", "empty or missing", "-v /sys:/sys:ro"},
-    {"own network namespace", kRoce,
-     [](MemoryTree& tree) {
-       container(tree);
-       tree = without(tree, "/sys/class/net/en_mlx5_0");
-     },
-     "host-network", Severity::kError, "mlx5_0 port 1", "missing", "--network host"},
-    {"seccomp", kIb, [](MemoryTree& tree) { set(tree, "/railwise/access", "process_vm_readv EPERM\n"); },
-     "seccomp", Severity::kAdvice, "", "EPERM", "SYS_PTRACE"},
-    {"plugin not found", kIb, [](MemoryTree& tree) { unsetVariable(tree, "LD_LIBRARY_PATH"); }, "plugin",
-     Severity::kError, "", "NCCL_NET_PLUGIN=railwise", "LD_LIBRARY_PATH"},
+     file("/proc/self/mountinfo", "31 28 0:26 / /dev/shm rw - tmpfs shm rw,size=65536k\n"), "shm-size",
+     kWarning, "", "65536 KiB", "--shm-size"},
+    {"masked /sys", kIb, each({container, missing("/sys/devices/system/node")}), "sys-masked", kWarning, "",
+     "empty or missing", "-v /sys:/sys:ro"},
+    {"own network namespace", kRoce, each({container, missing("/sys/class/net/en_mlx5_0")}), "host-network",
+     kError, "mlx5_0 port 1", "missing", "--network host"},
+    {"seccomp", kIb, file("/railwise/access", "process_vm_readv EPERM\n"), "seccomp", kAdvice, "", "EPERM",
+     "SYS_PTRACE"},
+    {"plugin not found", kIb, unset("LD_LIBRARY_PATH"), "plugin", kError, "", "NCCL_NET_PLUGIN=railwise",
+     "LD_LIBRARY_PATH"},
     {"plugin cut off", kIb,
-     [](MemoryTree& tree) {
-       tree.file("/plugins/libnccl-net-cut.so", "")
-           .file("/railwise/libraries", "/plugins/libnccl-net-cut.so broken: it is cut off\n");
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       environment(tree, "NCCL_NET_PLUGIN=/plugins/libnccl-net-cut.so");
-     },
-     "plugin", Severity::kError, "", "it is cut off", "cp "},
-    {"plugin misspelt", kIb,
-     [](MemoryTree& tree) {
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       environment(tree, "NCCL_NET_PLUGIN=Railwise");
-     },
-     "plugin", Severity::kError, "", "NCCL_NET_PLUGIN=Railwise", "NCCL_NET_PLUGIN=railwise"},
-    {"NCCL_NET without NCCL_NET_PLUGIN", kIb,
-     [](MemoryTree& tree) { unsetVariable(tree, "NCCL_NET_PLUGIN"); }, "plugin", Severity::kError, "",
+     each({file("/plugins/libnccl-net-cut.so", ""),
+           file("/railwise/libraries", "/plugins/libnccl-net-cut.so broken: it is cut off\n"),
+           plugin("/plugins/libnccl-net-cut.so")}),
+     "plugin", kError, "", "it is cut off", "cp "},
+    {"plugin misspelt", kIb, plugin("Railwise"), "plugin", kError, "", "NCCL_NET_PLUGIN=Railwise",
+     "NCCL_NET_PLUGIN=railwise"},
+    {"NCCL_NET without NCCL_NET_PLUGIN", kIb, unset("NCCL_NET_PLUGIN"), "plugin", kError, "",
      "NCCL_NET=Railwise", "NCCL_NET_PLUGIN=railwise"},
-    {"NCCL_NET with NCCL_NET_PLUGIN=none", kIb,
-     [](MemoryTree& tree) {
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       environment(tree, "NCCL_NET_PLUGIN=none");
-     },
-     "settings", Severity::kError, "NCCL_NET", "NCCL's init fails", "unset NCCL_NET"},
+    {"NCCL_NET with NCCL_NET_PLUGIN=none", kIb, plugin("none"), "settings", kError, "NCCL_NET",
+     "NCCL's init fails", "unset NCCL_NET"},
     {"a plugin that nobody asked for", kIb,
-     [](MemoryTree& tree) {
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       unsetVariable(tree, "NCCL_NET");
-       tree.file("/opt/hpcx/lib/libnccl-net.so", "").file("/etc/ld.so.conf.d/hpcx.conf", "/opt/hpcx/lib\n");
-     },
-     "plugin-unasked", Severity::kAdvice, "", "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},
-    {"silent fallback", kIb, [](MemoryTree& tree) { unsetVariable(tree, "NCCL_NET"); }, "plugin-fallback",
-     Severity::kAdvice, "", "not set", "NCCL_NET=Railwise"},
+     each({unset("NCCL_NET_PLUGIN"), unset("NCCL_NET"), file("/opt/hpcx/lib/libnccl-net.so", ""),
+           file("/etc/ld.so.conf.d/hpcx.conf", "/opt/hpcx/lib\n")}),
+     "plugin-unasked", kAdvice, "",
+     "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},
+    {"silent fallback", kIb, unset("NCCL_NET"), "plugin-fallback", kAdvice, "", "not set",
+     "NCCL_NET=Railwise"},
     {"two versions of NCCL", kIb,
-     [](MemoryTree& tree) {
-       const std::string packages = "/usr/local/lib/python3.12/dist-packages";
-       tree.file(packages + "/nvidia/nccl/lib/libnccl.so.2", "");
-       tree.file(packages + "/nvidia_nccl_cu12-2.27.5.dist-info/METADATA", "");
-     },
-     "nccl-version", Severity::kAdvice, "", "2.27.5", "torch.cuda.nccl.version"},
-    {"NCCL newer than the rules", kIb,
-     [](MemoryTree& tree) {
-       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
-       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.32.3", "")
-           .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.32.3");
-     },
-     "nccl-version", Severity::kAdvice, "", "2.32.3", "NCCL_DEBUG"},
-    {"misspelt setting", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCS=mlx5"); }, "settings",
-     Severity::kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA", "unset NCCL_IB_HCS; export NCCL_IB_HCA=mlx5"},
-    {"misspelt setting in nccl.conf", kIb,
-     [](MemoryTree& tree) { tree.file("/etc/nccl.conf", "# ours\nNCCL_IB_HCS=mlx5\n"); }, "settings",
-     Severity::kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA", "sed -i '2s/^/#/' /etc/nccl.conf; export NCCL_IB_HCA=mlx5"},
-    {"spaces around = in nccl.conf", kIb,
-     [](MemoryTree& tree) { tree.file("/etc/nccl.conf", "NCCL_IB_TIMEOUT = 20\n"); }, "settings",
-     Severity::kWarning, "NCCL_IB_TIMEOUT ", "NCCL_IB_TIMEOUT",
+     each({file("/usr/local/lib/python3.12/dist-packages/nvidia/nccl/lib/libnccl.so.2", ""),
+           file("/usr/local/lib/python3.12/dist-packages/nvidia_nccl_cu12-2.27.5.dist-info/METADATA", "")}),
+     "nccl-version", kAdvice, "", "2.27.5", "torch.cuda.nccl.version"},
+    {"NCCL newer than the rules", kIb, otherNccl("2.32.3"), "nccl-version", kAdvice, "", "2.32.3",
+     "NCCL_DEBUG"},
+    {"misspelt setting", kIb, variables("NCCL_IB_HCS=mlx5"), "settings", kWarning, "NCCL_IB_HCS",
+     "NCCL_IB_HCA", "unset NCCL_IB_HCS; export NCCL_IB_HCA=mlx5"},
+    {"misspelt setting in nccl.conf", kIb, file("/etc/nccl.conf", "# ours\nNCCL_IB_HCS=mlx5\n"), "settings",
+     kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA", "sed -i '2s/^/#/' /etc/nccl.conf; export NCCL_IB_HCA=mlx5"},
+    {"spaces around = in nccl.conf", kIb, file("/etc/nccl.conf", "NCCL_IB_TIMEOUT = 20\n"), "settings",
+     kWarning, "NCCL_IB_TIMEOUT ", "NCCL_IB_TIMEOUT",
      "sed -i '1s/^/#/' /etc/nccl.conf; export NCCL_IB_TIMEOUT=20"},
-    {"value of nccl.conf out of range", kIb,
-     [](MemoryTree& tree) { tree.file("/etc/nccl.conf", "\nNCCL_CROSS_NIC=5\n"); }, "settings",
-     Severity::kWarning, "NCCL_CROSS_NIC", "out of range", "sed -i '2s/^/#/' /etc/nccl.conf"},
-    {"a device that is none", kIb, [](MemoryTree& tree) { environment(tree, "RAILWISE_DEVICE=foo"); },
-     "settings", Severity::kError, "RAILWISE_DEVICE", "RAILWISE_DEVICE=foo is not accepted: init will fail",
-     "unset RAILWISE_DEVICE"},
-    {"a topology that is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "RAILWISE_TOPOLOGY=/no/topo.xml"); }, "settings",
-     Severity::kWarning, "RAILWISE_TOPOLOGY", "no such file", "unset RAILWISE_TOPOLOGY"},
+    {"value of nccl.conf out of range", kIb, file("/etc/nccl.conf", "\nNCCL_CROSS_NIC=5\n"), "settings",
+     kWarning, "NCCL_CROSS_NIC", "out of range", "sed -i '2s/^/#/' /etc/nccl.conf"},
+    {"a device that is none", kIb, variables("RAILWISE_DEVICE=foo"), "settings", kError, "RAILWISE_DEVICE",
+     "RAILWISE_DEVICE=foo is not accepted: init will fail", "unset RAILWISE_DEVICE"},
+    {"a topology that is not there", kIb, variables("RAILWISE_TOPOLOGY=/no/topo.xml"), "settings", kWarning,
+     "RAILWISE_TOPOLOGY", "no such file", "unset RAILWISE_TOPOLOGY"},
     {"a tuner's file with a mistake", kIb,
-     [](MemoryTree& tree) {
-       tree.file("/t.csv", "allreduce,0,65536,treee,ll,-1,-1,-1\n");
-       environment(tree, "RAILWISE_TUNER_CONFIG=/t.csv");
-     },
-     "settings", Severity::kError, "RAILWISE_TUNER_CONFIG", "/t.csv:1:19: 'treee'", "unset RAILWISE_TUNER_CONFIG"},
-    {"a configuration that is not there", kIb,
-     [](MemoryTree& tree) { environment(tree, "NCCL_CONF_FILE=/no/nccl.conf"); }, "settings",
-     Severity::kWarning, "NCCL_CONF_FILE", "no such file", "unset NCCL_CONF_FILE"},
-    {"value out of range", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_CROSS_NIC=5"); }, "settings",
-     Severity::kWarning, "NCCL_CROSS_NIC", "out of range", "unset NCCL_CROSS_NIC"},
-    {"huge timeout", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=31"); }, "settings",
-     Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT", "unset NCCL_IB_TIMEOUT"},
-    {"bootstrap over nothing", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_SOCKET_IFNAME=bond0"); },
-     "bootstrap-interface", Severity::kError, "", "NCCL_SOCKET_IFNAME=bond0", "NCCL_SOCKET_IFNAME="},
-    {"bootstrap over docker0", kIb,
-     [](MemoryTree& tree) { set(tree, "/railwise/interfaces", "docker0 172.17.0.1:0\n"); },
-     "bootstrap-interface", Severity::kWarning, "", "docker0", "NCCL_SOCKET_IFNAME="},
-    {"MASTER_ADDR is loopback", kIb,
-     [](MemoryTree& tree) { environment(tree, "MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"); },
-     "launcher", Severity::kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
+     each({file("/t.csv", "allreduce,0,65536,treee,ll,-1,-1,-1\n"),
+           variables("RAILWISE_TUNER_CONFIG=/t.csv")}),
+     "settings", kError, "RAILWISE_TUNER_CONFIG", "/t.csv:1:19: 'treee'", "unset RAILWISE_TUNER_CONFIG"},
+    {"a configuration that is not there", kIb, variables("NCCL_CONF_FILE=/no/nccl.conf"), "settings",
+     kWarning, "NCCL_CONF_FILE", "no such file", "unset NCCL_CONF_FILE"},
+    {"value out of range", kIb, variables("NCCL_CROSS_NIC=5"), "settings", kWarning, "NCCL_CROSS_NIC",
+     "out of range", "unset NCCL_CROSS_NIC"},
+    {"huge timeout", kIb, variables("NCCL_IB_TIMEOUT=31"), "settings", kWarning, "NCCL_IB_TIMEOUT",
+     "NCCL_IB_TIMEOUT", "unset NCCL_IB_TIMEOUT"},
+    {"bootstrap over nothing", kIb, variables("NCCL_SOCKET_IFNAME=bond0"), "bootstrap-interface", kError, "",
+     "NCCL_SOCKET_IFNAME=bond0", "NCCL_SOCKET_IFNAME="},
+    {"bootstrap over docker0", kIb, file("/railwise/interfaces", "docker0 172.17.0.1:0\n"),
+     "bootstrap-interface", kWarning, "", "docker0", "NCCL_SOCKET_IFNAME="},
+    {"MASTER_ADDR is loopback", kIb, variables("MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"),
+     "launcher", kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
 };
 
 TEST(Settings, FilesThatTheyNameAreLookedForOnTheMachineItself) {
@@ -707,13 +580,13 @@ TEST(Settings, FilesThatTheyNameAreLookedForOnTheMachineItself) {
 
 TEST(Settings, AFixCanBeTypedAndWhyIsTrue) {
   MemoryTree tree = goodMachine();
-  environment(tree, "RAILWISE_FAILOVER=0\nRAILWISE_FAILOVER_TIMEOUT=20");
+  append(tree, "/railwise/environment", "RAILWISE_FAILOVER=0\nRAILWISE_FAILOVER_TIMEOUT=20");
   const Findings two = examine(System(tree), {.only = {"settings"}}).findings;
   ASSERT_EQ(two.all().size(), 1U);
   EXPECT_EQ(two.all()[0].fix, "unset RAILWISE_FAILOVER, or unset RAILWISE_FAILOVER_TIMEOUT");
   EXPECT_LACKS(two.all()[0].why, "default") << "the job runs with RAILWISE_FAILOVER=0";
   tree = goodMachine();
-  environment(tree, "RAILWISE_FAILOVER=7");
+  append(tree, "/railwise/environment", "RAILWISE_FAILOVER=7");
   const Findings one = examine(System(tree), {.only = {"settings"}}).findings;
   ASSERT_EQ(one.all().size(), 1U);
   EXPECT_EQ(one.all()[0].fix,
@@ -789,7 +662,7 @@ TEST(Manifest, ANodeOfWhichSomeFieldsAreNotKnownFitsItsOwn) {
 
 struct ManifestCase {
   const char* name;
-  void (*make)(MemoryTree&);
+  Change make;
   Severity severity;
   const char* key;
   const char* expected;
@@ -798,22 +671,16 @@ struct ManifestCase {
 
 TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
   const ManifestCase cases[] = {
-      {"a port is slower",
-       [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/rate", "200 Gb/sec (4X HDR)\n"); },
-       Severity::kError, "ports", "8 x InfiniBand, 400 Gb/s, active",
-       "7, and 1 x InfiniBand, 200 Gb/s, active"},
-      {"a port is down", [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/state", "1: DOWN\n"); },
-       Severity::kError, "ports", "8 x InfiniBand, 400 Gb/s, active", "down"},
-      {"a NIC is missing", [](MemoryTree& tree) { tree = without(tree, "/sys/class/infiniband/mlx5_7"); },
-       Severity::kError, "nics", "8 x MT4129", "found 7"},
-      {"other firmware",
-       [](MemoryTree& tree) { set(tree, "/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"); },
-       Severity::kError, "nics", "28.39.1002", "28.36.1010"},
-      {"another kernel",
-       [](MemoryTree& tree) { set(tree, "/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"); },
-       Severity::kWarning, "kernel", "6.8.0-45-generic", "6.8.0-47-generic"},
-      {"a setting is gone", [](MemoryTree& tree) { tree = without(tree, "/etc/nccl.conf"); },
-       Severity::kWarning, "settings.NCCL_IB_HCA", "mlx5", "not set"},
+      {"a port is slower", file(kMlx0 + "/rate", "200 Gb/sec (4X HDR)\n"), kError, "ports",
+       "8 x InfiniBand, 400 Gb/s, active", "7, and 1 x InfiniBand, 200 Gb/s, active"},
+      {"a port is down", file(kMlx0 + "/state", "1: DOWN\n"), kError, "ports",
+       "8 x InfiniBand, 400 Gb/s, active", "down"},
+      {"a NIC is missing", missing("/sys/class/infiniband/mlx5_7"), kError, "nics", "8 x MT4129", "found 7"},
+      {"other firmware", file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), kError, "nics",
+       "28.39.1002", "28.36.1010"},
+      {"another kernel", file("/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"), kWarning, "kernel",
+       "6.8.0-45-generic", "6.8.0-47-generic"},
+      {"a setting is gone", missing("/etc/nccl.conf"), kWarning, "settings.NCCL_IB_HCA", "mlx5", "not set"},
   };
   for (const ManifestCase& each : cases) {
     MemoryTree tree = goodMachine();
@@ -821,11 +688,9 @@ TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
     const std::string manifest = manifestOf(tree);
     each.make(tree);
     const Findings findings = byManifest(tree, manifest);
-    const auto all = findings.all();
-    const auto at = std::find_if(all.begin(), all.end(), [&](const Finding& finding) {
-      return finding.seen.at(0).device == each.key;
-    });
-    ASSERT_NE(at, all.end()) << each.name;
+    const Finding* const at =
+        findingOf(findings, [&](const Finding& finding) { return finding.seen.at(0).device == each.key; });
+    ASSERT_NE(at, nullptr) << each.name;
     EXPECT_EQ(at->severity, each.severity) << each.name;
     EXPECT_HAS(at->seen[0].value, each.expected);
     EXPECT_HAS(at->seen[0].value, each.found);
@@ -880,11 +745,10 @@ TEST_P(Faults, IsFoundWithWhatToType) {
   MemoryTree tree = goodMachine(fault.network);
   fault.make(tree);
   const Diagnosis diagnosis = diagnose(tree);
-  const auto all = diagnosis.findings.all();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Finding& finding) {
+  const Finding* const found = findingOf(diagnosis.findings, [&](const Finding& finding) {
     return finding.check == fault.check && finding.severity == fault.severity;
   });
-  ASSERT_NE(found, all.end()) << textOf(diagnosis);
+  ASSERT_NE(found, nullptr) << textOf(diagnosis);
   const Seen& seen = found->seen.at(0);
   if (*fault.device != '\0') EXPECT_EQ(seen.device, fault.device) << textOf(diagnosis);
   const bool value = std::any_of(found->seen.begin(), found->seen.end(), [&](const Seen& each) {
@@ -895,12 +759,14 @@ TEST_P(Faults, IsFoundWithWhatToType) {
   EXPECT_FALSE(found->why.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults), [](const auto& each) {
-  std::string name;
-  for (const char c : std::string(each.param.name))
-    name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+std::string testName(const Fault& fault) {
+  std::string name = fault.name;
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
-});
+}
+INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults),
+                         [](const auto& each) { return testName(each.param); });
 
 // One fault makes one kind of finding: what is broken elsewhere is not claimed.
 TEST(Doctor, AFaultIsNotTakenForAnother) {
@@ -929,47 +795,43 @@ TEST(Doctor, EveryCheckHasAFault) {
 
 // What is as it should be, near each fault of the GPUs' fabric, of bonds and of settings.
 TEST(Doctor, WhatIsMeantIsNoFault) {
-  const auto expectFine = [](const char* what, Network network, void (*change)(MemoryTree&)) {
+  const std::tuple<const char*, Network, Change> meant[] = {
+      {"Fabric Manager runs", kIb,
+       each({makeGpus("0x20b2"), missing("/railwise/gpus.json"),
+             file("/proc/driver/nvidia-nvswitch/permissions", ""),
+             file("/var/run/nvidia-fabricmanager/nv-fabricmanager.pid", "2939\n")})},
+      {"dma-buf with RCCL", kIb,
+       each({kAmdGpus,
+             file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n"),
+             variables("NCCL_DMABUF_ENABLE=1")})},
+      {"an IMEX channel", kIb,
+       each({changeGpus(joinDomain),
+             file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n"),
+             file("/dev/nvidia-caps-imex-channels/channel0", "")})},
+      {"NVLink between hosts is not wanted", kIb,
+       each({changeGpus(joinDomain), variables("NCCL_MNNVL_ENABLE=0")})},
+      {"the first NCCL for the GPU", kIb, each({makeGpus("0x2901"), otherNccl("2.25.1")})},
+      {"a bond of two ports", kRoce, bond("802.3ad 4", "2", "up")},
+      {"NICs in IOMMU groups", kIb,
+       each({makeGpus("0x2342"), driver("Open Kernel Module for aarch64  595.45.04  Release Build")})},
+      {"settings with a meaning", kIb,
+       variables("NCCL_IB_TIMEOUT=22\nNCCL_IGNORE_NET_MISMATCH=1\nNCCL_NVLS_ENABLE=0\nNCCL_IB_ECE_ENABLE=1")},
+      // The device's own class goes over the job's.
+      {"a global traffic class", kRoce,
+       [](MemoryTree& tree) {
+         unset("NCCL_IB_TC")(tree);
+         for (int i = 0; i < 8; ++i)
+           file("/sys/class/infiniband/mlx5_" + std::to_string(i) + "/tc/1/traffic_class",
+                "Global tclass=106\n")(tree);
+       }},
+      // Half-width links are sold as such: HDR100.
+      {"links of two lanes", kIb, ofEachPort("/rate", "100 Gb/sec (2X HDR)\n")},
+  };
+  for (const auto& [what, network, change] : meant) {
     MemoryTree tree = goodMachine(network);
     change(tree);
     EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n") << what;
-  };
-  expectFine("Fabric Manager runs", kIb, [](MemoryTree& tree) {
-    makeGpus(tree, "0x20b2");
-    tree = without(tree, "/railwise/gpus.json");
-    tree.file("/proc/driver/nvidia-nvswitch/permissions", "");
-    tree.file("/var/run/nvidia-fabricmanager/nv-fabricmanager.pid", "2939\n");
-  });
-  expectFine("dma-buf with RCCL", kIb, [](MemoryTree& tree) {
-    giveAmdGpus(tree);
-    tree.file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n");
-    environment(tree, "NCCL_DMABUF_ENABLE=1");
-  });
-  expectFine("an IMEX channel", kIb, [](MemoryTree& tree) {
-    changeGpus(tree, joinDomain);
-    tree.file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n");
-    tree.file("/dev/nvidia-caps-imex-channels/channel0", "");
-  });
-  expectFine("NVLink between hosts is not wanted", kIb, [](MemoryTree& tree) {
-    changeGpus(tree, joinDomain);
-    environment(tree, "NCCL_MNNVL_ENABLE=0");
-  });
-  expectFine("the first NCCL for the GPU", kIb, [](MemoryTree& tree) {
-    makeGpus(tree, "0x2901");
-    tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
-    tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.25.1", "")
-        .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.25.1");
-  });
-  expectFine("a bond of two ports", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "2", "up"); });
-  expectFine("NICs in IOMMU groups", kIb, [](MemoryTree& tree) {
-    makeGpus(tree, "0x2342");
-    set(tree, "/proc/driver/nvidia/version",
-        "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.45.04  Release Build\n");
-  });
-  expectFine("settings with a meaning", kIb, [](MemoryTree& tree) {
-    environment(tree,
-                "NCCL_IB_TIMEOUT=22\nNCCL_IGNORE_NET_MISMATCH=1\nNCCL_NVLS_ENABLE=0\nNCCL_IB_ECE_ENABLE=1");
-  });
+  }
 }
 
 TEST(Doctor, WhatNobodyToldOfTheFabricIsSaid) {
@@ -996,7 +858,7 @@ TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
     MemoryTree tree;
     tree.file("/proc/self/limits", "");
     tree.file("/railwise/environment", "");
-    for (const std::string& variable : variables) environment(tree, variable);
+    for (const std::string& variable : variables) append(tree, "/railwise/environment", variable);
     const Diagnosis diagnosis = diagnose(tree);
     for (const Finding& finding : diagnosis.findings.all())
       if (finding.check == "rdma-devices") return finding.severity;
@@ -1013,8 +875,8 @@ TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
 TEST(Doctor, SaysWhatAJobDoesWithoutNicsWithTheseSettings) {
   const auto whyWith = [](const char* variables) {
     MemoryTree tree = goodMachine();
-    unsetVariable(tree, "NCCL_NET");
-    environment(tree, std::string("NCCL_IB_HCA=bnxt\n") + variables);
+    unset("NCCL_NET")(tree);
+    append(tree, "/railwise/environment", std::string("NCCL_IB_HCA=bnxt\n") + variables);
     const Findings found = examine(System(tree), {.only = {"hca-selection"}}).findings;
     return found.all().empty() ? "" : found.all()[0].why;
   };
@@ -1047,24 +909,6 @@ TEST(Doctor, DevicesOfOtherPodsAreNoFault) {
   append(tree, "/railwise/environment", "NCCL_IB_HCA==mlx5_0,mlx5_3");
   const Diagnosis named = diagnose(tree);
   EXPECT_EQ(named.findings.exitStatus(), 2) << textOf(named);
-}
-
-// The device's own class goes over the job's.
-TEST(Doctor, AGlobalTrafficClassIsEnough) {
-  MemoryTree tree = goodMachine(kRoce);
-  unsetVariable(tree, "NCCL_IB_TC");
-  for (int i = 0; i < 8; ++i)
-    tree.file(
-        sysfs::realPathOf(tree, "/sys/class/infiniband/mlx5_" + std::to_string(i)) + "/tc/1/traffic_class",
-        "Global tclass=106\n");
-  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
-}
-
-// Half-width links are sold as such: HDR100.
-TEST(Doctor, LinksOfTwoLanesAreFine) {
-  MemoryTree tree = goodMachine();
-  for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "100 Gb/sec (2X HDR)\n");
-  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
 }
 
 TEST(Doctor, TheSparkIsTold) {
@@ -1100,12 +944,7 @@ TEST(Doctor, TheNamedTestsExist) {
   std::ostringstream whole;
   whole << page.rdbuf();
   std::set<std::string> tests = {"AGpuThatIsFartherThanOthersIsTold", "TheSparkIsTold"};
-  for (const Fault& fault : kFaults) {
-    std::string name = fault.name;
-    std::replace_if(
-        name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-    tests.insert(name);
-  }
+  for (const Fault& fault : kFaults) tests.insert(testName(fault));
   const std::string text = whole.str();
   int named = 0;
   for (auto at = text.find("(test"); at != std::string::npos; at = text.find("(test", at + 1)) {
@@ -1198,10 +1037,9 @@ TEST(Doctor, AGpuOnARootWithoutANicIsTold) {
   tree.link("/sys/class/infiniband/mlx5_3", to + "/infiniband/mlx5_3");
   tree.link(to + "/infiniband/mlx5_3/device", to);
   const Diagnosis diagnosis = diagnose(tree);
-  const auto all = diagnosis.findings.all();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [](const Finding& f) { return f.check == "gpu-nic-root"; });
-  ASSERT_NE(found, all.end()) << textOf(diagnosis);
+  const Finding* const found =
+      findingOf(diagnosis.findings, [](const Finding& f) { return f.check == "gpu-nic-root"; });
+  ASSERT_NE(found, nullptr) << textOf(diagnosis);
   EXPECT_EQ(found->seen[0].device, "GPU 0000:61:00.0");
 }
 
