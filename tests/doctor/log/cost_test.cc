@@ -32,7 +32,7 @@ uint64_t costOf(int ranks, const LinesOf& lines_of) {
     text += "NET/Railwise : the moon is in the way\n";
   }
   g_blocks = 0;
-  const Findings findings = judged(readJob(text));
+  const Findings findings = judged(text);
   (void)reportText(findings, {.subject = "job"});
   return g_blocks;
 }

@@ -131,12 +131,12 @@ TEST(Pastes, AKernelLogBesideAJob) {
       "peer "
       "10.3.0.2<4> with status=12 opcode=0 len=0 vendor err 129 (Send)\n";
   const std::string down = "[Sat Nov 28 12:04:07 2026] mlx5_core 0000:63:00.1 ens9: Link down\n";
-  const Findings both = judged(readJob(failed + down));
+  const Findings both = judged(failed + down);
   EXPECT_EQ(both.all()[0].check, "port-event");
   EXPECT_HAS(both.all()[0].why, "came later");
   const std::string later = "Nov 28 12:09:07 sara kernel: mlx5_core 0000:63:00.1 ens9: Link down\n";
-  EXPECT_EQ(judged(readJob(failed + later)).all()[0].check, "completion-error");
-  EXPECT_EQ(judged(readJob(failed + "[ 4711.120001] mlx5_core 0000:63:00.1 ens9: Link up\n")).all()[0].check,
+  EXPECT_EQ(judged(failed + later).all()[0].check, "completion-error");
+  EXPECT_EQ(judged(failed + "[ 4711.120001] mlx5_core 0000:63:00.1 ens9: Link up\n").all()[0].check,
             "completion-error");
 }
 
@@ -145,11 +145,11 @@ TEST(Pastes, ALinkThatCameUpAgainIsNoError) {
   const std::string down =
       "[ 22.0] " + nic + "ens9: Link down\n[ 22.1] " + nic + "mlx5_2: Port: 1 Link DOWN\n";
   const std::string up = "[ 24.0] " + nic + "ens9: Link up\n[ 24.1] " + nic + "mlx5_2: Port: 1 Link ACTIVE\n";
-  const auto worst = [](const std::string& text) { return judged(readJob(text)).all()[0].what; };
+  const auto worst = [](const std::string& text) { return judged(text).all()[0].what; };
   const std::string error = "first error of the job: the kernel saw a port of a NIC go down";
   EXPECT_EQ(worst(down), error);
   EXPECT_EQ(worst(up + down), error);
-  EXPECT_EQ(findingOf(judged(readJob(down + up)), "port-event")->severity, Severity::kAdvice);
+  EXPECT_EQ(found("port-event", down + up).severity, Severity::kAdvice);
   const std::string failed =
       "sara:70:88 [0] transport/net_ib.cc:2200 NCCL WARN NET/IB: Got completion from peer 10.3.0.2<4> with "
       "status=12 opcode=0 len=0 vendor err 129 (Send)\n";
@@ -166,7 +166,7 @@ TEST(Pastes, AKernelLogWithoutTimesOfDay) {
   };
   const std::string job = failed("27", 0) + failed("07", 1);
   const std::string lost = "[99999.000000] NVRM: Xid (PCI:0000:50:00): 79, pid=1004, GPU has fallen off\n";
-  const Findings before = judged(readJob(lost + job)), behind = judged(readJob(job + lost));
+  const Findings before = judged(lost + job), behind = judged(job + lost);
   EXPECT_EQ(before.all()[0].check, "gpu-fault");
   EXPECT_EQ(behind.all()[0].check, "completion-error");
   EXPECT_HAS(behind.all()[0].seen[0].where, ":2") << "the job's own times still count";

@@ -21,20 +21,18 @@ TEST(JudgeNetwork, RcclLooksForItsOwnDefaultPlugin) {
 }
 
 TEST(JudgeNetwork, APluginThatIsNotFoundIsShownInTheWordsOfTheLog) {
-  const Findings findings = judged(
-      readJob(saidBy(0, {"NET/Plugin: Could not find: other libnccl-net-other.so.", "Using network IB"})));
-  const Finding* const finding = findingOf(findings, "plugin-not-found");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->seen[0].value, "other, libnccl-net-other.so");
-  EXPECT_HAS(finding->fix, "export NCCL_NET=NAME");
+  const Finding finding =
+      found("plugin-not-found",
+            saidBy(0, {"NET/Plugin: Could not find: other libnccl-net-other.so.", "Using network IB"}));
+  EXPECT_EQ(finding.seen[0].value, "other, libnccl-net-other.so");
+  EXPECT_HAS(finding.fix, "export NCCL_NET=NAME");
 }
 
 TEST(JudgeNetwork, WhereNcclNetIsSetItIsNotAdvised) {
-  const Findings findings =
-      judged(readJob(saidBy(0, {"NCCL_NET set by environment to Railwise",
-                                "NET/Plugin: Could not find: railwise libnccl-net-railwise.so."})));
-  ASSERT_NE(findingOf(findings, "plugin-not-found"), nullptr);
-  EXPECT_LACKS(findingOf(findings, "plugin-not-found")->fix, "NCCL_NET=");
+  const Finding finding =
+      found("plugin-not-found", saidBy(0, {"NCCL_NET set by environment to Railwise",
+                                           "NET/Plugin: Could not find: railwise libnccl-net-railwise.so."}));
+  EXPECT_LACKS(finding.fix, "NCCL_NET=");
 }
 
 TEST(JudgeNetwork, HpcxRenamesItself) {
@@ -45,46 +43,41 @@ TEST(JudgeNetwork, HpcxRenamesItself) {
 }
 
 TEST(JudgeNetwork, APluginThatCouldNotStartIsShownInTheWordsOfTheLog) {
-  const Findings findings =
-      judged(readJob(saidBy(0, {"NET/Plugin: Loaded net plugin Railwise (v8)", "Using network Socket"})));
-  ASSERT_NE(findingOf(findings, "plugin-init"), nullptr);
-  EXPECT_EQ(findingOf(findings, "plugin-init")->seen[0].value, "Using network Socket");
-  EXPECT_HAS(findingOf(findings, "plugin-init")->what, "Railwise");
+  const Finding finding = found(
+      "plugin-init", saidBy(0, {"NET/Plugin: Loaded net plugin Railwise (v8)", "Using network Socket"}));
+  EXPECT_EQ(finding.seen[0].value, "Using network Socket");
+  EXPECT_HAS(finding.what, "Railwise");
 }
 
 // A rank that warns behind `lines`.
 std::string warned(const std::vector<std::string>& lines, const std::string& warning) {
-  return saidBy(0, lines) + "node0:100:100 [0] x.cc:1 NCCL WARN " + warning + "\n";
+  return saidBy(0, lines) + warnedBy(0, warning);
 }
 
 TEST(JudgeNetwork, HarmlessEventsOfANic) {
   for (const char* const event : {"client reregistration", "SM change", "LID change", "LID table change",
                                   "P_Key change", "last WQE reached"}) {
-    const Findings findings =
-        judged(readJob(warned({}, std::string("NET/IB : mlx5_0:1 Got async event : ") + event)));
-    ASSERT_NE(findingOf(findings, "port-event"), nullptr) << event;
-    EXPECT_EQ(findingOf(findings, "port-event")->severity, Severity::kAdvice) << event;
+    const Finding finding =
+        found("port-event", warned({}, std::string("NET/IB : mlx5_0:1 Got async event : ") + event));
+    EXPECT_EQ(finding.severity, Severity::kAdvice) << event;
   }
   for (const char* const event : {"port error", "local catastrophic error", "CQ error"})
-    EXPECT_EQ(
-        judged(readJob(warned({}, std::string("NET/IB : mlx5_0:1 Got async event : ") + event))).exitStatus(),
-        2)
+    EXPECT_EQ(judged(warned({}, std::string("NET/IB : mlx5_0:1 Got async event : ") + event)).exitStatus(), 2)
         << event;
 }
 
 TEST(JudgeNetwork, ANicThatCannotBeOpened) {
   const std::string warning = "NET/IB : Unable to open device mlx5_3";
-  EXPECT_EQ(judged(readJob(warned({}, warning) + saidBy(0, {"Using network IB"}))).exitStatus(), 1);
-  EXPECT_EQ(judged(readJob(warned({}, warning) + saidBy(0, {"Using network Socket"}))).exitStatus(), 2);
+  EXPECT_EQ(judged(warned({}, warning) + saidBy(0, {"Using network IB"})).exitStatus(), 1);
+  EXPECT_EQ(judged(warned({}, warning) + saidBy(0, {"Using network Socket"})).exitStatus(), 2);
 }
 
 TEST(JudgeNetwork, SocketOfJobsThatNeverLeaveANode) {
   const auto oneHost = [](int nodes) {
-    return judged(
-        readJob(saidBy(0, {"NET/IB : No device found.", "Using network Socket",
-                           "comm 0x1 rank 0 nRanks 2 nNodes " + std::to_string(nodes) + " localRanks 1"}) +
-                saidBy(1, {"NET/IB : No device found.", "Using network Socket",
-                           "comm 0x2 rank 0 nRanks 2 nNodes " + std::to_string(nodes) + " localRanks 1"})));
+    return judged(saidBy(0, {"NET/IB : No device found.", "Using network Socket",
+                             "comm 0x1 rank 0 nRanks 2 nNodes " + std::to_string(nodes) + " localRanks 1"}) +
+                  saidBy(1, {"NET/IB : No device found.", "Using network Socket",
+                             "comm 0x2 rank 0 nRanks 2 nNodes " + std::to_string(nodes) + " localRanks 1"}));
   };
   EXPECT_EQ(findingOf(oneHost(1), "socket-network")->severity, Severity::kAdvice);
   EXPECT_EQ(findingOf(oneHost(2), "socket-network")->severity, Severity::kError);
@@ -95,7 +88,7 @@ TEST(JudgeNetwork, SocketOnSeveralHostsCostsAlsoWhereNoLineCountsThem) {
     std::string text;
     for (int host = 0; host < hosts; ++host)
       text += saidBy(host, {"NET/IB : No device found.", "Using network Socket"});
-    return judged(readJob(text));
+    return judged(text);
   };
   EXPECT_EQ(judgedOn(1).exitStatus(), 0);
   EXPECT_EQ(judgedOn(2).exitStatus(), 2);
@@ -106,11 +99,9 @@ TEST(JudgeNetwork, TheSettingThatMayHaveChosenNoDeviceIsNamed) {
   std::vector<std::string> chosen = lines;
   chosen.insert(chosen.begin(), "NCCL_IB_HCA set by environment to mlx5_9");
   for (const auto& [said, names] : {std::pair{lines, false}, std::pair{chosen, true}}) {
-    const Findings findings = judged(readJob(saidBy(0, said)));
-    const Finding* const finding = findingOf(findings, "socket-network");
-    ASSERT_NE(finding, nullptr);
-    EXPECT_EQ(finding->why.find("NCCL_IB_HCA=mlx5_9") != std::string::npos, names) << finding->why;
-    EXPECT_EQ(finding->fix.find("unset NCCL_IB_HCA") != std::string::npos, names) << finding->fix;
+    const Finding finding = found("socket-network", saidBy(0, said));
+    EXPECT_EQ(finding.why.find("NCCL_IB_HCA=mlx5_9") != std::string::npos, names) << finding.why;
+    EXPECT_EQ(finding.fix.find("unset NCCL_IB_HCA") != std::string::npos, names) << finding.fix;
   }
 }
 
@@ -122,49 +113,44 @@ TEST(JudgeNetwork, DistancesByRelease) {
       {"2.28.3", 7, 6, "distance is PXN, and P2C"},
       {"2.27.7", 9, 8, "distance is SYS, and PHB"}};
   for (const auto& [version, distance, allowed, words] : kCases) {
-    const Findings findings =
-        judged(readJob(saidBy(0, {std::string("NCCL version ") + version + "+cuda12.4", "Using network IB",
-                                  "NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
-                                  "GPU Direct RDMA Disabled for GPU 0 / HCA 3 (distance " +
-                                      std::to_string(distance) + " > " + std::to_string(allowed) + ")"})));
-    ASSERT_NE(findingOf(findings, "gdr-far"), nullptr) << version;
-    EXPECT_HAS(findingOf(findings, "gdr-far")->why, words) << version << ": ";
+    const Finding finding =
+        found("gdr-far", saidBy(0, {std::string("NCCL version ") + version + "+cuda12.4", "Using network IB",
+                                    "NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
+                                    "GPU Direct RDMA Disabled for GPU 0 / HCA 3 (distance " +
+                                        std::to_string(distance) + " > " + std::to_string(allowed) + ")"}));
+    EXPECT_HAS(finding.why, words) << version << ": ";
   }
 }
 
 TEST(JudgeNetwork, GpuDirectOfAws) {
-  const Findings findings =
-      judged(readJob(saidBy(0, {"Using network AWS Libfabric",
-                                "NET/AWS Libfabric : GPU Direct RDMA Disabled for HCA 0 'rdmap0'"})));
+  const Findings findings = judged(saidBy(
+      0, {"Using network AWS Libfabric", "NET/AWS Libfabric : GPU Direct RDMA Disabled for HCA 0 'rdmap0'"}));
   EXPECT_NE(findingOf(findings, "gdr-off"), nullptr) << checksOf(findings);
 }
 
 TEST(JudgeNetwork, AWarningOfOfiThatEndsTheJob) {
   const std::string warning = warned({"Using network AWS Libfabric"}, "NET/OFI Request completed with error");
-  EXPECT_EQ(judged(readJob(warning)).exitStatus(), 1);
-  EXPECT_EQ(judged(readJob(warning + saidBy(0, {"transport/net.cc:99 -> 2"}))).exitStatus(), 2);
-  EXPECT_EQ(judged(readJob(warning + saidBy(0, {"transport/net.cc:99 -> 2", initLine(0, 1, "COMPLETE")})))
-                .exitStatus(),
-            1);
+  EXPECT_EQ(judged(warning).exitStatus(), 1);
+  EXPECT_EQ(judged(warning + saidBy(0, {"transport/net.cc:99 -> 2"})).exitStatus(), 2);
+  EXPECT_EQ(
+      judged(warning + saidBy(0, {"transport/net.cc:99 -> 2", initLine(0, 1, "COMPLETE")})).exitStatus(), 1);
 }
 
 TEST(JudgeNetwork, HintsOfRccl) {
   for (const char* const hint :
        {"Missing \"amd_iommu=on\" from kernel command line", "NUMA auto balancing enabled",
         "Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment"})
-    EXPECT_EQ(judged(readJob(warned({"Using network IB"}, hint))).exitStatus(), 0) << hint;
+    EXPECT_EQ(judged(warned({"Using network IB"}, hint)).exitStatus(), 0) << hint;
 }
 
 TEST(JudgeNetwork, AKnownCauseComesBeforeAnUnknownWarning) {
-  const Findings findings =
-      judged(readJob(warned({}, "the moon is in the way") + warned({}, "Cuda failure 700 'x'")));
+  const Findings findings = judged(warned({}, "the moon is in the way") + warned({}, "Cuda failure 700 'x'"));
   EXPECT_EQ(findings.all()[0].check, "cuda-failure");
 }
 
 TEST(JudgeNetwork, CommandsFitOtherSystems) {
-  EXPECT_HAS(judged(readJob(warned({}, "NET/IB : Unable to open device mlx5_3"))).all()[0].fix,
-             "dnf install");
-  EXPECT_HAS(judged(readJob(warned({}, "NET/IB : async fatal event"))).all()[0].fix, "mstlink");
+  EXPECT_HAS(judged(warned({}, "NET/IB : Unable to open device mlx5_3")).all()[0].fix, "dnf install");
+  EXPECT_HAS(judged(warned({}, "NET/IB : async fatal event")).all()[0].fix, "mstlink");
 }
 
 }  // namespace

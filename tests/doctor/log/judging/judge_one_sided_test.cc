@@ -49,10 +49,6 @@ std::string job(const Lines& first, const Lines& second) {
 
 std::string job(const Lines& both) { return job(both, both); }
 
-std::string warnedBy(int rank, const std::string& warning) {
-  return "node" + std::to_string(rank) + ":100:100 [0] enqueue.cc:2813 NCCL WARN " + warning + "\n";
-}
-
 std::string lookedAt(const std::string& text) {
   const Job read = readJob(text);
   std::string found;
@@ -67,7 +63,7 @@ TEST(OneSided, NcclsOwnNetworkBesideThePlugin) {
   EXPECT_EQ(lookedAt(text),
             "one-sided communication: GIN and RMA: NCCL's own IB network over 2 NICs (mlx5_0, mlx5_1), not "
             "Railwise, which serves collectives, send and receive\n");
-  EXPECT_EQ(checksOf(judged(readJob(text))), "");
+  EXPECT_EQ(checksOf(judged(text)), "");
 }
 
 TEST(OneSided, Json) {
@@ -114,14 +110,12 @@ TEST(OneSided, ANicWithTwoNumbers) {
                         "TOPO/NET : Changing Railwise dev index from 1 to 0",
                         "NET/Railwise : GPU Direct RDMA Enabled for HCA 0 'mlx5_1'"};
   // Each communicator of the process repeats them.
-  const Findings findings =
-      judged(readJob(job(kNobodyElse + kDevicesOfNccl + others + kDevicesOfNccl + others)));
-  const Finding* const finding = findingOf(findings, "one-sided-device");
-  ASSERT_NE(finding, nullptr) << checksOf(findings);
-  EXPECT_EQ(finding->severity, Severity::kWarning);
-  ASSERT_EQ(finding->seen.size(), 4U) << "two NICs of two ranks";
-  EXPECT_EQ(finding->seen[0].value, "mlx5_0 is device 1 with Railwise, device 0 with RMA_IB_PROXY");
-  EXPECT_HAS(finding->fix, "NCCL_IB_HCA='=mlx5_0:1,mlx5_1:1'");
+  const Finding finding =
+      found("one-sided-device", job(kNobodyElse + kDevicesOfNccl + others + kDevicesOfNccl + others));
+  EXPECT_EQ(finding.severity, Severity::kWarning);
+  ASSERT_EQ(finding.seen.size(), 4U) << "two NICs of two ranks";
+  EXPECT_EQ(finding.seen[0].value, "mlx5_0 is device 1 with Railwise, device 0 with RMA_IB_PROXY");
+  EXPECT_HAS(finding.fix, "NCCL_IB_HCA='=mlx5_0:1,mlx5_1:1'");
 }
 
 // Of a card with two ports, which NCCL's own network calls by one name: 2.30.7 on a software GPU.
@@ -134,7 +128,7 @@ TEST(OneSided, TwoPortsOfOneNameAreNoMistake) {
                        "TOPO/NET : Changing Railwise dev index from 3 to 2",
                        "NET/Railwise : GPU Direct RDMA Enabled for HCA 2 'mlx5_2'",
                        "NET/Railwise : GPU Direct RDMA Enabled for HCA 3 'mlx5_2:2'"};
-  EXPECT_EQ(checksOf(judged(readJob(job(kNobodyElse + ports)))), "");
+  EXPECT_EQ(checksOf(judged(job(kNobodyElse + ports))), "");
 }
 
 TEST(OneSided, TheNicsThatAreInUse) {
@@ -152,43 +146,42 @@ TEST(OneSided, TheNicsThatAreInUse) {
 }
 
 TEST(OneSided, TheWordsOf2_31) {
-  const Findings findings = judged(readJob(
+  const Finding finding = found(
+      "one-sided-device",
       job(kNobodyElse + kDevicesOfNccl +
           Lines{"TOPO/NET : Changing Railwise dev index from 0 to 1. This device is shared by NET GIN RMA "
                 "plugin(s). This can be due to outdated plugin or topology xml file. The former may cause "
                 "performance degradation. Try setting NCCL_IB_DEVICE_PCI_ORDER=0 or upgrading your net "
-                "plugin to resolve this warning."})));
-  const Finding* const finding = findingOf(findings, "one-sided-device");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->seen[0].value, "a NIC is device 1 with Railwise, and was device 0 before");
+                "plugin to resolve this warning."}));
+  EXPECT_EQ(finding.seen[0].value, "a NIC is device 1 with Railwise, and was device 0 before");
 }
 
 TEST(OneSided, NumbersOfATopologyFileAreOverwrittenWithoutHarm) {
   const Lines file = {"NCCL_TOPO_FILE set by environment to /opt/topo.xml"};
-  EXPECT_EQ(checksOf(judged(readJob(job(file + kNobodyElse +
-                                        Lines{"TOPO/NET : Changing RMA_IB_PROXY dev index from 4 to 0"} +
-                                        kDevicesOfNccl + kDevices)))),
+  EXPECT_EQ(checksOf(judged(job(file + kNobodyElse +
+                                Lines{"TOPO/NET : Changing RMA_IB_PROXY dev index from 4 to 0"} +
+                                kDevicesOfNccl + kDevices))),
             "");
-  EXPECT_EQ(checksOf(judged(readJob(
-                job(file + kNone + Lines{"TOPO/NET : Changing Railwise dev index from 4 to 0"} + kDevices)))),
+  EXPECT_EQ(checksOf(judged(
+                job(file + kNone + Lines{"TOPO/NET : Changing Railwise dev index from 4 to 0"} + kDevices))),
             "")
       << "nobody serves one-sided communication";
-  EXPECT_EQ(checksOf(judged(readJob(job(file + kNobodyElse + kDevicesOfNccl +
-                                        Lines{"TOPO/NET : Changing Railwise dev index from 0 to 1"})))),
+  EXPECT_EQ(checksOf(judged(job(file + kNobodyElse + kDevicesOfNccl +
+                                Lines{"TOPO/NET : Changing Railwise dev index from 0 to 1"}))),
             "one-sided-device");
 }
 
 TEST(OneSided, RanksThatDiffer) {
-  const Findings none = judged(readJob(job(kNobodyElse + kDevicesOfNccl + kDevices, kNone + kDevices)));
+  const Findings none = judged(job(kNobodyElse + kDevicesOfNccl + kDevices, kNone + kDevices));
   ASSERT_EQ(checksOf(none), "differ-one-sided");
   EXPECT_EQ(none.all()[0].what, "the table of RMA differs between ranks");
   EXPECT_EQ(none.all()[0].severity, Severity::kWarning);
   EXPECT_EQ(none.all()[0].seen[0].value, "RMA_IB_PROXY");
   EXPECT_EQ(none.all()[0].seen[1].value, "none");
-  EXPECT_EQ(checksOf(judged(readJob(
+  EXPECT_EQ(checksOf(judged(
                 job(kNobodyElse + kDevices, Lines{"RMA/Plugin: Assigned plugin Railwise to comm",
                                                   "GIN/Plugin: Assigned plugin Railwise type 2 to comm"} +
-                                                kDevices)))),
+                                                kDevices))),
             "differ-one-sided");
 }
 
@@ -196,7 +189,7 @@ TEST(OneSided, SilenceIsNoDifference) {
   // The log of rank 1 ends before the line of GIN.
   const std::string text = saidBy(0, kPlugin + kNobodyElse) +
                            saidBy(1, kPlugin + Lines{"RMA/Plugin: Assigned plugin RMA_IB_PROXY to comm"});
-  EXPECT_EQ(findingOf(judged(readJob(text)), "differ-one-sided"), nullptr);
+  EXPECT_EQ(findingOf(judged(text), "differ-one-sided"), nullptr);
   EXPECT_LACKS(lookedAt(text), "does not name");
 }
 
@@ -207,8 +200,8 @@ TEST(OneSided, GinOf2_31) {
   EXPECT_EQ(lookedAt(job(some + kDevicesOfNccl + kDevices)),
             "one-sided communication: GIN: a table that this NCCL does not name; RMA: NCCL's own IB network "
             "over 2 NICs (mlx5_0, mlx5_1), not Railwise, which serves collectives, send and receive\n");
-  EXPECT_EQ(checksOf(judged(readJob(job(some)))), "");
-  const Findings differ = judged(readJob(job(some, some + Lines{kNone[1]})));
+  EXPECT_EQ(checksOf(judged(job(some))), "");
+  const Findings differ = judged(job(some, some + Lines{kNone[1]}));
   ASSERT_EQ(checksOf(differ), "differ-one-sided");
   EXPECT_EQ(differ.all()[0].what, "the table of GIN differs between ranks");
   EXPECT_EQ(differ.all()[0].seen[0].value, "none");
@@ -252,38 +245,35 @@ TEST(OneSided, ACallThatFailsSaysWhy) {
        "modprobe nvidia_peermem"},
   };
   for (const auto& [lines, words, command] : kCases) {
-    const Findings findings = judged(readJob(job(lines) + warnedBy(0, kNoHostRma)));
-    const Finding* const finding = findingOf(findings, "one-sided-failed");
-    ASSERT_NE(finding, nullptr) << words;
-    EXPECT_EQ(finding->severity, Severity::kError);
-    EXPECT_HAS(finding->why, words);
-    EXPECT_HAS(finding->fix, command);
+    const Finding finding = found("one-sided-failed", job(lines) + warnedBy(0, kNoHostRma));
+    EXPECT_EQ(finding.severity, Severity::kError);
+    EXPECT_HAS(finding.why, words);
+    EXPECT_HAS(finding.fix, command);
   }
 }
 
 TEST(OneSided, WhatOneRankLacksNoneHas) {
-  const Findings findings =
-      judged(readJob(job({}, {"NCCL_CROSS_NIC set by environment to 0."}) + warnedBy(0, kNoHostRma)));
-  ASSERT_NE(findingOf(findings, "one-sided-failed"), nullptr);
-  EXPECT_HAS(findingOf(findings, "one-sided-failed")->why, "every NIC on rank 1 (node1).");
+  const Finding finding = found(
+      "one-sided-failed", job({}, {"NCCL_CROSS_NIC set by environment to 0."}) + warnedBy(0, kNoHostRma));
+  EXPECT_HAS(finding.why, "every NIC on rank 1 (node1).");
 }
 
 TEST(OneSided, AChildThatSharesItsParentsResources) {
-  const Findings findings = judged(readJob(job({"ncclCommSplit comm 0x81 rank 0 nranks 2 cudaDev 0 nvmlDev 0 "
-                                                "busId 1000 parent 0x70 splitCount 1 color 1 "
-                                                "key 0 commId 0x2 - Init COMPLETE"}) +
-                                           warnedBy(0, kNoHostRma)));
-  ASSERT_NE(findingOf(findings, "one-sided-failed"), nullptr);
-  EXPECT_HAS(findingOf(findings, "one-sided-failed")->why, "splitShare=1");
+  const Finding finding =
+      found("one-sided-failed", job({"ncclCommSplit comm 0x81 rank 0 nranks 2 cudaDev 0 nvmlDev 0 "
+                                     "busId 1000 parent 0x70 splitCount 1 color 1 "
+                                     "key 0 commId 0x2 - Init COMPLETE"}) +
+                                    warnedBy(0, kNoHostRma));
+  EXPECT_HAS(finding.why, "splitShare=1");
 }
 
 TEST(OneSided, SettingsThatAreOnAreNoReason) {
-  const Findings findings = judged(
-      readJob(job({"NCCL_CROSS_NIC set by environment to 2.", "NCCL_RMA_DISABLE set by environment to 0."}) +
-              warnedBy(0, kNoHostRma)));
-  ASSERT_NE(findingOf(findings, "one-sided-failed"), nullptr);
-  EXPECT_LACKS(findingOf(findings, "one-sided-failed")->why, "NCCL_");
-  EXPECT_LACKS(findingOf(findings, "one-sided-failed")->why, "splitShare");
+  const Finding finding =
+      found("one-sided-failed",
+            job({"NCCL_CROSS_NIC set by environment to 2.", "NCCL_RMA_DISABLE set by environment to 0."}) +
+                warnedBy(0, kNoHostRma));
+  EXPECT_LACKS(finding.why, "NCCL_");
+  EXPECT_LACKS(finding.why, "splitShare");
 }
 
 TEST(OneSided, WarningsOfAllReleases) {
@@ -299,33 +289,30 @@ TEST(OneSided, WarningsOfAllReleases) {
         "User requested GIN connection type NCCL_GIN_CONNECTION_FULL but the communicator supports only "
         "NCCL_GIN_CONNECTION_RAIL",
         "GIN: DevComm setup failed on all available backends"})
-    EXPECT_NE(findingOf(judged(readJob(job(Lines{}) + warnedBy(1, warning))), "one-sided-failed"), nullptr)
-        << warning;
+    EXPECT_NE(findingOf(judged(job(Lines{}) + warnedBy(1, warning)), "one-sided-failed"), nullptr) << warning;
   for (const char* const of_both : {"GIN not supported.", "GIN is disabled."}) {
-    const Findings findings = judged(readJob(job(Lines{}) + warnedBy(1, of_both)));
+    const Findings findings = judged(job(Lines{}) + warnedBy(1, of_both));
     EXPECT_HAS(findingOf(findings, "one-sided-failed")->what, "one-sided communication fails")
         << "up to 2.30.4 host RMA warns so too";
   }
-  EXPECT_EQ(findingOf(judged(readJob(job(Lines{}) + warnedBy(1, "Send/receive data type mismatch"))),
-                      "one-sided-failed"),
-            nullptr);
-  EXPECT_EQ(judged(readJob(job(Lines{}) +
-                           warnedBy(1,
-                                    "GIN backend type 3 not supported on all ranks, removing from active "
-                                    "backends")))
-                .exitStatus(),
-            0);
-  EXPECT_NE(
-      findingOf(judged(readJob(job(Lines{}) +
-                               warnedBy(1, "rank 1 - RMA Symmetric register failed: buff 0x7f, size 4096"))),
-                "memory-registration"),
+  EXPECT_EQ(
+      findingOf(judged(job(Lines{}) + warnedBy(1, "Send/receive data type mismatch")), "one-sided-failed"),
       nullptr);
+  EXPECT_EQ(
+      judged(job(Lines{}) + warnedBy(1,
+                                     "GIN backend type 3 not supported on all ranks, removing from active "
+                                     "backends"))
+          .exitStatus(),
+      0);
+  EXPECT_NE(findingOf(judged(job(Lines{}) +
+                             warnedBy(1, "rank 1 - RMA Symmetric register failed: buff 0x7f, size 4096")),
+                      "memory-registration"),
+            nullptr);
 }
 
 TEST(OneSided, AWindowWithoutEffect) {
-  const Findings findings =
-      judged(readJob(job({"NCCL_CUMEM_ENABLE set by environment to 0.",
-                          "Symmetric registration is not supported in this communicator."})));
+  const Findings findings = judged(job({"NCCL_CUMEM_ENABLE set by environment to 0.",
+                                        "Symmetric registration is not supported in this communicator."}));
   ASSERT_EQ(checksOf(findings), "window-ignored");
   EXPECT_HAS(findings.all()[0].what, "the memory behind a window");
   EXPECT_EQ(findings.exitStatus(), 1);
@@ -335,15 +322,13 @@ TEST(OneSided, AWindowWithoutEffect) {
 // The reasons of all ranks are looked for once, as the first rank sees them.
 TEST(OneSided, AWindowWithoutEffectOnAllRanks) {
   const std::string ignored = "Symmetric registration is not supported in this communicator.";
-  const Findings findings = judged(readJob(job(
-      {"NCCL_NUM_RMA_CTX set by environment to 0.", ignored},
-      {"NCCL_NUM_RMA_CTX set by environment to 0.", "NCCL_WIN_ENABLE set by environment to 0.", ignored})));
-  const Finding* const finding = findingOf(findings, "window-ignored");
-  ASSERT_NE(finding, nullptr);
-  ASSERT_EQ(finding->seen.size(), 2U);
-  EXPECT_EQ(finding->seen[1].device, "rank 1 (node1)");
-  EXPECT_EQ(finding->fix, "unset NCCL_NUM_RMA_CTX\nunset NCCL_WIN_ENABLE");
-  EXPECT_HAS(finding->why, "no context. NCCL_WIN_ENABLE=0 turns windows off on rank 1 (node1).");
+  const Finding finding = found("window-ignored", job({"NCCL_NUM_RMA_CTX set by environment to 0.", ignored},
+                                                      {"NCCL_NUM_RMA_CTX set by environment to 0.",
+                                                       "NCCL_WIN_ENABLE set by environment to 0.", ignored}));
+  ASSERT_EQ(finding.seen.size(), 2U);
+  EXPECT_EQ(finding.seen[1].device, "rank 1 (node1)");
+  EXPECT_EQ(finding.fix, "unset NCCL_NUM_RMA_CTX\nunset NCCL_WIN_ENABLE");
+  EXPECT_HAS(finding.why, "no context. NCCL_WIN_ENABLE=0 turns windows off on rank 1 (node1).");
 }
 
 }  // namespace

@@ -27,12 +27,7 @@ std::string goodJob(int ranks) {
   return text;
 }
 
-std::string warningOf(int rank, const std::string& time, const std::string& text) {
-  return (time.empty() ? "" : "[2026-01-02 " + time + "] ") + "node" + std::to_string(rank) +
-         ":100:100 [0] x.cc:1 NCCL WARN " + text + "\n";
-}
-
-TEST(Judge, AGoodJobIsFine) { EXPECT_EQ(checksOf(judged(readJob(goodJob(3)))), ""); }
+TEST(Judge, AGoodJobIsFine) { EXPECT_EQ(checksOf(judged(goodJob(3))), ""); }
 
 // The good lines of two ranks, in which each `from` has become `to`; on rank 1 alone, if wanted so.
 std::string changed(const std::string& from, const std::string& to, bool second_alone = false) {
@@ -54,7 +49,7 @@ TEST(Judge, ThePluginIsNotThere) {
         rank, {"NCCL_NET_PLUGIN set by environment to railwise",
                "NET/Plugin: Could not find: railwise libnccl-net-railwise.so", "NET/IB : No device found.",
                "Using network Socket", initLine(rank, 2, "START"), initLine(rank, 2, "COMPLETE")});
-  const Findings findings = judged(readJob(text));
+  const Findings findings = judged(text);
   EXPECT_EQ(checksOf(findings), "plugin-not-found socket-network");
   EXPECT_EQ(findings.exitStatus(), 2);
   const Finding& socket = findings.all()[1];
@@ -83,13 +78,13 @@ TEST(Judge, WhyThePluginIsNotUsed) {
       {{"NET/Plugin: Loaded net plugin IBext_v8 (v8)", "Using network IBext_v8"}, "unasked-plugin"},
   };
   for (const auto& [lines, check] : kCases)
-    EXPECT_NE(findingOf(judged(readJob(saidBy(0, lines))), check), nullptr) << check << " " << lines[0];
+    EXPECT_NE(findingOf(judged(saidBy(0, lines)), check), nullptr) << check << " " << lines[0];
 }
 
 TEST(Judge, OneLineIsEnoughForAMissingPlugin) {
-  const Findings findings =
-      judged(readJob("node1:123:123 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net-railwise.so. Using "
-                     "internal network plugin.\n"));
+  const Findings findings = judged(
+      "node1:123:123 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net-railwise.so. Using "
+      "internal network plugin.\n");
   EXPECT_NE(findingOf(findings, "plugin-not-found"), nullptr) << checksOf(findings);
 }
 
@@ -101,8 +96,8 @@ TEST(Judge, WhySocket) {
       {"Failed to open libibverbs.so[.1]", "no RDMA device"},
   };
   for (const auto& [line, why] : kCases) {
-    const Findings findings = judged(readJob(
-        saidBy(0, {line, "Using network Socket", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"})));
+    const Findings findings = judged(
+        saidBy(0, {line, "Using network Socket", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"}));
     ASSERT_NE(findingOf(findings, "socket-network"), nullptr) << line;
     EXPECT_HAS(findingOf(findings, "socket-network")->why, why) << line;
     EXPECT_EQ(findings.exitStatus(), 2) << line;
@@ -111,8 +106,7 @@ TEST(Judge, WhySocket) {
 
 TEST(Judge, LibfabricOverTcp) {
   const char* const kUsing = "Using network AWS Libfabric";
-  const Findings tcp =
-      judged(readJob(saidBy(0, {"NET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)", kUsing})));
+  const Findings tcp = judged(saidBy(0, {"NET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)", kUsing}));
   EXPECT_NE(findingOf(tcp, "socket-network"), nullptr) << checksOf(tcp);
   const Job efa =
       readJob(saidBy(0, {"NET/OFI Selected provider is efa, fabric is efa (found 3 nics)", kUsing}));
@@ -127,63 +121,58 @@ TEST(Judge, APluginThatNcclSaysNothingOf) {
 }
 
 TEST(Judge, SocketThatNobodyUsesCostsNothing) {
-  const Findings findings = judged(readJob(saidBy(
-      0, {"NET/IB : No device found.", "Using network Socket", "Channel 00 : 0[0] -> 1[1] via P2P/IPC"})));
+  const Findings findings = judged(saidBy(
+      0, {"NET/IB : No device found.", "Using network Socket", "Channel 00 : 0[0] -> 1[1] via P2P/IPC"}));
   EXPECT_EQ(findings.exitStatus(), 0) << checksOf(findings);
 }
 
 TEST(Judge, GpuDirectIsOff) {
-  const Findings off = judged(readJob(changed("RDMA Enabled", "RDMA Disabled")));
+  const Findings off = judged(changed("RDMA Enabled", "RDMA Disabled"));
   EXPECT_NE(findingOf(off, "gdr-off"), nullptr) << checksOf(off);
-  const Findings some = judged(readJob(changed("RDMA Enabled for HCA 1", "RDMA Disabled for HCA 1")));
+  const Findings some = judged(changed("RDMA Enabled for HCA 1", "RDMA Disabled for HCA 1"));
   EXPECT_NE(findingOf(some, "gdr-some"), nullptr) << checksOf(some);
-  const Findings one = judged(readJob(changed("RDMA Enabled", "RDMA Disabled", true)));
+  const Findings one = judged(changed("RDMA Enabled", "RDMA Disabled", true));
   EXPECT_NE(findingOf(one, "differ-gdr"), nullptr) << checksOf(one);
 }
 
 TEST(Judge, RcclTakesNoDmaBufsUnasked) {
   const std::string off = changed("RDMA Enabled", "RDMA Disabled");
-  EXPECT_LACKS(findingOf(judged(readJob(off)), "gdr-off")->fix, "NCCL_DMABUF_ENABLE");
+  EXPECT_LACKS(found("gdr-off", off).fix, "NCCL_DMABUF_ENABLE");
   for (const char* line : {"Dmabuf feature disabled without NCCL_DMABUF_ENABLE=1", "ROCr version 1.18"}) {
-    const Findings findings = judged(readJob(off + saidBy(0, {line})));
-    const Finding* const finding = findingOf(findings, "gdr-off");
-    ASSERT_NE(finding, nullptr) << checksOf(findings);
-    EXPECT_HAS(finding->fix, "export NCCL_DMABUF_ENABLE=1");
-    EXPECT_LACKS((finding->why + finding->fix), "nvidia") << finding->why;
+    const Finding finding = found("gdr-off", off + saidBy(0, {line}));
+    EXPECT_HAS(finding.fix, "export NCCL_DMABUF_ENABLE=1");
+    EXPECT_LACKS((finding.why + finding.fix), "nvidia") << finding.why;
   }
 }
 
 TEST(Judge, AFatalErrorOfRcclIsTheReason) {
-  const Findings findings =
-      judged(readJob(goodJob(2) + "node0:100:100 [0] [FATAL ERROR]: HSA_NO_SCRATCH_RECLAIM=1 must be set to "
-                                  "avoid performance degradation\n"));
-  const Finding* const finding = findingOf(findings, "rccl-fatal");
-  ASSERT_NE(finding, nullptr) << checksOf(findings);
-  EXPECT_EQ(finding->severity, Severity::kError);
-  EXPECT_HAS(finding->fix, "export HSA_NO_SCRATCH_RECLAIM=1");
-  EXPECT_NE(
-      findingOf(judged(readJob("a:1:1 [0] [FATAL ERROR]: HIP failure: 'out of memory'\n")), "rccl-fatal"),
-      nullptr);
+  const Finding finding =
+      found("rccl-fatal", goodJob(2) +
+                              "node0:100:100 [0] [FATAL ERROR]: HSA_NO_SCRATCH_RECLAIM=1 must be set to "
+                              "avoid performance degradation\n");
+  EXPECT_EQ(finding.severity, Severity::kError);
+  EXPECT_HAS(finding.fix, "export HSA_NO_SCRATCH_RECLAIM=1");
+  EXPECT_NE(findingOf(judged("a:1:1 [0] [FATAL ERROR]: HIP failure: 'out of memory'\n"), "rccl-fatal"),
+            nullptr);
 }
 
 TEST(Judge, TheReasonOfThePlugin) {
   std::string text = changed("RDMA Enabled", "RDMA Disabled");
   text += saidBy(0, {"NET/Railwise : mlx5_0: GPUDirect: none, because libibverbs registers no dma-bufs"});
-  const Findings findings = judged(readJob(text));
+  const Findings findings = judged(text);
   EXPECT_HAS(findingOf(findings, "gdr-off")->why, "registers no dma-bufs");
 }
 
 TEST(Judge, TooFarForGpuDirect) {
   const std::string far = "GPU Direct RDMA Disabled for GPU/0-1000 (rank 0) - NET/0-0 (distance 9 > 5)";
-  EXPECT_EQ(findingOf(judged(readJob(goodJob(2) + saidBy(0, {far}))), "gdr-far"), nullptr);
+  EXPECT_EQ(findingOf(judged(goodJob(2) + saidBy(0, {far})), "gdr-far"), nullptr);
   const std::string host = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Railwise/1";
-  const Findings some = judged(readJob(goodJob(2) + saidBy(0, {far, host, host})));
-  ASSERT_NE(findingOf(some, "gdr-far"), nullptr);
-  EXPECT_EQ(findingOf(some, "gdr-far")->severity, Severity::kAdvice);
-  EXPECT_EQ(findingOf(some, "gdr-far")->why, "Their distance is SYS, and PXB is the most that is allowed.");
-  const Findings all = judged(readJob(changed("/GDRDMA", "") + saidBy(0, {far})));
+  const Finding finding = found("gdr-far", goodJob(2) + saidBy(0, {far, host, host}));
+  EXPECT_EQ(finding.severity, Severity::kAdvice);
+  EXPECT_EQ(finding.why, "Their distance is SYS, and PXB is the most that is allowed.");
+  const Findings all = judged(changed("/GDRDMA", "") + saidBy(0, {far}));
   EXPECT_EQ(findingOf(all, "gdr-far")->severity, Severity::kWarning);
-  EXPECT_NE(findingOf(judged(readJob(changed("/GDRDMA", ""))), "gdr-unused"), nullptr);
+  EXPECT_NE(findingOf(judged(changed("/GDRDMA", "")), "gdr-unused"), nullptr);
 }
 
 TEST(Judge, RanksThatDiffer) {
@@ -196,7 +185,7 @@ TEST(Judge, RanksThatDiffer) {
       {"to railwise", "to other", "differ-settings"},
   };
   for (const auto& [from, to, check] : kCases) {
-    const Findings findings = judged(readJob(changed(from, to, true)));
+    const Findings findings = judged(changed(from, to, true));
     EXPECT_NE(findingOf(findings, check), nullptr) << check << ": " << checksOf(findings);
   }
 }
@@ -207,37 +196,35 @@ TEST(Judge, ARankWhoseLogLacksTheVersionDoesNotDiffer) {
   ASSERT_NE(text.rfind(version), std::string::npos);
   const std::size_t line = text.rfind('\n', text.rfind(version)) + 1;
   text.erase(line, text.find('\n', line) + 1 - line);
-  EXPECT_EQ(findingOf(judged(readJob(text)), "differ-plugin"), nullptr);
+  EXPECT_EQ(findingOf(judged(text), "differ-plugin"), nullptr);
 }
 
 TEST(Judge, TheOddOneIsNamed) {
   std::string text = goodJob(3);
   text.replace(text.rfind("2.29.7"), 6, "2.29.3");
-  const Findings findings = judged(readJob(text));
-  ASSERT_NE(findingOf(findings, "differ-version"), nullptr);
-  ASSERT_EQ(findingOf(findings, "differ-version")->seen.size(), 1U);
-  EXPECT_EQ(findingOf(findings, "differ-version")->seen[0].device, "rank 2 (node2)");
+  const Finding finding = found("differ-version", text);
+  ASSERT_EQ(finding.seen.size(), 1U);
+  EXPECT_EQ(finding.seen[0].device, "rank 2 (node2)");
 }
 
 TEST(Judge, ASettingThatAHostLacks) {
-  const Findings findings =
-      judged(readJob(goodJob(2) + saidBy(0, {"NCCL_IB_HCA set by environment to mlx5_0"})));
-  ASSERT_NE(findingOf(findings, "differ-settings"), nullptr);
-  EXPECT_EQ(findingOf(findings, "differ-settings")->severity, Severity::kAdvice);
-  EXPECT_EQ(findingOf(findings, "differ-settings")->seen[0].device, "node1");
+  const Finding finding =
+      found("differ-settings", goodJob(2) + saidBy(0, {"NCCL_IB_HCA set by environment to mlx5_0"}));
+  EXPECT_EQ(finding.severity, Severity::kAdvice);
+  EXPECT_EQ(finding.seen[0].device, "node1");
 }
 
 TEST(Judge, RanksThatAreMissing) {
   std::string text;
   for (const int rank : {0, 1, 3}) text += saidBy(rank, {initLine(rank, 4, "START")});
-  const Findings waits = judged(readJob(text));
+  const Findings waits = judged(text);
   EXPECT_EQ(checksOf(waits), "missing-ranks init-incomplete");
   EXPECT_HAS(waits.all()[0].what, ": 2");
-  const Findings told = judged(readJob(goodJob(2)), 3);
+  const Findings told = judged(goodJob(2), 3);
   ASSERT_NE(findingOf(told, "missing-ranks"), nullptr) << checksOf(told);
   EXPECT_EQ(findingOf(told, "missing-ranks")->severity, Severity::kWarning);
   EXPECT_NE(findingOf(told, "ranks-mismatch"), nullptr);
-  const Findings one = judged(readJob(saidBy(0, goodLines(0, 2))));
+  const Findings one = judged(saidBy(0, goodLines(0, 2)));
   EXPECT_EQ(checksOf(one), "missing-ranks");
   EXPECT_EQ(one.exitStatus(), 0);
 }
@@ -252,7 +239,7 @@ TEST(Judge, EachNodeRunsAJobOfItsOwn) {
       saidBy(0, {inCommunicator(0, 1, "0xa", "START"), inCommunicator(0, 1, "0xa", "COMPLETE")});
   const std::string other =
       saidBy(1, {inCommunicator(0, 1, "0xb", "START"), inCommunicator(0, 1, "0xb", "COMPLETE")});
-  EXPECT_EQ(checksOf(judged(readJob(one + other))), "separate-jobs");
+  EXPECT_EQ(checksOf(judged(one + other)), "separate-jobs");
 }
 
 // Two groups of two ranks, which a third communicator connects.
@@ -262,25 +249,24 @@ TEST(Judge, GroupsOfOneJobAreNotSeparate) {
     for (const char* state : {"START", "COMPLETE"})
       text += saidBy(rank, {inCommunicator(rank % 2, 2, rank < 2 ? "0xa" : "0xb", state),
                             inCommunicator(rank / 2, 2, rank % 2 == 0 ? "0xc" : "0xd", state)});
-  EXPECT_EQ(findingOf(judged(readJob(text)), "separate-jobs"), nullptr);
+  EXPECT_EQ(findingOf(judged(text), "separate-jobs"), nullptr);
 }
 
 TEST(Judge, ASplitThatWasNeverCompleted) {
-  const Findings findings = judged(readJob(
+  const Finding finding = found(
+      "init-incomplete",
       goodJob(2) + saidBy(0, {"ncclCommSplit comm 0x9 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 parent 0x7 "
-                              "splitCount 1 color 3 key 0- Init START"})));
-  ASSERT_NE(findingOf(findings, "init-incomplete"), nullptr);
-  EXPECT_EQ(findingOf(findings, "init-incomplete")->severity, Severity::kWarning);
+                              "splitCount 1 color 3 key 0- Init START"}));
+  EXPECT_EQ(finding.severity, Severity::kWarning);
 }
 
 const char* const kRetry = "NET/IB : Got completion from peer 10.0.0.1<1> with status=12 opcode=0";
 const char* const kClosed = "socketProgress: Connection closed by remote peer n1<4>";
 
 TEST(Judge, TheFirstErrorByTime) {
-  const std::string text = goodJob(3) + warningOf(1, "10:00:09", kRetry) +
-                           warningOf(0, "10:00:03", "Cuda failure 700 'x'") +
-                           warningOf(2, "10:00:04", kClosed);
-  const Findings findings = judged(readJob(text));
+  const std::string text = goodJob(3) + warnedBy(1, kRetry, "10:00:09") +
+                           warnedBy(0, "Cuda failure 700 'x'", "10:00:03") + warnedBy(2, kClosed, "10:00:04");
+  const Findings findings = judged(text);
   EXPECT_EQ(findings.all()[0].check, "cuda-failure");
   EXPECT_EQ(findings.all()[0].seen[0].device, "rank 0 (node0)");
   EXPECT_HAS(findings.all()[0].why, "2 other errors of 2 ranks came later");
@@ -288,15 +274,15 @@ TEST(Judge, TheFirstErrorByTime) {
 }
 
 TEST(Judge, ACauseOfTheSameMomentComesFirst) {
-  const std::string text = goodJob(2) + warningOf(0, "10:00:03", kClosed) + warningOf(1, "10:00:04", kRetry);
-  EXPECT_EQ(judged(readJob(text)).all()[0].check, "completion-error");
-  const std::string later = goodJob(2) + warningOf(0, "10:00:03", kClosed) + warningOf(1, "10:20:04", kRetry);
-  EXPECT_EQ(judged(readJob(later)).all()[0].check, "connection-closed");
+  const std::string text = goodJob(2) + warnedBy(0, kClosed, "10:00:03") + warnedBy(1, kRetry, "10:00:04");
+  EXPECT_EQ(judged(text).all()[0].check, "completion-error");
+  const std::string later = goodJob(2) + warnedBy(0, kClosed, "10:00:03") + warnedBy(1, kRetry, "10:20:04");
+  EXPECT_EQ(judged(later).all()[0].check, "connection-closed");
 }
 
 TEST(Judge, WithoutTimesACauseComesFirst) {
-  const std::string text = goodJob(2) + warningOf(0, "", kClosed) + warningOf(1, "", kRetry);
-  const Findings findings = judged(readJob(text));
+  const std::string text = goodJob(2) + warnedBy(0, kClosed) + warnedBy(1, kRetry);
+  const Findings findings = judged(text);
   EXPECT_EQ(findings.all()[0].check, "completion-error");
   EXPECT_HAS(findings.all()[0].why, "no times");
 }
@@ -304,14 +290,14 @@ TEST(Judge, WithoutTimesACauseComesFirst) {
 // Rank 0 blames rank 2, rank 2 blames rank 1, and rank 1 was killed.
 TEST(Judge, TheTrailOfBlame) {
   const auto lost = [](int rank, const std::string& time, int peer) {
-    return warningOf(
-        rank, time,
-        "NET/Railwise : mlx5_0: connection from node" + std::to_string(peer) +
-            ".cluster:100 (mlx5_0): the peer closed the connection or died with work outstanding");
+    return warnedBy(rank,
+                    "NET/Railwise : mlx5_0: connection from node" + std::to_string(peer) +
+                        ".cluster:100 (mlx5_0): the peer closed the connection or died with work outstanding",
+                    time);
   };
   const std::string text = goodJob(3) + lost(0, "10:00:02", 2) + lost(2, "10:00:01", 1) +
                            "WRONG: remote process exited or there was a network error\n";
-  const Findings findings = judged(readJob(text));
+  const Findings findings = judged(text);
   EXPECT_EQ(findings.all()[0].seen[0].device, "rank 2 (node2)");
   EXPECT_HAS(findings.all()[0].why, "It blames rank 1 (node1), whose log has no error: look there first.");
   EXPECT_HAS(findings.all()[1].why, "It blames rank 2 (node2), and that one rank 1 (node1), whose log");
@@ -319,8 +305,8 @@ TEST(Judge, TheTrailOfBlame) {
 
 TEST(Judge, ThePeersAddressIsAHost) {
   const std::string text =
-      saidBy(1, {"Bootstrap : Using eth0:10.0.0.1<0>"}) + goodJob(2) + warningOf(0, "", kRetry);
-  EXPECT_HAS(judged(readJob(text)).all()[0].why, "The peer 10.0.0.1 is node1.");
+      saidBy(1, {"Bootstrap : Using eth0:10.0.0.1<0>"}) + goodJob(2) + warnedBy(0, kRetry);
+  EXPECT_HAS(judged(text).all()[0].why, "The peer 10.0.0.1 is node1.");
 }
 
 TEST(Judge, RanksThatAreSilentAtATimeout) {
@@ -329,30 +315,30 @@ TEST(Judge, RanksThatAreSilentAtATimeout) {
                            "timeout: WorkNCCL(SeqNum=8)\n"
                            "[rank2]:[E1124 06:24:44.9 P.cpp:6] [Rank 2] Watchdog caught collective operation "
                            "timeout: WorkNCCL(SeqNum=9)\n";
-  const Findings findings = judged(readJob(text));
+  const Findings findings = judged(text);
   EXPECT_EQ(findings.all()[0].check, "watchdog");
   EXPECT_HAS(findings.all()[0].why,
              "rank 0 (node0) waits in number 8, rank 2 (node2) in number 9. Nothing of it from rank 1.");
 }
 
 TEST(Judge, ErrorsWithoutAWarning) {
-  const Findings findings = judged(readJob(goodJob(2) + saidBy(1, {"transport/net.cc:1302 -> 6"})));
+  const Findings findings = judged(goodJob(2) + saidBy(1, {"transport/net.cc:1302 -> 6"}));
   EXPECT_NE(findingOf(findings, "error-trace"), nullptr);
-  EXPECT_EQ(checksOf(judged(readJob(goodJob(2) + saidBy(1, {"init.cc:99 -> 7"})))), "");
+  EXPECT_EQ(checksOf(judged(goodJob(2) + saidBy(1, {"init.cc:99 -> 7"}))), "");
 }
 
 TEST(Judge, AnUnknownWarningOfWhoGoesOnIsNoError) {
-  const std::string warning = warningOf(0, "", "the moon is in the way");
-  EXPECT_EQ(judged(readJob(goodJob(1) + warning)).exitStatus(), 2);
-  EXPECT_EQ(judged(readJob(goodJob(1) + warning + goodJob(1))).exitStatus(), 1);
+  const std::string warning = warnedBy(0, "the moon is in the way");
+  EXPECT_EQ(judged(goodJob(1) + warning).exitStatus(), 2);
+  EXPECT_EQ(judged(goodJob(1) + warning + goodJob(1)).exitStatus(), 1);
 }
 
 TEST(Judge, RowsOfNcclTestsAfterAWarningShowThatTheJobWentOn) {
-  const std::string warning = warningOf(0, "", "the moon is in the way");
+  const std::string warning = warnedBy(0, "the moon is in the way");
   const std::string row =
       "     8388608       2097152     float     sum      -1    132.4   63.36  110.88      0    131.9\n";
-  EXPECT_EQ(judged(readJob(goodJob(1) + row + warning)).exitStatus(), 2);
-  const Findings findings = judged(readJob(goodJob(1) + warning + row));
+  EXPECT_EQ(judged(goodJob(1) + row + warning).exitStatus(), 2);
+  const Findings findings = judged(goodJob(1) + warning + row);
   EXPECT_EQ(findings.exitStatus(), 1);
   EXPECT_HAS(findings.all()[0].why, "went on");
 }
@@ -362,10 +348,10 @@ TEST(Judge, APytorchTimeoutAfterAnErrorSaysThatTheProcessHangs) {
       "[rank0]:[E1124 06:24:44.9 P.cpp:6] [Rank 0] Watchdog caught collective operation timeout: "
       "WorkNCCL(SeqNum=8)\n";
   const std::string hinted = "[rank0]: node0:100:100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n";
-  const Findings findings = judged(readJob(goodJob(2) + hinted + warningOf(0, "", kRetry) + timeout));
+  const Findings findings = judged(goodJob(2) + hinted + warnedBy(0, kRetry) + timeout);
   EXPECT_EQ(findings.all()[0].check, "completion-error");
   EXPECT_HAS(findings.all()[0].why, "hangs");
-  const Findings without = judged(readJob(goodJob(2) + hinted + warningOf(0, "", kRetry)));
+  const Findings without = judged(goodJob(2) + hinted + warnedBy(0, kRetry));
   EXPECT_LACKS(without.all()[0].why, "hangs");
 }
 
@@ -375,17 +361,15 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
            level + " " + text + "\n";
   };
   const std::string head = goodJob(2) + at("10:00:00", 0, "WARN", kRetry);
-  const Findings hung =
-      judged(readJob(head + at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
+  const Findings hung = judged(head + at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC"));
   EXPECT_HAS(hung.all()[0].why, "while others go on for 30 min");
   // A month that ends, a year that ends, and a clock without days past midnight.
   const auto hangs = [](const std::string& one, const std::string& other) {
     const auto line = [](const std::string& time, int rank, const char* level, const std::string& text) {
       return "[" + time + "] node" + std::to_string(rank) + ":100:100 [0] NCCL " + level + " " + text + "\n";
     };
-    const Findings findings =
-        judged(readJob(goodJob(2) + line(one, 0, "WARN", kRetry) +
-                       line(other, 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
+    const Findings findings = judged(goodJob(2) + line(one, 0, "WARN", kRetry) +
+                                     line(other, 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC"));
     return findings.all()[0].why.find("hangs") != std::string::npos;
   };
   EXPECT_FALSE(hangs("2025-11-30 23:59:58", "2025-12-01 00:00:02"));
@@ -395,25 +379,24 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
   // What a training prints counts, too.
   const std::string hinted =
       "[rank0]: [2025-11-24 09:59:00] node0:100:100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n";
-  const Findings busy = judged(readJob(goodJob(2) + hinted + at("10:00:00", 0, "WARN", kRetry) +
-                                       "[rank0]: [2025-11-24 10:29:00] step 400, loss 2.1\n" +
-                                       at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
+  const Findings busy = judged(goodJob(2) + hinted + at("10:00:00", 0, "WARN", kRetry) +
+                               "[rank0]: [2025-11-24 10:29:00] step 400, loss 2.1\n" +
+                               at("10:30:00", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC"));
   EXPECT_LACKS(busy.all()[0].why, "hangs");
-  const Findings soon =
-      judged(readJob(head + at("10:00:30", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC")));
+  const Findings soon = judged(head + at("10:00:30", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC"));
   EXPECT_LACKS(soon.all()[0].why, "hangs");
 }
 
 TEST(Judge, NoLineOfNccl) {
-  EXPECT_EQ(checksOf(judged(readJob("epoch 1\nepoch 2\n"))), "log-level");
-  EXPECT_EQ(judged(readJob("")).exitStatus(), 2);
+  EXPECT_EQ(checksOf(judged("epoch 1\nepoch 2\n")), "log-level");
+  EXPECT_EQ(judged("").exitStatus(), 2);
 }
 
 TEST(Judge, AnExceptionOfTheProgramComesBeforeTheWatchdog) {
   const std::string watchdog =
       "[rank0]:[E1129 03:12:44.5 ProcessGroupNCCL.cpp:685] [Rank 0] Watchdog caught collective operation "
       "timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE) ran for 600014 milliseconds\n";
-  const Findings findings = judged(readJob(goodJob(2) + watchdog + "[rank1]: ValueError: loss is nan\n"));
+  const Findings findings = judged(goodJob(2) + watchdog + "[rank1]: ValueError: loss is nan\n");
   EXPECT_EQ(findings.all()[0].what, "first error of the job: the program raised ValueError");
   EXPECT_EQ(findings.all()[0].seen[0].device, "rank 1 (node1)");
   EXPECT_LACKS(findings.all()[0].why, "no earlier error");
@@ -422,23 +405,22 @@ TEST(Judge, AnExceptionOfTheProgramComesBeforeTheWatchdog) {
 TEST(Judge, AnExceptionThatTheProgramHandledIsNoError) {
   const std::string text =
       "Traceback (most recent call last):\nModuleNotFoundError: No module named 'apex'\n";
-  EXPECT_EQ(judged(readJob(text + goodJob(2))).all()[0].severity, Severity::kWarning);
-  EXPECT_EQ(judged(readJob(goodJob(2) + text)).all()[0].severity, Severity::kError);
-  const Findings waiting = judged(readJob(text + goodJob(2) + saidBy(1, {initLine(7, 8, "START")})));
+  EXPECT_EQ(judged(text + goodJob(2)).all()[0].severity, Severity::kWarning);
+  EXPECT_EQ(judged(goodJob(2) + text).all()[0].severity, Severity::kError);
+  const Findings waiting = judged(text + goodJob(2) + saidBy(1, {initLine(7, 8, "START")}));
   EXPECT_EQ(findingOf(waiting, "program-error")->severity, Severity::kError);
 }
 
 TEST(Judge, AConsequenceThatIsTheFirstErrorDoesNotPointToItself) {
-  const Findings findings =
-      judged(readJob("[rank0]: DistBackendError: NCCL communicator was aborted on rank 0.\n"));
+  const Findings findings = judged("[rank0]: DistBackendError: NCCL communicator was aborted on rank 0.\n");
   EXPECT_LACKS(findings.all()[0].fix, "first error");
 }
 
 TEST(Judge, SlurmKillsTheRanksOfANodeThatFailed) {
   const std::string killed = "srun: error: node1: tasks 2-3: Killed\n",
                     node = "srun: error: Node failure on node1\n";
-  EXPECT_HAS(judged(readJob(killed)).all()[0].what, "first error of the job: a rank was killed");
-  EXPECT_HAS(judged(readJob(killed + node)).all()[0].what,
+  EXPECT_HAS(judged(killed).all()[0].what, "first error of the job: a rank was killed");
+  EXPECT_HAS(judged(killed + node).all()[0].what,
              "first error of the job: Slurm ended the job: a node failed");
 }
 

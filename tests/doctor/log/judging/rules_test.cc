@@ -57,7 +57,7 @@ std::string failed(int status, const std::string& rest = "") {
 
 // The first line to type of the worst finding, which must be of the check.
 std::string typed(const std::string& text, std::string_view check) {
-  const Findings findings = judged(readJob(text));
+  const Findings findings = judged(text);
   if (findings.empty() || findings.all()[0].check != check)
     return "not " + std::string(check) + ": " + checksOf(findings);
   return findings.all()[0].fix;
@@ -90,7 +90,7 @@ TEST(Rules, EndsInTwoSubnetsMayLackARoute) {
       typed(TwoHosts{}.text() + warns("sara", "misc/ibvwrap.cc:376", connecting), "queue-pair");
   EXPECT_TRUE(call.starts_with("ping -I 172.30.7.5 172.30.9.6")) << call;
   EXPECT_HAS(call, "show_gids");
-  const std::string why = judged(readJob(warns("sara", "misc/ibvwrap.cc:376", connecting))).all()[0].why;
+  const std::string why = judged(warns("sara", "misc/ibvwrap.cc:376", connecting)).all()[0].why;
   EXPECT_HAS(why, "may be in different subnets");
   EXPECT_LACKS(why, "<peer>");
   // Link-local addresses have one prefix everywhere.
@@ -134,7 +134,7 @@ TEST(Rules, AddressesOfOtherNamespacesInAPod) {
       warns("omar", "misc/socket.cc:50",
             "socketProgress: Connection closed by remote peer sara.pods.svc<4123>");
   const std::string text = TwoHosts{.version = "2.24.3", .complete = false}.text() + line;
-  const Findings findings = judged(readJob(text));
+  const Findings findings = judged(text);
   EXPECT_EQ(checksOf(findings), "gid-type") << "wrapper, consequence, and the peer's are one event";
   EXPECT_HAS(findings.all()[0].fix, "2.26");
   EXPECT_HAS(findings.all()[0].fix, "2.24.3");
@@ -184,7 +184,7 @@ TEST(Rules, WhyTheNetworkIsSocketIsOneFinding) {
   const std::string closed =
       warns("sara", "misc/ibvwrap.cc:212", "Call to ibv_open_device failed") +
       warns("sara", "transport/net_ib.cc:148", "NET/IB : Unable to open device mlx5_bond_7");
-  const Findings one = judged(readJob(closed + fallback));
+  const Findings one = judged(closed + fallback);
   EXPECT_EQ(checksOf(one), "socket-network");
   EXPECT_TRUE(one.all()[0].fix.starts_with("docker run --device=/dev/infiniband --ulimit memlock=-1"))
       << one.all()[0].fix;
@@ -201,10 +201,9 @@ TEST(Rules, WhyTheNetworkIsSocketIsOneFinding) {
 }
 
 TEST(Rules, AVirtualFunctionOfAnotherContainerIsNoError) {
-  const Findings findings =
-      judged(readJob(warns("sara", "misc/ibvwrap.cc:212", "Call to ibv_open_device failed") +
-                     warns("sara", "transport/net_ib.cc:148", "NET/IB : Unable to open device mlx5_11") +
-                     TwoHosts{}.text()));
+  const Findings findings = judged(
+      warns("sara", "misc/ibvwrap.cc:212", "Call to ibv_open_device failed") +
+      warns("sara", "transport/net_ib.cc:148", "NET/IB : Unable to open device mlx5_11") + TwoHosts{}.text());
   EXPECT_EQ(checksOf(findings), "device-closed");
   EXPECT_EQ(findings.exitStatus(), 1);
   EXPECT_HAS(findings.all()[0].fix, "NCCL_IB_HCA=mlx5_2,mlx5_3");
@@ -225,7 +224,7 @@ TEST(Rules, TheGpuSideOfTheFabric) {
       "fabric-manager");
   EXPECT_HAS(fabric, "systemctl status nvidia-fabricmanager");
   EXPECT_LACKS(fabric, "NCCL_DEBUG");
-  EXPECT_EQ(checksOf(judged(readJob("x: Test CUDA failure common.cu:1 'system not yet initialized'\n"))),
+  EXPECT_EQ(checksOf(judged("x: Test CUDA failure common.cu:1 'system not yet initialized'\n")),
             "fabric-manager");
   EXPECT_HAS(typed("RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
                    "nccl-too-old"),
@@ -254,13 +253,13 @@ TEST(Rules, TheHostThatLacksANicIsNamed) {
   const std::string own = warns("sara", "init.cc:1433",
                                 "Detected mixed local Net device counts across ranks (min 1, max 2). Set "
                                 "NCCL_IGNORE_NET_MISMATCH=1 to continue.");
-  const Findings findings = judged(readJob(job.text() + own));
+  const Findings findings = judged(job.text() + own);
   EXPECT_EQ(checksOf(findings), "mixed-nics");
   EXPECT_HAS(findings.all()[0].fix, "on omar: why is mlx5_3 not there");
   EXPECT_HAS(findings.all()[0].fix, "leave NCCL_IGNORE_NET_MISMATCH=0");
   EXPECT_LACKS(findings.all()[0].fix, "as NCCL says") << "its remedy hangs";
   job.complete = true;
-  EXPECT_EQ(findingOf(judged(readJob(job.text())), "differ-nics")->severity, Severity::kWarning);
+  EXPECT_EQ(found("differ-nics", job.text()).severity, Severity::kWarning);
   job.more = {"NCCL_IGNORE_NET_MISMATCH set by environment to 1."};
   EXPECT_HAS(typed(job.text(), "differ-nics"), "export NCCL_IGNORE_NET_MISMATCH=0");
 }
@@ -275,17 +274,17 @@ TEST(Rules, SettingsThatHideFaults) {
   for (const char* said :
        {"NCCL_IB_TIMEOUT set by environment to 22.", "NCCL_IB_TIMEOUT set by environment to 278.",
         "NCCL_IGNORE_NET_MISMATCH set by environment to 1."})
-    EXPECT_EQ(checksOf(judged(readJob(TwoHosts{.more = {said}}.text()))), "") << said;
+    EXPECT_EQ(checksOf(judged(TwoHosts{.more = {said}}.text())), "") << said;
 }
 
 TEST(Chains, TwoLinesOfOneCompletion) {
-  const Findings findings = judged(readJob(
+  const Findings findings = judged(
       TwoHosts{.version = "2.30.7"}.text() +
       warns("sara", "transport/net_ib/p2p.cc:854",
             "NET/IB: Got CQE with error (devIndex=0, req=0x7f, comm=0x7e (Send), wr_id=1, qp_num=2345)") +
       warns("sara", "transport/net_ib/p2p.cc:84",
             "NET/IB: Got completion from peer 10.3.0.2<4> with status=IBV_WC_RETRY_EXC_ERR(12) "
-            "opcode=IBV_WC_RDMA_WRITE(1) vendor_err=129 hca mlx5_2")));
+            "opcode=IBV_WC_RDMA_WRITE(1) vendor_err=129 hca mlx5_2"));
   EXPECT_EQ(checksOf(findings), "completion-error");
   EXPECT_HAS(findings.all()[0].why, "queue pair 2345");
   EXPECT_HAS(findings.all()[0].what, "status 12");
@@ -296,7 +295,7 @@ TEST(Chains, OneCauseOnManyRanksIsOneFinding) {
   for (int rank = 0; rank < 8; ++rank)
     text += saidBy(rank, {initLine(rank, 8, "START")}) + "node" + std::to_string(rank) +
             ":100:100 [0] x.cc:1 NCCL WARN Cuda failure 700 'an illegal memory access'\n";
-  const Findings findings = judged(readJob(text));
+  const Findings findings = judged(text);
   EXPECT_EQ(checksOf(findings), "cuda-failure");
   EXPECT_EQ(findings.all()[0].seen.size(), 8U);
 }
@@ -304,8 +303,8 @@ TEST(Chains, OneCauseOnManyRanksIsOneFinding) {
 TEST(Chains, WhoGoesOnHasNoError) {
   const std::string warning =
       warns("sara", "misc/cudawrap.cc:200", "Failed to find a function of the driver");
-  EXPECT_EQ(judged(readJob(warning + TwoHosts{}.text())).exitStatus(), 1) << "its init completed afterwards";
-  EXPECT_EQ(judged(readJob(TwoHosts{}.text() + warning)).exitStatus(), 2);
+  EXPECT_EQ(judged(warning + TwoHosts{}.text()).exitStatus(), 1) << "its init completed afterwards";
+  EXPECT_EQ(judged(TwoHosts{}.text() + warning).exitStatus(), 2);
 }
 
 // A program that handles an error ends its communicators in order: it has died all the same.
@@ -313,12 +312,12 @@ TEST(Chains, WhoOnlyEndsItsCommunicatorDoesNotGoOn) {
   const std::string end = "sara:70:70 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1000 - ";
   const std::string fatal = warns("sara", "x.cc:1", "Cuda failure 700 'an illegal memory access'");
   for (const char* const state : {"Destroy COMPLETE\n", "Finalize COMPLETE\n"}) {
-    const Findings findings = judged(readJob(TwoHosts{}.text() + fatal + end + state));
+    const Findings findings = judged(TwoHosts{}.text() + fatal + end + state);
     EXPECT_EQ(findings.exitStatus(), 2) << state;
     EXPECT_HAS(findings.all()[0].why, "Nothing after it shows");
     const std::string unknown = warns("sara", "x.cc:1", "the moon is in the way");
-    EXPECT_EQ(judged(readJob(TwoHosts{}.text() + unknown + end + state)).exitStatus(), 1) << state;
-    EXPECT_EQ(judged(readJob(fatal + end + state + TwoHosts{}.text())).exitStatus(), 1)
+    EXPECT_EQ(judged(TwoHosts{}.text() + unknown + end + state).exitStatus(), 1) << state;
+    EXPECT_EQ(judged(fatal + end + state + TwoHosts{}.text()).exitStatus(), 1)
         << "the process has started again after " << state;
   }
 }
@@ -371,10 +370,10 @@ TEST(Rules, NoNameIsInvented) {
 }
 
 TEST(Rules, AnErrorOfARankExplainsTheWaitForOthers) {
-  const Findings findings = judged(readJob(saidBy(0, {initLine(0, 4, "START")}) +
-                                           "node0:100:100 [0] graph/xml.cc:9 NCCL WARN Could not find real "
-                                           "path of /sys/class/pci_bus/0001:00/../../0001:00:1c.0\n" +
-                                           saidBy(0, {"graph/xml.cc:500 -> 2"})));
+  const Findings findings = judged(saidBy(0, {initLine(0, 4, "START")}) +
+                                   "node0:100:100 [0] graph/xml.cc:9 NCCL WARN Could not find real "
+                                   "path of /sys/class/pci_bus/0001:00/../../0001:00:1c.0\n" +
+                                   saidBy(0, {"graph/xml.cc:500 -> 2"}));
   EXPECT_EQ(checksOf(findings), "device-place missing-ranks");
   EXPECT_EQ(findings.all()[1].severity, Severity::kAdvice);
 }

@@ -112,10 +112,10 @@ TEST(ShiftedLevels, OtherLibrariesWarnAsBefore) {
   std::string text =
       saidBy(0, {"NET/Railwise : Railwise 0.1.0, libibverbs: mlx5_0/RoCE", "Using network Railwise"}) +
       shown(0, "WARN", "mlx5_0 port 1: it is down");
-  EXPECT_NE(findingOf(judged(readJob(text)), "port-event"), nullptr);
+  EXPECT_NE(findingOf(judged(text), "port-event"), nullptr);
   // RCCL's own warnings keep their level.
   text = rcclJob() + "node0:100:100 [0] x.cc:1 NCCL WARN Cuda failure 700 'x'\n";
-  EXPECT_EQ(checksOf(judged(readJob(text))), "cuda-failure log-shifted");
+  EXPECT_EQ(checksOf(judged(text)), "cuda-failure log-shifted");
 }
 
 }  // namespace
