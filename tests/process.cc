@@ -11,6 +11,7 @@
 #include <array>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -123,10 +124,14 @@ ProcessResult Process::wait(int timeout_s) {
   return {status_, out(), err()};
 }
 
-ProcessResult succeeded(ProcessResult result, const char* file, int line) {
-  if (result.status != 0)
+ProcessResult endedWith(int status, ProcessResult result, const char* file, int line) {
+  if (result.status != status)
     ADD_FAILURE_AT(file, line) << "exit status " << result.status << "\n" << result.out << result.err;
   return result;
+}
+
+ProcessResult succeeded(ProcessResult result, const char* file, int line) {
+  return endedWith(0, std::move(result), file, line);
 }
 
 ProcessResult runProcess(const std::string& program, const std::vector<std::string>& args,

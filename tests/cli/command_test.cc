@@ -115,11 +115,7 @@ TEST(Command, HelpTakesACommand) {
 }
 
 // The first command that a newcomer types.
-TEST(Command, AloneItPrintsTheHelp) {
-  const auto result = railwise({});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_EQ(result.out, railwise({"help"}).out);
-}
+TEST(Command, AloneItPrintsTheHelp) { EXPECT_EQ(endedWith(2, railwise({})).out, railwise({"help"}).out); }
 
 TEST(Command, MistakesEndWith2AndOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
@@ -136,8 +132,7 @@ TEST(Command, MistakesEndWith2AndOneLine) {
        "railwise: perf: option --ranks: '0' is not a number from 1 to 1024 (railwise perf --help lists what "
        "there is)\n"}};
   for (const auto& [args, message] : mistakes) {
-    const auto result = railwise(args);
-    EXPECT_EQ(result.status, 2);
+    const auto result = endedWith(2, railwise(args));
     EXPECT_EQ(result.err, message);
     EXPECT_EQ(result.out, "");
   }
@@ -240,18 +235,15 @@ TEST(Devices, ARecordedMachineHasNoDevicesToOpen) {
 }
 
 TEST(Devices, AMissingApiVersionIsAMistakeAMissingPluginAFailure) {
-  const auto api = railwise({"devices", "--plugin", LOOPBACK_OLD_PLUGIN, "--api", "v12"});
-  EXPECT_EQ(api.status, 2);
-  EXPECT_HAS(api.err, "it exports v8, v7, v6");
-  const auto plugin = railwise({"devices", "--plugin", "/nowhere/plugin.so"});
-  EXPECT_EQ(plugin.status, 1);
+  EXPECT_HAS(endedWith(2, railwise({"devices", "--plugin", LOOPBACK_OLD_PLUGIN, "--api", "v12"})).err,
+             "it exports v8, v7, v6");
+  const auto plugin = endedWith(1, railwise({"devices", "--plugin", "/nowhere/plugin.so"}));
   EXPECT_HAS(plugin.err, "cannot load plugin /nowhere/plugin.so: ");
 }
 
 TEST(Devices, NcclIbDisableIsNamedAsTheReason) {
-  const auto result = railwise({"devices"}, {"NCCL_IB_DISABLE=1", "RAILWISE_DEVICE=software"});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "NCCL_IB_DISABLE=1 switches it off");
+  EXPECT_HAS(endedWith(1, railwise({"devices"}, {"NCCL_IB_DISABLE=1", "RAILWISE_DEVICE=software"})).err,
+             "NCCL_IB_DISABLE=1 switches it off");
 }
 
 TEST(Devices, FallsBackToTheSoftwareDevice) {
@@ -263,14 +255,12 @@ TEST(Devices, FallsBackToTheSoftwareDevice) {
 }
 
 TEST(Devices, DoesNotFallBackWhenADeviceWasAskedFor) {
-  const auto option =
-      railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "verbs"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
-  EXPECT_EQ(option.status, 1);
+  const auto option = endedWith(1, railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "verbs"},
+                                            {"LOOPBACK_NEEDS_SOFTWARE=1"}));
   EXPECT_HAS(option.err, "plugin warns: loopback: no device");
   EXPECT_HAS(option.err, "init failed: ncclSystemError");
-  const auto variable = railwise({"devices", "--plugin", LOOPBACK_PLUGIN},
-                                 {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"});
-  EXPECT_EQ(variable.status, 1);
+  endedWith(1, railwise({"devices", "--plugin", LOOPBACK_PLUGIN},
+                        {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"}));
   const auto software = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "software"},
                                            {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"}));
   EXPECT_HAS(software.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
@@ -287,8 +277,7 @@ TEST(Devices, GivesUpAPluginThatHangsInInit) {
 }
 
 TEST(Devices, AWarningThatIsRepeatedStandsOnce) {
-  const auto result = railwise({"devices"}, {"RAILWISE_STRICT=nonsense"});
-  EXPECT_EQ(result.status, 1);
+  const auto result = endedWith(1, railwise({"devices"}, {"RAILWISE_STRICT=nonsense"}));
   const std::string reason = "init fails rather than go on unchecked";
   const std::size_t first = result.err.find(reason);
   ASSERT_NE(first, std::string::npos) << result.err;
@@ -347,9 +336,8 @@ TEST(NcclConf, CountsForAnswersAboutAMachine) {
 
 TEST(NcclConf, TheDoctorNamesTheFileThatSetAValue) {
   const test::ScratchFile conf(".nccl.conf", "# site\nNCCL_CROSS_NIC=7\nNCCL_IB_TC=-7\n");
-  const auto result =
-      railwise({"doctor", "--only", "settings"}, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TC=999"});
-  EXPECT_EQ(result.status, 1) << result.err;
+  const auto result = endedWith(
+      1, railwise({"doctor", "--only", "settings"}, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TC=999"}));
   EXPECT_HAS(result.out, conf.path() + ":2: NCCL_CROSS_NIC=7");
   EXPECT_HAS(result.out, "the environment: NCCL_IB_TC=999");
 }
@@ -381,9 +369,8 @@ TEST(ConfigCommand, ATextIsSoughtInNamesAndDescriptions) {
   const auto result = railwise({"config", "Retries"}, {kNoFile});
   EXPECT_HAS(result.out, "NCCL_IB_RETRY_CNT=");
   EXPECT_LACKS(result.out, "NCCL_IB_HCA=");
-  const auto none = railwise({"config", "xyzzy"}, {kNoFile});
-  EXPECT_EQ(none.status, 1);
-  EXPECT_EQ(none.err, "railwise: config: no setting has 'xyzzy' in its name or description\n");
+  EXPECT_EQ(endedWith(1, railwise({"config", "xyzzy"}, {kNoFile})).err,
+            "railwise: config: no setting has 'xyzzy' in its name or description\n");
 }
 
 TEST(ConfigCommand, SaysWhatOnlyNcclReads) {

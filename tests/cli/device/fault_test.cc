@@ -56,9 +56,8 @@ TEST_F(DeviceFault, RulesAreAddedListedAndRemoved) {
 }
 
 TEST_F(DeviceFault, MistakesAreNamed) {
-  const auto rule = railwise({"fault", "add", "opcode=wirte", "drop"});
-  EXPECT_EQ(rule.status, 2);
-  EXPECT_HAS(rule.err, "\"opcode=wirte\": expected any or names joined by +: write, ");
+  EXPECT_HAS(endedWith(2, railwise({"fault", "add", "opcode=wirte", "drop"})).err,
+             "\"opcode=wirte\": expected any or names joined by +: write, ");
   EXPECT_EQ(railwise({"fault"}).status, 2);
   EXPECT_EQ(railwise({"fault", "add"}).status, 2);
   EXPECT_EQ(railwise({"fault", "remove", "x"}).status, 2);
@@ -72,9 +71,9 @@ TEST_F(DeviceFault, MistakesAreNamed) {
 
 TEST_F(DeviceFault, NobodyIsThere) {
   for (const char* command : {"stats", "port"}) {
-    const auto result = runProcess(RAILWISE_CLI, {"device", command, "--fabric", "nobody" + fabric_});
-    EXPECT_EQ(result.status, 1);
-    EXPECT_HAS(result.err, "no process is on fabric nobody" + fabric_ + " of user ");
+    EXPECT_HAS(
+        endedWith(1, runProcess(RAILWISE_CLI, {"device", command, "--fabric", "nobody" + fabric_})).err,
+        "no process is on fabric nobody" + fabric_ + " of user ");
   }
 }
 

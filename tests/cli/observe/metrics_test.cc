@@ -112,10 +112,9 @@ TEST(MetricsCommand, ReplacesATextFile) {
 TEST(MetricsCommand, LeavesNothingWhereItCannotWrite) {
   const Folder folder;
   std::filesystem::create_directories(folder.path("node/railwise.prom"));
-  const ProcessResult result =
-      metrics({"--dir", folder.path(), "--textfile", folder.path("node/railwise.prom")});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "cannot write " + folder.path("node/railwise.prom") + ": Is a directory");
+  EXPECT_HAS(
+      endedWith(1, metrics({"--dir", folder.path(), "--textfile", folder.path("node/railwise.prom")})).err,
+      "cannot write " + folder.path("node/railwise.prom") + ": Is a directory");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("node")), {}), 1);
 }
 
@@ -125,7 +124,7 @@ TEST(MetricsCommand, WritesFilesAgainAndAgainUntilASignal) {
                                  "--otlp", folder.path("x.jsonl"), "--interval", "1"});
   const auto lines = [&] {
     const std::string text = contentOf(folder.path("x.jsonl"));
-    return std::count(text.begin(), text.end(), '\n');
+    return std::ranges::count(text, '\n');
   };
   for (test::Patience patience; lines() < 2; patience.again()) usleep(1000);
   EXPECT_HAS(contentOf(folder.path("x.prom")), kSent);
@@ -235,9 +234,8 @@ TEST_F(MetricsServer, ASignalEndsIt) {
 }
 
 TEST_F(MetricsServer, TheAddressIsTakenThen) {
-  const ProcessResult second = metrics({"--listen", "127.0.0.1:" + port_, "--dir", folder_.path()});
-  EXPECT_EQ(second.status, 1);
-  EXPECT_HAS(second.err, "cannot listen at 127.0.0.1:" + port_ + ": Address already in use");
+  EXPECT_HAS(endedWith(1, metrics({"--listen", "127.0.0.1:" + port_, "--dir", folder_.path()})).err,
+             "cannot listen at 127.0.0.1:" + port_ + ": Address already in use");
 }
 
 TEST(MetricsCommand, ServesAnErrorWhenANamedProcessHasNoRecordAnyMore) {

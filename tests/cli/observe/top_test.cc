@@ -460,16 +460,12 @@ TEST(TopOnce, WithoutAProcessTheTimeIsRightToo) {
 
 TEST(TopOnce, MistakesAreNamed) {
   Machine machine;
-  const auto missing = top(machine, {"--once", "4243"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_HAS(missing.err, "process 4243 has no record in");
+  EXPECT_HAS(endedWith(1, top(machine, {"--once", "4243"})).err, "process 4243 has no record in");
   for (const auto& [args, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"abc"}, "'abc' is not the number of a process"},
            {{"--interval", "0"}, "'0' is not a number of seconds from 0.05 to 3600"},
            {{"--width", "3"}, "'3' is not a number from 20 to 1000"}}) {
-    const auto result = top(machine, args);
-    EXPECT_EQ(result.status, 2);
-    EXPECT_HAS(result.err, said);
+    EXPECT_HAS(endedWith(2, top(machine, args)).err, said);
   }
 }
 

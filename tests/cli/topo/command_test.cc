@@ -14,6 +14,7 @@ namespace railwise::cli {
 namespace {
 
 const std::string kMachine = RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml";
+const std::string kNvls = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml";
 
 ProcessResult topoCommand(const std::vector<std::string>& args,
                           const std::vector<std::string>& environment = {}) {
@@ -84,9 +85,8 @@ TEST(TopoCommand, SaysWhoseRulesAreInUse) {
   EXPECT_HAS(newer, "railwise: topo show: warning: NCCL 2.32 is newer than 2.31.2");
   EXPECT_HAS(newer, "note: the rules of NCCL 2.31.2\n");
   for (const char* release : {"2.12", "2.33", "3", "latest"}) {
-    const auto refused = topoCommand({"topo", "show", kMachine, "--nccl", release});
-    EXPECT_EQ(refused.status, 2);
-    EXPECT_HAS(refused.err, "is not a release of NCCL from 2.13 to 2.32");
+    EXPECT_HAS(endedWith(2, topoCommand({"topo", "show", kMachine, "--nccl", release})).err,
+               "is not a release of NCCL from 2.13 to 2.32");
   }
 }
 
@@ -177,9 +177,8 @@ TEST(TopoCommand, TransportsOfAllPairsAndOfOne) {
 }
 
 TEST(TopoCommand, TransportsOfAGpuThatIsNotThere) {
-  const auto wrong = topoCommand({"topo", "transports", kMachine, "--from", "9"});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_HAS(wrong.err, "--from=9: this machine has no GPU with rank 9; its ranks are 0 to 3");
+  EXPECT_HAS(endedWith(2, topoCommand({"topo", "transports", kMachine, "--from", "9"})).err,
+             "--from=9: this machine has no GPU with rank 9; its ranks are 0 to 3");
   const auto other = topoCommand({"topo", "transports", kMachine, "--nodes", "2", "--to", "5"});
   EXPECT_HAS(other.err, "rank 5 of the other host is in the answer of --to=1");
   EXPECT_EQ(topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "0"}).status, 2);
@@ -255,8 +254,7 @@ TEST(TopoCommand, NicsThatNcclIbHcaLeavesOutDoNotCount) {
   for (const std::vector<std::string>& which : {std::vector<std::string>{kMachine}, {"-m", "dgx"}}) {
     std::vector<std::string> words = {"topo", "graphs", "--hca=^=mlx5_99"};
     words.insert(words.end(), which.begin(), which.end());
-    const auto named = topoCommand(words);
-    EXPECT_EQ(named.status, 0);
+    const auto named = succeeded(topoCommand(words));
     EXPECT_HAS(named.out + named.err, "mlx5_99: no device here has such a name");
     EXPECT_HAS(named.out + named.err, "the devices are mlx5_0, ");
   }
@@ -314,8 +312,7 @@ TEST(TopoCommand, AGraphFileThatCannotBeReadIsToldByAll) {
     EXPECT_HAS(missing.err, "unset NCCL_GRAPH_FILE");
   }
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "-q"}, set).status, 0) << "it draws no graphs";
-  const auto linted = topoCommand({"topo", "lint", kMachine}, set);
-  EXPECT_EQ(linted.status, 1);
+  const auto linted = endedWith(1, topoCommand({"topo", "lint", kMachine}, set));
   EXPECT_HAS(linted.out, "/nonexistent: cannot read it");
   EXPECT_HAS(linted.out, "[init-fails]\n    fix: ");
   EXPECT_HAS(linted.out, "1 file: 1 error");
@@ -368,9 +365,7 @@ TEST(TopoCommand, MistakesInTheSoftwareMachineAreSaid) {
   for (const auto& [options, message] : mistakes) {
     std::vector<std::string> args = {"topo", "show"};
     args.insert(args.end(), options.begin(), options.end());
-    const auto result = topoCommand(args);
-    EXPECT_EQ(result.status, 2) << result.err;
-    EXPECT_HAS(result.err, message);
+    EXPECT_HAS(endedWith(2, topoCommand(args)).err, message);
   }
 }
 
@@ -383,9 +378,7 @@ TEST(TopoCommand, OfAMachineWithoutGpusTheNicsAreShown) {
     EXPECT_HAS(shown.out, "no GPU (no display device");
     EXPECT_HAS(shown.out, "\nsoft0  1 ");
     args.insert(args.end(), {"--format", "json"});
-    const auto json = topoCommand(args);
-    EXPECT_EQ(json.status, 1);
-    EXPECT_HAS(json.err, "no GPU in software machine");
+    EXPECT_HAS(endedWith(1, topoCommand(args)).err, "no GPU in software machine");
   }
 }
 
@@ -415,9 +408,8 @@ TEST(TopoCommand, GraphsInEveryFormat) {
 
 TEST(TopoCommand, GraphsOfTwoMachinesNeedANic) {
   const std::string without = RAILWISE_SOURCE_DIR "/tests/topo/machines/quirks/comment.xml";
-  const auto result = topoCommand({"topo", "graphs", without, "-q", "--nodes", "2"});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.err, "no GPU reaches a NIC");
+  EXPECT_HAS(endedWith(1, topoCommand({"topo", "graphs", without, "-q", "--nodes", "2"})).err,
+             "no GPU reaches a NIC");
   EXPECT_EQ(topoCommand({"topo", "graphs", without, "-q"}).status, 0);
 }
 
@@ -427,8 +419,7 @@ TEST(TopoCommand, GraphsTellWhy) {
 }
 
 TEST(TopoCommand, GraphsOfAFileAreTaken) {
-  const auto written = topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"});
-  ASSERT_EQ(written.status, 0) << written.err;
+  const auto written = succeeded(topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"}));
   const test::ScratchFile file("graphs.xml", written.out);
   const std::vector<std::string> taken = {"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why"};
   const auto by_variable = topoCommand(taken, {"NCCL_GRAPH_FILE=" + file.path()});
@@ -436,15 +427,13 @@ TEST(TopoCommand, GraphsOfAFileAreTaken) {
   const auto by_option =
       topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why", "--graph-file", file.path()});
   EXPECT_EQ(by_option.out, by_variable.out);
-  const auto other =
-      topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--graph-file", file.path()});
-  EXPECT_EQ(other.status, 1);
+  const auto other = endedWith(
+      1, topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--graph-file", file.path()}));
   EXPECT_HAS(other.err, file.path() + ":3:5: <channel> names 0 <net> elements");
 }
 
 TEST(TopoCommand, ExpectCountsTheGraphsOfAFile) {
-  const auto searched = topoCommand({"topo", "expect", kMachine, "-q"});
-  ASSERT_EQ(searched.status, 0) << searched.err;
+  const auto searched = succeeded(topoCommand({"topo", "expect", kMachine, "-q"}));
   std::string graphs = topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"}).out;
   const auto speed = graphs.find("speedintra=\"");
   ASSERT_NE(speed, std::string::npos) << graphs;
@@ -470,17 +459,16 @@ TEST(TopoCommand, JsonHasTwoSpellings) {
     EXPECT_TRUE(printed.out.starts_with("{") || printed.out.starts_with("[")) << printed.out << printed.err;
     EXPECT_EQ(topoCommand(format).out, printed.out) << command[1];
   }
-  const auto wrong = topoCommand({"topo", "lint", kMachine, "--format", "xml"});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_HAS(wrong.err, "--format: 'xml' is not one of text, json");
+  EXPECT_HAS(endedWith(2, topoCommand({"topo", "lint", kMachine, "--format", "xml"})).err,
+             "--format: 'xml' is not one of text, json");
 }
 
 TEST(TopoCommand, ADashIsStandardInput) {
   const auto piped =
       succeeded(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - -q <" + kMachine}, {}));
   EXPECT_HAS(piped.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0");
-  const auto nothing = runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - </dev/null"}, {});
-  EXPECT_EQ(nothing.status, 1);
+  const auto nothing =
+      endedWith(1, runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - </dev/null"}));
   EXPECT_HAS(nothing.err, "standard input:1:1: the file has no <system>");
   const auto lint =
       succeeded(runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo lint - <" + kMachine}, {}));
@@ -497,21 +485,18 @@ TEST(TopoCommand, QuietLeavesTheNotesOut) {
 }
 
 TEST(TopoCommand, GraphsSayWhatIsWrongWithAFile) {
-  const auto missing = topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", "/nonexistent"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_HAS(missing.err, "topo graphs: /nonexistent: cannot read it");
-  const auto topology = topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", kMachine});
-  EXPECT_EQ(topology.status, 1);
-  EXPECT_HAS(topology.err, "the file has no <graphs>; give a graph file");
+  EXPECT_HAS(
+      endedWith(1, topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", "/nonexistent"})).err,
+      "topo graphs: /nonexistent: cannot read it");
+  EXPECT_HAS(endedWith(1, topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", kMachine})).err,
+             "the file has no <graphs>; give a graph file");
 }
 
 TEST(TopoCommand, LintsExitStatusTellsErrors) {
   EXPECT_EQ(topoCommand({"topo", "lint", kMachine}).status, 0);
   const test::ScratchFile bad("bad.xml",
                               "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
-  const auto result = topoCommand({"topo", "lint", bad.path()});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.out, bad.path() + ":2:3: error: ");
+  EXPECT_HAS(endedWith(1, topoCommand({"topo", "lint", bad.path()})).out, bad.path() + ":2:3: error: ");
   EXPECT_HAS(topoCommand({"topo", "lint", bad.path(), "--json"}).out, "\"line\": 2");
 }
 
@@ -561,16 +546,13 @@ TEST(TopoCommand, GenerateSaysTheNextStep) {
 
 TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine}).status, 0);
-  const auto versions = topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.27"});
-  EXPECT_EQ(versions.status, 1);
+  const auto versions = endedWith(1, topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.27"}));
   EXPECT_HAS(versions.out, "NCCL 2.27.7");
   EXPECT_HAS(versions.out, "The same: NCCL's init; Devices;");
   // What the hops of a path are counted like changes nothing.
   EXPECT_LACKS(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.28"}).out, "\nPaths\n");
-  const auto init = topoCommand(
-      {"topo", "diff", RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml",
-       "--nccl", "2.30", "--against-nccl", "2.31"});
-  EXPECT_EQ(init.status, 1);
+  const auto init =
+      endedWith(1, topoCommand({"topo", "diff", kNvls, "--nccl", "2.30", "--against-nccl", "2.31"}));
   EXPECT_HAS(init.out, "succeeds became fails: the search for NVLS");
   const auto upgrade = topoCommand({"topo", "diff", kMachine, "--nccl", "2.30", "--against-nccl", "2.31"});
   EXPECT_HAS(upgrade.out, "(NCCL 2.30.7)");
@@ -583,8 +565,7 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_HAS(dgx.out, "none matters here");
   EXPECT_HAS(dgx.out, "the files that topo show --format xml writes differ");
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.5"}).status, 2);
-  const auto lost = topoCommand({"topo", "diff", kMachine, "--against-hca", "^=mlx5_1"});
-  EXPECT_EQ(lost.status, 1);
+  const auto lost = endedWith(1, topoCommand({"topo", "diff", kMachine, "--against-hca", "^=mlx5_1"}));
   EXPECT_HAS(lost.out, "mlx5_1");
   EXPECT_HAS(lost.out, ", all NICs)");
   EXPECT_HAS(lost.out, ", NCCL_IB_HCA=^=mlx5_1)");
@@ -604,17 +585,12 @@ ProcessResult diffOfPipe(const std::string& arguments) {
 }
 
 TEST(TopoCommand, DiffReadsAPipeOnce) {
-  const auto versions = diffOfPipe("- --against-nccl 2.27");
-  EXPECT_EQ(versions.status, 1) << versions.err;
-  EXPECT_HAS(versions.out, "standard input (NCCL 2.27.7)");
-  const auto by_name = diffOfPipe("/dev/stdin --against-nccl 2.27");
-  EXPECT_EQ(by_name.status, 1) << by_name.err;
+  EXPECT_HAS(endedWith(1, diffOfPipe("- --against-nccl 2.27")).out, "standard input (NCCL 2.27.7)");
+  endedWith(1, diffOfPipe("/dev/stdin --against-nccl 2.27"));
   EXPECT_EQ(diffOfPipe("- --nccl 2.31 --against-nccl 2.31").status, 0);
   for (const char* twice : {"topo diff - -", "topo lint - -"}) {
-    const auto result = runProcess(
-        "/bin/sh", {"-c", std::string("cat '") + kMachine + "' | '" + RAILWISE_CLI + "' " + twice});
-    EXPECT_EQ(result.status, 2);
-    EXPECT_HAS(result.err, "- is standard input");
+    const std::string command = "cat '" + kMachine + "' | '" + RAILWISE_CLI + "' " + twice;
+    EXPECT_HAS(endedWith(2, runProcess("/bin/sh", {"-c", command})).err, "- is standard input");
   }
 }
 
@@ -638,35 +614,27 @@ TEST(TopoCommand, DiffKeepsTheOrderOfTheCommandLine) {
 }
 
 TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
-  const auto missing = topoCommand({"explain", "/nowhere.xml"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_HAS(missing.err, "railwise: explain: /nowhere.xml");
-  const auto rank = topoCommand({"explain", kMachine, "--gpu", "99"});
-  EXPECT_EQ(rank.status, 2);
-  EXPECT_HAS(rank.err, "99");
-  const auto root = topoCommand({"topo", "show", "--root", kMachine});
-  EXPECT_EQ(root.status, 1);
+  EXPECT_HAS(endedWith(1, topoCommand({"explain", "/nowhere.xml"})).err, "railwise: explain: /nowhere.xml");
+  EXPECT_HAS(endedWith(2, topoCommand({"explain", kMachine, "--gpu", "99"})).err, "99");
+  const auto root = endedWith(1, topoCommand({"topo", "show", "--root", kMachine}));
   EXPECT_HAS(root.err, "without --root");
-  const auto sub = topoCommand({"topo", "lnt"});
-  EXPECT_EQ(sub.status, 2);
-  EXPECT_HAS(sub.err, "did you mean 'lint'?");
+  EXPECT_HAS(endedWith(2, topoCommand({"topo", "lnt"})).err, "did you mean 'lint'?");
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 2);
 }
 
 // All commands say alike where NCCL's init fails, and what helps; exit statuses are those of their help.
 TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
-  const std::string nvls = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml";
   const std::string what = "GPU 2 (0000:12:00.0) has no NVLink";
   const std::string help = "set NCCL_NVLS_ENABLE=0";
   const auto oneLine = [](std::string text) {
-    std::replace(text.begin(), text.end(), '\n', ' ');
+    std::ranges::replace(text, '\n', ' ');
     for (std::size_t at = 0; (at = text.find("  ", at)) != std::string::npos;) text.erase(at, 1);
     return text;
   };
-  const std::vector<std::pair<std::vector<std::string>, int>> commands = {{{"topo", "graphs", nvls}, 1},
-                                                                          {{"topo", "expect", nvls}, 1},
-                                                                          {{"topo", "lint", nvls}, 1},
-                                                                          {{"explain", nvls}, 0}};
+  const std::vector<std::pair<std::vector<std::string>, int>> commands = {{{"topo", "graphs", kNvls}, 1},
+                                                                          {{"topo", "expect", kNvls}, 1},
+                                                                          {{"topo", "lint", kNvls}, 1},
+                                                                          {{"explain", kNvls}, 0}};
   for (const auto& [command, status] : commands) {
     std::vector<std::string> args = command;
     args.insert(args.end(), {"--nccl", "2.31"});
@@ -682,7 +650,7 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
     EXPECT_LACKS(oneLine(older.out + older.err), what) << older.out;
   }
   const auto doctor = [&](const std::vector<std::string>& environment) {
-    return topoCommand({"doctor", nvls, "--only", "topology"}, environment);
+    return topoCommand({"doctor", kNvls, "--only", "topology"}, environment);
   };
   EXPECT_EQ(doctor({}).status, 2);
   EXPECT_HAS(oneLine(doctor({}).out), help) << doctor({}).out;
@@ -690,8 +658,7 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
   const std::string pcilink = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/one-way-pcilink-lint.xml";
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"topo", "graphs", pcilink}, {"explain", pcilink}, {"topo", "lint", pcilink}}) {
-    const auto result = topoCommand(command);
-    EXPECT_EQ(result.status, 1);
+    const auto result = endedWith(1, topoCommand(command));
     EXPECT_HAS(result.out + result.err, "0000:20:00.0 has a <pcilink> to the PCIe switch 0000:10:00.0")
         << result.err;
   }
@@ -736,8 +703,8 @@ TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
 }
 
 TEST(TopoCommand, ExpectsMistakes) {
-  const auto collective = topoCommand({"topo", "expect", kMachine, "--collective", "allreduce"});
-  EXPECT_EQ(collective.status, 2);
+  const auto collective =
+      endedWith(2, topoCommand({"topo", "expect", kMachine, "--collective", "allreduce"}));
   EXPECT_HAS(collective.err, "'allreduce'");
   EXPECT_HAS(collective.err, "all_reduce");
   EXPECT_EQ(topoCommand({"topo", "expect", kMachine, "--nodes", "0"}).status, 2);
@@ -750,8 +717,7 @@ TEST(TopoCommand, ExpectsMistakes) {
       "<pci busid=\"0000:02:00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
       "<gpu dev=\"1\" sm=\"80\" rank=\"1\" gdr=\"1\"/></pci></cpu></system>\n");
   EXPECT_EQ(topoCommand({"topo", "expect", file.path()}).status, 0);
-  const auto nodes = topoCommand({"topo", "expect", file.path(), "--nodes", "2"});
-  EXPECT_EQ(nodes.status, 1);
+  const auto nodes = endedWith(1, topoCommand({"topo", "expect", file.path(), "--nodes", "2"}));
   EXPECT_HAS(nodes.err, "no GPU reaches a NIC, so there is no communicator of 2 nodes");
 }
 
@@ -782,21 +748,18 @@ TEST(TopoCommand, ExportInEveryForm) {
 }
 
 TEST(TopoCommand, ExportSaysWhatItCannotDo) {
-  const auto nothing = topoCommand({"topo", "export", kMachine});
-  EXPECT_EQ(nothing.status, 2);
-  EXPECT_HAS(nothing.err, "for which program? --for slurm, ucx, nixl, env or hwloc-xml");
-  const auto unknown = topoCommand({"topo", "export", kMachine, "--for", "pbs"});
-  EXPECT_EQ(unknown.status, 2);
-  EXPECT_HAS(unknown.err, "one of slurm, ucx, nixl, env, hwloc-xml");
-  const auto node = topoCommand({"topo", "export", kMachine, "--for", "slurm", "--node", "a b"});
-  EXPECT_EQ(node.status, 2);
+  EXPECT_HAS(endedWith(2, topoCommand({"topo", "export", kMachine})).err,
+             "for which program? --for slurm, ucx, nixl, env or hwloc-xml");
+  EXPECT_HAS(endedWith(2, topoCommand({"topo", "export", kMachine, "--for", "pbs"})).err,
+             "one of slurm, ucx, nixl, env, hwloc-xml");
+  const auto node =
+      endedWith(2, topoCommand({"topo", "export", kMachine, "--for", "slurm", "--node", "a b"}));
   EXPECT_HAS(node.err, "'a b' is no name of a node");
   EXPECT_EQ(topoCommand({"topo", "export", "/nowhere.xml", "--for", "env"}).status, 1);
   EXPECT_EQ(topoCommand({"topo", "export", kMachine, "--for", "env", "-o", "/nowhere/file"}).status, 1);
-  const auto piped =
-      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo export --for slurm - <" + kMachine});
-  EXPECT_EQ(piped.status, 2);
-  EXPECT_HAS(piped.err, "standard input does not tell the node's name");
+  const std::string piped = std::string(RAILWISE_CLI) + " topo export --for slurm - <" + kMachine;
+  EXPECT_HAS(endedWith(2, runProcess("/bin/sh", {"-c", piped})).err,
+             "standard input does not tell the node's name");
 }
 
 TEST(TopoCommand, ExportWritesAFileAndNamesTheNodeAfterTheMachine) {
