@@ -1,6 +1,8 @@
 // Ends and results for the tests of the pair test, made by hand.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
@@ -74,10 +76,16 @@ void changePairsOf(Results& results, std::size_t end, int nic, Change&& change) 
 }
 
 inline const Finding* find(const Judgement& judgement, const std::string& check) {
-  for (const Finding& finding : judgement.findings.all()) {
+  for (const Finding& finding : judgement.findings.all())
     if (finding.check == check) return &finding;
-  }
   return nullptr;
+}
+// Without one: a failure, and nothing in the finding.
+inline Finding found(const Results& results, const std::string& check) {
+  const Judgement judgement = judge(results);
+  const Finding* const finding = find(judgement, check);
+  EXPECT_NE(finding, nullptr) << check;
+  return finding == nullptr ? Finding{.seen = {{}}} : *finding;
 }
 
 }  // namespace railwise::doctor::pair::test

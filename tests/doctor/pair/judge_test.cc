@@ -9,6 +9,7 @@ namespace {
 
 using test::changePairsOf;
 using test::find;
+using test::found;
 using test::makeResults;
 
 void makeSlow(PairResult& pair) {
@@ -63,12 +64,11 @@ TEST(PairJudge, OfTwoHostsTheSlowPairIsNamedWithBothEnds) {
   Results results = makeResults(2, 8);
   makeSlow(results.pairs[3]);
   const Judgement judgement = judge(results);
-  const Finding* const slow = find(judgement, "pair-slow-rail");
-  ASSERT_NE(slow, nullptr);
-  ASSERT_EQ(slow->seen.size(), 2U);  // both directions
-  EXPECT_EQ(slow->seen[0].device, "A mlx5_3 - B mlx5_3");
-  EXPECT_EQ(slow->seen[1].where, "B mlx5_3 -> A mlx5_3");
-  EXPECT_EQ(slow->seen[0].value, "4 GB/s; median of its peers 48.0 GB/s; port and PCIe allow 50.0 GB/s");
+  const Finding slow = found(results, "pair-slow-rail");
+  ASSERT_EQ(slow.seen.size(), 2U);  // both directions
+  EXPECT_EQ(slow.seen[0].device, "A mlx5_3 - B mlx5_3");
+  EXPECT_EQ(slow.seen[1].where, "B mlx5_3 -> A mlx5_3");
+  EXPECT_EQ(slow.seen[0].value, "4 GB/s; median of its peers 48.0 GB/s; port and PCIe allow 50.0 GB/s");
   EXPECT_EQ(judgement.findings.all().size(), 1U);
   EXPECT_EQ(judgement.findings.exitStatus(), 1);
 }
@@ -85,21 +85,18 @@ TEST(PairJudge, OneSlowDirectionIsEnough) {
 TEST(PairJudge, OfThreeHostsTheSlowNicIsNamedAlone) {
   Results results = makeResults(3, 4);
   changePairsOf(results, 1, 2, makeSlow);
-  const Judgement judgement = judge(results);
-  const Finding* const slow = find(judgement, "pair-slow-rail");
-  ASSERT_NE(slow, nullptr);
-  ASSERT_EQ(slow->seen.size(), 4U);
-  for (const Seen& seen : slow->seen) EXPECT_EQ(seen.device, "B mlx5_2");
+  const Finding slow = found(results, "pair-slow-rail");
+  ASSERT_EQ(slow.seen.size(), 4U);
+  for (const Seen& seen : slow.seen) EXPECT_EQ(seen.device, "B mlx5_2");
 }
 
 TEST(PairJudge, AHostOfWhichAllRailsAreSlowIsNamed) {
   Results results = makeResults(4, 4);
   changePairsOf(results, 2, -1, makeSlow);
   const Judgement judgement = judge(results);
-  const Finding* const odd = find(judgement, "pair-odd-host");
-  ASSERT_NE(odd, nullptr);
-  EXPECT_EQ(odd->seen[0].device, "C");
-  EXPECT_EQ(odd->seen[0].value, "best rail 4 GB/s; median of all 48.0 GB/s");
+  const Finding odd = found(results, "pair-odd-host");
+  EXPECT_EQ(odd.seen[0].device, "C");
+  EXPECT_EQ(odd.seen[0].value, "best rail 4 GB/s; median of all 48.0 GB/s");
   EXPECT_EQ(judgement.findings.all().size(), 1U);  // its rails are not listed one by one
 }
 
@@ -115,11 +112,10 @@ TEST(PairJudge, ABlackHoleIsNoReachInItsDirectionOnly) {
   Results results = makeResults(2, 4);
   makeHole(results.pairs[1]);
   const Judgement judgement = judge(results);
-  const Finding* const hole = find(judgement, "pair-no-reach");
-  ASSERT_NE(hole, nullptr);
-  ASSERT_EQ(hole->seen.size(), 1U);
-  EXPECT_EQ(hole->seen[0].where, "A mlx5_1 -> B mlx5_1");
-  EXPECT_EQ(hole->seen[0].value, "a write failed: transport retries exceeded");
+  const Finding hole = found(results, "pair-no-reach");
+  ASSERT_EQ(hole.seen.size(), 1U);
+  EXPECT_EQ(hole.seen[0].where, "A mlx5_1 -> B mlx5_1");
+  EXPECT_EQ(hole.seen[0].value, "a write failed: transport retries exceeded");
   EXPECT_EQ(judgement.verdicts[1].health[1], Health::kSkipped);
   EXPECT_EQ(judgement.findings.all().size(), 1U);
 }
@@ -139,10 +135,8 @@ TEST(PairJudge, SaysHowAPairFails) {
 TEST(PairJudge, WrongDataAreTheSendersError) {
   Results results = makeResults(2, 3);
   results.pairs[1].halves[1].wrong_data = true;  // seen by B
-  const Judgement judgement = judge(results);
-  const Finding* const wrong = find(judgement, "pair-wrong-data");
-  ASSERT_NE(wrong, nullptr);
-  EXPECT_EQ(wrong->seen[0].where, "A mlx5_1 -> B mlx5_1");
+  const Finding wrong = found(results, "pair-wrong-data");
+  EXPECT_EQ(wrong.seen[0].where, "A mlx5_1 -> B mlx5_1");
 }
 
 TEST(PairJudge, RailsThatAreAllBelowTheirPortAreNamed) {
@@ -150,9 +144,7 @@ TEST(PairJudge, RailsThatAreAllBelowTheirPortAreNamed) {
   for (PairResult& pair : results.pairs) {
     for (Half& half : pair.halves) half.alone_gbytes = half.together_gbytes = 1.6;
   }
-  const Judgement judgement = judge(results);
-  ASSERT_NE(find(judgement, "pair-below-port"), nullptr);
-  EXPECT_EQ(find(judgement, "pair-below-port")->seen.size(), 4U);
+  EXPECT_EQ(found(results, "pair-below-port").seen.size(), 4U);
 }
 
 TEST(PairJudge, ThePcieLinkCountsAsWell) {
@@ -175,18 +167,15 @@ TEST(PairJudge, OnSoftwareDevicesOnlyPeersCount) {
   results.pairs[1].halves[0].together_gbytes = 0.3;
   EXPECT_TRUE(judge(results).findings.empty());
   results.pairs[0].halves[0].alone_gbytes = 0.9;
-  const Judgement judgement = judge(results);
-  EXPECT_NE(find(judgement, "pair-slow-rail"), nullptr);
+  EXPECT_NE(find(judge(results), "pair-slow-rail"), nullptr);
 }
 
 TEST(PairJudge, RailsThatHinderEachOtherAreNamed) {
   Results results = makeResults(2, 4);
   for (const std::size_t pair : {0, 1}) results.pairs[pair].halves[0].together_gbytes = 24;
-  const Judgement judgement = judge(results);
-  const Finding* const together = find(judgement, "pair-together");
-  ASSERT_NE(together, nullptr);
-  EXPECT_EQ(together->seen.size(), 2U);
-  EXPECT_EQ(together->seen[0].value, "24.0 GB/s with all rails, 48.0 GB/s alone");
+  const Finding together = found(results, "pair-together");
+  EXPECT_EQ(together.seen.size(), 2U);
+  EXPECT_EQ(together.seen[0].value, "24.0 GB/s with all rails, 48.0 GB/s alone");
 }
 
 TEST(PairJudge, ALateRailIsAdvice) {
@@ -200,12 +189,10 @@ TEST(PairJudge, ALateRailIsAdvice) {
 TEST(PairJudge, TheMtuThatMostHaveIsTheUsualOne) {
   Results results = makeResults(2, 4);
   results.ends[1].nics[2].mtu_bytes = 1024;
-  const Judgement judgement = judge(results);
-  const Finding* const mtu = find(judgement, "pair-mtu");
-  ASSERT_NE(mtu, nullptr);
-  ASSERT_EQ(mtu->seen.size(), 1U);
-  EXPECT_EQ(mtu->seen[0].device, "B mlx5_2");
-  EXPECT_EQ(mtu->seen[0].value, "1024, not 4096");
+  const Finding mtu = found(results, "pair-mtu");
+  ASSERT_EQ(mtu.seen.size(), 1U);
+  EXPECT_EQ(mtu.seen[0].device, "B mlx5_2");
+  EXPECT_EQ(mtu.seen[0].value, "1024, not 4096");
 }
 
 TEST(PairJudge, EqualMtusThatAreSmallAreNoFinding) {
@@ -221,13 +208,10 @@ TEST(PairJudge, TheFactsOfThePortsAreFindings) {
   results.pairs[1].obstacle = Obstacle::kLinkKind;
   results.ends[1].nics[2].speed_mbps = 200'000;
   results.pairs[3].obstacle = Obstacle::kNoGids;
-  const Judgement judgement = judge(results);
-  ASSERT_NE(find(judgement, "pair-port-down"), nullptr);
-  EXPECT_EQ(find(judgement, "pair-port-down")->seen[0].device, "A mlx5_0");
-  EXPECT_NE(find(judgement, "pair-link"), nullptr);
-  ASSERT_NE(find(judgement, "pair-speed"), nullptr);
-  EXPECT_EQ(find(judgement, "pair-speed")->seen[0].value, "200 Gb/s, not 400 as A mlx5_2");
-  EXPECT_NE(find(judgement, "pair-no-address"), nullptr);
+  EXPECT_EQ(found(results, "pair-port-down").seen[0].device, "A mlx5_0");
+  EXPECT_NE(find(judge(results), "pair-link"), nullptr);
+  EXPECT_EQ(found(results, "pair-speed").seen[0].value, "200 Gb/s, not 400 as A mlx5_2");
+  EXPECT_NE(find(judge(results), "pair-no-address"), nullptr);
 }
 
 TEST(PairJudge, PortsThatAreDownAtBothEndsAreUnused) {
@@ -243,11 +227,8 @@ TEST(PairJudge, GidTypesAreLookedAt) {
   results.ends[1].nics[0] = test::makeRoceNic("mlx5_0", 2, 1);
   results.ends[0].nics[1] = test::makeRoceNic("mlx5_1", 3, 2, 3);
   results.ends[1].nics[1] = test::makeRoceNic("mlx5_1", 4, 2, 5);
-  const Judgement judgement = judge(results);
-  EXPECT_NE(find(judgement, "pair-gid-types"), nullptr);
-  ASSERT_NE(find(judgement, "pair-gid-index"), nullptr);
-  EXPECT_EQ(find(judgement, "pair-gid-index")->seen[0].value,
-            "index 3 RoCE v2 IPv4 and index 5 RoCE v2 IPv4");
+  EXPECT_NE(find(judge(results), "pair-gid-types"), nullptr);
+  EXPECT_EQ(found(results, "pair-gid-index").seen[0].value, "index 3 RoCE v2 IPv4 and index 5 RoCE v2 IPv4");
 }
 
 TEST(PairJudge, EnhancedConnectionsThatOneEndLacksAreNamed) {
@@ -259,10 +240,8 @@ TEST(PairJudge, EnhancedConnectionsThatOneEndLacksAreNamed) {
   EXPECT_EQ(find(judge(results), "pair-ece"), nullptr) << "one vendor";
   results.ends[1].nics[0].ece_vendor = 0;
   results.ends[1].nics[2].ece_vendor = 0x14e4;
-  const Judgement judgement = judge(results);
-  ASSERT_NE(find(judgement, "pair-ece"), nullptr);
-  EXPECT_EQ(find(judgement, "pair-ece")->seen[0].value, "vendor 0x15b3, options 0x0 and none");
-  EXPECT_EQ(find(judgement, "pair-ece")->seen.size(), 2U);
+  EXPECT_EQ(found(results, "pair-ece").seen[0].value, "vendor 0x15b3, options 0x0 and none");
+  EXPECT_EQ(found(results, "pair-ece").seen.size(), 2U);
 }
 
 TEST(PairJudge, AHostWithoutDevicesOrWithFewerIsNamed) {
@@ -272,20 +251,17 @@ TEST(PairJudge, AHostWithoutDevicesOrWithFewerIsNamed) {
   none.host = "E";
   none.failure = "no RDMA device";
   results.ends.push_back(none);
-  const Judgement judgement = judge(results);
-  ASSERT_NE(find(judgement, "pair-nic-count"), nullptr);
-  EXPECT_EQ(find(judgement, "pair-nic-count")->seen[0].device, "D");
-  const std::string fix = find(judgement, "pair-nic-count")->fix;
+  EXPECT_EQ(found(results, "pair-nic-count").seen[0].device, "D");
+  const std::string fix = found(results, "pair-nic-count").fix;
   EXPECT_HAS(fix, "railwise fingerprint --json > ") << "what --compare reads: ";
   EXPECT_HAS(fix, "railwise fingerprint --compare *.json");
-  ASSERT_NE(find(judgement, "pair-no-device"), nullptr);
-  EXPECT_EQ(find(judgement, "pair-no-device")->seen[0].device, "E");
+  EXPECT_EQ(found(results, "pair-no-device").seen[0].device, "E");
 }
 
 TEST(PairJudge, PingIsAsLargeAsThePacketsThatAreLost) {
   Results results = makeResults(2, 2);
   results.pairs[0].halves[0].reach = Reach::kSmallOnly;
-  const auto fix = [&] { return find(judge(results), "pair-large-packets")->fix; };
+  const auto fix = [&] { return found(results, "pair-large-packets").fix; };
   EXPECT_LACKS(fix(), "ping") << "InfiniBand";
   results.ends[0].nics[0] = test::makeRoceNic("mlx5_0", 1);
   results.ends[1].nics[0] = test::makeRoceNic("mlx5_0", 2);
@@ -297,8 +273,7 @@ TEST(PairJudge, OtherLinksAreAWarningBesideARailThatWorks) {
   Results results = makeResults(2, 2);
   results.pairs[1].obstacle = Obstacle::kLinkKind;
   EXPECT_EQ(judge(results).findings.exitStatus(), 1);
-  const Judgement judgement = judge(results);
-  EXPECT_EQ(find(judgement, "pair-link")->fix.find("railwise doctor"), 0U);
+  EXPECT_EQ(found(results, "pair-link").fix.find("railwise doctor"), 0U);
   results.pairs[0].obstacle = Obstacle::kLinkKind;
   EXPECT_EQ(judge(results).findings.exitStatus(), 2);
 }
