@@ -37,7 +37,7 @@ std::string textOf(const Diagnosis& diagnosis) {
 template <typename Fits>
 const Finding* findingOf(const Findings& findings, const Fits& fits) {
   const auto all = findings.all();
-  const auto found = std::find_if(all.begin(), all.end(), fits);
+  const auto found = std::ranges::find_if(all, fits);
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -751,7 +751,7 @@ TEST_P(Faults, IsFoundWithWhatToType) {
   ASSERT_NE(found, nullptr) << textOf(diagnosis);
   const Seen& seen = found->seen.at(0);
   if (*fault.device != '\0') EXPECT_EQ(seen.device, fault.device) << textOf(diagnosis);
-  const bool value = std::any_of(found->seen.begin(), found->seen.end(), [&](const Seen& each) {
+  const bool value = std::ranges::any_of(found->seen, [&](const Seen& each) {
     return (each.where + ": " + each.value).find(fault.value) != std::string::npos;
   });
   EXPECT_TRUE(value) << textOf(diagnosis);
@@ -761,8 +761,8 @@ TEST_P(Faults, IsFoundWithWhatToType) {
 
 std::string testName(const Fault& fault) {
   std::string name = fault.name;
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults),
@@ -922,10 +922,9 @@ TEST(Doctor, TheSparkIsTold) {
     else tree.file(folder + "/class", "0x088000\n");  // a machine of one GPU
   }
   const Diagnosis diagnosis = diagnose(tree);
-  const bool told =
-      std::any_of(diagnosis.looked.begin(), diagnosis.looked.end(), [](const std::string& line) {
-        return line.find("one QSFP port is two RDMA devices") != std::string::npos;
-      });
+  const bool told = std::ranges::any_of(diagnosis.looked, [](const std::string& line) {
+    return line.find("one QSFP port is two RDMA devices") != std::string::npos;
+  });
   EXPECT_TRUE(told) << textOf(diagnosis);
 }
 
@@ -1078,9 +1077,8 @@ TEST(Doctor, TopologyFilesAreFineIfLintHasNoError) {
     const Diagnosis diagnosis =
         examine(System(nothing), {.topology_file = entry.path(), .topology_text = text.str()});
     const auto lint = topo::lintFile(entry.path());
-    const bool error = std::any_of(lint.findings.begin(), lint.findings.end(), [](const topo::Finding& f) {
-      return f.severity == topo::Finding::kError;
-    });
+    const bool error = std::ranges::any_of(
+        lint.findings, [](const topo::Finding& f) { return f.severity == topo::Finding::kError; });
     EXPECT_EQ(diagnosis.findings.exitStatus(), error ? 2 : 0) << entry.path() << "\n" << textOf(diagnosis);
     ++files;
   }
