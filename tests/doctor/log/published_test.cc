@@ -31,8 +31,8 @@ TEST(PublishedLogs, SubjectAndFindings) {
     SCOPED_TRACE(each.file);
     JobReader reader;
     reader.beginFile(each.file);
-    reader.fileProblem(readLines(std::string(LOG_FILES "/") + each.file,
-                                 [&](std::string_view line) { reader.line(line); }));
+    reader.fileProblem(
+        readLines(std::string(LOG_FILES "/") + each.file, [&](std::string_view line) { reader.line(line); }));
     const Job job = reader.take();
     const Findings findings = judged(job);
     EXPECT_EQ(logStyle(job, Ranks(job, 0)).subject, each.subject);
