@@ -11,6 +11,7 @@
 #include <array>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -123,8 +124,8 @@ ProcessResult Process::wait(int timeout_s) {
   return {status_, out(), err()};
 }
 
-ProcessResult succeeded(ProcessResult result, const char* file, int line) {
-  if (result.status != 0)
+ProcessResult endedWith(int status, ProcessResult result, const char* file, int line) {
+  if (result.status != status)
     ADD_FAILURE_AT(file, line) << "exit status " << result.status << "\n" << result.out << result.err;
   return result;
 }

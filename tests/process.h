@@ -41,8 +41,10 @@ class Process {
   int status_ = -1;
 };
 
-// The result of a run that has to end with status 0; else the test fails, at the caller's line, with what the
-// run printed.
+// The result of a run that has to end with this status, or with status 0; else the test fails, at the
+// caller's line, with what the run printed.
+ProcessResult endedWith(int status, ProcessResult result, const char* file = __builtin_FILE(),
+                        int line = __builtin_LINE());
 ProcessResult succeeded(ProcessResult result, const char* file = __builtin_FILE(),
                         int line = __builtin_LINE());
 

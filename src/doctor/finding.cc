@@ -45,13 +45,6 @@ std::string titleOf(const Finding& finding) {
   return devices.empty() ? finding.what : devices + ": " + finding.what;
 }
 
-std::string upperName(Severity severity) {
-  std::string name = severityName(severity);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
-  return name;
-}
-
 // Several lines, each below the other: the label stands before the first.
 void appendLines(std::string& text, const char* label, const std::string& lines) {
   for (const std::string& line : linesOf(lines)) {
@@ -61,8 +54,8 @@ void appendLines(std::string& text, const char* label, const std::string& lines)
 }
 
 void appendFinding(std::string& text, const Finding& finding, const ReportStyle& style) {
-  text +=
-      "\n" + wrappedText(titleOf(finding), upperName(finding.severity) + " " + finding.check + ": ", "  ");
+  text += "\n" + wrappedText(titleOf(finding),
+                             upperCase(severityName(finding.severity)) + " " + finding.check + ": ", "  ");
   std::string places;
   for (std::size_t i = 0; i < std::min(finding.seen.size(), kShownPlaces); ++i) {
     const Seen& seen = finding.seen[i];
@@ -93,7 +86,7 @@ void Findings::add(Finding finding) {
   const auto alike = [&](const Finding& other) {
     return other.check == finding.check && other.severity == finding.severity && other.what == finding.what;
   };
-  const auto known = std::find_if(findings_.begin(), findings_.end(), alike);
+  const auto known = std::ranges::find_if(findings_, alike);
   if (known == findings_.end()) {
     findings_.push_back(std::move(finding));
     return;
@@ -108,14 +101,10 @@ void Findings::add(std::string check, Severity severity, std::string what, std::
   add({std::move(check), severity, std::move(what), std::move(seen), std::move(why), std::move(fix)});
 }
 
-void Findings::sort() {
-  std::stable_sort(findings_.begin(), findings_.end(),
-                   [](const Finding& a, const Finding& b) { return a.severity < b.severity; });
-}
+void Findings::sort() { std::ranges::stable_sort(findings_, {}, &Finding::severity); }
 
 std::size_t Findings::count(Severity severity) const {
-  return static_cast<std::size_t>(std::count_if(findings_.begin(), findings_.end(),
-                                                [&](const Finding& f) { return f.severity == severity; }));
+  return static_cast<std::size_t>(std::ranges::count(findings_, severity, &Finding::severity));
 }
 
 int Findings::exitStatus() const {

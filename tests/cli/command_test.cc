@@ -101,11 +101,7 @@ TEST(Command, HelpTakesACommand) {
 }
 
 // The first command that a newcomer types.
-TEST(Command, AloneItPrintsTheHelp) {
-  const auto result = railwise({});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_EQ(result.out, railwise({"help"}).out);
-}
+TEST(Command, AloneItPrintsTheHelp) { EXPECT_EQ(endedWith(2, railwise({})).out, railwise({"help"}).out); }
 
 TEST(Command, MistakesEndWith2AndOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
@@ -122,8 +118,7 @@ TEST(Command, MistakesEndWith2AndOneLine) {
        "railwise: perf: option --ranks: '0' is not a number from 1 to 1024 (railwise perf --help lists what "
        "there is)\n"}};
   for (const auto& [args, message] : mistakes) {
-    const auto result = railwise(args);
-    EXPECT_EQ(result.status, 2);
+    const auto result = endedWith(2, railwise(args));
     EXPECT_EQ(result.err, message);
     EXPECT_EQ(result.out, "");
   }
@@ -246,14 +241,12 @@ TEST(Devices, FallsBackToTheSoftwareDevice) {
 }
 
 TEST(Devices, DoesNotFallBackWhenADeviceWasAskedFor) {
-  const auto option =
-      railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "verbs"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
-  EXPECT_EQ(option.status, 1);
+  const auto option = endedWith(1, railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "verbs"},
+                                            {"LOOPBACK_NEEDS_SOFTWARE=1"}));
   EXPECT_HAS(option.err, "plugin warns: loopback: no device");
   EXPECT_HAS(option.err, "init failed: ncclSystemError");
-  const auto variable = railwise({"devices", "--plugin", LOOPBACK_PLUGIN},
-                                 {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"});
-  EXPECT_EQ(variable.status, 1);
+  endedWith(1, railwise({"devices", "--plugin", LOOPBACK_PLUGIN},
+                        {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"}));
   const auto software = succeeded(railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--device", "software"},
                                            {"LOOPBACK_NEEDS_SOFTWARE=1", "RAILWISE_DEVICE=verbs"}));
   EXPECT_HAS(software.err, " runs on software devices behind Railwise's libibverbs.so.1 ");
@@ -270,8 +263,7 @@ TEST(Devices, GivesUpAPluginThatHangsInInit) {
 }
 
 TEST(Devices, AWarningThatIsRepeatedStandsOnce) {
-  const auto result = railwise({"devices"}, {"RAILWISE_STRICT=nonsense"});
-  EXPECT_EQ(result.status, 1);
+  const auto result = endedWith(1, railwise({"devices"}, {"RAILWISE_STRICT=nonsense"}));
   const std::string reason = "init fails rather than go on unchecked";
   const std::size_t first = result.err.find(reason);
   ASSERT_NE(first, std::string::npos) << result.err;
@@ -328,9 +320,8 @@ TEST(NcclConf, CountsForAnswersAboutAMachine) {
 
 TEST(NcclConf, TheDoctorNamesTheFileThatSetAValue) {
   const test::ScratchFile conf(".nccl.conf", "# site\nNCCL_CROSS_NIC=7\nNCCL_IB_TC=-7\n");
-  const auto result =
-      railwise({"doctor", "--only", "settings"}, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TC=999"});
-  EXPECT_EQ(result.status, 1) << result.err;
+  const auto result = endedWith(
+      1, railwise({"doctor", "--only", "settings"}, {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TC=999"}));
   EXPECT_HAS(result.out, conf.path() + ":2: NCCL_CROSS_NIC=7");
   EXPECT_HAS(result.out, "the environment: NCCL_IB_TC=999");
 }
@@ -362,9 +353,8 @@ TEST(ConfigCommand, ATextIsSoughtInNamesAndDescriptions) {
   const auto result = railwise({"config", "Retries"}, {kNoFile});
   EXPECT_HAS(result.out, "NCCL_IB_RETRY_CNT=");
   EXPECT_LACKS(result.out, "NCCL_IB_HCA=");
-  const auto none = railwise({"config", "xyzzy"}, {kNoFile});
-  EXPECT_EQ(none.status, 1);
-  EXPECT_EQ(none.err, "railwise: config: no setting has 'xyzzy' in its name or description\n");
+  EXPECT_EQ(endedWith(1, railwise({"config", "xyzzy"}, {kNoFile})).err,
+            "railwise: config: no setting has 'xyzzy' in its name or description\n");
 }
 
 TEST(ConfigCommand, SaysWhatOnlyNcclReads) {

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "cli/device/tree.h"
 #include "doctor/checks/check.h"
@@ -30,6 +31,14 @@ Diagnosis diagnose(const sysfs::FileTree& tree) { return examine(System(tree), {
 
 std::string textOf(const Diagnosis& diagnosis) {
   return reportText(diagnosis.findings, {.subject = "node", .hidden = diagnosis.hidden});
+}
+
+// The first that fits; null: none does.
+template <typename Fits>
+const Finding* findingOf(const Findings& findings, const Fits& fits) {
+  const auto all = findings.all();
+  const auto found = std::ranges::find_if(all, fits);
+  return found == all.end() ? nullptr : &*found;
 }
 
 TEST(Doctor, AGoodMachineIsFine) {
@@ -113,68 +122,129 @@ struct Fault {
 };
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
+using enum Severity;
 constexpr Network kIb = Network::kInfiniband;
 constexpr Network kRoce = Network::kRoce;
-constexpr const char* kMlx0 = "/sys/class/infiniband/mlx5_0/ports/1";
+const std::string kMlx0 = "/sys/class/infiniband/mlx5_0/ports/1";
+const std::string kNic0 = "/sys/class/infiniband/mlx5_0/device";
+constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000\n";
 
-void environment(MemoryTree& tree, const std::string& line) { append(tree, "/railwise/environment", line); }
-
-// Of mlx5_0's interface, now and later.
-void ethernetCounter(MemoryTree& tree, const std::string& name, const char* before, const char* after) {
-  const std::string path = "/railwise/ethernet_counters/en_mlx5_0/" + name;
-  tree.file(path, before).file("/railwise/later" + path, after);
+Change each(std::vector<Change> changes) {
+  return [=](MemoryTree& tree) {
+    for (const Change& change : changes) change(tree);
+  };
 }
 
-// Replaces the text of the environment: NAME=VALUE lines of the good machine that begin so are left out.
-void unsetVariable(MemoryTree& tree, const std::string& name) {
-  std::string rest;
-  for (const std::string& line : linesOf(*tree.read("/railwise/environment")))
-    if (!line.starts_with(name + "=")) rest += line + "\n";
-  tree.file("/railwise/environment", rest);
+// Writes a file. Its path may lead through links; what is not there of it is made.
+Change file(const std::string& path, const std::string& text) {
+  return [=](MemoryTree& tree) {
+    auto slash = path.rfind('/');
+    while (slash > 0 && !tree.exists(path.substr(0, slash))) slash = path.rfind('/', slash - 1);
+    tree.file(sysfs::realPathOf(tree, path.substr(0, slash)) + path.substr(slash), text);
+  };
+}
+Change line(const std::string& path, const std::string& line) {
+  return [=](MemoryTree& tree) { append(tree, path, line); };
+}
+// Removes a file or folder. Its folder's path may lead through links.
+Change missing(const std::string& path) {
+  return [=](MemoryTree& tree) {
+    const auto slash = path.rfind('/');
+    tree = without(tree, sysfs::realPathOf(tree, path.substr(0, slash)) + path.substr(slash));
+  };
+}
+
+Change variables(const std::string& lines) { return line("/railwise/environment", lines); }
+// Lines of the good machine's environment that begin so are left out.
+Change unset(const std::string& name) {
+  return [=](MemoryTree& tree) {
+    std::string rest;
+    for (const std::string& line : linesOf(*tree.read("/railwise/environment")))
+      if (!line.starts_with(name + "=")) rest += line + "\n";
+    tree.file("/railwise/environment", rest);
+  };
+}
+Change plugin(const std::string& value) {
+  return each({unset("NCCL_NET_PLUGIN"), variables("NCCL_NET_PLUGIN=" + value)});
+}
+Change topology(const std::string& text) {
+  return each({variables("NCCL_TOPO_FILE=/etc/topo.xml"), file("/etc/topo.xml", text)});
+}
+
+// A file of each port, and of each GID of mlx5_0.
+Change ofEachPort(const std::string& name, const std::string& text) {
+  return [=](MemoryTree& tree) {
+    for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + name, text);
+  };
+}
+Change ofEachGid(const std::string& folder, const std::string& text) {
+  return [=](MemoryTree& tree) {
+    for (const std::string& index : tree.list(kMlx0 + "/gids")) set(tree, kMlx0 + folder + index, text);
+  };
+}
+// Of each PCI device one of whose files begins so, another file.
+Change ofEachDevice(const std::string& file, const std::string& begins, const std::string& other,
+                    const std::string& text) {
+  return [=](MemoryTree& tree) {
+    for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
+      const std::string folder = "/sys/bus/pci/devices/" + busid;
+      if (tree.read(folder + file).value_or("").starts_with(begins)) set(tree, folder + other, text);
+    }
+  };
+}
+
+// Of mlx5_0's interface, now and later.
+Change ethernetCounter(const std::string& name, const char* before, const char* after) {
+  const std::string path = "/railwise/ethernet_counters/en_mlx5_0/" + name;
+  return each({file(path, before), file("/railwise/later" + path, after)});
 }
 
 void container(MemoryTree& tree) { tree.file("/.dockerenv", ""); }
 
-// Changes each GPU of the tree.
-void changeGpus(MemoryTree& tree, void (*change)(gpu::Device&)) {
-  auto gpus = gpu::parseJson(tree.read("/railwise/gpus.json", 1 << 20).value_or(""));
-  ASSERT_TRUE(gpus.ok()) << gpus.error();
-  for (gpu::Device& device : gpus->gpus) change(device);
-  tree.file("/railwise/gpus.json", gpu::jsonOf(*gpus));
+Change driver(const std::string& version) {
+  return file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX " + version + "\n");
+}
+// A library of the system, and the link to it.
+Change library(const std::string& link, const std::string& name) {
+  return [=](MemoryTree& tree) {
+    const std::string folder = "/usr/lib/x86_64-linux-gnu/";
+    tree.file(folder + name, "").link(folder + link, name);
+  };
+}
+Change otherNccl(const std::string& version) {
+  return each({missing("/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7"),
+               library("libnccl.so.2", "libnccl.so." + version)});
 }
 
-// All NVIDIA GPUs become those with another PCI id.
-void makeGpus(MemoryTree& tree, const std::string& device) {
-  for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
-    const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
-    if (tree.read(folder + "/class").value_or("").starts_with("0x0302"))
-      tree.file(folder + "/device", device + "\n");
-  }
+Change changeGpus(void (*change)(gpu::Device&)) {
+  return [=](MemoryTree& tree) {
+    auto gpus = gpu::parseJson(tree.read("/railwise/gpus.json", 1 << 20).value_or(""));
+    ASSERT_TRUE(gpus.ok()) << gpus.error();
+    for (gpu::Device& device : gpus->gpus) change(device);
+    tree.file("/railwise/gpus.json", gpu::jsonOf(*gpus));
+  };
 }
-
-// The port of mlx5_0 becomes a bond of two.
-void makeBond(MemoryTree& tree, const std::string& mode, const std::string& joined,
-              const std::string& second) {
-  const std::string bond = sysfs::realPathOf(tree, "/sys/class/net/en_mlx5_0");
-  tree.file(bond + "/bonding/mode", mode + "\n").file(bond + "/bonding/slaves", "ens1f0 ens1f1\n");
-  tree.file(bond + "/bonding/ad_num_ports", joined + "\n");
-  tree.file("/sys/class/net/ens1f0/bonding_slave/mii_status", "up\n");
-  tree.file("/sys/class/net/ens1f1/bonding_slave/mii_status", second + "\n");
-}
-
 void joinDomain(gpu::Device& device) { device.fabric_cluster = "8d1a1fa6-c5b0-4e0f-9a3b-2c4d5e6f7081"; }
 
-// The GPUs of the tree are AMD's.
-void giveAmdGpus(MemoryTree& tree) {
-  for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
-    const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
-    if (!tree.read(folder + "/class").value_or("").starts_with("0x0302")) continue;
-    set(tree, folder + "/class", "0x120000\n");
-    set(tree, folder + "/vendor", "0x1002\n");
-    set(tree, folder + "/device", "0x74a1\n");
-  }
-  tree = without(tree, "/railwise/gpus.json");
-  append(tree, "/proc/modules", "amdgpu 1 0 - Live 0x0");
+// All NVIDIA GPUs become those with another PCI id, or AMD's.
+Change makeGpus(const std::string& device) {
+  return ofEachDevice("/class", "0x0302", "/device", device + "\n");
+}
+const Change kAmdGpus =
+    each({makeGpus("0x74a1"), ofEachDevice("/class", "0x0302", "/vendor", "0x1002\n"),
+          ofEachDevice("/class", "0x0302", "/class", "0x120000\n"), missing("/railwise/gpus.json"),
+          line("/proc/modules", "amdgpu 1 0 - Live 0x0")});
+const Change kLittleMemory =
+    file("/proc/self/limits", "Max locked memory         8388608              8388608              bytes\n");
+const Change kNoRdma = each({missing("/sys/class/infiniband"), missing("/railwise/verbs")});
+
+// The port of mlx5_0 becomes a bond of two.
+Change bond(const std::string& mode, const std::string& joined, const std::string& second) {
+  const std::string bond = "/sys/class/net/en_mlx5_0/bonding";
+  return each({file(bond + "/mode", mode + "\n"), file(bond + "/slaves", "ens1f0 ens1f1\n"),
+               file(bond + "/ad_num_ports", joined + "\n"),
+               file("/sys/class/net/ens1f0/bonding_slave/mii_status", "up\n"),
+               file("/sys/class/net/ens1f1/bonding_slave/mii_status", second + "\n")});
 }
 
 // Faults of one line.
@@ -193,48 +263,30 @@ Change lacks(const std::string& path) {
 
 const Fault kFaults[] = {
     {"the fabric is not complete", kIb,
-     [](MemoryTree& tree) {
-       changeGpus(tree, [](gpu::Device& device) { device.fabric_state = "in progress"; });
-     },
-     "fabric-manager", Severity::kError, "GPU 0000:1b:00.0", "in progress",
-     "systemctl status nvidia-fabricmanager"},
+     changeGpus([](gpu::Device& device) { device.fabric_state = "in progress"; }), "fabric-manager", kError,
+     "GPU 0000:1b:00.0", "in progress", "systemctl status nvidia-fabricmanager"},
     {"no Fabric Manager before Hopper", kIb,
-     [](MemoryTree& tree) {
-       makeGpus(tree, "0x20b2");
-       tree = without(tree, "/railwise/gpus.json");
-       tree.file("/proc/driver/nvidia-nvswitch/permissions", "");
-     },
-     "fabric-manager", Severity::kError, "", "nv-fabricmanager.pid", "systemctl status nvidia-fabricmanager"},
+     each({makeGpus("0x20b2"), missing("/railwise/gpus.json"),
+           file("/proc/driver/nvidia-nvswitch/permissions", "")}),
+     "fabric-manager", kError, "",
+     "nv-fabricmanager.pid", "systemctl status nvidia-fabricmanager"},
     {"no IMEX channel", kIb,
-     [](MemoryTree& tree) {
-       changeGpus(tree, joinDomain);
-       tree.file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n");
-     },
-     "imex", Severity::kError, "GPU 0000:1b:00.0", "/dev/nvidia-caps-imex-channels", "mknod"},
+     each({changeGpus(joinDomain),
+           file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n")}),
+     "imex", kError,
+     "GPU 0000:1b:00.0", "/dev/nvidia-caps-imex-channels", "mknod"},
     {"NVLink between hosts switched off", kIb,
-     [](MemoryTree& tree) {
-       changeGpus(tree, joinDomain);
-       environment(tree, "NCCL_CUMEM_ENABLE=0");
-     },
-     "imex", Severity::kAdvice, "", "NCCL_CUMEM_ENABLE=0", "unset NCCL_CUMEM_ENABLE"},
-    {"a GPU in MIG mode", kIb,
-     [](MemoryTree& tree) { changeGpus(tree, [](gpu::Device& device) { device.partitioned = true; }); }, "nvls",
-     Severity::kAdvice, "GPU 0000:1b:00.0", "MIG mode: on", "-mig 0"},
-    {"NCCL older than the GPU", kIb,
-     [](MemoryTree& tree) {
-       makeGpus(tree, "0x2901");
-       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
-       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.24.3", "")
-           .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.24.3");
-     },
-     "nccl-too-old", Severity::kWarning, "GPU 0000:1b:00.0", "2.24.3; code for the B200 since 2.25.1",
-     "nvidia-nccl"},
-    {"a port of the bond down", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "1", "down"); }, "bond",
-     Severity::kWarning, "mlx5_0 port 1", "ens1f1 is down", "/proc/net/bonding/en_mlx5_0"},
-    {"LACP takes one port of two", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "1", "up"); },
-     "bond", Severity::kWarning, "mlx5_0 port 1", "1 of 2 ports", "LACP"},
-    {"a bond of one port at a time", kRoce,
-     [](MemoryTree& tree) { makeBond(tree, "active-backup 1", "1", "up"); }, "bond", Severity::kAdvice,
+     each({changeGpus(joinDomain), variables("NCCL_CUMEM_ENABLE=0")}), "imex", kAdvice, "",
+     "NCCL_CUMEM_ENABLE=0", "unset NCCL_CUMEM_ENABLE"},
+    {"a GPU in MIG mode", kIb, changeGpus([](gpu::Device& device) { device.partitioned = true; }), "nvls",
+     kAdvice, "GPU 0000:1b:00.0", "MIG mode: on", "-mig 0"},
+    {"NCCL older than the GPU", kIb, each({makeGpus("0x2901"), otherNccl("2.24.3")}), "nccl-too-old",
+     kWarning, "GPU 0000:1b:00.0", "2.24.3; code for the B200 since 2.25.1", "nvidia-nccl"},
+    {"a port of the bond down", kRoce, bond("802.3ad 4", "1", "down"), "bond", kWarning, "mlx5_0 port 1",
+     "ens1f1 is down", "/proc/net/bonding/en_mlx5_0"},
+    {"LACP takes one port of two", kRoce, bond("802.3ad 4", "1", "up"), "bond", kWarning, "mlx5_0 port 1",
+     "1 of 2 ports", "LACP"},
+    {"a bond of one port at a time", kRoce, bond("active-backup 1", "1", "up"), "bond", kAdvice,
      "mlx5_0 port 1", "active-backup", "802.3ad"},
     {"a NIC of Grace in no IOMMU group, since 595", kIb,
      [](MemoryTree& tree) {
@@ -273,17 +325,12 @@ const Fault kFaults[] = {
     {"no right to a device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs3 EACCES\n"),
      "rdma-nodes", Severity::kError, "mlx5_3", "EACCES", "chmod a+rw"},
     {"device node forbidden in a container", kIb,
-     [](MemoryTree& tree) {
-       container(tree);
-       set(tree, "/railwise/access", "/dev/infiniband/uverbs0 EPERM\n");
-     },
-     "rdma-nodes", Severity::kError, "mlx5_0", "EPERM", "--device=/dev/infiniband"},
-    {"a device that verbs cannot open", kIb,
-     [](MemoryTree& tree) { append(tree, "/railwise/verbs", "mlx5_4 0 open=EIO"); }, "rdma-open",
-     Severity::kError, "mlx5_4", "EIO", "dmesg"},
-    {"verbs does not answer", kIb,
-     [](MemoryTree& tree) { append(tree, "/railwise/verbs", "* 0 answer=late"); }, "rdma-open",
-     Severity::kError, "", "no answer", "dmesg"},
+     each({container, file("/railwise/access", "/dev/infiniband/uverbs0 EPERM\n")}), "rdma-nodes", kError,
+     "mlx5_0", "EPERM", "--device=/dev/infiniband"},
+    {"a device that verbs cannot open", kIb, line("/railwise/verbs", "mlx5_4 0 open=EIO"), "rdma-open",
+     kError, "mlx5_4", "EIO", "dmesg"},
+    {"verbs does not answer", kIb, line("/railwise/verbs", "* 0 answer=late"), "rdma-open", kError, "",
+     "no answer", "dmesg"},
     {"the device's own traffic class", kRoce,
      [](MemoryTree& tree) {
        tree.file(sysfs::realPathOf(tree, "/sys/class/infiniband/mlx5_0") + "/tc/1/traffic_class",
@@ -327,7 +374,7 @@ const Fault kFaults[] = {
          tree.file(to + "/ports/1" + file,
                    *tree.read(std::string("/sys/class/infiniband/mlx5_7/ports/1") + file));
        tree.link("/sys/class/infiniband/mlx5_10", to).link(to + "/device", nicFolder(tree, 7));
-       environment(tree, "NCCL_IB_HCA=mlx5_1,mlx5_2");
+       append(tree, "/railwise/environment", "NCCL_IB_HCA=mlx5_1,mlx5_2");
      },
      "hca-selection", Severity::kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
     {"firmware differs", kIb, file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), "firmware",
@@ -412,16 +459,12 @@ const Fault kFaults[] = {
      "mlx5_0 port 1", "NCCL_IB_GID_INDEX=17", "unset NCCL_IB_GID_INDEX"},
     {"GID index of RoCE v1", kRoce,
      [](MemoryTree& tree) {
-       environment(tree, "NCCL_IB_GID_INDEX=9");
-       for (int i = 0; i < 8; ++i) {
-         tree.file(portFolder(tree, i) + "/gids/9", "0000:0000:0000:0000:0000:ffff:0a00:0011\n");
-         for (int index = 4; index < 9; ++index)
-           tree.file(portFolder(tree, i) + "/gids/" + std::to_string(index),
-                     "0000:0000:0000:0000:0000:0000:0000:0000\n");
-         tree.file(portFolder(tree, i) + "/gid_attrs/types/9", "IB/RoCE v1\n");
-       }
+       append(tree, "/railwise/environment", "NCCL_IB_GID_INDEX=9");
+       for (const std::string index : {"4", "5", "6", "7", "8"}) ofEachPort("/gids/" + index, kNoGid)(tree);
+       ofEachPort("/gids/9", "0000:0000:0000:0000:0000:ffff:0a00:0011\n")(tree);
+       ofEachPort("/gid_attrs/types/9", "IB/RoCE v1\n")(tree);
      },
-     "gid-index", Severity::kWarning, "mlx5_0 port 1", "NCCL_IB_GID_INDEX=9", "unset NCCL_IB_GID_INDEX"},
+     "gid-index", kWarning, "mlx5_0 port 1", "NCCL_IB_GID_INDEX=9", "unset NCCL_IB_GID_INDEX"},
     {"MTU smaller than the others'", kRoce,
      [](MemoryTree& tree) {
        std::string text = *tree.read("/railwise/verbs");
@@ -429,7 +472,7 @@ const Fault kFaults[] = {
        tree.file("/railwise/verbs", text);
        set(tree, "/sys/class/net/en_mlx5_0/mtu", "1500\n");
      },
-     "mtu", Severity::kWarning, "mlx5_0 port 1", "1024", "ip link set en_mlx5_0 mtu 9000"},
+     "mtu", kWarning, "mlx5_0 port 1", "1024", "ip link set en_mlx5_0 mtu 9000"},
     {"MTU of the partition", kIb,
      [](MemoryTree& tree) {
        std::string text;
@@ -445,19 +488,14 @@ const Fault kFaults[] = {
      },
      "ecn", Severity::kAdvice, "mlx5_0 port 1", "roce_np/enable/3", "sudo tee"},
     {"no GPUDirect with AMD's GPUs", kIb,
-     [](MemoryTree& tree) {
-       giveAmdGpus(tree);
-       tree.file("/boot/config-6.8.0-45-generic",
-                 "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n");
-     },
-     "gpudirect-amd", Severity::kError, "", "no CONFIG_DMABUF_MOVE_NOTIFY=y", "uname -r"},
+     each({kAmdGpus,
+           file("/boot/config-6.8.0-45-generic",
+                "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n")}),
+     "gpudirect-amd", kError, "", "no CONFIG_DMABUF_MOVE_NOTIFY=y", "uname -r"},
     {"dma-bufs that RCCL leaves alone", kIb,
-     [](MemoryTree& tree) {
-       giveAmdGpus(tree);
-       tree.file("/boot/config-6.8.0-45-generic",
-                 "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n");
-     },
-     "gpudirect-amd", Severity::kWarning, "", "no peer-memory client", "NCCL_DMABUF_ENABLE=1"},
+     each({kAmdGpus,
+           file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n")}),
+     "gpudirect-amd", kWarning, "", "no peer-memory client", "NCCL_DMABUF_ENABLE=1"},
     {"a path for an old NCCL", kIb,
      [](MemoryTree& tree) {
        unsetVariable(tree, "NCCL_NET_PLUGIN");
@@ -469,12 +507,9 @@ const Fault kFaults[] = {
     {"traffic class without PFC", kRoce, unset("NCCL_IB_TC"), "traffic-class", Severity::kWarning,
      "mlx5_0 port 1", "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
     {"PCIe link downgraded", kIb,
-     [](MemoryTree& tree) {
-       set(tree, nicFolder(tree) + "/current_link_speed", "8.0 GT/s PCIe\n");
-       set(tree, nicFolder(tree) + "/current_link_width", "8\n");
-     },
-     "pci-link", Severity::kWarning, "mlx5_0", "8 GT/s x8; the card can 32 GT/s x16",
-     "lspci -vv -s 0000:18:00.0"},
+     each({file(kNic0 + "/current_link_speed", "8.0 GT/s PCIe\n"),
+           file(kNic0 + "/current_link_width", "8\n")}),
+     "pci-link", kWarning, "mlx5_0", "8 GT/s x8; the card can 32 GT/s x16", "lspci -vv -s 0000:18:00.0"},
     {"slot slower than the card", kIb,
      [](MemoryTree& tree) {
        for (const std::string& folder : {nicFolder(tree), bridgeFolder(tree)})
@@ -521,24 +556,16 @@ const Fault kFaults[] = {
     {"topology file that is not there", kIb, env("NCCL_TOPO_FILE=/etc/topo.xml"), "topology-file",
      Severity::kError, "", "no such file", "NCCL_TOPO_FILE"},
     {"topology file that NCCL refuses", kIb,
-     [](MemoryTree& tree) {
-       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
-       tree.file("/etc/topo.xml", "<system version=\"1\">\n<cpu numaid=\"0\">\n</system>\n");
-     },
-     "topology-file", Severity::kError, "", "topo.xml", "railwise topo lint /etc/topo.xml"},
+     topology("<system version=\"1\">\n<cpu numaid=\"0\">\n</system>\n"), "topology-file", kError, "",
+     "topo.xml", "railwise topo lint /etc/topo.xml"},
     {"topology file of another machine", kIb,
-     [](MemoryTree& tree) {
-       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
-       tree.file("/etc/topo.xml",
-                 "<system version=\"1\">\n"
-                 "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
-                 "modelid=\"143\">\n"
-                 "    <pci busid=\"0001:00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
-                 "link_width=\"16\"/>\n"
-                 "  </cpu>\n</system>\n");
-     },
-     "topology-fit", Severity::kWarning, "0001:00:00.0", "not in /sys/bus/pci/devices",
-     "railwise topo generate"},
+     topology("<system version=\"1\">\n"
+              "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
+              "modelid=\"143\">\n"
+              "    <pci busid=\"0001:00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
+              "link_width=\"16\"/>\n"
+              "  </cpu>\n</system>\n"),
+     "topology-fit", kWarning, "0001:00:00.0", "not in /sys/bus/pci/devices", "railwise topo generate"},
     {"topology file of RCCL", kIb,
      [](MemoryTree& tree) {
        environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
@@ -602,12 +629,8 @@ const Fault kFaults[] = {
      "plugin", Severity::kError, "", "NCCL_NET_PLUGIN=Railwise", "NCCL_NET_PLUGIN=railwise"},
     {"NCCL_NET without NCCL_NET_PLUGIN", kIb, unset("NCCL_NET_PLUGIN"), "plugin", Severity::kError, "",
      "NCCL_NET=Railwise", "NCCL_NET_PLUGIN=railwise"},
-    {"NCCL_NET with NCCL_NET_PLUGIN=none", kIb,
-     [](MemoryTree& tree) {
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       environment(tree, "NCCL_NET_PLUGIN=none");
-     },
-     "settings", Severity::kError, "NCCL_NET", "NCCL's init fails", "unset NCCL_NET"},
+    {"NCCL_NET with NCCL_NET_PLUGIN=none", kIb, plugin("none"), "settings", kError, "NCCL_NET",
+     "NCCL's init fails", "unset NCCL_NET"},
     {"a plugin that nobody asked for", kIb,
      [](MemoryTree& tree) {
        unsetVariable(tree, "NCCL_NET_PLUGIN");
@@ -684,13 +707,13 @@ TEST(Settings, FilesThatTheyNameAreLookedForOnTheMachineItself) {
 
 TEST(Settings, AFixCanBeTypedAndWhyIsTrue) {
   MemoryTree tree = goodMachine();
-  environment(tree, "RAILWISE_FAILOVER=0\nRAILWISE_FAILOVER_TIMEOUT=20");
+  append(tree, "/railwise/environment", "RAILWISE_FAILOVER=0\nRAILWISE_FAILOVER_TIMEOUT=20");
   const Findings two = examine(System(tree), {.only = {"settings"}}).findings;
   ASSERT_EQ(two.all().size(), 1U);
   EXPECT_EQ(two.all()[0].fix, "unset RAILWISE_FAILOVER, or unset RAILWISE_FAILOVER_TIMEOUT");
   EXPECT_LACKS(two.all()[0].why, "default") << "the job runs with RAILWISE_FAILOVER=0";
   tree = goodMachine();
-  environment(tree, "RAILWISE_FAILOVER=7");
+  append(tree, "/railwise/environment", "RAILWISE_FAILOVER=7");
   const Findings one = examine(System(tree), {.only = {"settings"}}).findings;
   ASSERT_EQ(one.all().size(), 1U);
   EXPECT_EQ(one.all()[0].fix,
@@ -794,11 +817,9 @@ TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
     const std::string manifest = manifestOf(tree);
     each.make(tree);
     const Findings findings = byManifest(tree, manifest);
-    const auto all = findings.all();
-    const auto at = std::find_if(all.begin(), all.end(), [&](const Finding& finding) {
-      return finding.seen.at(0).device == each.key;
-    });
-    ASSERT_NE(at, all.end()) << each.name;
+    const Finding* const at =
+        findingOf(findings, [&](const Finding& finding) { return finding.seen.at(0).device == each.key; });
+    ASSERT_NE(at, nullptr) << each.name;
     EXPECT_EQ(at->severity, each.severity) << each.name;
     EXPECT_HAS(at->seen[0].value, each.expected);
     EXPECT_HAS(at->seen[0].value, each.found);
@@ -853,14 +874,13 @@ TEST_P(Faults, IsFoundWithWhatToType) {
   MemoryTree tree = goodMachine(fault.network);
   fault.make(tree);
   const Diagnosis diagnosis = diagnose(tree);
-  const auto all = diagnosis.findings.all();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Finding& finding) {
+  const Finding* const found = findingOf(diagnosis.findings, [&](const Finding& finding) {
     return finding.check == fault.check && finding.severity == fault.severity;
   });
-  ASSERT_NE(found, all.end()) << textOf(diagnosis);
+  ASSERT_NE(found, nullptr) << textOf(diagnosis);
   const Seen& seen = found->seen.at(0);
   if (*fault.device != '\0') EXPECT_EQ(seen.device, fault.device) << textOf(diagnosis);
-  const bool value = std::any_of(found->seen.begin(), found->seen.end(), [&](const Seen& each) {
+  const bool value = std::ranges::any_of(found->seen, [&](const Seen& each) {
     return (each.where + ": " + each.value).find(fault.value) != std::string::npos;
   });
   EXPECT_TRUE(value) << textOf(diagnosis);
@@ -868,12 +888,14 @@ TEST_P(Faults, IsFoundWithWhatToType) {
   EXPECT_FALSE(found->why.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults), [](const auto& each) {
-  std::string name;
-  for (const char c : std::string(each.param.name))
-    name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+std::string testName(const Fault& fault) {
+  std::string name = fault.name;
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
-});
+}
+INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults),
+                         [](const auto& each) { return testName(each.param); });
 
 // One fault makes one kind of finding: what is broken elsewhere is not claimed.
 TEST(Doctor, AFaultIsNotTakenForAnother) {
@@ -902,47 +924,43 @@ TEST(Doctor, EveryCheckHasAFault) {
 
 // What is as it should be, near each fault of the GPUs' fabric, of bonds and of settings.
 TEST(Doctor, WhatIsMeantIsNoFault) {
-  const auto expectFine = [](const char* what, Network network, void (*change)(MemoryTree&)) {
+  const std::tuple<const char*, Network, Change> meant[] = {
+      {"Fabric Manager runs", kIb,
+       each({makeGpus("0x20b2"), missing("/railwise/gpus.json"),
+             file("/proc/driver/nvidia-nvswitch/permissions", ""),
+             file("/var/run/nvidia-fabricmanager/nv-fabricmanager.pid", "2939\n")})},
+      {"dma-buf with RCCL", kIb,
+       each({kAmdGpus,
+             file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n"),
+             variables("NCCL_DMABUF_ENABLE=1")})},
+      {"an IMEX channel", kIb,
+       each({changeGpus(joinDomain),
+             file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n"),
+             file("/dev/nvidia-caps-imex-channels/channel0", "")})},
+      {"NVLink between hosts is not wanted", kIb,
+       each({changeGpus(joinDomain), variables("NCCL_MNNVL_ENABLE=0")})},
+      {"the first NCCL for the GPU", kIb, each({makeGpus("0x2901"), otherNccl("2.25.1")})},
+      {"a bond of two ports", kRoce, bond("802.3ad 4", "2", "up")},
+      {"NICs in IOMMU groups", kIb,
+       each({makeGpus("0x2342"), driver("Open Kernel Module for aarch64  595.45.04  Release Build")})},
+      {"settings with a meaning", kIb,
+       variables("NCCL_IB_TIMEOUT=22\nNCCL_IGNORE_NET_MISMATCH=1\nNCCL_NVLS_ENABLE=0\nNCCL_IB_ECE_ENABLE=1")},
+      // The device's own class goes over the job's.
+      {"a global traffic class", kRoce,
+       [](MemoryTree& tree) {
+         unset("NCCL_IB_TC")(tree);
+         for (int i = 0; i < 8; ++i)
+           file("/sys/class/infiniband/mlx5_" + std::to_string(i) + "/tc/1/traffic_class",
+                "Global tclass=106\n")(tree);
+       }},
+      // Half-width links are sold as such: HDR100.
+      {"links of two lanes", kIb, ofEachPort("/rate", "100 Gb/sec (2X HDR)\n")},
+  };
+  for (const auto& [what, network, change] : meant) {
     MemoryTree tree = goodMachine(network);
     change(tree);
     EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n") << what;
-  };
-  expectFine("Fabric Manager runs", kIb, [](MemoryTree& tree) {
-    makeGpus(tree, "0x20b2");
-    tree = without(tree, "/railwise/gpus.json");
-    tree.file("/proc/driver/nvidia-nvswitch/permissions", "");
-    tree.file("/var/run/nvidia-fabricmanager/nv-fabricmanager.pid", "2939\n");
-  });
-  expectFine("dma-buf with RCCL", kIb, [](MemoryTree& tree) {
-    giveAmdGpus(tree);
-    tree.file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n");
-    environment(tree, "NCCL_DMABUF_ENABLE=1");
-  });
-  expectFine("an IMEX channel", kIb, [](MemoryTree& tree) {
-    changeGpus(tree, joinDomain);
-    tree.file("/proc/devices", "Character devices:\n 234 nvidia-caps-imex-channels\n");
-    tree.file("/dev/nvidia-caps-imex-channels/channel0", "");
-  });
-  expectFine("NVLink between hosts is not wanted", kIb, [](MemoryTree& tree) {
-    changeGpus(tree, joinDomain);
-    environment(tree, "NCCL_MNNVL_ENABLE=0");
-  });
-  expectFine("the first NCCL for the GPU", kIb, [](MemoryTree& tree) {
-    makeGpus(tree, "0x2901");
-    tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
-    tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.25.1", "")
-        .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.25.1");
-  });
-  expectFine("a bond of two ports", kRoce, [](MemoryTree& tree) { makeBond(tree, "802.3ad 4", "2", "up"); });
-  expectFine("NICs in IOMMU groups", kIb, [](MemoryTree& tree) {
-    makeGpus(tree, "0x2342");
-    set(tree, "/proc/driver/nvidia/version",
-        "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.45.04  Release Build\n");
-  });
-  expectFine("settings with a meaning", kIb, [](MemoryTree& tree) {
-    environment(tree,
-                "NCCL_IB_TIMEOUT=22\nNCCL_IGNORE_NET_MISMATCH=1\nNCCL_NVLS_ENABLE=0\nNCCL_IB_ECE_ENABLE=1");
-  });
+  }
 }
 
 TEST(Doctor, WhatNobodyToldOfTheFabricIsSaid) {
@@ -969,7 +987,7 @@ TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
     MemoryTree tree;
     tree.file("/proc/self/limits", "");
     tree.file("/railwise/environment", "");
-    for (const std::string& variable : variables) environment(tree, variable);
+    for (const std::string& variable : variables) append(tree, "/railwise/environment", variable);
     const Diagnosis diagnosis = diagnose(tree);
     for (const Finding& finding : diagnosis.findings.all())
       if (finding.check == "rdma-devices") return finding.severity;
@@ -986,8 +1004,8 @@ TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
 TEST(Doctor, SaysWhatAJobDoesWithoutNicsWithTheseSettings) {
   const auto whyWith = [](const char* variables) {
     MemoryTree tree = goodMachine();
-    unsetVariable(tree, "NCCL_NET");
-    environment(tree, std::string("NCCL_IB_HCA=bnxt\n") + variables);
+    unset("NCCL_NET")(tree);
+    append(tree, "/railwise/environment", std::string("NCCL_IB_HCA=bnxt\n") + variables);
     const Findings found = examine(System(tree), {.only = {"hca-selection"}}).findings;
     return found.all().empty() ? "" : found.all()[0].why;
   };
@@ -1022,24 +1040,6 @@ TEST(Doctor, DevicesOfOtherPodsAreNoFault) {
   EXPECT_EQ(named.findings.exitStatus(), 2) << textOf(named);
 }
 
-// The device's own class goes over the job's.
-TEST(Doctor, AGlobalTrafficClassIsEnough) {
-  MemoryTree tree = goodMachine(kRoce);
-  unsetVariable(tree, "NCCL_IB_TC");
-  for (int i = 0; i < 8; ++i)
-    tree.file(
-        sysfs::realPathOf(tree, "/sys/class/infiniband/mlx5_" + std::to_string(i)) + "/tc/1/traffic_class",
-        "Global tclass=106\n");
-  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
-}
-
-// Half-width links are sold as such: HDR100.
-TEST(Doctor, LinksOfTwoLanesAreFine) {
-  MemoryTree tree = goodMachine();
-  for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "100 Gb/sec (2X HDR)\n");
-  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
-}
-
 TEST(Doctor, TheSparkIsTold) {
   MemoryTree tree = goodMachine();
   tree.file("/sys/class/dmi/id/product_name", "DGX Spark\n");
@@ -1051,10 +1051,9 @@ TEST(Doctor, TheSparkIsTold) {
     else tree.file(folder + "/class", "0x088000\n");  // a machine of one GPU
   }
   const Diagnosis diagnosis = diagnose(tree);
-  const bool told =
-      std::any_of(diagnosis.looked.begin(), diagnosis.looked.end(), [](const std::string& line) {
-        return line.find("one QSFP port is two RDMA devices") != std::string::npos;
-      });
+  const bool told = std::ranges::any_of(diagnosis.looked, [](const std::string& line) {
+    return line.find("one QSFP port is two RDMA devices") != std::string::npos;
+  });
   EXPECT_TRUE(told) << textOf(diagnosis);
 }
 
@@ -1073,12 +1072,7 @@ TEST(Doctor, TheNamedTestsExist) {
   std::ostringstream whole;
   whole << page.rdbuf();
   std::set<std::string> tests = {"AGpuThatIsFartherThanOthersIsTold", "TheSparkIsTold"};
-  for (const Fault& fault : kFaults) {
-    std::string name = fault.name;
-    std::replace_if(
-        name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-    tests.insert(name);
-  }
+  for (const Fault& fault : kFaults) tests.insert(testName(fault));
   const std::string text = whole.str();
   int named = 0;
   for (auto at = text.find("(test"); at != std::string::npos; at = text.find("(test", at + 1)) {
@@ -1171,10 +1165,9 @@ TEST(Doctor, AGpuOnARootWithoutANicIsTold) {
   tree.link("/sys/class/infiniband/mlx5_3", to + "/infiniband/mlx5_3");
   tree.link(to + "/infiniband/mlx5_3/device", to);
   const Diagnosis diagnosis = diagnose(tree);
-  const auto all = diagnosis.findings.all();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [](const Finding& f) { return f.check == "gpu-nic-root"; });
-  ASSERT_NE(found, all.end()) << textOf(diagnosis);
+  const Finding* const found =
+      findingOf(diagnosis.findings, [](const Finding& f) { return f.check == "gpu-nic-root"; });
+  ASSERT_NE(found, nullptr) << textOf(diagnosis);
   EXPECT_EQ(found->seen[0].device, "GPU 0000:61:00.0");
 }
 
@@ -1213,9 +1206,8 @@ TEST(Doctor, TopologyFilesAreFineIfLintHasNoError) {
     const Diagnosis diagnosis =
         examine(System(nothing), {.topology_file = entry.path(), .topology_text = text.str()});
     const auto lint = topo::lintFile(entry.path());
-    const bool error = std::any_of(lint.findings.begin(), lint.findings.end(), [](const topo::Finding& f) {
-      return f.severity == topo::Finding::kError;
-    });
+    const bool error = std::ranges::any_of(
+        lint.findings, [](const topo::Finding& f) { return f.severity == topo::Finding::kError; });
     EXPECT_EQ(diagnosis.findings.exitStatus(), error ? 2 : 0) << entry.path() << "\n" << textOf(diagnosis);
     ++files;
   }

@@ -39,7 +39,7 @@ std::vector<std::string> linesOf(const std::string& text) {
 
 bool hasLine(const std::string& text, const std::string& line) {
   const auto lines = linesOf(text);
-  return std::find(lines.begin(), lines.end(), line) != lines.end();
+  return std::ranges::find(lines, line) != lines.end();
 }
 
 const std::string kProcess = R"(pid="4242",rank="3",program="all_reduce_perf")";
@@ -274,7 +274,7 @@ TEST(Metrics, OtlpHasAResourceForEachProcess) {
   record.rail("mlx5_0").counters.totals.bytes_sent = 17;
   record.connection(Side::kSender).connection.latency[10] = 2;
   const std::string line = otlpLine(collectMetrics(std::vector<Snapshot>{snapshotOf(record)}, 0));
-  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  EXPECT_EQ(std::ranges::count(line, '\n'), 1);
   const auto request = nlohmann::json::parse(line);
   ASSERT_EQ(request["resourceMetrics"].size(), 2U);
   const auto& process = request["resourceMetrics"][1];

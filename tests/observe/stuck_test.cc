@@ -15,6 +15,7 @@ namespace {
 using record::ConnectionState;
 using record::RailState;
 using record::WaitsFor;
+using enum CulpritKind;
 
 Diagnosis diagnosisOf(const TestJob& job) { return diagnose(job.job(), {}); }
 // In one line: a sentence may be broken anywhere.
@@ -30,7 +31,7 @@ std::string textOfJob(const TestJob& made) {
 
 // The kind and the name of the worst culprit.
 std::pair<CulpritKind, std::string> worst(const Diagnosis& diagnosis) {
-  if (diagnosis.culprits.empty()) return {CulpritKind::kUnaskedHost, "no culprit"};
+  if (diagnosis.culprits.empty()) return {kUnaskedHost, "no culprit"};
   return {diagnosis.culprits[0].kind, diagnosis.culprits[0].name};
 }
 std::pair<CulpritKind, std::string> culprit(CulpritKind kind, const std::string& name) {
@@ -38,6 +39,188 @@ std::pair<CulpritKind, std::string> culprit(CulpritKind kind, const std::string&
 }
 
 // ---- what the two ends of a connection tell together
+
+// Rank 0 sends to rank 1, or puts into its memory.
+struct TwoRanks {
+  explicit TwoRanks(bool puts = false) {
+    const auto [first, second] = puts ? job.connectPuts(from, to) : job.connect(from, to);
+    sender = first;
+    receiver = second;
+  }
+  TestJob job;
+  ProcessFacts& from = job.process(0, 1);
+  ProcessFacts& to = job.process(1, 2);
+  ConnectionFacts* sender;
+  ConnectionFacts* receiver;
+};
+
+constexpr const char* kThere = "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1";
+constexpr const char* kBack = "gpu2 mlx5_0 port 1 -> gpu1 mlx5_0 port 1";
+constexpr const char* kBetween = "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1";
+constexpr const char* kRank0 = "rank 0 (gpu1:100)";
+constexpr const char* kRank1 = "rank 1 (gpu2:101)";
+
+// What is wrong with the two, and the one culprit.
+struct Blame {
+  const char* name;
+  void (*make)(TwoRanks&);
+  CulpritKind kind;
+  const char* culprit;
+  const char* words = "";  // of the text: "a|b"
+  const char* why = "";    // of the longest wait; "": any
+};
+void PrintTo(const Blame& blame, std::ostream* out) { *out << blame.name; }
+
+const Blame kBlames[] = {
+    {"AReceiveThatIsNotPostedIsTheReceiversProcess",
+     [](TwoRanks& two) { TestJob::waitsForReceive(*two.sender); }, kLateProcess, kRank1,
+     "rank 1 (gpu2:101) does not call: its GPU or its application holds up the job; 1 process waits for it, "
+     "the longest for 5.0 s",
+     "no_receive"},
+    {"ASendThatIsNotPostedIsTheSendersProcess", [](TwoRanks& two) { TestJob::waitsForData(*two.receiver); },
+     kLateProcess, kRank0, "", "no_send"},
+    {"DataThatIsPostedAndDoesNotArriveIsASilentRail",  // both ends blame one rail
+     [](TwoRanks& two) {
+       TestJob::waits(*two.sender, WaitsFor::kCompletion);
+       two.sender->numbers.next = two.sender->numbers.posted = two.sender->oldest + 1;
+       TestJob::waitsForData(*two.receiver);
+     },
+     kSilentRail, kThere, "fe80::1|2 connections"},
+    {"AClearToSendThatDoesNotArriveIsASilentRailOfTheOtherDirection",
+     [](TwoRanks& two) {
+       TestJob::waitsForReceive(*two.sender);
+       TestJob::waitsForData(*two.receiver);  // the receive is posted
+     },
+     kSilentRail, kBack},
+    {"AnEndWithoutAPairNumberIsFoundByItsPeer",
+     [](TwoRanks& two) {
+       two.sender->pair_id = two.receiver->pair_id = 0;
+       TestJob::waitsForReceive(*two.sender);
+       TestJob::waitsForData(*two.receiver);
+     },
+     kSilentRail, kBack},
+    {"APortThatIsDownIsNamedWithItsStateAndReason",
+     [](TwoRanks& two) {
+       two.from.rails[0].state = RailState::kDown;
+       two.from.rails[0].state_ms = 12400;
+       two.sender->state = two.receiver->state = ConnectionState::kLost;
+       two.sender->still = two.receiver->still = true;
+       two.sender->looked_ms = two.receiver->looked_ms = 5;
+       two.sender->reason = "port 1 of mlx5_0 is down";
+     },
+     kFailedRail, "gpu1 mlx5_0 port 1",
+     "gpu1 mlx5_0 port 1 is down; 2 processes wait for it|is down, for 12.4 s|port 1 of mlx5_0 is down"},
+    {"APairThatCarriesNothingIsOneCulpritForBothEnds",
+     [](TwoRanks& two) {
+       for (ConnectionFacts* const end : {two.sender, two.receiver}) {
+         end->state = ConnectionState::kReconnecting;
+         end->waits_for = WaitsFor::kPeer;
+         end->still = true;
+         end->looked_ms = 5;
+       }
+     },
+     kFailedRail, kBetween},
+    {"APathThatIsLostAgainAndAgainCarriesNothing",
+     [](TwoRanks& two) {
+       TestJob::waits(*two.sender, WaitsFor::kCompletion);
+       TestJob::waitsForData(*two.receiver);
+       two.sender->new_epochs = 2;
+     },
+     kFailedRail, kBetween},
+    {"ASetupThatIsSlowSaysForWhomItWaits",
+     [](TwoRanks& two) {
+       two.from.slow_setup =
+           "18 of 64 connections are up after 12 s; waiting for: host7 (3 ranks: nothing heard)";
+     },
+     kHandshake, kRank0, "18 of 64 connections are up after 12 s"},
+    {"ADeadRankIsNamed",
+     [](TwoRanks& two) {
+       two.to.alive = false;
+       TestJob::waits(*two.sender, WaitsFor::kCompletion);
+     },
+     kDeadProcess, kRank1, "railwise postmortem 101"},
+    {"ADeadRankIsNamedBeforeAnythingWaitsForIt", [](TwoRanks& two) { two.to.alive = false; }, kDeadProcess,
+     kRank1},
+    {"AStoppedRankIsNamedWhateverItsNeighboursWaitFor",
+     [](TwoRanks& two) {
+       two.to.kernel_state = 'T';
+       TestJob::waits(*two.sender, WaitsFor::kCompletion);
+       TestJob::waitsForData(*two.receiver);  // as it was when the process was stopped
+       two.receiver->looked_ms = 9000;
+     },
+     kStoppedProcess, kRank1, "kill -CONT 101"},
+    {"AHandshakeOfAStoppedRankIsNoFindingOfItsOwn",
+     [](TwoRanks& two) {
+       two.from.kernel_state = 'T';
+       two.sender->state = ConnectionState::kConnecting;
+       two.sender->still = true;
+     },
+     kStoppedProcess, kRank0},
+    {"ARankThatDoesNotLookAfterItsOpenMessagesIsNamed",
+     [](TwoRanks& two) {
+       TestJob::waits(*two.sender, WaitsFor::kClearToSend);
+       TestJob::waitsForData(*two.receiver);
+       two.receiver->looked_ms = 30000;
+       // The receiver has posted no further receive.
+       two.sender->numbers.next = two.sender->oldest = two.receiver->numbers.posted;
+     },
+     kIdleCaller, kRank1, "its last call was 30.0 s ago"},
+    {"AConnectionThatHasFailedForGoodIsNamedWithItsReason",
+     [](TwoRanks& two) {
+       two.sender->state = ConnectionState::kFailed;
+       two.sender->reason = "no path for 60 s";
+     },
+     kFailedConnection, "rank 0 (gpu1:100) - rank 1 (gpu2:101)", "no path for 60 s"},
+};
+
+const Blame kBlamesOfPuts[] = {
+    {"AWriterWithoutCreditWaitsForATargetThatNobodyDrives",
+     [](TwoRanks& two) {
+       TestJob::waits(*two.sender, WaitsFor::kCredit);
+       two.receiver->looked_ms = 6000;
+     },
+     kIdleCaller, kRank1,
+     "does not drive its one-sided communication|operation 8 (1.0 MiB), 7 of 8 operations done", "no_credit"},
+    {"CreditThatDoesNotArriveIsASilentRail",
+     [](TwoRanks& two) { TestJob::waits(*two.sender, WaitsFor::kCredit); }, kSilentRail, kBack},
+    {"AWindowThatIsNotRegisteredIsTheTargetsProcess",
+     [](TwoRanks& two) { TestJob::waits(*two.sender, WaitsFor::kWindow); }, kLateProcess, kRank1,
+     "has not registered its part of a window", "no_window"},
+    {"APutThatIsNotAcknowledgedIsASilentRail",
+     [](TwoRanks& two) { TestJob::waits(*two.sender, WaitsFor::kCompletion); }, kSilentRail, kThere},
+    // Operations and signals are not counted alike: a target says nothing of its writer's operations.
+    {"AWriterThatNobodyDrivesIsNotComplete",
+     [](TwoRanks& two) {
+       TestJob::waits(*two.sender, WaitsFor::kCompletion);
+       two.sender->looked_ms = 6000;
+       two.receiver->completed = 1000;
+     },
+     kIdleCaller, kRank0},
+    {"ASignalInPartsIsASilentRailOfItsWriter",
+     [](TwoRanks& two) { TestJob::waits(*two.receiver, WaitsFor::kSignalParts); }, kSilentRail, kThere},
+    {"ASignalThatTheOwnNicDoesNotWriteIsThatNic",
+     [](TwoRanks& two) { TestJob::waits(*two.receiver, WaitsFor::kOwnNic); }, kSilentRail, "gpu2 mlx5_0", "",
+     "own_nic"},
+};
+
+void expectBlame(const Blame& blame, bool puts) {
+  TwoRanks two(puts);
+  blame.make(two);
+  const Diagnosis diagnosis = diagnosisOf(two.job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(blame.kind, blame.culprit));
+  for (const std::string& words : splitAt(blame.words, '|')) EXPECT_HAS(textOfJob(two.job), words);
+  if (*blame.why != '\0') EXPECT_STREQ(rowOf(kWhys, diagnosis.waits.at(0).why).key, blame.why);
+}
+
+class OneCulprit : public testing::TestWithParam<Blame> {};
+TEST_P(OneCulprit, OfASendIsNamed) { expectBlame(GetParam(), false); }
+class OneCulpritOfPuts : public testing::TestWithParam<Blame> {};
+TEST_P(OneCulpritOfPuts, IsNamed) { expectBlame(GetParam(), true); }
+
+const auto nameOfBlame = [](const auto& each) { return std::string(each.param.name); };
+INSTANTIATE_TEST_SUITE_P(Stuck, OneCulprit, testing::ValuesIn(kBlames), nameOfBlame);
+INSTANTIATE_TEST_SUITE_P(Stuck, OneCulpritOfPuts, testing::ValuesIn(kBlamesOfPuts), nameOfBlame);
 
 TEST(Stuck, NothingIsStuckWhereNothingIsOpen) {
   TestJob job;
@@ -74,7 +257,7 @@ TEST(Stuck, APeerThatTheSpyCannotNameIsWaitedFor) {
   TestJob::waitsForData(spied(*receiver), 47'000);
   const Diagnosis diagnosis = diagnosisOf(job);
   EXPECT_TRUE(diagnosis.stuck);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kUnnamedPeers, "rank 1 (gpu2:101)"));
+  EXPECT_EQ(worst(diagnosis), culprit(kUnnamedPeers, "rank 1 (gpu2:101)"));
   EXPECT_HAS(diagnosis.culprits[0].details[0], "8 sends are done, 0 under way, and 7 receives are done");
   EXPECT_EQ(diagnosis.waits[0].why, Why::kPeerUnnamed);
   // Its other connection moves.
@@ -93,7 +276,7 @@ TEST(Stuck, ACallThatDoesNotReturnIsThePluginsBehindTheSpy) {
   sender->looked_ms = 12'000;
   spied(*receiver);
   const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kHangingCall, "rank 0 (gpu1:100)"));
+  EXPECT_EQ(worst(diagnosis), culprit(kHangingCall, "rank 0 (gpu1:100)"));
   EXPECT_HAS(diagnosis.verdict, "is in isend of its network plugin, which does not return");
   sender->looked_ms = 10;
   EXPECT_FALSE(diagnosisOf(job).stuck) << "it has just begun";
@@ -108,51 +291,6 @@ TEST(Stuck, ARecordOfThePluginsTrialIsNoDeadJob) {
   EXPECT_LACKS(diagnosisOf(job).verdict, "died first");
   trial.spy = false;
   EXPECT_HAS(diagnosisOf(job).verdict, "died first");
-}
-
-TEST(Stuck, AReceiveThatIsNotPostedIsTheReceiversProcess) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(5, 2));
-  TestJob::waitsForReceive(*sender);
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 5 (gpu2:105)"));
-  EXPECT_EQ(diagnosis.verdict,
-            "rank 5 (gpu2:105) does not call: its GPU or its application holds up the job; 1 process waits "
-            "for it, the longest for 5.0 s");
-  ASSERT_EQ(diagnosis.waits.size(), 1U);
-  EXPECT_EQ(diagnosis.waits[0].why, Why::kNoReceive);
-}
-
-TEST(Stuck, ASendThatIsNotPostedIsTheSendersProcess) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(5, 1), job.process(0, 2));
-  TestJob::waitsForData(*receiver);
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 5 (gpu1:105)"));
-  EXPECT_EQ(diagnosis.waits[0].why, Why::kNoSend);
-}
-
-TEST(Stuck, DataThatIsPostedAndDoesNotArriveIsASilentRail) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
-  TestJob::waits(*sender, WaitsFor::kCompletion);
-  sender->numbers.next = sender->numbers.posted = sender->oldest + 1;
-  TestJob::waitsForData(*receiver);
-  const Diagnosis diagnosis = diagnosisOf(job);
-  ASSERT_EQ(diagnosis.culprits.size(), 1U);  // both ends blame one rail
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
-  EXPECT_EQ(diagnosis.culprits[0].connections, 2);
-  EXPECT_HAS(textOfJob(job), "fe80::1");
-}
-
-TEST(Stuck, AClearToSendThatDoesNotArriveIsASilentRailOfTheOtherDirection) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
-  TestJob::waitsForReceive(*sender);
-  TestJob::waitsForData(*receiver);  // the receive is posted
-  const Diagnosis diagnosis = diagnosisOf(job);
-  ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu2 mlx5_0 port 1 -> gpu1 mlx5_0 port 1"));
 }
 
 TEST(Stuck, OfTwoRailsTheOneThatOwesBytesIsSilent) {
@@ -170,25 +308,6 @@ TEST(Stuck, OfTwoRailsTheOneThatOwesBytesIsSilent) {
   const Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.culprits.size(), 1U);
   EXPECT_EQ(diagnosis.culprits[0].name, "gpu1 mlx5_1 port 1 -> gpu2 mlx5_1 port 1");
-}
-
-TEST(Stuck, APortThatIsDownIsNamedWithItsStateAndReason) {
-  TestJob job;
-  ProcessFacts& from = job.process(0, 1);
-  const auto [sender, receiver] = job.connect(from, job.process(1, 2));
-  from.rails[0].state = RailState::kDown;
-  from.rails[0].state_ms = 12400;
-  sender->state = receiver->state = ConnectionState::kLost;
-  sender->still = receiver->still = true;
-  sender->looked_ms = receiver->looked_ms = 5;
-  sender->reason = "port 1 of mlx5_0 is down";
-  const Diagnosis diagnosis = diagnosisOf(job);
-  ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kFailedRail, "gpu1 mlx5_0 port 1"));
-  EXPECT_HAS(diagnosis.verdict, "gpu1 mlx5_0 port 1 is down; 2 processes wait for it");
-  const std::string text = textOfJob(job);
-  EXPECT_HAS(text, "is down, for 12.4 s");
-  EXPECT_HAS(text, "port 1 of mlx5_0 is down");
 }
 
 // Ring: rank 0 has no path to rank 1, which sees that, but nothing to send either: it waits for rank 2.
@@ -211,31 +330,6 @@ TEST(Stuck, ALostPathOverWhichNothingIsToBeSentHoldsNobodyUp) {
   TestJob::waits(*sender, WaitsFor::kClearToSend);  // it has something to send
   diagnosis = diagnosisOf(job);
   EXPECT_EQ(diagnosis.culprits.size(), 2U);
-}
-
-TEST(Stuck, APairThatCarriesNothingIsOneCulpritForBothEnds) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
-  for (ConnectionFacts* const end : {sender, receiver}) {
-    end->state = ConnectionState::kReconnecting;
-    end->waits_for = WaitsFor::kPeer;
-    end->still = true;
-    end->looked_ms = 5;
-  }
-  const Diagnosis diagnosis = diagnosisOf(job);
-  ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(diagnosis.culprits[0].name, "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1");
-}
-
-TEST(Stuck, APathThatIsLostAgainAndAgainCarriesNothing) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
-  TestJob::waits(*sender, WaitsFor::kCompletion);
-  TestJob::waitsForData(*receiver);
-  sender->new_epochs = 2;
-  const Diagnosis diagnosis = diagnosisOf(job);
-  ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kFailedRail, "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1"));
 }
 
 TEST(Stuck, RailsThatHaveFailedAreToldWhileTheJobGoesOn) {
@@ -270,34 +364,6 @@ TEST(Stuck, ARailThatIsUsedAgainIsNotNamed) {
   EXPECT_EQ(diagnosisOf(job).rails.size(), 1U);
 }
 
-TEST(Stuck, ASetupThatIsSlowSaysForWhomItWaits) {
-  TestJob job;
-  job.process(0, 1).slow_setup =
-      "18 of 64 connections are up after 12 s; waiting for: host7 (3 ranks: nothing heard)";
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kHandshake, "rank 0 (gpu1:100)"));
-  EXPECT_HAS(textOfJob(job), "18 of 64 connections are up after 12 s");
-}
-
-TEST(Stuck, ADeadRankIsNamed) {
-  TestJob job;
-  ProcessFacts& dead = job.process(3, 2);
-  const auto [sender, receiver] = job.connect(job.process(0, 1), dead);
-  dead.alive = false;
-  TestJob::waits(*sender, WaitsFor::kCompletion);
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kDeadProcess, "rank 3 (gpu2:103)"));
-  EXPECT_HAS(diagnosis.culprits[0].advice, "railwise postmortem 103");
-}
-
-TEST(Stuck, ADeadRankIsNamedBeforeAnythingWaitsForIt) {
-  TestJob job;
-  ProcessFacts& dead = job.process(3, 2);
-  job.connect(job.process(0, 1), dead);
-  dead.alive = false;
-  EXPECT_EQ(worst(diagnosisOf(job)), culprit(CulpritKind::kDeadProcess, "rank 3 (gpu2:103)"));
-}
-
 TEST(Stuck, ADeadProcessOfAnotherJobIsNoFinding) {
   TestJob job;
   job.connect(job.process(0, 1), job.process(1, 2));
@@ -316,44 +382,6 @@ TEST(Stuck, WhereNoProcessLivesNothingIsStuck) {
   EXPECT_HAS(diagnosis.verdict, "no job runs on these hosts; 2 records of processes");
 }
 
-TEST(Stuck, AStoppedRankIsNamedWhateverItsNeighboursWaitFor) {
-  TestJob job;
-  ProcessFacts& stopped = job.process(3, 2);
-  const auto [sender, receiver] = job.connect(job.process(0, 1), stopped);
-  stopped.kernel_state = 'T';
-  TestJob::waits(*sender, WaitsFor::kCompletion);
-  TestJob::waitsForData(*receiver);  // as it was when the process was stopped
-  receiver->looked_ms = 9000;
-  const Diagnosis diagnosis = diagnosisOf(job);
-  ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kStoppedProcess, "rank 3 (gpu2:103)"));
-  EXPECT_HAS(diagnosis.culprits[0].advice, "kill -CONT 103");
-}
-
-TEST(Stuck, AHandshakeOfAStoppedRankIsNoFindingOfItsOwn) {
-  TestJob job;
-  ProcessFacts& stopped = job.process(3, 2);
-  const auto [sender, receiver] = job.connect(stopped, job.process(0, 1));
-  stopped.kernel_state = 'T';
-  sender->state = ConnectionState::kConnecting;
-  sender->still = true;
-  EXPECT_EQ(diagnosisOf(job).culprits.size(), 1U);
-}
-
-TEST(Stuck, ARankThatDoesNotLookAfterItsOpenMessagesIsNamed) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(3, 2));
-  TestJob::waits(*sender, WaitsFor::kClearToSend);
-  TestJob::waitsForData(*receiver);
-  receiver->looked_ms = 30000;
-  sender->numbers.next = sender->oldest =
-      receiver->numbers.posted;  // the receiver has posted no further receive
-  const Diagnosis diagnosis = diagnosisOf(job);
-  ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kIdleCaller, "rank 3 (gpu2:103)"));
-  EXPECT_HAS(textOfJob(job), "its last call was 30.0 s ago");
-}
-
 TEST(Stuck, AMessageThatTheReceiverHasIsCompleteWhateverTheLastLookSays) {
   TestJob job;
   const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(3, 2));
@@ -363,70 +391,51 @@ TEST(Stuck, AMessageThatTheReceiverHasIsCompleteWhateverTheLastLookSays) {
   EXPECT_FALSE(diagnosisOf(job).stuck);
 }
 
-TEST(Stuck, AConnectionThatHasFailedForGoodIsNamedWithItsReason) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
-  sender->state = ConnectionState::kFailed;
-  sender->reason = "no path for 60 s";
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis),
-            culprit(CulpritKind::kFailedConnection, "rank 0 (gpu1:100) - rank 1 (gpu2:101)"));
-  EXPECT_HAS(textOfJob(job), "no path for 60 s");
-}
-
 // ---- peers without a record
+
+ProcessFacts processAway(const std::string& host, uint32_t pid) {
+  ProcessFacts away;
+  away.host = host;
+  away.pid = pid;
+  return away;
+}
 
 TEST(Stuck, AHostThatDoesNotAnswerIsNamedWithItsReason) {
   TestJob job;
-  ProcessFacts away;
-  away.host = "gpu7";
-  away.pid = 4411;
+  ProcessFacts away = processAway("gpu7", 4411);
   const auto [sender, receiver] = job.connect(job.process(0, 1), away);
   TestJob::waits(*sender, WaitsFor::kCompletion);
   job.hosts.push_back({.asked = "root@gpu7", .error = "no answer within 30 s"});
   const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentHost, "gpu7"));
+  EXPECT_EQ(worst(diagnosis), culprit(kSilentHost, "gpu7"));
   EXPECT_HAS(textOfJob(job), "no answer within 30 s");
 }
 
 TEST(Stuck, AHostThatDoesNotAnswerIsAFindingOfItsOwnBehindTheOthers) {
   TestJob job;
   job.hosts.push_back({.asked = "root@gpu7", .error = "No route to host"});
-  EXPECT_EQ(worst(diagnosisOf(job)), culprit(CulpritKind::kSilentHost, "gpu7"));
+  EXPECT_EQ(worst(diagnosisOf(job)), culprit(kSilentHost, "gpu7"));
   TestJob::waitsForReceive(*job.connect(job.process(0, 1), job.process(1, 2)).first);
-  EXPECT_EQ(worst(diagnosisOf(job)).first, CulpritKind::kLateProcess);
+  EXPECT_EQ(worst(diagnosisOf(job)).first, kLateProcess);
 }
 
 TEST(Stuck, AHostThatWasNotAskedIsToBeAsked) {
   TestJob job;
-  ProcessFacts away;
-  away.host = "gpu7";
-  away.pid = 4411;
+  ProcessFacts away = processAway("gpu7", 4411);
   const auto [sender, receiver] = job.connect(job.process(0, 1), away);
   TestJob::waitsForReceive(*sender);
   const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kUnaskedHost, "gpu7"));
+  EXPECT_EQ(worst(diagnosis), culprit(kUnaskedHost, "gpu7"));
   EXPECT_HAS(diagnosis.culprits[0].advice, "railwise stuck --hosts FILE with gpu7 in FILE");
 }
 
 TEST(Stuck, AProcessWithoutARecordOnAHostThatAnswersIsNamed) {
   TestJob job;
-  ProcessFacts away;
-  away.host = "gpu7";
-  away.pid = 4411;
+  ProcessFacts away = processAway("gpu7", 4411);
   const auto [sender, receiver] = job.connect(job.process(0, 1), away);
   TestJob::waitsForReceive(*sender);
   job.hosts.push_back({.asked = "gpu7", .name = "gpu7.example.org"});
-  EXPECT_EQ(worst(diagnosisOf(job)), culprit(CulpritKind::kNoRecord, "gpu7:4411"));
-}
-
-TEST(Stuck, AnEndWithoutAPairNumberIsFoundByItsPeer) {
-  TestJob job;
-  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
-  sender->pair_id = receiver->pair_id = 0;
-  TestJob::waitsForReceive(*sender);
-  TestJob::waitsForData(*receiver);
-  EXPECT_EQ(worst(diagnosisOf(job)).first, CulpritKind::kSilentRail);
+  EXPECT_EQ(worst(diagnosisOf(job)), culprit(kNoRecord, "gpu7:4411"));
 }
 
 // ---- chains and circles
@@ -440,7 +449,7 @@ TEST(Stuck, AChainOfWaitsLeadsToTheRankThatWaitsForNone) {
   TestJob::waitsForReceive(*job.connect(second, last).first, 8000);
   const Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 2 (gpu3:102)"));
+  EXPECT_EQ(worst(diagnosis), culprit(kLateProcess, "rank 2 (gpu3:102)"));
   EXPECT_EQ(diagnosis.culprits[0].processes, (std::vector<int>{0, 1}));
   EXPECT_EQ(diagnosis.culprits[0].connections, 1);
   EXPECT_HAS(diagnosis.verdict, "2 processes wait for it, the longest for 8.0 s");
@@ -459,7 +468,7 @@ TEST(Stuck, ARingBehindASilentRailBlamesTheRailAlone) {
   TestJob::waitsForData(*job.connect(c, a).second);
   const Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
+  EXPECT_EQ(worst(diagnosis), culprit(kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
   EXPECT_EQ(diagnosis.culprits[0].processes.size(), 3U);
 }
 
@@ -471,7 +480,7 @@ TEST(Stuck, ACircleIsTold) {
   TestJob::waitsForReceive(*job.connect(b, a).first);
   const Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.culprits.size(), 1U);
-  EXPECT_EQ(diagnosis.culprits[0].kind, CulpritKind::kCircle);
+  EXPECT_EQ(diagnosis.culprits[0].kind, kCircle);
   EXPECT_HAS(textOfJob(job), "rank 0 (gpu1:100) waits for rank 1 (gpu2:101) waits for rank 0");
 }
 
@@ -554,9 +563,8 @@ TEST(StuckJobs, RanksWithoutAConnectionAreOneJobByTheirCommunicatorOrTheirLaunch
     ProcessFacts& own = job.process(rank, 1);
     own.ranks = 2;
     own.parent = rank < 2 ? 77 : rank < 4 ? 0 : 1;  // 1: its launcher has ended
-    ProcessFacts away;  // rails go from rank to rank: no two of this host are connected
-    away.host = "gpu9";
-    away.pid = static_cast<uint32_t>(900 + rank);
+    // Rails go from rank to rank: no two of this host are connected.
+    ProcessFacts away = processAway("gpu9", static_cast<uint32_t>(900 + rank));
     job.connect(own, away).first->communicator = rank == 2 || rank == 3 ? 42 : 0;
   }
   EXPECT_EQ(jobNumbers(job.job().processes()), (std::vector<int>{0, 0, 1, 1, 2, 3}));
@@ -579,15 +587,13 @@ TEST(StuckJobs, NotesOfAJobAreInTheJsonToo) {
 TEST(StuckJobs, AHostThatDoesNotAnswerBelongsToTheJobThatHasPeersThere) {
   TestJob job;
   job.connect(job.process(0, 1), job.process(1, 2));
-  ProcessFacts away;
-  away.host = "gpu7";
-  away.pid = 9;
+  ProcessFacts away = processAway("gpu7", 9);
   ProcessFacts& own = job.process(2, 1);
   TestJob::waitsForData(*job.connect(away, own).second);
   job.hosts.push_back({.asked = "gpu7", .error = "No route to host"});
   const std::vector<JudgedJob> jobs = judgeJobs(job.job(), {});
   ASSERT_EQ(jobs.size(), 2U);
-  EXPECT_EQ(worst(jobs[0].diagnosis), culprit(CulpritKind::kSilentHost, "gpu7"));
+  EXPECT_EQ(worst(jobs[0].diagnosis), culprit(kSilentHost, "gpu7"));
   EXPECT_FALSE(jobs[1].diagnosis.stuck) << jobs[1].diagnosis.verdict;
 }
 
@@ -595,9 +601,7 @@ TEST(StuckJobs, AHostThatDoesNotAnswerBelongsToTheJobThatHasPeersThere) {
 TEST(StuckJobs, AHostThatDoesNotAnswerHoldsUpNoJobOfWhichNoneLives) {
   TestJob job;
   job.connect(job.process(0, 1), job.process(1, 2));
-  ProcessFacts away;
-  away.host = "gpu7";
-  away.pid = 9;
+  ProcessFacts away = processAway("gpu7", 9);
   ProcessFacts& ended = job.process(2, 1);
   ended.alive = false;
   ended.ended = true;
@@ -606,7 +610,7 @@ TEST(StuckJobs, AHostThatDoesNotAnswerHoldsUpNoJobOfWhichNoneLives) {
   job.hosts.push_back({.asked = "gpu7", .error = "No route to host"});
   const std::vector<JudgedJob> jobs = judgeJobs(job.job(), {});
   ASSERT_EQ(jobs.size(), 1U);  // perhaps a rank of the job that runs is there
-  EXPECT_EQ(worst(jobs[0].diagnosis), culprit(CulpritKind::kSilentHost, "gpu7"));
+  EXPECT_EQ(worst(jobs[0].diagnosis), culprit(kSilentHost, "gpu7"));
 }
 
 // To compare each peer with each host, for each host anew, takes minutes here and hours on a large machine.
@@ -646,7 +650,7 @@ TEST(Stuck, WhoDiedFirstStandsFirst) {
   dead[2]->gone_ms = 9500;  // an idle process has its last sign of life long before its end
   const Diagnosis diagnosis = diagnosisOf(job);
   ASSERT_EQ(diagnosis.culprits.size(), 3U);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kDeadProcess, "rank 2 (gpu3:102)"));
+  EXPECT_EQ(worst(diagnosis), culprit(kDeadProcess, "rank 2 (gpu3:102)"));
   EXPECT_HAS(diagnosis.verdict, "died first of 3");
   const std::string text = textOfJob(job);
   EXPECT_HAS(text, "shows no failure before");
@@ -780,10 +784,8 @@ TEST(Stuck, TheCensusSaysForWhomConnectionsWait) {
   TestJob job;
   ProcessFacts& own = job.process(0, 1);
   job.connect(own, job.process(1, 2));
-  ProcessFacts away;
-  away.host = "gpu7";
   for (const uint32_t pid : {1U, 2U, 3U}) {
-    away.pid = pid;
+    ProcessFacts away = processAway("gpu7", pid);
     ConnectionFacts& end = *job.connect(own, away).first;
     end.state = ConnectionState::kConnecting;
     end.still = true;
@@ -807,7 +809,7 @@ TEST(Stuck, AListenerThatNoPeerHasCalledIsAFinding) {
   own.connections.pop_back();
   own.ranks = 2;
   const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kHandshake, "rank 0 (gpu1:100)"));
+  EXPECT_EQ(worst(diagnosis), culprit(kHandshake, "rank 0 (gpu1:100)"));
   EXPECT_EQ(diagnosis.notes,
             std::vector<std::string>{"rank 1 of 2 has no record on the hosts that were asked"});
 }
@@ -823,41 +825,42 @@ record::Snapshot snapshotWith(const record::Connection& connection, uint64_t rea
   return snapshot;
 }
 
-TEST(StuckFacts, WhatCompletesBetweenTheReadsMoves) {
+record::Connection runningConnection(uint64_t oldest) {
   record::Connection connection;
   connection.state = ConnectionState::kRunning;
-  connection.oldest = 5;
-  connection.completed = 4;
-  const record::Snapshot first = snapshotWith(connection, 1000000000);
-  connection.oldest = 15;
-  connection.completed = 14;
-  const ProcessFacts facts = factsOf(&first, snapshotWith(connection, 3000000000));
+  connection.oldest = oldest;
+  return connection;
+}
+
+// Two reads, two seconds apart.
+ConnectionFacts factsOfReads(const record::Connection& first, const record::Connection& second) {
+  const record::Snapshot before = snapshotWith(first, 1000000000);
+  const ProcessFacts facts = factsOf(&before, snapshotWith(second, 3000000000));
   EXPECT_EQ(facts.between_ms, 2000U);
-  EXPECT_EQ(facts.connections.at(0).moved, 10U);
-  EXPECT_FALSE(facts.connections.at(0).still);
+  return facts.connections.at(0);
+}
+
+TEST(StuckFacts, WhatCompletesBetweenTheReadsMoves) {
+  record::Connection first = runningConnection(5), second = runningConnection(15);
+  first.completed = 4;
+  second.completed = 14;
+  EXPECT_EQ(factsOfReads(first, second).moved, 10U);
+  EXPECT_FALSE(factsOfReads(first, second).still);
 }
 
 TEST(StuckFacts, WhatIsOpenInBothReadsStandsStill) {
-  record::Connection connection;
-  connection.state = ConnectionState::kRunning;
-  connection.oldest = 5;
+  record::Connection connection = runningConnection(5);
   connection.waits_since_ns = 500000000;
-  const record::Snapshot first = snapshotWith(connection, 1000000000);
-  const ProcessFacts facts = factsOf(&first, snapshotWith(connection, 3000000000));
-  EXPECT_TRUE(facts.connections.at(0).still);
-  EXPECT_EQ(facts.connections.at(0).waits_ms, 2500U);
+  EXPECT_TRUE(factsOfReads(connection, connection).still);
+  EXPECT_EQ(factsOfReads(connection, connection).waits_ms, 2500U);
 }
 
 TEST(StuckFacts, NewQueuePairsAreNoProgress) {
-  record::Connection connection;
-  connection.state = ConnectionState::kRunning;
-  connection.oldest = 5;
-  connection.epoch = 2;
-  const record::Snapshot first = snapshotWith(connection, 1000000000);
-  connection.epoch = 3;
-  const ProcessFacts facts = factsOf(&first, snapshotWith(connection, 3000000000));
-  EXPECT_TRUE(facts.connections.at(0).still);
-  EXPECT_EQ(facts.connections.at(0).new_epochs, 1U);
+  record::Connection first = runningConnection(5), second = first;
+  first.epoch = 2;
+  second.epoch = 3;
+  EXPECT_TRUE(factsOfReads(first, second).still);
+  EXPECT_EQ(factsOfReads(first, second).new_epochs, 1U);
 }
 
 TEST(StuckFacts, TheSlowSetupIsOverOnceAConnectionIsUp) {
@@ -869,29 +872,23 @@ TEST(StuckFacts, TheSlowSetupIsOverOnceAConnectionIsUp) {
 }
 
 TEST(StuckFacts, WhatHasNothingOpenDoesNotStandStill) {
-  record::Connection connection;
-  connection.state = ConnectionState::kRunning;
-  const record::Snapshot first = snapshotWith(connection, 1000000000);
-  EXPECT_FALSE(factsOf(&first, snapshotWith(connection, 3000000000)).connections.at(0).still);
+  EXPECT_FALSE(factsOfReads(runningConnection(0), runningConnection(0)).still);
 }
 
 TEST(StuckFacts, TheLastLookOfAnIdleConnectionIsNoWait) {
-  record::Connection connection;
-  connection.state = ConnectionState::kRunning;
-  connection.waits_for = WaitsFor::kClearToSend;  // it has come since
-  connection.looked_ns = 500000000;
-  const record::Snapshot first = snapshotWith(connection, 1000000000);
-  EXPECT_FALSE(factsOf(&first, snapshotWith(connection, 3000000000)).connections.at(0).still);
-  connection.waits_for = WaitsFor::kData;
-  connection.side = record::Side::kReceiver;
-  connection.oldest = connection.posted = connection.completed = 5;  // it has arrived since
-  EXPECT_FALSE(factsOf(&first, snapshotWith(connection, 3000000000)).connections.at(0).still);
+  record::Connection first = runningConnection(0);
+  first.waits_for = WaitsFor::kClearToSend;  // it has come since
+  first.looked_ns = 500000000;
+  EXPECT_FALSE(factsOfReads(first, first).still);
+  record::Connection second = first;
+  second.waits_for = WaitsFor::kData;
+  second.side = record::Side::kReceiver;
+  second.oldest = second.posted = second.completed = 5;  // it has arrived since
+  EXPECT_FALSE(factsOfReads(first, second).still);
 }
 
 TEST(StuckFacts, ReadOnceTheAgeTells) {
-  record::Connection connection;
-  connection.state = ConnectionState::kRunning;
-  connection.oldest = 5;
+  record::Connection connection = runningConnection(5);
   connection.oldest_since_ns = 1000000000;
   EXPECT_TRUE(factsOf(nullptr, snapshotWith(connection, 3100000000)).connections.at(0).still);
   EXPECT_FALSE(factsOf(nullptr, snapshotWith(connection, 2900000000)).connections.at(0).still);
@@ -998,72 +995,6 @@ TEST(StuckText, JsonHasTheWaitsAndTheCulprits) {
 }
 
 // ---- one-sided communication
-
-TEST(Stuck, AWriterWithoutCreditWaitsForATargetThatNobodyDrives) {
-  TestJob job;
-  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(5, 2));
-  TestJob::waits(*writer, WaitsFor::kCredit);
-  target->looked_ms = 6000;
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kIdleCaller, "rank 5 (gpu2:105)"));
-  EXPECT_EQ(diagnosis.waits[0].why, Why::kNoCredit);
-  EXPECT_HAS(textOfJob(job), "does not drive its one-sided communication");
-  EXPECT_HAS(textOfJob(job), "operation 8 (1.0 MiB), 7 of 8 operations done");
-}
-
-TEST(Stuck, CreditThatDoesNotArriveIsASilentRail) {
-  TestJob job;
-  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(5, 2));
-  TestJob::waits(*writer, WaitsFor::kCredit);
-  EXPECT_EQ(target->waits_for, WaitsFor::kNothing);
-  EXPECT_EQ(worst(diagnosisOf(job)),
-            culprit(CulpritKind::kSilentRail, "gpu2 mlx5_0 port 1 -> gpu1 mlx5_0 port 1"));
-}
-
-TEST(Stuck, AWindowThatIsNotRegisteredIsTheTargetsProcess) {
-  TestJob job;
-  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(5, 2));
-  TestJob::waits(*writer, WaitsFor::kWindow);
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 5 (gpu2:105)"));
-  EXPECT_EQ(diagnosis.waits[0].why, Why::kNoWindow);
-  EXPECT_HAS(diagnosis.verdict, "has not registered its part of a window");
-}
-
-TEST(Stuck, APutThatIsNotAcknowledgedIsASilentRail) {
-  TestJob job;
-  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
-  TestJob::waits(*writer, WaitsFor::kCompletion);
-  EXPECT_EQ(worst(diagnosisOf(job)),
-            culprit(CulpritKind::kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
-}
-
-// Operations and signals are not counted alike: a target says nothing of its writer's operations.
-TEST(Stuck, AWriterThatNobodyDrivesIsNotComplete) {
-  TestJob job;
-  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
-  TestJob::waits(*writer, WaitsFor::kCompletion);
-  writer->looked_ms = 6000;
-  target->completed = 1000;
-  EXPECT_EQ(worst(diagnosisOf(job)), culprit(CulpritKind::kIdleCaller, "rank 0 (gpu1:100)"));
-}
-
-TEST(Stuck, ASignalInPartsIsASilentRailOfItsWriter) {
-  TestJob job;
-  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
-  TestJob::waits(*target, WaitsFor::kSignalParts);
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
-}
-
-TEST(Stuck, ASignalThatTheOwnNicDoesNotWriteIsThatNic) {
-  TestJob job;
-  const auto [writer, target] = job.connectPuts(job.process(0, 1), job.process(1, 2));
-  TestJob::waits(*target, WaitsFor::kOwnNic);
-  const Diagnosis diagnosis = diagnosisOf(job);
-  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu2 mlx5_0"));
-  EXPECT_EQ(diagnosis.waits[0].why, Why::kOwnNic);
-}
 
 // A GPU that waits for a signal is not seen. What has come of whom is.
 TEST(Stuck, NamesRanksThatHaveNotSignalled) {

@@ -124,9 +124,8 @@ class Watch {
   bool change(const char* to) const {
     const auto ports = softdev::findPorts(fabric_, kPort);
     if (!ports.ok()) return false;
-    return std::all_of(ports->begin(), ports->end(), [&](const softdev::PortInfo& port) {
-      return softdev::changePort(fabric_, port, to).ok();
-    });
+    return std::ranges::all_of(
+        *ports, [&](const softdev::PortInfo& port) { return softdev::changePort(fabric_, port, to).ok(); });
   }
 
  private:
@@ -262,7 +261,7 @@ double longestPauseSeconds(const std::vector<double>& values, double seconds_of_
     if (value > 0) sorted.push_back(value);
   }
   if (sorted.empty()) return 0;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const double little = sorted[sorted.size() / 2] / 10;
   std::size_t first = 0;
   while (values[first] <= 0) ++first;

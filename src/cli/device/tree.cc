@@ -83,8 +83,8 @@ class TreeMaker {
 
   void addBridges() {
     for (auto& [folder, bridge] : bridges_) {
-      const auto told = std::find_if(host_.bridges.begin(), host_.bridges.end(),
-                                     [path = &folder](const auto& config) { return config.pci == *path; });
+      const auto told = std::ranges::find_if(
+          host_.bridges, [path = &folder](const auto& config) { return config.pci == *path; });
       const std::string above = std::filesystem::path(folder).parent_path().string();
       describeBridge(bridge, !isBusId(sysfs::baseName(above)),
                      told == host_.bridges.end() ? nullptr : &*told);
@@ -136,8 +136,8 @@ class TreeMaker {
 
   // Adds the kernel module by which NCCL's net_ib recognises that NICs can access GPU memory by its address.
   void addPeerMemory() {
-    const bool any = std::any_of(host_.devices.begin(), host_.devices.end(),
-                                 [](const auto& device) { return device.gpuByAddress(); });
+    const bool any =
+        std::ranges::any_of(host_.devices, [](const auto& device) { return device.gpuByAddress(); });
     if (any) file("/sys/module/nvidia_peermem", "version", "railwise");
   }
 
@@ -168,8 +168,8 @@ sysfs::MemoryTree deviceTree(const softdev::HostConfig& host) { return TreeMaker
 
 bool hasTree(const softdev::HostConfig& host) {
   if (!host.described) return false;
-  return !host.gpus.empty() || std::any_of(host.devices.begin(), host.devices.end(),
-                                           [](const auto& device) { return !device.pci.empty(); });
+  return !host.gpus.empty() ||
+         std::ranges::any_of(host.devices, [](const auto& device) { return !device.pci.empty(); });
 }
 
 Outcome<void> writeTree(const sysfs::MemoryTree& tree, const std::string& folder) {

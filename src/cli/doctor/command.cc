@@ -86,7 +86,7 @@ Option onlyOption(std::vector<std::string>* only) {
           .accept = [only](std::string_view value) {
             const std::vector<std::string> names = fullPartsOf(value, ',');
             only->insert(only->end(), names.begin(), names.end());
-            return !names.empty() && std::all_of(names.begin(), names.end(), doctor::isCheckOrFamily);
+            return !names.empty() && std::ranges::all_of(names, doctor::isCheckOrFamily);
           }};
 }
 
@@ -294,8 +294,8 @@ bool isTopologyFile(const std::vector<std::string>& files) {
   const Outcome<std::string> text = piped ? beginOfPipe(path) : wholeFile(path, kBegin);
   const std::string_view begin = text.ok() ? trimmed(*text) : "";
   constexpr std::string_view kTags[] = {"<?xml", "<!--", "<system", "<graphs"};
-  return begin.empty() || std::any_of(std::begin(kTags), std::end(kTags),
-                                      [&](std::string_view tag) { return begin.starts_with(tag); });
+  return begin.empty() ||
+         std::ranges::any_of(kTags, [&](std::string_view tag) { return begin.starts_with(tag); });
 }
 
 }  // namespace
@@ -312,7 +312,7 @@ int doctorCommand(Args args) {
     std::vector<const char*> rest(args.begin(), args.end());
     if (std::erase_if(rest, is_mode) > 0) return mode.run(rest);
   }
-  if (std::any_of(args.begin(), args.end(), asks_for_pairs)) return doctorPairCommand(args);
+  if (std::ranges::any_of(args, asks_for_pairs)) return doctorPairCommand(args);
   DoctorOptions options;
   int status = kExitOk;
   const auto arguments = parseOrLeave("doctor", optionTable(options), args, kHelp, kMostFiles, &status);

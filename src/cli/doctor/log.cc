@@ -105,8 +105,8 @@ bool isOnThisHost(const Read& read) {
   for (const doctor::TestRun& run : read.runs)
     for (const auto& [host, ranks] : run.ranks_on_host)
       if (isThisHost(host)) return true;
-  return std::any_of(read.job.processes.begin(), read.job.processes.end(),
-                     [](const doctor::Process& process) { return isThisHost(process.host); });
+  return std::ranges::any_of(read.job.processes,
+                             [](const doctor::Process& process) { return isThisHost(process.host); });
 }
 
 constexpr const char* kNoMachine =
@@ -174,8 +174,7 @@ doctor::ReportStyle styleOf(const Read& read, const doctor::Ranks& ranks,
   for (const doctor::Comparison& its : comparisons) {
     style.looked.push_back(readText(its));
     const std::string hidden = "what to expect of " + jobText(its) + ": " + its.obstacle;
-    if (!its.obstacle.empty() &&
-        std::find(style.hidden.begin(), style.hidden.end(), hidden) == style.hidden.end())
+    if (!its.obstacle.empty() && std::ranges::find(style.hidden, hidden) == style.hidden.end())
       style.hidden.push_back(hidden);
   }
   if (comparisons.empty()) return style;

@@ -235,8 +235,7 @@ Outcome<void> PairLaunch::start(const std::vector<PairCommand>& commands, const 
 }
 
 bool PairLaunch::anyEnded() {
-  return std::any_of(children_.begin(), children_.end(),
-                     [](Child& child) { return !child.process.running(); });
+  return std::ranges::any_of(children_, [](Child& child) { return !child.process.running(); });
 }
 
 void PairLaunch::watch() {

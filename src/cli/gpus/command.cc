@@ -146,9 +146,8 @@ std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topol
   if (hosts) lines[0].insert(lines[0].begin() + 1, "host");
   for (const gpu::Device& device : topology.gpus) {
     if (!gpu::isWhole(device)) continue;
-    const auto row = std::find_if(table.rows.begin(), table.rows.end(), [&](const topo::GpuRow& one) {
-      return device.rank >= 0 && one.rank() == device.rank;
-    });
+    const auto row = std::ranges::find_if(
+        table.rows, [&](const topo::GpuRow& one) { return device.rank >= 0 && one.rank() == device.rank; });
     lines.push_back(
         row == table.rows.end()
             ? partText(device, hosts)

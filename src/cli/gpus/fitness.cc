@@ -97,7 +97,7 @@ std::string fitnessJson(const Fitness& fitness) {
 
 // "" or the host that is named twice.
 std::string namedTwice(std::vector<std::string> nodes) {
-  std::sort(nodes.begin(), nodes.end());
+  std::ranges::sort(nodes);
   const auto twice = std::adjacent_find(nodes.begin(), nodes.end());
   return twice == nodes.end() ? "" : *twice;
 }

@@ -98,8 +98,8 @@ Outcome<std::string> deviceNodesText(const topo::Machine& machine, const topo::G
     const topo::GpuRow& gpu = rowAt(table, row);
     const auto names = tree == nullptr ? std::vector<std::string>()
                                        : tree->list("/sys/bus/pci/devices/" + gpu.busid + "/drm");
-    const auto render = std::find_if(names.begin(), names.end(),
-                                     [](const std::string& name) { return name.starts_with("renderD"); });
+    const auto render =
+        std::ranges::find_if(names, [](const std::string& name) { return name.starts_with("renderD"); });
     assumed = assumed || render == names.end();
     text += topo::gpuDeviceFile(true, gpu.dev, render != names.end() ? *render : "") + "\n";
   }
@@ -341,8 +341,7 @@ int pickOfNodes(int count, const PickOptions& options) {
   int failure = kExitOk;
   for (const std::string& name : options.machines) {
     Node node{.name = nodeName(name), .ranks = {}, .candidate = {}};
-    const bool twice =
-        std::any_of(nodes.begin(), nodes.end(), [&](const Node& other) { return other.name == node.name; });
+    const bool twice = std::ranges::any_of(nodes, [&](const Node& other) { return other.name == node.name; });
     if (twice) return leave(kExitUsage, "%s: --machine: %s is named twice", kPick, node.name.c_str());
     const std::string without = fillNode(node, count, name, options, failure);
     if (failure != kExitOk) return failure;

@@ -1,4 +1,5 @@
 // Completions for bash, fish and zsh, made of the help pages.
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,13 @@
 
 namespace railwise::cli {
 namespace {
+
+// What a subcommand of the page does; "": the word is none.
+std::string textOfWord(std::span<const CommandPage> pages, const CommandPage& page, const std::string& word) {
+  for (const std::size_t child : page.children)
+    if (pages[child].name == word) return pages[child].text;
+  return "";
+}
 
 // A text inside of '...'.
 std::string zshQuoted(std::string_view text) {
@@ -44,8 +52,7 @@ std::string argumentOf(const Option& option, const std::string& spelling) {
 
 std::string functionName(const CommandPage& page) {
   std::string name = "_" + manName(page);
-  for (char& c : name)
-    if (c == '-') c = '_';
+  std::ranges::replace(name, '-', '_');
   return name == "_railwise" ? "_railwise_itself" : name;
 }
 
@@ -71,9 +78,7 @@ void addFunction(std::string& script, std::span<const CommandPage> pages, const 
   std::vector<std::string> plain;
   for (const std::string& word : arguments.words) {
     if (word.starts_with("-")) continue;
-    std::string text;
-    for (const std::size_t child : page.children)
-      if (pages[child].name == word) text = pages[child].text;
+    const std::string text = textOfWord(pages, page, word);
     text.empty() ? plain.push_back(word) : named.push_back(zshQuoted(zshText(word) + ":" + text));
   }
   if (!plain.empty()) script += "    " + zshQuoted("1:word:(" + joined(plain, " ") + ")") + "\n";
@@ -128,9 +133,7 @@ std::string argumentRules(std::span<const CommandPage> pages, const CommandPage&
   const ArgumentWords arguments = argumentWords(pages, page);
   std::string lines;
   for (const std::string& word : arguments.words) {
-    std::string text;
-    for (const std::size_t child : page.children)
-      if (pages[child].name == word) text = pages[child].text;
+    const std::string text = textOfWord(pages, page, word);
     lines += rule(page) + (word.starts_with("--") ? " -l " + word.substr(2) : " -a " + fishQuoted(word));
     lines += (text.empty() ? "" : " -d " + fishQuoted(text)) + "\n";
   }

@@ -14,23 +14,12 @@ namespace {
 
 // Text as roff prints it, also at the beginning of a line.
 std::string roffText(std::string_view text) {
+  static constexpr std::pair<char, const char*> kEscapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"},
+                                                              {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"}};
   std::string roff = !text.empty() && (text[0] == '.' || text[0] == '\'') ? "\\&" : "";
   for (const char c : text) {
-    if (c == '\\') {
-      roff += "\\e";
-    } else if (c == '-') {
-      roff += "\\-";
-    } else if (c == '\'') {
-      roff += "\\(aq";
-    } else if (c == '`') {
-      roff += "\\(ga";
-    } else if (c == '^') {
-      roff += "\\(ha";
-    } else if (c == '~') {
-      roff += "\\(ti";
-    } else {
-      roff += c;
-    }
+    const auto* const escape = std::ranges::find(kEscapes, c, &std::pair<char, const char*>::first);
+    escape != std::end(kEscapes) ? roff += escape->second : roff += c;
   }
   return roff;
 }
@@ -109,7 +98,7 @@ std::string reference(const CommandPage& command) { return bold(manName(command)
 
 std::string manName(const CommandPage& command) {
   std::string name = command.path.empty() ? "railwise" : "railwise-" + command.path;
-  std::replace(name.begin(), name.end(), ' ', '-');
+  std::ranges::replace(name, ' ', '-');
   for (auto at = name.find("---"); at != std::string::npos; at = name.find("---")) name.erase(at, 2);
   return name;
 }

@@ -43,8 +43,8 @@ void addHelpPages(std::vector<CommandPage>& pages, std::size_t help, std::size_t
 // A word in capitals that names a file or folder: FILE, DIR|TAR, OUT.tar.gz.
 bool namesFile(std::string_view word) {
   constexpr std::array<std::string_view, 6> kFiles = {"FILE", "DIR", "TAR", "FOLDER", "OUT", "LOG"};
-  return std::any_of(kFiles.begin(), kFiles.end(),
-                     [word](std::string_view file) { return word.find(file) != std::string_view::npos; });
+  return std::ranges::any_of(
+      kFiles, [word](std::string_view file) { return word.find(file) != std::string_view::npos; });
 }
 
 // "all_reduce|sendrecv|alltoall": lower case, no option.
@@ -52,7 +52,7 @@ bool isChoice(std::string_view word) {
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '|';
   };
-  return word.find('|') != std::string_view::npos && std::all_of(word.begin(), word.end(), is_plain);
+  return word.find('|') != std::string_view::npos && std::ranges::all_of(word, is_plain);
 }
 
 }  // namespace
@@ -71,8 +71,7 @@ std::vector<CommandPage> allPages(std::span<const Subcommand> commands) {
 
 std::vector<CommandPage> completionPages(std::span<const Subcommand> commands) {
   std::vector<CommandPage> pages = allPages(commands);
-  const auto help = std::find_if(pages.begin(), pages.end(),
-                                 [](const CommandPage& page) { return page.path == kHelpCommand; });
+  const auto help = std::ranges::find(pages, kHelpCommand, &CommandPage::path);
   const auto place = static_cast<std::size_t>(help - pages.begin());
   if (help != pages.end()) addHelpPages(pages, place, place, 0);
   return pages;
@@ -99,7 +98,7 @@ namespace {
 // A choice may go on in the next usage line.
 void addChoices(const std::string& word, std::vector<std::string>& words) {
   for (std::string& choice : splitAt(word, '|')) {
-    if (std::find(words.begin(), words.end(), choice) == words.end()) words.push_back(std::move(choice));
+    if (std::ranges::find(words, choice) == words.end()) words.push_back(std::move(choice));
   }
 }
 

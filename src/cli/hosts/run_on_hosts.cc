@@ -134,7 +134,7 @@ bool isHostName(std::string_view name) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' || c == ':' ||
            c == '@';
   };
-  return std::all_of(name.begin(), name.end(), allowed) && std::count(name.begin(), name.end(), '@') <= 1;
+  return std::ranges::all_of(name, allowed) && std::ranges::count(name, '@') <= 1;
 }
 
 Outcome<std::vector<std::string>> parseHostFile(std::string_view text, const std::string& file,
@@ -150,7 +150,7 @@ Outcome<std::vector<std::string>> parseHostFile(std::string_view text, const std
     if (!isHostName(host))
       return Error{place + "'" + host.substr(0, 80) +
                    "' is not the name of a host (letters, digits, . - _ : @)"};
-    if (std::find(hosts.begin(), hosts.end(), host) != hosts.end())
+    if (std::ranges::find(hosts, host) != hosts.end())
       return Error{place + host + " is there twice: take one of the lines out"};
     if (hosts.size() == most)
       return Error{place + "more than " + std::to_string(most) + " hosts: take them in parts"};

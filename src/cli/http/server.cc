@@ -34,7 +34,7 @@ std::optional<std::string_view> takeLine(std::string_view& text) {
 }
 
 bool isToken(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
   });
@@ -73,8 +73,7 @@ int readFields(std::string_view& text, bool newest, HttpRequest& request) {
     if (colon == std::string_view::npos || !isToken(line->substr(0, colon))) return 400;
     const std::string name = lowerCase(line->substr(0, colon));
     const std::string_view value = trimmed(line->substr(colon + 1), " \t");
-    if (std::any_of(value.begin(), value.end(),
-                    [](unsigned char c) { return (c < ' ' && c != '\t') || c == 127; }))
+    if (std::ranges::any_of(value, [](unsigned char c) { return (c < ' ' && c != '\t') || c == 127; }))
       return 400;
     if (name == "host") ++hosts;
     if (name == "connection") {
@@ -134,8 +133,7 @@ HttpRequest readRequest(std::string_view text) {
   const std::string_view method = line->substr(0, first);
   const std::string_view target = line->substr(first + 1, last - first - 1);
   const std::string_view version = line->substr(last + 1);
-  if (std::any_of(target.begin(), target.end(), [](char c) { return c <= ' ' || c > '~'; }))
-    return wrong(400);
+  if (std::ranges::any_of(target, [](char c) { return c <= ' ' || c > '~'; })) return wrong(400);
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return wrong(version.starts_with("HTTP/") ? 505 : 400);
   HttpRequest request = {
       .state = HttpRequest::State::kWhole, .head = method == "HEAD", .path = pathOf(target)};

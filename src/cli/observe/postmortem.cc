@@ -31,7 +31,7 @@ Outcome<record::Snapshot> snapshotOf(const std::string& name, const std::string&
   auto read = readRecords(folder, {name}, true, &notes);
   if (!read.ok()) return read.failure();
   if (read->empty()) return Error{notes.empty() ? "process " + name + " has no record" : notes.front()};
-  const auto last = std::max_element(read->begin(), read->end(), [](const auto& a, const auto& b) {
+  const auto last = std::ranges::max_element(*read, [](const auto& a, const auto& b) {
     if (a.process.alive != b.process.alive) return b.process.alive;
     if (a.process.spy != b.process.spy) return a.process.spy;
     return a.process.started_ns < b.process.started_ns;

@@ -87,11 +87,11 @@ Outcome<std::vector<record::Snapshot>> readRecords(const std::string& chosen,
   std::vector<record::RecordFile> files = record::listRecords(folder, user);
   for (const std::string& pid : pids) {
     const auto is = [&](const record::RecordFile& file) { return std::to_string(file.pid) == pid; };
-    if (std::none_of(files.begin(), files.end(), is)) return noRecordOf(pid, folder, files);
+    if (std::ranges::none_of(files, is)) return noRecordOf(pid, folder, files);
   }
   std::erase_if(files, [&](const record::RecordFile& file) {
     if (pids.empty()) return !gone && !file.alive;
-    return std::find(pids.begin(), pids.end(), std::to_string(file.pid)) == pids.end();
+    return std::ranges::find(pids, std::to_string(file.pid)) == pids.end();
   });
   std::vector<record::Snapshot> snapshots;
   readFiles(files, user, snapshots, notes);

@@ -165,8 +165,8 @@ class Collector {
     Frame frame;
     const Received received = member.channel->receive(frame, kMostBytes);
     if (received == Received::kNothing) return false;
-    const bool known = std::any_of(answers_.begin(), answers_.end(),
-                                   [&](const RankAnswer& other) { return other.rank == member.rank; });
+    const bool known =
+        std::ranges::any_of(answers_, [&](const RankAnswer& other) { return other.rank == member.rank; });
     if (received != Received::kFrame || frame.type != FrameType::kData) return true;
     if (!known) answers_.push_back({member.rank, toText(frame.payload)});
     member.channel->sendIfIdle(FrameType::kBye);

@@ -114,7 +114,7 @@ class Watch {
   void noteEnded() {
     std::erase_if(ended_, [](const Ended& ended) { return ended.shown.passed(); });
     for (const record::Snapshot& earlier : before_) {
-      const bool there = std::any_of(now_.begin(), now_.end(), [&](const record::Snapshot& snapshot) {
+      const bool there = std::ranges::any_of(now_, [&](const record::Snapshot& snapshot) {
         return snapshot.file == earlier.file && (snapshot.process.alive || !earlier.process.alive);
       });
       if (!there && earlier.process.alive)

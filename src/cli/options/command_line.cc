@@ -44,8 +44,7 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
   if (arguments.ok() && !arguments->help && arguments->positional.size() > max_positional)
     arguments = Error{"unexpected argument '" + arguments->positional[max_positional] + "'"};
   // An unset variable of a script: `explain "$file"` must not explain this machine.
-  if (arguments.ok() && std::find(arguments->positional.begin(), arguments->positional.end(), "") !=
-                            arguments->positional.end())
+  if (arguments.ok() && std::ranges::find(arguments->positional, "") != arguments->positional.end())
     arguments = Error{"an argument is empty: is a variable unset? Leave it out, or name a file"};
   if (!arguments.ok()) {
     say("%s: %s (railwise %s --help lists what there is)", command, arguments.error().c_str(), command);
@@ -79,7 +78,7 @@ void addOutputOptions(std::vector<Option>& table, Output& output, std::vector<st
   std::vector<std::string> named = formats;
   named.front() += " (default)";
   const auto has = [formats, &output](std::string_view name) {
-    const bool known = std::find(formats.begin(), formats.end(), name) != formats.end();
+    const bool known = std::ranges::find(formats, name) != formats.end();
     if (known) output.format = name;
     return known;
   };

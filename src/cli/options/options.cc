@@ -17,14 +17,12 @@ std::string spelled(const Option& option) {
 }
 
 const Option* findLong(std::span<const Option> options, std::string_view name) {
-  const auto found =
-      std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.long_name == name; });
+  const auto found = std::ranges::find(options, name, &Option::long_name);
   return found == options.end() ? nullptr : &*found;
 }
 
 const Option* findShort(std::span<const Option> options, char name) {
-  const auto found =
-      std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.short_name == name; });
+  const auto found = std::ranges::find(options, name, &Option::short_name);
   return found == options.end() || name == 0 ? nullptr : &*found;
 }
 
@@ -187,20 +185,14 @@ std::string optionHelp(std::span<const Option> options) {
 }
 
 std::optional<uint64_t> parseSize(std::string_view text) {
+  static constexpr std::string_view kSizeSuffixes[] = {"", "K", "M", "G"};
   uint64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc()) return std::nullopt;
-  const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  unsigned shift = 0;
-  if (suffix == "K" || suffix == "k") {
-    shift = 10;
-  } else if (suffix == "M" || suffix == "m") {
-    shift = 20;
-  } else if (suffix == "G" || suffix == "g") {
-    shift = 30;
-  } else if (!suffix.empty()) {
-    return std::nullopt;
-  }
+  const std::string suffix = upperCase({end, text.data() + text.size()});
+  const std::size_t unit = std::ranges::find(kSizeSuffixes, suffix) - std::begin(kSizeSuffixes);
+  if (unit == std::size(kSizeSuffixes)) return std::nullopt;
+  const std::size_t shift = 10 * unit;
   if (value > std::numeric_limits<uint64_t>::max() >> shift) return std::nullopt;
   return value << shift;
 }

@@ -161,7 +161,7 @@ void printJson(const Values& values, const Shown& shown) {
 void warnOfValues() {
   const auto rows = settings();
   for (const SettingMistake& mistake : valueMistakes(environment()))
-    if (std::none_of(rows.begin(), rows.end(), [&](const Setting& row) { return mistake.name == row.env; }))
+    if (std::ranges::none_of(rows, [&](const Setting& row) { return mistake.name == row.env; }))
       say("%s", mistake.text.c_str());
 }
 

@@ -75,8 +75,7 @@ void printOfEach(const char* label, const std::vector<NetProperties>& devices, c
   for (const NetProperties& device : devices) {
     const std::string text = text_of(device);
     if (text.empty()) continue;
-    const auto same =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == text; });
+    const auto same = std::ranges::find_if(groups, [&](const auto& group) { return group.first == text; });
     if (same == groups.end()) {
       groups.emplace_back(text, device.name);
     } else {

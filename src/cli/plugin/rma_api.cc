@@ -170,8 +170,8 @@ void* RmaMember::add(void* data, std::size_t bytes, uint64_t flags) {
 
 bool RmaMember::close() {
   return check("destroyContext", api_.destroyContext(context_)) &&
-         std::all_of(windows_.begin(), windows_.end(),
-                     [this](void* window) { return check("deregMrSym", api_.deregMr(group_, window)); }) &&
+         std::ranges::all_of(
+             windows_, [this](void* window) { return check("deregMrSym", api_.deregMr(group_, window)); }) &&
          check("closeColl", api_.closeGroup(group_));
 }
 

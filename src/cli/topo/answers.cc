@@ -116,8 +116,8 @@ int topoGraphsCommand(Args args) {
   const auto graphs =
       topo::searchMachine(*opened, {.one_host = nodes != 2, .two_hosts = nodes != 1, .traces = why});
   if (!graphs.ok()) return leave(kExitFailed, "topo graphs: %s", graphs.error().c_str());
-  const bool any = std::any_of(graphs->begin(), graphs->end(),
-                               [](const topo::DomainGraphs& of) { return of.one_host || of.two_hosts; });
+  const bool any =
+      std::ranges::any_of(*graphs, [](const topo::DomainGraphs& of) { return of.one_host || of.two_hosts; });
   if (!any && !output.json())
     return leave(
         kExitFailed,

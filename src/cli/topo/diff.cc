@@ -64,7 +64,7 @@ std::optional<topo::Machine> open(const Operand& operand, MachineOptions options
 void sayNotesOfBoth(const topo::Machine& left, const topo::Machine& right) {
   std::vector<std::string> notes = left.remarks;
   for (const std::string& note : right.remarks)
-    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+    if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
   sayNotes(kTopoDiff, notes);
 }
 

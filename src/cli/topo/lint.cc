@@ -104,7 +104,7 @@ int topoLintCommand(Args args) {
     return leave(kExitUsage,
                  "topo lint: a FILE is checked by itself: leave out --root and --machine (railwise explain "
                  "FILE --machine NAME puts them together)");
-  if (std::count(files.begin(), files.end(), kStandardInput) > 1)
+  if (std::ranges::count(files, kStandardInput) > 1)
     return leave(kExitUsage, "topo lint: - is standard input, and can be read once");
   const topo::Settings settings =
       topo::settingsFromEnvironment(std::getenv, topo::chooseRules({.asked = machine.nccl}).release);

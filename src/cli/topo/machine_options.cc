@@ -57,13 +57,12 @@ std::string portsAbove(const sysfs::FileTree& tree, const std::string& busid) {
   const auto path = busid.empty() ? std::nullopt : sysfs::pciPath(tree, busid);
   if (!path) return "-";
   std::vector<std::string> above = sysfs::busIdsAbove(*path);
-  std::reverse(above.begin(), above.end());
+  std::ranges::reverse(above);
   return above.empty() ? "-" : joined(above, " > ");
 }
 
 std::string numaText(const std::vector<sysfs::PciDevice>& devices, const std::string& busid) {
-  const auto at = std::find_if(devices.begin(), devices.end(),
-                               [&](const sysfs::PciDevice& device) { return device.busid == busid; });
+  const auto at = std::ranges::find(devices, busid, &sysfs::PciDevice::busid);
   return at == devices.end() || at->numa < 0 ? "-" : std::to_string(at->numa);
 }
 

@@ -15,7 +15,7 @@ constexpr std::string_view kRoceV2 = "RoCE v2";
 void checkGids(Examination& exam) {
   for (const RdmaPort* port : exam.usedPorts()) {
     if (!port->roce() || !port->active() || !port->gids_known || port->iwarp) continue;
-    const auto any = [&](auto matches) { return std::any_of(port->gids.begin(), port->gids.end(), matches); };
+    const auto any = [&](auto matches) { return std::ranges::any_of(port->gids, matches); };
     const bool types = !any([](const GidEntry& gid) { return gid.type.empty(); });
     const std::string up = port->interface.empty() ? "<interface>" : port->interface;
     const auto add = [&](Severity severity, const char* what, const std::string& value, const char* why,
@@ -58,8 +58,8 @@ void checkGidIndex(Examination& exam) {
     const GidEntry* gid = gidAt(*port, index);
     if (gid != nullptr)
       kinds.insert(gid->type + (gid->ipv4() ? ", IPv4" : gid->linkLocal() ? ", link-local" : ", IPv6"));
-    const bool v2 = std::any_of(port->gids.begin(), port->gids.end(),
-                                [](const GidEntry& each) { return each.type == kRoceV2; });
+    const bool v2 =
+        std::ranges::any_of(port->gids, [](const GidEntry& each) { return each.type == kRoceV2; });
     if (gid != nullptr && (gid->type.empty() || gid->type == kRoceV2 || !v2)) continue;
     exam.add(gid == nullptr ? Severity::kError : Severity::kWarning,
              gid == nullptr ? "NCCL_IB_GID_INDEX names an entry that does not exist"

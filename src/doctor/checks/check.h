@@ -51,7 +51,7 @@ struct Examination {
   bool blind = false;               // it could look at nothing
   const char* absent = nullptr;     // what it looks at, where the machine has none
 
-  // Adds a finding of the check that runs.
+  // Adds a finding of the check that runs, unless it has seen nothing.
   void add(Severity severity, std::string what, std::vector<Seen> seen, std::string why, std::string fix);
   // Notes what the check could not read; `all`: it could look at nothing else.
   void cannotLook(const std::string& what, bool all = true);
@@ -63,6 +63,8 @@ struct Examination {
   std::vector<const char*> settingsThatWantNics() const;
   // What a job does where no NIC can be used.
   const char* withoutNics() const;
+  // Has it a GPU of a vendor's (isNvidiaGpu), or of any (isGpu)?
+  bool hasGpu(bool (sysfs::PciDevice::*of)() const) const;
   // GPUs of this host itself: not those that it has given to virtual machines, whose isolation is meant.
   std::vector<sysfs::PciDevice> ownGpus() const;
   // True if every RDMA device is of a software machine: nothing of the hardware matters then.

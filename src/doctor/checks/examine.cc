@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -102,7 +103,7 @@ void lookAtPaths(Examination& exam) {
   std::vector<std::string> kinds;
   const auto add = [&](const std::vector<topo::Problem>& problems) {
     for (const topo::Problem& problem : problems)
-      if (std::find(kinds.begin(), kinds.end(), problem.kind) == kinds.end()) kinds.push_back(problem.kind);
+      if (std::ranges::find(kinds, problem.kind) == kinds.end()) kinds.push_back(problem.kind);
   };
   add(exam.paths.problems);
   for (const topo::GpuExplanation& gpu : exam.paths.gpus) add(gpu.problems);
@@ -113,12 +114,7 @@ void lookAtPaths(Examination& exam) {
 const char* lackOf(const Examination& exam, Needs needs) {
   const std::vector<const RdmaPort*> ports = exam.usedPorts();
   const auto anyPort = [&](bool (RdmaPort::*of)() const) {
-    return std::any_of(ports.begin(), ports.end(),
-                       [&](const RdmaPort* port) { return port->active() && (port->*of)(); });
-  };
-  const auto anyGpu = [&](bool (sysfs::PciDevice::*of)() const) {
-    const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
-    return std::any_of(gpus.begin(), gpus.end(), [&](const sysfs::PciDevice& gpu) { return (gpu.*of)(); });
+    return std::ranges::any_of(ports, [&](const RdmaPort* port) { return port->active() && (port->*of)(); });
   };
   const auto withPort = [&](bool gpu, const char* none) {
     return !gpu ? none : ports.empty() ? "no RDMA port" : nullptr;
@@ -133,15 +129,15 @@ const char* lackOf(const Examination& exam, Needs needs) {
     case Needs::kInfiniband:
       return anyPort(&RdmaPort::infiniband) ? nullptr : "no active InfiniBand port";
     case Needs::kGpu:
-      return anyGpu(&sysfs::PciDevice::isGpu) ? nullptr : "no GPU";
+      return exam.hasGpu(&sysfs::PciDevice::isGpu) ? nullptr : "no GPU";
     case Needs::kModel:
       return exam.machine == nullptr ? "no model of GPUs and NICs" : nullptr;
     case Needs::kNvidiaAndPort:
-      return withPort(anyGpu(&sysfs::PciDevice::isNvidiaGpu), "no GPU of NVIDIA");
+      return withPort(exam.hasGpu(&sysfs::PciDevice::isNvidiaGpu), "no GPU of NVIDIA");
     case Needs::kAmdAndPort:
-      return withPort(anyGpu(&sysfs::PciDevice::isAmdGpu), "no GPU of AMD");
+      return withPort(exam.hasGpu(&sysfs::PciDevice::isAmdGpu), "no GPU of AMD");
     case Needs::kGpuAndPort:
-      return withPort(anyGpu(&sysfs::PciDevice::isGpu), "no GPU");
+      return withPort(exam.hasGpu(&sysfs::PciDevice::isGpu), "no GPU");
     case Needs::kTopologyFile:
       return exam.topology_file.empty() ? "no topology file" : nullptr;
     case Needs::kNccl:
@@ -156,8 +152,8 @@ const char* lackOf(const Examination& exam, Needs needs) {
 
 bool isCheckOrFamily(const std::string& name) {
   const std::vector<Check> checks = allChecks();
-  return std::any_of(checks.begin(), checks.end(),
-                     [&](const Check& check) { return name == check.name || name == check.family; });
+  return std::ranges::any_of(checks,
+                             [&](const Check& check) { return name == check.name || name == check.family; });
 }
 
 Diagnosis examine(const System& system, const ExamineOptions& options) {
@@ -184,7 +180,7 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   std::map<std::string, std::vector<std::string>> absent;  // and the checks that look at it
   for (const Check& check : allChecks()) {
     const auto named = [&](const std::string& name) { return name == check.name || name == check.family; };
-    if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), named)) continue;
+    if (!options.only.empty() && std::ranges::none_of(options.only, named)) continue;
     exam.running = check.name;
     exam.blind = false;
     exam.absent = options.only.empty() ? nullptr : lackOf(exam, check.needs);
@@ -238,9 +234,12 @@ std::vector<sysfs::PciDevice> Examination::ownGpus() const {
   return gpus;
 }
 
+bool Examination::hasGpu(bool (sysfs::PciDevice::*of)() const) const {
+  return std::ranges::any_of(ownGpus(), std::mem_fn(of));
+}
+
 bool Examination::simulated() const {
-  return !ports.empty() &&
-         std::all_of(ports.begin(), ports.end(), [](const RdmaPort& port) { return port.simulated; });
+  return !ports.empty() && std::ranges::all_of(ports, [](const RdmaPort& port) { return port.simulated; });
 }
 
 bool Examination::skipSimulated() {
@@ -269,13 +268,14 @@ static std::string fixWithFiles(const System& system, std::string fix) {
 
 void Examination::add(Severity severity, std::string what, std::vector<Seen> seen, std::string why,
                       std::string fix) {
+  if (seen.empty()) return;
   findings.add(running, severity, std::move(what), std::move(seen), std::move(why),
                fixWithFiles(system, std::move(fix)));
 }
 
 void Examination::cannotLook(const std::string& what, bool all) {
   blind = blind || all;
-  if (std::find(hidden.begin(), hidden.end(), what) == hidden.end()) hidden.push_back(what);
+  if (std::ranges::find(hidden, what) == hidden.end()) hidden.push_back(what);
 }
 
 std::vector<Check> allChecks() {

@@ -16,11 +16,6 @@ constexpr char kNvidiaParameters[] = "/proc/driver/nvidia/params";
 constexpr char kNoRegistration[] =
     "Registration of GPU memory fails, and NCCL falls back to host memory or to sockets.";
 
-bool hasGpus(const Examination& exam, bool (sysfs::PciDevice::*of)() const) {
-  const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
-  return std::any_of(gpus.begin(), gpus.end(), [&](const sysfs::PciDevice& gpu) { return (gpu.*of)(); });
-}
-
 // The open kernel modules, and GPUDirect RDMA by dma-buf with them, are for Turing and later.
 bool openModulesFit(const Examination& exam) {
   constexpr int kTuring = 75;
@@ -32,7 +27,7 @@ bool openModulesFit(const Examination& exam) {
 }
 
 bool hasRealNic(const Examination& exam) {
-  return std::any_of(exam.ports.begin(), exam.ports.end(), [](const RdmaPort& port) {
+  return std::ranges::any_of(exam.ports, [](const RdmaPort& port) {
     // EFA has a peer-memory module of its own.
     return !port.simulated && !port.software && (port.roce() || port.infiniband());
   });
@@ -57,10 +52,10 @@ void checkDriver(Examination& exam) {
       seen.push_back({"GPU " + gpu.busid, "/proc/modules", std::string("no ") + module});
     exam.add(Severity::kError, what, std::move(seen), "No program sees the GPUs.", fix);
   };
-  look(hasGpus(exam, &sysfs::PciDevice::isNvidiaGpu), "nvidia", "the NVIDIA driver is not loaded",
+  look(exam.hasGpu(&sysfs::PciDevice::isNvidiaGpu), "nvidia", "the NVIDIA driver is not loaded",
        "sudo modprobe nvidia; sudo dmesg | grep -i nvrm | tail    (dkms status tells if it was built for "
        "this kernel)");
-  look(hasGpus(exam, &sysfs::PciDevice::isAmdGpu), "amdgpu", "AMD's driver is not loaded",
+  look(exam.hasGpu(&sysfs::PciDevice::isAmdGpu), "amdgpu", "AMD's driver is not loaded",
        "sudo modprobe amdgpu; sudo dmesg | grep -i amdgpu | tail");
 }
 
@@ -97,11 +92,10 @@ std::string openModuleFix(const System& system) {
 
 void checkPeerMemory(Examination& exam) {
   const System& system = exam.system;
-  if (!hasGpus(exam, &sysfs::PciDevice::isNvidiaGpu) || !hasRealNic(exam) || exam.skipSimulated()) return;
+  if (!exam.hasGpu(&sysfs::PciDevice::isNvidiaGpu) || !hasRealNic(exam) || exam.skipSimulated()) return;
   if (!system.exists(kNvidiaVersion)) return;  // gpu-driver tells
-  const Variable* off = system.variable("NCCL_DMABUF_ENABLE");
   const std::string no_dma_buf =
-      off != nullptr && off->value == "0" ? "NCCL_DMABUF_ENABLE=0" : dmaBufMissing(system);
+      system.isOff("NCCL_DMABUF_ENABLE") ? "NCCL_DMABUF_ENABLE=0" : dmaBufMissing(system);
   const bool loaded = system.moduleLoaded("nvidia_peermem") || system.moduleLoaded("nv_peer_mem");
   const bool registered = peerMemoryRegistered(system);
   if (no_dma_buf.empty() || registered) return;
@@ -144,7 +138,7 @@ void checkAmdDmaBuf(Examination& exam) {
 // (rocm_ib_init, ncclIbDmaBufSupport), misc/rocmwrap.cc, and its documentation.
 void checkAmdMemory(Examination& exam) {
   const System& system = exam.system;
-  if (!hasGpus(exam, &sysfs::PciDevice::isAmdGpu) || !hasRealNic(exam) || exam.skipSimulated()) return;
+  if (!exam.hasGpu(&sysfs::PciDevice::isAmdGpu) || !hasRealNic(exam) || exam.skipSimulated()) return;
   if (!sysfs::peerMemoryModule(system.tree()).empty()) return;
   const std::string file = "/boot/config-" + system.line("/proc/sys/kernel/osrelease");
   const std::string options = system.text(file);
@@ -190,7 +184,6 @@ void checkSharedRoot(Examination& exam) {
                       "none, and no root port in common with GPU " + gpu.busid});
     }
   }
-  if (seen.empty()) return;
   exam.add(Severity::kWarning, "the driver gives no dma-bufs to a NIC that is in no IOMMU group",
            std::move(seen), kNoRegistration,
            "sudo dmesg | grep -i -e smmu -e iommu    (switch the SMMU on: in the firmware, and no "
@@ -215,12 +208,11 @@ void checkOverride(Examination& exam) {
   for (const sysfs::PciDevice& gpu : exam.ownGpus()) {
     const std::string own = group(gpu.path);
     const bool translated = !own.empty() && system.hasSmmu();
-    const bool shared = std::any_of(exam.ports.begin(), exam.ports.end(),
-                                    [&](const RdmaPort& port) { return group(port.pci_path) == own; });
+    const bool shared =
+        std::ranges::any_of(exam.ports, [&](const RdmaPort& port) { return group(port.pci_path) == own; });
     if (translated && !shared && !exam.ports.empty())
       seen.push_back({"GPU " + gpu.busid, kNvidiaParameters, "GrdmaPciTopoCheckOverride: 0"});
   }
-  if (seen.empty()) return;
   exam.add(
       Severity::kWarning, "the driver refuses dma-bufs to NICs of other IOMMU groups", std::move(seen),
       kNoRegistration,
@@ -232,7 +224,7 @@ void checkOverride(Examination& exam) {
 // The PCI root above a device: "pci0000:3a".
 std::string rootOf(const std::string& path) {
   const std::vector<std::string> parts = sysfs::splitPath(path);
-  const auto root = std::find_if(parts.begin(), parts.end(), [](const std::string& part) {
+  const auto root = std::ranges::find_if(parts, [](const std::string& part) {
     return part.starts_with("pci") && part.find(':') != std::string::npos;
   });
   return root == parts.end() ? "" : *root;
@@ -249,7 +241,7 @@ void checkRoots(Examination& exam) {
   std::vector<Seen> seen;
   for (const sysfs::PciDevice& gpu : gpus) {
     const std::string root = rootOf(gpu.path);
-    if (root.empty() || std::find(nic_roots.begin(), nic_roots.end(), root) != nic_roots.end()) continue;
+    if (root.empty() || std::ranges::find(nic_roots, root) != nic_roots.end()) continue;
     seen.push_back({"GPU " + gpu.busid, gpu.path, "root " + root + " has no NIC"});
   }
   // With a single NIC most GPUs are elsewhere by the board's design.
@@ -260,7 +252,6 @@ void checkRoots(Examination& exam) {
 }
 
 void checkDataDirect(Examination& exam) {
-  const Variable* off = exam.system.variable("NCCL_IB_DATA_DIRECT");
   bool cards = false, functions = false;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
     if (device.vendor != pci::kMellanox) continue;
@@ -268,10 +259,10 @@ void checkDataDirect(Examination& exam) {
     functions = functions || device.device == pci::kDataDirect;
   }
   if (!cards || !functions) return exam.nothingHere("no ConnectX-8 with Data Direct");
-  if (off == nullptr || off->value != "0") return;
+  if (!exam.system.isOff("NCCL_IB_DATA_DIRECT")) return;
   exam.add(
       Severity::kWarning, "Data Direct of ConnectX-8 is switched off by a setting",
-      {{"", off->where, "NCCL_IB_DATA_DIRECT=0"}},
+      {{"", exam.system.variable("NCCL_IB_DATA_DIRECT")->where, "NCCL_IB_DATA_DIRECT=0"}},
       "GPU data then takes the way through the CPU's PCIe root instead of the card's own link to the GPU.",
       "unset NCCL_IB_DATA_DIRECT");
 }

@@ -194,9 +194,8 @@ void checkUnaskedPlugin(Examination& exam) {
 
 void checkFallback(Examination& exam) {
   const std::vector<std::string> entries = pluginEntries(exam.system);
-  const bool ours = std::any_of(entries.begin(), entries.end(), [](const std::string& entry) {
-    return entry.find("railwise") != std::string::npos;
-  });
+  const bool ours = std::ranges::any_of(
+      entries, [](const std::string& entry) { return entry.find("railwise") != std::string::npos; });
   if (!ours || exam.system.variable("NCCL_NET") != nullptr ||
       exam.system.variable("RAILWISE_STRICT") != nullptr)
     return;
@@ -226,7 +225,7 @@ constexpr Named<SettingMistake::Kind> kMistakes[] = {
 // Does the check hiding-setting say more of the setting?
 bool hides(const std::string& name, const std::string& value) {
   const auto all = hidingSettings();
-  return std::any_of(all.begin(), all.end(), [&](const HidingSetting& setting) {
+  return std::ranges::any_of(all, [&](const HidingSetting& setting) {
     return name == setting.name && setting.kind == HidingSetting::Kind::kHangs && setting.hides(value);
   });
 }
@@ -300,8 +299,8 @@ void checkHiding(Examination& exam) {
     const Variable* const set = exam.system.variable(setting.name);
     if (set == nullptr || !setting.hides(set->value)) continue;
     const std::string text = std::string(setting.name) + "=" + set->value;
-    const bool told = std::any_of(found.begin(), found.end(), [&](const Finding& finding) {
-      return std::any_of(finding.seen.begin(), finding.seen.end(), [&](const Seen& seen) {
+    const bool told = std::ranges::any_of(found, [&](const Finding& finding) {
+      return std::ranges::any_of(finding.seen, [&](const Seen& seen) {
         return (seen.where + seen.value + seen.device).find(setting.name) != std::string::npos;
       });
     });
@@ -356,8 +355,8 @@ std::vector<std::vector<std::string>> interfacesOf(const System& system) {
 bool ofOneMachine(const std::string& interface) {
   static constexpr std::array kPrefixes = {"docker", "virbr",  "veth",      "cni",         "lxcbr",
                                            "lxdbr",  "podman", "kube-ipvs", "nodelocaldns"};
-  const bool named = std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                                 [&](const char* prefix) { return interface.starts_with(prefix); });
+  const bool named =
+      std::ranges::any_of(kPrefixes, [&](const char* prefix) { return interface.starts_with(prefix); });
   constexpr std::size_t kDockerBridge = 15;
   return named || (interface.starts_with("br-") && interface.size() == kDockerBridge &&
                    interface.find_first_not_of("0123456789abcdef", 3) == std::string::npos);

@@ -16,11 +16,6 @@ topo::GpuAnswers gpusOf(const Examination& exam) {
   return answers.ok() ? *answers : nullptr;
 }
 
-bool isOff(const System& system, const char* name) {
-  const Variable* const set = system.variable(name);
-  return set != nullptr && set->value == "0";
-}
-
 // Compute capability times ten of the GPUs if NVSwitches join them; 0: no such board.
 int switchedBoard(const Examination& exam) {
   constexpr std::size_t kLeast = 8;
@@ -58,12 +53,11 @@ void checkFabric(Examination& exam) {
     if (!gpu::isWhole(device) || device.fabric_state.empty() || device.fabric_state == "completed") continue;
     seen.push_back({"GPU " + device.busid, "NVML, fabric state", device.fabric_state});
   }
-  if (!seen.empty())
-    exam.add(Severity::kError, "the GPU has not joined its NVLink fabric", std::move(seen),
-             "CUDA programs fail at their start (error 802), or the GPU has no NVLink peers; NVLS and NVLink "
-             "between hosts are off.",
-             std::string(kManagerFix) +
-                 "\nOn a rack (NVL72) the switch trays run it: nvidia-smi -q, and NMX on the trays");
+  exam.add(Severity::kError, "the GPU has not joined its NVLink fabric", std::move(seen),
+           "CUDA programs fail at their start (error 802), or the GPU has no NVLink peers; NVLS and NVLink "
+           "between hosts are off.",
+           std::string(kManagerFix) +
+               "\nOn a rack (NVL72) the switch trays run it: nvidia-smi -q, and NMX on the trays");
   const int sm = switchedBoard(exam);
   if (told) return;
   if (sm == 0) return exam.nothingHere("no GPUs with NVSwitches");
@@ -80,11 +74,11 @@ void checkImex(Examination& exam) {
   const topo::GpuAnswers gpus = gpusOf(exam);
   const System& system = exam.system;
   const auto at = gpus == nullptr ? std::vector<gpu::Device>() : gpus->gpus;
-  const auto domain = std::find_if(at.begin(), at.end(),
-                                   [](const gpu::Device& device) { return !device.fabric_cluster.empty(); });
+  const auto domain =
+      std::ranges::find_if(at, [](const gpu::Device& device) { return !device.fabric_cluster.empty(); });
   if (domain == at.end()) return exam.nothingHere("no NVLink domain of several hosts");
-  if (isOff(system, "NCCL_MNNVL_ENABLE")) return;
-  if (isOff(system, "NCCL_CUMEM_ENABLE"))
+  if (system.isOff("NCCL_MNNVL_ENABLE")) return;
+  if (system.isOff("NCCL_CUMEM_ENABLE"))
     return exam.add(Severity::kAdvice, "NCCL_CUMEM_ENABLE=0 switches NVLink between hosts off",
                     {{"", system.variable("NCCL_CUMEM_ENABLE")->where, "NCCL_CUMEM_ENABLE=0"}},
                     "Ranks of other hosts of the domain are then reached over the NICs.",
@@ -109,12 +103,11 @@ void checkImex(Examination& exam) {
 void checkNvls(Examination& exam) {
   const topo::GpuAnswers gpus = gpusOf(exam);
   if (gpus == nullptr || switchedBoard(exam) < kHopper) return exam.nothingHere("no GPUs with NVLS");
-  if (isOff(exam.system, "NCCL_NVLS_ENABLE")) return;
+  if (exam.system.isOff("NCCL_NVLS_ENABLE")) return;
   std::vector<Seen> seen;
   for (const gpu::Device& device : gpus->gpus)
     if (gpu::isWhole(device) && device.partitioned)
       seen.push_back({"GPU " + device.busid, "NVML, MIG mode", "on"});
-  if (seen.empty()) return;
   exam.add(Severity::kAdvice, "a GPU in MIG mode has no NVLink and no NVLS", std::move(seen),
            "NCCL reduces without the NVSwitches on this machine.",
            "sudo nvidia-smi -i <GPU> -mig 0    (when no job runs)");

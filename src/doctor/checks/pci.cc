@@ -54,18 +54,16 @@ void checkLinks(Examination& exam) {
 bool isVirtualFunction(const System& system, const std::string& path) {
   static constexpr std::array kIds = {"0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e"};
   const std::string id = system.line(path + "/device");
-  return system.line(path + "/vendor") == pci::kMellanox &&
-         std::find(kIds.begin(), kIds.end(), id) != kIds.end();
+  return system.line(path + "/vendor") == pci::kMellanox && std::ranges::find(kIds, id) != kIds.end();
 }
 
 void checkRelaxedOrdering(Examination& exam) {
-  if (const Variable* set = exam.system.variable("NCCL_IB_PCI_RELAXED_ORDERING");
-      set != nullptr && set->value == "0") {
-    exam.add(Severity::kWarning, "relaxed ordering is switched off by a setting",
-             {{"", set->where, "NCCL_IB_PCI_RELAXED_ORDERING=0"}},
-             "On AMD EPYC and in virtual machines this costs up to half of a NIC's bandwidth.",
-             "unset NCCL_IB_PCI_RELAXED_ORDERING");
-  }
+  if (exam.system.isOff("NCCL_IB_PCI_RELAXED_ORDERING"))
+    exam.add(
+        Severity::kWarning, "relaxed ordering is switched off by a setting",
+        {{"", exam.system.variable("NCCL_IB_PCI_RELAXED_ORDERING")->where, "NCCL_IB_PCI_RELAXED_ORDERING=0"}},
+        "On AMD EPYC and in virtual machines this costs up to half of a NIC's bandwidth.",
+        "unset NCCL_IB_PCI_RELAXED_ORDERING");
   std::set<std::string> done;
   bool unreadable = false, readable = false;
   for (const RdmaPort* port : exam.usedPorts()) {
@@ -106,7 +104,7 @@ std::vector<std::string> bridgesBetween(const std::string& a, const std::string&
   std::vector<std::string> between;
   for (const std::string& folder : first) {
     between.push_back(folder);
-    const auto common = std::find(second.begin(), second.end(), folder);
+    const auto common = std::ranges::find(second, folder);
     if (common == second.end()) continue;
     between.insert(between.end(), second.begin(), common);
     return between;
@@ -167,7 +165,6 @@ void checkIommu(Examination& exam) {
   for (const sysfs::PciDevice& gpu : gpus) look("GPU " + gpu.busid, gpu.path);
   for (const RdmaPort& port : exam.ports)
     if (!port.pci_path.empty()) look(port.device, port.pci_path);
-  if (seen.empty()) return;
   const std::string debian =
       "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub    (then "
       "reboot when no job runs)";

@@ -1,11 +1,11 @@
 // RDMA ports: is the link up, as wide and fast as it could be, and does it lose packets?
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 
 #include "base/pci.h"
+#include "base/text/text_layout.h"
 #include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "sysfs/rdma_devices.h"
@@ -25,7 +25,7 @@ bool cardHasActivePort(const Examination& exam, const RdmaPort& port) {
   const auto card = [&](const RdmaPort& each) {
     return sysfs::cardOf(exam.system.tree(), each.pci_path, true);
   };
-  return std::any_of(exam.ports.begin(), exam.ports.end(), [&](const RdmaPort& other) {
+  return std::ranges::any_of(exam.ports, [&](const RdmaPort& other) {
     return other.active() &&
            (other.device == port.device || (!port.pci_path.empty() && card(other) == card(port)));
   });
@@ -57,7 +57,7 @@ std::string upFix(const Examination& exam, const RdmaPort& port) {
 // Is a port of this kind of card in use? A NIC of another kind (onboard, storage) may have no cable on
 // purpose.
 bool kindInUse(const Examination& exam, const RdmaPort& port) {
-  return port.type.empty() || std::any_of(exam.ports.begin(), exam.ports.end(), [&](const RdmaPort& other) {
+  return port.type.empty() || std::ranges::any_of(exam.ports, [&](const RdmaPort& other) {
            return other.active() && sameKind(other, port);
          });
 }
@@ -113,8 +113,8 @@ Usual usualOf(const Examination& exam, const RdmaPort& port) {
   std::map<std::pair<int, int>, int> count;
   for (const RdmaPort* other : exam.usedPorts())
     if (other->active() && sameKind(*other, port)) ++count[{other->rate_mbps, other->lanes}];
-  const auto most = std::max_element(count.begin(), count.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::ranges::max_element(count, [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == count.end() || most->second < 2 ? Usual() : Usual{most->first.first, most->first.second};
 }
 
@@ -272,7 +272,6 @@ void checkFlowControl(Examination& exam, const RdmaPort& port, long long millise
         seen.push_back(
             {port.label(), "ethtool -S " + port.interface + ": " + name, growth.text(milliseconds)});
     }
-    if (seen.empty()) continue;
     exam.add(kind.severity, kind.what, std::move(seen),
              kind.severity == kAdvice
                  ? "Flow control works; while it holds a port back, the port is slower than it could be."
@@ -302,11 +301,7 @@ void checkCounters(Examination& exam) {
 // partition cannot talk to each other (InfiniBand specification, 10.9).
 constexpr unsigned kFullMember = 0x8000;
 
-std::string keyText(unsigned key) {
-  char text[16];
-  std::snprintf(text, sizeof text, "0x%04x", key & 0xffffU);
-  return text;
-}
+std::string keyText(unsigned key) { return formatText("0x%04x", key & 0xffffU); }
 
 struct Keys {
   std::map<int, unsigned> table;  // by index, without empty entries
@@ -377,9 +372,8 @@ void checkKeys(Examination& exam) {
         {port->label(), port->folder + "/pkeys/" + std::to_string(keys.index), keyText(key)});
   }
   if (by_key.size() < 2) return;
-  const auto most = std::max_element(by_key.begin(), by_key.end(), [](const auto& a, const auto& b) {
-    return a.second.size() < b.second.size();
-  });
+  const auto most = std::ranges::max_element(
+      by_key, [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::vector<Seen> seen;
   for (const auto& [key, its] : by_key)
     if (key != most->first) seen.insert(seen.end(), its.begin(), its.end());

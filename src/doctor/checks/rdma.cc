@@ -23,8 +23,8 @@ std::string_view moduleFor(const sysfs::PciDevice& device) {
 // Has the card of the function an RDMA device, on any function? A bond has one for two functions.
 bool cardHasDevice(const Examination& exam, const sysfs::PciDevice& device) {
   const auto card = [](const std::string& path) { return path.substr(0, path.rfind('.')); };
-  return std::any_of(exam.ports.begin(), exam.ports.end(),
-                     [&](const RdmaPort& port) { return card(port.pci_path) == card(device.path); });
+  return std::ranges::any_of(exam.ports,
+                             [&](const RdmaPort& port) { return card(port.pci_path) == card(device.path); });
 }
 
 void checkDevices(Examination& exam) {
@@ -239,7 +239,7 @@ void checkSelection(Examination& exam) {
     return;
   }
   for (const std::string& item : fullPartsOf(set->value, ','))
-    if (std::count(item.begin(), item.end(), ':') > 3)
+    if (std::ranges::count(item, ':') > 3)
       add(Severity::kAdvice, "NCCL_IB_HCA has a field that nobody reads", item,
           "After a name come port, rail and plane at most.", "export NCCL_IB_HCA=<name:port:rail:plane>,...");
   std::set<std::string> all, chosen;

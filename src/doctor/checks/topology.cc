@@ -20,10 +20,8 @@ namespace {
 bool noneDeeper(const Examination& exam, std::size_t most) {
   const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
   const auto deep = [&](const std::string& path) { return sysfs::busIdsAbove(path).size() > most; };
-  return std::none_of(gpus.begin(), gpus.end(),
-                      [&](const sysfs::PciDevice& gpu) { return deep(gpu.path); }) &&
-         std::none_of(exam.ports.begin(), exam.ports.end(),
-                      [&](const RdmaPort& port) { return deep(port.pci_path); });
+  return std::ranges::none_of(gpus, [&](const sysfs::PciDevice& gpu) { return deep(gpu.path); }) &&
+         std::ranges::none_of(exam.ports, [&](const RdmaPort& port) { return deep(port.pci_path); });
 }
 
 // A VM shows its devices on root buses, or each below a root port of its own. On bare metal there is a root
@@ -37,9 +35,8 @@ bool treeHidden(const Examination& exam) {
 // Ports that NCCL's RDMA networks use; EFA has a plugin of its own, which brings the topology.
 std::size_t rdmaPortsInUse(const Examination& exam) {
   const std::vector<const RdmaPort*> used = exam.usedPorts();
-  return static_cast<std::size_t>(std::count_if(used.begin(), used.end(), [](const RdmaPort* port) {
-    return port->active() && (port->roce() || port->infiniband());
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      used, [](const RdmaPort* port) { return port->active() && (port->roce() || port->infiniband()); }));
 }
 
 // Will NCCL load Railwise?
@@ -197,9 +194,8 @@ topo::MachineSigns signsOf(const Examination& exam) {
   }
   // Ports of the kind that most are: a machine has others for storage and its front network.
   for (const RdmaPort& port : exam.ports) {
-    const auto alike = std::count_if(exam.ports.begin(), exam.ports.end(), [&](const RdmaPort& other) {
-      return !other.software && sameKind(other, port);
-    });
+    const auto alike = std::ranges::count_if(
+        exam.ports, [&](const RdmaPort& other) { return !other.software && sameKind(other, port); });
     signs.rdma_ports = std::max(signs.rdma_ports, static_cast<int>(alike));
     signs.efa = signs.efa || system.line(port.pci_path + "/vendor") == pci::kAmazon;
   }

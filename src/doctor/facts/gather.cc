@@ -131,8 +131,8 @@ bool concernsJobs(std::string_view name) {
   const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
   const bool misspelt =
       strncasecmp(name.data(), "RAILWISE_", std::min<std::size_t>(name.size(), 9)) == 0 && name.size() > 9;
-  return misspelt || std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
-         std::any_of(std::begin(kPrefixes), std::end(kPrefixes), begins);
+  return misspelt || std::ranges::find(kNames, name) != kNames.end() ||
+         std::ranges::any_of(kPrefixes, begins);
 }
 
 std::string environmentText(const char* const* environment) {
@@ -245,8 +245,8 @@ void gatherInterfaces(const System& system, const std::vector<RdmaPort>& ports, 
 
 // Counters of what the flow control of a port does, and of what it loses nevertheless.
 bool isOfFlowControl(const std::string& name) {
-  return std::any_of(std::begin(kFlowControlWords), std::end(kFlowControlWords),
-                     [&](const char* word) { return name.find(word) != std::string::npos; });
+  return std::ranges::any_of(kFlowControlWords,
+                             [&](const char* word) { return name.find(word) != std::string::npos; });
 }
 
 // All counters of a port, below `folder`.

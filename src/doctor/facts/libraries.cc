@@ -83,7 +83,7 @@ std::string versionIn(const std::string& name, const std::string& after) {
   const std::string rest = name.substr(at + after.size());
   const std::string version = rest.substr(0, rest.find_first_not_of("0123456789."));
   const std::string plain = version.ends_with('.') ? version.substr(0, version.size() - 1) : version;
-  return std::count(plain.begin(), plain.end(), '.') >= 2 ? plain : "";
+  return std::ranges::count(plain, '.') >= 2 ? plain : "";
 }
 
 // The folders in which programs find NCCL, in their order, besides LD_PRELOAD.

@@ -105,8 +105,7 @@ void markNotGiven(const System& system, std::vector<RdmaPort>& ports) {
     const std::string node = verbsNodeOf(system, port.device);
     return node.empty() ? "" : system.access("/dev/infiniband/" + node);
   };
-  const bool any =
-      std::any_of(ports.begin(), ports.end(), [&](const RdmaPort& port) { return access(port) == "ok"; });
+  const bool any = std::ranges::any_of(ports, [&](const RdmaPort& port) { return access(port) == "ok"; });
   for (RdmaPort& port : ports) {
     const std::string result = any ? access(port) : "";
     port.not_given = !port.named && (result == "ENOENT" || result == "EPERM");

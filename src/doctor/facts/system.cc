@@ -66,6 +66,11 @@ const Variable* System::variable(const std::string& name) const {
   return found == variables_.end() || found->second.value.empty() ? nullptr : &found->second;
 }
 
+bool System::isOff(const std::string& name) const {
+  const Variable* const set = variable(name);
+  return set != nullptr && set->value == "0";
+}
+
 std::string System::access(const std::string& what) const {
   for (const std::string& line : linesOf(text(kAccessFile))) {
     const std::vector<std::string> words = wordsOf(line);
@@ -139,8 +144,7 @@ bool System::virtualMachine() const {
 
 bool System::hasSmmu() const {
   const std::vector<std::string> names = tree_.list("/sys/class/iommu");
-  return std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return name.starts_with("smmu3."); });
+  return std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("smmu3."); });
 }
 
 bool System::isRoot() const {

@@ -61,6 +61,8 @@ class System {
   const std::map<std::string, Variable>& variables() const { return variables_; }
   // Null: not set, or empty.
   const Variable* variable(const std::string& name) const;
+  // Is it set to "0"?
+  bool isOff(const std::string& name) const;
   // Takes the variable of another environment, unless the tree says what the environment is.
   void assume(const std::string& name, const char* value);
   // True if the tree says what the environment is.

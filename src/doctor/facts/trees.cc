@@ -20,7 +20,7 @@ bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
 // The parts of a text between `separator`s.
 std::size_t partsOf(std::string_view text, char separator) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), separator)) + 1;
+  return static_cast<std::size_t>(std::ranges::count(text, separator)) + 1;
 }
 
 bool allParts(std::string_view text, char separator, std::size_t least, std::size_t most,
@@ -116,8 +116,8 @@ std::string withoutSecrets(const std::string& environment) {
   std::string result;
   for (const std::string& line : linesOf(environment)) {
     const std::string name = line.substr(0, line.find('='));
-    const bool secret = std::any_of(kSigns.begin(), kSigns.end(),
-                                    [&](const char* sign) { return name.find(sign) != std::string::npos; });
+    const bool secret =
+        std::ranges::any_of(kSigns, [&](const char* sign) { return name.find(sign) != std::string::npos; });
     const bool person =
         name == "HOME" || name == "VIRTUAL_ENV" || name == "CONDA_PREFIX" || name == "SUDO_USER";
     result += secret || person || name == "MASTER_ADDR" ? name + "=masked\n" : line + "\n";
@@ -150,7 +150,7 @@ std::vector<std::string> OverlayTree::listAt(const std::string& real_path) const
     if (entryOf(*tree, real_path).kind != Kind::kDirectory) continue;
     for (std::string& name : listOf(*tree, real_path)) names.push_back(std::move(name));
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }

@@ -63,8 +63,8 @@ std::vector<OddNode> oddNodes(const std::vector<FieldDifference>& differences) {
   }
   std::vector<OddNode> list;
   for (auto& [node, each] : odd) list.push_back(std::move(each));
-  std::stable_sort(list.begin(), list.end(),
-                   [](const OddNode& a, const OddNode& b) { return a.fields.size() > b.fields.size(); });
+  std::ranges::stable_sort(
+      list, [](const OddNode& a, const OddNode& b) { return a.fields.size() > b.fields.size(); });
   return list;
 }
 
@@ -81,7 +81,7 @@ Comparison compareNodes(const std::vector<NamedNode>& nodes) {
   Comparison comparison;
   for (FieldDifference& field : groupByValue(nodes)) {
     if (field.groups.size() < 2) continue;
-    std::stable_sort(field.groups.begin(), field.groups.end(), [](const ValueGroup& a, const ValueGroup& b) {
+    std::ranges::stable_sort(field.groups, [](const ValueGroup& a, const ValueGroup& b) {
       return a.nodes.size() > b.nodes.size();
     });
     field.majority = field.groups[0].nodes.size() > field.groups[1].nodes.size();

@@ -118,8 +118,7 @@ std::string nicsText(const Fingerprint& node) {
   std::vector<Counted> types;
   for (const NicGroup& nic : node.nics) {
     const std::string name = nicName(nic);
-    const auto found =
-        std::find_if(types.begin(), types.end(), [&](const Counted& type) { return type.name == name; });
+    const auto found = std::ranges::find(types, name, &Counted::name);
     if (found != types.end()) found->count += nic.count;
     else types.push_back({name, nic.count});
   }
@@ -129,8 +128,8 @@ std::string nicsText(const Fingerprint& node) {
 // As gpuFirmwareText(): numbers only where NICs of one type differ.
 std::string nicFirmwareText(const Fingerprint& node) {
   return known(joined(node.nics, ", ", [&](const NicGroup& nic) {
-    const auto groups = std::count_if(node.nics.begin(), node.nics.end(),
-                                      [&](const NicGroup& other) { return nicName(other) == nicName(nic); });
+    const auto groups = std::ranges::count_if(
+        node.nics, [&](const NicGroup& other) { return nicName(other) == nicName(nic); });
     const std::string firmware = known(nic.firmware);
     return nicName(nic) + " " + (groups > 1 ? times(nic.count, firmware) : firmware);
   }));

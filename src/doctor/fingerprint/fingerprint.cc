@@ -30,7 +30,7 @@ void count(std::vector<Group>& list, Group one) {
   }
   one.count = 1;
   list.push_back(std::move(one));
-  std::sort(list.begin(), list.end());
+  std::ranges::sort(list);
 }
 
 // A partition of a GPU is a device too, and counts by itself: the nodes of a job should be partitioned alike.

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -73,7 +74,7 @@ std::size_t narrowness(const Json& wanted) {
 // What is null on the node is not known, and fits only null.
 bool fits(const Json& wanted, const Json& its) {
   if (wanted.is_array())
-    return std::any_of(wanted.begin(), wanted.end(), [&](const Json& each) { return fits(each, its); });
+    return std::ranges::any_of(wanted, [&](const Json& each) { return fits(each, its); });
   if (!wanted.is_string()) return wanted.is_null() || wanted == its;
   const std::string pattern = wanted, text = its.is_string() ? std::string(its) : "";
   return !text.empty() && (pattern == text || fnmatch(pattern.c_str(), text.c_str(), 0) == 0);
@@ -153,7 +154,7 @@ class Comparer {
     const auto is_text = [](const Json& each) { return each.is_string(); };
     if (number && !value.is_number_integer()) fail(line, place, "is no whole number");
     if (!number && !is_text(value) &&
-        !(value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), is_text)))
+        !(value.is_array() && !value.empty() && std::ranges::all_of(value, is_text)))
       fail(line, place, "is neither a text nor a list of texts");
   }
 
@@ -212,14 +213,13 @@ class Comparer {
       if (!error_.empty()) return;
       all.push_back({&group, line, narrow});
     }
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Group& a, const Group& b) { return a.narrow > b.narrow; });
+    std::ranges::stable_sort(all, std::greater<>(), &Group::narrow);
     std::vector<std::string> others;
     for (const Json& its : node) {
       const auto narrowest = [&](bool or_not_known) {
-        return std::find_if(all.begin(), all.end(), [&](const Group& group) {
+        return std::ranges::find_if(all, [&](const Group& group) {
           const auto items = group.wanted->items();
-          return std::all_of(items.begin(), items.end(), [&](const auto& each) {
+          return std::ranges::all_of(items, [&](const auto& each) {
             const Json& found = its[each.key()];
             return each.key() == "count" || fits(each.value(), found) || (or_not_known && found.is_null());
           });

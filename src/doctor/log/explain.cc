@@ -20,7 +20,7 @@ bool isOfFiles(std::string_view source, std::string_view files) {
 }
 
 const KnownLine* find(std::span<const KnownLine> lines, std::string_view text, std::string_view source = "") {
-  const auto found = std::find_if(lines.begin(), lines.end(), [&](const KnownLine& line) {
+  const auto found = std::ranges::find_if(lines, [&](const KnownLine& line) {
     return hasWords(text, line.words) && (*line.files == '\0' || isOfFiles(source, line.files));
   });
   return found == lines.end() ? nullptr : &*found;

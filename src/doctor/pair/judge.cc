@@ -115,8 +115,8 @@ class PairJudge {
   }
 
   bool bad(std::size_t i) {
-    return std::any_of(std::begin(kSides), std::end(kSides),
-                       [&](std::size_t side) { return verdict(i).health[side] > Health::kGood; });
+    return std::ranges::any_of(kSides,
+                               [&](std::size_t side) { return verdict(i).health[side] > Health::kGood; });
   }
   bool hasEnd(std::size_t i, std::size_t end) const {
     return pair(i).match[0] == end || pair(i).match[1] == end;
@@ -136,8 +136,8 @@ class PairJudge {
 
   // With three hosts or more: the host of which every pair is bad, while others have good ones.
   void nameOddHosts() {
-    const bool any_good = std::any_of(hosts_.begin(), hosts_.end(),
-                                      [](const auto& host) { return host.second.bad < host.second.all; });
+    const bool any_good =
+        std::ranges::any_of(hosts_, [](const auto& host) { return host.second.bad < host.second.all; });
     if (hosts_.size() < 3 || !any_good) return;
     for (const auto& [end, count] : hosts_) {
       if (count.bad < count.all) continue;
@@ -266,7 +266,7 @@ class PairJudge {
 
   // Is one of its NICs also in another pair of the two hosts? Then they share its port.
   bool sharesNic(std::size_t i) const {
-    return std::any_of(results_.pairs.begin(), results_.pairs.end(), [&](const PairResult& other) {
+    return std::ranges::any_of(results_.pairs, [&](const PairResult& other) {
       const bool same = other.nics[0] == pair(i).nics[0] || other.nics[1] == pair(i).nics[1];
       return &other != &pair(i) && other.match == pair(i).match && other.measured() && same;
     });

@@ -91,10 +91,9 @@ class FactJudge {
 
   // Without this a test that measured nothing would say "fine".
   void judgeNothing() {
-    const auto with_nics = std::count_if(results_.ends.begin(), results_.ends.end(),
-                                         [](const EndFacts& end) { return !end.nics.empty(); });
-    const bool any =
-        std::any_of(results_.pairs.begin(), results_.pairs.end(), std::mem_fn(&PairResult::measured));
+    const auto with_nics =
+        std::ranges::count_if(results_.ends, [](const EndFacts& end) { return !end.nics.empty(); });
+    const bool any = std::ranges::any_of(results_.pairs, std::mem_fn(&PairResult::measured));
     if (any || with_nics < 2 || !findings_.empty()) return;
     add("pair-nothing-measured", Severity::kWarning, "no NIC of these hosts can be measured",
         {results_.ends.front().host, "", "the lines below \"Not looked at\" say why"},
@@ -106,9 +105,8 @@ class FactJudge {
     const std::string kinds =
         std::string(linkName(results_.nic(pair, 0).link)) + " and " + linkName(results_.nic(pair, 1).link);
     // Beside a pair that works it may be a port for another network.
-    const bool others =
-        std::any_of(results_.pairs.begin(), results_.pairs.end(),
-                    [&](const PairResult& each) { return each.match == pair.match && each.measured(); });
+    const bool others = std::ranges::any_of(
+        results_.pairs, [&](const PairResult& each) { return each.match == pair.match && each.measured(); });
     add("pair-link", others ? Severity::kWarning : Severity::kError, "the ports have different links",
         {pairName(results_, pair), "", kinds}, "They never reach each other.",
         "railwise doctor --pair HOST --nic NAMES    # only the NICs of one network\n"

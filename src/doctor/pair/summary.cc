@@ -115,8 +115,8 @@ bool anySoftware(const Results& results) {
 }
 
 bool anyObstacle(const Results& results, Obstacle obstacle) {
-  return std::any_of(results.pairs.begin(), results.pairs.end(),
-                     [&](const PairResult& pair) { return pair.obstacle == obstacle; });
+  return std::ranges::any_of(results.pairs,
+                             [&](const PairResult& pair) { return pair.obstacle == obstacle; });
 }
 
 // Why the NIC is in no pair.
@@ -134,8 +134,8 @@ void addLonelyNics(const Results& results, std::vector<std::string>& hidden) {
   for (const PairResult& pair : results.pairs) {
     for (const std::size_t side : kSides) paired.insert({pair.match[side], pair.nics[side]});
   }
-  const auto with_nics = std::count_if(results.ends.begin(), results.ends.end(),
-                                       [](const EndFacts& end) { return !end.nics.empty(); });
+  const auto with_nics =
+      std::ranges::count_if(results.ends, [](const EndFacts& end) { return !end.nics.empty(); });
   if (with_nics < 2) return;
   for (std::size_t end = 0; end < results.ends.size(); ++end) {
     for (std::size_t nic = 0; nic < results.ends[end].nics.size(); ++nic) {

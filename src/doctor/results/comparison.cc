@@ -51,8 +51,8 @@ std::string countRanks(Comparison& its, const ModelMachine& model) {
   its.hosts = its.run.ranks > 0 ? static_cast<int>(its.run.ranks_on_host.size()) : model.hosts;
   if (its.ranks <= 0 || its.hosts <= 0) return "the output does not name the ranks and their hosts";
   if (its.ranks == 1) return "one rank alone moves no data; nccl-tests knows other hosts if built with MPI=1";
-  const bool equal = std::all_of(its.run.ranks_on_host.begin(), its.run.ranks_on_host.end(),
-                                 [&](const auto& host) { return host.second * its.hosts == its.ranks; });
+  const bool equal = std::ranges::all_of(
+      its.run.ranks_on_host, [&](const auto& host) { return host.second * its.hosts == its.ranks; });
   return equal && its.ranks % its.hosts == 0 ? "" : "the hosts have different numbers of ranks";
 }
 
@@ -154,8 +154,7 @@ Comparison compare(const TestRun& run, const ModelMachine& model) {
 void judgeResults(std::span<const Comparison> comparisons, Findings& findings) {
   for (const Comparison& its : comparisons) {
     const auto& rows = its.run.rows;
-    const auto first =
-        std::find_if(rows.begin(), rows.end(), [](const ResultRow& row) { return row.wrong > 0; });
+    const auto first = std::ranges::find_if(rows, [](const ResultRow& row) { return row.wrong > 0; });
     if (its.run.wrong() > 0) {
       const ResultRow& row = first == rows.end() ? rows.back() : *first;
       findings.add("wrong-results", Severity::kError, "nccl-tests found wrong data",

@@ -44,8 +44,7 @@ std::optional<double> measureOf(std::string_view word) {
 }
 
 uint64_t typeBytes(std::string_view name) {
-  const auto type =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](const DataType& t) { return t.name == name; });
+  const auto type = std::ranges::find(kTypes, name, &DataType::name);
   return type == kTypes.end() ? 0 : type->bytes;
 }
 
@@ -120,7 +119,7 @@ struct RowTail {
 std::optional<RowTail> tailOf(std::span<const std::string_view> words) {
   RowTail tail;
   if (words.empty()) return std::nullopt;
-  tail.reduces = std::find(kOperations.begin(), kOperations.end(), words[0]) != kOperations.end();
+  tail.reduces = std::ranges::find(kOperations, words[0]) != kOperations.end();
   if (tail.reduces || words[0] == kNoOperation) words = words.subspan(1);
   for (const std::size_t half : {std::size_t{4}, std::size_t{8}}) {
     for (const std::size_t stamp : {std::size_t{0}, std::size_t{2}}) {
@@ -186,8 +185,8 @@ uint64_t TestRun::wrong() const {
 }
 
 const ResultRow* TestRun::best() const {
-  const auto best = std::max_element(
-      rows.begin(), rows.end(), [](const ResultRow& a, const ResultRow& b) { return a.best() < b.best(); });
+  const auto best = std::ranges::max_element(
+      rows, [](const ResultRow& a, const ResultRow& b) { return a.best() < b.best(); });
   return best == rows.end() ? nullptr : &*best;
 }
 
@@ -231,8 +230,7 @@ bool NcclTestsReader::readHeader(const Words& words) {
       if (open_ && runs_.back().collective.empty()) runs_.back().collective = programOf(next);
       return open_ = false, named_.clear(), true;
     }
-    if (words[i] == "railwise" && next.size() > 0 &&
-        std::find(words.begin(), words.end(), "perf") != words.end())
+    if (words[i] == "railwise" && next.size() > 0 && std::ranges::find(words, "perf") != words.end())
       foreign_ = true;
     if (const std::string_view program = programOf(words[i]); !program.empty()) {
       named_ = program;
@@ -244,7 +242,7 @@ bool NcclTestsReader::readHeader(const Words& words) {
 
 // "#  Rank  0 Group  0 Pid  12345 on     node1 device  0 [0x07] NVIDIA A100-SXM4-40GB"
 bool NcclTestsReader::readRank(const Words& words) {
-  const auto rank = std::find(words.begin(), words.end(), "Rank");
+  const auto rank = std::ranges::find(words, "Rank");
   const auto on = std::find(rank, words.end(), "on");
   if (rank == words.end() || words.end() - on < 4 || on[2] != "device" || !numberIn<int>(on[3])) return false;
   const auto number = numberIn<int>(rank[1]);

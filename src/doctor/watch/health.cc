@@ -15,7 +15,7 @@ std::vector<const Latch*> worstFirst(const WatchState& state) {
   std::vector<const Latch*> latches;
   for (const Latch& latch : state.latches)
     if (ruleOf(latch.check) != nullptr) latches.push_back(&latch);
-  std::stable_sort(latches.begin(), latches.end(), [](const Latch* a, const Latch* b) {
+  std::ranges::stable_sort(latches, [](const Latch* a, const Latch* b) {
     return ruleOf(a->check)->severity < ruleOf(b->check)->severity;
   });
   return latches;
@@ -69,7 +69,7 @@ Health healthOf(const WatchState& state, int64_t now, std::size_t most) {
   else if (text.empty())
     text = health.known ? "the RDMA ports of this node are fine"
                         : "the watch has seen no active RDMA port yet (railwise doctor says why)";
-  std::replace(text.begin(), text.end(), '"', '\'');
+  std::ranges::replace(text, '"', '\'');
   health.text = withoutControls(text).substr(0, most);
   return health;
 }

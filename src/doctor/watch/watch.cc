@@ -92,8 +92,7 @@ class Judge {
 
   // Null: the watch does not know it.
   WatchedPort* portNamed(std::string_view name) const {
-    const auto at = std::find_if(state_.ports.begin(), state_.ports.end(),
-                                 [&](const WatchedPort& port) { return port.name == name; });
+    const auto at = std::ranges::find(state_.ports, name, &WatchedPort::name);
     return at == state_.ports.end() ? nullptr : &*at;
   }
 
@@ -142,16 +141,15 @@ class Judge {
   }
 
   void judgeFlaps(const WatchRule& rule, const WatchedPort& port) {
-    const auto lately = std::count_if(port.flap_times.begin(), port.flap_times.end(),
-                                      [&](int64_t time) { return look_.time - time < rule.window; });
+    const auto lately =
+        std::ranges::count_if(port.flap_times, [&](int64_t time) { return look_.time - time < rule.window; });
     if (static_cast<double>(lately) > rule.limit)
       raise(rule, port.name,
             counted(static_cast<uint64_t>(port.flaps), "time") + " since the watch knows the port");
   }
 
   void judgeCounter(const WatchRule& rule, WatchedPort& port, int64_t value) {
-    auto at = std::find_if(port.counters.begin(), port.counters.end(),
-                           [&](const WatchedCounter& counter) { return counter.check == rule.check; });
+    auto at = std::ranges::find(port.counters, rule.check, &WatchedCounter::check);
     if (at == port.counters.end()) {
       port.counters.push_back({rule.check, value, look_.time});
       return;
@@ -181,7 +179,7 @@ class Judge {
   void judgeKernel(const std::string& line) {
     for (const WatchRule& rule : watchRules()) {
       if (rule.kind != WatchKind::kKernel || !hasWords(line, rule.source)) continue;
-      const auto at = std::find_if(state_.ports.begin(), state_.ports.end(), [&](const WatchedPort& port) {
+      const auto at = std::ranges::find_if(state_.ports, [&](const WatchedPort& port) {
         return !port.bdf.empty() && line.find(port.bdf) != std::string::npos;
       });
       return raise(rule, at == state_.ports.end() ? "" : at->name, line);
@@ -196,7 +194,7 @@ class Judge {
       const std::vector<std::string>& before = state_.manifest[rule.source];
       if (rule.limit > 0)
         std::erase_if(lasting, [&](const std::string& each) {
-          return std::find(before.begin(), before.end(), each) == before.end();
+          return std::ranges::find(before, each) == before.end();
         });
       if (!lasting.empty()) raise(rule, "", joined(lasting, "; "));
     }
@@ -204,9 +202,8 @@ class Judge {
   }
 
   void raise(const WatchRule& rule, const std::string& port, const std::string& seen) {
-    auto at = std::find_if(state_.latches.begin(), state_.latches.end(), [&](const Latch& latch) {
-      return latch.check == rule.check && latch.port == port;
-    });
+    auto at = std::ranges::find_if(
+        state_.latches, [&](const Latch& latch) { return latch.check == rule.check && latch.port == port; });
     const bool begins = at == state_.latches.end();
     if (begins) {
       if (state_.latches.size() == WatchState::kMostLatches) state_.latches.erase(state_.latches.begin());
@@ -278,8 +275,7 @@ Look lookAt(const sysfs::FileTree& tree, int64_t time, bool counters) {
 
 const WatchRule* ruleOf(std::string_view check) {
   const auto rules = watchRules();
-  const auto at =
-      std::find_if(rules.begin(), rules.end(), [&](const WatchRule& rule) { return rule.check == check; });
+  const auto at = std::ranges::find(rules, check, &WatchRule::check);
   return at == rules.end() ? nullptr : &*at;
 }
 

@@ -156,7 +156,7 @@ class Collector {
 
   // A spy's record stands beside the plugin's own: what both have would count twice.
   static bool hasOwnRecord(std::span<const Snapshot> snapshots, const Snapshot& spy) {
-    return spy.process.spy && std::any_of(snapshots.begin(), snapshots.end(), [&](const Snapshot& other) {
+    return spy.process.spy && std::ranges::any_of(snapshots, [&](const Snapshot& other) {
              return !other.process.spy && isOneProcess(other.process, spy.process);
            });
   }

@@ -43,7 +43,7 @@ void writeValue(JsonWriter& json, const Sample& sample) {
 void writeFamily(JsonWriter& json, const Metrics& metrics, const Family& family,
                  const std::optional<std::size_t>& process) {
   const auto belongs = [&](const Sample& sample) { return sample.process == process; };
-  if (std::none_of(family.samples.begin(), family.samples.end(), belongs)) return;
+  if (std::ranges::none_of(family.samples, belongs)) return;
   json.beginInlineObject().key("name").value(family.name).key("description").value(family.help);
   json.key("unit").value(rowOf(kUnits, family.unit).words);
   const bool sum = family.kind == FamilyKind::kCounter;
@@ -90,8 +90,7 @@ const char* kindText(FamilyKind kind) {
 
 std::string nameOf(const Family& family) {
   std::string name = family.name;
-  for (char& c : name)
-    if (c == '.') c = '_';
+  std::ranges::replace(name, '.', '_');
   return name + rowOf(kUnits, family.unit).key + (family.kind == FamilyKind::kCounter ? "_total" : "");
 }
 

@@ -52,7 +52,7 @@ uint64_t longer(uint64_t a, uint64_t b) {
 
 void addDetail(Culprit& culprit, const std::string& detail) {
   const auto& known = culprit.details;
-  if (known.size() < kMostDetails && std::find(known.begin(), known.end(), detail) == known.end())
+  if (known.size() < kMostDetails && std::ranges::find(known, detail) == known.end())
     culprit.details.push_back(detail);
 }
 
@@ -142,7 +142,7 @@ class Diagnoser {
     for (int culprit = 0; culprit < static_cast<int>(result_.culprits.size()); ++culprit) linkOwn(culprit);
     for (const Wait& wait : result_.waits) link(wait);
     for (auto& next : graph_) {
-      std::sort(next.begin(), next.end());
+      std::ranges::sort(next);
       next.erase(std::unique(next.begin(), next.end()), next.end());
     }
     const std::vector<bool> waited_for = waitedFor();
@@ -183,7 +183,7 @@ class Diagnoser {
   Culprit lateProcess(int place) const {
     const ProcessFacts& own = process(place);
     Culprit culprit = processCulprit(job_, place, CulpritKind::kLateProcess, "late ");
-    const bool no_window = std::any_of(result_.waits.begin(), result_.waits.end(), [&](const Wait& wait) {
+    const bool no_window = std::ranges::any_of(result_.waits, [&](const Wait& wait) {
       return wait.other.process == place && wait.why == Why::kNoWindow;
     });
     culprit.what = no_window ? "has not registered its part of a window that others put to"
@@ -290,8 +290,8 @@ class Diagnoser {
     for (std::size_t i = 0; i < result_.culprits.size(); ++i) {
       const Culprit& culprit = result_.culprits[i];
       const auto root = roots_.find(static_cast<int>(i));
-      const bool is_root = root != roots_.end() &&
-                           std::find(root->second.begin(), root->second.end(), place) != root->second.end();
+      const bool is_root =
+          root != roots_.end() && std::ranges::find(root->second, place) != root->second.end();
       const bool holds = culprit.process == place && culprit.kind != CulpritKind::kHandshake;
       if (is_root || holds) return static_cast<int>(i);
     }
@@ -343,7 +343,7 @@ class Diagnoser {
       return std::tuple(certainty(culprit), -static_cast<int>(culprit.processes.size()), -culprit.connections,
                         std::string_view(culprit.name));
     };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return weight(a) < weight(b); });
+    std::ranges::stable_sort(order, [&](int a, int b) { return weight(a) < weight(b); });
     sortTheDead(order);
     std::vector<int> new_place(order.size());
     std::vector<Culprit> sorted;

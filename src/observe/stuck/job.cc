@@ -111,7 +111,7 @@ Job::Job(std::vector<HostFacts> hosts) : hosts_(std::move(hosts)) {
 
 // A process may have a record of the plugin and another one of the spy. The plugin knows more.
 void Job::addProcess(ProcessFacts process) {
-  const auto known = std::find_if(processes_.begin(), processes_.end(), [&](const ProcessFacts& other) {
+  const auto known = std::ranges::find_if(processes_, [&](const ProcessFacts& other) {
     return isOneProcess(other, process) && other.boot_id == process.boot_id && other.host == process.host;
   });
   if (known == processes_.end()) processes_.push_back(std::move(process));
@@ -173,7 +173,7 @@ std::vector<Job> Job::split(bool dead) const {
     members[place(numbers[at])].push_back(processes_[at]);
   }
   const auto end = std::stable_partition(members.begin(), members.end(), [](const auto& job) {
-    return std::any_of(job.begin(), job.end(), [](const ProcessFacts& process) { return process.alive; });
+    return std::ranges::any_of(job, [](const ProcessFacts& process) { return process.alive; });
   });
   if (!dead) members.erase(end, members.end());
   std::vector<std::set<std::string_view>> peers(members.size());  // the hosts on which a job has peers
@@ -288,7 +288,7 @@ std::vector<int> whoReaches(const Graph& graph, const std::vector<int>& goals) {
       waiting.push_back(before);
     }
   }
-  std::sort(reached.begin(), reached.end());
+  std::ranges::sort(reached);
   return reached;
 }
 

@@ -61,8 +61,8 @@ class Postmortem {
                                                  : lastTimeNs(snapshot)) {
     for (const record::Connection& connection : snapshot_.connections)
       if (isOpen(connection)) open_.push_back(&connection);
-    std::stable_sort(open_.begin(), open_.end(),
-                     [this](const auto* a, const auto* b) { return sinceNs(*a) < sinceNs(*b); });
+    std::ranges::stable_sort(open_,
+                             [this](const auto* a, const auto* b) { return sinceNs(*a) < sinceNs(*b); });
   }
 
   std::string verdict() const {

@@ -60,11 +60,10 @@ std::vector<Reads> pairReads(const std::vector<Snapshot>& before, const std::vec
       reads.seconds = static_cast<double>(snapshot.read_ns - earlier->read_ns) / 1e9;
     }
     // The spy in front of Railwise sees what Railwise counts itself.
-    reads.counts_rails =
-        snapshot.process.alive &&
-        !(snapshot.process.spy && std::any_of(now.begin(), now.end(), [&](const Snapshot& other) {
-            return !other.process.spy && other.process.pid == snapshot.process.pid;
-          }));
+    reads.counts_rails = snapshot.process.alive &&
+                         !(snapshot.process.spy && std::ranges::any_of(now, [&](const Snapshot& other) {
+                             return !other.process.spy && other.process.pid == snapshot.process.pid;
+                           }));
     pairs.push_back(reads);
   }
   return pairs;
@@ -135,7 +134,7 @@ std::vector<RailRow> railRows(const std::vector<Reads>& pairs) {
     for (std::size_t place = 0; place < reads.now->rails.size(); ++place) {
       const record::Rail& rail = reads.now->rails[place];
       const std::string host = hostOf(reads.now->process);
-      auto row = std::find_if(rows.begin(), rows.end(), [&](const RailRow& other) {
+      auto row = std::ranges::find_if(rows, [&](const RailRow& other) {
         return other.host == host && other.device == rail.device && other.port == rail.port;
       });
       if (row == rows.end()) {
@@ -146,7 +145,7 @@ std::vector<RailRow> railRows(const std::vector<Reads>& pairs) {
       addTimes(*row, static_cast<int>(place), reads);
     }
   }
-  std::sort(rows.begin(), rows.end(), [](const RailRow& a, const RailRow& b) {
+  std::ranges::sort(rows, [](const RailRow& a, const RailRow& b) {
     if (a.host != b.host) return nameBefore(a.host, b.host);
     return a.device != b.device ? nameBefore(a.device, b.device) : a.port < b.port;
   });
@@ -157,11 +156,10 @@ std::vector<RailRow> railRows(const std::vector<Reads>& pairs) {
 uint64_t newBytes(const Connection& before, const Connection& now) {
   uint64_t bytes = 0;
   for (const record::QueuePair& pair : now.queue_pairs) {
-    const auto earlier = std::find_if(before.queue_pairs.begin(), before.queue_pairs.end(),
-                                      [&](const record::QueuePair& other) {
-                                        return other.number == pair.number && other.rail == pair.rail &&
-                                               other.lane == pair.lane && before.epoch == now.epoch;
-                                      });
+    const auto earlier = std::ranges::find_if(before.queue_pairs, [&](const record::QueuePair& other) {
+      return other.number == pair.number && other.rail == pair.rail && other.lane == pair.lane &&
+             before.epoch == now.epoch;
+    });
     bytes += earlier == before.queue_pairs.end() ? pair.bytes : growth(earlier->bytes, pair.bytes);
   }
   return bytes;
@@ -220,7 +218,7 @@ std::vector<ConnectionRow> connectionRows(const std::vector<Reads>& pairs) {
   for (const Reads& reads : pairs)
     for (const Connection& connection : reads.now->connections)
       rows.push_back(connectionRow(reads, connection));
-  std::stable_sort(rows.begin(), rows.end(), [](const ConnectionRow& a, const ConnectionRow& b) {
+  std::ranges::stable_sort(rows, [](const ConnectionRow& a, const ConnectionRow& b) {
     return a.stage != b.stage ? a.stage < b.stage : a.age_ns > b.age_ns;
   });
   return rows;
@@ -289,7 +287,7 @@ std::vector<ProcessRow> processRows(const std::vector<Reads>& pairs,
     for (ProcessRow& row : rows)
       if (row.snapshot == connection.snapshot && !row.worst) row.worst = connection;
   }
-  std::sort(rows.begin(), rows.end(), [](const ProcessRow& a, const ProcessRow& b) {
+  std::ranges::sort(rows, [](const ProcessRow& a, const ProcessRow& b) {
     const auto key = [](const record::Process& p) {
       return std::tuple(!p.alive, hostOf(p), p.rank, p.pid, p.spy);
     };
@@ -336,8 +334,8 @@ std::optional<double> RailRow::messageNs() const {
 std::string Model::host() const {
   if (processes.empty()) return "";
   const std::string first = hostOf(processes.front().snapshot->process);
-  const bool one = std::all_of(processes.begin(), processes.end(),
-                               [&](const ProcessRow& row) { return hostOf(row.snapshot->process) == first; });
+  const bool one = std::ranges::all_of(
+      processes, [&](const ProcessRow& row) { return hostOf(row.snapshot->process) == first; });
   return one ? first : "";
 }
 

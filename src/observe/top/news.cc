@@ -204,8 +204,7 @@ std::vector<News> newsOf(const Model& model, const std::string& folder) {
   appendErrors(model, news);
   appendSlow(model, news);
   appendRest(model, news);
-  std::stable_sort(news.begin(), news.end(),
-                   [](const News& a, const News& b) { return a.severity < b.severity; });
+  std::ranges::stable_sort(news, {}, &News::severity);
   if (model.sums.processes == 0)
     append(news, Severity::kGood, "no process of this user runs Railwise (records in " + folder + ")");
   if (!news.empty()) return news;

@@ -1,6 +1,7 @@
 #include "observe/top/screen.h"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 
 #include "base/text/text_layout.h"
@@ -320,7 +321,7 @@ std::vector<Line> eventLines(const Model& model, const Style& style) {
       all.push_back({snapshot.read_unix_ns > ago ? snapshot.read_unix_ns - ago : 0, &snapshot, &event});
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const At& a, const At& b) { return a.unix_ns > b.unix_ns; });
+  std::ranges::stable_sort(all, std::greater<>(), &At::unix_ns);
   Table table({{"TIME", 8, 8, 10},
                {"PID", 7, 7, 8, true},
                {"EVENT", 12, 18, 9},

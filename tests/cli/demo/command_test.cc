@@ -60,14 +60,12 @@ TEST(Demo, ExplainsAGpuOfARecordedMachine) {
 }
 
 TEST(Demo, AMachineThatCannotBeReadIsToldBeforeTheFirstStep) {
-  const auto result = demo({"--machine", RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_LACKS(result.out, "== 1.");
+  EXPECT_LACKS(endedWith(2, demo({"--machine", RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml"})).out,
+               "== 1.");
 }
 
 TEST(Demo, AMissingPluginIsToldBeforeTheFirstStep) {
-  const auto result = demo({"--plugin", "/nowhere/plugin.so"});
-  EXPECT_EQ(result.status, 1);
+  const auto result = endedWith(1, demo({"--plugin", "/nowhere/plugin.so"}));
   EXPECT_EQ(result.out, "");
   EXPECT_HAS(result.err, "cannot load plugin /nowhere/plugin.so: ");
 }

@@ -79,9 +79,7 @@ TEST_F(DeviceCommand, MistakesAreSaid) {
       {{"run", "--machine"}, "needs a value"},
       {{"run", "--sysfs", "maybe", "--", "true"}, "one of auto, on, off"}};
   for (const auto& [args, message] : mistakes) {
-    const auto result = railwise(args);
-    EXPECT_EQ(result.status, 2) << result.err;
-    EXPECT_HAS(result.err, message);
+    EXPECT_HAS(endedWith(2, railwise(args)).err, message);
   }
 }
 
@@ -134,18 +132,16 @@ TEST_F(DeviceCommand, TheExitStatusIsTheCommands) {
   for (const char* machine : {"default", "laptop"}) {  // taking its place, and as a child
     EXPECT_EQ(railwise({"run", "-m", machine, "--", "sh", "-c", "exit 7"}).status, 7);
     EXPECT_EQ(railwise({"run", "-m", machine, "--", "sh", "-c", "kill -KILL $$"}).status, 128 + SIGKILL);
-    const auto missing = railwise({"run", "-m", machine, "/no/such/command"});
-    EXPECT_EQ(missing.status, 127);
-    EXPECT_EQ(missing.err, "railwise: device run: /no/such/command: no such command\n");
+    EXPECT_EQ(endedWith(127, railwise({"run", "-m", machine, "/no/such/command"})).err,
+              "railwise: device run: /no/such/command: no such command\n");
     EXPECT_EQ(railwise({"run", "-m", machine, "/etc/passwd"}).status, 126);
     EXPECT_EQ(left(), 0U);
   }
 }
 
 TEST_F(DeviceCommand, RunFailsWithoutTheLibrary) {
-  const auto result = railwise({"run", "true"}, {"RAILWISE_VERBS_DIR=/nowhere"});
-  EXPECT_EQ(result.status, 125);
-  EXPECT_HAS(result.err, "RAILWISE_VERBS_DIR");
+  EXPECT_HAS(endedWith(125, railwise({"run", "true"}, {"RAILWISE_VERBS_DIR=/nowhere"})).err,
+             "RAILWISE_VERBS_DIR");
 }
 
 TEST_F(DeviceCommand, TheSysOfTheMachineIsShown) {

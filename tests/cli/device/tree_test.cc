@@ -165,7 +165,7 @@ TEST(DeviceTree, ABridgeSaysWhatItIsTold) {
   EXPECT_EQ(sysfs::attribute(tree, root, "max_link_speed"), "32.0 GT/s PCIe");
   EXPECT_EQ(sysfs::attribute(tree, root + "0000:11:00.0/0000:12:01.0", "max_link_speed"), "8.0 GT/s PCIe");
   const auto functions = sysfs::pciDevices(tree);
-  EXPECT_TRUE(std::any_of(functions.begin(), functions.end(), [](const auto& f) { return f.isAmdGpu(); }));
+  EXPECT_TRUE(std::ranges::any_of(functions, [](const auto& f) { return f.isAmdGpu(); }));
 }
 
 TEST(DeviceTree, GidsStatesAndInterfaces) {

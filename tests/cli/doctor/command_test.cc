@@ -38,8 +38,7 @@ TEST(DoctorCommand, AHealthySoftwareMachineIsFine) {
 
 TEST(DoctorCommand, NamesThePortThatIsDown) {
   const ProcessResult result =
-      doctor({"--machine", "link=roce,count=2,port_state=down", "--only", "port-state"});
-  EXPECT_EQ(result.status, 2) << result.out << result.err;
+      endedWith(2, doctor({"--machine", "link=roce,count=2,port_state=down", "--only", "port-state"}));
   EXPECT_HAS(result.out, "worst: ");
   EXPECT_HAS(result.out, "port-state");
 }
@@ -59,8 +58,7 @@ TEST(DoctorCommand, TellsOfATopologyFile) {
   const Scratch scratch;
   const std::string bad =
       scratch.file("bad.xml", "<system version=\"1\">\n  <cpu numaid=\"0\">\n</system>\n");
-  const ProcessResult result = doctor({bad});
-  EXPECT_EQ(result.status, 2);
+  const ProcessResult result = endedWith(2, doctor({bad}));
   EXPECT_HAS(result.out, "topology-file");
   EXPECT_HAS(result.out, bad + ":");
 }
@@ -68,8 +66,7 @@ TEST(DoctorCommand, TellsOfATopologyFile) {
 TEST(DoctorCommand, AListThatFailsInitFailsItWithATopologyFileToo) {
   const std::string file = RAILWISE_SOURCE_DIR "/tests/topo/machines/synthetic/dgx1v.xml";
   EXPECT_EQ(doctor({file}).status, 0);
-  const ProcessResult result = doctor({file}, {"NCCL_ALGO=Foo"});
-  EXPECT_EQ(result.status, 2);
+  const ProcessResult result = endedWith(2, doctor({file}, {"NCCL_ALGO=Foo"}));
   EXPECT_HAS(result.out, "\"Foo\" is none of Tree, Ring");
   EXPECT_HAS(result.out, "unset NCCL_ALGO");
 }
@@ -113,9 +110,8 @@ TEST(DoctorCommand, AMaskedReportFindsTheSameToo) {
 }
 
 TEST(DoctorCommand, WarnsOfAMisspeltSetting) {
-  const ProcessResult result = doctor({"--only", "settings", "--counters-for", "0"}, {"NCCL_IB_HCS=mlx5_0"});
-  EXPECT_EQ(result.status, 1) << result.out;
-  EXPECT_HAS(result.out, "NCCL_IB_HCA");
+  EXPECT_HAS(endedWith(1, doctor({"--only", "settings", "--counters-for", "0"}, {"NCCL_IB_HCS=mlx5_0"})).out,
+             "NCCL_IB_HCA");
 }
 
 TEST(DoctorCommand, StrictTakesAWarningForAnError) {
@@ -131,9 +127,8 @@ TEST(DoctorCommand, APreflightWantsAnRdmaDevice) {
       std::filesystem::directory_iterator())
     GTEST_SKIP() << "this machine has RDMA devices";
   EXPECT_EQ(doctor({"--only", "rdma-devices", "--counters-for", "0"}).status, 0);
-  const ProcessResult result = doctor({"--only", "rdma-devices", "--counters-for", "0", "--strict"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_HAS(result.out, "this machine has no RDMA device");
+  EXPECT_HAS(endedWith(2, doctor({"--only", "rdma-devices", "--counters-for", "0", "--strict"})).out,
+             "this machine has no RDMA device");
   EXPECT_EQ(
       doctor({"--only", "rdma-devices", "--counters-for", "0", "--strict"}, {"RAILWISE_DEVICE=software"})
           .status,
@@ -153,9 +148,7 @@ TEST(DoctorCommand, VariablesOfThisMachineAreNotedForAnother) {
 
 TEST(DoctorCommand, MistakesAreTold) {
   const auto says = [](const Args& args, const std::string& part) {
-    const ProcessResult result = doctor(args);
-    EXPECT_EQ(result.status, 2);
-    EXPECT_HAS(result.err, part);
+    EXPECT_HAS(endedWith(2, doctor(args)).err, part);
   };
   says({"--only", "memlok"}, "railwise doctor --list");
   says({"no-such-file.xml"}, "no-such-file.xml: No such file or directory");

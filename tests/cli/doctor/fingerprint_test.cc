@@ -91,9 +91,7 @@ TEST(FingerprintCompare, NamesTheOddNode) {
   const std::string good = scratch.file("all.json", all);
   const std::string odd = scratch.file("odd.json", jsonOf(makeRoot(scratch, "node4", "28.36.1010")));
   EXPECT_EQ(fingerprint({"--compare", good}).status, 0);
-  const auto result = fingerprint({"--compare", good, odd});
-  EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_EQ(result.out,
+  EXPECT_EQ(endedWith(1, fingerprint({"--compare", good, odd})).out,
             "4 nodes, of which 1 is odd: node4 (NIC firmware)\n"
             "NIC firmware: MT4129 28.39.1002 on 3 nodes\n"
             "  MT4129 28.36.1010 on 1 node: node4\n");
@@ -115,8 +113,7 @@ TEST(FingerprintCompare, AFileThatCannotBeReadHidesNoOther) {
   const Scratch scratch;
   const std::string good = scratch.file("good.json", jsonOf(makeRoot(scratch, "node1", "28.39.1002")));
   const std::string bad = scratch.file("bad.json", "node2: command not found\n");
-  const auto result = fingerprint({"--compare", bad, good, scratch.path("nowhere"), good});
-  EXPECT_EQ(result.status, 1);
+  const auto result = endedWith(1, fingerprint({"--compare", bad, good, scratch.path("nowhere"), good}));
   EXPECT_HAS(result.err, bad +
                              ":1: 'node2: command not f' is not JSON; write it with: railwise "
                              "fingerprint --json > FILE");

@@ -123,7 +123,7 @@ TEST(MetricsCommand, WritesFilesAgainAndAgainUntilASignal) {
                                  "--otlp", folder.path("x.jsonl"), "--interval", "1"});
   const auto lines = [&] {
     const std::string text = contentOf(folder.path("x.jsonl"));
-    return std::count(text.begin(), text.end(), '\n');
+    return std::ranges::count(text, '\n');
   };
   for (test::Patience patience; lines() < 2; patience.again()) usleep(1000);
   EXPECT_HAS(contentOf(folder.path("x.prom")), kSent);

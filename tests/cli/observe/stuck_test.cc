@@ -74,8 +74,7 @@ TEST(StuckCommand, NamesTheRankThatWaitsForNone) {
   const Scratch scratch;
   const HeldRecord waiting(waitingRank().write(scratch.path()));
   const HeldRecord late(lateRank().write(scratch.path()));
-  const auto result = stuck({"--dir", scratch.path()});
-  EXPECT_EQ(result.status, 1) << result.err;
+  const auto result = endedWith(1, stuck({"--dir", scratch.path()}));
   EXPECT_HAS(joined(result.out),
              "STUCK: rank 4 (node2:5151) does not call: its GPU or its application "
              "holds up the job; 1 process waits for it")
@@ -89,8 +88,7 @@ TEST(StuckCommand, OneProcessStandsForItsJobAndForNoOther) {
   RecordBuilder of_another_job = waitingRank(78, "node7:9");
   of_another_job.header().pid = 6161;
   const HeldRecord stranger(of_another_job.write(scratch.path()));
-  const auto result = stuck({"4242", "--dir", scratch.path()});
-  EXPECT_EQ(result.status, 1) << result.err;
+  const auto result = endedWith(1, stuck({"4242", "--dir", scratch.path()}));
   EXPECT_HAS(joined(result.out), "STUCK: rank 4 (node2:5151) does not call") << result.out;
   EXPECT_LACKS(result.out, "6161");
   EXPECT_HAS(stuck({"--dir", scratch.path()}).out, "6161");
@@ -100,31 +98,27 @@ TEST(StuckCommand, NamesADeadRank) {
   const Scratch scratch;
   const HeldRecord waiting(waitingRank().write(scratch.path()));
   (void)lateRank().write(scratch.path());  // no process holds it
-  const auto result = stuck({"--dir", scratch.path()});
-  EXPECT_EQ(result.status, 1) << result.err;
+  const auto result = endedWith(1, stuck({"--dir", scratch.path()}));
   EXPECT_HAS(joined(result.out), "STUCK: rank 4 (node2:5151) is dead") << result.out;
 }
 
 TEST(StuckCommand, WithoutRecordsThereIsNothingToJudge) {
   const Scratch scratch;
-  const auto result = stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path()});
-  EXPECT_EQ(result.status, 3) << result.err;
-  EXPECT_HAS(result.out, "no job runs here: no process of this user uses Railwise");
+  EXPECT_HAS(endedWith(3, stuck({}, {"RAILWISE_METRICS_DIR=" + scratch.path()})).out,
+             "no job runs here: no process of this user uses Railwise");
 }
 
 TEST(StuckCommand, RecordsOfDeadProcessesAreNotStuck) {
   const Scratch scratch;
   (void)waitingRank().write(scratch.path());  // no process holds these
   (void)lateRank().write(scratch.path());
-  const auto result = stuck({"--dir", scratch.path()});
-  EXPECT_EQ(result.status, 3) << result.err;
+  const auto result = endedWith(3, stuck({"--dir", scratch.path()}));
   const std::string text = joined(result.out);
   EXPECT_HAS(text, "no job runs here; 2 records of processes that have ended") << result.out;
   EXPECT_HAS(text, "railwise postmortem ") << result.out;
   EXPECT_LACKS(text, "STUCK") << result.out;
   // Who asks for a process wants to know that it is dead.
-  const auto asked = stuck({"--dir", scratch.path(), "5151"});
-  EXPECT_EQ(asked.status, 1) << asked.err;
+  const auto asked = endedWith(1, stuck({"--dir", scratch.path(), "5151"}));
   EXPECT_HAS(joined(asked.out), "STUCK: rank 4 (node2:5151) is dead") << asked.out;
 }
 
@@ -173,9 +167,8 @@ TEST(StuckCommand, HostsAreAskedOverSsh) {
   const FakeSsh ssh;
   const HeldRecord waiting(waitingRank().write(scratch.path()));
   const HeldRecord late(lateRank().write(scratch.path()));
-  const auto result = stuck({"--hosts", ssh.hosts("node1\nnode2\n"), "--dir", scratch.path()},
-                            {ssh.path(), "RAILWISE_HOST=node1"});
-  EXPECT_EQ(result.status, 1) << result.err;
+  const auto result = endedWith(1, stuck({"--hosts", ssh.hosts("node1\nnode2\n"), "--dir", scratch.path()},
+                                         {ssh.path(), "RAILWISE_HOST=node1"}));
   EXPECT_HAS(result.out, "rank 4 (node2:5151) does not call");
 }
 
@@ -183,9 +176,8 @@ TEST(StuckCommand, ThisHostIsAskedWithTheOthers) {
   const Scratch scratch;
   const FakeSsh ssh;
   const HeldRecord waiting(waitingRank().write(scratch.path()));
-  const auto result =
-      stuck({"--hosts", ssh.hosts("node3\n"), "--dir", scratch.path()}, {ssh.path(), "RAILWISE_HOST=node1"});
-  EXPECT_EQ(result.status, 1) << result.err;
+  const auto result = endedWith(1, stuck({"--hosts", ssh.hosts("node3\n"), "--dir", scratch.path()},
+                                         {ssh.path(), "RAILWISE_HOST=node1"}));
   EXPECT_HAS(joined(result.out), "rank 3 (node1:4242) waits for node2:5151") << result.out;
 }
 
@@ -194,10 +186,9 @@ TEST(StuckCommand, AHostThatCannotBeReachedIsNamedAndTheOthersAreJudged) {
   const FakeSsh ssh;
   RecordBuilder builder = waitingRank();
   const HeldRecord waiting(builder.write(scratch.path()));
-  const auto result =
-      stuck({"--hosts", ssh.hosts("node1\nnode3\nnode4\nnode5\n"), "--limit=1", "--dir", scratch.path()},
-            {ssh.path(), "RAILWISE_HOST=node1"});
-  EXPECT_EQ(result.status, 1) << result.err;
+  const auto result = endedWith(
+      1, stuck({"--hosts", ssh.hosts("node1\nnode3\nnode4\nnode5\n"), "--limit=1", "--dir", scratch.path()},
+               {ssh.path(), "RAILWISE_HOST=node1"}));
   const std::string text = joined(result.out);
   EXPECT_HAS(text, "node3 does not answer - ssh: connect to host node3: No route to host") << result.out;
   EXPECT_HAS(text, "node4 does not answer - no answer within 1 s") << result.out;
@@ -243,8 +234,7 @@ TEST(StuckCommand, ARankWhoseAnswerIsNotTakenComesAgain) {
 TEST(StuckCommand, MistakesHaveClearErrors) {
   const Scratch scratch;
   const auto error = [&](const Words& args) {
-    const auto result = stuck(args, {"RAILWISE_METRICS_DIR=" + scratch.path()});
-    EXPECT_EQ(result.status, 2) << result.out;
+    const auto result = endedWith(2, stuck(args, {"RAILWISE_METRICS_DIR=" + scratch.path()}));
     return result.err;
   };
   EXPECT_HAS(error({"12x"}), "'12x' is not the number of a process");
@@ -361,8 +351,7 @@ TEST(PostmortemCommand, MistakesHaveClearErrors) {
   const Scratch scratch;
   EXPECT_EQ(run({"postmortem"}).status, 2);
   EXPECT_EQ(run({"postmortem", "--events=x", "1"}).status, 2);
-  const auto missing = run({"postmortem", "77", "--dir", scratch.path()});
-  EXPECT_EQ(missing.status, 1);
+  const auto missing = endedWith(1, run({"postmortem", "77", "--dir", scratch.path()}));
   EXPECT_HAS(missing.err, "process 77 has no record in");
   EXPECT_HAS(missing.err, "ended in order");
   expectFailure(run({"postmortem", scratch.file("bad", "no record")}), 1, scratch.path("bad"));

@@ -14,6 +14,7 @@ namespace railwise::cli {
 namespace {
 
 const std::string kMachine = RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml";
+const std::string kNvls = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml";
 
 ProcessResult topoCommand(const std::vector<std::string>& args,
                           const std::vector<std::string>& environment = {}) {
@@ -251,8 +252,7 @@ TEST(TopoCommand, NicsThatNcclIbHcaLeavesOutDoNotCount) {
   for (const std::vector<std::string>& which : {std::vector<std::string>{kMachine}, {"-m", "dgx"}}) {
     std::vector<std::string> words = {"topo", "graphs", "--hca=^=mlx5_99"};
     words.insert(words.end(), which.begin(), which.end());
-    const auto named = topoCommand(words);
-    EXPECT_EQ(named.status, 0);
+    const auto named = succeeded(topoCommand(words));
     EXPECT_HAS(named.out + named.err, "mlx5_99: no device here has such a name");
     EXPECT_HAS(named.out + named.err, "the devices are mlx5_0, ");
   }
@@ -310,8 +310,7 @@ TEST(TopoCommand, AGraphFileThatCannotBeReadIsToldByAll) {
     EXPECT_HAS(missing.err, "unset NCCL_GRAPH_FILE");
   }
   EXPECT_EQ(topoCommand({"topo", "show", kMachine, "-q"}, set).status, 0) << "it draws no graphs";
-  const auto linted = topoCommand({"topo", "lint", kMachine}, set);
-  EXPECT_EQ(linted.status, 1);
+  const auto linted = endedWith(1, topoCommand({"topo", "lint", kMachine}, set));
   EXPECT_HAS(linted.out, "/nonexistent: cannot read it");
   EXPECT_HAS(linted.out, "[init-fails]\n    fix: ");
   EXPECT_HAS(linted.out, "1 file: 1 error");
@@ -363,9 +362,7 @@ TEST(TopoCommand, MistakesInTheSoftwareMachineAreSaid) {
   for (const auto& [options, message] : mistakes) {
     std::vector<std::string> args = {"topo", "show"};
     args.insert(args.end(), options.begin(), options.end());
-    const auto result = topoCommand(args);
-    EXPECT_EQ(result.status, 2) << result.err;
-    EXPECT_HAS(result.err, message);
+    EXPECT_HAS(endedWith(2, topoCommand(args)).err, message);
   }
 }
 
@@ -417,8 +414,7 @@ TEST(TopoCommand, GraphsTellWhy) {
 }
 
 TEST(TopoCommand, GraphsOfAFileAreTaken) {
-  const auto written = topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"});
-  ASSERT_EQ(written.status, 0) << written.err;
+  const auto written = succeeded(topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"}));
   const test::ScratchFile file("graphs.xml", written.out);
   const std::vector<std::string> taken = {"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why"};
   const auto by_variable = topoCommand(taken, {"NCCL_GRAPH_FILE=" + file.path()});
@@ -431,8 +427,7 @@ TEST(TopoCommand, GraphsOfAFileAreTaken) {
 }
 
 TEST(TopoCommand, ExpectCountsTheGraphsOfAFile) {
-  const auto searched = topoCommand({"topo", "expect", kMachine, "-q"});
-  ASSERT_EQ(searched.status, 0) << searched.err;
+  const auto searched = succeeded(topoCommand({"topo", "expect", kMachine, "-q"}));
   std::string graphs = topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"}).out;
   const auto speed = graphs.find("speedintra=\"");
   ASSERT_NE(speed, std::string::npos) << graphs;
@@ -493,9 +488,7 @@ TEST(TopoCommand, LintsExitStatusTellsErrors) {
   EXPECT_EQ(topoCommand({"topo", "lint", kMachine}).status, 0);
   const test::ScratchFile bad("bad.xml",
                               "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
-  const auto result = topoCommand({"topo", "lint", bad.path()});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_HAS(result.out, bad.path() + ":2:3: error: ");
+  EXPECT_HAS(endedWith(1, topoCommand({"topo", "lint", bad.path()})).out, bad.path() + ":2:3: error: ");
   EXPECT_HAS(topoCommand({"topo", "lint", bad.path(), "--json"}).out, "\"line\": 2");
 }
 
@@ -545,16 +538,13 @@ TEST(TopoCommand, GenerateSaysTheNextStep) {
 
 TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine}).status, 0);
-  const auto versions = topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.27"});
-  EXPECT_EQ(versions.status, 1);
+  const auto versions = endedWith(1, topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.27"}));
   EXPECT_HAS(versions.out, "NCCL 2.27.7");
   EXPECT_HAS(versions.out, "The same: NCCL's init; Devices;");
   // What the hops of a path are counted like changes nothing.
   EXPECT_LACKS(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.28"}).out, "\nPaths\n");
-  const auto init = topoCommand(
-      {"topo", "diff", RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml",
-       "--nccl", "2.30", "--against-nccl", "2.31"});
-  EXPECT_EQ(init.status, 1);
+  const auto init =
+      endedWith(1, topoCommand({"topo", "diff", kNvls, "--nccl", "2.30", "--against-nccl", "2.31"}));
   EXPECT_HAS(init.out, "succeeds became fails: the search for NVLS");
   const auto upgrade = topoCommand({"topo", "diff", kMachine, "--nccl", "2.30", "--against-nccl", "2.31"});
   EXPECT_HAS(upgrade.out, "(NCCL 2.30.7)");
@@ -567,8 +557,7 @@ TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
   EXPECT_HAS(dgx.out, "none matters here");
   EXPECT_HAS(dgx.out, "the files that topo show --format xml writes differ");
   EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.5"}).status, 2);
-  const auto lost = topoCommand({"topo", "diff", kMachine, "--against-hca", "^=mlx5_1"});
-  EXPECT_EQ(lost.status, 1);
+  const auto lost = endedWith(1, topoCommand({"topo", "diff", kMachine, "--against-hca", "^=mlx5_1"}));
   EXPECT_HAS(lost.out, "mlx5_1");
   EXPECT_HAS(lost.out, ", all NICs)");
   EXPECT_HAS(lost.out, ", NCCL_IB_HCA=^=mlx5_1)");
@@ -588,11 +577,8 @@ ProcessResult diffOfPipe(const std::string& arguments) {
 }
 
 TEST(TopoCommand, DiffReadsAPipeOnce) {
-  const auto versions = diffOfPipe("- --against-nccl 2.27");
-  EXPECT_EQ(versions.status, 1) << versions.err;
-  EXPECT_HAS(versions.out, "standard input (NCCL 2.27.7)");
-  const auto by_name = diffOfPipe("/dev/stdin --against-nccl 2.27");
-  EXPECT_EQ(by_name.status, 1) << by_name.err;
+  EXPECT_HAS(endedWith(1, diffOfPipe("- --against-nccl 2.27")).out, "standard input (NCCL 2.27.7)");
+  endedWith(1, diffOfPipe("/dev/stdin --against-nccl 2.27"));
   EXPECT_EQ(diffOfPipe("- --nccl 2.31 --against-nccl 2.31").status, 0);
   for (const char* twice : {"topo diff - -", "topo lint - -"}) {
     expectFailure(runProcess("/bin/sh",
@@ -630,18 +616,17 @@ TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
 
 // All commands say alike where NCCL's init fails, and what helps; exit statuses are those of their help.
 TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
-  const std::string nvls = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/nvls-one-gpu-without-nvlink.xml";
   const std::string what = "GPU 2 (0000:12:00.0) has no NVLink";
   const std::string help = "set NCCL_NVLS_ENABLE=0";
   const auto oneLine = [](std::string text) {
-    std::replace(text.begin(), text.end(), '\n', ' ');
+    std::ranges::replace(text, '\n', ' ');
     for (std::size_t at = 0; (at = text.find("  ", at)) != std::string::npos;) text.erase(at, 1);
     return text;
   };
-  const std::vector<std::pair<std::vector<std::string>, int>> commands = {{{"topo", "graphs", nvls}, 1},
-                                                                          {{"topo", "expect", nvls}, 1},
-                                                                          {{"topo", "lint", nvls}, 1},
-                                                                          {{"explain", nvls}, 0}};
+  const std::vector<std::pair<std::vector<std::string>, int>> commands = {{{"topo", "graphs", kNvls}, 1},
+                                                                          {{"topo", "expect", kNvls}, 1},
+                                                                          {{"topo", "lint", kNvls}, 1},
+                                                                          {{"explain", kNvls}, 0}};
   for (const auto& [command, status] : commands) {
     std::vector<std::string> args = command;
     args.insert(args.end(), {"--nccl", "2.31"});
@@ -657,7 +642,7 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
     EXPECT_LACKS(oneLine(older.out + older.err), what) << older.out;
   }
   const auto doctor = [&](const std::vector<std::string>& environment) {
-    return topoCommand({"doctor", nvls, "--only", "topology"}, environment);
+    return topoCommand({"doctor", kNvls, "--only", "topology"}, environment);
   };
   EXPECT_EQ(doctor({}).status, 2);
   EXPECT_HAS(oneLine(doctor({}).out), help) << doctor({}).out;
@@ -665,8 +650,7 @@ TEST(TopoCommand, WhereNcclsInitFailsAllSaySo) {
   const std::string pcilink = RAILWISE_SOURCE_DIR "/tests/topo/machines/init/one-way-pcilink-lint.xml";
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"topo", "graphs", pcilink}, {"explain", pcilink}, {"topo", "lint", pcilink}}) {
-    const auto result = topoCommand(command);
-    EXPECT_EQ(result.status, 1);
+    const auto result = endedWith(1, topoCommand(command));
     EXPECT_HAS(result.out + result.err, "0000:20:00.0 has a <pcilink> to the PCIe switch 0000:10:00.0")
         << result.err;
   }
@@ -711,8 +695,8 @@ TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
 }
 
 TEST(TopoCommand, ExpectsMistakes) {
-  const auto collective = topoCommand({"topo", "expect", kMachine, "--collective", "allreduce"});
-  EXPECT_EQ(collective.status, 2);
+  const auto collective =
+      endedWith(2, topoCommand({"topo", "expect", kMachine, "--collective", "allreduce"}));
   EXPECT_HAS(collective.err, "'allreduce'");
   EXPECT_HAS(collective.err, "all_reduce");
   EXPECT_EQ(topoCommand({"topo", "expect", kMachine, "--nodes", "0"}).status, 2);

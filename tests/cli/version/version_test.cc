@@ -13,8 +13,7 @@ namespace {
 
 TEST(Version, JsonHasWhatPeopleAskFor) {
   for (const char* name : {"version", "--version"}) {
-    const auto result = runProcess(RAILWISE_CLI, {name, "--json"});
-    ASSERT_EQ(result.status, 0) << result.err;
+    const auto result = succeeded(runProcess(RAILWISE_CLI, {name, "--json"}));
     const auto answer = nlohmann::json::parse(result.out);
     EXPECT_EQ(answer.at("name"), "railwise");
     EXPECT_EQ(answer.at("version"), RAILWISE_VERSION);

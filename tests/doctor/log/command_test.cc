@@ -16,8 +16,7 @@ ProcessResult doctor(std::vector<std::string> args) {
 }
 
 TEST(DoctorLog, TheVerdictComesFirst) {
-  const ProcessResult result = doctor({kFiles + "mpirun-socket-2.18.log"});
-  EXPECT_EQ(result.status, 2);
+  const ProcessResult result = endedWith(2, doctor({kFiles + "mpirun-socket-2.18.log"}));
   EXPECT_TRUE(
       result.out.starts_with("2 ranks on 2 hosts, NCCL 2.18.5, network Socket: 1 error\n"
                              "worst: rank 0 (gn01), rank 1 (gn02): the network is Socket, not RDMA\n"
@@ -26,8 +25,7 @@ TEST(DoctorLog, TheVerdictComesFirst) {
 }
 
 TEST(DoctorLog, Json) {
-  const ProcessResult result = doctor({"--json", kFiles + "torchrun-retry-2.21.log"});
-  EXPECT_EQ(result.status, 2);
+  const ProcessResult result = endedWith(2, doctor({"--json", kFiles + "torchrun-retry-2.21.log"}));
   for (const char* part :
        {"\"schema\": \"railwise-doctor-log\"", "\"verdict\": \"errors\"", "\"check\": \"completion-error\"",
         "\"network\": \"IB\"", "\"device\": \"rank 2 (gpu-b)\"", "\"nccl_lines\": 48"})
@@ -35,10 +33,10 @@ TEST(DoctorLog, Json) {
 }
 
 TEST(DoctorLog, StandardInput) {
-  const ProcessResult result = runProcess(
-      "/bin/sh", {"-c", std::string(RAILWISE_CLI) + " doctor --log - <" + kFiles + "mpirun-socket-2.18.log"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_HAS(result.out, "standard input:8: Using network Socket");
+  const std::string piped =
+      std::string(RAILWISE_CLI) + " doctor --log - <" + kFiles + "mpirun-socket-2.18.log";
+  EXPECT_HAS(endedWith(2, runProcess("/bin/sh", {"-c", piped})).out,
+             "standard input:8: Using network Socket");
 }
 
 TEST(DoctorLog, WhomNcclsRasNamesIsFoundInTheLogs) {
@@ -48,8 +46,7 @@ TEST(DoctorLog, WhomNcclsRasNamesIsFoundInTheLogs) {
       "  Communicator ranks have different AllReduce operation counts\n"
       "  Rank 1 has launched up to operation 8 -- GPU 2 managed by process 512 on node gn02\n"
       "  Rank 3 has launched up to operation 9 -- GPU 2 managed by process 512 on node gn03\n");
-  const ProcessResult result = doctor({kFiles + "mpirun-socket-2.18.log", ras.path()});
-  EXPECT_EQ(result.status, 2);
+  const ProcessResult result = endedWith(2, doctor({kFiles + "mpirun-socket-2.18.log", ras.path()}));
   EXPECT_HAS(result.out, "worst: rank 1 (gn02): ranks of a communicator are at different operations");
   EXPECT_HAS(result.out, "Rank 1 has launched up to operation 8");
 }
@@ -60,16 +57,13 @@ TEST(DoctorLog, FewerRanksThanThereShouldBe) {
 }
 
 TEST(DoctorLog, AFileThatCannotBeRead) {
-  const ProcessResult result = doctor({kFiles + "none.log"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_HAS(result.out, "none.log:0: No such file or directory");
+  EXPECT_HAS(endedWith(2, doctor({kFiles + "none.log"})).out, "none.log:0: No such file or directory");
 }
 
 const std::string kResults = kFiles + "nccl-tests-all-reduce.txt";
 
 TEST(DoctorLog, ResultsBesideTheModelOfAMachine) {
-  const ProcessResult result = doctor({kResults, "--machine", "dgx", "--nccl", "2.30"});
-  EXPECT_EQ(result.status, 1);
+  const ProcessResult result = endedWith(1, doctor({kResults, "--machine", "dgx", "--nccl", "2.30"}));
   EXPECT_TRUE(result.out.starts_with("16 ranks on 2 hosts, all_reduce 205.9 of 460.7 GB/s (45 %): 1 warning"))
       << result.out;
   EXPECT_HAS(result.out, "WARNING below-model: all_reduce, 16 ranks on 2 hosts");
@@ -87,8 +81,8 @@ TEST(DoctorLog, AResultThatNeedsNoNvlinkNamesNvlinkFirst) {
     for (std::string line; std::getline(file, line);)
       if (line.find(" gpu-b ") == std::string::npos && line.find(" float ") == std::string::npos)
         text += line + "\n";
-    const ProcessResult result = doctor({scratch.file("out.txt", text + row), machine[0], machine[1]});
-    EXPECT_EQ(result.status, 1) << result.out << result.err;
+    const ProcessResult result =
+        endedWith(1, doctor({scratch.file("out.txt", text + row), machine[0], machine[1]}));
     const std::size_t at = result.out.find("  fix   ");
     return at == std::string::npos ? result.out : result.out.substr(at, result.out.find('\n', at) - at);
   };

@@ -1,6 +1,8 @@
 // A job read from text, for tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,12 +27,25 @@ inline Job readJob(std::string_view text) {
 inline Findings judged(const Job& job, int expected = 0) { return judgeJob(job, Ranks(job, expected)); }
 inline Findings judged(std::string_view text, int expected = 0) { return judged(readJob(text), expected); }
 
+// The finding of this check in what a log says. Without one: a failure, and nothing in the finding.
+inline Finding found(std::string_view check, std::string_view text) {
+  const Findings findings = judged(text);
+  const Finding* const finding = findingOf(findings, check);
+  EXPECT_NE(finding, nullptr) << "no " << check << ": " << checksOf(findings);
+  return finding == nullptr ? Finding{.seen = {{}}} : *finding;
+}
+
 // Lines of a rank that is alone in its process on a host: "node0:100:100 [0] NCCL INFO ...".
 inline std::string saidBy(int rank, const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines)
     text += "node" + std::to_string(rank) + ":100:100 [0] NCCL INFO " + line + "\n";
   return text;
+}
+
+inline std::string warnedBy(int rank, const std::string& warning, const std::string& time = "") {
+  return (time.empty() ? "" : "[2026-01-02 " + time + "] ") + "node" + std::to_string(rank) +
+         ":100:100 [0] x.cc:1 NCCL WARN " + warning + "\n";
 }
 
 inline std::string initLine(int rank, int ranks, const char* state) {

@@ -69,16 +69,16 @@ TEST(DoctorPair, NcclsModelIsOfTheNicsThatAreMeasured) {
 }
 
 TEST(DoctorPair, ASlowedRailIsNamed) {
-  const auto result = pairTest({"--pair"}, kTwoHosts + ";fault device=soft2 opcode=write delay=30ms");
-  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  const auto result =
+      endedWith(1, pairTest({"--pair"}, kTwoHosts + ";fault device=soft2 opcode=write delay=30ms"));
   EXPECT_HAS(result.out, "WARNING pair-slow-rail: A soft2 - B soft2: the rail is slower than its peers");
   EXPECT_HAS(result.out, "railwise device fault list");
   EXPECT_LACKS(result.out, "mlxlink");
 }
 
 TEST(DoctorPair, ABlackHoleIsNamedAndTheOthersAreMeasured) {
-  const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=A device=soft1 opcode=write drop");
-  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  const auto result =
+      endedWith(2, pairTest({"--pair"}, kTwoHosts + ";fault host=A device=soft1 opcode=write drop"));
   EXPECT_HAS(result.out, "ERROR pair-no-reach: A soft1 - B soft1: writes do not arrive");
   EXPECT_HAS(result.out, "A soft1 -> B soft1: a write failed");
   EXPECT_HAS(result.out, "soft0  soft0  4096");
@@ -97,8 +97,7 @@ TEST(DoctorPair, RailsThatRouteToEachOther) {
 }
 
 TEST(DoctorPair, RailsThatDoNotRouteToEachOtherForbidCrossNic) {
-  const auto result = pairTest({"--pair"}, kTwoHosts + kRailsAlone);
-  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  const auto result = endedWith(1, pairTest({"--pair"}, kTwoHosts + kRailsAlone));
   EXPECT_HAS(result.out, "NCCL_CROSS_NIC must be 0.");
   EXPECT_HAS(result.out, "WARNING pair-across-rails");
   EXPECT_LACKS(result.out, "pair-no-reach") << "within a rail all works\n";
@@ -107,18 +106,19 @@ TEST(DoctorPair, RailsThatDoNotRouteToEachOtherForbidCrossNic) {
 }
 
 TEST(DoctorPair, ARouteThatIsMissingBetweenRailsIsNamed) {
-  const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=A device=soft1 peer_device=soft2 drop");
-  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  const auto result =
+      endedWith(1, pairTest({"--pair"}, kTwoHosts + ";fault host=A device=soft1 peer_device=soft2 drop"));
   EXPECT_HAS(result.out, "no route A soft1 -> B soft2");
   EXPECT_LACKS(result.out, "A soft0 -> B soft1");
 }
 
 TEST(DoctorPair, AnMtuThatDiffersIsNamed) {
-  const auto result = pairTest(
-      {"--pair"},
-      "software:host A" + kRails +
-          ";host B;count=3,link=ib,speed=2500,pacing=on;name=odd,link=ib,mtu=1024,speed=2500,pacing=on");
-  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  const auto result = endedWith(
+      1,
+      pairTest(
+          {"--pair"},
+          "software:host A" + kRails +
+              ";host B;count=3,link=ib,speed=2500,pacing=on;name=odd,link=ib,mtu=1024,speed=2500,pacing=on"));
   EXPECT_HAS(result.out, "WARNING pair-mtu: B odd: the MTU differs from its partner's");
   EXPECT_HAS(result.out, "active MTU: 1024, not 4096");
 }
@@ -131,17 +131,15 @@ TEST(DoctorPair, AStorageNicThatOnlyOneHostHasIsNoError) {
 }
 
 TEST(DoctorPair, AQueuePairThatCannotBeConnectedIsAResult) {
-  const auto result =
-      pairTest({"--pair"}, kTwoHosts + ";fault host=B device=soft3 verb=modify_qp nth=2 errno=EINVAL");
-  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  const auto result = endedWith(
+      2, pairTest({"--pair"}, kTwoHosts + ";fault host=B device=soft3 verb=modify_qp nth=2 errno=EINVAL"));
   EXPECT_HAS(result.out, "pair-queue-pair: A soft3 - B soft3");
   EXPECT_HAS(result.out, "transition to RTR failed: Invalid argument");
 }
 
 TEST(DoctorPair, AnEndThatDiesInTheMiddleEndsTheTest) {
-  const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=B opcode=write nth=40 kill");
-  EXPECT_EQ(result.status, 2) << result.out << result.err;
-  EXPECT_HAS(result.err, "on host B) is gone");
+  EXPECT_HAS(endedWith(2, pairTest({"--pair"}, kTwoHosts + ";fault host=B opcode=write nth=40 kill")).err,
+             "on host B) is gone");
 }
 
 TEST(DoctorPair, AHostIsStartedByTheLaunchCommand) {
@@ -166,10 +164,9 @@ TEST(DoctorPair, AProgramThatIsNotThereIsNamedWithTheOptionForIt) {
 
 TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {
   const test::ScratchFile file("hosts", "# the job\nA\nB\nC\n");
-  const auto result =
-      pairTest({"--hosts", file.path(), kPlay},
-               kThreeHosts + ";fault host=C device=soft2 opcode=write delay=30ms", {"RAILWISE_HOST=A"});
-  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  const auto result = endedWith(
+      1, pairTest({"--hosts", file.path(), kPlay},
+                  kThreeHosts + ";fault host=C device=soft2 opcode=write delay=30ms", {"RAILWISE_HOST=A"}));
   EXPECT_HAS(result.out, "WARNING pair-slow-rail: C soft2: the rail is slower");
   EXPECT_HAS(result.out, "3 hosts, 12 NIC pairs in 3 rounds");
   EXPECT_HAS(result.out, "-> C");
@@ -222,8 +219,8 @@ TEST(DoctorPair, IwarpIsConnectedByTheCommunicationManager) {
 
 TEST(DoctorPair, EnhancedConnectionsAreAskedForAtBothEnds) {
   const std::string rails = ";count=2,link=roce,speed=2500,pacing=on";
-  const auto result = pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails + ",ece=off");
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto result =
+      succeeded(pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails + ",ece=off"));
   EXPECT_HAS(result.out, "ECE");
   EXPECT_HAS(result.out, " and none");
 }
@@ -245,8 +242,7 @@ TEST(DoctorPair, WithoutAGpuTheMemoryOfTheHostIsUsedAndTheReasonSaid) {
 
 TEST(DoctorPair, MistakesHaveClearErrors) {
   const auto error = [](const Words& args) {
-    const auto result = pairTest(args, kTwoHosts);
-    EXPECT_EQ(result.status, 2);
+    const auto result = endedWith(2, pairTest(args, kTwoHosts));
     return result.err;
   };
   EXPECT_HAS(error({"--pair", "a b"}), "'a b' is not the name of a host");
@@ -257,15 +253,13 @@ TEST(DoctorPair, MistakesHaveClearErrors) {
 }
 
 TEST(DoctorPair, AHostWithoutDevicesIsAnError) {
-  const auto result = pairTest({"--pair", "--nic", "nosuch"}, kTwoHosts);
-  EXPECT_EQ(result.status, 2);
-  EXPECT_HAS(result.out, "ERROR pair-no-device: A, B: the host has no RDMA device");
+  EXPECT_HAS(endedWith(2, pairTest({"--pair", "--nic", "nosuch"}, kTwoHosts)).out,
+             "ERROR pair-no-device: A, B: the host has no RDMA device");
 }
 
 TEST(DoctorPair, AHostWithoutTheSoftwareDeviceNamesThePackage) {
-  const auto result = pairTest({"--pair"}, "software:@dgx", {"RAILWISE_VERBS_DIR=/nowhere"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_HAS(result.out, "railwise-device");
+  EXPECT_HAS(endedWith(2, pairTest({"--pair"}, "software:@dgx", {"RAILWISE_VERBS_DIR=/nowhere"})).out,
+             "railwise-device");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Ends and results for the tests of the pair test, made by hand.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
@@ -80,6 +82,13 @@ inline const Finding* find(const Judgement& judgement, const std::string& check)
 inline Finding found(const Judgement& judgement, const std::string& check,
                      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return doctor::found(judgement.findings, check, file, line);
+}
+// Without one: a failure, and nothing in the finding.
+inline Finding found(const Results& results, const std::string& check) {
+  const Judgement judgement = judge(results);
+  const Finding* const finding = find(judgement, check);
+  EXPECT_NE(finding, nullptr) << check;
+  return finding == nullptr ? Finding{.seen = {{}}} : *finding;
 }
 
 }  // namespace railwise::doctor::pair::test

@@ -167,8 +167,7 @@ TEST(PairJudge, OnSoftwareDevicesOnlyPeersCount) {
   results.pairs[1].halves[0].together_gbytes = 0.3;
   EXPECT_TRUE(judge(results).findings.empty());
   results.pairs[0].halves[0].alone_gbytes = 0.9;
-  const Judgement judgement = judge(results);
-  EXPECT_NE(find(judgement, "pair-slow-rail"), nullptr);
+  EXPECT_NE(find(judge(results), "pair-slow-rail"), nullptr);
 }
 
 TEST(PairJudge, RailsThatHinderEachOtherAreNamed) {

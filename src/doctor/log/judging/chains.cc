@@ -32,12 +32,11 @@ int passedUp(const Process& process, const Event& event) {
 bool endsCommunicator(const Event& event) {
   static constexpr std::string_view kChecks[] = {"completion-error", "port-event", "mismatched-collective",
                                                  "message-truncated", "process-killed"};
-  return std::find(std::begin(kChecks), std::end(kChecks), event.check) != std::end(kChecks);
+  return std::ranges::find(kChecks, event.check) != std::end(kChecks);
 }
 
 bool inTheEnd(const Process& process) {
-  return std::all_of(process.inits.begin(), process.inits.end(),
-                     [](const Init& init) { return init.complete; });
+  return std::ranges::all_of(process.inits, [](const Init& init) { return init.complete; });
 }
 
 // A process that writes nothing more for so long, while others do, stands still or was killed.
@@ -219,7 +218,7 @@ class Chains {
     const auto failed = [](const Event& event) {
       return event.check == "process-killed" && hasWords(event.line.value, "Node failure on|NODE FAILURE");
     };
-    if (std::none_of(job_.events.begin(), job_.events.end(), failed)) return;
+    if (std::ranges::none_of(job_.events, failed)) return;
     for (Event& event : job_.events)
       if (hasWords(event.line.value, "srun: error&Killed")) event.kind = EventKind::kConsequence;
   }

@@ -43,8 +43,7 @@ bool isVirtualInterface(std::string_view name) {
   static constexpr std::string_view kPrefixes[] = {
       "veth", "docker", "br-", "cali",   "flannel", "cni",   "virbr",        "usb",    "tap",  "tun",
       "lo",   "vxlan",  "lxc", "cilium", "kube",    "dummy", "nodelocaldns", "podman", "vmnet"};
-  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 std::string subnetOf(const std::string& gid) {
@@ -151,18 +150,17 @@ void Evidence::findNics() {
   }
   if (of_host.empty()) return;
   const auto hasAll = [&](const std::string& name) {
-    return std::all_of(of_host.begin(), of_host.end(), [&](const auto& host) {
-      return std::find(host.second.begin(), host.second.end(), name) != host.second.end();
-    });
+    return std::ranges::all_of(
+        of_host, [&](const auto& host) { return std::ranges::find(host.second, name) != host.second.end(); });
   };
   const std::vector<std::string>& few = of_host[nics_.few];
   for (const std::string& name : of_host[nics_.most]) {
     if (hasAll(name)) nics_.common.push_back(name);
-    if (std::find(few.begin(), few.end(), name) == few.end()) nics_.missing.push_back(name);
+    if (std::ranges::find(few, name) == few.end()) nics_.missing.push_back(name);
   }
   if (nics_.number_few == nics_.number_most) nics_.few.clear();
-  const auto most = std::max_element(layers.begin(), layers.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::ranges::max_element(layers, [](const auto& a, const auto& b) { return a.second < b.second; });
   std::set<std::string> names;
   for (const Process& process : job_.processes)
     for (const Nic& nic : process.nics)
@@ -253,7 +251,7 @@ std::string Situation::named(std::string_view text) const {
       continue;
     }
     std::string placeholder = "<" + std::string(key) + ">";
-    std::replace(placeholder.begin(), placeholder.end(), '_', ' ');
+    std::ranges::replace(placeholder, '_', ' ');
     result += known->second.empty() ? placeholder : known->second;
     text.remove_prefix(end + 1);
   }

@@ -33,7 +33,7 @@ std::optional<std::pair<double, double>> onePort(double gb_per_s) {
 
 void judgeBond(const Ranks& ranks, int index, const Process& process, const Measured& measured,
                Findings& findings) {
-  const bool bonds = !process.nics.empty() && std::all_of(process.nics.begin(), process.nics.end(), isBond);
+  const bool bonds = !process.nics.empty() && std::ranges::all_of(process.nics, isBond);
   const Fact* const queue_pairs = setting(process, "NCCL_IB_QPS_PER_CONNECTION");
   if (!bonds || !usesRdma(process) || (queue_pairs != nullptr && std::atoi(queue_pairs->value.c_str()) > 1))
     return;
@@ -87,8 +87,8 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
   // CUDA had failed before anybody called NCCL, and no setting of NCCL's shows more.
   static constexpr std::string_view kBeforeNccl[] = {"fabric-manager", "nccl-too-old", "cuda-driver"};
   if (errors && nccl_lines == 0 &&
-      std::find(std::begin(kBeforeNccl), std::end(kBeforeNccl),
-                job.events[static_cast<std::size_t>(first)].check) != std::end(kBeforeNccl))
+      std::ranges::find(kBeforeNccl, job.events[static_cast<std::size_t>(first)].check) !=
+          std::end(kBeforeNccl))
     return;
   if (nccl_lines == 0 && job.has_pastes) return;
   const auto unread = [](const LogFile& file) { return !file.problem.empty() && file.lines == 0; };

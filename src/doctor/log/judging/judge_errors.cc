@@ -117,7 +117,7 @@ bool isOfOthers(const Event& event) {
   static constexpr std::string_view kChecks[] = {"framework-error", "program-error", "process-killed",
                                                  "gpu-fault",       "host-fault",    "nic-fault",
                                                  "pcie-error",      "iommu-fault"};
-  return std::find(std::begin(kChecks), std::end(kChecks), event.check) != std::end(kChecks);
+  return std::ranges::find(kChecks, event.check) != std::end(kChecks);
 }
 
 // A cause without a time beside errors with times: plain dmesg, a launcher's report.

@@ -28,8 +28,7 @@ std::string pathFix(const Process& process, const std::string& plugin) {
 bool alike(std::string_view a, std::string_view b) { return lowerCase(a) == lowerCase(b); }
 
 bool isAsked(const PluginAttempt& attempt) {
-  return std::find(std::begin(kDefaultPlugins), std::end(kDefaultPlugins), attempt.name) ==
-         std::end(kDefaultPlugins);
+  return std::ranges::find(kDefaultPlugins, attempt.name) == std::end(kDefaultPlugins);
 }
 
 // NCCL_NET_PLUGIN, where it names a plugin. "": nobody asked for one. 2.22 to 2.28 log it only if it is
@@ -37,7 +36,7 @@ bool isAsked(const PluginAttempt& attempt) {
 std::string askedPlugin(const Process& process) {
   const Fact* const asked = setting(process, "NCCL_NET_PLUGIN");
   if (asked == nullptr) {
-    const auto named = std::find_if(process.attempts.begin(), process.attempts.end(), isAsked);
+    const auto named = std::ranges::find_if(process.attempts, isAsked);
     return named == process.attempts.end() ? "" : named->name;
   }
   if (alike(asked->value, "none") || asked->value == "(empty)") return "";
@@ -118,8 +117,8 @@ Reason initReason(const Process& process) {
 std::optional<Reason> pluginProblem(const Process& process) {
   if (initFailed(process)) return initReason(process);
   if (!process.plugin.value.empty()) return std::nullopt;
-  const auto broken = std::find_if(process.attempts.begin(), process.attempts.end(),
-                                   [](const PluginAttempt& attempt) { return !attempt.reason.empty(); });
+  const auto broken = std::ranges::find_if(
+      process.attempts, [](const PluginAttempt& attempt) { return !attempt.reason.empty(); });
   if (broken != process.attempts.end()) return loadFailure(process, *broken);
   if (!process.missing_symbols.empty() || !process.unsupported_plugin.value.empty()) return wrongApi(process);
   const std::string asked = askedPlugin(process);
@@ -176,8 +175,7 @@ void addExplaining(const Evidence& evidence, const Ranks& ranks, int process, st
 
 bool isDeviceClosed(const Evidence& evidence, int process) {
   const std::vector<const Event*>& events = evidence.networkEvents(process);
-  return std::any_of(events.begin(), events.end(),
-                     [](const Event* event) { return event->check != "plugin-warning"; });
+  return std::ranges::any_of(events, [](const Event* event) { return event->check != "plugin-warning"; });
 }
 
 // Another plugin than the one that was asked for, or one that nobody asked for.
@@ -242,12 +240,12 @@ std::set<std::string> acrossHosts(const Job& job) {
 // Does the process leave its node? Only there a network costs something.
 bool usesNetwork(const Process& process, const std::set<std::string>& across) {
   if (process.nodes > 1) return true;
-  if (process.nodes == 0 && std::any_of(process.inits.begin(), process.inits.end(), [&](const Init& init) {
+  if (process.nodes == 0 && std::ranges::any_of(process.inits, [&](const Init& init) {
         return across.count(init.communicator) > 0;
       }))
     return true;
-  return std::any_of(process.connections.begin(), process.connections.end(),
-                     [](const auto& kind) { return kind.first.starts_with("NET/Socket"); });
+  return std::ranges::any_of(process.connections,
+                             [](const auto& kind) { return kind.first.starts_with("NET/Socket"); });
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::string ownersText(const Process& process, const std::vector<Fact>& tables,
   std::vector<std::string> owners;
   for (const Fact& table : tables) {
     const std::string owner = ownerOf(process, table.value);
-    if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
+    if (std::ranges::find(owners, owner) == owners.end()) owners.push_back(owner);
   }
   return owners.empty() ? otherwise : firstItems(owners, kShownItems);
 }
@@ -44,8 +44,7 @@ constexpr char kUnnamed[] = "unnamed";
 bool isUnnamed(const Process& process) {
   const OneSided& it = process.one_sided;
   return it.by_kind && it.gin.empty() && it.no_gin.value.empty() &&
-         std::any_of(process.inits.begin(), process.inits.end(),
-                     [](const Init& init) { return init.complete; });
+         std::ranges::any_of(process.inits, [](const Init& init) { return init.complete; });
 }
 
 // The tables of both kinds, by name.
@@ -104,9 +103,8 @@ std::string sameListFix(const Process& process) {
   for (const std::string& nic : nicsOf(process, process.network)) {
     const std::set<std::string> tables = tablesOf(process);
     const bool plain = nic.find_first_of(":+") == std::string::npos && !nic.ends_with("_dma");
-    const bool everywhere = std::all_of(tables.begin(), tables.end(), [&](const std::string& table) {
-      return nicsOf(process, table).count(nic) > 0;
-    });
+    const bool everywhere = std::ranges::all_of(
+        tables, [&](const std::string& table) { return nicsOf(process, table).count(nic) > 0; });
     if (plain && everywhere) list += (list.empty() ? "" : ",") + nic + ":1";
   }
   if (list.empty()) return "";
@@ -252,8 +250,7 @@ OneSidedReason whyNotOneSided(const Job& job, const Ranks& ranks, int process) {
   bool split = false;
   const auto look = [&](int index, const Process& its) {
     reasons.look(index, its);
-    split =
-        split || std::any_of(its.inits.begin(), its.inits.end(), [](const Init& init) { return init.split; });
+    split = split || std::ranges::any_of(its.inits, [](const Init& init) { return init.split; });
   };
   if (process >= 0) look(process, job.processes[static_cast<std::size_t>(process)]);
   for (const auto& [index, its] : ranks.members())
@@ -292,8 +289,8 @@ std::string oneSidedText(const Process& process) {
                                    : "GIN: " + gin + "; RMA: " + rma;
   text += overText(process);
   const std::set<std::string> tables = tablesOf(process);
-  const bool beside = std::any_of(tables.begin(), tables.end(), isOwnOfNccl) &&
-                      !process.plugin.value.empty() && process.plugin.value == process.network;
+  const bool beside = std::ranges::any_of(tables, isOwnOfNccl) && !process.plugin.value.empty() &&
+                      process.plugin.value == process.network;
   if (beside) text += ", not " + process.plugin.value + ", which serves collectives, send and receive";
   return text;
 }

@@ -17,7 +17,7 @@ bool mayDiffer(const std::string& setting) {
   static constexpr std::string_view kOwn[] = {
       "NCCL_DEBUG_FILE", "NCCL_HOSTID",  "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_COMM_ID",
       "RAILWISE_HOST",   "RAILWISE_GPU", "RAILWISE_DEVICE",     "RAILWISE_SYSFS_ROOT"};
-  return std::find(std::begin(kOwn), std::end(kOwn), setting) != std::end(kOwn);
+  return std::ranges::find(kOwn, setting) != std::end(kOwn);
 }
 
 struct Attribute {
@@ -32,7 +32,7 @@ struct Attribute {
 std::string nicsText(const Process& process) {
   std::vector<std::string> nics;
   for (const Nic& nic : process.nics) nics.push_back(nic.name + (nic.link.empty() ? "" : "/" + nic.link));
-  std::sort(nics.begin(), nics.end());
+  std::ranges::sort(nics);
   return firstItems(nics, 64);
 }
 
@@ -125,10 +125,9 @@ bool judgeAttribute(const Ranks& ranks, const Attribute& attribute, Findings& fi
     if (!fact.value.empty()) groups[fact.value].push_back(ranks.seenAt(index, fact));
   }
   if (groups.size() < 2) return false;
-  const auto most = std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
-    return a.second.size() < b.second.size();
-  });
-  const bool majority = std::all_of(groups.begin(), groups.end(), [&](const auto& group) {
+  const auto most = std::ranges::max_element(
+      groups, [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const bool majority = std::ranges::all_of(groups, [&](const auto& group) {
     return group.first == most->first || group.second.size() < most->second.size();
   });
   Finding finding = {attribute.check, attribute.severity, attribute.what, {}, attribute.why, attribute.fix};
@@ -168,7 +167,7 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
     }
     const auto full = [&](const auto& host) { return with[host.first] == host.second; };
     const auto none = [&](const auto& host) { return with[host.first] == 0; };
-    if (!std::any_of(all.begin(), all.end(), full) || !std::any_of(all.begin(), all.end(), none)) continue;
+    if (!std::ranges::any_of(all, full) || !std::ranges::any_of(all, none)) continue;
     std::vector<Seen> seen;
     for (const auto& host : all)
       if (none(host)) seen.push_back({host.first, "", name + " is not in its logs"});
@@ -274,8 +273,8 @@ void judgeDifferences(const Evidence& evidence, const Ranks& ranks, Findings& fi
   for (const auto& [index, process] : ranks.members()) networks.insert(process.network);
   judgeHiding(ranks, findings);
   // NCCL's own check of their numbers has told.
-  const bool told = std::any_of(job.events.begin(), job.events.end(),
-                                [](const Event& event) { return event.check == "mixed-nics"; });
+  const bool told =
+      std::ranges::any_of(job.events, [](const Event& event) { return event.check == "mixed-nics"; });
   std::string found;  // the last check that found something: what comes after it under its name says no more
   for (Attribute& attribute : attributes(networks.contains("Railwise"))) {
     if (attribute.check == found) continue;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "base/text/words.h"
@@ -26,7 +27,7 @@ Truth yesIf(bool holds, std::string words = "") {
 
 bool isOneOf(const std::string& word, const char* words, char separator) {
   const std::vector<std::string> all = splitAt(words, separator);
-  return std::find(all.begin(), all.end(), word) != all.end();
+  return std::ranges::find(all, word) != all.end();
 }
 
 // ---- conditions
@@ -126,8 +127,7 @@ Truth layersMixed(const Situation& its, const char*) {
 Truth roce(const Situation& its, const char*) {
   if (its.process == nullptr || its.process->nics.empty())
     return {its.local_gid.find("::ffff:") != std::string::npos ? Answer::kYes : Answer::kUnknown, ""};
-  return yesIf(std::any_of(its.process->nics.begin(), its.process->nics.end(),
-                           [](const Nic& nic) { return nic.link == "RoCE"; }));
+  return yesIf(std::ranges::any_of(its.process->nics, [](const Nic& nic) { return nic.link == "RoCE"; }));
 }
 
 // Seconds from the process's last sign of progress to the event; negative: not known.
@@ -377,8 +377,7 @@ std::vector<Found> fittingRules(const Situation& situation, const std::string& c
     if (!found.certain) found.score = 10;
     fitting.push_back(std::move(found));
   }
-  std::stable_sort(fitting.begin(), fitting.end(),
-                   [](const Found& a, const Found& b) { return a.score > b.score; });
+  std::ranges::stable_sort(fitting, std::greater<>(), &Found::score);
   return fitting;
 }
 

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 5> kClasses = {"PIX", "PXB", "PHB", "NODE
 constexpr std::size_t kFar = 2;  // PHB and beyond go through a CPU's host bridge
 
 std::optional<std::size_t> rankOfClass(std::string_view cell) {
-  const auto found = std::find(kClasses.begin(), kClasses.end(), cell);
+  const auto found = std::ranges::find(kClasses, cell);
   if (found == kClasses.end()) return std::nullopt;
   return static_cast<std::size_t>(found - kClasses.begin());
 }
@@ -80,7 +80,7 @@ class Matrix : public Paste {
 
   bool readRow(const std::vector<std::string_view>& words) {
     if (columns_.empty() || words.size() < columns_.size() + 1) return false;
-    if (std::find(columns_.begin(), columns_.end(), words[0]) == columns_.end()) return false;
+    if (std::ranges::find(columns_, words[0]) == columns_.end()) return false;
     std::map<std::string, std::string> cells;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       const std::string_view cell = words[i + 1];
@@ -193,9 +193,8 @@ class Matrix : public Paste {
                  const std::vector<std::string>& nics) const {
     std::vector<std::string> far, others, seen;
     for (const std::string& nic : nics) {
-      const bool close = std::any_of(gpus.begin(), gpus.end(), [&](const std::string& gpu) {
-        return between(gpu, nic).value_or(kFar) < kFar;
-      });
+      const bool close = std::ranges::any_of(
+          gpus, [&](const std::string& gpu) { return between(gpu, nic).value_or(kFar) < kFar; });
       (close ? others : far).push_back(nameOf(nic));
       if (!close) seen.push_back(nameOf(nic) + ": " + classesText(nic, gpus));
     }

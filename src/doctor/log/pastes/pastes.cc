@@ -57,10 +57,9 @@ class PortStates : public Paste {
   }
 
   void addTo(Pastes& pastes, const std::string& file) const override {
-    if (std::none_of(ports_.begin(), ports_.end(), [](const Port& port) { return !port.state.empty(); }))
-      return;
+    if (std::ranges::none_of(ports_, [](const Port& port) { return !port.state.empty(); })) return;
     pastes.kinds.push_back(file + ": states of " + counted(ports_.size(), "port"));
-    const bool any = std::any_of(ports_.begin(), ports_.end(), isActive);
+    const bool any = std::ranges::any_of(ports_, isActive);
     std::map<std::string, std::vector<std::string>> rates;
     for (const Port& port : ports_) {
       pastes.looked.push_back(port.nic + ": " + port.state +
@@ -114,7 +113,7 @@ class AddressTable : public Paste {
       return false;
     Nic& nic = nics_[words[0]];
     if (nic.where.empty()) nic.where = where;
-    const bool second = std::find(words.begin(), words.end(), "v2") != words.end();
+    const bool second = std::ranges::find(words, "v2") != words.end();
     if (second && words[4].find('.') != std::string::npos)
       nic.indexes.push_back(words[2] + " (" + words[4] + ")");
     return true;
@@ -180,19 +179,17 @@ class PciDetails : public Paste {
     pastes.looked.push_back("ACS: " + std::to_string(redirecting_.size()) + " of " +
                             counted(controls_, "bridge") + " redirect requests");
     if (controls_ == 0) pastes.hidden.push_back("ACS: lspci shows it to root alone");
-    if (!redirecting_.empty())
-      pastes.add(
-          "acs-on", Severity::kError, "ACS sends peer-to-peer requests of PCIe up to the CPU", redirecting_,
-          "GPUDirect through these bridges is slow, or fails with completion status 4 or 10.",
-          "switch ACS off in the BIOS, or: sudo setpci -s <address> ECAP_ACS+6.w=0000  # each bridge, at "
-          "each boot\n"
-          "railwise doctor --only gpudirect  # on the machine: only bridges between a GPU and a NIC matter");
-    if (!downgraded_.empty())
-      pastes.add("pcie-link", Severity::kWarning, "a PCIe link is slower or narrower than its device",
-                 downgraded_,
-                 "The device carries less than its port. An idle GPU lowers its speed: look at it under "
-                 "load; a width below the device's is a fault.",
-                 "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # reseat the card");
+    pastes.add(
+        "acs-on", Severity::kError, "ACS sends peer-to-peer requests of PCIe up to the CPU", redirecting_,
+        "GPUDirect through these bridges is slow, or fails with completion status 4 or 10.",
+        "switch ACS off in the BIOS, or: sudo setpci -s <address> ECAP_ACS+6.w=0000  # each bridge, at "
+        "each boot\n"
+        "railwise doctor --only gpudirect  # on the machine: only bridges between a GPU and a NIC matter");
+    pastes.add("pcie-link", Severity::kWarning, "a PCIe link is slower or narrower than its device",
+               downgraded_,
+               "The device carries less than its port. An idle GPU lowers its speed: look at it under "
+               "load; a width below the device's is a fault.",
+               "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # reseat the card");
   }
 
  private:
@@ -228,20 +225,18 @@ class NicCounters : public Paste {
     pastes.kinds.push_back(file + ": ethtool -S");
     if (!pauses_.empty())
       pastes.looked.push_back("pause frames: " + text(pauses_) + " (no limit is known for them)");
-    if (!errors_.empty())
-      pastes.add(
-          "nic-counters", Severity::kAdvice,
-          "the port has counted errors of its link, at a time that nobody knows", errors_,
-          "If they grow: a cable, a transceiver or a switch's port. They run since the driver was loaded.",
-          "ethtool -S <interface> | grep -E 'err|down'  # twice, a minute apart\n"
-          "mlxlink -d <NIC> -m -c -e");
-    if (!lost_.empty())
-      pastes.add("nic-counters", Severity::kAdvice,
-                 "the port has dropped packets, at a time that nobody knows", lost_,
-                 "If they grow: RoCE needs a network that drops nothing. PFC or ECN does not hold on this "
-                 "priority, or the host is too slow to take the packets.",
-                 "ethtool -S <interface> | grep -E 'discard|out_of|full'  # twice, a minute apart\n"
-                 "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch");
+    pastes.add(
+        "nic-counters", Severity::kAdvice,
+        "the port has counted errors of its link, at a time that nobody knows", errors_,
+        "If they grow: a cable, a transceiver or a switch's port. They run since the driver was loaded.",
+        "ethtool -S <interface> | grep -E 'err|down'  # twice, a minute apart\n"
+        "mlxlink -d <NIC> -m -c -e");
+    pastes.add("nic-counters", Severity::kAdvice, "the port has dropped packets, at a time that nobody knows",
+               lost_,
+               "If they grow: RoCE needs a network that drops nothing. PFC or ECN does not hold on this "
+               "priority, or the host is too slow to take the packets.",
+               "ethtool -S <interface> | grep -E 'discard|out_of|full'  # twice, a minute apart\n"
+               "mlnx_qos -i <interface>  # PFC on the priority that RoCE uses, here and on the switch");
   }
 
  private:

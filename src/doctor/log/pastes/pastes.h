@@ -18,8 +18,10 @@ struct Pastes {
   std::vector<std::string> hidden;
 
   bool empty() const { return kinds.empty(); }
+  // A finding, unless nothing was seen.
   void add(std::string check, Severity severity, std::string what, std::vector<Seen> seen, std::string why,
            std::string fix) {
+    if (seen.empty()) return;
     findings.push_back(
         {std::move(check), severity, std::move(what), std::move(seen), std::move(why), std::move(fix)});
   }

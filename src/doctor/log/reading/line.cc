@@ -117,8 +117,7 @@ std::size_t parseOwner(std::string_view word, LogLine& line) {
   if (first == std::string_view::npos) return std::string_view::npos;
   const std::string_view pid = word.substr(first + 1, second - first - 1);
   const std::string_view tid = word.substr(second + 1);
-  if (pid.empty() || tid.empty() || !std::all_of(pid.begin(), pid.end(), isDigit) ||
-      !std::all_of(tid.begin(), tid.end(), isDigit))
+  if (pid.empty() || tid.empty() || !std::ranges::all_of(pid, isDigit) || !std::ranges::all_of(tid, isDigit))
     return std::string_view::npos;
   std::size_t host = first;
   while (host > 0 && isHostCharacter(word[host - 1])) --host;
@@ -237,8 +236,8 @@ std::string withoutColours(std::string_view text) {
 std::string_view plainText(std::string_view line, std::string& buffer) {
   constexpr std::string_view kDocker = "{\"log\":\"";
   const bool docker = line.starts_with(kDocker);
-  const bool clean = std::all_of(line.begin(), line.end(),
-                                 [](char c) { return static_cast<unsigned char>(c) >= ' ' || c == '\t'; });
+  const bool clean =
+      std::ranges::all_of(line, [](char c) { return static_cast<unsigned char>(c) >= ' ' || c == '\t'; });
   if (clean && !docker) return line;
   std::string_view text = line;
   std::string unescaped;

@@ -14,8 +14,7 @@ constexpr std::size_t kMostTables = 8;
 constexpr std::size_t kMostChanges = 16;
 
 void addTable(std::vector<Fact>& tables, std::string_view name, Place place) {
-  const bool known =
-      std::any_of(tables.begin(), tables.end(), [&](const Fact& table) { return table.value == name; });
+  const bool known = std::ranges::any_of(tables, [&](const Fact& table) { return table.value == name; });
   if (!known && !name.empty() && tables.size() < kMostTables) tables.push_back({std::string(name), place});
 }
 
@@ -62,7 +61,7 @@ bool readChange(OneSided& it, std::string_view text, Place place) {
                             .nic = "",
                             .place = place};
   // Every communicator repeats them.
-  const bool known = std::any_of(it.changes.begin(), it.changes.end(), [&](const DeviceChange& other) {
+  const bool known = std::ranges::any_of(it.changes, [&](const DeviceChange& other) {
     return other.table == now.table && other.from == now.from && other.to == now.to;
   });
   if (!known && it.changes.size() < kMostChanges) it.changes.push_back(now);
@@ -129,8 +128,8 @@ void readInterfaces(Process& process, std::string_view text) {
     std::string_view item = before.substr(before.find_last_of(" ]") + 1);
     const std::string_view name = firstWord(item, ":");
     const std::string_view address = after(item, ":");
-    const bool known = std::any_of(process.interfaces.begin(), process.interfaces.end(),
-                                   [&](const Interface& other) { return other.address == address; });
+    const bool known = std::ranges::any_of(process.interfaces,
+                                           [&](const Interface& other) { return other.address == address; });
     if (!known && !name.empty() && !address.empty() && process.interfaces.size() < kMost)
       process.interfaces.push_back({std::string(name), std::string(address)});
   }
@@ -186,9 +185,9 @@ bool readPair(Process& process, std::string_view text, Place place) {
   const std::string_view allowed = after(distance, " > ");
   if (!text.substr(16).starts_with("Disabled") || allowed.data() == nullptr) return true;
   const FarPair pair = {leadingNumber(distance), leadingNumber(allowed), 1, {std::string(text), place}};
-  const auto known = std::find_if(
-      process.far_pairs.begin(), process.far_pairs.end(),
-      [&](const FarPair& other) { return other.distance == pair.distance && other.allowed == pair.allowed; });
+  const auto known = std::ranges::find_if(process.far_pairs, [&](const FarPair& other) {
+    return other.distance == pair.distance && other.allowed == pair.allowed;
+  });
   if (known != process.far_pairs.end()) ++known->pairs;
   else if (process.far_pairs.size() < kMostPairs) process.far_pairs.push_back(pair);
   return true;
@@ -242,7 +241,7 @@ bool readInit(Process& process, std::string_view text, Place place) {
     return other.communicator == init.communicator && other.rank == init.rank && !other.complete &&
            firstWord(after(other.started.value, "comm 0x")) == firstWord(pointer);
   };
-  auto known = std::find_if(process.inits.begin(), process.inits.end(), alike);
+  auto known = std::ranges::find_if(process.inits, alike);
   if (complete) process.progress = place;
   if (known != process.inits.end()) {
     known->complete = known->complete || complete;

@@ -32,8 +32,8 @@ bool readSetting(Process& process, std::string_view text, Place place) {
 
 void addAttempt(Process& process, std::string_view name, std::string_view reason, Place place) {
   if (process.attempts.size() >= kMostFacts) return;
-  const bool known = std::any_of(process.attempts.begin(), process.attempts.end(),
-                                 [&](const PluginAttempt& other) { return other.name == name; });
+  const bool known =
+      std::ranges::any_of(process.attempts, [&](const PluginAttempt& other) { return other.name == name; });
   if (!known) process.attempts.push_back({std::string(name), std::string(reason), place});
 }
 

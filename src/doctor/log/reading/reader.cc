@@ -272,7 +272,7 @@ void JobReader::shiftLevels(int index, const LogLine& line) {
     if (job_.events[at].railwise) shown.push_back(at), known = event_of_.erase(known);
     else ++known;
   }
-  std::sort(shown.begin(), shown.end());
+  std::ranges::sort(shown);
   emptied_ += shown.size();
   for (const std::size_t at : shown) {
     const Event event = std::exchange(job_.events[at], {});  // take() removes what has no check
@@ -362,7 +362,7 @@ void JobReader::excuseLinks() {
     return event.isError() && (event.process >= 0 || event.check == "watchdog") &&
            event.check != "program-error";
   };
-  if (!links_down_.empty() || std::any_of(job_.events.begin(), job_.events.end(), brokeConnection)) return;
+  if (!links_down_.empty() || std::ranges::any_of(job_.events, brokeConnection)) return;
   for (Event& event : job_.events)
     if (event.check == "port-event" && hasWords(event.line.value, ": Link down|Link DOWN")) {
       event.kind = EventKind::kHarmless;

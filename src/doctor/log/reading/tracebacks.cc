@@ -20,12 +20,12 @@ bool isNameCharacter(char c) {
 bool isException(std::string_view text) {
   const std::string_view name = firstWord(text, ": ");
   if (name.size() < text.size() && text[name.size()] != ':') return false;
-  if (name.empty() || !std::all_of(name.begin(), name.end(), isNameCharacter)) return false;
+  if (name.empty() || !std::ranges::all_of(name, isNameCharacter)) return false;
   const std::string_view type = name.substr(name.rfind('.') + 1);
   static constexpr std::string_view kEnds[] = {"Error",     "Exception", "Interrupt", "Exit",
                                                "Iteration", "Expired",   "Timeout"};
-  return std::any_of(std::begin(kEnds), std::end(kEnds),
-                     [&](std::string_view end) { return type.size() > end.size() && type.ends_with(end); });
+  return std::ranges::any_of(
+      kEnds, [&](std::string_view end) { return type.size() > end.size() && type.ends_with(end); });
 }
 
 // Prefixes of one kind: only their digits (a time) may differ.

@@ -271,7 +271,7 @@ std::vector<MatchState> acrossOf(const std::vector<MatchState>& ran, const std::
   for (const MatchState& state : ran) {
     const Match& match = state.match;
     const auto works = [&](const NicPair& rail) {
-      return std::any_of(state.pairs.begin(), state.pairs.end(), [&](const PairResult& pair) {
+      return std::ranges::any_of(state.pairs, [&](const PairResult& pair) {
         return pair.nics == rail.nics && pair.measured() && pair.halves[0].reach == Reach::kAll &&
                pair.halves[1].reach == Reach::kAll;
       });

@@ -299,7 +299,7 @@ OpenEnd openEnd(Config config, const sysfs::FileTree& tree, std::string host, bo
   std::vector<FoundNic> found;
   for (int i = 0; i < count; ++i) openPorts(list[i], end.config, tree, found);
   if (list != nullptr) verbs::library().free_device_list(list);
-  std::stable_sort(found.begin(), found.end(), before);
+  std::ranges::stable_sort(found, before);
   if (found.size() > kMaxNics) {
     end.facts.hidden.push_back("more than " + std::to_string(kMaxNics) + " ports: --nic chooses");
     found.resize(kMaxNics);

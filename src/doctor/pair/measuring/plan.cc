@@ -63,8 +63,7 @@ class Pairing {
     });
     for (const std::size_t side : kSides) takeRest(side);
     if (pairs_.empty()) nameObstacles();
-    std::sort(pairs_.begin(), pairs_.end(),
-              [](const NicPair& x, const NicPair& y) { return x.nics < y.nics; });
+    std::ranges::sort(pairs_, {}, &NicPair::nics);
     return std::move(pairs_);
   }
 

@@ -52,7 +52,7 @@ TEST(JudgeNetwork, APluginThatCouldNotStartIsShownInTheWordsOfTheLog) {
 
 // A rank that warns behind `lines`.
 std::string warned(const std::vector<std::string>& lines, const std::string& warning) {
-  return saidBy(0, lines) + "node0:100:100 [0] x.cc:1 NCCL WARN " + warning + "\n";
+  return saidBy(0, lines) + warnedBy(0, warning);
 }
 
 TEST(JudgeNetwork, HarmlessEventsOfANic) {
@@ -74,11 +74,10 @@ TEST(JudgeNetwork, ANicThatCannotBeOpened) {
 
 TEST(JudgeNetwork, SocketOfJobsThatNeverLeaveANode) {
   const auto oneHost = [](int nodes) {
-    return judged(
-        readJob(saidBy(0, {"NET/IB : No device found.", "Using network Socket",
-                           "comm 0x1 rank 0 nRanks 2 nNodes " + std::to_string(nodes) + " localRanks 1"}) +
-                saidBy(1, {"NET/IB : No device found.", "Using network Socket",
-                           "comm 0x2 rank 0 nRanks 2 nNodes " + std::to_string(nodes) + " localRanks 1"})));
+    return judged(saidBy(0, {"NET/IB : No device found.", "Using network Socket",
+                             "comm 0x1 rank 0 nRanks 2 nNodes " + std::to_string(nodes) + " localRanks 1"}) +
+                  saidBy(1, {"NET/IB : No device found.", "Using network Socket",
+                             "comm 0x2 rank 0 nRanks 2 nNodes " + std::to_string(nodes) + " localRanks 1"}));
   };
   EXPECT_EQ(found(oneHost(1), "socket-network").severity, Severity::kAdvice);
   EXPECT_EQ(found(oneHost(2), "socket-network").severity, Severity::kError);

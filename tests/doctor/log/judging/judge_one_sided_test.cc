@@ -49,10 +49,6 @@ std::string job(const Lines& first, const Lines& second) {
 
 std::string job(const Lines& both) { return job(both, both); }
 
-std::string warnedBy(int rank, const std::string& warning) {
-  return "node" + std::to_string(rank) + ":100:100 [0] enqueue.cc:2813 NCCL WARN " + warning + "\n";
-}
-
 std::string lookedAt(const std::string& text) {
   const Job read = readJob(text);
   std::string found;

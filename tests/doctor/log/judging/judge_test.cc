@@ -291,10 +291,10 @@ TEST(Judge, WithoutTimesACauseComesFirst) {
 // Rank 0 blames rank 2, rank 2 blames rank 1, and rank 1 was killed.
 TEST(Judge, TheTrailOfBlame) {
   const auto lost = [](int rank, const std::string& time, int peer) {
-    return warningOf(
-        rank, time,
-        "NET/Railwise : mlx5_0: connection from node" + std::to_string(peer) +
-            ".cluster:100 (mlx5_0): the peer closed the connection or died with work outstanding");
+    return warnedBy(rank,
+                    "NET/Railwise : mlx5_0: connection from node" + std::to_string(peer) +
+                        ".cluster:100 (mlx5_0): the peer closed the connection or died with work outstanding",
+                    time);
   };
   const std::string text = goodJob(3) + lost(0, "10:00:02", 2) + lost(2, "10:00:01", 1) +
                            "WRONG: remote process exited or there was a network error\n";
@@ -335,7 +335,7 @@ TEST(Judge, AnUnknownWarningOfWhoGoesOnIsNoError) {
 }
 
 TEST(Judge, RowsOfNcclTestsAfterAWarningShowThatTheJobWentOn) {
-  const std::string warning = warningOf(0, "", "the moon is in the way");
+  const std::string warning = warnedBy(0, "the moon is in the way");
   const std::string row =
       "     8388608       2097152     float     sum      -1    132.4   63.36  110.88      0    131.9\n";
   EXPECT_EQ(judged(goodJob(1) + row + warning).exitStatus(), 2);
