@@ -130,6 +130,10 @@ ProcessResult endedWith(int status, ProcessResult result, const char* file, int 
   return result;
 }
 
+ProcessResult succeeded(ProcessResult result, const char* file, int line) {
+  return endedWith(0, std::move(result), file, line);
+}
+
 void expectFailure(const ProcessResult& result, int status, const std::string& said, const char* file,
                    int line) {
   if (result.status != status || result.err.find(said) == std::string::npos)

@@ -107,6 +107,7 @@ TEST(Doctor, ASoftwareMachineIsFine) {
   EXPECT_NE(examine(System(tree), {.only = {"memlock"}}).unjudged, "");
 }
 
+// Makes something of a machine.
 using Change = std::function<void(MemoryTree&)>;
 
 // A fault, and what the doctor must say of it.
@@ -247,20 +248,6 @@ Change bond(const std::string& mode, const std::string& joined, const std::strin
                file("/sys/class/net/ens1f1/bonding_slave/mii_status", second + "\n")});
 }
 
-// Faults of one line.
-Change env(const std::string& line) {
-  return [line](MemoryTree& tree) { environment(tree, line); };
-}
-Change unset(const std::string& variable) {
-  return [variable](MemoryTree& tree) { unsetVariable(tree, variable); };
-}
-Change file(const std::string& path, const std::string& text) {
-  return [path, text](MemoryTree& tree) { set(tree, path, text); };
-}
-Change lacks(const std::string& path) {
-  return [path](MemoryTree& tree) { tree = without(tree, path); };
-}
-
 const Fault kFaults[] = {
     {"the fabric is not complete", kIb,
      changeGpus([](gpu::Device& device) { device.fabric_state = "in progress"; }), "fabric-manager", kError,
@@ -289,41 +276,31 @@ const Fault kFaults[] = {
     {"a bond of one port at a time", kRoce, bond("active-backup 1", "1", "up"), "bond", kAdvice,
      "mlx5_0 port 1", "active-backup", "802.3ad"},
     {"a NIC of Grace in no IOMMU group, since 595", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/driver/nvidia/version",
-           "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.45.04  Release Build\n");
-       makeGpus(tree, "0x2342");
-       tree = without(tree, nicFolder(tree, 0) + "/iommu_group");
-     },
-     "gpudirect-override", Severity::kWarning, "mlx5_0", "no root port in common", "SMMU"},
-    {"timeout without end", kIb, env("NCCL_IB_TIMEOUT=0"), "hiding-setting", Severity::kWarning,
+     each({driver("Open Kernel Module for aarch64  595.45.04  Release Build"), makeGpus("0x2342"),
+           missing(kNic0 + "/iommu_group")}),
+     "gpudirect-override", kWarning,
+     "mlx5_0", "no root port in common", "SMMU"},
+    {"timeout without end", kIb, variables("NCCL_IB_TIMEOUT=0"), "hiding-setting", kWarning,
      "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=0", "unset NCCL_IB_TIMEOUT"},
-    {"timeout beyond five bits", kIb, env("NCCL_IB_TIMEOUT=32"), "hiding-setting", Severity::kWarning,
+    {"timeout beyond five bits", kIb, variables("NCCL_IB_TIMEOUT=32"), "hiding-setting", kWarning,
      "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT=32", "unset NCCL_IB_TIMEOUT"},
-    {"a broken NVLink that stays hidden", kIb, env("NCCL_IGNORE_DISABLED_P2P=2"), "hiding-setting",
-     Severity::kAdvice, "NCCL_IGNORE_DISABLED_P2P", "=2", "unset NCCL_IGNORE_DISABLED_P2P"},
-    {"an algorithm left from a test", kIb, env("NCCL_ALGO=Ring"), "hiding-setting", Severity::kAdvice,
+    {"a broken NVLink that stays hidden", kIb, variables("NCCL_IGNORE_DISABLED_P2P=2"), "hiding-setting",
+     kAdvice, "NCCL_IGNORE_DISABLED_P2P", "=2", "unset NCCL_IGNORE_DISABLED_P2P"},
+    {"an algorithm left from a test", kIb, variables("NCCL_ALGO=Ring"), "hiding-setting", kAdvice,
      "NCCL_ALGO", "NCCL_ALGO=Ring", "unset NCCL_ALGO"},
-    {"ECE left off", kIb, env("NCCL_IB_ECE_ENABLE=0"), "hiding-setting", Severity::kAdvice,
-     "NCCL_IB_ECE_ENABLE", "=0", "unset NCCL_IB_ECE_ENABLE"},
-    {"a fixed GID index", kRoce, env("NCCL_IB_GID_INDEX=3"), "hiding-setting", Severity::kAdvice,
+    {"ECE left off", kIb, variables("NCCL_IB_ECE_ENABLE=0"), "hiding-setting", kAdvice, "NCCL_IB_ECE_ENABLE",
+     "=0", "unset NCCL_IB_ECE_ENABLE"},
+    {"a fixed GID index", kRoce, variables("NCCL_IB_GID_INDEX=3"), "hiding-setting", kAdvice,
      "NCCL_IB_GID_INDEX", "=3", "unset NCCL_IB_GID_INDEX"},
-    {"no RDMA driver", kIb,
-     [](MemoryTree& tree) { tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs"); },
-     "rdma-devices", Severity::kError, "0000:18:00.0", "0x15b3:0x1021", "modprobe mlx5_ib"},
+    {"no RDMA driver", kIb, kNoRdma, "rdma-devices", kError, "0000:18:00.0", "0x15b3:0x1021",
+     "modprobe mlx5_ib"},
     {"no RDMA driver of another vendor", kIb,
-     [](MemoryTree& tree) {
-       for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
-         const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
-         if (tree.read(folder + "/vendor") == "0x15b3\n") set(tree, folder + "/vendor", "0x1dd8\n");
-       }
-       tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs");
-     },
-     "rdma-devices", Severity::kError, "0000:18:00.0", "0x1dd8:0x1021", "modprobe ionic_rdma"},
+     each({ofEachDevice("/vendor", "0x15b3", "/vendor", "0x1dd8\n"), kNoRdma}), "rdma-devices", kError,
+     "0000:18:00.0", "0x1dd8:0x1021", "modprobe ionic_rdma"},
     {"no device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n"), "rdma-nodes",
-     Severity::kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
+     kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
     {"no right to a device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs3 EACCES\n"),
-     "rdma-nodes", Severity::kError, "mlx5_3", "EACCES", "chmod a+rw"},
+     "rdma-nodes", kError, "mlx5_3", "EACCES", "chmod a+rw"},
     {"device node forbidden in a container", kIb,
      each({container, file("/railwise/access", "/dev/infiniband/uverbs0 EPERM\n")}), "rdma-nodes", kError,
      "mlx5_0", "EPERM", "--device=/dev/infiniband"},
@@ -332,39 +309,30 @@ const Fault kFaults[] = {
     {"verbs does not answer", kIb, line("/railwise/verbs", "* 0 answer=late"), "rdma-open", kError, "",
      "no answer", "dmesg"},
     {"the device's own traffic class", kRoce,
-     [](MemoryTree& tree) {
-       tree.file(sysfs::realPathOf(tree, "/sys/class/infiniband/mlx5_0") + "/tc/1/traffic_class",
-                 "Global tclass=32\n");
-     },
-     "traffic-class", Severity::kWarning, "mlx5_0 port 1", "DSCP 8, priority 1", "tc/1/traffic_class"},
-    {"no libibverbs", kIb, lacks("/usr/lib/x86_64-linux-gnu/libibverbs.so.1"), "rdma-provider",
-     Severity::kError, "mlx5_0", "no libibverbs.so.1", "apt-get install libibverbs1 ibverbs-providers"},
+     file("/sys/class/infiniband/mlx5_0/tc/1/traffic_class", "Global tclass=32\n"), "traffic-class", kWarning,
+     "mlx5_0 port 1", "DSCP 8, priority 1", "tc/1/traffic_class"},
+    {"no libibverbs", kIb, missing("/usr/lib/x86_64-linux-gnu/libibverbs.so.1"), "rdma-provider", kError,
+     "mlx5_0", "no libibverbs.so.1", "apt-get install libibverbs1 ibverbs-providers"},
     {"no provider, on RHEL", kIb,
-     [](MemoryTree& tree) {
-       tree.file("/etc/os-release", "ID=\"rhel\"\n");
-       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so");
-     },
-     "rdma-provider", Severity::kError, "mlx5_0", "libmlx5-rdmav", "dnf install libibverbs"},
-    {"old rdma-core", kIb,
-     [](MemoryTree& tree) {
-       const std::string folder = "/usr/lib/x86_64-linux-gnu/";
-       tree.file(folder + "libibverbs.so.1.8.28.0", "")
-           .link(folder + "libibverbs.so.1", "libibverbs.so.1.8.28.0");
-     },
-     "rdma-versions", Severity::kWarning, "", "rdma-core 28", "apt-get install rdma-core"},
-    {"NCCL_IB_HCA chooses nothing", kIb, env("NCCL_IB_HCA=bnxt"), "hca-selection", Severity::kError, "",
+     each({file("/etc/os-release", "ID=\"rhel\"\n"),
+           missing("/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so")}),
+     "rdma-provider", kError,
+     "mlx5_0", "libmlx5-rdmav", "dnf install libibverbs"},
+    {"old rdma-core", kIb, library("libibverbs.so.1", "libibverbs.so.1.8.28.0"), "rdma-versions", kWarning,
+     "", "rdma-core 28", "apt-get install rdma-core"},
+    {"NCCL_IB_HCA chooses nothing", kIb, variables("NCCL_IB_HCA=bnxt"), "hca-selection", kError, "",
      "NCCL_IB_HCA=bnxt", "unset NCCL_IB_HCA"},
-    {"NCCL_IB_HCA names what is not there", kIb, env("NCCL_IB_HCA==mlx5_0,mlx5_9"), "hca-selection",
-     Severity::kWarning, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
-    {"NCCL_IB_HCA with a space", kIb, env("NCCL_IB_HCA==mlx5_0 ,mlx5_1,mlx5_2,mlx5_3,mlx5_4"),
-     "hca-selection", Severity::kWarning, "\"mlx5_0 \"", "mlx5_0 ,mlx5_1",
+    {"NCCL_IB_HCA names what is not there", kIb, variables("NCCL_IB_HCA==mlx5_0,mlx5_9"), "hca-selection",
+     kWarning, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
+    {"NCCL_IB_HCA with a space", kIb, variables("NCCL_IB_HCA==mlx5_0 ,mlx5_1,mlx5_2,mlx5_3,mlx5_4"),
+     "hca-selection", kWarning, "\"mlx5_0 \"", "mlx5_0 ,mlx5_1",
      "export NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4"},
-    {"NCCL_IB_HCA with a fifth field", kIb, env("NCCL_IB_HCA=mlx5:1:1:1:1"), "hca-selection",
-     Severity::kAdvice, "mlx5:1:1:1:1", "mlx5:1:1:1:1", "name:port:rail:plane"},
-    {"NCCL_IB_HCA leaves out most", kIb, env("NCCL_IB_HCA==mlx5_1"), "hca-selection", Severity::kAdvice, "",
+    {"NCCL_IB_HCA with a fifth field", kIb, variables("NCCL_IB_HCA=mlx5:1:1:1:1"), "hca-selection", kAdvice,
+     "mlx5:1:1:1:1", "mlx5:1:1:1:1", "name:port:rail:plane"},
+    {"NCCL_IB_HCA leaves out most", kIb, variables("NCCL_IB_HCA==mlx5_1"), "hca-selection", kAdvice, "",
      "NCCL_IB_HCA==mlx5_1", "unset NCCL_IB_HCA"},
-    {"NCCL_IB_HCA leaves out what is not there", kIb, env("NCCL_IB_HCA=^=mlx5_9"), "hca-selection",
-     Severity::kAdvice, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
+    {"NCCL_IB_HCA leaves out what is not there", kIb, variables("NCCL_IB_HCA=^=mlx5_9"), "hca-selection",
+     kAdvice, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
     {"NCCL_IB_HCA chooses more than its names", kIb,
      [](MemoryTree& tree) {
        const std::string to = nicFolder(tree, 7) + "/infiniband/mlx5_10";
@@ -376,86 +344,48 @@ const Fault kFaults[] = {
        tree.link("/sys/class/infiniband/mlx5_10", to).link(to + "/device", nicFolder(tree, 7));
        append(tree, "/railwise/environment", "NCCL_IB_HCA=mlx5_1,mlx5_2");
      },
-     "hca-selection", Severity::kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
+     "hca-selection", kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
     {"firmware differs", kIb, file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), "firmware",
-     Severity::kWarning, "mlx5_0", "28.39.1002", "mstflint"},
+     kWarning, "mlx5_0", "28.39.1002", "mstflint"},
     {"port down", kRoce,
-     [](MemoryTree& tree) {
-       set(tree, std::string(kMlx0) + "/state", "1: DOWN\n");
-       set(tree, std::string(kMlx0) + "/phys_state", "3: Disabled\n");
-     },
-     "port-state", Severity::kWarning, "mlx5_0 port 1", "DOWN, phys_state 3: Disabled",
-     "ip link set en_mlx5_0 up"},
-    {"all ports down", kIb,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/state", "1: DOWN\n");
-     },
-     "port-state", Severity::kError, "mlx5_0 port 1", "DOWN", "mlxlink"},
-    {"no subnet manager", kIb, file(std::string(kMlx0) + "/state", "2: INIT\n"), "ib-sm", Severity::kError,
-     "mlx5_0 port 1", "INIT", "opensm"},
-    {"LID 0", kIb, file(std::string(kMlx0) + "/lid", "0x0\n"), "ib-sm", Severity::kError, "mlx5_0 port 1",
-     "0x0", "sminfo"},
-    {"limited members", kIb,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/pkeys/0", "0x7fff\n");
-     },
-     "pkeys", Severity::kError, "mlx5_0 port 1", "0x7fff", "full member"},
+     each({file(kMlx0 + "/state", "1: DOWN\n"), file(kMlx0 + "/phys_state", "3: Disabled\n")}), "port-state",
+     kWarning, "mlx5_0 port 1", "DOWN, phys_state 3: Disabled", "ip link set en_mlx5_0 up"},
+    {"all ports down", kIb, ofEachPort("/state", "1: DOWN\n"), "port-state", kError, "mlx5_0 port 1", "DOWN",
+     "mlxlink"},
+    {"no subnet manager", kIb, file(kMlx0 + "/state", "2: INIT\n"), "ib-sm", kError, "mlx5_0 port 1", "INIT",
+     "opensm"},
+    {"LID 0", kIb, file(kMlx0 + "/lid", "0x0\n"), "ib-sm", kError, "mlx5_0 port 1", "0x0", "sminfo"},
+    {"limited members", kIb, ofEachPort("/pkeys/0", "0x7fff\n"), "pkeys", kError, "mlx5_0 port 1", "0x7fff",
+     "full member"},
     {"the key is at another index", kIb,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) {
-         set(tree, portFolder(tree, i) + "/pkeys/0", "0x0000\n");
-         set(tree, portFolder(tree, i) + "/pkeys/1", "0x8023\n");
-       }
-     },
-     "pkeys", Severity::kError, "mlx5_0 port 1", "0x8023", "NCCL_IB_PKEY=1"},
-    {"a rail in another partition", kIb, file(std::string(kMlx0) + "/pkeys/0", "0x8044\n"), "pkeys",
-     Severity::kWarning, "mlx5_0 port 1", "0x8044", "subnet manager"},
-    {"slow port", kIb, file(std::string(kMlx0) + "/rate", "100 Gb/sec (4X EDR)\n"), "port-speed",
-     Severity::kWarning, "mlx5_0 port 1", "100 Gb/sec", "mlxlink"},
-    {"narrow link", kIb,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "100 Gb/sec (1X NDR)\n");
-     },
-     "port-speed", Severity::kWarning, "mlx5_0 port 1", "1X", "mlxlink"},
-    {"slower than the module can", kRoce,
-     [](MemoryTree& tree) {
-       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "200 Gb/sec (4X HDR)\n");
-     },
-     "port-speed", Severity::kAdvice, "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
+     each({ofEachPort("/pkeys/0", "0x0000\n"), ofEachPort("/pkeys/1", "0x8023\n")}), "pkeys", kError,
+     "mlx5_0 port 1", "0x8023", "NCCL_IB_PKEY=1"},
+    {"a rail in another partition", kIb, file(kMlx0 + "/pkeys/0", "0x8044\n"), "pkeys", kWarning,
+     "mlx5_0 port 1", "0x8044", "subnet manager"},
+    {"slow port", kIb, file(kMlx0 + "/rate", "100 Gb/sec (4X EDR)\n"), "port-speed", kWarning,
+     "mlx5_0 port 1", "100 Gb/sec", "mlxlink"},
+    {"narrow link", kIb, ofEachPort("/rate", "100 Gb/sec (1X NDR)\n"), "port-speed", kWarning,
+     "mlx5_0 port 1", "1X", "mlxlink"},
+    {"slower than the module can", kRoce, ofEachPort("/rate", "200 Gb/sec (4X HDR)\n"), "port-speed", kAdvice,
+     "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
     {"symbol errors now", kIb,
      file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n"), "port-errors",
-     Severity::kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
+     kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
     {"flapping link", kIb,
      file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/link_downed", "8\n"), "port-errors",
-     Severity::kError, "mlx5_2 port 1", "7 -> 8", "cable"},
-    {"packets discarded in spite of flow control", kRoce,
-     [](MemoryTree& tree) { ethernetCounter(tree, "rx_prio3_discards", "4\n", "9\n"); }, "port-errors",
-     Severity::kWarning, "mlx5_0 port 1", "4 -> 9 in 1000 ms", "discard"},
-    {"a pause storm", kRoce,
-     [](MemoryTree& tree) { ethernetCounter(tree, "tx_pause_storm_error_events", "0\n", "1\n"); },
-     "port-errors", Severity::kError, "mlx5_0 port 1", "0 -> 1", "PFC"},
-    {"the switch pauses the port", kRoce,
-     [](MemoryTree& tree) { ethernetCounter(tree, "rx_prio3_pause", "10\n", "90\n"); }, "port-errors",
-     Severity::kAdvice, "mlx5_0 port 1", "10 -> 90", "pause"},
-    {"no GID", kRoce,
-     [](MemoryTree& tree) {
-       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
-         set(tree, std::string(kMlx0) + "/gids/" + index, "0000:0000:0000:0000:0000:0000:0000:0000\n");
-     },
-     "gid", Severity::kError, "mlx5_0 port 1", "empty", "ip addr add"},
-    {"RoCE v1 alone", kRoce,
-     [](MemoryTree& tree) {
-       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
-         set(tree, std::string(kMlx0) + "/gid_attrs/types/" + index, "IB/RoCE v1\n");
-     },
-     "gid", Severity::kWarning, "mlx5_0 port 1", "IB/RoCE v1", "roce_mode=2"},
-    {"link-local alone", kRoce,
-     [](MemoryTree& tree) {
-       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
-         set(tree, std::string(kMlx0) + "/gids/" + index, "fe80:0000:0000:0000:0c42:a1ff:fe54:7e1a\n");
-     },
-     "gid", Severity::kWarning, "mlx5_0 port 1", "fe80", "ip addr add"},
-    {"GID index that does not exist", kRoce, env("NCCL_IB_GID_INDEX=17"), "gid-index", Severity::kError,
+     kError, "mlx5_2 port 1", "7 -> 8", "cable"},
+    {"packets discarded in spite of flow control", kRoce, ethernetCounter("rx_prio3_discards", "4\n", "9\n"),
+     "port-errors", kWarning, "mlx5_0 port 1", "4 -> 9 in 1000 ms", "discard"},
+    {"a pause storm", kRoce, ethernetCounter("tx_pause_storm_error_events", "0\n", "1\n"), "port-errors",
+     kError, "mlx5_0 port 1", "0 -> 1", "PFC"},
+    {"the switch pauses the port", kRoce, ethernetCounter("rx_prio3_pause", "10\n", "90\n"), "port-errors",
+     kAdvice, "mlx5_0 port 1", "10 -> 90", "pause"},
+    {"no GID", kRoce, ofEachGid("/gids/", kNoGid), "gid", kError, "mlx5_0 port 1", "empty", "ip addr add"},
+    {"RoCE v1 alone", kRoce, ofEachGid("/gid_attrs/types/", "IB/RoCE v1\n"), "gid", kWarning, "mlx5_0 port 1",
+     "IB/RoCE v1", "roce_mode=2"},
+    {"link-local alone", kRoce, ofEachGid("/gids/", "fe80:0000:0000:0000:0c42:a1ff:fe54:7e1a\n"), "gid",
+     kWarning, "mlx5_0 port 1", "fe80", "ip addr add"},
+    {"GID index that does not exist", kRoce, variables("NCCL_IB_GID_INDEX=17"), "gid-index", kError,
      "mlx5_0 port 1", "NCCL_IB_GID_INDEX=17", "unset NCCL_IB_GID_INDEX"},
     {"GID index of RoCE v1", kRoce,
      [](MemoryTree& tree) {
@@ -479,14 +409,11 @@ const Fault kFaults[] = {
        for (int i = 0; i < 8; ++i) text += "mlx5_" + std::to_string(i) + " 1 active_mtu=2048 max_mtu=4096\n";
        tree.file("/railwise/verbs", text);
      },
-     "mtu", Severity::kAdvice, "mlx5_0 port 1", "2048", "smpquery -C mlx5_0 -P 1 -D portinfo 0 1"},
-    {"no PFC", kRoce, file("/railwise/dcb/en_mlx5_0", "pfc 0x00\n"), "pfc", Severity::kAdvice,
-     "mlx5_0 port 1", "off", "dcb pfc set dev en_mlx5_0"},
-    {"no ECN", kRoce,
-     [](MemoryTree& tree) {
-       tree.file(sysfs::realPathOf(tree, "/sys/class/net/en_mlx5_0") + "/ecn/roce_np/enable/3", "0\n");
-     },
-     "ecn", Severity::kAdvice, "mlx5_0 port 1", "roce_np/enable/3", "sudo tee"},
+     "mtu", kAdvice, "mlx5_0 port 1", "2048", "smpquery -C mlx5_0 -P 1 -D portinfo 0 1"},
+    {"no PFC", kRoce, file("/railwise/dcb/en_mlx5_0", "pfc 0x00\n"), "pfc", kAdvice, "mlx5_0 port 1", "off",
+     "dcb pfc set dev en_mlx5_0"},
+    {"no ECN", kRoce, file("/sys/class/net/en_mlx5_0/ecn/roce_np/enable/3", "0\n"), "ecn", kAdvice,
+     "mlx5_0 port 1", "roce_np/enable/3", "sudo tee"},
     {"no GPUDirect with AMD's GPUs", kIb,
      each({kAmdGpus,
            file("/boot/config-6.8.0-45-generic",
@@ -497,15 +424,10 @@ const Fault kFaults[] = {
            file("/boot/config-6.8.0-45-generic", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n")}),
      "gpudirect-amd", kWarning, "", "no peer-memory client", "NCCL_DMABUF_ENABLE=1"},
     {"a path for an old NCCL", kIb,
-     [](MemoryTree& tree) {
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       environment(tree, "NCCL_NET_PLUGIN=/opt/railwise/lib/libnccl-net-railwise.so");
-       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
-       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.18.5", "");
-     },
-     "plugin-form", Severity::kError, "", "2.18.5", "NCCL_NET_PLUGIN=railwise"},
-    {"traffic class without PFC", kRoce, unset("NCCL_IB_TC"), "traffic-class", Severity::kWarning,
-     "mlx5_0 port 1", "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
+     each({plugin("/opt/railwise/lib/libnccl-net-railwise.so"), otherNccl("2.18.5")}), "plugin-form", kError,
+     "", "2.18.5", "NCCL_NET_PLUGIN=railwise"},
+    {"traffic class without PFC", kRoce, unset("NCCL_IB_TC"), "traffic-class", kWarning, "mlx5_0 port 1",
+     "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
     {"PCIe link downgraded", kIb,
      each({file(kNic0 + "/current_link_speed", "8.0 GT/s PCIe\n"),
            file(kNic0 + "/current_link_width", "8\n")}),
@@ -516,45 +438,35 @@ const Fault kFaults[] = {
          set(tree, folder + "/current_link_speed", "8.0 GT/s PCIe\n");
        set(tree, bridgeFolder(tree) + "/max_link_speed", "8.0 GT/s PCIe\n");
      },
-     "pci-link", Severity::kWarning, "mlx5_0", "8 GT/s x16", "faster slot"},
-    {"relaxed ordering off", kIb,
-     [](MemoryTree& tree) { set(tree, nicFolder(tree) + "/config", pciConfig(false, 0)); },
-     "relaxed-ordering", Severity::kWarning, "mlx5_0", "RlxdOrd-", "setpci -s 0000:18:00.0"},
-    {"relaxed ordering switched off", kIb, env("NCCL_IB_PCI_RELAXED_ORDERING=0"), "relaxed-ordering",
-     Severity::kWarning, "", "=0", "unset NCCL_IB_PCI_RELAXED_ORDERING"},
+     "pci-link", kWarning, "mlx5_0", "8 GT/s x16", "faster slot"},
+    {"relaxed ordering off", kIb, file(kNic0 + "/config", pciConfig(false, 0)), "relaxed-ordering", kWarning,
+     "mlx5_0", "RlxdOrd-", "setpci -s 0000:18:00.0"},
+    {"relaxed ordering switched off", kIb, variables("NCCL_IB_PCI_RELAXED_ORDERING=0"), "relaxed-ordering",
+     kWarning, "", "=0", "unset NCCL_IB_PCI_RELAXED_ORDERING"},
     {"ACS redirect", kIb,
      [](MemoryTree& tree) { set(tree, bridgeFolder(tree) + "/config", pciConfig(true, 0x1d)); }, "acs",
-     Severity::kError, "bridge 0000:17:00.0", "ReqRedir+ CmpltRedir+", "ECAP_ACS+6.w=0000"},
-    {"IOMMU translates", kIb,
-     [](MemoryTree& tree) { set(tree, nicFolder(tree) + "/iommu_group/type", "DMA-FQ\n"); }, "iommu",
-     Severity::kWarning, "mlx5_0", "DMA-FQ", "iommu=pt"},
-    {"NVIDIA driver not loaded", kIb, file("/proc/modules", "mlx5_ib 1 0 - Live 0x0\n"), "gpu-driver",
-     Severity::kError, "GPU 0000:1b:00.0", "no nvidia", "modprobe nvidia"},
+     kError, "bridge 0000:17:00.0", "ReqRedir+ CmpltRedir+", "ECAP_ACS+6.w=0000"},
+    {"IOMMU translates", kIb, file(kNic0 + "/iommu_group/type", "DMA-FQ\n"), "iommu", kWarning, "mlx5_0",
+     "DMA-FQ", "iommu=pt"},
+    {"NVIDIA driver not loaded", kIb, file("/proc/modules", "mlx5_ib 1 0 - Live 0x0\n"), "gpu-driver", kError,
+     "GPU 0000:1b:00.0", "no nvidia", "modprobe nvidia"},
     {"no GPUDirect", kIb,
-     [](MemoryTree& tree) {
-       set(tree, "/proc/driver/nvidia/version",
-           "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n");
-       set(tree, "/proc/modules", "nvidia 1 0 - Live 0x0\n");
-     },
-     "gpudirect", Severity::kError, "", "Kernel Module  535", "modprobe nvidia-peermem"},
-    {"peermem loaded, not registered", kIb,
-     file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n"),
-     "gpudirect", Severity::kError, "", "535", "dkms build nvidia"},
-    {"the driver's check of IOMMU groups", kIb,
-     [](MemoryTree& tree) { tree.folder("/sys/class/iommu/smmu3.0x0"); }, "gpudirect-override",
-     Severity::kWarning, "GPU 0000:1b:00.0", "GrdmaPciTopoCheckOverride: 0",
+     each({driver("x86_64 Kernel Module  535.161.08"), file("/proc/modules", "nvidia 1 0 - Live 0x0\n")}),
+     "gpudirect", kError, "", "Kernel Module  535", "modprobe nvidia-peermem"},
+    {"peermem loaded, not registered", kIb, driver("x86_64 Kernel Module  535.161.08"), "gpudirect", kError,
+     "", "535", "dkms build nvidia"},
+    {"the driver's check of IOMMU groups", kIb, file("/sys/class/iommu/smmu3.0x0/name", ""),
+     "gpudirect-override", kWarning, "GPU 0000:1b:00.0", "GrdmaPciTopoCheckOverride: 0",
      "NVreg_GrdmaPciTopoCheckOverride=1"},
     {"Data Direct switched off", kIb,
-     [](MemoryTree& tree) {
-       set(tree, nicFolder(tree, 0) + "/device", "0x1023\n");
-       set(tree, nicFolder(tree, 1) + "/device", "0x2100\n");
-       environment(tree, "NCCL_IB_DATA_DIRECT=0");
-     },
-     "data-direct", Severity::kWarning, "", "NCCL_IB_DATA_DIRECT=0", "unset NCCL_IB_DATA_DIRECT"},
-    {"topology file is a folder", kIb, env("NCCL_TOPO_FILE=/sys"), "topology-file", Severity::kError, "",
+     each({file(kNic0 + "/device", "0x1023\n"),
+           file("/sys/class/infiniband/mlx5_1/device/device", "0x2100\n"),
+           variables("NCCL_IB_DATA_DIRECT=0")}),
+     "data-direct", kWarning, "", "NCCL_IB_DATA_DIRECT=0", "unset NCCL_IB_DATA_DIRECT"},
+    {"topology file is a folder", kIb, variables("NCCL_TOPO_FILE=/sys"), "topology-file", kError, "",
      "no regular file", "ls -l /sys"},
-    {"topology file that is not there", kIb, env("NCCL_TOPO_FILE=/etc/topo.xml"), "topology-file",
-     Severity::kError, "", "no such file", "NCCL_TOPO_FILE"},
+    {"topology file that is not there", kIb, variables("NCCL_TOPO_FILE=/etc/topo.xml"), "topology-file",
+     kError, "", "no such file", "NCCL_TOPO_FILE"},
     {"topology file that NCCL refuses", kIb,
      topology("<system version=\"1\">\n<cpu numaid=\"0\">\n</system>\n"), "topology-file", kError, "",
      "topo.xml", "railwise topo lint /etc/topo.xml"},
@@ -567,125 +479,86 @@ const Fault kFaults[] = {
               "  </cpu>\n</system>\n"),
      "topology-fit", kWarning, "0001:00:00.0", "not in /sys/bus/pci/devices", "railwise topo generate"},
     {"topology file of RCCL", kIb,
-     [](MemoryTree& tree) {
-       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
-       tree.file("/etc/topo.xml",
-                 "<system version=\"2\">\n"
-                 "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
-                 "modelid=\"143\"/>\n</system>\n");
-     },
-     "topology-fit", Severity::kError, "", "version 2", "unset NCCL_TOPO_FILE"},
-    {"NUMA balancing", kIb, file("/proc/sys/kernel/numa_balancing", "1\n"), "numa-balancing",
-     Severity::kAdvice, "", "1", "kernel.numa_balancing=0"},
-    {"fewer NICs than the machine has", kIb, lacks("/sys/class/infiniband/mlx5_7"), "known-machine",
-     Severity::kWarning, "", "7 ports", "lspci"},
-    {"memlock", kIb,
-     file("/proc/self/limits", "Max locked memory         8388608              8388608              bytes\n"),
-     "memlock", Severity::kError, "", "8192 KiB", "limits.d"},
-    {"memlock in a container", kIb,
-     [](MemoryTree& tree) {
-       container(tree);
-       set(tree, "/proc/self/limits",
-           "Max locked memory         8388608              8388608              bytes\n");
-     },
-     "memlock", Severity::kError, "", "8192 KiB", "--ulimit memlock=-1"},
+     topology("<system version=\"2\">\n"
+              "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
+              "modelid=\"143\"/>\n</system>\n"),
+     "topology-fit", kError, "", "version 2", "unset NCCL_TOPO_FILE"},
+    {"NUMA balancing", kIb, file("/proc/sys/kernel/numa_balancing", "1\n"), "numa-balancing", kAdvice, "",
+     "1", "kernel.numa_balancing=0"},
+    {"fewer NICs than the machine has", kIb, missing("/sys/class/infiniband/mlx5_7"), "known-machine",
+     kWarning, "", "7 ports", "lspci"},
+    {"memlock", kIb, kLittleMemory, "memlock", kError, "", "8192 KiB", "limits.d"},
+    {"memlock in a container", kIb, each({container, kLittleMemory}), "memlock", kError, "", "8192 KiB",
+     "--ulimit memlock=-1"},
     {"open files", kIb,
      file("/proc/self/limits",
-           "Max open files            1024                 1024                 files\n"
-           "Max locked memory         unlimited            unlimited            bytes\n"),
-     "open-files", Severity::kWarning, "", "1024", "nofile"},
+          "Max open files            1024                 1024                 files\n"
+          "Max locked memory         unlimited            unlimited            bytes\n"),
+     "open-files", kWarning, "", "1024", "nofile"},
     {"small /dev/shm", kIb,
      file("/proc/self/mountinfo", "31 28 0:26 / /dev/shm rw - tmpfs shm rw,size=65536k\n"), "shm-size",
-     Severity::kWarning, "", "65536 KiB", "--shm-size"},
-    {"masked /sys", kIb,
-     [](MemoryTree& tree) {
-       container(tree);
-       tree = without(tree, "/sys/devices/system/node");
-     },
-     "sys-masked", Severity::kWarning, "", "empty or missing", "-v /sys:/sys:ro"},
-    {"own network namespace", kRoce,
-     [](MemoryTree& tree) {
-       container(tree);
-       tree = without(tree, "/sys/class/net/en_mlx5_0");
-     },
-     "host-network", Severity::kError, "mlx5_0 port 1", "missing", "--network host"},
-    {"seccomp", kIb, file("/railwise/access", "process_vm_readv EPERM\n"), "seccomp", Severity::kAdvice, "",
-     "EPERM", "SYS_PTRACE"},
-    {"plugin not found", kIb, unset("LD_LIBRARY_PATH"), "plugin", Severity::kError, "",
-     "NCCL_NET_PLUGIN=railwise", "LD_LIBRARY_PATH"},
+     kWarning, "", "65536 KiB", "--shm-size"},
+    {"masked /sys", kIb, each({container, missing("/sys/devices/system/node")}), "sys-masked", kWarning, "",
+     "empty or missing", "-v /sys:/sys:ro"},
+    {"own network namespace", kRoce, each({container, missing("/sys/class/net/en_mlx5_0")}), "host-network",
+     kError, "mlx5_0 port 1", "missing", "--network host"},
+    {"seccomp", kIb, file("/railwise/access", "process_vm_readv EPERM\n"), "seccomp", kAdvice, "", "EPERM",
+     "SYS_PTRACE"},
+    {"plugin not found", kIb, unset("LD_LIBRARY_PATH"), "plugin", kError, "", "NCCL_NET_PLUGIN=railwise",
+     "LD_LIBRARY_PATH"},
     {"plugin cut off", kIb,
-     [](MemoryTree& tree) {
-       tree.file("/plugins/libnccl-net-cut.so", "")
-           .file("/railwise/libraries", "/plugins/libnccl-net-cut.so broken: it is cut off\n");
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       environment(tree, "NCCL_NET_PLUGIN=/plugins/libnccl-net-cut.so");
-     },
-     "plugin", Severity::kError, "", "it is cut off", "cp "},
-    {"plugin misspelt", kIb,
-     [](MemoryTree& tree) {
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       environment(tree, "NCCL_NET_PLUGIN=Railwise");
-     },
-     "plugin", Severity::kError, "", "NCCL_NET_PLUGIN=Railwise", "NCCL_NET_PLUGIN=railwise"},
-    {"NCCL_NET without NCCL_NET_PLUGIN", kIb, unset("NCCL_NET_PLUGIN"), "plugin", Severity::kError, "",
+     each({file("/plugins/libnccl-net-cut.so", ""),
+           file("/railwise/libraries", "/plugins/libnccl-net-cut.so broken: it is cut off\n"),
+           plugin("/plugins/libnccl-net-cut.so")}),
+     "plugin", kError, "", "it is cut off", "cp "},
+    {"plugin misspelt", kIb, plugin("Railwise"), "plugin", kError, "", "NCCL_NET_PLUGIN=Railwise",
+     "NCCL_NET_PLUGIN=railwise"},
+    {"NCCL_NET without NCCL_NET_PLUGIN", kIb, unset("NCCL_NET_PLUGIN"), "plugin", kError, "",
      "NCCL_NET=Railwise", "NCCL_NET_PLUGIN=railwise"},
     {"NCCL_NET with NCCL_NET_PLUGIN=none", kIb, plugin("none"), "settings", kError, "NCCL_NET",
      "NCCL's init fails", "unset NCCL_NET"},
     {"a plugin that nobody asked for", kIb,
-     [](MemoryTree& tree) {
-       unsetVariable(tree, "NCCL_NET_PLUGIN");
-       unsetVariable(tree, "NCCL_NET");
-       tree.file("/opt/hpcx/lib/libnccl-net.so", "").file("/etc/ld.so.conf.d/hpcx.conf", "/opt/hpcx/lib\n");
-     },
-     "plugin-unasked", Severity::kAdvice, "", "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},
-    {"silent fallback", kIb, unset("NCCL_NET"), "plugin-fallback", Severity::kAdvice, "", "not set",
+     each({unset("NCCL_NET_PLUGIN"), unset("NCCL_NET"), file("/opt/hpcx/lib/libnccl-net.so", ""),
+           file("/etc/ld.so.conf.d/hpcx.conf", "/opt/hpcx/lib\n")}),
+     "plugin-unasked", kAdvice, "",
+     "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},
+    {"silent fallback", kIb, unset("NCCL_NET"), "plugin-fallback", kAdvice, "", "not set",
      "NCCL_NET=Railwise"},
     {"two versions of NCCL", kIb,
-     [](MemoryTree& tree) {
-       const std::string packages = "/usr/local/lib/python3.12/dist-packages";
-       tree.file(packages + "/nvidia/nccl/lib/libnccl.so.2", "");
-       tree.file(packages + "/nvidia_nccl_cu12-2.27.5.dist-info/METADATA", "");
-     },
-     "nccl-version", Severity::kAdvice, "", "2.27.5", "torch.cuda.nccl.version"},
-    {"NCCL newer than the rules", kIb,
-     [](MemoryTree& tree) {
-       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
-       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.32.3", "")
-           .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.32.3");
-     },
-     "nccl-version", Severity::kAdvice, "", "2.32.3", "NCCL_DEBUG"},
-    {"misspelt setting", kIb, env("NCCL_IB_HCS=mlx5"), "settings", Severity::kWarning, "NCCL_IB_HCS",
+     each({file("/usr/local/lib/python3.12/dist-packages/nvidia/nccl/lib/libnccl.so.2", ""),
+           file("/usr/local/lib/python3.12/dist-packages/nvidia_nccl_cu12-2.27.5.dist-info/METADATA", "")}),
+     "nccl-version", kAdvice, "", "2.27.5", "torch.cuda.nccl.version"},
+    {"NCCL newer than the rules", kIb, otherNccl("2.32.3"), "nccl-version", kAdvice, "", "2.32.3",
+     "NCCL_DEBUG"},
+    {"misspelt setting", kIb, variables("NCCL_IB_HCS=mlx5"), "settings", kWarning, "NCCL_IB_HCS",
      "NCCL_IB_HCA", "unset NCCL_IB_HCS; export NCCL_IB_HCA=mlx5"},
     {"misspelt setting in nccl.conf", kIb, file("/etc/nccl.conf", "# ours\nNCCL_IB_HCS=mlx5\n"), "settings",
-     Severity::kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA",
-     "sed -i '2s/^/#/' /etc/nccl.conf; export NCCL_IB_HCA=mlx5"},
+     kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA", "sed -i '2s/^/#/' /etc/nccl.conf; export NCCL_IB_HCA=mlx5"},
     {"spaces around = in nccl.conf", kIb, file("/etc/nccl.conf", "NCCL_IB_TIMEOUT = 20\n"), "settings",
-     Severity::kWarning, "NCCL_IB_TIMEOUT ", "NCCL_IB_TIMEOUT",
+     kWarning, "NCCL_IB_TIMEOUT ", "NCCL_IB_TIMEOUT",
      "sed -i '1s/^/#/' /etc/nccl.conf; export NCCL_IB_TIMEOUT=20"},
     {"value of nccl.conf out of range", kIb, file("/etc/nccl.conf", "\nNCCL_CROSS_NIC=5\n"), "settings",
-     Severity::kWarning, "NCCL_CROSS_NIC", "out of range", "sed -i '2s/^/#/' /etc/nccl.conf"},
-    {"a device that is none", kIb, env("RAILWISE_DEVICE=foo"), "settings", Severity::kError,
-     "RAILWISE_DEVICE", "RAILWISE_DEVICE=foo is not accepted: init will fail", "unset RAILWISE_DEVICE"},
-    {"a topology that is not there", kIb, env("RAILWISE_TOPOLOGY=/no/topo.xml"), "settings",
-     Severity::kWarning, "RAILWISE_TOPOLOGY", "no such file", "unset RAILWISE_TOPOLOGY"},
+     kWarning, "NCCL_CROSS_NIC", "out of range", "sed -i '2s/^/#/' /etc/nccl.conf"},
+    {"a device that is none", kIb, variables("RAILWISE_DEVICE=foo"), "settings", kError, "RAILWISE_DEVICE",
+     "RAILWISE_DEVICE=foo is not accepted: init will fail", "unset RAILWISE_DEVICE"},
+    {"a topology that is not there", kIb, variables("RAILWISE_TOPOLOGY=/no/topo.xml"), "settings", kWarning,
+     "RAILWISE_TOPOLOGY", "no such file", "unset RAILWISE_TOPOLOGY"},
     {"a tuner's file with a mistake", kIb,
-     [](MemoryTree& tree) {
-       tree.file("/t.csv", "allreduce,0,65536,treee,ll,-1,-1,-1\n");
-       environment(tree, "RAILWISE_TUNER_CONFIG=/t.csv");
-     },
-     "settings", Severity::kError, "RAILWISE_TUNER_CONFIG", "/t.csv:1:19: 'treee'", "unset RAILWISE_TUNER_CONFIG"},
-    {"a configuration that is not there", kIb, env("NCCL_CONF_FILE=/no/nccl.conf"), "settings",
-     Severity::kWarning, "NCCL_CONF_FILE", "no such file", "unset NCCL_CONF_FILE"},
-    {"value out of range", kIb, env("NCCL_CROSS_NIC=5"), "settings", Severity::kWarning, "NCCL_CROSS_NIC",
+     each({file("/t.csv", "allreduce,0,65536,treee,ll,-1,-1,-1\n"),
+           variables("RAILWISE_TUNER_CONFIG=/t.csv")}),
+     "settings", kError, "RAILWISE_TUNER_CONFIG", "/t.csv:1:19: 'treee'", "unset RAILWISE_TUNER_CONFIG"},
+    {"a configuration that is not there", kIb, variables("NCCL_CONF_FILE=/no/nccl.conf"), "settings",
+     kWarning, "NCCL_CONF_FILE", "no such file", "unset NCCL_CONF_FILE"},
+    {"value out of range", kIb, variables("NCCL_CROSS_NIC=5"), "settings", kWarning, "NCCL_CROSS_NIC",
      "out of range", "unset NCCL_CROSS_NIC"},
-    {"huge timeout", kIb, env("NCCL_IB_TIMEOUT=31"), "settings", Severity::kWarning, "NCCL_IB_TIMEOUT",
+    {"huge timeout", kIb, variables("NCCL_IB_TIMEOUT=31"), "settings", kWarning, "NCCL_IB_TIMEOUT",
      "NCCL_IB_TIMEOUT", "unset NCCL_IB_TIMEOUT"},
-    {"bootstrap over nothing", kIb, env("NCCL_SOCKET_IFNAME=bond0"), "bootstrap-interface", Severity::kError,
-     "", "NCCL_SOCKET_IFNAME=bond0", "NCCL_SOCKET_IFNAME="},
+    {"bootstrap over nothing", kIb, variables("NCCL_SOCKET_IFNAME=bond0"), "bootstrap-interface", kError, "",
+     "NCCL_SOCKET_IFNAME=bond0", "NCCL_SOCKET_IFNAME="},
     {"bootstrap over docker0", kIb, file("/railwise/interfaces", "docker0 172.17.0.1:0\n"),
-     "bootstrap-interface", Severity::kWarning, "", "docker0", "NCCL_SOCKET_IFNAME="},
-    {"MASTER_ADDR is loopback", kIb, env("MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"),
-     "launcher", Severity::kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
+     "bootstrap-interface", kWarning, "", "docker0", "NCCL_SOCKET_IFNAME="},
+    {"MASTER_ADDR is loopback", kIb, variables("MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"),
+     "launcher", kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
 };
 
 TEST(Settings, FilesThatTheyNameAreLookedForOnTheMachineItself) {
@@ -798,18 +671,16 @@ struct ManifestCase {
 
 TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
   const ManifestCase cases[] = {
-      {"a port is slower", file(std::string(kMlx0) + "/rate", "200 Gb/sec (4X HDR)\n"), Severity::kError,
-       "ports", "8 x InfiniBand, 400 Gb/s, active", "7, and 1 x InfiniBand, 200 Gb/s, active"},
-      {"a port is down", file(std::string(kMlx0) + "/state", "1: DOWN\n"), Severity::kError, "ports",
+      {"a port is slower", file(kMlx0 + "/rate", "200 Gb/sec (4X HDR)\n"), kError, "ports",
+       "8 x InfiniBand, 400 Gb/s, active", "7, and 1 x InfiniBand, 200 Gb/s, active"},
+      {"a port is down", file(kMlx0 + "/state", "1: DOWN\n"), kError, "ports",
        "8 x InfiniBand, 400 Gb/s, active", "down"},
-      {"a NIC is missing", lacks("/sys/class/infiniband/mlx5_7"), Severity::kError, "nics", "8 x MT4129",
-       "found 7"},
-      {"other firmware", file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), Severity::kError,
-       "nics", "28.39.1002", "28.36.1010"},
-      {"another kernel", file("/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"), Severity::kWarning,
-       "kernel", "6.8.0-45-generic", "6.8.0-47-generic"},
-      {"a setting is gone", lacks("/etc/nccl.conf"), Severity::kWarning, "settings.NCCL_IB_HCA", "mlx5",
-       "not set"},
+      {"a NIC is missing", missing("/sys/class/infiniband/mlx5_7"), kError, "nics", "8 x MT4129", "found 7"},
+      {"other firmware", file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), kError, "nics",
+       "28.39.1002", "28.36.1010"},
+      {"another kernel", file("/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"), kWarning, "kernel",
+       "6.8.0-45-generic", "6.8.0-47-generic"},
+      {"a setting is gone", missing("/etc/nccl.conf"), kWarning, "settings.NCCL_IB_HCA", "mlx5", "not set"},
   };
   for (const ManifestCase& each : cases) {
     MemoryTree tree = goodMachine();

@@ -27,12 +27,10 @@ inline Job readJob(std::string_view text) {
 inline Findings judged(const Job& job, int expected = 0) { return judgeJob(job, Ranks(job, expected)); }
 inline Findings judged(std::string_view text, int expected = 0) { return judged(readJob(text), expected); }
 
-// The finding of this check in what a log says. Without one: a failure, and nothing in the finding.
-inline Finding found(std::string_view check, std::string_view text) {
-  const Findings findings = judged(text);
-  const Finding* const finding = findingOf(findings, check);
-  EXPECT_NE(finding, nullptr) << "no " << check << ": " << checksOf(findings);
-  return finding == nullptr ? Finding{.seen = {{}}} : *finding;
+// The finding of this check in what a log says.
+inline Finding found(std::string_view check, std::string_view text, const char* file = __builtin_FILE(),
+                     int line = __builtin_LINE()) {
+  return found(judged(text), check, file, line);
 }
 
 // Lines of a rank that is alone in its process on a host: "node0:100:100 [0] NCCL INFO ...".

@@ -130,8 +130,8 @@ Findings judgeJob(const Job& job, const Ranks& ranks) {
     judgeNetwork(evidence, ranks, findings);
   }
   if (job.deduplicated.value.empty()) {
+    judgeDifferences(evidence, ranks, findings);  // a version that differs is why a communicator hangs
     judgeMissing(job, ranks, findings);
-    judgeDifferences(evidence, ranks, findings);
   }
   judgeGpuDirect(job, ranks, findings);
   judgeOneSided(job, ranks, findings);

@@ -175,6 +175,12 @@ TEST(Judge, TooFarForGpuDirect) {
   EXPECT_EQ(found(some, "gdr-far").why, "Their distance is SYS, and PXB is the most that is allowed.");
   const Findings all = judged(changed("/GDRDMA", "") + saidBy(0, {far}));
   EXPECT_EQ(found(all, "gdr-far").severity, Severity::kWarning);
+  // Older logs do not say which NICs can: NCCL measures the distance of those that can.
+  std::string silent = changed("/GDRDMA", "");
+  for (std::size_t at = 0; (at = silent.find("GPU Direct RDMA Enabled", at)) != std::string::npos;)
+    silent.replace(at, 3, "A");
+  EXPECT_EQ(findingOf(judged(silent), "gdr-far"), nullptr);
+  EXPECT_EQ(found(judged(silent + saidBy(0, {far})), "gdr-far").severity, Severity::kWarning);
   EXPECT_NE(findingOf(judged(changed("/GDRDMA", "")), "gdr-unused"), nullptr);
 }
 
@@ -390,6 +396,10 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
 
 TEST(Judge, NoLineOfNccl) {
   EXPECT_EQ(checksOf(judged("epoch 1\nepoch 2\n")), "log-level");
+  const Findings warned =
+      judged("railwise: rank 0: plugin warns: NET/Railwise : soft0 port 1: link down: check\n");
+  EXPECT_EQ(checksOf(warned), "port-event log-level");
+  EXPECT_EQ(found(warned, "log-level").severity, Severity::kAdvice);
   EXPECT_EQ(judged("").exitStatus(), 2);
 }
 
