@@ -82,7 +82,7 @@ Option onlyOption(std::vector<std::string>* only) {
           .value = Option::kRequired,
           .value_name = "CHECK,..",
           .text = "only these checks, or families: rdma, gpudirect, nvlink, topology, container, nccl",
-          .accepted = "a list of checks and families; doctor --list has them",
+          .accepted = "a list of checks and families, see railwise doctor --list",
           .accept = [only](std::string_view value) {
             const std::vector<std::string> names = fullPartsOf(value, ',');
             only->insert(only->end(), names.begin(), names.end());
