@@ -60,6 +60,23 @@ constexpr const char* kBetween = "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1";
 constexpr const char* kRank0 = "rank 0 (gpu1:100)";
 constexpr const char* kRank1 = "rank 1 (gpu2:101)";
 
+constexpr const char* kOnSecond = "gpu1 mlx5_1 port 1 - gpu2 mlx5_1 port 1";
+
+// A second pair, and no path: the sender's end knows the reason, and has told the receiver's.
+void loseBothPairs(TwoRanks& two, const std::string& reason) {
+  for (ProcessFacts* const process : {&two.from, &two.to})
+    process->rails.push_back({.device = "mlx5_1", .port = 1, .state = RailState::kUp});
+  for (ConnectionFacts* const end : {two.sender, two.receiver}) {
+    end->pairs.push_back({.rail = 1, .peer_device = "mlx5_1", .peer_port = 1});
+    end->state = ConnectionState::kReconnecting;
+    end->waits_for = WaitsFor::kPeer;
+    end->still = true;
+    end->looked_ms = 5;
+  }
+  two.sender->reason = reason;
+  two.receiver->reason = "the sender lost it: " + reason;
+}
+
 // What is wrong with the two, and the one culprit.
 struct Blame {
   const char* name;
@@ -120,6 +137,12 @@ const Blame kBlames[] = {
        }
      },
      kFailedRail, kBetween},
+    {"OfSeveralPairsThatCarryNothingTheOneOfTheReason",
+     [](TwoRanks& two) { loseBothPairs(two, "mlx5_1 port 1 qp 7: transition to INIT failed: Try again"); },
+     kFailedRail, kOnSecond},
+    {"ADeviceThatHasFailedAndIsUpAgainIsOfTheReason",
+     [](TwoRanks& two) { loseBothPairs(two, "mlx5_1: the device failed: look for its reset"); }, kFailedRail,
+     kOnSecond},
     {"APathThatIsLostAgainAndAgainCarriesNothing",
      [](TwoRanks& two) {
        TestJob::waits(*two.sender, WaitsFor::kCompletion);

@@ -395,9 +395,35 @@ class Examiner {
       if (auto culprit = badRail(pair)) addCulprit(std::move(*culprit));
     }
     if (!finding_.culprits.empty()) return std::move(finding_);
-    for (const record::Pair& pair : connection_.pairs) addCulprit(brokenPair(pair));
+    for (const record::Pair* const pair : blamedPairs()) addCulprit(brokenPair(*pair));
     if (finding_.culprits.empty()) addCulprit(brokenPair({.peer_device = connection_.peer_device}));
     return std::move(finding_);
+  }
+  // The pairs over the port that the reason names: a device that refuses queue pairs is up, and holds up all
+  // pairs. All, where it names none.
+  std::vector<const record::Pair*> blamedPairs() const {
+    std::vector<const record::Pair*> all, blamed;
+    for (const record::Pair& pair : connection_.pairs) {
+      all.push_back(&pair);
+      if (isBlamed(pair)) blamed.push_back(&pair);
+    }
+    return blamed.empty() ? all : blamed;
+  }
+  // "soft3 port 1 qp 7: ...", "soft3: the device failed", and of the peer's port "the sender lost it: soft3
+  // ...".
+  bool isBlamed(const record::Pair& pair) const {
+    constexpr std::string_view kByPeer = " lost it: ";
+    const std::size_t told = connection_.reason.find(kByPeer);
+    const bool by_peer = told != std::string::npos;
+    const RailFacts* const own = railOf(own_, pair);
+    const std::string device = by_peer ? pair.peer_device : own != nullptr ? own->device : "";
+    const std::string port = device + " port " +
+                             std::to_string(by_peer          ? pair.peer_port
+                                            : own != nullptr ? own->port
+                                                             : 0);
+    const auto what = std::string_view(connection_.reason).substr(by_peer ? told + kByPeer.size() : 0);
+    const auto names = [&](const std::string& name) { return what.starts_with(name); };
+    return !device.empty() && (names(device + ":") || names(port + ":") || names(port + " "));
   }
   void addCulprit(Culprit culprit) {
     for (const Culprit& known : finding_.culprits)
