@@ -13,6 +13,7 @@
 #include "doctor/pair/measuring/wire.h"
 #include "sysfs/pci_devices.h"
 #include "verbs/port.h"
+#include "verbs/queue_pair.h"
 
 namespace railwise::doctor::pair {
 namespace {
