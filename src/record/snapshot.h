@@ -156,6 +156,8 @@ inline bool isOneProcess(const Process& a, const Process& b) {
   return a.pid == b.pid && a.process_start == b.process_start;
 }
 inline bool isOneSided(const Connection& connection) { return connection.kind == ConnectionKind::kOneSided; }
+// NCCL's proxy thread calls for open messages all the time: after so long without a look it does not call.
+inline constexpr uint64_t kNotCalledNs = 3'000'000'000;
 // The message that a connection waits for. A look is written only while NCCL waits: the last one may be of a
 // message that is complete by now.
 inline bool hasOpenMessage(const Connection& connection) {

@@ -62,17 +62,23 @@ constexpr const char* kRank1 = "rank 1 (gpu2:101)";
 
 constexpr const char* kOnSecond = "gpu1 mlx5_1 port 1 - gpu2 mlx5_1 port 1";
 
-// A second pair, and no path: the sender's end knows the reason, and has told the receiver's.
-void loseBothPairs(TwoRanks& two, const std::string& reason) {
-  for (ProcessFacts* const process : {&two.from, &two.to})
-    process->rails.push_back({.device = "mlx5_1", .port = 1, .state = RailState::kUp});
+// Both ends look for a path.
+void loseThePath(TwoRanks& two) {
   for (ConnectionFacts* const end : {two.sender, two.receiver}) {
-    end->pairs.push_back({.rail = 1, .peer_device = "mlx5_1", .peer_port = 1});
     end->state = ConnectionState::kReconnecting;
     end->waits_for = WaitsFor::kPeer;
     end->still = true;
     end->looked_ms = 5;
   }
+}
+
+// A second pair, and no path: the sender's end knows the reason, and has told the receiver's.
+void loseBothPairs(TwoRanks& two, const std::string& reason) {
+  for (ProcessFacts* const process : {&two.from, &two.to})
+    process->rails.push_back({.device = "mlx5_1", .port = 1, .state = RailState::kUp});
+  for (ConnectionFacts* const end : {two.sender, two.receiver})
+    end->pairs.push_back({.rail = 1, .peer_device = "mlx5_1", .peer_port = 1});
+  loseThePath(two);
   two.sender->reason = reason;
   two.receiver->reason = "the sender lost it: " + reason;
 }
@@ -127,16 +133,7 @@ const Blame kBlames[] = {
      },
      kFailedRail, "gpu1 mlx5_0 port 1",
      "gpu1 mlx5_0 port 1 is down; 2 processes wait for it|is down, for 12.4 s|port 1 of mlx5_0 is down"},
-    {"APairThatCarriesNothingIsOneCulpritForBothEnds",
-     [](TwoRanks& two) {
-       for (ConnectionFacts* const end : {two.sender, two.receiver}) {
-         end->state = ConnectionState::kReconnecting;
-         end->waits_for = WaitsFor::kPeer;
-         end->still = true;
-         end->looked_ms = 5;
-       }
-     },
-     kFailedRail, kBetween},
+    {"APairThatCarriesNothingIsOneCulpritForBothEnds", loseThePath, kFailedRail, kBetween},
     {"OfSeveralPairsThatCarryNothingTheOneOfTheReason",
      [](TwoRanks& two) { loseBothPairs(two, "mlx5_1 port 1 qp 7: transition to INIT failed: Try again"); },
      kFailedRail, kOnSecond},

@@ -84,12 +84,11 @@ ClosedConnections allConnections(const Snapshot& snapshot) {
 // What it waits for. A look notes that, and NCCL looks at a connection while it has something open: what the
 // last look saw open may be complete by now, and then it waits for nothing.
 WaitsFor waitOf(const Snapshot& snapshot, const Connection& connection) {
-  // NCCL asks again and again for a send that has no receive yet. Where it asks no more, that wait is over.
-  constexpr uint64_t kAskedNs = 3'000'000'000;
+  // Where NCCL asks no more for a send that has no receive yet, that wait is over.
   const bool over = connection.oldest != 0
                         ? connection.oldest <= connection.completed
                         : connection.state == record::ConnectionState::kRunning &&
-                              record::growth(connection.looked_ns, snapshot.read_ns) > kAskedNs;
+                              record::growth(connection.looked_ns, snapshot.read_ns) > record::kNotCalledNs;
   return over ? WaitsFor::kNothing : connection.waits_for;
 }
 

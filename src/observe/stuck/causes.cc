@@ -395,35 +395,37 @@ class Examiner {
       if (auto culprit = badRail(pair)) addCulprit(std::move(*culprit));
     }
     if (!finding_.culprits.empty()) return std::move(finding_);
-    for (const record::Pair* const pair : blamedPairs()) addCulprit(brokenPair(*pair));
+    const auto blamed = pairsThat([this](const record::Pair& pair) { return isBlamed(pair); });
+    for (const record::Pair* const pair : blamed) addCulprit(brokenPair(*pair));
     if (finding_.culprits.empty()) addCulprit(brokenPair({.peer_device = connection_.peer_device}));
     return std::move(finding_);
   }
-  // The pairs over the port that the reason names: a device that refuses queue pairs is up, and holds up all
-  // pairs. All, where it names none.
-  std::vector<const record::Pair*> blamedPairs() const {
-    std::vector<const record::Pair*> all, blamed;
+  // The pairs that fit; all, where none does.
+  template <typename Fits>
+  std::vector<const record::Pair*> pairsThat(Fits fits) const {
+    std::vector<const record::Pair*> all, fitting;
     for (const record::Pair& pair : connection_.pairs) {
       all.push_back(&pair);
-      if (isBlamed(pair)) blamed.push_back(&pair);
+      if (fits(pair)) fitting.push_back(&pair);
     }
-    return blamed.empty() ? all : blamed;
+    return fitting.empty() ? all : fitting;
   }
-  // "soft3 port 1 qp 7: ...", "soft3: the device failed", and of the peer's port "the sender lost it: soft3
-  // ...".
+  // Does the reason name the port of the pair? "soft3 port 1 qp 7: ...", "soft3: the device failed", and of
+  // the peer's port "the sender lost it: soft3 ...". A device that refuses queue pairs is up, and holds up
+  // all pairs of the connection.
   bool isBlamed(const record::Pair& pair) const {
     constexpr std::string_view kByPeer = " lost it: ";
-    const std::size_t told = connection_.reason.find(kByPeer);
-    const bool by_peer = told != std::string::npos;
+    const std::string_view reason = connection_.reason;
+    if (const std::size_t told = reason.find(kByPeer); told != std::string_view::npos)
+      return beginsWithPort(reason.substr(told + kByPeer.size()), pair.peer_device, pair.peer_port);
     const RailFacts* const own = railOf(own_, pair);
-    const std::string device = by_peer ? pair.peer_device : own != nullptr ? own->device : "";
-    const std::string port = device + " port " +
-                             std::to_string(by_peer          ? pair.peer_port
-                                            : own != nullptr ? own->port
-                                                             : 0);
-    const auto what = std::string_view(connection_.reason).substr(by_peer ? told + kByPeer.size() : 0);
-    const auto names = [&](const std::string& name) { return what.starts_with(name); };
-    return !device.empty() && (names(device + ":") || names(port + ":") || names(port + " "));
+    return own != nullptr && beginsWithPort(reason, own->device, own->port);
+  }
+  static bool beginsWithPort(std::string_view text, const std::string& device, int port) {
+    if (device.empty() || !text.starts_with(device)) return false;
+    const std::string_view rest = text.substr(device.size());
+    const std::string number = " port " + std::to_string(port);
+    return rest.starts_with(":") || rest.starts_with(number + ":") || rest.starts_with(number + " ");
   }
   void addCulprit(Culprit culprit) {
     for (const Culprit& known : finding_.culprits)
@@ -458,7 +460,8 @@ class Examiner {
   // Nothing arrives, and no one has noticed a failure. `outward`: what this end sends does not arrive.
   Finding silentPath(bool outward) {
     finding_.wait.why = Why::kSilentPath;
-    for (const record::Pair* const pair : silentPairs()) addCulprit(silentRail(*pair, outward));
+    const auto owing = pairsThat([this](const record::Pair& pair) { return owes(pair); });
+    for (const record::Pair* const pair : owing) addCulprit(silentRail(*pair, outward));
     if (finding_.culprits.empty()) addCulprit(silentRail({.peer_device = connection_.peer_device}, outward));
     return std::move(finding_);
   }
@@ -473,22 +476,13 @@ class Examiner {
     culprit.advice += "; then the switch between them";
     return culprit;
   }
-  // The pairs over which data is owed: more bytes are posted than have arrived. Where the counts do not tell,
-  // all of them.
-  std::vector<const record::Pair*> silentPairs() const {
-    std::vector<const record::Pair*> all;
-    std::vector<const record::Pair*> owing;
-    for (std::size_t i = 0; i < connection_.pairs.size(); ++i) {
-      all.push_back(&connection_.pairs[i]);
-      if (owes(static_cast<int>(i))) owing.push_back(&connection_.pairs[i]);
-    }
-    return owing.empty() ? all : owing;
-  }
-  bool owes(int pair) const {
+  // Is data owed over the pair: are more bytes posted than have arrived?
+  bool owes(const record::Pair& pair) const {
+    const auto place = static_cast<int>(&pair - connection_.pairs.data());
     const ConnectionFacts* const other = otherEnd();
     if (other == nullptr || isOneSided(connection_)) return false;  // a target does not count bytes
     for (const record::QueuePair& own : connection_.queue_pairs) {
-      if (own.pair != pair || own.number == 0) continue;
+      if (own.pair != place || own.number == 0) continue;
       for (const record::QueuePair& theirs : other->queue_pairs) {
         if (theirs.peer_number != own.number || own.peer_number != theirs.number) continue;
         const bool sends = connection_.side == Side::kSender;

@@ -561,8 +561,7 @@ class Diagnoser {
     if (processes_ == 0)
       return "no job runs " + where +
              ": no process of this user uses Railwise (another user's job: sudo -u USER railwise stuck), or "
-             "its "
-             "record cannot be written (a line of NCCL_DEBUG=INFO)";
+             "its record cannot be written (a line of NCCL_DEBUG=INFO)";
     std::string text = "no job runs " + where + "; " +
                        counted(static_cast<uint64_t>(processes_), "record of a process that has ended",
                                "records of processes that have ended");

@@ -13,6 +13,7 @@ namespace {
 using record::Connection;
 using record::ConnectionState;
 using record::growth;
+using record::kNotCalledNs;
 using record::RailCounters;
 using record::RailState;
 using record::Snapshot;
@@ -117,8 +118,9 @@ int onlyRail(const Connection& connection) {
 // What the samples of the connections of `rail`, a place in the later read, have added between both reads.
 void addTimes(RailRow& row, int rail, const Reads& reads) {
   for (const Connection& connection : reads.now->connections) {
+    if (onlyRail(connection) != rail) continue;
     const Connection* const before = earlierState(reads.before, connection);
-    if (before == nullptr || onlyRail(connection) != rail) continue;
+    if (before == nullptr) continue;
     for (std::size_t bucket = 0; bucket < connection.latency.size(); ++bucket) {
       const uint64_t grown = growth(uint64_t{before->latency[bucket]}, uint64_t{connection.latency[bucket]});
       row.timed += grown;

@@ -18,8 +18,6 @@ namespace railwise::observe::top {
 inline constexpr uint64_t kWaitNs = 1000000000;
 // A wait that is news: RAILWISE_SLOW_CONNECT's default, and longer than a recovery takes.
 inline constexpr uint64_t kLongWaitNs = 10 * kWaitNs;
-// NCCL's proxy thread polls open messages all the time, so a silence of seconds is no coincidence.
-inline constexpr uint64_t kNotCalledNs = 3 * kWaitNs;
 
 // Per second, between both reads.
 struct Traffic {

@@ -27,11 +27,6 @@ std::string goodJob(int ranks) {
   return text;
 }
 
-std::string warningOf(int rank, const std::string& time, const std::string& text) {
-  return (time.empty() ? "" : "[2026-01-02 " + time + "] ") + "node" + std::to_string(rank) +
-         ":100:100 [0] x.cc:1 NCCL WARN " + text + "\n";
-}
-
 TEST(Judge, AGoodJobIsFine) { EXPECT_EQ(checksOf(judged(goodJob(3))), ""); }
 
 // The good lines of two ranks, in which each `from` has become `to`; on rank 1 alone, if wanted so.
@@ -270,9 +265,8 @@ const char* const kRetry = "NET/IB : Got completion from peer 10.0.0.1<1> with s
 const char* const kClosed = "socketProgress: Connection closed by remote peer n1<4>";
 
 TEST(Judge, TheFirstErrorByTime) {
-  const std::string text = goodJob(3) + warningOf(1, "10:00:09", kRetry) +
-                           warningOf(0, "10:00:03", "Cuda failure 700 'x'") +
-                           warningOf(2, "10:00:04", kClosed);
+  const std::string text = goodJob(3) + warnedBy(1, kRetry, "10:00:09") +
+                           warnedBy(0, "Cuda failure 700 'x'", "10:00:03") + warnedBy(2, kClosed, "10:00:04");
   const Findings findings = judged(text);
   EXPECT_EQ(findings.all()[0].check, "cuda-failure");
   EXPECT_EQ(findings.all()[0].seen[0].device, "rank 0 (node0)");
@@ -281,14 +275,14 @@ TEST(Judge, TheFirstErrorByTime) {
 }
 
 TEST(Judge, ACauseOfTheSameMomentComesFirst) {
-  const std::string text = goodJob(2) + warningOf(0, "10:00:03", kClosed) + warningOf(1, "10:00:04", kRetry);
+  const std::string text = goodJob(2) + warnedBy(0, kClosed, "10:00:03") + warnedBy(1, kRetry, "10:00:04");
   EXPECT_EQ(judged(text).all()[0].check, "completion-error");
-  const std::string later = goodJob(2) + warningOf(0, "10:00:03", kClosed) + warningOf(1, "10:20:04", kRetry);
+  const std::string later = goodJob(2) + warnedBy(0, kClosed, "10:00:03") + warnedBy(1, kRetry, "10:20:04");
   EXPECT_EQ(judged(later).all()[0].check, "connection-closed");
 }
 
 TEST(Judge, WithoutTimesACauseComesFirst) {
-  const std::string text = goodJob(2) + warningOf(0, "", kClosed) + warningOf(1, "", kRetry);
+  const std::string text = goodJob(2) + warnedBy(0, kClosed) + warnedBy(1, kRetry);
   const Findings findings = judged(text);
   EXPECT_EQ(findings.all()[0].check, "completion-error");
   EXPECT_HAS(findings.all()[0].why, "no times");
@@ -312,7 +306,7 @@ TEST(Judge, TheTrailOfBlame) {
 
 TEST(Judge, ThePeersAddressIsAHost) {
   const std::string text =
-      saidBy(1, {"Bootstrap : Using eth0:10.0.0.1<0>"}) + goodJob(2) + warningOf(0, "", kRetry);
+      saidBy(1, {"Bootstrap : Using eth0:10.0.0.1<0>"}) + goodJob(2) + warnedBy(0, kRetry);
   EXPECT_HAS(judged(text).all()[0].why, "The peer 10.0.0.1 is node1.");
 }
 
@@ -335,7 +329,7 @@ TEST(Judge, ErrorsWithoutAWarning) {
 }
 
 TEST(Judge, AnUnknownWarningOfWhoGoesOnIsNoError) {
-  const std::string warning = warningOf(0, "", "the moon is in the way");
+  const std::string warning = warnedBy(0, "the moon is in the way");
   EXPECT_EQ(judged(goodJob(1) + warning).exitStatus(), 2);
   EXPECT_EQ(judged(goodJob(1) + warning + goodJob(1)).exitStatus(), 1);
 }
@@ -355,10 +349,10 @@ TEST(Judge, APytorchTimeoutAfterAnErrorSaysThatTheProcessHangs) {
       "[rank0]:[E1124 06:24:44.9 P.cpp:6] [Rank 0] Watchdog caught collective operation timeout: "
       "WorkNCCL(SeqNum=8)\n";
   const std::string hinted = "[rank0]: node0:100:100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n";
-  const Findings findings = judged(goodJob(2) + hinted + warningOf(0, "", kRetry) + timeout);
+  const Findings findings = judged(goodJob(2) + hinted + warnedBy(0, kRetry) + timeout);
   EXPECT_EQ(findings.all()[0].check, "completion-error");
   EXPECT_HAS(findings.all()[0].why, "hangs");
-  const Findings without = judged(goodJob(2) + hinted + warningOf(0, "", kRetry));
+  const Findings without = judged(goodJob(2) + hinted + warnedBy(0, kRetry));
   EXPECT_LACKS(without.all()[0].why, "hangs");
 }
 
