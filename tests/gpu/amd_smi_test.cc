@@ -20,8 +20,8 @@ GpuTopology amdSmi(const std::string& machine, const std::string& mode = "",
 // All libraries that the configuration names; an empty one is not there.
 GpuTopology readAll(const std::string& machine, const std::string& amd_smi, const std::string& rocm_smi,
                     const std::string& mode = "", Clock::duration limit = kPatience) {
-  const Variable file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/" + machine);
-  const Variable behaviour("RAILWISE_FAKE_GPU_MODE", mode);
+  const Setting file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/" + machine);
+  const Setting behaviour("RAILWISE_FAKE_GPU_MODE", mode);
   Config config;
   config.amd_smi_library = amd_smi;
   config.rocm_smi_library = rocm_smi;

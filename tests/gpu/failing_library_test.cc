@@ -40,7 +40,7 @@ TEST(FailingLibraryTest, OneThatEndsTheProcessIsNamed) {
 }
 
 TEST(FailingLibraryTest, OneVendorThatHangsDoesNotTakeTheOther) {
-  const Variable file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/mi250");
+  const Setting file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/mi250");
   Config config;
   config.rocm_smi_library = FAKE_ROCM_SMI;
   std::vector<std::unique_ptr<GpuVendor>> vendors;
@@ -62,7 +62,7 @@ TEST(FailingLibraryTest, OneVendorThatHangsDoesNotTakeTheOther) {
 }
 
 TEST(FailingLibraryTest, TwoVendorsStandInOneList) {
-  const Variable file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/v100_cube");
+  const Setting file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/v100_cube");
   Config config;
   config.nvml_library = FAKE_NVML;
   config.amd_smi_library = FAKE_AMD_SMI;
@@ -82,7 +82,7 @@ TEST(FailingLibraryTest, TwoVendorsStandInOneList) {
 // Where two libraries of one vendor answer, the first in the order of preference counts, even if it is
 // slower.
 TEST(FailingLibraryTest, TheSecondLibraryOfAVendorCountsOnlyAlone) {
-  const Variable file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/mi250");
+  const Setting file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/mi250");
   Config config;
   config.rocm_smi_library = FAKE_ROCM_SMI;
   std::vector<std::unique_ptr<GpuVendor>> vendors;

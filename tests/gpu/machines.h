@@ -4,36 +4,26 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <string>
 
 #include "gpu/vendor.h"
 #include "tests/ok.h"
+#include "tests/setting.h"
 
 namespace railwise::gpu::test {
 
 // Long enough for a loaded machine. Tests of a library that hangs have their own.
 constexpr Clock::duration kPatience = std::chrono::seconds(60);
 
-// Sets a variable of the environment for a scope.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
+using railwise::test::Setting;
 
 using VendorMaker = std::unique_ptr<GpuVendor> (*)(const Config&);
 
 // Asks `library` alone. `mode`: see the fakes.
 inline GpuTopology readFake(VendorMaker make, const std::string& library, const std::string& machine,
                             const std::string& mode = "", Clock::duration limit = kPatience) {
-  const Variable file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/" + machine);
-  const Variable behaviour("RAILWISE_FAKE_GPU_MODE", mode);
+  const Setting file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/" + machine);
+  const Setting behaviour("RAILWISE_FAKE_GPU_MODE", mode);
   Config config;
   config.nvml_library = config.amd_smi_library = config.rocm_smi_library = library;
   std::vector<std::unique_ptr<GpuVendor>> vendors;
