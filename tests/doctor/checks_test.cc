@@ -17,6 +17,7 @@
 #include "gpu/json.h"
 #include "softdev/config/config.h"
 #include "sysfs/tar_archive.h"
+#include "tests/doctor/found.h"
 #include "tests/doctor/good_machine.h"
 #include "tests/ok.h"
 #include "topo/lint/lint.h"
@@ -31,14 +32,6 @@ Diagnosis diagnose(const sysfs::FileTree& tree) { return examine(System(tree), {
 
 std::string textOf(const Diagnosis& diagnosis) {
   return reportText(diagnosis.findings, {.subject = "node", .hidden = diagnosis.hidden});
-}
-
-// The first that fits; null: none does.
-template <typename Fits>
-const Finding* findingOf(const Findings& findings, const Fits& fits) {
-  const auto all = findings.all();
-  const auto found = std::ranges::find_if(all, fits);
-  return found == all.end() ? nullptr : &*found;
 }
 
 TEST(Doctor, AGoodMachineIsFine) {
@@ -194,7 +187,7 @@ Change ofEachDevice(const std::string& file, const std::string& begins, const st
   };
 }
 
-// Of mlx5_0's interface, now and later.
+// A counter of mlx5_0's network interface, as the first and as the second look finds it.
 Change ethernetCounter(const std::string& name, const char* before, const char* after) {
   const std::string path = "/railwise/ethernet_counters/en_mlx5_0/" + name;
   return each({file(path, before), file("/railwise/later" + path, after)});
@@ -1036,8 +1029,7 @@ TEST(Doctor, AGpuOnARootWithoutANicIsTold) {
   tree.link("/sys/class/infiniband/mlx5_3", to + "/infiniband/mlx5_3");
   tree.link(to + "/infiniband/mlx5_3/device", to);
   const Diagnosis diagnosis = diagnose(tree);
-  const Finding* const found =
-      findingOf(diagnosis.findings, [](const Finding& f) { return f.check == "gpu-nic-root"; });
+  const Finding* const found = findingOf(diagnosis.findings, "gpu-nic-root");
   ASSERT_NE(found, nullptr) << textOf(diagnosis);
   EXPECT_EQ(found->seen[0].device, "GPU 0000:61:00.0");
 }

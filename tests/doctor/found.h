@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <concepts>
 #include <string>
 #include <string_view>
 
@@ -16,11 +18,16 @@ inline std::string checksOf(const Findings& findings) {
   return text;
 }
 
+// The first finding that fits; null: none does.
+template <std::predicate<const Finding&> Fits>
+const Finding* findingOf(const Findings& findings, const Fits& fits) {
+  const auto all = findings.all();
+  const auto found = std::ranges::find_if(all, fits);
+  return found == all.end() ? nullptr : &*found;
+}
 // Null: no finding of this check.
 inline const Finding* findingOf(const Findings& findings, std::string_view check) {
-  for (const Finding& finding : findings.all())
-    if (finding.check == check) return &finding;
-  return nullptr;
+  return findingOf(findings, [&](const Finding& finding) { return finding.check == check; });
 }
 
 // The finding of this check. Without one the test fails, at the caller's line.

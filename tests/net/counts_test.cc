@@ -10,7 +10,7 @@
 namespace railwise::net {
 namespace {
 
-constexpr uint64_t kClearToSends = 96;  // of which one asks for a completion
+constexpr uint64_t kClearToSends = 96;  // one clear-to-send of so many asks for a completion
 constexpr uint64_t kCounted = 480;      // a multiple of every batch, so that nothing is left over
 
 class CountsTest : public testing::Test {

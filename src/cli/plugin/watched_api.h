@@ -20,8 +20,8 @@ struct CallNow {
 // One for the process and those that it forks. Null: there is no memory.
 CallNow* sharedCall();
 
-// Where the calls of this process are noted: sharedCall() in a trial. Null where nobody watches: in the peer
-// of a trial, too.
+// Where this process notes its calls: sharedCall() in a trial. Null where nobody watches, as in the peer of a
+// trial.
 extern CallNow* g_call_now;
 
 std::unique_ptr<NetApi> watched(std::unique_ptr<NetApi> api);

@@ -108,7 +108,7 @@ TEST(RmaRecord, CountsOperationsBeforeTheConnectionStands) {
   EXPECT_EQ(its.completed, 3U);
 }
 
-// Of 1,000 and of 4,000 bytes.
+// A put has 1,000 bytes, the get has 4,000.
 void expectFivePutsAndAGet(const record::OneSidedTotals& totals) {
   EXPECT_EQ(totals.puts, 5U);
   EXPECT_EQ(totals.put_bytes, 5U * 1000);
