@@ -122,6 +122,7 @@ struct Explanation {
 struct Event : Explanation {
   int process = -1;  // index into Job::processes; -1: not known
   int rank = -1;     // as the line's prefix or text says
+  std::string host;  // as a line of the kernel or of Slurm names it; "": it does not
   std::string time;
   Fact line;  // the whole words, with the file and line of the source
   uint64_t repeated = 0;

@@ -108,10 +108,11 @@ std::string Ranks::label(int process) const {
 
 std::string Ranks::label(const Event& event) const {
   if (event.process >= 0) return label(event.process);
-  if (event.rank < 0) return "";
+  if (event.rank < 0) return event.host;
   const auto process = process_of_.find(event.rank);
-  const std::string host =
-      process == process_of_.end() ? "" : job_.processes[static_cast<std::size_t>(process->second)].host;
+  const std::string& host = process == process_of_.end()
+                                ? event.host
+                                : job_.processes[static_cast<std::size_t>(process->second)].host;
   return "rank " + std::to_string(event.rank) + (host.empty() ? "" : " (" + host + ")");
 }
 

@@ -140,6 +140,36 @@ TEST(Pastes, AKernelLogBesideAJob) {
             "completion-error");
 }
 
+// A line that names its host is that host's, whoever runs the process of that number elsewhere.
+TEST(Pastes, AKernelLineNamesItsHost) {
+  const std::string lost = "NVRM: Xid (PCI:0000:50:00): 79, pid=1004, GPU has fallen off the bus.\n";
+  const std::string job = "sara:1004:88 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n";
+  const auto label = [&](const std::string& text) { return judged(text).all()[0].seen[0].device; };
+  EXPECT_EQ(label("Nov 28 12:09:07 node07 kernel: " + lost), "node07");
+  EXPECT_EQ(label("2026-11-28T12:09:07.250000+00:00 node07.site kernel: [912.500012] " + lost),
+            "node07.site");
+  EXPECT_EQ(label("node07: [  912.500012] " + lost), "node07");
+  EXPECT_EQ(label("node07: [Sat Nov 28 12:04:07 2026] " + lost), "node07");
+  EXPECT_EQ(label("srun: error: node07: task 5: Killed\n"), "rank 5 (node07)");
+  EXPECT_EQ(label(job + "node07: [Sat Nov 28 12:04:07 2026] " + lost), "process 1004 (sara)") << "its node";
+  EXPECT_EQ(label(job + "Nov 28 12:09:07 sara.site kernel: " + lost), "process 1004 (sara)");
+  const std::string other = "node08:1005:88 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n";
+  EXPECT_EQ(label(job + other + "Nov 28 12:09:07 node08 kernel: " + lost), "node08");
+  EXPECT_EQ(label("[3]: DistBackendError: [3] ncclRemoteError\n"), "");
+  EXPECT_EQ(label("torch.distributed.DistBackendError: [3] ncclRemoteError\n"), "") << "no host";
+
+  const Findings two = judged("node07: [912.5] " + lost + "node08: [912.5] " + lost);
+  ASSERT_EQ(two.all()[0].seen.size(), 2U);
+  EXPECT_EQ(two.all()[0].seen[1].device, "node08");
+}
+
+TEST(Pastes, TheFixNamesTheNic) {
+  const Findings failed = judged("[ 88.1] mlx5_core 0000:63:00.1: health compromised\n");
+  EXPECT_HAS(failed.all()[0].fix, "mstflint -d 0000:63:00.1 query");
+  EXPECT_HAS(judged("sara:70:88 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event\n").all()[0].fix,
+             "mstlink -d <PCI address> -m");
+}
+
 TEST(Pastes, ALinkThatCameUpAgainIsNoError) {
   const std::string nic = "mlx5_core 0000:63:00.1 ";
   const std::string down =

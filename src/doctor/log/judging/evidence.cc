@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/pci.h"
 #include "base/text/words.h"
 #include "doctor/log/reading/line.h"
 
@@ -30,6 +31,13 @@ std::string valueAfter(std::string_view text, std::initializer_list<std::string_
     return std::string(firstWord(value, " ,;)\n"));
   }
   return "";
+}
+
+// Of the NIC, as the kernel's drivers write it: "mlx5_core 0000:18:00.0: ...".
+std::string_view pciAddressIn(std::string_view text) {
+  for (std::size_t at = 0; at + kBusIdLength <= text.size(); ++at)
+    if (const std::string_view word = text.substr(at, kBusIdLength); isBusId(word)) return word;
+  return {};
 }
 
 std::string addressOfGid(const std::string& gid) {
@@ -215,6 +223,7 @@ void Situation::findNames() {
   std::string nic = valueAfter(line, {" hca ", "on dev ", "open device ", "devName="});
   if (nic.empty() && process != nullptr && process->nics.size() == 1) nic = process->nics.front().name;
   name("nic", std::string(firstWord(nic, ":")));
+  name("PCI_address", std::string(pciAddressIn(line)));
   name("interface", evidence.commonInterface());
   name("bad_interface", bad_interface);
   name("peer", peer_host);

@@ -179,26 +179,64 @@ std::string laterText(const Event& event, const Order& order) {
   return (order.certain() ? "a later error: " : "another error: ") + event.what;
 }
 
-// Which ranks PyTorch's watchdog has told of, and how far they were.
-std::string watchdogText(const Job& job, const Ranks& ranks) {
+// The process group of PyTorch in "[PG ID 0 PG GUID 0(default_pg) Rank 3] Watchdog caught ...". "": not
+// named.
+std::string_view processGroup(const Event& event) {
+  const std::string_view group = after(event.line.value, "[PG ");
+  return group.substr(0, group.find(" Rank "));
+}
+
+// The events of PyTorch's watchdog in one process group, each the first of its collective, by the
+// collective's number.
+std::map<int, const Event*> collectivesLike(const Job& job, const Event& like) {
+  std::map<int, const Event*> collectives;
+  for (const Event& event : job.events)
+    if (const int number = numberAfter(event.line.value, "SeqNum=");
+        event.check == "watchdog" && number >= 0 && processGroup(event) == processGroup(like))
+      collectives.emplace(number, &event);
+  return collectives;
+}
+
+// The ranks of which PyTorch's watchdog has told.
+std::set<int> ranksOfWatchdog(const Job& job, const Ranks& ranks) {
   std::set<int> told;
-  std::map<int, std::string> numbers;  // of the collective -> a rank that waits in it
   for (const Event& event : job.events) {
     if (event.check != "watchdog") continue;
     if (event.rank >= 0) told.insert(event.rank);
     else if (event.process >= 0)
       for (const int rank : ranks.of(event.process)) told.insert(rank);
-    if (const int number = numberAfter(event.line.value, "SeqNum="); number >= 0)
-      numbers.emplace(number, ranks.label(event));
   }
+  return told;
+}
+
+// How far they were.
+std::string watchdogText(const Job& job, const Ranks& ranks, const Event& event) {
+  const std::map<int, const Event*> collectives = collectivesLike(job, event);
   std::string text;
-  if (numbers.size() > 1)
-    text = " " + numbers.begin()->second + " waits in number " + std::to_string(numbers.begin()->first) +
-           ", " + numbers.rbegin()->second + " in number " + std::to_string(numbers.rbegin()->first) + ".";
+  if (collectives.size() > 1) {
+    const auto& [least, behind] = *collectives.begin();
+    const auto& [most, ahead] = *collectives.rbegin();
+    text = " " + ranks.label(*behind) + " waits in number " + std::to_string(least) + ", " +
+           ranks.label(*ahead) + " in number " + std::to_string(most) + ".";
+  }
+  const std::set<int> told = ranksOfWatchdog(job, ranks);
   const Gaps silent = gapsOf(told, ranks.size());
   if (!told.empty() && silent.count > 0 && job.deduplicated.value.empty())
     text += " Nothing of it from rank " + silent.text + ".";
   return text;
+}
+
+// Few ranks whose logs are here, and of which the watchdog has not told where it has of others: the others
+// waited for them.
+void blameSilent(const Job& job, const Ranks& ranks, Finding& finding) {
+  constexpr std::size_t kFew = 4;
+  const std::set<int> told = ranksOfWatchdog(job, ranks);
+  std::vector<Event> silent;
+  for (const int rank : ranks.seen())
+    if (!told.contains(rank)) silent.emplace_back().rank = rank;
+  if (silent.empty() || silent.size() > std::min(kFew, told.size()) || !job.deduplicated.value.empty())
+    return;
+  finding.what += ", without " + joined(silent, ", ", [&](const Event& event) { return ranks.label(event); });
 }
 
 // The number of the queue pair that "Got CQE with error" names.
@@ -213,7 +251,7 @@ Advice reasonOf(const Evidence& evidence, const Ranks& ranks, const Trail& trail
   const Situation situation(evidence, event.process, &event);
   Advice advice = adviceOf(situation, event.check, {event.why, event.fix});
   advice.why += trail.textOf(event) + queuePairText(situation) +
-                (event.check == "watchdog" ? watchdogText(job, ranks) : "") +
+                (event.check == "watchdog" ? watchdogText(job, ranks, event) : "") +
                 (event.end.empty() ? "" : " " + event.end);
   if (event.check != "one-sided-failed") return advice;
   const OneSidedReason found = whyNotOneSided(job, ranks, event.process);
@@ -256,8 +294,9 @@ void addFirst(const Evidence& evidence, const Ranks& ranks, const Trail& trail, 
       continue;
     }
     ++later;
-    later_ranks.insert(ranks.label(event));
+    if (event.process >= 0 || event.rank >= 0) later_ranks.insert(ranks.label(event));
   }
+  if (first.check == "watchdog") blameSilent(job, ranks, finding);
   const Advice advice = reasonOf(evidence, ranks, trail, first);
   finding.why = advice.why;
   finding.fix = advice.fix;
@@ -270,8 +309,8 @@ void addFirst(const Evidence& evidence, const Ranks& ranks, const Trail& trail, 
   if (explainsWaiting(job, ranks)) finding.why += unfinishedText(ranks);
   if (later > 0)
     finding.why +=
-        " " + counted(later, "other error", "other errors") + " of " +
-        counted(later_ranks.size(), "rank", "ranks") +
+        " " + counted(later, "other error", "other errors") +
+        (later_ranks.empty() ? "" : " of " + counted(later_ranks.size(), "rank", "ranks")) +
         (order.certain() ? " came later."
                          : " may be consequences: the logs have no times, or not for every error.");
   findings.add(std::move(finding));
@@ -290,9 +329,8 @@ void addTraces(const Ranks& ranks, Findings& findings) {
   }
 }
 
-}  // namespace
-
-int firstError(const Job& job) {
+// The error that came first; index into Job::events, -1: there is none.
+int earliestError(const Job& job) {
   const Order order(job.events);
   int first = -1, cause = -1;
   for (std::size_t i = 0; i < job.events.size(); ++i) {
@@ -313,6 +351,19 @@ int firstError(const Job& job) {
   for (int i = 0; i < timed; ++i)
     if (isUntimedCause(job.events[static_cast<std::size_t>(i)])) return i;
   return timed;
+}
+
+}  // namespace
+
+int firstError(const Job& job) {
+  const int earliest = earliestError(job);
+  if (earliest < 0) return -1;
+  const Event& event = job.events[static_cast<std::size_t>(earliest)];
+  if (event.check != "watchdog") return earliest;
+  // Each rank's watchdog has its own clock: who is behind the others comes first.
+  const std::map<int, const Event*> collectives = collectivesLike(job, event);
+  return collectives.size() < 2 ? earliest
+                                : static_cast<int>(collectives.begin()->second - job.events.data());
 }
 
 bool explainsWaiting(const Job& job, const Ranks& ranks) {

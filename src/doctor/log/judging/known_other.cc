@@ -32,7 +32,7 @@ constexpr KnownStatus kStatuses[] = {
     {12, kCause, "transport retry counter exceeded",
      "The peer's NIC does not answer: a cable, a switch or the peer's node is gone, or packets are dropped "
      "(on RoCE: PFC or ECN, the GID, the MTU).",
-     "ibstat; mstlink -d <PCI address> -m  # package mstflint, or NVIDIA's mlxlink; on both nodes: symbol "
+     "ibstat; mstlink -d {PCI_address} -m  # package mstflint, or NVIDIA's mlxlink; on both nodes: symbol "
      "errors\n"
      "ib_write_bw -d <device> <peer>  # between the two nodes; on RoCE: ibv_devinfo -v, NCCL_IB_GID_INDEX, "
      "PFC on the switch\n"
@@ -151,7 +151,8 @@ constexpr KnownLine kOtherLines[] = {
      "look up the number: docs.nvidia.com/deploy/xid-errors"},
     {"NVRM: &RmInitAdapter failed|NVRM: &allen off the bus", "gpu-fault", kCause,
      "the driver cannot start a GPU", "The GPU is gone from PCIe, or does not answer.",
-     "nvidia-smi  # which one is missing\nsudo lspci -vv -s <address> | grep LnkSta\nreboot the host; if it "
+     "nvidia-smi  # which one is missing\nsudo lspci -vv -s {PCI_address} | grep LnkSta\nreboot the host; if "
+     "it "
      "comes again, the vendor's case"},
     {"nvidia-peermem &ERROR|nvidia_peermem &ERROR|nv_peer_mem &ERROR", "memory-registration", kCause,
      "nvidia-peermem refuses GPU memory",
@@ -167,19 +168,19 @@ constexpr KnownLine kOtherLines[] = {
      "leak|mlx5_core&nrecoverable|mlx5_core&assert|mlx5_core&in fatal",
      "nic-fault", kCause, "a NIC's firmware failed",
      "Its connections break, and the driver resets it or gives it up.",
-     "mstflint -d <PCI address> query  # the firmware; update it\nmstlink -d <PCI address> -m"},
+     "mstflint -d {PCI_address} query  # the firmware; update it\nmstlink -d {PCI_address} -m"},
     {"mlx5_core&High Temp|mlx5_core&nsufficient power|mlx5_core&temperature", "nic-fault", kRemark,
      "a NIC is too hot or lacks power", "It slows down, or turns its port off.",
      "look at the fans and the slot's power"},
     {"mlx5_core&Port module&rror|mlx5_core&Port module&nplugged|mlx5_core&Cable error", "port-event", kCause,
      "a cable or transceiver failed or was unplugged", "The link is down.",
-     "mstlink -d <PCI address> -m  # on both ends"},
+     "mstlink -d {PCI_address} -m  # on both ends"},
     {"mlx5_core&available PCIe bandwidth, limited by", "pcie-link", kRemark,
      "a NIC's PCIe link is narrower or slower than the NIC", "The NIC carries less than its port.",
-     "sudo lspci -vv -s <address> | grep -E 'LnkCap|LnkSta'  # another slot, or reseat the card"},
+     "sudo lspci -vv -s {PCI_address} | grep -E 'LnkCap|LnkSta'  # another slot, or reseat the card"},
     {"mlx5_core&ink down|: Port: &Link DOWN", "port-event", kCause, "the kernel saw a port of a NIC go down",
      "Connections over it fail unless the link comes back within the NICs' retries.",
-     "mstlink -d <PCI address> -m  # cable, transceiver, bit errors\nlook at the switch's port at that time"},
+     "mstlink -d {PCI_address} -m  # cable, transceiver, bit errors\nlook at the switch's port at that time"},
     {"mlx5_core&ink up|: Port: &Link ACTIVE", "port-event", kHarmless,
      "the kernel saw a port of a NIC come up", "The link was down before."},
     {"dump error cqe|rror cqe on", "nic-fault", kConsequence,
@@ -198,11 +199,11 @@ constexpr KnownLine kOtherLines[] = {
      "add iommu=pt to the kernel's command line, or turn the IOMMU off\nsudo lspci -vvv | grep ACSCtl"},
     {"AER:&ncorrect|pcieport&ncorrect|PCIe Bus Error&ncorrect", "pcie-error", kCause,
      "a PCIe link had an error that lost data", "The device behind it is reset or gone.",
-     "sudo lspci -vv -s <address> | grep -E 'LnkSta|UESta'  # reseat the card"},
+     "sudo lspci -vv -s {PCI_address} | grep -E 'LnkSta|UESta'  # reseat the card"},
     {"AER:&orrect|PCIe Bus Error&orrected", "pcie-error", kRemark,
      "a PCIe link had errors that were corrected",
      "Many of them cost speed, and often an uncorrected one follows.",
-     "sudo lspci -vv -s <address> | grep -E 'LnkSta|CESta'"},
+     "sudo lspci -vv -s {PCI_address} | grep -E 'LnkSta|CESta'"},
     {"EDAC MC& UE |Machine Check Exception|Machine check: Processor context corrupt|Uncorrected hardware "
      "memory "
      "error",

@@ -64,6 +64,9 @@ constexpr std::size_t kShownLine = 400;
 // it.
 constexpr std::size_t kLongestHost = 255;
 
+// Time and host, as syslog puts them before the kernel's words.
+constexpr std::size_t kLongestPrefix = 320;
+
 std::string shortened(std::string_view text) {
   if (text.size() <= kShownLine) return std::string(text);
   return std::string(text.substr(0, kShownLine)) + " ...";
@@ -101,6 +104,29 @@ std::string namedProcess(std::string_view text) {
     pid = leadingNumber(text.substr(text.rfind('[', end) + 1));
   if (text.find("NVRM: Xid ") != std::string_view::npos) pid = numberAfter(text, ", pid=");
   return pid < 0 ? "" : std::to_string(pid);
+}
+
+// Does dmesg write this between brackets: " 912.500012", or "Sat Nov 28 12:04:07 2026"?
+bool isKernelTime(std::string_view text) {
+  constexpr std::string_view kNamed = "Sat Nov 28 12:04:07 2026";
+  if (text.size() == kNamed.size()) return text[13] == ':' && text[16] == ':';
+  return text.find('.') != std::string_view::npos &&
+         text.find_first_not_of("0123456789. ") == std::string_view::npos;
+}
+
+// The host that a line of others names: "Nov 28 12:09:07 node07 kernel: ...", "node07: [912.5] ..." of dmesg
+// by pdsh, "srun: error: node07: task 5: Killed". "": none.
+std::string_view namedHost(std::string_view text) {
+  constexpr std::string_view kSlurm = "srun: error: ";
+  const std::string_view before = text.substr(0, text.find(" kernel: "));
+  if (before.size() < std::min(text.size(), kLongestPrefix)) return before.substr(before.rfind(' ') + 1);
+  const bool of_slurm = text.starts_with(kSlurm);
+  if (of_slurm) text.remove_prefix(kSlurm.size());
+  const std::string_view host = firstWord(text, ": ");
+  const std::string_view rest = text.substr(host.size());
+  const bool names = of_slurm ? rest.starts_with(": task ")
+                              : rest.starts_with(": [") && isKernelTime(firstWord(rest.substr(3), "]"));
+  return names ? host : std::string_view();
 }
 
 // "[rank3]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:95] ...": PyTorch reports no error.
@@ -147,7 +173,7 @@ bool isResultRow(std::string_view text) {
 // Equal for events that are one.
 std::string keyOf(const Event& event) {
   return std::to_string(event.process) + " " + std::to_string(event.rank) + " " + event.check + " " +
-         event.what + (event.process >= 0 ? "" : namedProcess(event.line.value));
+         event.what + (event.process >= 0 ? "" : event.host + ":" + namedProcess(event.line.value));
 }
 
 void readVersion(Fact& version, std::string_view text, Place place) {
@@ -249,7 +275,7 @@ void JobReader::record(const LogLine& line) {
     const Explanation known = explainWarning(line.source, line.text);
     if (known.check == "network-not-found") setFact(process.missing_network, line.text, place);
     if (known.check == "no-rdma-device") setFact(process.no_rdma, line.text, place);
-    Event event{known, index, line.rank, line.time};
+    Event event{known, index, line.rank, "", line.time};
     const std::string source = line.source.empty() ? "" : std::string(line.source) + " ";
     event.line = {shortened(source + std::string(line.text)), place};
     event.railwise = railwise;
@@ -305,6 +331,11 @@ int JobReader::writerOf(int rank) const {
   return rank < 0 && processes.size() == 1 ? *processes.begin() : -1;
 }
 
+// NCCL writes the name of a host up to its first dot.
+bool JobReader::runsOn(int process, std::string_view host) const {
+  return process >= 0 && job_.processes[static_cast<std::size_t>(process)].host == firstWord(host, ".");
+}
+
 void JobReader::otherRecord(const LogLine& line) {
   // A training that prints its steps is not silent.
   const int writer = line.time.empty() ? -1 : writerOf(line.rank);
@@ -336,9 +367,12 @@ void JobReader::otherRecord(const LogLine& line) {
   if (line.text.starts_with("exitcode ") || line.text.starts_with("traceback ") ||
       (rank < 0 && !exception.empty()))
     rank = reported_rank_;
+  const std::string_view host = namedHost(line.text);
+  const int process = writerOf(rank);
   // Of others: nameProcesses() finds a process that the line names, when all are known.
-  const bool is_of_others = rank < 0 && !namedProcess(line.text).empty();
-  Event event{*known, is_of_others ? -1 : writerOf(rank), rank, line.time};
+  const bool is_of_others =
+      rank < 0 && (!namedProcess(line.text).empty() || (!host.empty() && !runsOn(process, host)));
+  Event event{*known, is_of_others ? -1 : process, rank, std::string(host), line.time};
   event.line = {shortened(line.text), here()};
   addEvent(std::move(event));
 }
@@ -372,7 +406,11 @@ void JobReader::excuseLinks() {
 
 // Events whose process only its number names, which one process of the job has.
 void JobReader::nameProcesses() {
-  std::map<std::string, int> by_pid;  // -2: several have it
+  std::map<std::string, int> by_pid;                        // -2: several have it
+  const auto runsAnything = [&](const std::string& host) {  // "node7:"
+    const auto its = known_.lower_bound(host);
+    return !host.empty() && its != known_.end() && its->first.starts_with(host);
+  };
   for (const auto& [name, index] : known_) {
     const auto [known, alone] = by_pid.emplace(name.substr(name.rfind(':') + 1), index);
     if (!alone) known->second = -2;
@@ -380,10 +418,11 @@ void JobReader::nameProcesses() {
   for (Event& event : job_.events) {
     if (event.process >= 0) continue;
     const std::string name = namedProcess(event.line.value);
-    const auto whole = known_.find(name);
+    const std::string host = event.host.empty() ? "" : std::string(firstWord(event.host, ".")) + ":";
+    const auto whole = known_.find(host + name);
     const auto pid = by_pid.find(name);
     if (whole != known_.end()) event.process = whole->second;
-    else if (pid != by_pid.end() && pid->second >= 0) event.process = pid->second;
+    else if (!runsAnything(host) && pid != by_pid.end() && pid->second >= 0) event.process = pid->second;
   }
 }
 

@@ -30,6 +30,7 @@ class JobReader {
   void information(int index, const LogLine& line, Place place);
   void shiftLevels(int index, const LogLine& line);
   int writerOf(int rank) const;
+  bool runsOn(int process, std::string_view host) const;
   void otherRecord(const LogLine& line);
   int processOf(const LogLine& line);
   void addEvent(Event event);

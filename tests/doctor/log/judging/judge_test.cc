@@ -397,6 +397,29 @@ TEST(Judge, NoLineOfNccl) {
   EXPECT_EQ(judged("").exitStatus(), 2);
 }
 
+// As PyTorch 2.5 and newer write it.
+std::string watchdogOf(int rank, int number, const char* group = "0(default_pg)") {
+  const std::string its = std::to_string(rank);
+  return "[rank" + its + "]:[E1124 06:24:4" + its + ".9 P.cpp:6] [PG ID 0 PG GUID " + group + " Rank " + its +
+         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + std::to_string(number) + ")\n";
+}
+
+TEST(Judge, TheWatchdogOfWhoIsBehindComesFirst) {
+  const std::string ahead = watchdogOf(0, 9) + watchdogOf(1, 9);
+  const Findings findings = judged(goodJob(3) + ahead + watchdogOf(2, 8));
+  EXPECT_EQ(findings.all()[0].seen[0].device, "rank 2 (node2)");
+  EXPECT_HAS(findings.all()[0].why, "rank 2 (node2) waits in number 8, rank 0 (node0) in number 9.");
+  const Findings other = judged(goodJob(3) + ahead + watchdogOf(2, 8, "7(of_two)"));
+  EXPECT_EQ(other.all()[0].seen[0].device, "rank 0 (node0)") << "numbers of two groups do not compare";
+  EXPECT_LACKS(other.all()[0].why, "waits in number");
+}
+
+TEST(Judge, AWatchdogNamesWhoIsSilent) {
+  const auto worst = [](const std::string& text) { return judged(text).all()[0].what; };
+  EXPECT_TRUE(worst(goodJob(3) + watchdogOf(0, 9) + watchdogOf(1, 9)).ends_with(", without rank 2 (node2)"));
+  EXPECT_LACKS(worst(goodJob(3) + watchdogOf(0, 9)), "without") << "two of three are silent";
+}
+
 TEST(Judge, AnExceptionOfTheProgramComesBeforeTheWatchdog) {
   const std::string watchdog =
       "[rank0]:[E1129 03:12:44.5 ProcessGroupNCCL.cpp:685] [Rank 0] Watchdog caught collective operation "
