@@ -56,6 +56,27 @@ std::string namesOf(const std::vector<WatchEvent>& events) {
   return all;
 }
 
+// A card that trains to fewer lanes after an error of its link, until somebody has seated it again.
+TEST(Watch, APciLinkThatIsNarrowerThanItsSlot) {
+  Node node;
+  const std::string card = "/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0";
+  node.tree.link("/sys/class/infiniband/mlx5_0/device", card);
+  for (const char* const file : {"/current_link_speed", "/max_link_speed"})
+    node.tree.file(card + file, "32.0 GT/s PCIe\n");
+  node.tree.file(card + "/max_link_width", "16\n");
+  const auto lanes = [&](const char* width) { node.tree.file(card + "/current_link_width", width); };
+  lanes("16\n");
+  EXPECT_EQ(namesOf(node.look(10)), "");
+  lanes("8\n");
+  const auto events = node.look(10);
+  ASSERT_EQ(namesOf(events), "begin pcie-link");
+  EXPECT_EQ(events[0].latch.seen, "32 GT/s x8; card and slot can 32 GT/s x16");
+  EXPECT_EQ(events[0].bdf, "0000:18:00.0");
+  EXPECT_EQ(namesOf(node.look(10)), "") << "it lasts, and is repeated each hour";
+  lanes("255\n");
+  EXPECT_EQ(namesOf(node.look(310)), "end pcie-link") << "a link that the kernel does not know";
+}
+
 TEST(Watch, AHealthyNodeIsSilentAndFine) {
   Node node;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(namesOf(node.look(10)), "");

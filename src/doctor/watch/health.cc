@@ -130,7 +130,10 @@ std::string watchCatalogueJson() {
     json.key("kind").value(watchKindName(rule.kind)).key("source").value(rule.source);
     json.key("threshold").value(rule.limit).key("window_seconds").value(rule.window);
     json.key("cadence_seconds")
-        .value(rule.kind == WatchKind::kCounter || rule.kind == WatchKind::kFlaps ? 10 : 1);
+        .value(rule.kind == WatchKind::kCounter || rule.kind == WatchKind::kFlaps ||
+                       rule.kind == WatchKind::kPciLink
+                   ? 10
+                   : 1);
     json.key("severity").value(severityName(rule.severity)).key("action").value(rule.action);
     json.key("what").value(rule.what).key("doc").value("doctor-watch.md#rules");
   });

@@ -58,6 +58,9 @@ constexpr std::array kRules = {
               "the EFA device does not complete commands", "drain", kKernelLog},
     WatchRule{"efa-drops", kCounter, kWarning, "hw_counters/rx_drops", 1000, 10,
               "the EFA device drops packets", "look", kKernelLog},
+    WatchRule{"pcie-link", kPciLink, kWarning, "current_link_speed, current_link_width", 0, 0,
+              "the NIC's PCIe link is slower than card and slot", "look",
+              "sudo lspci -vv -s <PCI address> | grep LnkSta    (downgraded: seat the card again)"},
     WatchRule{"nic-firmware", kKernel, kError, "mlx5_core&health compromised", 0, kHour,
               "the kernel says that the NIC's firmware is not well", "drain", kKernelLog},
     WatchRule{"nic-firmware", kKernel, kError, "mlx5_core&unrecoverable", 0, kHour,
@@ -89,7 +92,8 @@ std::span<const WatchRule> watchRules() {
 }
 
 const char* watchKindName(WatchKind kind) {
-  constexpr const char* kNames[] = {"state", "presence", "flaps", "counter", "kernel log", "manifest"};
+  constexpr const char* kNames[] = {"state",     "presence",   "flaps",   "counter",
+                                    "PCIe link", "kernel log", "manifest"};
   return kNames[static_cast<int>(kind)];
 }
 

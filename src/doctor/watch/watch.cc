@@ -6,6 +6,7 @@
 
 #include "base/text/words.h"
 #include "doctor/log/job.h"
+#include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 
 namespace railwise::doctor {
@@ -36,6 +37,13 @@ void readCounters(const sysfs::FileTree& tree, const std::string& folder, const 
     if (rule.kind != WatchKind::kCounter) continue;
     if (const auto value = counterAt(tree, folder + "/" + rule.source)) port.counters[rule.source] = *value;
   }
+}
+
+std::string slowLinkOf(const sysfs::FileTree& tree, const std::string& function) {
+  const sysfs::PciLink now = sysfs::currentLink(tree, function);
+  const sysfs::PciLink possible = sysfs::bestLinkInSlot(tree, function);
+  const bool slow = now.known() && possible.known() && now.mbps() < possible.mbps();
+  return slow ? now.text() + "; card and slot can " + possible.text() : "";
 }
 
 constexpr int64_t kRepeatSeconds = 3600;
@@ -129,6 +137,7 @@ class Judge {
       if (rule.kind == WatchKind::kFlaps && falls > 0) judgeFlaps(rule, port);
       if (rule.kind == WatchKind::kCounter && seen.counters.contains(rule.source))
         judgeCounter(rule, port, seen.counters.at(rule.source));
+      if (rule.kind == WatchKind::kPciLink && !seen.slow_link.empty()) raise(rule, port.name, seen.slow_link);
     }
   }
 
@@ -266,7 +275,10 @@ Look lookAt(const sysfs::FileTree& tree, int64_t time, bool counters) {
       port.state = sysfs::firstLine(tree, folder + "/state");
       if (port.state.empty()) continue;  // the device is about to go, or to come
       port.active = port.state.starts_with("4");
-      if (counters) readCounters(tree, folder, function, port);
+      if (counters) {
+        readCounters(tree, folder, function, port);
+        port.slow_link = slowLinkOf(tree, function);
+      }
       look.ports.push_back(std::move(port));
     }
   }

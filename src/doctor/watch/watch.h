@@ -23,6 +23,7 @@ enum class WatchKind {
   kDeviceGone,  // the port is no longer there; `limit`: looks
   kFlaps,       // `limit`: times that the port may go down within `window` seconds
   kCounter,     // `limit`: how much the counter may grow within `window` seconds
+  kPciLink,     // the PCIe link of the port's card carries less than card and slot can
   kKernel,      // a line of the kernel's log has `words`
   kManifest,    // the node is not what the site's manifest says; `limit`: comparisons before that said so
 };
@@ -55,6 +56,7 @@ struct SeenPort {
   std::map<std::string, int64_t> counters;  // by the source of a rule
   // How often the port has gone down, as the kernel counts it: also what happens between two looks.
   std::optional<int64_t> went_down;
+  std::string slow_link;  // "16 GT/s x8; card and slot can 32 GT/s x16"; "": the PCIe link is not slower
 };
 
 // Where the node is not as the manifest says, by the source of a rule.
