@@ -230,6 +230,10 @@ const Change kAmdGpus =
           line("/proc/modules", "amdgpu 1 0 - Live 0x0")});
 const Change kLittleMemory =
     file("/proc/self/limits", "Max locked memory         8388608              8388608              bytes\n");
+const Change kNoThirdCard = [](MemoryTree& tree) {
+  const std::string card = nicFolder(tree, 3);
+  tree = without(without(tree, card), "/sys/class/infiniband/mlx5_3");
+};
 const Change kNoRdma = each({missing("/sys/class/infiniband"), missing("/railwise/verbs")});
 
 // The port of mlx5_0 becomes a bond of two.
@@ -290,6 +294,14 @@ const Fault kFaults[] = {
     {"no RDMA driver of another vendor", kIb,
      each({ofEachDevice("/vendor", "0x15b3", "/vendor", "0x1dd8\n"), kNoRdma}), "rdma-devices", kError,
      "0000:18:00.0", "0x1dd8:0x1021", "modprobe ionic_rdma"},
+    {"no RDMA driver of EFA", kIb,
+     each({ofEachDevice("/vendor", "0x15b3", "/device", "0xefa1\n"),
+           ofEachDevice("/vendor", "0x15b3", "/vendor", "0x1d0f\n"), kNoRdma}),
+     "rdma-devices", kError, "0000:18:00.0", "0x1d0f:0xefa1", "modprobe efa"},
+    {"one card without its device", kIb,
+     each({missing("/sys/class/infiniband/mlx5_3"), missing("/railwise/environment")}), "rdma-devices",
+     kWarning, "0000:5e:00.0", "no RDMA device", "modprobe mlx5_ib"},
+    {"a GPU without the NIC that others have", kIb, kNoThirdCard, "gpu-nic-root", kWarning, "GPU 0000:61:00.0", "0 NICs on root pci0000:5b, 1 at most other GPUs", "railwise explain"},
     {"no device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n"), "rdma-nodes",
      kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
     {"no right to a device node", kIb, file("/railwise/access", "/dev/infiniband/uverbs3 EACCES\n"),
@@ -766,6 +778,9 @@ TEST(Doctor, AFaultIsNotTakenForAnother) {
   const std::set<std::string> companions = {
       "no RDMA driver/known-machine",  // no device at all is fewer than eight
       "no RDMA driver of another vendor/known-machine",
+      "no RDMA driver of EFA/known-machine",
+      "one card without its device/known-machine",
+      "a GPU without the NIC that others have/known-machine",
       "fewer NICs than the machine has/rdma-devices",  // the card is still there
   };
   for (const Fault& fault : kFaults) {
@@ -781,7 +796,7 @@ TEST(Doctor, AFaultIsNotTakenForAnother) {
 
 TEST(Doctor, EveryCheckHasAFault) {
   // These need a machine of another shape, and have tests below.
-  std::set<std::string> without_fault = {"hidden-tree", "nic-far", "gpu-nic-root", "nccl-init", "manifest"};
+  std::set<std::string> without_fault = {"hidden-tree", "nic-far", "nccl-init", "manifest"};
   for (const Fault& fault : kFaults) without_fault.insert(fault.check);
   for (const Check& check : allChecks()) EXPECT_TRUE(without_fault.contains(check.name)) << check.name;
 }

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
+#include <utility>
 
 #include "base/pci.h"
+#include "base/text/words.h"
 #include "doctor/checks/check.h"
 #include "sysfs/peer_memory.h"
 #include "topo/machine/known_machines.h"
@@ -230,25 +233,32 @@ std::string rootOf(const std::string& path) {
   return root == parts.end() ? "" : *root;
 }
 
+// In a virtual machine that hides its tree (hidden-tree) each device has a root of its own: no GPU has a NIC.
 void checkRoots(Examination& exam) {
-  // In a virtual machine each device may have a root of its own, which says nothing (hidden-tree).
-  if (exam.system.virtualMachine()) return;
-  std::vector<std::string> nic_roots;
+  std::map<std::string, std::size_t> nics;  // by root
   for (const RdmaPort* port : exam.usedPorts())
-    if (port->active() && !port->software) nic_roots.push_back(rootOf(port->pci_path));
-  if (nic_roots.empty()) return;
+    if (!port->software) ++nics[rootOf(port->pci_path)];
   const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  std::map<std::size_t, std::size_t> having;  // how many GPUs have so many NICs
+  for (const sysfs::PciDevice& gpu : gpus) ++having[nics[rootOf(gpu.path)]];
+  const auto usual = std::ranges::max_element(having, {}, &std::pair<const std::size_t, std::size_t>::second);
+  if (usual == having.end() || 2 * usual->second <= gpus.size()) return;  // so the board was made, perhaps
   std::vector<Seen> seen;
   for (const sysfs::PciDevice& gpu : gpus) {
     const std::string root = rootOf(gpu.path);
-    if (root.empty() || std::ranges::find(nic_roots, root) != nic_roots.end()) continue;
-    seen.push_back({"GPU " + gpu.busid, gpu.path, "root " + root + " has no NIC"});
+    if (nics[root] < usual->first)
+      seen.push_back({"GPU " + gpu.busid, gpu.path,
+                      counted(nics[root], "NIC") + " on root " + root + ", " + std::to_string(usual->first) +
+                          " at most other GPUs"});
   }
-  // With a single NIC most GPUs are elsewhere by the board's design.
-  if (seen.empty() || seen.size() == gpus.size() || nic_roots.size() < gpus.size()) return;
-  exam.add(Severity::kAdvice, "no NIC is on the GPU's PCIe root complex", std::move(seen),
-           "Its traffic crosses the CPU; other GPUs of this machine have a NIC near them.",
-           "railwise explain    (tells each GPU's NIC and the path)");
+  // A card without its device has been told of.
+  const bool told = std::ranges::any_of(
+      exam.findings.all(), [](const Finding& finding) { return finding.check == "rdma-devices"; });
+  if (seen.empty() || told) return;
+  exam.add(Severity::kWarning, "fewer NICs are on the GPU's PCIe root complex than on those of other GPUs",
+           std::move(seen), "A NIC is missing, or its slot is elsewhere: the GPU shares those of others.",
+           "railwise explain    (tells each GPU's NIC and the path)\n"
+           "compare with an equal node: lspci -D | grep -i -e mellanox -e amazon -e broadcom");
 }
 
 void checkDataDirect(Examination& exam) {
@@ -276,7 +286,7 @@ constexpr std::array<Check, 6> kGpuDirectChecks = {
      {"gpudirect-override", "gpudirect",
       "IOMMU groups of GPUs and NICs on Grace: what drivers before and since 595 ask", checkOverride,
       Needs::kNvidiaAndPort},
-     {"gpu-nic-root", "gpudirect", "GPUs without a NIC on their root complex", checkRoots,
+     {"gpu-nic-root", "gpudirect", "GPUs with fewer NICs on their root complex than others", checkRoots,
       Needs::kGpuAndPort},
      {"data-direct", "gpudirect", "Data Direct of ConnectX-8", checkDataDirect}}};
 

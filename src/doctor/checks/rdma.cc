@@ -15,6 +15,8 @@ namespace {
 std::string_view moduleFor(const sysfs::PciDevice& device) {
   const NicDriver* const driver = nicDriverOf("", device.vendor);
   if (device.vendor == pci::kMellanox) return device.device_class.starts_with("0x02") ? driver->module : "";
+  // EFA's ids are 0xefa0 and up; Amazon's plain Ethernet cards have others.
+  if (device.vendor == pci::kAmazon) return device.device.starts_with("0xefa") ? driver->module : "";
   // Of these vendors only the classes that are always RDMA cards: others have plain Ethernet cards too.
   if (!device.device_class.starts_with("0x0207")) return "";
   return driver != nullptr ? driver->module : "ib_core";
@@ -29,7 +31,7 @@ bool cardHasDevice(const Examination& exam, const sysfs::PciDevice& device) {
 
 void checkDevices(Examination& exam) {
   // A recording of the PCI tree alone says nothing of RDMA devices.
-  if (!exam.system.environmentKnown()) return;
+  if (!exam.system.environmentKnown() && exam.ports.empty()) return;
   std::vector<Seen> seen;
   std::string module;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
@@ -50,10 +52,16 @@ void checkDevices(Examination& exam) {
   if (!seen.empty()) {
     // In a container, devices of the host without their RDMA device are not this container's.
     if (!exam.ports.empty() && !exam.system.container().empty()) return;
-    // Beside others it is perhaps a card for the front network.
+    if (!exam.ports.empty()) {
+      const std::string busid = seen[0].device;
+      return exam.add(Severity::kWarning, "the card has no RDMA device", std::move(seen),
+                      "NCCL does without its bandwidth, unless it is a card for the front network.",
+                      "sudo dmesg | grep " + busid + "    (why the driver refused it)\n" + "sudo modprobe " +
+                          module + "; devlink dev param show pci/" + busid +
+                          " name enable_roce    (mlx5: must be true)");
+    }
     return exam.add(
-        exam.ports.empty() ? Severity::kError : Severity::kWarning, "the card has no RDMA device",
-        std::move(seen), why,
+        Severity::kError, "the card has no RDMA device", std::move(seen), why,
         exam.system.container().empty()
             ? "sudo modprobe " + module + " && rdma link\n" +
                   exam.system.installCommand("rdma-core", "rdma-core")
