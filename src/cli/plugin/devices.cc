@@ -38,7 +38,8 @@ std::vector<Option> optionTable(DevicesOptions& fields) {
 
 constexpr const char* kDevicesHelp =
     "usage: railwise devices [options]\n\n"
-    "Lists the devices of a net plugin with the properties that NCCL gets from it.\n\n";
+    "Lists the devices of a net plugin with the properties that NCCL gets from it. A GUID is written as in "
+    "NCCL's topology; ibstat shows its bytes in reverse.\n\n";
 constexpr const char* kDevicesExitHelp =
     "\nExit status: 0 all right, 1 no plugin or no device, 2 a mistake on the command line.\n";
 
