@@ -302,6 +302,31 @@ TEST(Stuck, ACallThatDoesNotReturnIsThePluginsBehindTheSpy) {
   EXPECT_FALSE(diagnosisOf(job).stuck) << "it has just begun";
 }
 
+// A connection names its peer when its queue pairs are made: until then NCCL's thread is in the driver.
+TEST(Stuck, QueuePairsThatAreNeverMadeAreTheDriversFault) {
+  TestJob job;
+  ProcessFacts &hangs = job.process(0, 1), &waits = job.process(1, 2);
+  const auto [sender, receiver] = job.connect(waits, hangs);
+  sender->state = ConnectionState::kConnecting;
+  sender->reason = "it takes the call, but does not answer";
+  receiver->state = ConnectionState::kListening;
+  receiver->peer.clear();
+  ConnectionFacts made = *receiver;
+  made.side = record::Side::kSender;
+  made.state = ConnectionState::kConnecting;
+  hangs.connections.push_back(made);
+  for (ProcessFacts& process : job.processes)
+    for (ConnectionFacts& connection : process.connections)
+      connection.still = true, connection.state_ms = 9000;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(kHangingCall, "rank 0 (gpu1:100)"));
+  EXPECT_HAS(diagnosis.verdict,
+             "is in a call of its NIC's driver, which does not return; 1 process waits for it");
+  EXPECT_EQ(diagnosis.culprits.size(), 1U) << "nobody is missing";
+  hangs.connections.back().state_ms = 100;
+  EXPECT_NE(worst(diagnosisOf(job)), culprit(kHangingCall, "rank 0 (gpu1:100)")) << "it has just begun";
+}
+
 TEST(Stuck, ARecordOfThePluginsTrialIsNoDeadJob) {
   TestJob job;
   ProcessFacts& trial = job.process(0, 1);

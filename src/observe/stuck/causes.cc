@@ -22,9 +22,17 @@ bool isLeftAlone(const ConnectionFacts& connection) {
   return connection.still && runs(connection.state) && connection.looked_ms >= kCallsWithinMs;
 }
 
-// The call of the plugin behind the spy that has not returned for long; null: there is none.
+// Are its queue pairs being made? Its peer and reason are noted behind that, in the same call of NCCL.
+bool isBeingMade(const ConnectionFacts& connection) {
+  return connection.state == ConnectionState::kConnecting && connection.peer.empty() &&
+         connection.reason.empty() && connection.state_ms != kNever && connection.state_ms >= kCallsWithinMs;
+}
+
+// The connection on which a call has not returned for long: of the plugin behind the spy, or of the NIC's
+// driver. Null: there is none.
 const ConnectionFacts* hangingCall(const ProcessFacts& process) {
-  const auto found = std::ranges::find_if(process.connections, [](const ConnectionFacts& connection) {
+  const auto found = std::ranges::find_if(process.connections, [&](const ConnectionFacts& connection) {
+    if (!process.spy) return isBeingMade(connection);
     return connection.in_call != 0 && connection.looked_ms != kNever &&
            connection.looked_ms >= kCallsWithinMs;
   });
@@ -69,8 +77,10 @@ class Examiner {
   }
 
   Finding examine() {
-    if (isStopped(own_)) return set(Why::kDoesNotCall);  // what it waits for is of the past
-    if (hangingCall(own_) == &connection_ || isLeftAlone(connection_)) return leftAlone();
+    const ConnectionFacts* const hanging = hangingCall(own_);
+    if (hanging == &connection_) return leftAlone();
+    if (isStopped(own_) || hanging != nullptr) return set(Why::kDoesNotCall);  // its waits are of the past
+    if (isLeftAlone(connection_)) return leftAlone();
     if (connection_.state == ConnectionState::kListening) return unfinished(Why::kListens);
     if (peer() == nullptr && !connection_.peer.empty()) return peerUnknown();
     if (peer() != nullptr && !peer()->alive) return peerIsGone();
@@ -231,13 +241,22 @@ class Examiner {
   Culprit hangingIn(int process, const ConnectionFacts& connection) const {
     const ProcessFacts& caller = job_.process(process);
     Culprit culprit = processCulprit(job_, process, CulpritKind::kHangingCall, "hanging ");
+    const std::string slot = std::to_string(connection.slot);
+    culprit.advice =
+        "on " + caller.host + ": gdb -p " + std::to_string(caller.pid) + " -batch -ex 'thread apply all bt'";
+    if (!caller.spy) {
+      culprit.what = "is in a call of its NIC's driver, which does not return";
+      culprit.details.push_back("the queue pairs of connection " + slot + " have been in the making for " +
+                                ageText(connection.state_ms) +
+                                ": driver or firmware hangs, or it gets no CPU");
+      culprit.advice += "; dmesg";
+      return culprit;
+    }
     culprit.what = std::string("is in ") + record::kCallNames[connection.in_call - 1] +
                    " of its network plugin, which does not return";
     culprit.details.push_back("the call began " + ageText(connection.looked_ms) + " ago, on connection " +
-                              std::to_string(connection.slot) + " of " + connection.device +
+                              slot + " of " + connection.device +
                               ": the plugin behind the spy hangs, or gets no CPU");
-    culprit.advice =
-        "on " + caller.host + ": gdb -p " + std::to_string(caller.pid) + " -batch -ex 'thread apply all bt'";
     return culprit;
   }
 

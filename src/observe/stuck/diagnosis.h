@@ -14,25 +14,25 @@
 namespace railwise::observe {
 
 // Why a connection waits, as both ends together tell.
-#define RAILWISE_WHYS(X)                                                                   \
-  X(Why, kNoReceive, "no receive is posted there", "no_receive")                           \
-  X(Why, kNoSend, "no send is posted there", "no_send")                                    \
-  X(Why, kSilentPath, "all is posted, and nothing arrives", "silent_path")                 \
-  X(Why, kNoPath, "no rail pair works", "no_path")                                         \
-  X(Why, kReconnects, "the ends agree on new queue pairs", "reconnects")                   \
-  X(Why, kFailed, "the connection has failed for good", "failed")                          \
-  X(Why, kDoesNotCall, "NCCL does not call for its open messages", "does_not_call")        \
-  X(Why, kHangingCall, "a call of its network plugin does not return", "hanging_call")     \
-  X(Why, kPeerUnnamed, "nothing comes of a peer that the spy cannot name", "peer_unnamed") \
-  X(Why, kHandshake, "the handshake does not end", "handshake")                            \
-  X(Why, kListens, "no peer has called", "listens")                                        \
-  X(Why, kPeerIsGone, "the peer's process is gone", "peer_is_gone")                        \
-  X(Why, kPeerIsStopped, "the peer's process is stopped", "peer_is_stopped")               \
-  X(Why, kPeerUnknown, "the peer has no record here", "peer_unknown")                      \
-  X(Why, kNoWindow, "its part of a window is not registered there",                        \
-    "no_window") /* one-sided, as all below */                                             \
-  X(Why, kNoCredit, "the signals that have come are not taken there", "no_credit")         \
-  X(Why, kSignalParts, "a part of a signal has come, and not the rest", "signal_parts")    \
+#define RAILWISE_WHYS(X)                                                                         \
+  X(Why, kNoReceive, "no receive is posted there", "no_receive")                                 \
+  X(Why, kNoSend, "no send is posted there", "no_send")                                          \
+  X(Why, kSilentPath, "all is posted, and nothing arrives", "silent_path")                       \
+  X(Why, kNoPath, "no rail pair works", "no_path")                                               \
+  X(Why, kReconnects, "the ends agree on new queue pairs", "reconnects")                         \
+  X(Why, kFailed, "the connection has failed for good", "failed")                                \
+  X(Why, kDoesNotCall, "NCCL does not call for its open messages", "does_not_call")              \
+  X(Why, kHangingCall, "a call of its network plugin or driver does not return", "hanging_call") \
+  X(Why, kPeerUnnamed, "nothing comes of a peer that the spy cannot name", "peer_unnamed")       \
+  X(Why, kHandshake, "the handshake does not end", "handshake")                                  \
+  X(Why, kListens, "no peer has called", "listens")                                              \
+  X(Why, kPeerIsGone, "the peer's process is gone", "peer_is_gone")                              \
+  X(Why, kPeerIsStopped, "the peer's process is stopped", "peer_is_stopped")                     \
+  X(Why, kPeerUnknown, "the peer has no record here", "peer_unknown")                            \
+  X(Why, kNoWindow, "its part of a window is not registered there",                              \
+    "no_window") /* one-sided, as all below */                                                   \
+  X(Why, kNoCredit, "the signals that have come are not taken there", "no_credit")               \
+  X(Why, kSignalParts, "a part of a signal has come, and not the rest", "signal_parts")          \
   X(Why, kOwnNic, "its own NIC does not write a signal into GPU memory", "own_nic")
 enum class Why : uint8_t { RAILWISE_WHYS(RAILWISE_ENUMERATOR) };
 inline constexpr Named<Why> kWhys[] = {RAILWISE_WHYS(RAILWISE_NAMED)};
@@ -55,7 +55,7 @@ struct Wait {
   X(kFailedRail, 0, "failed_rail")                                                   \
   X(kSilentRail, 0, "silent_rail")   /* a black hole */                              \
   X(kIdleCaller, 0, "idle_caller")   /* has open messages, and does not call */      \
-  X(kHangingCall, 0, "hanging_call") /* the plugin behind the spy */                 \
+  X(kHangingCall, 0, "hanging_call") /* the plugin behind the spy, a driver */       \
   X(kLateProcess, 1, "late_process") /* is waited for, and waits for nothing */      \
   X(kCircle, 1, "circle")            /* processes that wait for each other */        \
   X(kFailedConnection, 2, "failed_connection")                                       \
