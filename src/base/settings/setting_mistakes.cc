@@ -370,12 +370,16 @@ std::span<const HidingSetting> hidingSettings() {
   };
   static constexpr auto kOff = [](const std::string& value) { return value == "0"; };
   static constexpr auto kSet = [](const std::string& value) { return !value.empty(); };
+  static constexpr char kSockets[] =
+      "All traffic between hosts goes over TCP sockets, often at less than a tenth of the speed.";
   static constexpr HidingSetting kSettings[] = {
       {"NCCL_IB_TIMEOUT", waitsWithoutEnd, kHangs,
        "The NIC then waits without end: a peer that is gone is never reported, and the job hangs."},
       {"NCCL_IGNORE_DISABLED_P2P", [](const std::string& value) { return kOn(value) || kNumber(value) == 2; },
        kHides,
        "GPUs that are joined by NVLink and cannot use it are no error then: a broken NVLink stays hidden."},
+      {"NCCL_IB_DISABLE", [](const std::string& value) { return kNumber(value) != 0; }, kNoRdma, kSockets},
+      {"NCCL_NET", [](const std::string& value) { return upperCase(value) == "SOCKET"; }, kNoRdma, kSockets},
       {"NCCL_CHECKS_DISABLE", kOn, kHides, "Wrong calls of the program are not found then."},
       {"NCCL_IB_GID_INDEX", [](const std::string& value) { return kNumber(value) >= 0; }, kLeftOver,
        "The index names another address when an interface gets one or loses one: the job then fails at "

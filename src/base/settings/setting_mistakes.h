@@ -33,6 +33,7 @@ struct HidingSetting {
   enum class Kind : uint8_t {
     kHangs,     // an error becomes a hang
     kHides,     // an error is not reported
+    kNoRdma,    // NICs for RDMA are not used
     kLeftOver,  // is for an experiment, and slow or fragile in every other job
   };
   const char* name;

@@ -206,6 +206,21 @@ int saveManifest(const DoctorOptions& options, const sysfs::FileTree& tree) {
   return writeOutput("doctor", to == "-" ? "" : to, manifest) == kExitOk ? kExitOk : kExitUsage;
 }
 
+// Of a machine whose environment is not known the settings of this command count, as they do for its model;
+// but not those that name files of this computer, or choose the machine.
+void assumeSettings(doctor::System& system) {
+  static constexpr std::string_view kOwn[] = {"RAILWISE_DEVICE", "RAILWISE_HOST", "RAILWISE_GPU",
+                                              "RAILWISE_SYSFS_ROOT", "RAILWISE_TOPOLOGY"};
+  for (const char* const entry : environmentAlone()) {
+    if (entry == nullptr) break;
+    const std::string name(entry, std::strcspn(entry, "="));
+    const bool setting = name.starts_with("NCCL_") || name.starts_with("RAILWISE_");
+    const bool file = name.ends_with("_FILE") || name.ends_with("_PLUGIN") || name.ends_with("_DIR");
+    if (setting && !file && std::ranges::find(kOwn, name) == std::end(kOwn))
+      system.assume(name, std::getenv(name.c_str()));
+  }
+}
+
 // `tree`: the machine; `file`: only this topology file. Returns the exit status.
 int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, const std::string& file,
                     const std::optional<std::string>& topology_text) {
@@ -218,7 +233,7 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
   }
   const doctor::TracingTree traced(tree);
   doctor::System system(traced);
-  system.assume("NCCL_IB_HCA", std::getenv("NCCL_IB_HCA"));  // the model of the paths obeys it too
+  assumeSettings(system);
   const std::string subject = subjectOf(system, file, options.machine);
   const doctor::Diagnosis diagnosis = doctor::examine(system, {.only = options.only,
                                                                .topology_file = file,

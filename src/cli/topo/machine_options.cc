@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/settings/setting_mistakes.h"
 #include "base/text/name_selection.h"
 #include "base/text/text_layout.h"
 #include "base/text/words.h"
@@ -165,6 +166,14 @@ void noteRules(const char* command, const topo::RulesInUse& rules, const Machine
   } else if (!options.quiet && options.say_remarks) {
     say("%s: note: %s", command, note.c_str());
   }
+}
+
+void noteWithoutRdma(topo::Machine& machine) {
+  for (const HidingSetting& setting : hidingSettings())
+    if (const char* const value = std::getenv(setting.name);
+        setting.kind == HidingSetting::Kind::kNoRdma && value != nullptr && setting.hides(value))
+      machine.remarks.push_back(std::string(setting.name) + "=" + value +
+                                " is set here: a job uses sockets, and none of these NICs");
 }
 
 // What the answers of a file do not show: that NCCL misreads it, and that NCCL would merge NICs which the
@@ -351,6 +360,7 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
     return say("%s: %s%s", command, text.c_str(), of_tree ? hintFor(options) : ""), std::nullopt;
   }
   noteRules(command, rules, options, *machine);
+  noteWithoutRdma(*machine);
   if (!options.quiet && !path.empty() && !standard_input) addLintRemarks(options, path, *machine);
   if (options.quiet && !options.say_remarks) machine->remarks.clear();
   if (!options.quiet && options.say_remarks) sayNotes(command, machine->remarks);

@@ -305,10 +305,13 @@ void checkHiding(Examination& exam) {
       });
     });
     if (told) continue;  // by another check, with more of it
-    exam.add(setting.kind == kHangs ? Severity::kWarning : Severity::kAdvice,
-             text + (setting.kind == kHangs   ? " makes a hang of an error"
-                     : setting.kind == kHides ? " hides faults"
-                                              : " looks like left from a test"),
+    if (setting.kind == kNoRdma && exam.ports.empty()) continue;
+    const bool costs = setting.kind == kHangs || setting.kind == kNoRdma;
+    exam.add(costs ? Severity::kWarning : Severity::kAdvice,
+             text + (setting.kind == kHangs    ? " makes a hang of an error"
+                     : setting.kind == kNoRdma ? " turns off the RDMA devices that are here"
+                     : setting.kind == kHides  ? " hides faults"
+                                               : " looks like left from a test"),
              {{setting.name, set->where, text}}, setting.why, std::string("unset ") + setting.name);
   }
 }

@@ -20,6 +20,7 @@ struct NetDevice {
   std::string name;
   std::string busid;  // PCI function that the device reports; empty: it is not a PCI device
   int speed_mbps = 400000;
+  bool speed_assumed = false;  // nobody has said it
   int port = 1;
   uint64_t guid = 0;
   int max_comms = 131072;

@@ -92,7 +92,8 @@ void addPorts(const sysfs::FileTree& tree, const std::string& name, const Settin
     found.device.can_fuse = settings.net_ib || !found.net_ib || !found.path.empty();
     found.device.port = number;
     found.device.speed_mbps = sysfs::rateMbps(sysfs::attribute(tree, port, "rate"));
-    if (found.device.speed_mbps == 0) found.device.speed_mbps = defaults.mbps;
+    found.device.speed_assumed = found.device.speed_mbps == 0;
+    if (found.device.speed_assumed) found.device.speed_mbps = defaults.mbps;
     found.device.gdr = defaults.gdr && (settings.net_ib || (!place.software && !iwarp));
     found.device.link = iwarp ? "iWARP" : sysfs::attribute(tree, port, "link_layer");
     // net_ib and Railwise pass the GUID on in its memory order, which is the byte order of the network. In a
@@ -149,7 +150,14 @@ std::vector<NetDevice> netDevices(const sysfs::FileTree& tree, const Settings& s
   if (settings.ib_device_pci_order != 0) std::stable_sort(ports.begin(), ports.end(), before);
   numberPorts(ports, settings);
   std::vector<NetDevice> devices;
-  for (Port& port : ports) devices.push_back(std::move(port.device));
+  std::vector<std::string> rateless;
+  for (Port& port : ports) {
+    if (port.device.speed_assumed) rateless.push_back(port.device.name);
+    devices.push_back(std::move(port.device));
+  }
+  if (!rateless.empty())
+    remark(remarks, tree.name() + " has no rate of " + firstItems(rateless, 4) + ": " +
+                        std::to_string(defaults.mbps) + " Mb/s each are assumed (--nic-speed)");
   return devices;
 }
 

@@ -55,11 +55,17 @@ class SysfsReader {
               const gpu::GpuTopology* answers, std::vector<std::string>* remarks)
       : tree_(tree), settings_(settings), options_(options), remarks_(remarks), answers_(answers) {}
 
+  // Of the last read().
+  Assumed assumed() const {
+    const bool speed = std::ranges::any_of(nets_, &NetDevice::speed_assumed);
+    return {.nic_speed = speed && options_.detection.nic_speed == Detection().nic_speed};
+  }
+
   Outcome<XmlDocument> read(const std::optional<XmlDocument>& topology_file) {
     if (topology_file) file_ = &*topology_file;
     if (const std::string missing = findDevices(); !missing.empty()) return Error{missing};
     if (file_ != nullptr && remarks_ != nullptr) {
-      remarkUnknownGpus(*file_);
+      remarkUnknownDevices(*file_);
       remarkUnknownNets(*file_);
     }
     SysWalk walk(tree_, settings_, machine());
@@ -226,17 +232,21 @@ class SysfsReader {
            "what the file says of it" + (known.empty() ? "" : " (the plugin has " + known + ")"));
   }
 
-  // Reports GPUs of the topology file that NCCL drops, because no rank has them.
-  void remarkUnknownGpus(const XmlDocument& topology_file) {
+  // Reports GPUs and NICs of the topology file that NCCL drops, because no rank has them.
+  void remarkUnknownDevices(const XmlDocument& topology_file) {
     std::string unknown;
     for (const XmlNode* node : topology_file.order()) {
       if (node->name != "pci" || !node->has("busid")) continue;
       const std::string busid = lowerCase(node->get("busid"));
-      const bool gpu = node->child("gpu") != nullptr || node->get("class").starts_with("0x03");
-      if (gpu && !inSys(busid)) unknown += (unknown.empty() ? "" : ", ") + busid;
+      const std::string& device_class = node->get("class");
+      const bool gpu = node->child("gpu") != nullptr || device_class.starts_with("0x03");
+      const bool nic = node->child("nic") != nullptr || device_class.starts_with("0x02");
+      if ((gpu && !inSys(busid)) || (nic && !sysfs::pciPath(tree_, busid)))
+        unknown += (unknown.empty() ? "" : ", ") + busid;
     }
     if (!unknown.empty())
-      remark("the machine has no GPU at " + unknown + ", which the topology file has: NCCL drops it");
+      remark("the machine has nothing at " + unknown +
+             ", where the topology file has a GPU or NIC: NCCL drops it");
   }
 
   // Reports devices that NCCL loses. Devices without a PCI place share the <nic> of the first CPU, so they
@@ -455,7 +465,7 @@ class SysfsReader {
 
 Outcome<XmlDocument> readSysfs(const sysfs::FileTree& tree, const std::optional<XmlDocument>& topology_file,
                                const Settings& settings, const SysfsOptions& options,
-                               std::vector<std::string>* remarks) {
+                               std::vector<std::string>* remarks, Assumed* assumed) {
   GpuAnswers answers = options.gpu_answers;
   if (answers == nullptr) {
     auto recorded = recordedGpus(tree);
@@ -463,7 +473,10 @@ Outcome<XmlDocument> readSysfs(const sysfs::FileTree& tree, const std::optional<
     answers = std::move(*recorded);
   }
   const sysfs::RememberedTree remembered(tree);  // all ranks read the same devices
-  return SysfsReader(remembered, settings, options, answers.get(), remarks).read(topology_file);
+  SysfsReader reader(remembered, settings, options, answers.get(), remarks);
+  auto document = reader.read(topology_file);
+  if (assumed != nullptr) *assumed = reader.assumed();
+  return document;
 }
 
 // A machine of 256 GPUs, each linked to each, needs 12 MB.
@@ -503,13 +516,15 @@ Outcome<Machine> loadMachine(MachineInputs inputs) {
     inputs.options.gpu_answers = std::move(*recorded);
   }
   std::vector<std::string> remarks;
+  Assumed assumed;
   auto xml = readSysfs(*inputs.tree, inputs.document, inputs.settings, inputs.options,
-                       inputs.remarks ? &remarks : nullptr);
+                       inputs.remarks ? &remarks : nullptr, &assumed);
   if (!xml.ok()) return Error{xml.error(), Code::kNoDevice};
   auto machine = makeMachine(std::move(*xml), inputs.settings, inputs.tree->name());
   if (!machine.ok()) return machine;
   machine->completed = true;
   machine->remarks = std::move(remarks);
+  machine->assumed = assumed;
   machine->gpu_answers = std::move(inputs.options.gpu_answers);
   return machine;
 }

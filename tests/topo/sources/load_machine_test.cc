@@ -1,6 +1,7 @@
 
 #include <algorithm>
 
+#include "base/text/words.h"
 #include "sysfs/pci_devices.h"
 #include "tests/ok.h"
 #include "tests/topo/flat_tree.h"
@@ -71,7 +72,7 @@ TEST(LoadMachine, AFileThatSaysPartIsCompletedByTheMachine) {
       "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"ffff:01:00.0\" class=\"0x060400\" "
       "link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><pci busid=\"0001:00:00.0\"><gpu rank=\"7\"/></pci>"
       "<pci busid=\"0002:00:00.0\"><gpu rank=\"7\" dev=\"1\"/></pci>"
-      "<pci busid=\"0003:00:00.0\" class=\"0x030200\"/>"
+      "<pci busid=\"0003:00:00.0\" class=\"0x030200\"/><pci busid=\"0104:00:00.0\" class=\"0x020700\"/>"
       "<pci busid=\"0101:00:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><nic>"
       "<net name=\"mlx5_9\" dev=\"0\"/><net name=\"mlx5_0\" dev=\"4\"/></nic></pci></pci></cpu></system>",
       "file");
@@ -93,6 +94,8 @@ TEST(LoadMachine, AFileThatSaysPartIsCompletedByTheMachine) {
                  "the plugin has no device of the name mlx5_9, which the topology file has: NCCL drops what "
                  "the file says of it (the plugin has mlx5_0)"),
       1);
+  EXPECT_HAS(joined(machine->remarks),
+             "nothing at 0003:00:00.0, 0104:00:00.0, where the topology file has a");
   ASSERT_EQ(graph.count(NodeType::kGpu), 2);
   for (int rank = 0; rank < 2; ++rank) {
     const int gpu = graph.gpuOfRank(rank);

@@ -133,6 +133,24 @@ TEST(NetDevices, OnlyActivePortsCount) {
   EXPECT_HAS(remarksOf(makeVm({h100("0001", 0)})), "no RDMA device");
 }
 
+TEST(NetDevices, WhatIsAssumedOfASpeedIsSaid) {
+  sysfs::MemoryTree tree = makeVm(
+      {h100("0001", 0), rdma(infinibandVf("0101", 0), "mlx5_0"), rdma(infinibandVf("0102", 0), "mlx5_1")});
+  const Settings settings;
+  EXPECT_LACKS(remarksOf(tree), "--nic-speed");
+  const std::string rate = *tree.realPath("/sys/class/infiniband/mlx5_1") + "/ports/1/rate";
+  tree.file(rate, "\n");
+  EXPECT_HAS(remarksOf(tree), "has no rate of mlx5_1: 400000 Mb/s each are assumed (--nic-speed)");
+  const auto assumed = [&](SysfsOptions options) {
+    return loadMachine({.tree = &tree, .settings = settings, .options = std::move(options)})
+        ->assumed.nic_speed;
+  };
+  EXPECT_TRUE(assumed({}));
+  EXPECT_FALSE(assumed({.detection = {.nic_speed = 100000}})) << "somebody has said it";
+  tree.file(rate, "100 Gb/sec (2X HDR)\n");
+  EXPECT_FALSE(assumed({}));
+}
+
 // --- Soft-RoCE: what a kernel shows of rdma_rxe ---
 
 void addRxe(sysfs::MemoryTree& tree, const std::string& name, const std::string& interface) {

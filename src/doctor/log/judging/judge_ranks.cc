@@ -227,7 +227,9 @@ void judgeNumbers(const Job& job, const Ranks& ranks, Findings& findings) {
 void judgeHiding(const Ranks& ranks, Findings& findings) {
   for (const auto& [index, process] : ranks.members()) {
     for (const HidingSetting& setting : hidingSettings()) {
-      if (setting.kind == HidingSetting::Kind::kLeftOver) continue;  // no fault of a job that has failed
+      using enum HidingSetting::Kind;
+      // No fault of a job that has failed; or told as the reason for sockets.
+      if (setting.kind == kLeftOver || setting.kind == kNoRdma) continue;
       const auto its = process.settings.find(setting.name);
       if (its == process.settings.end() || !setting.hides(its->second.value)) continue;
       const std::string text = std::string(setting.name) + "=" + its->second.value;
