@@ -182,6 +182,18 @@ void merging(const Values& values, Mistakes& found) {
   }
 }
 
+// A list of NVLS and NVLSTree alone leaves nothing where NVLS is off.
+void nvlsAlone(const Values& values, Mistakes& found) {
+  const std::vector<std::string> algorithms = splitAt(values.text("NCCL_ALGO"), ',');
+  const bool alone = std::ranges::all_of(algorithms, [](const std::string& word) {
+    return upperCase(word) == "NVLS" || upperCase(word) == "NVLSTREE";
+  });
+  if (!values.set("NCCL_ALGO") || !alone || values.number("NCCL_NVLS_ENABLE", 2) != 0) return;
+  add(found, "NCCL_NVLS_ENABLE", "NCCL_ALGO",
+      "NCCL_NVLS_ENABLE=0 leaves no algorithm of " + values.assignment("NCCL_ALGO") + ": collectives fail",
+      "unset NCCL_ALGO, or unset NCCL_NVLS_ENABLE");
+}
+
 void tunerAndCollNet(const Values& values, Mistakes& found) {
   const std::string tuner = values.text("NCCL_TUNER_PLUGIN");
   if (values.set("RAILWISE_TUNER_CONFIG") && !tuner.empty() && tuner.find("railwise") == std::string::npos)
@@ -233,6 +245,8 @@ NcclNumber ncclNumber(const std::string& text) {
   return number;
 }
 
+constexpr long long kWarp = 32;  // threads
+
 void checkNumber(const NcclVariable& row, const std::string& value, std::vector<SettingMistake>& found) {
   const std::string assignment = std::string(row.name) + "=" + value;
   const bool ranged = row.min != std::numeric_limits<int64_t>::min();
@@ -247,6 +261,12 @@ void checkNumber(const NcclVariable& row, const std::string& value, std::vector<
                             assignment + " is not a number: NCCL reads it as " +
                                 std::to_string(number.value) + " and says nothing",
                             "set " + range));
+  } else if (const std::string_view name = row.name;
+             (name == "NCCL_NTHREADS" || name == "NCCL_LL128_NTHREADS") && number.value > 0 &&
+             number.value % kWarp != 0) {
+    // src/graph/tuning.cc, getNthreads
+    found.push_back(ofValue(row.name, assignment + " is no multiple of 32: NCCL uses its maximum",
+                            "set a multiple of 32"));
   } else if (ranged && (number.value < row.min || number.value > row.max)) {
     found.push_back(ofValue(
         row.name, assignment + " is out of range: " + range + " has a meaning, and NCCL does not check",
@@ -408,7 +428,7 @@ std::vector<SettingMistake> contradictions(const Environment& environment) {
   const Values values(environment);
   Mistakes found;
   for (auto* rule : {&whichNetwork, &addresses, &gpuDirect, &timeouts, &insideNode, &leastAndMost, &merging,
-                     &tunerAndCollNet})
+                     &nvlsAlone, &tunerAndCollNet})
     rule(values, found);
   return found;
 }

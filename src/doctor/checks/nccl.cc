@@ -249,12 +249,18 @@ void checkTunerFile(Examination& exam) {
 }
 
 void checkNamedFiles(Examination& exam) {
-  for (const char* name : {"RAILWISE_TOPOLOGY", "NCCL_CONF_FILE"}) {
-    const Variable* const set = exam.system.variable(name);
-    if (set == nullptr || set->value == "auto" || exam.system.exists(exam.system.pathOf(set->value)))
+  for (const std::string_view name :
+       {"RAILWISE_TOPOLOGY", "NCCL_CONF_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_PLUGIN"}) {
+    const Variable* const set = exam.system.variable(std::string(name));
+    const bool told = name == "NCCL_GRAPH_FILE" && exam.machine != nullptr;  // by nccl-init
+    // A plugin may be a name, which NCCL looks for.
+    const bool file =
+        name != "NCCL_TUNER_PLUGIN" || (set != nullptr && set->value.find('/') != std::string::npos);
+    if (set == nullptr || told || !file || set->value == "auto" ||
+        exam.system.exists(exam.system.pathOf(set->value)))
       continue;
     exam.add(Severity::kWarning, "a setting names a file that is not there",
-             {{name, set->where, std::string(name) + "=" + set->value + ": no such file"}},
+             {{std::string(name), set->where, std::string(name) + "=" + set->value + ": no such file"}},
              "The job runs without the file.", "unset " + std::string(name) + "    (or name the right file)");
   }
 }
@@ -272,6 +278,12 @@ void checkSettings(Examination& exam) {
                                      : "unset " + unknown.name + "; export " + unknown.nearest + "=" +
                                            std::string(trimmed(environment.at(unknown.name))));
   }
+  // NCCL's files have no shell: "export NCCL_ALGO=Ring" sets a variable of the name "export NCCL_ALGO".
+  for (const auto& [name, set] : exam.system.variables())
+    if (name.starts_with("export "))
+      exam.add(Severity::kWarning, "a setting is misspelt and has no effect",
+               {{name, set.where, name + "=" + set.value + ": a file of NCCL has no \"export\""}},
+               "NCCL ignores names that it does not know.", "strike out \"export\" in " + set.where);
   for (const SettingMistake& mistake : settingMistakes(environment)) {
     if (mistake.kind == SettingMistake::Kind::kValue && hides(mistake.name, environment.at(mistake.name)))
       continue;
@@ -384,7 +396,8 @@ void checkBootstrap(Examination& exam) {
         "NCCL's init fails: \"no socket interface found\".", fix);
   exam.looked.push_back("bootstrap of NCCL over " + chosen[0] +
                         (set == nullptr ? ", by NCCL's own order" : ", by NCCL_SOCKET_IFNAME"));
-  if (!ofOneMachine(chosen[0].substr(0, chosen[0].find(' ')))) return;
+  const std::string first = chosen[0].substr(0, chosen[0].find(' '));
+  if (!ofOneMachine(first) && !(first == "lo" && set != nullptr)) return;
   exam.add(Severity::kWarning, "NCCL talks to other nodes over an interface of this machine alone",
            {{"", "ip -brief address", chosen[0]}},
            "Ranks of other nodes cannot connect: init hangs, or ends with \"Connection refused\".", fix);

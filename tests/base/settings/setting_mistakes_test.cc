@@ -37,6 +37,8 @@ TEST(SettingMistakes, NoneInAGoodEnvironment) {
 TEST(ValueMistakes, NumbersOutOfRange) {
   EXPECT_TRUE(found({{"NCCL_CROSS_NIC", "3"}}, "NCCL_CROSS_NIC=3 is out of range: a number from 0 to 2"));
   EXPECT_TRUE(found({{"NCCL_NVLS_ENABLE", "-1"}}, "out of range"));
+  EXPECT_TRUE(found({{"NCCL_NTHREADS", "100"}}, "NCCL_NTHREADS=100 is no multiple of 32"));
+  EXPECT_EQ(mistakes({{"NCCL_NTHREADS", "128"}}), "");
   EXPECT_TRUE(found({{"NCCL_IB_TIMEOUT", "32"}}, "NCCL_IB_TIMEOUT=32 is not accepted"));
 }
 
@@ -115,6 +117,12 @@ TEST(Contradictions, CollNetHasNoEffectWithRailwise) {
       found({{"NCCL_COLLNET_ENABLE", "1"}, {"NCCL_NET_PLUGIN", "railwise"}}, "Railwise offers no CollNet"));
   EXPECT_FALSE(found({{"NCCL_COLLNET_ENABLE", "0"}, {"NCCL_NET_PLUGIN", "railwise"}}, "CollNet"));
   EXPECT_FALSE(found({{"NCCL_COLLNET_ENABLE", "1"}, {"NCCL_NET_PLUGIN", "sharp"}}, "CollNet"));
+}
+
+TEST(Contradictions, NvlsAloneWithoutNvls) {
+  EXPECT_TRUE(found({{"NCCL_ALGO", "nvls,NVLSTree"}, {"NCCL_NVLS_ENABLE", "0"}}, "leaves no algorithm of"));
+  EXPECT_FALSE(found({{"NCCL_ALGO", "NVLS,Ring"}, {"NCCL_NVLS_ENABLE", "0"}}, "leaves no algorithm of"));
+  EXPECT_FALSE(found({{"NCCL_ALGO", "NVLS"}}, "leaves no algorithm of"));
 }
 
 TEST(Contradictions, ALongTimeoutIsToldInSeconds) {
