@@ -132,6 +132,8 @@ struct Event : Explanation {
   bool of_network = false;
   bool isError() const { return !of_network && Explanation::isError(); }
   bool railwise = false;  // a record of Railwise that the log shows as a warning
+  bool link_up = false;   // of the kernel's "Link down": the link came up again
+  std::string link_up_time;
 };
 
 // One process of the job: what NCCL says once for all GPUs of it.
@@ -175,7 +177,8 @@ struct Process {
   std::vector<Fact> error_trace;  // "transport/net.cc:1302 -> 6"
   Place progress;                 // the last sign that it goes on: an init completed, a connection made
   std::string progress_time;      // as in Event
-  std::string last_time;          // of its last line with a time, as in Event
+  std::string first_time;         // of its first line, as in Event; "": that line has none
+  std::string last_time;          // of its last line with a time
   Place closed;                   // the last communicator that was destroyed or finalized; a process may do
                                   // that because of an error, so it is no progress
   uint64_t lines = 0;

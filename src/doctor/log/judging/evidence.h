@@ -93,9 +93,6 @@ class Situation {
 // "172.18.2.0/24"; of another form of GID its first half. "": no GID.
 std::string subnetOf(const std::string& gid);
 
-// Seconds of "11-24 12:00:01.25"; without a day, of the day. Negative: no time.
-double secondsOf(const std::string& time);
-
 // What the evidence makes of a line (rules.cc): causes in order of likelihood, each with what shows it.
 struct Advice {
   std::string why, fix;
