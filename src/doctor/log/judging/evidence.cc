@@ -67,6 +67,7 @@ std::string subnetOf(const std::string& gid) {
 Evidence::Evidence(const Job& job) : job_(job) {
   for (const Process& process : job.processes) {
     names_of_hosts_.insert(process.host);
+    if (!process.version.value.empty()) versions_.emplace(firstWord(process.version.value, "+"));
     for (const auto& [name, fact] : process.settings) settings_.emplace(name, &fact);
     for (const Interface& interface : process.interfaces) {
       const auto [known, first] = owners_.try_emplace(interface.address, Owner{process.host, interface.name});
@@ -131,6 +132,8 @@ void Evidence::findNics() {
       kinds.insert(nic.link);
       ++layers[nic.link];
     }
+    if (kinds == std::set<std::string>{"IB"}) nics_.only_ib = process.host;
+    if (kinds == std::set<std::string>{"RoCE"}) nics_.only_roce = process.host;
     nics_.mixed = nics_.mixed || (kinds.count("IB") > 0 && kinds.count("RoCE") > 0);
     if (names.size() > nics_.number_most) nics_.most = process.host, nics_.number_most = names.size();
     if (nics_.few.empty() || names.size() < nics_.number_few)

@@ -388,6 +388,18 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
   EXPECT_LACKS(soon.all()[0].why, "hangs");
 }
 
+// Ranks of two versions read each other's messages wrongly.
+TEST(Judge, VersionsThatDifferAreWhyRanksDisagree) {
+  const std::string warning = warnedBy(0, "Bootstrap Root : mismatch in rank count from procs 16 : 2138");
+  const Findings alone = judged(goodJob(2) + warning);
+  EXPECT_EQ(alone.all()[0].check, "ranks-mismatch");
+  EXPECT_HAS(alone.all()[0].fix, "WORLD_SIZE");
+  const Findings mixed = judged(changed("2.29.7", "2.21.5", true) + warning);
+  EXPECT_EQ(mixed.all()[0].check, "differ-version");
+  EXPECT_LACKS(found(mixed, "ranks-mismatch").fix, "WORLD_SIZE");
+  EXPECT_HAS(found(mixed, "ranks-mismatch").why, "NCCL 2.21.5 and 2.29.7");
+}
+
 TEST(Judge, NoLineOfNccl) {
   EXPECT_EQ(checksOf(judged("epoch 1\nepoch 2\n")), "log-level");
   const Findings warned =
