@@ -236,6 +236,32 @@ TEST(Explain, HowALauncherTellsThatAProcessDied) {
   EXPECT_EQ(explainOther("Fatal Python error: Bus error")->check, "shared-memory");
 }
 
+TEST(Explain, HowALauncherTellsThatNoRankBegan) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"There are not enough slots available in the system to satisfy the 16", "no place"},
+      {"ssh: connect to host gpu-b port 22: Connection refused", "ssh"},
+      {"ORTE was unable to reliably start one or more daemons.", "helper"},
+      {"mpirun was unable to launch the specified application as it could not access", "program"},
+      {"srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files", "PMI"},
+      {"srun: error: Unable to create step for job 812: Requested node configuration is not available",
+       "srun"},
+      {"Warning  FailedScheduling  0/8 nodes are available: 8 Insufficient rdma/hca.", "no node"}};
+  for (const auto& [line, what] : kCases) {
+    const auto known = explainOther(line);
+    ASSERT_TRUE(known) << line;
+    EXPECT_EQ(known->check, "launcher-failed") << line;
+    EXPECT_EQ(known->kind, EventKind::kCause) << line;
+    EXPECT_HAS(known->what, what) << line;
+  }
+  for (const char* line : {"[gpu-a:01000] [[1,0],0] ORTE_ERROR_LOG: Data unpack failed in file oob_tcp.c",
+                           "slurmstepd: error:  mpi/pmix_v4: pmixp_p2p_send: gpu-b [1]: send failed"}) {
+    ASSERT_TRUE(explainOther(line)) << line;
+    EXPECT_EQ(explainOther(line)->kind, EventKind::kConsequence) << line;
+  }
+  EXPECT_EQ(explainOther("nvidia-container-cli: initialization error: nvml error: driver not loaded")->check,
+            "cuda-driver");
+}
+
 TEST(Explain, ARankThatEndedWithAnErrorIsNoCause) {
   for (const char* line :
        {"api.py:874] failed (exitcode: 1) local_rank: 2 (pid: 1002) of binary: /usr/bin/python3",

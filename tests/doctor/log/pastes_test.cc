@@ -262,6 +262,10 @@ TEST(Pastes, FaultsInTheKernelsLog) {
       {"[ 88.1] mlx5_core 0000:63:00.0: Port module event[error]: module 0, Cable error, Bus stuck",
        "port-event"},
       {"[ 88.1] mlx5_core 0000:63:00.0 mlx5_2: Port: 1 Link DOWN", "port-event"},
+      {"[ 88.1] mlx5_core 0000:63:00.0: poll_health:801:(pid 0): Fatal error 3 detected", "nic-fault"},
+      {"[ 88.1] infiniband efa_0: Failed to process command ALLOC_PD (opcode 14) comp_status 1 err -12",
+       "nic-fault"},
+      {"[ 88.1] infiniband rdmap16s27: Failed to process command CREATE_QP (opcode 1) err -22", "nic-fault"},
       {"[ 88.1] NVRM: Xid (PCI:0000:63:00): 149, pid=7, name=python, NETIR_LINK_EVT Fatal XC1 i0 Link 05 "
        "(0x0)",
        "gpu-fault"},

@@ -229,7 +229,8 @@ class Chains {
       if (hasWords(event.line.value, "srun: error&Killed")) event.kind = EventKind::kConsequence;
   }
 
-  // A program may log a traceback and go on, as without a module that it can do without.
+  // A program may log a traceback and go on, as without a module that it can do without; a launch may be
+  // tried again.
   void excuseExceptions() {
     std::map<int, uint64_t> progress;  // by file: the last line that shows some
     for (const Process& process : job_.processes) {
@@ -239,7 +240,8 @@ class Chains {
     }
     for (Event& event : job_.events) {
       const auto last = progress.find(event.line.place.file);
-      if (event.check != "program-error" || event.process >= 0 || event.rank >= 0 || last == progress.end() ||
+      const bool may_go_on = event.check == "program-error" || event.check == "launcher-failed";
+      if (!may_go_on || event.process >= 0 || event.rank >= 0 || last == progress.end() ||
           last->second < event.line.place.line)
         continue;
       event.kind = EventKind::kRemark;

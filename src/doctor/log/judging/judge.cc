@@ -94,8 +94,9 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
                  "export RAY_DEDUP_LOGS=0");
   const int first = firstError(job);
   const bool errors = first >= 0;
-  // CUDA had failed before anybody called NCCL, and no setting of NCCL's shows more.
-  static constexpr std::string_view kBeforeNccl[] = {"fabric-manager", "nccl-too-old", "cuda-driver"};
+  // The launcher or CUDA had failed before anybody called NCCL, and no setting of NCCL's shows more.
+  static constexpr std::string_view kBeforeNccl[] = {"fabric-manager", "nccl-too-old", "cuda-driver",
+                                                     "launcher-failed"};
   if (errors && nccl_lines == 0 &&
       std::ranges::find(kBeforeNccl, job.events[static_cast<std::size_t>(first)].check) !=
           std::end(kBeforeNccl))

@@ -400,6 +400,12 @@ TEST(Judge, VersionsThatDifferAreWhyRanksDisagree) {
   EXPECT_HAS(found(mixed, "ranks-mismatch").why, "NCCL 2.21.5 and 2.29.7");
 }
 
+TEST(Judge, ALauncherThatFailedNeedsNoLineOfNccl) {
+  const std::string slots = "There are not enough slots available in the system to satisfy the 16\n";
+  EXPECT_EQ(checksOf(judged(slots)), "launcher-failed");
+  EXPECT_EQ(judged(slots + goodJob(2)).exitStatus(), 1) << "it was started again";
+}
+
 TEST(Judge, NoLineOfNccl) {
   EXPECT_EQ(checksOf(judged("epoch 1\nepoch 2\n")), "log-level");
   const Findings warned =
