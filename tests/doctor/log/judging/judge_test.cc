@@ -176,6 +176,9 @@ TEST(Judge, TooFarForGpuDirect) {
     silent.replace(at, 3, "A");
   EXPECT_EQ(findingOf(judged(silent), "gdr-far"), nullptr);
   EXPECT_EQ(found(judged(silent + saidBy(0, {far})), "gdr-far").severity, Severity::kWarning);
+  EXPECT_HAS(found(judged(silent), "gdr-unused").why, "do not say whether");
+  const std::string one = "Channel 00/0 : 0[0] -> 1[0] [receive] via NET/Railwise/0/GDRDMA";
+  EXPECT_EQ(findingOf(judged(silent + saidBy(1, {one})), "gdr-unused"), nullptr) << "rank 0 may only send";
   EXPECT_NE(findingOf(judged(changed("/GDRDMA", "")), "gdr-unused"), nullptr);
 }
 
