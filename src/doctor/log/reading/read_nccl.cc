@@ -337,6 +337,7 @@ bool readNicLine(Process& process, std::string_view text, Place place) {
   }
   if (readRailwiseNics(process, text, place) || readOfi(process, text, place)) return true;
   if (text.find("NET/IB : No device found") != std::string_view::npos ||
+      text.starts_with("NET/OFI No eligible providers") ||
       text.find("Failed to open libibverbs") != std::string_view::npos) {
     setFact(process.no_rdma, text, place);
     return true;
