@@ -161,6 +161,7 @@ struct Process {
   std::map<std::string, NicGpuDirect> gpu_direct;  // by the NIC's name
   std::vector<Fact> no_gpu_direct_reasons;         // what the plugin says
   std::vector<FarPair> far_pairs;
+  Fact fabric;  // "MNNVL busId 0x.. fabric UUID ..": the GPU is in an NVLink domain of several hosts
   bool dma_buf = false;
   bool rocm = false;       // AMD's GPUs
   Fact dma_buf_not_asked;  // RCCL leaves dma-bufs alone unless NCCL_DMABUF_ENABLE=1

@@ -262,6 +262,31 @@ TEST(Explain, HowALauncherTellsThatNoRankBegan) {
             "cuda-driver");
 }
 
+// The job goes on after these, or no network interface matters for them.
+TEST(Explain, PluginsOfSwitchesAndClouds) {
+  for (const char* line : {"NET/IB :SHARP coll init error: Cannot create SHARP job(-11)",
+                           "Cannot initialize CollNet, using point-to-point network instead"}) {
+    EXPECT_EQ(explainWarning("transport.cc:384", line).check, "switch-reduction") << line;
+    EXPECT_EQ(explainWarning("transport.cc:384", line).kind, EventKind::kRemark) << line;
+  }
+  EXPECT_EQ(explainOther("[gpu-a:0:1000 - context.c:705][2025-05-26 15:39:24] ERROR SHArP Job init error: No "
+                         "resource")
+                ->check,
+            "switch-reduction");
+  const Explanation rxdm = explainWarning(
+      "",
+      "NET/FasTrak: rxdm connection failed: could not connect to unix socket /run/tcpx/x: Connection "
+      "refused");
+  EXPECT_EQ(rxdm.check, "unix-socket");
+  EXPECT_LACKS(rxdm.fix, "IFNAME");
+  const Explanation subnets =
+      explainWarning("transport/net_ib/connect.cc:431",
+                     "Warning: remote FLID configured as zero even when endpoints are "
+                     "on different subnets, using dlid as fallback");
+  EXPECT_EQ(subnets.check, "queue-pair");
+  EXPECT_EQ(subnets.kind, EventKind::kRemark);
+}
+
 TEST(Explain, ARankThatEndedWithAnErrorIsNoCause) {
   for (const char* line :
        {"api.py:874] failed (exitcode: 1) local_rank: 2 (pid: 1002) of binary: /usr/bin/python3",

@@ -126,6 +126,7 @@ class Chains {
     for (const auto& [process, events] : of_) joinLostConnections(evidence, causes, process, events);
     blameNode();
     excuseExceptions();
+    excusePorts();
     std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
   }
 
@@ -297,6 +298,23 @@ class Chains {
       if (!isOfKernel(event) || !event.isError() || seconds < kLongBeforeS) continue;
       event.kind = EventKind::kRemark;
       event.end = "It came " + std::to_string(static_cast<int>(seconds / 60)) + " min before the job began.";
+    }
+  }
+
+  // A port that failed, in a job all of whose ranks have come to their end, without another error.
+  void excusePorts() {
+    bool ended = false;
+    for (const Process& process : job_.processes) {
+      if (process.inits.empty()) continue;
+      if (process.closed.line == 0 || !inTheEnd(process)) return;
+      ended = true;
+    }
+    const auto isOther = [](const Event& event) { return event.isError() && event.check != "port-event"; };
+    if (!ended || std::ranges::any_of(job_.events, isOther)) return;
+    for (Event& event : job_.events) {
+      if (event.check != "port-event" || !event.isError()) continue;
+      event.kind = EventKind::kRemark;
+      event.end = "These ranks came to their end: no connection has failed.";
     }
   }
 

@@ -342,6 +342,11 @@ bool readNicLine(Process& process, std::string_view text, Place place) {
     setFact(process.no_rdma, text, place);
     return true;
   }
+  // A host that is alone has no UUID.
+  if (const auto fabric = after(text, "MNNVL busId "); fabric.data() != nullptr) {
+    if (after(fabric, " UUID 0.0 ").data() == nullptr) setFact(process.fabric, text, place);
+    return true;
+  }
   if (text.starts_with("DMA-BUF is available")) return process.dma_buf = true;
   if (text.starts_with("ROCr version ")) return process.rocm = true;
   if (text.starts_with("Dmabuf feature disabled without NCCL_DMABUF_ENABLE")) {

@@ -287,7 +287,11 @@ void JobReader::record(const LogLine& line) {
   const bool shifted = railwise && !process.shifted.value.empty();
   if (warns && !shifted && !isSettingOfRailwise(line.text)) {
     ++process.warnings;
-    const Explanation known = explainWarning(line.source, line.text);
+    Explanation known = explainWarning(line.source, line.text);
+    // Of memory of another GPU, which may be another host's.
+    if (known.check == "cuda-failure" && !process.fabric.value.empty() &&
+        hasWords(line.source, "transport/p2p.cc") && !hasWords(line.text, "out of memory"))
+      known = explainWarning(line.source, "MNNVL: " + std::string(line.text));
     if (known.check == "network-not-found") setFact(process.missing_network, line.text, place);
     if (known.check == "no-rdma-device") setFact(process.no_rdma, line.text, place);
     Event event{known, index, line.rank, "", line.time};

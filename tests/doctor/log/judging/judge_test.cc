@@ -403,6 +403,15 @@ TEST(Judge, VersionsThatDifferAreWhyRanksDisagree) {
   EXPECT_HAS(found(mixed, "ranks-mismatch").why, "NCCL 2.21.5 and 2.29.7");
 }
 
+TEST(Judge, APortThatFailedInAJobThatEndedWell) {
+  const std::string port = warnedBy(0, "NET/IB : mlx5_1:1 Got non-fatal async event: port error(10)");
+  const std::string end = saidBy(0, {"comm 0x70 rank 0 nranks 2 - Destroy COMPLETE"});
+  const std::string all = end + saidBy(1, {"comm 0x71 rank 1 nranks 2 - Destroy COMPLETE"});
+  EXPECT_EQ(judged(goodJob(2) + port + all).exitStatus(), 1);
+  EXPECT_EQ(judged(goodJob(2) + port + end).exitStatus(), 2) << "rank 1 came to no end";
+  EXPECT_EQ(judged(goodJob(2) + port + warnedBy(1, kRetry) + all).exitStatus(), 2);
+}
+
 TEST(Judge, ALauncherThatFailedNeedsNoLineOfNccl) {
   const std::string slots = "There are not enough slots available in the system to satisfy the 16\n";
   EXPECT_EQ(checksOf(judged(slots)), "launcher-failed");
