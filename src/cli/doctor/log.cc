@@ -42,6 +42,7 @@ constexpr const char* kDoctorLogHelp =
 
 struct LogOptions {
   bool json = false;
+  bool strict = false;
   int expected = 0;
   std::string topology;
   bool no_nvls = false;
@@ -236,7 +237,8 @@ int report(LogOptions& options, const Read& read) {
     const std::string table = options.json ? "" : tableText(its);
     if (!table.empty()) text += "\n" + table;
   }
-  return writeOutput(kDoctorLog, "", text) != kExitOk ? kExitUsage : findings.exitStatus();
+  if (writeOutput(kDoctorLog, "", text) != kExitOk) return kExitUsage;
+  return options.strict && findings.exitStatus() != kExitOk ? kExitUsage : findings.exitStatus();
 }
 
 }  // namespace
@@ -245,6 +247,7 @@ int doctorLogCommand(Args args) {
   LogOptions options;
   std::vector<Option> table = {
       flagOption('j', "json", &options.json, "JSON: the findings, and what each rank says"),
+      flagOption(0, "strict", &options.strict, "warnings count as errors (exit status 2)"),
       intOption(0, "ranks", &options.expected, 1, kMostRanks,
                 "how many ranks the job has, where the logs do not say"),
       textOption(0, "topo", "FILE", &options.topology,

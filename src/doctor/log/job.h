@@ -132,6 +132,8 @@ struct Event : Explanation {
   bool of_network = false;
   bool isError() const { return !of_network && Explanation::isError(); }
   bool railwise = false;  // a record of Railwise that the log shows as a warning
+  bool link_up = false;   // of the kernel's "Link down": the link came up again
+  std::string link_up_time;
 };
 
 // One process of the job: what NCCL says once for all GPUs of it.
@@ -159,6 +161,7 @@ struct Process {
   std::map<std::string, NicGpuDirect> gpu_direct;  // by the NIC's name
   std::vector<Fact> no_gpu_direct_reasons;         // what the plugin says
   std::vector<FarPair> far_pairs;
+  Fact fabric;  // "MNNVL busId 0x.. fabric UUID ..": the GPU is in an NVLink domain of several hosts
   bool dma_buf = false;
   bool rocm = false;       // AMD's GPUs
   Fact dma_buf_not_asked;  // RCCL leaves dma-bufs alone unless NCCL_DMABUF_ENABLE=1
@@ -175,7 +178,8 @@ struct Process {
   std::vector<Fact> error_trace;  // "transport/net.cc:1302 -> 6"
   Place progress;                 // the last sign that it goes on: an init completed, a connection made
   std::string progress_time;      // as in Event
-  std::string last_time;          // of its last line with a time, as in Event
+  std::string first_time;         // of its first line, as in Event; "": that line has none
+  std::string last_time;          // of its last line with a time
   Place closed;                   // the last communicator that was destroyed or finalized; a process may do
                                   // that because of an error, so it is no progress
   uint64_t lines = 0;

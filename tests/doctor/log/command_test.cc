@@ -56,6 +56,15 @@ TEST(DoctorLog, FewerRanksThanThereShouldBe) {
   EXPECT_HAS(result.out, "2 ranks are in no log: 2, 3");
 }
 
+TEST(DoctorLog, StrictMakesErrorsOfWarnings) {
+  const std::vector<std::string> slow = {kFiles + "nccl-tests-all-reduce.txt", "--machine", "dgx", "--nccl",
+                                         "2.30"};
+  endedWith(1, doctor(slow));
+  std::vector<std::string> strict = slow;
+  strict.emplace_back("--strict");
+  endedWith(2, doctor(strict));
+}
+
 TEST(DoctorLog, AFileThatCannotBeRead) {
   EXPECT_HAS(endedWith(2, doctor({kFiles + "none.log"})).out, "none.log:0: No such file or directory");
 }

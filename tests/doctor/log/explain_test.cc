@@ -236,6 +236,57 @@ TEST(Explain, HowALauncherTellsThatAProcessDied) {
   EXPECT_EQ(explainOther("Fatal Python error: Bus error")->check, "shared-memory");
 }
 
+TEST(Explain, HowALauncherTellsThatNoRankBegan) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"There are not enough slots available in the system to satisfy the 16", "no place"},
+      {"ssh: connect to host gpu-b port 22: Connection refused", "ssh"},
+      {"ORTE was unable to reliably start one or more daemons.", "helper"},
+      {"mpirun was unable to launch the specified application as it could not access", "program"},
+      {"srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files", "PMI"},
+      {"srun: error: Unable to create step for job 812: Requested node configuration is not available",
+       "srun"},
+      {"Warning  FailedScheduling  0/8 nodes are available: 8 Insufficient rdma/hca.", "no node"}};
+  for (const auto& [line, what] : kCases) {
+    const auto known = explainOther(line);
+    ASSERT_TRUE(known) << line;
+    EXPECT_EQ(known->check, "launcher-failed") << line;
+    EXPECT_EQ(known->kind, EventKind::kCause) << line;
+    EXPECT_HAS(known->what, what) << line;
+  }
+  for (const char* line : {"[gpu-a:01000] [[1,0],0] ORTE_ERROR_LOG: Data unpack failed in file oob_tcp.c",
+                           "slurmstepd: error:  mpi/pmix_v4: pmixp_p2p_send: gpu-b [1]: send failed"}) {
+    ASSERT_TRUE(explainOther(line)) << line;
+    EXPECT_EQ(explainOther(line)->kind, EventKind::kConsequence) << line;
+  }
+  EXPECT_EQ(explainOther("nvidia-container-cli: initialization error: nvml error: driver not loaded")->check,
+            "cuda-driver");
+}
+
+// The job goes on after these, or no network interface matters for them.
+TEST(Explain, PluginsOfSwitchesAndClouds) {
+  for (const char* line : {"NET/IB :SHARP coll init error: Cannot create SHARP job(-11)",
+                           "Cannot initialize CollNet, using point-to-point network instead"}) {
+    EXPECT_EQ(explainWarning("transport.cc:384", line).check, "switch-reduction") << line;
+    EXPECT_EQ(explainWarning("transport.cc:384", line).kind, EventKind::kRemark) << line;
+  }
+  EXPECT_EQ(explainOther("[gpu-a:0:1000 - context.c:705][2025-05-26 15:39:24] ERROR SHArP Job init error: No "
+                         "resource")
+                ->check,
+            "switch-reduction");
+  const Explanation rxdm = explainWarning(
+      "",
+      "NET/FasTrak: rxdm connection failed: could not connect to unix socket /run/tcpx/x: Connection "
+      "refused");
+  EXPECT_EQ(rxdm.check, "unix-socket");
+  EXPECT_LACKS(rxdm.fix, "IFNAME");
+  const Explanation subnets =
+      explainWarning("transport/net_ib/connect.cc:431",
+                     "Warning: remote FLID configured as zero even when endpoints are "
+                     "on different subnets, using dlid as fallback");
+  EXPECT_EQ(subnets.check, "queue-pair");
+  EXPECT_EQ(subnets.kind, EventKind::kRemark);
+}
+
 TEST(Explain, ARankThatEndedWithAnErrorIsNoCause) {
   for (const char* line :
        {"api.py:874] failed (exitcode: 1) local_rank: 2 (pid: 1002) of binary: /usr/bin/python3",

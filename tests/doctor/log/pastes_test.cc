@@ -186,6 +186,47 @@ TEST(Pastes, ALinkThatCameUpAgainIsNoError) {
   EXPECT_EQ(worst(down + up + failed), error) << "the connection did not wait for the link";
 }
 
+// A rank that begins at 08:00 and fails at 08:09, and what the kernels of two hosts logged.
+TEST(Pastes, WhatTheKernelLoggedBeforeTheJobIsNoCause) {
+  const std::string job =
+      "[2026-11-30 08:00:00] sara:70:70 [0] NCCL INFO " + initLine(0, 2, "START") +
+      "\n[2026-11-30 08:09:10] sara:70:88 [0] transport/net_ib.cc:2200 NCCL WARN NET/IB: Got completion from "
+      "peer 10.3.0.2<4> with status=12 opcode=0 len=0 vendor err 129 (Send)\n";
+  const auto kernel = [](const char* host, const char* clock, const std::string& words) {
+    return std::string(host) + ": [Mon Nov 30 " + clock + " 2026] " + words + "\n";
+  };
+  const std::string down = "mlx5_core 0000:5e:00.0 ens5: Link down",
+                    up = "mlx5_core 0000:5e:00.0 ens5: Link up";
+  const std::string of_job = kernel("omar", "08:08:58", down);
+  const auto first = [](const std::string& text) {
+    const Finding finding = judged(text).all()[0];
+    std::string seen = finding.check;
+    for (const Seen& each : finding.seen) seen += " " + each.device;
+    return seen;
+  };
+  const std::string earlier = kernel("sara", "07:08:58", down) + kernel("sara", "07:09:58", up);
+  EXPECT_EQ(first(job + of_job + earlier), "port-event omar");
+  EXPECT_EQ(first(job + kernel("sara", "08:08:50", down) + of_job), "port-event rank 0 (sara) omar");
+  EXPECT_EQ(first(job + earlier + kernel("sara", "08:08:58", down)), "port-event rank 0 (sara)")
+      << "it fell again";
+  EXPECT_EQ(first(job + earlier), "completion-error rank 0 (sara)");
+  EXPECT_EQ(first(job + kernel("sara", "08:02:00", down) + kernel("sara", "08:03:00", up)),
+            "completion-error rank 0 (sara)");
+  EXPECT_EQ(first(job + kernel("sara", "08:08:00", down) + kernel("sara", "08:08:30", up)),
+            "port-event rank 0 (sara)")
+      << "NICs tried again all the time";
+  EXPECT_EQ(first(job + kernel("sara", "08:08:50", down) + kernel("omar", "08:08:59", up)),
+            "port-event rank 0 (sara)")
+      << "a link of another host";
+  const std::string lost = "NVRM: Xid (PCI:0000:50:00): 79, GPU has fallen off the bus.";
+  const Findings before = judged(job + kernel("sara", "07:00:00", lost));
+  EXPECT_EQ(before.all()[0].check, "completion-error");
+  EXPECT_EQ(found(before, "gpu-fault").severity, Severity::kWarning);
+  EXPECT_HAS(found(before, "gpu-fault").why, "60 min before the job began");
+  EXPECT_EQ(first(job + kernel("sara", "07:00:00", lost) + kernel("sara", "08:09:00", lost)),
+            "gpu-fault rank 0 (sara)");
+}
+
 // Seconds since boot cannot be compared with the job's times: the order of files counts, and nothing is
 // later.
 TEST(Pastes, AKernelLogWithoutTimesOfDay) {
@@ -221,6 +262,10 @@ TEST(Pastes, FaultsInTheKernelsLog) {
       {"[ 88.1] mlx5_core 0000:63:00.0: Port module event[error]: module 0, Cable error, Bus stuck",
        "port-event"},
       {"[ 88.1] mlx5_core 0000:63:00.0 mlx5_2: Port: 1 Link DOWN", "port-event"},
+      {"[ 88.1] mlx5_core 0000:63:00.0: poll_health:801:(pid 0): Fatal error 3 detected", "nic-fault"},
+      {"[ 88.1] infiniband efa_0: Failed to process command ALLOC_PD (opcode 14) comp_status 1 err -12",
+       "nic-fault"},
+      {"[ 88.1] infiniband rdmap16s27: Failed to process command CREATE_QP (opcode 1) err -22", "nic-fault"},
       {"[ 88.1] NVRM: Xid (PCI:0000:63:00): 149, pid=7, name=python, NETIR_LINK_EVT Fatal XC1 i0 Link 05 "
        "(0x0)",
        "gpu-fault"},

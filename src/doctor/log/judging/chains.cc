@@ -43,6 +43,10 @@ bool inTheEnd(const Process& process) {
 constexpr double kSilentS = 300;
 constexpr double kDayS = 86400;
 
+// NICs try for so long to send a packet again, with the longest NCCL_IB_TIMEOUT that people set.
+constexpr double kLongestRetriesS = 300;
+constexpr double kLongBeforeS = 60;
+
 // That the process hangs after the event, and what shows it. "": nothing does.
 // `of_process`: its events, as positions in Job::events. `last`: seconds of the last line of the job.
 std::string hangText(const Job& job, const std::vector<std::size_t>& of_process, double last,
@@ -106,6 +110,8 @@ class Chains {
   }
 
   void join() {
+    excuseLinks();
+    excuseEarlier();
     for (const auto& [process, events] : of_) joinWithin(events);
     double last = -1;
     for (const Process& process : job_.processes) last = std::max(last, secondsOf(process.last_time));
@@ -120,6 +126,7 @@ class Chains {
     for (const auto& [process, events] : of_) joinLostConnections(evidence, causes, process, events);
     blameNode();
     excuseExceptions();
+    excusePorts();
     std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
   }
 
@@ -223,7 +230,8 @@ class Chains {
       if (hasWords(event.line.value, "srun: error&Killed")) event.kind = EventKind::kConsequence;
   }
 
-  // A program may log a traceback and go on, as without a module that it can do without.
+  // A program may log a traceback and go on, as without a module that it can do without; a launch may be
+  // tried again.
   void excuseExceptions() {
     std::map<int, uint64_t> progress;  // by file: the last line that shows some
     for (const Process& process : job_.processes) {
@@ -233,11 +241,80 @@ class Chains {
     }
     for (Event& event : job_.events) {
       const auto last = progress.find(event.line.place.file);
-      if (event.check != "program-error" || event.process >= 0 || event.rank >= 0 || last == progress.end() ||
+      const bool may_go_on = event.check == "program-error" || event.check == "launcher-failed";
+      if (!may_go_on || event.process >= 0 || event.rank >= 0 || last == progress.end() ||
           last->second < event.line.place.line)
         continue;
       event.kind = EventKind::kRemark;
       event.end = "The job went on after it.";
+    }
+  }
+
+  // The time of the job's first line, where a log has its begin. "": not known.
+  std::string begin() const {
+    std::string first;
+    for (const Process& process : job_.processes)
+      if (!process.inits.empty() && secondsOf(process.first_time) >= 0 &&
+          (first.empty() || secondsOf(process.first_time) < secondsOf(first)))
+        first = process.first_time;
+    return first;
+  }
+
+  // Of the checks that the kernel's lines have. NCCL's lines about a port have one of them.
+  static bool isOfKernel(const Event& event) {
+    static constexpr std::string_view kChecks[] = {"port-event", "nic-fault",   "gpu-fault",     "host-fault",
+                                                   "pcie-error", "iommu-fault", "process-killed"};
+    return std::ranges::find(kChecks, event.check) != std::end(kChecks);
+  }
+
+  // Links that came up again are no error, as while a host boots, unless a connection of the job may have
+  // waited for them.
+  void excuseLinks() {
+    bool broke = false, timed = true;
+    std::string first;
+    for (const Event& event : job_.events) {
+      const bool of_job = event.isError() && (event.process >= 0 || event.check == "watchdog") &&
+                          event.check != "program-error" && !isOfKernel(event);
+      broke = broke || of_job;
+      // A watchdog speaks long after the connection broke.
+      timed = timed && (!of_job || (event.check != "watchdog" && secondsOf(event.time) >= 0));
+      if (of_job && (first.empty() || secondsOf(event.time) < secondsOf(first))) first = event.time;
+    }
+    for (Event& event : job_.events) {
+      if (!event.link_up) continue;
+      const bool long_before =
+          timed && secondsBetween(event.link_up_time, first).value_or(0) > kLongestRetriesS;
+      if (broke && !long_before && secondsBetween(event.link_up_time, begin()).value_or(0) <= 0) continue;
+      event.kind = EventKind::kHarmless;
+      event.end = "The link came up again.";
+    }
+  }
+
+  // What the kernel logged long before the job began ended nothing of it; it may still matter.
+  void excuseEarlier() {
+    const std::string first = begin();
+    for (Event& event : job_.events) {
+      const double seconds = secondsBetween(event.time, first).value_or(0);
+      if (!isOfKernel(event) || !event.isError() || seconds < kLongBeforeS) continue;
+      event.kind = EventKind::kRemark;
+      event.end = "It came " + std::to_string(static_cast<int>(seconds / 60)) + " min before the job began.";
+    }
+  }
+
+  // A port that failed, in a job all of whose ranks have come to their end, without another error.
+  void excusePorts() {
+    bool ended = false;
+    for (const Process& process : job_.processes) {
+      if (process.inits.empty()) continue;
+      if (process.closed.line == 0 || !inTheEnd(process)) return;
+      ended = true;
+    }
+    const auto isOther = [](const Event& event) { return event.isError() && event.check != "port-event"; };
+    if (!ended || std::ranges::any_of(job_.events, isOther)) return;
+    for (Event& event : job_.events) {
+      if (event.check != "port-event" || !event.isError()) continue;
+      event.kind = EventKind::kRemark;
+      event.end = "These ranks came to their end: no connection has failed.";
     }
   }
 

@@ -64,29 +64,10 @@ std::string subnetOf(const std::string& gid) {
   return std::string(inet_ntop(AF_INET6, &bytes, text.data(), text.size())) + "/64";
 }
 
-double secondsOf(const std::string& time) {
-  const std::size_t blank = time.find(' ');
-  if (time.empty()) return -1;
-  double seconds = 0;
-  if (blank == 5) {
-    static constexpr int kDaysBefore[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
-    const int month = std::clamp(leadingNumber(time), 1, 12);
-    seconds = (kDaysBefore[month - 1] + leadingNumber(time.substr(3))) * 86400.0;
-  }
-  const std::string clock = time.substr(blank == std::string::npos ? 0 : blank + 1);
-  if (clock.size() < 8) return -1;
-  seconds +=
-      leadingNumber(clock) * 3600 + leadingNumber(clock.substr(3)) * 60 + leadingNumber(clock.substr(6));
-  if (clock.size() > 9) {
-    double digit = 0.1;
-    for (const char c : clock.substr(9)) seconds += digit * (c - '0'), digit /= 10;
-  }
-  return seconds;
-}
-
 Evidence::Evidence(const Job& job) : job_(job) {
   for (const Process& process : job.processes) {
     names_of_hosts_.insert(process.host);
+    if (!process.version.value.empty()) versions_.emplace(firstWord(process.version.value, "+"));
     for (const auto& [name, fact] : process.settings) settings_.emplace(name, &fact);
     for (const Interface& interface : process.interfaces) {
       const auto [known, first] = owners_.try_emplace(interface.address, Owner{process.host, interface.name});
@@ -151,6 +132,8 @@ void Evidence::findNics() {
       kinds.insert(nic.link);
       ++layers[nic.link];
     }
+    if (kinds == std::set<std::string>{"IB"}) nics_.only_ib = process.host;
+    if (kinds == std::set<std::string>{"RoCE"}) nics_.only_roce = process.host;
     nics_.mixed = nics_.mixed || (kinds.count("IB") > 0 && kinds.count("RoCE") > 0);
     if (names.size() > nics_.number_most) nics_.most = process.host, nics_.number_most = names.size();
     if (nics_.few.empty() || names.size() < nics_.number_few)

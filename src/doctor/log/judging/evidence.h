@@ -35,9 +35,12 @@ class Evidence {
     std::vector<std::string> missing;  // at the host with few
     std::vector<std::string> common;   // at all hosts
     bool mixed = false;                // InfiniBand and Ethernet stand in one list
+    std::string only_ib, only_roce;    // hosts with NICs of that kind alone; "": there is none
     std::vector<std::string> of_most;  // the NICs of the link layer that most NICs have
   };
   const Nics& nics() const { return nics_; }
+  // Of NCCL: "2.29.7".
+  const std::set<std::string>& versions() const { return versions_; }
   // Has a process of the host an error that can be a cause?
   bool hasCause(const std::string& host) const { return hosts_with_cause_.count(host) > 0; }
   bool isHost(std::string_view name) const { return names_of_hosts_.find(name) != names_of_hosts_.end(); }
@@ -57,6 +60,7 @@ class Evidence {
   std::map<int, std::vector<const Event*>> network_events_;
   std::set<std::string, std::less<>> names_of_hosts_, hosts_with_cause_;
   std::map<std::string, const Fact*> settings_;
+  std::set<std::string> versions_;
   std::string common_interface_;
   Nics nics_;
 };
@@ -92,9 +96,6 @@ class Situation {
 
 // "172.18.2.0/24"; of another form of GID its first half. "": no GID.
 std::string subnetOf(const std::string& gid);
-
-// Seconds of "11-24 12:00:01.25"; without a day, of the day. Negative: no time.
-double secondsOf(const std::string& time);
 
 // What the evidence makes of a line (rules.cc): causes in order of likelihood, each with what shows it.
 struct Advice {

@@ -74,6 +74,7 @@ constexpr char kImexWhy[] =
 constexpr char kImexFix[] =
     "ls /dev/nvidia-caps-imex-channels  # in the container, on every host\n"
     "nvidia-imex-ctl -N; systemctl status nvidia-imex  # every host of the domain\n"
+    "nvidia-smi -q | grep -A4 Fabric  # State Completed, Status Success: else the fabric manager\n"
     "export NCCL_MNNVL_ENABLE=0  # meanwhile: the network instead of NVLink between hosts";
 constexpr char kPeerGpuWhy[] =
     "A broken NVLink, ACS or an IOMMU between the GPUs, a virtual machine, or GPUs that the container does "
@@ -105,6 +106,11 @@ constexpr char kGdrCopyWhy[] =
     "Its module or library (gdrdrv, libgdrapi) is missing or of another version. NCCL uses it only where "
     "NCCL_GDRCOPY_ENABLE=1 asks for it.";
 constexpr char kGdrCopyFix[] = "unset NCCL_GDRCOPY_ENABLE\nlsmod | grep gdrdrv";
+constexpr char kSharpWhy[] =
+    "The aggregation manager (sharp_am) does not run, does not answer, or has given all trees to other jobs.";
+constexpr char kSharpFix[] =
+    "sharp_hello -d <NIC>:1; systemctl status sharp_am  # the latter where the subnet manager runs\n"
+    "export NCCL_COLLNET_ENABLE=0  # without it";
 constexpr char kTopologyFix[] = "railwise topo lint FILE\nunset NCCL_TOPO_FILE";
 
 constexpr KnownLine kNcclLines[] = {
@@ -232,10 +238,22 @@ constexpr KnownLine kNcclLines[] = {
     {"different link_layer", "device-mismatch", kCause, "NICs of different link layers are merged",
      "InfiniBand and RoCE cannot talk to each other.", "export NCCL_IB_HCA=<the NICs of one kind>"},
 
+    {"SHARP coll|Sharp init|sharp_coll|SHARP job|SHArP", "switch-reduction", kRemark,
+     "the plugin of SHARP got no reduction in the switches, and NCCL does without", kSharpWhy, kSharpFix},
+    {"Cannot initialize CollNet", "switch-reduction", kRemark,
+     "reduction in the switches (CollNet, SHARP) cannot be used, and NCCL does without",
+     "An earlier line of the SHARP plugin says why, or not all ranks have it.", kSharpFix},
     {"Connection closed by remote peer", "connection-closed", kConsequence,
      "another rank closed its connection", "As a rule that rank failed first, or was killed.", kPeerFix},
     {"onnection reset by peer|Broken pipe", "connection-closed", kConsequence,
      "another rank's process went away", "As a rule that rank failed first, or was killed.", kPeerFix},
+    {"rxdm|NET/FasTrak&unix socket|NET/GPUDirectTCPX&unix socket", "unix-socket", kCause,
+     "the plugin of GPUDirect-TCPX cannot reach its daemon (rxdm)",
+     "The container with rxdm does not run beside this one, is not ready yet, or does not share its folder "
+     "of "
+     "Unix sockets. No network interface matters for it.",
+     "kubectl logs <the pod> -c <the container of rxdm>  # does it run?\n"
+     "ls -l <the socket's folder>  # in the job's container: one volume for both"},
     {"onnection refused", "connection-refused", kCause, "nobody answers at the peer's address",
      "The peer has ended, or NCCL uses an interface that the nodes do not share (docker0, a VPN).",
      kInterfaceFix},
@@ -265,6 +283,8 @@ constexpr KnownLine kNcclLines[] = {
      "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\nsee CUDA_VISIBLE_DEVICES of each rank"},
     {"Multiple Ranks are using the same GPU", "duplicate-gpu", kCause, "two ranks use one GPU",
      "Each rank needs a GPU of its own.", "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))"},
+    {"MNNVL: Cuda failure", "mnnvl-imex", kCause,
+     "memory of a GPU cannot be shared over NVLink between hosts (MNNVL)", kImexWhy, kImexFix},
     {"uda failure&out of memory", "cuda-failure", kCause, "a GPU has no memory left",
      "NCCL needs some hundred MiB of each GPU for its buffers.",
      "nvidia-smi\nlower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
@@ -497,6 +517,10 @@ constexpr KnownLine kNcclLines[] = {
      "unset NCCL_NET_FORCE_MERGE NCCL_NET_MERGE_LEVEL\nibstat  # the ports of one card", "net_ib|topo.cc"},
     {"OOO|ooo", "queue-pair", kCause, "out-of-order receives are asked for and not possible",
      "NCCL_IB_OOO_RQ is set, and one of the NICs cannot do it.", "unset NCCL_IB_OOO_RQ", "net_ib"},
+    {"remote FLID configured as zero", "queue-pair", kRemark,
+     "the peer is in another InfiniBand subnet, and has no address that routers know (FLID)",
+     "NCCL goes on with the peer's LID, which is valid in its own subnet alone.",
+     "look for FLID in the subnet manager's configuration, on both subnets", "net_ib"},
     {"subnet|SUBNET", "queue-pair", kCause, "the subnets of two InfiniBand ports do not fit",
      "The ports are in different InfiniBand subnets and no router joins them, or NCCL_IB_SUBNET_PREFIX_LEN "
      "is wrong.",

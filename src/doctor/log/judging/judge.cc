@@ -15,6 +15,16 @@ bool beginsWithNetwork(const Job& job) {
   return first < 0 || job.events[static_cast<std::size_t>(first)].check == "network-not-found";
 }
 
+// Ranks of different versions misread each other.
+bool beginsWithVersions(const Evidence& evidence) {
+  static constexpr std::string_view kChecks[] = {"ranks-mismatch", "message-truncated",
+                                                 "mismatched-collective", "connection-stranger"};
+  const int first = firstError(evidence.job());
+  return first >= 0 && evidence.versions().size() > 1 &&
+         std::ranges::find(kChecks, evidence.job().events[static_cast<std::size_t>(first)].check) !=
+             std::end(kChecks);
+}
+
 // What the logs say of a low result of nccl-tests.
 
 // Rates of ports in Gb/s, and the share of one that NCCL reaches through it.
@@ -84,8 +94,9 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
                  "export RAY_DEDUP_LOGS=0");
   const int first = firstError(job);
   const bool errors = first >= 0;
-  // CUDA had failed before anybody called NCCL, and no setting of NCCL's shows more.
-  static constexpr std::string_view kBeforeNccl[] = {"fabric-manager", "nccl-too-old", "cuda-driver"};
+  // The launcher or CUDA had failed before anybody called NCCL, and no setting of NCCL's shows more.
+  static constexpr std::string_view kBeforeNccl[] = {"fabric-manager", "nccl-too-old", "cuda-driver",
+                                                     "launcher-failed"};
   if (errors && nccl_lines == 0 &&
       std::ranges::find(kBeforeNccl, job.events[static_cast<std::size_t>(first)].check) !=
           std::end(kBeforeNccl))
@@ -122,17 +133,15 @@ Findings judgeJob(const Job& job, const Ranks& ranks) {
   const Evidence evidence(job);
   Findings findings;
   judgeReading(job, ranks, findings);
-  if (beginsWithNetwork(job)) {
-    judgeNetwork(evidence, ranks, findings);
-    judgeErrors(evidence, ranks, findings);
-  } else {
-    judgeErrors(evidence, ranks, findings);
-    judgeNetwork(evidence, ranks, findings);
-  }
-  if (job.deduplicated.value.empty()) {
-    judgeDifferences(evidence, ranks, findings);  // a version that differs is why a communicator hangs
-    judgeMissing(job, ranks, findings);
-  }
+  const bool network_first = beginsWithNetwork(job), versions_first = beginsWithVersions(evidence);
+  const bool whole = job.deduplicated.value.empty();
+  if (whole && versions_first) judgeDifferences(evidence, ranks, findings);
+  if (network_first) judgeNetwork(evidence, ranks, findings);
+  judgeErrors(evidence, ranks, findings);
+  if (!network_first) judgeNetwork(evidence, ranks, findings);
+  // A version that differs is why a communicator hangs.
+  if (whole && !versions_first) judgeDifferences(evidence, ranks, findings);
+  if (whole) judgeMissing(job, ranks, findings);
   judgeGpuDirect(job, ranks, findings);
   judgeOneSided(job, ranks, findings);
   findings.sort();

@@ -1,5 +1,6 @@
 // Warnings and errors: which came first, and what each means.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -260,9 +261,11 @@ Advice reasonOf(const Evidence& evidence, const Ranks& ranks, const Trail& trail
   return advice;
 }
 
-// One cause, which several ranks have met.
+// One cause, which several ranks have met at about one time.
 bool isSameCause(const Event& a, const Event& b) {
-  return a.kind == EventKind::kCause && b.kind == EventKind::kCause && a.check == b.check && a.what == b.what;
+  constexpr double kFarS = 600;
+  return a.kind == EventKind::kCause && b.kind == EventKind::kCause && a.check == b.check &&
+         a.what == b.what && std::abs(secondsBetween(a.time, b.time).value_or(0)) < kFarS;
 }
 
 // Ranks whose communicator was begun and never completed, behind a cause.

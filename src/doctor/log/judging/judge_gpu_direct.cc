@@ -1,4 +1,5 @@
 // GPUDirect: does the memory of the GPUs go straight through the NICs, and why not.
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 #include <vector>
@@ -82,16 +83,28 @@ std::pair<uint64_t, uint64_t> networkConnections(const Process& process) {
   return {all, direct};
 }
 
-// NICs that could, and GPUs that are too far.
+// NICs that could, and GPUs that are too far. `nobody`: no connection of the job uses GPUDirect; without
+// GDR_READ a rank that only sends has none.
 void judgeDistance(const Ranks& ranks, int index, const Process& process, const std::string& version,
-                   Findings& findings) {
+                   bool nobody, Findings& findings) {
   const auto [all, direct] = networkConnections(process);
   const bool unused = all > 0 && direct == 0;
   // Each GPU is far from most NICs and near to its own: where connections use GPUDirect, all is well. Without
   // GDR_READ only those that receive do.
   if (direct > 0 && 2 * direct >= all) return;
   // NCCL measures the distance only of a NIC and a GPU that can.
-  if (process.far_pairs.empty() && (gpuDirectCount(process).enabled == 0 || !unused)) return;
+  const GpuDirectCount count = gpuDirectCount(process);
+  if (process.far_pairs.empty() && count.all == 0 && nobody && all > 0) {
+    findings.add(
+        "gdr-unused", Severity::kWarning, "no connection of the job uses GPUDirect RDMA",
+        {ranks.seenAt(index,
+                      {std::to_string(all) + " connections, none with /GDRDMA", process.nics_line.place})},
+        "The logs do not say whether the NICs can.",
+        "export NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH  # NCCL's lines \"GPU Direct RDMA\" then say why\n" +
+            std::string(process.rocm ? kAmdFix : kPeerMemoryFix));
+    return;
+  }
+  if (process.far_pairs.empty() && (count.enabled == 0 || !unused)) return;
   if (process.far_pairs.empty()) {
     findings.add("gdr-unused", Severity::kWarning, "no connection uses GPUDirect RDMA, though the NICs can",
                  {ranks.seenAt(index, {std::to_string(all) + " connections, none with /GDRDMA",
@@ -126,11 +139,14 @@ GpuDirectCount gpuDirectCount(const Process& process) {
 }
 
 void judgeGpuDirect(const Job& job, const Ranks& ranks, Findings& findings) {
+  const bool nobody = std::ranges::all_of(
+      job.processes, [](const Process& process) { return networkConnections(process).second == 0; });
   for (const auto& [index, process] : ranks.members()) {
     if (!usesRdma(process)) continue;
     judgeNics(ranks, index, process, findings);
     judgeDistance(ranks, index, process,
-                  process.version.value.empty() ? job.version.value : process.version.value, findings);
+                  process.version.value.empty() ? job.version.value : process.version.value, nobody,
+                  findings);
   }
 }
 

@@ -65,7 +65,82 @@ constexpr char kStoreFix[] =
     "nc -vz $MASTER_ADDR $MASTER_PORT  # on each node, while the job starts\n"
     "echo $WORLD_SIZE $MASTER_ADDR $MASTER_PORT  # in each rank: equal everywhere?";
 
+constexpr char kSlotsWhy[] = "The launcher may start fewer processes on the hosts than the job asks for.";
+constexpr char kDaemonWhy[] =
+    "mpirun's helper does not start on a host: ssh does not get there without a password, the host lacks "
+    "Open "
+    "MPI under that path, or a firewall drops the helper's connection.";
+constexpr char kDaemonFix[] =
+    "ssh <the host> which orted prted  # from the first host, without a password: is it found?\n"
+    "mpirun --prefix <Open MPI's folder> --mca plm_base_verbose 5 ...  # who does not answer\n"
+    "mpirun --mca oob_tcp_if_include <interface> ...  # the interface that all hosts share";
+constexpr char kGpuContainerFix[] =
+    "nvidia-smi  # on the host: does the driver run?\n"
+    "nvidia-ctk runtime configure; docker run --gpus all ...  # Kubernetes: limits nvidia.com/gpu";
+
 constexpr KnownLine kOtherLines[] = {
+    // Launchers, container runtimes and Kubernetes: no rank has begun.
+    {"are not enough slots available|odes which are allocated for this job are already filled",
+     "launcher-failed", kCause, "mpirun has no place for so many ranks", kSlotsWhy,
+     "mpirun -np <fewer>, or -H host1:8,host2:8  # slots of each host\n"
+     "sbatch --ntasks-per-node=8  # in a job of Slurm; mpirun counts its tasks"},
+    {"ssh: connect to host|ssh: Could not resolve hostname|Host key verification failed|Permission denied "
+     "(publickey",
+     "launcher-failed", kCause, "ssh does not get to a host of the job",
+     "mpirun and others start their ranks by ssh: no sshd answers there, or the key or the host is not "
+     "known.",
+     "ssh <the host> true  # from the host that launches, without a password"},
+    {"unable to reliably start one or more daemons|has lost communication with a remote daemon|An ORTE "
+     "daemon "
+     "has unexpectedly failed|A PRTE daemon has unexpectedly failed|unable to complete a TCP connection",
+     "launcher-failed", kCause, "mpirun cannot start its helper on a host of the job", kDaemonWhy,
+     kDaemonFix},
+    {"mpirun was unable to launch|mpirun was unable to find|mpirun could not find&executable|execvp error on "
+     "file",
+     "launcher-failed", kCause, "mpirun cannot start the program on a host",
+     "The program is not at that path on every host, or may not be run.",
+     "ssh <the host> ls -l <the program>"},
+    {"not built with&PMI support", "launcher-failed", kCause,
+     "srun starts an MPI that does not know Slurm's PMI", "Each rank then runs alone, or none does.",
+     "srun --mpi=list; srun --mpi=pmix ...  # or mpirun in sbatch"},
+    {"srun: error&mpi/pm|srun: error&MPI plugin|srun: error&mpi plugin|srun: error&MPI type|srun: error&mpi "
+     "context|srun: error&specified plugin name for mpi",
+     "launcher-failed", kCause, "srun cannot load its plugin for MPI (PMI, PMIx)",
+     "Slurm was built without it, or its library is missing on a host.",
+     "srun --mpi=list\nldconfig -p | grep pmix  # on the host"},
+    {"srun: error&Unable to create step|srun: error&Unable to allocate resources|srun: error&Unable to "
+     "confirm "
+     "allocation|srun: error&launch failed|srun: error&Task launch for",
+     "launcher-failed", kCause, "srun could not start the ranks", "The end of the line says why.",
+     "scontrol show job $SLURM_JOB_ID; sinfo -N -l  # what the job has, and what srun asks for\n"
+     "env | grep SLURM_  # left over from an outer job: SLURM_MEM_PER_CPU, SLURM_NODELIST"},
+    {"slurmstepd: error&pmix|ORTE_ERROR_LOG|PRTE ERROR|PMIX ERROR|PMIx_Init failed|MPI_INIT failed|orte_init "
+     "failed",
+     "launcher-failed", kConsequence, "the launcher's own communication (PMIx, ORTE) fails",
+     "As a rule a host of the job cannot be reached, or a rank has ended.",
+     "look at the launcher's lines before and after"},
+    {"FailedScheduling&nodes are available", "launcher-failed", kCause,
+     "Kubernetes finds no node for a pod of the job",
+     "The line names what is missing: nodes with that resource are full, or their device plugin does not "
+     "run.",
+     "kubectl describe node <node> | grep -A12 Allocatable  # has it the resource in the line?\n"
+     "kubectl get pods -A | grep -i device-plugin"},
+    {"FailedCreatePodSandBox|UnexpectedAdmissionError|ErrImagePull|ImagePullBackOff|FailedMount",
+     "launcher-failed", kCause, "Kubernetes cannot start a pod of the job", "The line says why.",
+     "kubectl describe pod <pod>"},
+    {"nvidia-container-cli&error|nvidia-container-cli&unsatisfied|could not select device driver",
+     "cuda-driver", kCause, "the container runtime cannot give the container its GPUs",
+     "The driver is not loaded on the host, its libraries are missing or older than the image wants, or "
+     "NVIDIA's container toolkit is not installed.",
+     kGpuContainerFix},
+    {"fi_getinfo: provider efa output empty list", "plugin-warning", kRemark,
+     "libfabric's provider for EFA finds no device",
+     "EFA's driver or device is missing, or another library has it.",
+     "fi_info -p efa; ls /dev/infiniband  # on the host, then in the container\nlsmod | grep efa"},
+    {"SHArP Job init error|sharp_get_job_data_len failed|sharp_create_job failed|No Aggregation Manager",
+     "switch-reduction", kRemark, "the library of SHARP gets no job from the aggregation manager",
+     "sharp_am does not run, does not answer, or has given all trees to other jobs; NCCL does without.",
+     "sharp_hello -d <NIC>:1; systemctl status sharp_am  # the latter where the subnet manager runs"},
     {"Watchdog caught collective operation timeout|Caught collective operation timeout", "watchdog",
      kConsequence, "PyTorch's watchdog ended a collective that took too long", kWatchdogWhy, kWatchdogFix},
     {"Exception (either an error or timeout) detected by watchdog|Some NCCL operations have failed or timed "
@@ -164,7 +239,15 @@ constexpr KnownLine kOtherLines[] = {
      "systemctl restart nvidia-fabricmanager  # with no job on the GPUs; else reboot"},
     {"SXid (PCI", "gpu-fault", kRemark, "an NVSwitch reports a fault (SXid)", "It went on.",
      "nvidia-smi nvlink -e"},
-    {"mlx5_core&health compromised|mlx5_core&ill cause a "
+    {"Failed to process command&opcode&err -12|infiniband&Failed to allocate pd[-12]", "nic-fault", kCause,
+     "an EFA card, or its host, has no resources left",
+     "Protection domains, queue pairs or memory of the card are used up, often by processes of a dead job.",
+     "rdma resource show; fuser -v /dev/infiniband/uverbs*  # who has them"},
+    {"Failed to process command&opcode&err -|Failed to submit command&opcode&err -|efa &Reset has failed",
+     "nic-fault", kCause, "an EFA card refuses a command of its driver", "The line names the command.",
+     "sudo dmesg | grep -i efa; modinfo efa | grep ^version  # a newer driver"},
+    {"mlx5_core&Fatal error&detected|mlx5_core&andling bad device|mlx5_core&health compromised|mlx5_core&ill "
+     "cause a "
      "leak|mlx5_core&nrecoverable|mlx5_core&assert|mlx5_core&in fatal",
      "nic-fault", kCause, "a NIC's firmware failed",
      "Its connections break, and the driver resets it or gives it up.",

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "base/text/words.h"
@@ -193,6 +194,17 @@ Truth nicsDiffer(const Situation& its, const char*) {
                                       " " + std::to_string(nics.number_few));
 }
 
+Truth versionsDiffer(const Situation& its, const char*) {
+  const std::set<std::string>& versions = its.evidence.versions();
+  return yesIf(versions.size() > 1, "the ranks run NCCL " + joined(versions, " and "));
+}
+
+Truth layersDiffer(const Situation& its, const char*) {
+  const Evidence::Nics& nics = its.evidence.nics();
+  return yesIf(!nics.only_ib.empty() && !nics.only_roce.empty(),
+               nics.only_ib + " lists InfiniBand alone, " + nics.only_roce + " RoCE alone");
+}
+
 struct Condition {
   Truth (*test)(const Situation&, const char*) = nullptr;
   const char* argument = "";
@@ -285,6 +297,15 @@ constexpr Rule kRules[] = {
      "network namespaces, and NCCL 2.21 to 2.25 stops when it reads their type.",
      "use NCCL 2.26 or newer, which skips such entries (here: {version}); Railwise skips them too\n"
      "export NCCL_IB_GID_INDEX=<an index that show_gids lists in this pod>"},
+
+    {"ranks-mismatch|message-truncated|mismatched-collective|connection-stranger", 3, when({versionsDiffer}),
+     "The ranks run different NCCL versions, which misread each other's messages.",
+     "install one NCCL on all nodes: python -c 'import torch; print(torch.cuda.nccl.version())'"},
+    {"differ-nics|queue-pair", 3, when({layersDiffer}), "InfiniBand and RoCE cannot talk to each other.",
+     "ibstat | grep -E \"CA '|Link layer\"  # on both hosts\n"
+     "export NCCL_IB_HCA=<NICs of one kind>  # on all ranks, if both hosts have them\n"
+     "mlxconfig -d {PCI_address} set LINK_TYPE_P1=1  # if the cable is InfiniBand's; 2: Ethernet; then a "
+     "reset"},
 
     {"socket-interface", 3, when({set, "NCCL_SOCKET_IFNAME"}),
      "NCCL_SOCKET_IFNAME={ifname} names no interface of {host}; other hosts may have it under this name.",

@@ -307,4 +307,30 @@ int leadingNumber(std::string_view text) {
 
 int numberAfter(std::string_view text, std::string_view key) { return leadingNumber(after(text, key)); }
 
+double secondsOf(const std::string& time) {
+  const std::size_t blank = time.find(' ');
+  if (time.empty()) return -1;
+  double seconds = 0;
+  if (blank == 5) {
+    static constexpr int kDaysBefore[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+    const int month = std::clamp(leadingNumber(time), 1, 12);
+    seconds = (kDaysBefore[month - 1] + leadingNumber(time.substr(3))) * 86400.0;
+  }
+  const std::string clock = time.substr(blank == std::string::npos ? 0 : blank + 1);
+  if (clock.size() < 8) return -1;
+  seconds +=
+      leadingNumber(clock) * 3600 + leadingNumber(clock.substr(3)) * 60 + leadingNumber(clock.substr(6));
+  if (clock.size() > 9) {
+    double digit = 0.1;
+    for (const char c : clock.substr(9)) seconds += digit * (c - '0'), digit /= 10;
+  }
+  return seconds;
+}
+
+std::optional<double> secondsBetween(const std::string& from, const std::string& to) {
+  const double begin = secondsOf(from), end = secondsOf(to);
+  const bool alike = (from.find(' ') == std::string::npos) == (to.find(' ') == std::string::npos);
+  return begin < 0 || end < 0 || !alike ? std::nullopt : std::optional(end - begin);
+}
+
 }  // namespace railwise::doctor

@@ -2,6 +2,7 @@
 // words, who wrote it, and the words. Pure; thread-safe.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,11 @@ std::string_view plainText(std::string_view line, std::string& buffer);
 
 // A line has several records where two processes wrote at once and one lost its newline.
 std::vector<LogLine> parseLine(std::string_view plain);
+
+// Seconds of "11-24 12:00:01.25"; without a day, of the day. Negative: no time.
+double secondsOf(const std::string& time);
+// Nothing: one of the two is no time, or only one has a day.
+std::optional<double> secondsBetween(const std::string& from, const std::string& to);
 
 // What follows `key` in `text`; null data: `key` is not there.
 std::string_view after(std::string_view text, std::string_view key);

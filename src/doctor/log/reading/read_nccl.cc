@@ -337,8 +337,14 @@ bool readNicLine(Process& process, std::string_view text, Place place) {
   }
   if (readRailwiseNics(process, text, place) || readOfi(process, text, place)) return true;
   if (text.find("NET/IB : No device found") != std::string_view::npos ||
+      text.starts_with("NET/OFI No eligible providers") ||
       text.find("Failed to open libibverbs") != std::string_view::npos) {
     setFact(process.no_rdma, text, place);
+    return true;
+  }
+  // A host that is alone has no UUID.
+  if (const auto fabric = after(text, "MNNVL busId "); fabric.data() != nullptr) {
+    if (after(fabric, " UUID 0.0 ").data() == nullptr) setFact(process.fabric, text, place);
     return true;
   }
   if (text.starts_with("DMA-BUF is available")) return process.dma_buf = true;

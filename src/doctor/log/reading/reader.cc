@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -63,6 +64,9 @@ constexpr std::size_t kShownLine = 400;
 // Where a stray record is glued to the end of another line, the host's name has that line's last word before
 // it.
 constexpr std::size_t kLongestHost = 255;
+
+// Two lines of the kernel that are alike and so far apart are two events.
+constexpr double kLaterS = 600;
 
 // Time and host, as syslog puts them before the kernel's words.
 constexpr std::size_t kLongestPrefix = 320;
@@ -170,10 +174,21 @@ bool isResultRow(std::string_view text) {
          leadingNumber(words[5]) >= 0;
 }
 
+// The link of a NIC whose state a line of the kernel tells: file, host and name. "": another line.
+std::string linkOf(const Event& event) {
+  const std::string& text = event.line.value;
+  const std::size_t end = std::min(text.find(": Link "), text.find(": Port: "));
+  if (event.check != "port-event" || end == std::string::npos) return "";
+  const std::string_view before = std::string_view(text).substr(0, end);
+  return std::to_string(event.line.place.file) + ":" + event.host + ":" +
+         std::string(before.substr(before.rfind(' ') + 1));
+}
+
 // Equal for events that are one.
 std::string keyOf(const Event& event) {
   return std::to_string(event.process) + " " + std::to_string(event.rank) + " " + event.check + " " +
-         event.what + (event.process >= 0 ? "" : event.host + ":" + namedProcess(event.line.value));
+         event.what +
+         (event.process >= 0 ? "" : event.host + ":" + namedProcess(event.line.value) + linkOf(event));
 }
 
 void readVersion(Fact& version, std::string_view text, Place place) {
@@ -254,7 +269,7 @@ void JobReader::record(const LogLine& line) {
   if (index < 0) return;
   Process& process = job_.processes[static_cast<std::size_t>(index)];
   LogFile& file = job_.files.back();
-  ++process.lines;
+  if (process.lines++ == 0) process.first_time = line.time;
   ++file.nccl_lines;
   file.processes.insert(index);
   if (line.rank >= 0 && process.hinted_rank < 0) {
@@ -272,7 +287,11 @@ void JobReader::record(const LogLine& line) {
   const bool shifted = railwise && !process.shifted.value.empty();
   if (warns && !shifted && !isSettingOfRailwise(line.text)) {
     ++process.warnings;
-    const Explanation known = explainWarning(line.source, line.text);
+    Explanation known = explainWarning(line.source, line.text);
+    // Of memory of another GPU, which may be another host's.
+    if (known.check == "cuda-failure" && !process.fabric.value.empty() &&
+        hasWords(line.source, "transport/p2p.cc") && !hasWords(line.text, "out of memory"))
+      known = explainWarning(line.source, "MNNVL: " + std::string(line.text));
     if (known.check == "network-not-found") setFact(process.missing_network, line.text, place);
     if (known.check == "no-rdma-device") setFact(process.no_rdma, line.text, place);
     Event event{known, index, line.rank, "", line.time};
@@ -377,31 +396,17 @@ void JobReader::otherRecord(const LogLine& line) {
   addEvent(std::move(event));
 }
 
-// Which links of NICs are down, as the kernel's lines say: "mlx5_core 0000:5d:00.0 ens1: Link down", and
+// Which links of NICs came up again, as the kernel's lines say: "mlx5_core 0000:5d:00.0 ens1: Link down", and
 // since 6.13 "mlx5_core 0000:5d:00.0 mlx5_2: Port: 1 Link DOWN".
-void JobReader::notePort(const Event& event) {
-  const std::string& text = event.line.value;
-  const std::size_t end = std::min(text.find(": Link "), text.find(": Port: "));
-  if (event.check != "port-event" || end == std::string::npos) return;
-  const std::string_view before = std::string_view(text).substr(0, end);
-  const std::string key =
-      std::to_string(event.line.place.file) + std::string(before.substr(before.rfind(' ') + 1));
-  if (event.kind == EventKind::kHarmless) links_down_.erase(key);
-  else if (links_down_.size() < kMostProcesses) links_down_.insert(key);
-}
-
-// Links that came up again are no error, as while a host boots, unless a connection of the job has broken.
-void JobReader::excuseLinks() {
-  const auto brokeConnection = [](const Event& event) {
-    return event.isError() && (event.process >= 0 || event.check == "watchdog") &&
-           event.check != "program-error";
-  };
-  if (!links_down_.empty() || std::ranges::any_of(job_.events, brokeConnection)) return;
-  for (Event& event : job_.events)
-    if (event.check == "port-event" && hasWords(event.line.value, ": Link down|Link DOWN")) {
-      event.kind = EventKind::kHarmless;
-      event.end = "The link came up again.";
-    }
+void JobReader::noteLinkUp(const Event& event) {
+  const std::string link = linkOf(event);
+  const auto down = links_down_.find(link);
+  if (link.empty() || event.kind != EventKind::kHarmless || down == links_down_.end()) return;
+  Event& earlier = job_.events[down->second];
+  earlier.link_up = true;
+  earlier.link_up_time = event.time;
+  event_of_.erase(keyOf(earlier));  // the next time that it goes down is another event
+  links_down_.erase(down);
 }
 
 // Events whose process only its number names, which one process of the job has.
@@ -427,24 +432,31 @@ void JobReader::nameProcesses() {
 }
 
 void JobReader::addEvent(Event event) {
-  notePort(event);
+  noteLinkUp(event);
   std::string key = keyOf(event);
   const auto known = event_of_.find(key);
   if (known != event_of_.end()) {
-    ++job_.events[known->second].repeated;
-    return;
+    Event& first = job_.events[known->second];
+    // The kernel's log is older than the job: what comes again much later is another event.
+    const std::optional<double> passed = secondsBetween(first.time, event.time);
+    if ((event.process >= 0 && event.host.empty()) || !passed || std::abs(*passed) < kLaterS) {
+      ++first.repeated;
+      return;
+    }
+    event_of_.erase(known);
   }
   if (job_.events.size() - emptied_ >= kMostEvents) {
     ++job_.lost_events;
     return;
   }
+  if (const std::string link = linkOf(event); !link.empty() && event.kind != EventKind::kHarmless)
+    links_down_[link] = job_.events.size();
   event_of_.emplace(std::move(key), job_.events.size());
   job_.events.push_back(std::move(event));
 }
 
 Job JobReader::take() {
   std::erase_if(job_.events, [](const Event& event) { return event.check.empty(); });
-  excuseLinks();
   nameProcesses();
   joinChains(job_);
   for (Process& process : job_.processes)

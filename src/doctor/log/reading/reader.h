@@ -34,8 +34,7 @@ class JobReader {
   void otherRecord(const LogLine& line);
   int processOf(const LogLine& line);
   void addEvent(Event event);
-  void notePort(const Event& event);
-  void excuseLinks();
+  void noteLinkUp(const Event& event);
   void nameProcesses();
   std::string_view withoutRepetition(std::string_view plain);
   Place here() const;
@@ -45,10 +44,10 @@ class JobReader {
   std::map<int, int> by_hint_;                     // rank of the launcher's prefix -> process
   std::map<std::string, std::size_t> event_of_;    // alike events of a process -> index into Job::events
   Tracebacks tracebacks_;
-  int reported_rank_ = -1;            // of torchrun's report, the last
-  std::set<std::string> links_down_;  // of the kernel's logs: file and name of the NIC
-  std::set<int> last_errors_;         // ranks (-1: not known) whose line is "Last error:"
-  std::size_t emptied_ = 0;           // of Job::events, by shiftLevels()
+  int reported_rank_ = -1;                         // of torchrun's report, the last
+  std::map<std::string, std::size_t> links_down_;  // of the kernel's logs: index into Job::events
+  std::set<int> last_errors_;                      // ranks (-1: not known) whose line is "Last error:"
+  std::size_t emptied_ = 0;                        // of Job::events, by shiftLevels()
   std::string buffer_;
 };
 

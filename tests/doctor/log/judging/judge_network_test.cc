@@ -50,6 +50,15 @@ TEST(JudgeNetwork, APluginThatCouldNotStartIsShownInTheWordsOfTheLog) {
   EXPECT_HAS(found(findings, "plugin-init").what, "Railwise");
 }
 
+TEST(JudgeNetwork, LibfabricHasNoProviderForRdma) {
+  const Finding finding = found(
+      judged(saidBy(0, {"NET/OFI No eligible providers were found", "NET/IB : No device found.",
+                        "Using network Socket", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"})),
+      "socket-network");
+  EXPECT_HAS(finding.why, "aws-ofi-nccl");
+  EXPECT_HAS(finding.fix, "fi_info -p efa");
+}
+
 // A rank that warns behind `lines`.
 std::string warned(const std::vector<std::string>& lines, const std::string& warning) {
   return saidBy(0, lines) + warnedBy(0, warning);

@@ -43,6 +43,9 @@ TEST(JudgeRanks, NamesOfNicsMayDiffer) {
   EXPECT_EQ(found(jobWith("[0]mlx5_0:1/IB [1]mlx5_4:1/IB"), "differ-nics").severity, Severity::kAdvice);
   EXPECT_EQ(found(jobWith("[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE"), "differ-nics").severity, Severity::kWarning);
   EXPECT_EQ(found(jobWith("[0]mlx5_0:1/IB"), "differ-nics").severity, Severity::kWarning);
+  const Finding roce = found(jobWith("[0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE"), "differ-nics");
+  EXPECT_EQ(roce.severity, Severity::kError);
+  EXPECT_HAS(roce.why, "node0 lists InfiniBand alone, node1 RoCE alone");
 }
 
 }  // namespace

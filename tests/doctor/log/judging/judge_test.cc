@@ -176,6 +176,9 @@ TEST(Judge, TooFarForGpuDirect) {
     silent.replace(at, 3, "A");
   EXPECT_EQ(findingOf(judged(silent), "gdr-far"), nullptr);
   EXPECT_EQ(found(judged(silent + saidBy(0, {far})), "gdr-far").severity, Severity::kWarning);
+  EXPECT_HAS(found(judged(silent), "gdr-unused").why, "do not say whether");
+  const std::string one = "Channel 00/0 : 0[0] -> 1[0] [receive] via NET/Railwise/0/GDRDMA";
+  EXPECT_EQ(findingOf(judged(silent + saidBy(1, {one})), "gdr-unused"), nullptr) << "rank 0 may only send";
   EXPECT_NE(findingOf(judged(changed("/GDRDMA", "")), "gdr-unused"), nullptr);
 }
 
@@ -386,6 +389,33 @@ TEST(Judge, AProcessThatIsSilentWhileOthersWriteHangs) {
   EXPECT_LACKS(busy.all()[0].why, "hangs");
   const Findings soon = judged(head + at("10:00:30", 1, "INFO", "Channel 00/0 : 1[0] -> 0[0] via P2P/IPC"));
   EXPECT_LACKS(soon.all()[0].why, "hangs");
+}
+
+// Ranks of two versions read each other's messages wrongly.
+TEST(Judge, VersionsThatDifferAreWhyRanksDisagree) {
+  const std::string warning = warnedBy(0, "Bootstrap Root : mismatch in rank count from procs 16 : 2138");
+  const Findings alone = judged(goodJob(2) + warning);
+  EXPECT_EQ(alone.all()[0].check, "ranks-mismatch");
+  EXPECT_HAS(alone.all()[0].fix, "WORLD_SIZE");
+  const Findings mixed = judged(changed("2.29.7", "2.21.5", true) + warning);
+  EXPECT_EQ(mixed.all()[0].check, "differ-version");
+  EXPECT_LACKS(found(mixed, "ranks-mismatch").fix, "WORLD_SIZE");
+  EXPECT_HAS(found(mixed, "ranks-mismatch").why, "NCCL 2.21.5 and 2.29.7");
+}
+
+TEST(Judge, APortThatFailedInAJobThatEndedWell) {
+  const std::string port = warnedBy(0, "NET/IB : mlx5_1:1 Got non-fatal async event: port error(10)");
+  const std::string end = saidBy(0, {"comm 0x70 rank 0 nranks 2 - Destroy COMPLETE"});
+  const std::string all = end + saidBy(1, {"comm 0x71 rank 1 nranks 2 - Destroy COMPLETE"});
+  EXPECT_EQ(judged(goodJob(2) + port + all).exitStatus(), 1);
+  EXPECT_EQ(judged(goodJob(2) + port + end).exitStatus(), 2) << "rank 1 came to no end";
+  EXPECT_EQ(judged(goodJob(2) + port + warnedBy(1, kRetry) + all).exitStatus(), 2);
+}
+
+TEST(Judge, ALauncherThatFailedNeedsNoLineOfNccl) {
+  const std::string slots = "There are not enough slots available in the system to satisfy the 16\n";
+  EXPECT_EQ(checksOf(judged(slots)), "launcher-failed");
+  EXPECT_EQ(judged(slots + goodJob(2)).exitStatus(), 1) << "it was started again";
 }
 
 TEST(Judge, NoLineOfNccl) {

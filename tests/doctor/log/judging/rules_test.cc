@@ -378,5 +378,24 @@ TEST(Rules, AnErrorOfARankExplainsTheWaitForOthers) {
   EXPECT_EQ(findings.all()[1].severity, Severity::kAdvice);
 }
 
+// Memory of another GPU may be another host's where the GPUs share an NVLink domain.
+TEST(Rules, ACudaFailureOfP2pInADomainOfSeveralHosts) {
+  const auto check = [](const std::string& uuid, const char* source, const char* text) {
+    return judged(says("sara", "MNNVL busId 0x901000 fabric UUID " + uuid +
+                                   " cliqueId 0x7ffe state 3 healthMask 0x0") +
+                  warns("sara", source, text))
+        .all()[0]
+        .check;
+  };
+  const char* const kOrdinal = "Cuda failure 101 'invalid device ordinal'";
+  EXPECT_EQ(check("5a5a5a5a.5a5a5a5a", "transport/p2p.cc:275", kOrdinal), "mnnvl-imex");
+  EXPECT_EQ(check("5a5a5a5a.5a5a5a5a", "transport/p2p.cc:296", "Cuda failure 999 'unknown error'"),
+            "mnnvl-imex");
+  EXPECT_EQ(check("0.0", "transport/p2p.cc:275", kOrdinal), "cuda-failure") << "one host alone";
+  EXPECT_EQ(check("5a5a5a5a.5a5a5a5a", "init.cc:275", kOrdinal), "cuda-failure");
+  EXPECT_EQ(check("5a5a5a5a.5a5a5a5a", "transport/p2p.cc:275", "Cuda failure 2 'out of memory'"),
+            "cuda-failure");
+}
+
 }  // namespace
 }  // namespace railwise::doctor
