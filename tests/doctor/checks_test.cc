@@ -860,7 +860,27 @@ TEST(Doctor, APreflightWantsGpus) {
   EXPECT_EQ(status(true), 2);
 }
 
-// A pod with one virtual function of SR-IOV sees its neighbours' devices in /sys too.
+// A recording has no environment. With cards and GPUs it is of a node, and without GPUs perhaps of PCI alone.
+TEST(Doctor, ARecordedNodeThatLostAllItsDevicesIsNotFine) {
+  MemoryTree tree = without(goodMachine(), "/railwise/environment");
+  EXPECT_EQ(diagnose(tree).findings.exitStatus(), 0) << textOf(diagnose(tree));
+  kNoRdma(tree);
+  const Finding lost = found(diagnose(tree).findings, "rdma-devices");
+  EXPECT_EQ(lost.severity, Severity::kError);
+  EXPECT_EQ(lost.seen.size(), 8U);
+  tree.folder("/sys/class/infiniband");
+  EXPECT_EQ(found(diagnose(tree).findings, "rdma-devices").severity, Severity::kError);
+
+  MemoryTree nothing;
+  nothing.folder("/sys/class/infiniband");
+  const Diagnosis unseen = diagnose(nothing);
+  EXPECT_EQ(unseen.unjudged, "the recording has no RDMA devices");
+  EXPECT_HAS(textOf(unseen), "RDMA devices: the recording has none in /sys/class/infiniband");
+  const Diagnosis strict = examine(System(nothing), {.preflight = true});
+  EXPECT_EQ(checksOf(strict.findings), "rdma-devices gpu-driver");
+  EXPECT_EQ(strict.findings.exitStatus(), 2);
+}
+
 TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
   const auto severityWith = [](const std::vector<std::string>& variables) {
     MemoryTree tree;
@@ -904,6 +924,7 @@ TEST(Doctor, TheSoftwareDeviceIsAdvisedWithItsPackageWhereItIsNotInstalled) {
   EXPECT_HAS(installed, "without a card: export RAILWISE_DEVICE=software");
 }
 
+// A pod with one virtual function of SR-IOV sees its neighbours' devices in /sys too.
 TEST(Doctor, DevicesOfOtherPodsAreNoFault) {
   MemoryTree tree = goodMachine(kRoce);
   tree.file("/.dockerenv", "");
@@ -1063,7 +1084,12 @@ TEST(Doctor, RecordedMachinesAreFine) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const auto tree = sysfs::openTree(entry.path());
     ASSERT_TRUE(tree.ok()) << tree.error();
-    EXPECT_EQ(textOf(diagnose(**tree)), "node: fine\n") << entry.path();
+    const Diagnosis diagnosis = diagnose(**tree);
+    EXPECT_TRUE(diagnosis.findings.empty()) << entry.path() << "\n" << textOf(diagnosis);
+    // Some were recorded without RDMA devices, and say so.
+    const bool devices = !(*tree)->list("/sys/class/infiniband").empty();
+    EXPECT_EQ(diagnosis.hidden.size(), devices ? 0U : 1U) << entry.path() << "\n" << textOf(diagnosis);
+    EXPECT_EQ(diagnosis.unjudged.empty(), devices) << entry.path();
     ++machines;
   }
   EXPECT_GE(machines, 10);

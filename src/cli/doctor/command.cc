@@ -232,7 +232,8 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
       return status;
   }
   const int status = printDiagnosis(diagnosis, subject, options);
-  return options.strict && status != kExitOk ? kExitUsage : status;
+  const bool passed = status == kExitOk && diagnosis.unjudged.empty();
+  return options.strict && !passed ? kExitUsage : status;
 }
 
 int examineFile(const DoctorOptions& options, const std::string& file) {

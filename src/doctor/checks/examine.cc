@@ -198,8 +198,12 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
     exam.hidden.push_back("as the job's user (without sudo): environment, limits, and rights to the devices");
   exam.looked.push_back(counted(ran, "check") + " (railwise doctor --list)");
   exam.findings.sort();
+  const bool no_devices = options.only.empty() && options.topology_file.empty() && exam.ports.empty() &&
+                          !system.environmentKnown();
   return {std::move(exam.findings), std::move(exam.looked), std::move(exam.hidden),
-          blind == ran ? "no check could look" : ""};
+          blind == ran ? "no check could look"
+          : no_devices ? "the recording has no RDMA devices"
+                       : ""};
 }
 
 std::vector<const RdmaPort*> Examination::usedPorts() const {

@@ -41,7 +41,7 @@ bool modulesKnown(const System& system) { return system.exists("/proc/modules");
 
 void checkDriver(Examination& exam) {
   if (exam.options.preflight && sysfs::gpuDevices(exam.system.tree()).empty() &&
-      exam.system.environmentKnown())
+      exam.options.topology_file.empty())
     exam.add(
         Severity::kError, "the machine has no GPU", {{"", "/sys/bus/pci/devices", "no GPU of NVIDIA or AMD"}},
         "A node for jobs has GPUs (--strict).",

@@ -30,8 +30,7 @@ bool cardHasDevice(const Examination& exam, const sysfs::PciDevice& device) {
 }
 
 void checkDevices(Examination& exam) {
-  // A recording of the PCI tree alone says nothing of RDMA devices.
-  if (!exam.system.environmentKnown() && exam.ports.empty()) return;
+  if (!exam.options.topology_file.empty()) return exam.nothingHere("a topology file alone");
   std::vector<Seen> seen;
   std::string module;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
@@ -43,6 +42,11 @@ void checkDevices(Examination& exam) {
     seen.push_back(
         {device.busid, device.path + "/device", device.vendor + ":" + device.device + ", no RDMA device"});
   }
+  // Who recorded a PCI tree may have left out the RDMA devices. With GPUs and cards it is a node that lost
+  // them.
+  const bool of_node = exam.options.preflight || (!seen.empty() && exam.hasGpu(&sysfs::PciDevice::isGpu));
+  if (!exam.system.environmentKnown() && exam.ports.empty() && !of_node)
+    return exam.cannotLook("RDMA devices: the recording has none in /sys/class/infiniband");
   const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
   const bool software = device != nullptr && device->value.starts_with("software");
   const char* const why =
@@ -280,7 +284,7 @@ void checkSelection(Examination& exam) {
 }
 
 constexpr std::array<Check, 7> kRdmaChecks = {
-    {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices, Needs::kEnvironment},
+    {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices},
      {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes,
       Needs::kPort},
      {"rdma-open", "rdma", "devices that verbs cannot open", checkOpening, Needs::kPort},
