@@ -234,6 +234,13 @@ const Change kNoThirdCard = [](MemoryTree& tree) {
   const std::string card = nicFolder(tree, 3);
   tree = without(without(tree, card), "/sys/class/infiniband/mlx5_3");
 };
+const std::string kGpu0 = "/sys/bus/pci/devices/0000:1b:00.0";
+const Change kNoFirstGpu = [](MemoryTree& tree) {
+  tree = without(without(tree, sysfs::realPathOf(tree, kGpu0)), kGpu0);
+};
+const Change kFourSlowPorts = [](MemoryTree& tree) {
+  for (int i = 0; i < 4; ++i) set(tree, portFolder(tree, i) + "/rate", "200 Gb/sec (2X NDR)\n");
+};
 const Change kNoRdma = each({missing("/sys/class/infiniband"), missing("/railwise/verbs")});
 
 // The port of mlx5_0 becomes a bond of two.
@@ -858,6 +865,28 @@ TEST(Doctor, APreflightWantsGpus) {
   };
   EXPECT_EQ(status(false), 0);
   EXPECT_EQ(status(true), 2);
+}
+
+// On this machine the doctor stands in the job's folder; another machine's nobody knows.
+TEST(Doctor, ARelativePathIsOfTheFolderOfTheJob) {
+  const std::string topology = "doctor_relative.xml", settings = "doctor_relative.conf";
+  std::ofstream(topology) << "<system version=\"1\">\n<cpu numaid=\"0\">\n</system>\n";
+  std::ofstream(settings) << "NCCL_IB_HCS=mlx5\n";
+  MemoryTree facts;
+  facts.file("/railwise/environment", "NCCL_TOPO_FILE=" + topology + "\nNCCL_CONF_FILE=./" + settings + "\n");
+  const std::vector<std::string> only = {"topology-file", "topology-fit", "settings"};
+  const Findings here = examine(System(OverlayTree(sysfs::liveTree(), facts)), {.only = only}).findings;
+  std::filesystem::remove(topology);
+  std::filesystem::remove(settings);
+  EXPECT_EQ(found(here, "topology-file").what, "NCCL refuses the topology file");
+  EXPECT_HAS(found(here, "settings").seen.at(0).where, settings + ":1");
+
+  facts.file("/railwise/environment", "NCCL_TOPO_FILE=t.xml\nNCCL_CONF_FILE=c\nNCCL_GRAPH_FILE=g.xml\n");
+  const Diagnosis elsewhere = examine(System(facts), {.only = only});
+  EXPECT_TRUE(elsewhere.findings.empty()) << textOf(elsewhere);
+  for (const char* const name : {"NCCL_TOPO_FILE=t.xml: ", "NCCL_CONF_FILE=c: ", "NCCL_GRAPH_FILE=g.xml: "})
+    EXPECT_HAS(textOf(elsewhere), name);
+  EXPECT_NE(examine(System(facts), {.only = {"topology-file"}}).unjudged, "");
 }
 
 // A recording has no environment. With cards and GPUs it is of a node, and without GPUs perhaps of PCI alone.

@@ -55,6 +55,8 @@ struct Examination {
   void add(Severity severity, std::string what, std::vector<Seen> seen, std::string why, std::string fix);
   // Notes what the check could not read; `all`: it could look at nothing else.
   void cannotLook(const std::string& what, bool all = true);
+  // Notes that the file which the setting names is not known, if so: see System::placeKnown().
+  bool skipUnknownPlace(const std::string& setting, const std::string& file);
   // Notes that the machine has nothing for the check that runs: "no topology file".
   void nothingHere(const char* what) { absent = what; }
   // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.

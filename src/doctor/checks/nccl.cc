@@ -234,6 +234,7 @@ bool hides(const std::string& name, const std::string& value) {
 void checkTunerFile(Examination& exam) {
   const Variable* const set = exam.system.variable("RAILWISE_TUNER_CONFIG");
   if (set == nullptr) return;
+  if (exam.skipUnknownPlace("RAILWISE_TUNER_CONFIG", set->value)) return;
   const std::string path = exam.system.pathOf(set->value);
   const bool there = exam.system.exists(path);
   if (!there && !exam.system.tree().live()) return;
@@ -251,7 +252,8 @@ void checkTunerFile(Examination& exam) {
 void checkNamedFiles(Examination& exam) {
   for (const char* name : {"RAILWISE_TOPOLOGY", "NCCL_CONF_FILE"}) {
     const Variable* const set = exam.system.variable(name);
-    if (set == nullptr || set->value == "auto" || exam.system.exists(exam.system.pathOf(set->value)))
+    if (set == nullptr || set->value == "auto" || exam.skipUnknownPlace(name, set->value) ||
+        exam.system.exists(exam.system.pathOf(set->value)))
       continue;
     exam.add(Severity::kWarning, "a setting names a file that is not there",
              {{name, set->where, std::string(name) + "=" + set->value + ": no such file"}},

@@ -115,7 +115,9 @@ void checkTopologyFile(Examination& exam) {
     if (exam.machine == nullptr) topo::addInitFailure(report, exam.settings);
     return addLintFindings(exam, report);
   }
-  const bool exists = exam.system.exists(exam.topology_file);
+  if (exam.skipUnknownPlace("NCCL_TOPO_FILE", exam.topology_file))
+    return exam.nothingHere("no topology file that can be read");
+  const bool exists = exam.system.exists(exam.system.pathOf(exam.topology_file));
   exam.add(Severity::kError, "the topology file cannot be read",
            {{"", exam.topology_file, exists ? "no regular file, or no right to read it" : "no such file"}},
            exists
@@ -137,7 +139,8 @@ void checkInit(Examination& exam) {
 }
 
 void checkTopologyFit(Examination& exam) {
-  if (!exam.topology_text || exam.system.tree().list("/sys/bus/pci/devices").empty()) return;
+  if (!exam.topology_text) return exam.nothingHere("no topology file that can be read");
+  if (exam.system.tree().list("/sys/bus/pci/devices").empty()) return;
   const auto document = topo::parseXml(*exam.topology_text, exam.topology_file);
   if (!document.ok()) return;
   // Of a file with NVIDIA's GPUs lint says it.
