@@ -358,7 +358,7 @@ const Fault kFaults[] = {
      },
      "hca-selection", kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
     {"firmware differs", kIb, file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), "firmware",
-     kWarning, "mlx5_0", "28.39.1002", "mstflint"},
+     kWarning, "mlx5_5", "28.36.1010", "mstflint"},
     {"port down", kRoce,
      each({file(kMlx0 + "/state", "1: DOWN\n"), file(kMlx0 + "/phys_state", "3: Disabled\n")}), "port-state",
      kWarning, "mlx5_0 port 1", "DOWN, phys_state 3: Disabled", "ip link set en_mlx5_0 up"},
@@ -380,6 +380,13 @@ const Fault kFaults[] = {
      "mlx5_0 port 1", "1X", "mlxlink"},
     {"slower than the module can", kRoce, ofEachPort("/rate", "200 Gb/sec (4X HDR)\n"), "port-speed", kAdvice,
      "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
+    {"a GPU on four lanes", kIb, file(kGpu0 + "/current_link_width", "4\n"), "gpu-link", kWarning,
+     "GPU 0000:1b:00.0", "32 GT/s x4; GPU and slot can 32 GT/s x16", "lspci -vv -s 0000:1b:00.0"},
+    {"a GPU in a slow slot", kIb,
+     each({file(kGpu0 + "/max_link_speed", "16.0 GT/s PCIe\n"),
+           file(kGpu0 + "/current_link_speed", "16.0 GT/s PCIe\n")}),
+     "gpu-link", kWarning, "GPU 0000:1b:00.0", "16 GT/s x16 at most; most GPUs here 32 GT/s x16",
+     "lspci -vv -s 0000:1b:00.0"},
     {"symbol errors now", kIb,
      file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n"), "port-errors",
      kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
@@ -839,6 +846,10 @@ TEST(Doctor, WhatIsMeantIsNoFault) {
            file("/sys/class/infiniband/mlx5_" + std::to_string(i) + "/tc/1/traffic_class",
                 "Global tclass=106\n")(tree);
        }},
+      {"an idle GPU", kIb, file(kGpu0 + "/current_link_speed", "2.5 GT/s PCIe\n")},
+      {"a board of eight lanes for each GPU", kIb,
+       each({ofEachDevice("/class", "0x0302", "/max_link_width", "8\n"),
+             ofEachDevice("/class", "0x0302", "/current_link_width", "8\n")})},
       // Half-width links are sold as such: HDR100.
       {"links of two lanes", kIb, ofEachPort("/rate", "100 Gb/sec (2X HDR)\n")},
   };
@@ -865,6 +876,17 @@ TEST(Doctor, APreflightWantsGpus) {
   };
   EXPECT_EQ(status(false), 0);
   EXPECT_EQ(status(true), 2);
+}
+
+TEST(Doctor, WhatCostsBandwidthComesBeforeFirmware) {
+  MemoryTree tree = goodMachine();
+  set(tree, "/sys/class/infiniband/mlx5_6/fw_ver", "28.36.1010\n");
+  set(tree, portFolder(tree, 5) + "/rate", "200 Gb/sec (2X NDR)\n");
+  set(tree, nicFolder(tree, 2) + "/current_link_width", "8\n");
+  const Findings findings = diagnose(tree).findings;
+  EXPECT_EQ(checksOf(findings), "port-speed pci-link firmware");
+  EXPECT_EQ(found(findings, "firmware").seen.size(), 1U);
+  EXPECT_HAS(found(findings, "firmware").why, "The others have 28.39.1002 (mlx5_0, mlx5_1");
 }
 
 // On this machine the doctor stands in the job's folder; another machine's nobody knows.

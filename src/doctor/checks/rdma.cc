@@ -196,28 +196,6 @@ void checkVersions(Examination& exam) {
            exam.system.installCommand("rdma-core libibverbs1 ibverbs-providers", "rdma-core libibverbs"));
 }
 
-void checkFirmware(Examination& exam) {
-  std::set<std::string> kinds;
-  for (const RdmaPort& port : exam.ports) {
-    const std::string kind = port.type + " " + port.board;
-    if (port.type.empty() || port.firmware.empty() || !kinds.insert(kind).second) continue;
-    std::set<std::string> versions;
-    std::vector<Seen> seen;
-    std::set<std::string> devices;
-    for (const RdmaPort& other : exam.ports) {
-      if (other.type + " " + other.board != kind || other.firmware.empty()) continue;
-      if (!devices.insert(other.device).second) continue;
-      versions.insert(other.firmware);
-      seen.push_back({other.device, "/sys/class/infiniband/" + other.device + "/fw_ver", other.firmware});
-    }
-    if (versions.size() < 2) continue;
-    exam.add(Severity::kWarning, "cards of one kind (" + port.board + ") have different firmware",
-             std::move(seen), "Rails behave differently: speed, adaptive routing, congestion control.",
-             "sudo mstflint -d <PCI address> query    (package mstflint; the card's vendor has the image), "
-             "update the older ones");
-  }
-}
-
 // The names of RDMA devices that an item of NCCL_IB_HCA chooses, each once.
 std::set<std::string> chosenBy(const Examination& exam, const PortItem& item, bool exact) {
   std::set<std::string> devices;
@@ -283,15 +261,14 @@ void checkSelection(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 7> kRdmaChecks = {
+constexpr std::array<Check, 6> kRdmaChecks = {
     {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices},
      {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes,
       Needs::kPort},
      {"rdma-open", "rdma", "devices that verbs cannot open", checkOpening, Needs::kPort},
      {"rdma-provider", "rdma", "libibverbs and its library for each NIC", checkProvider, Needs::kPort},
      {"rdma-versions", "rdma", "rdma-core against the kernel", checkVersions, Needs::kPort},
-     {"hca-selection", "rdma", "NCCL_IB_HCA against the devices", checkSelection, Needs::kPort},
-     {"firmware", "rdma", "firmware of cards of one kind", checkFirmware, Needs::kPort}}};
+     {"hca-selection", "rdma", "NCCL_IB_HCA against the devices", checkSelection, Needs::kPort}}};
 
 }  // namespace
 
