@@ -387,6 +387,13 @@ const Fault kFaults[] = {
            file(kGpu0 + "/current_link_speed", "16.0 GT/s PCIe\n")}),
      "gpu-link", kWarning, "GPU 0000:1b:00.0", "16 GT/s x16 at most; most GPUs here 32 GT/s x16",
      "lspci -vv -s 0000:1b:00.0"},
+    {"a GPU that fell off the bus", kIb, kNoFirstGpu, "gpu-driver", kError, "GPU 0000:1b:00.0", "not there",
+     "fallen off"},
+    {"fewer GPUs than the machine has", kIb, each({kNoFirstGpu, missing("/railwise/gpus.json")}),
+     "known-machine", kWarning, "", "7 GPUs", "xid"},
+    {"fewer GPUs than the board has", kIb,
+     each({kNoFirstGpu, missing("/railwise/gpus.json"), missing("/sys/class/dmi")}), "known-machine", kWarning,
+     "", "7 GPUs", "xid"},
     {"symbol errors now", kIb,
      file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n"), "port-errors",
      kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
@@ -697,6 +704,7 @@ TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
       {"a NIC is missing", missing("/sys/class/infiniband/mlx5_7"), kError, "nics", "8 x MT4129", "found 7"},
       {"other firmware", file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), kError, "nics",
        "28.39.1002", "28.36.1010"},
+      {"a GPU is missing", kNoFirstGpu, kError, "gpu.models", "8 x NVIDIA H100", "found 7"},
       {"another kernel", file("/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"), kWarning, "kernel",
        "6.8.0-45-generic", "6.8.0-47-generic"},
       {"a setting is gone", missing("/etc/nccl.conf"), kWarning, "settings.NCCL_IB_HCA", "mlx5", "not set"},
@@ -796,6 +804,7 @@ TEST(Doctor, AFaultIsNotTakenForAnother) {
       "one card without its device/known-machine",
       "a GPU without the NIC that others have/known-machine",
       "fewer NICs than the machine has/rdma-devices",  // the card is still there
+      "a GPU that fell off the bus/known-machine",
   };
   for (const Fault& fault : kFaults) {
     MemoryTree tree = goodMachine(fault.network);

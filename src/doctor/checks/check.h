@@ -78,6 +78,9 @@ struct Examination {
 // Has this host given the PCI function to a virtual machine?
 bool givenToGuest(const System& system, const std::string& path);
 
+// The PCI addresses of GPUs that the vendor's library has told of, and that are no longer on the bus.
+std::vector<std::string> lostGpus(const System& system);
+
 // What a machine must have, for a check to have anything to look at.
 enum class Needs {
   kNothing,

@@ -10,6 +10,7 @@
 #include "doctor/checks/check.h"
 #include "sysfs/peer_memory.h"
 #include "topo/machine/known_machines.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::doctor {
 namespace {
@@ -47,7 +48,15 @@ void checkDriver(Examination& exam) {
         "A node for jobs has GPUs (--strict).",
         "lspci | grep -i -e nvidia -e 'Processing accel'    (a GPU that is lost: sudo dmesg | grep -i xid; "
         "power the node off and on)");
-  if (exam.skipSimulated() || !modulesKnown(exam.system)) return;
+  if (exam.skipSimulated()) return;
+  std::vector<Seen> lost;
+  for (const std::string& busid : lostGpus(exam.system))
+    lost.push_back({"GPU " + busid, "/sys/bus/pci/devices", "not there, and NVML or AMD SMI has it"});
+  exam.add(
+      Severity::kError, "the GPU is no longer on the PCI bus", std::move(lost),
+      "A job that wants all GPUs of the node does not start.",
+      "sudo dmesg | grep -i -e xid -e 'fallen off'\npower the node off and on; lspci -D | grep -i nvidia");
+  if (!modulesKnown(exam.system)) return;
   const auto look = [&](bool there, const char* module, const char* what, const std::string& fix) {
     if (!there || exam.system.moduleLoaded(module)) return;
     std::vector<Seen> seen;
@@ -291,6 +300,17 @@ constexpr std::array<Check, 6> kGpuDirectChecks = {
      {"data-direct", "gpudirect", "Data Direct of ConnectX-8", checkDataDirect}}};
 
 }  // namespace
+
+std::vector<std::string> lostGpus(const System& system) {
+  std::vector<std::string> lost;
+  const auto told = topo::recordedGpus(system.tree());
+  // A container may hide the PCI bus.
+  if (!told.ok() || *told == nullptr || sysfs::gpuDevices(system.tree()).empty()) return lost;
+  for (const gpu::Device& gpu : (*told)->gpus)
+    if (gpu::isWhole(gpu) && !gpu.busid.empty() && !system.exists("/sys/bus/pci/devices/" + gpu.busid))
+      lost.push_back(gpu.busid);
+  return lost;
+}
 
 std::span<const Check> gpuDirectChecks() { return kGpuDirectChecks; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "base/pci.h"
 #include "doctor/checks/check.h"
@@ -205,9 +206,31 @@ topo::MachineSigns signsOf(const Examination& exam) {
   return signs;
 }
 
+// How many GPUs the whole machine has, and why that is known. A size of a cloud's machine or a guest may have
+// fewer, unless its product's name is that of a size.
+std::pair<int, std::string> wantedGpus(const Examination& exam, const topo::MachineSigns& signs,
+                                       const topo::KnownMachine* known) {
+  const bool named = known != nullptr && *known->product != '\0' && *known->gpu_device == '\0';
+  if (!exam.system.container().empty()) return {};
+  if (exam.system.virtualMachine() && signs.sys_vendor != "Amazon EC2") return {};
+  if (named) return {known->gpus, std::string(known->name) + " has " + std::to_string(known->gpus) + " GPUs"};
+  const topo::KnownGpu* const kind = topo::knownGpu(pci::kNvidia, signs.gpu_device);
+  constexpr int kBoard = 8, kSmallBoard = 4;
+  if (kind == nullptr || kind->nvswitch_links == 0 || signs.gpus <= kSmallBoard ||
+      exam.system.virtualMachine())
+    return {};
+  return {kBoard, std::string("boards of the ") + kind->name + " have 8 GPUs"};
+}
+
 void checkKnownMachine(Examination& exam) {
   const topo::MachineSigns signs = signsOf(exam);
   const topo::KnownMachine* known = topo::knownMachine(signs);
+  if (const auto [gpus, why] = wantedGpus(exam, signs, known); signs.gpus > 0 && signs.gpus < gpus)
+    exam.add(
+        Severity::kWarning, why + ", and fewer are here",
+        {{"", "/sys/bus/pci/devices", counted(static_cast<std::size_t>(signs.gpus), "GPU")}},
+        "A job that wants all GPUs of the node does not start.",
+        "lspci -D | grep -i -e nvidia -e 'Processing accel'; sudo dmesg | grep -i -e xid -e pcie | tail");
   if (known == nullptr || signs.sys_vendor.empty())
     return exam.nothingHere("no machine whose devices are known");
   exam.looked.push_back(std::string("this is ") + known->name + ": " + known->advice);
@@ -227,9 +250,12 @@ void checkManifest(Examination& exam) {
   if (exam.options.manifest_file.empty()) return exam.nothingHere("no --manifest FILE");
   const sysfs::FileTree& tree = exam.system.tree();
   const auto gpus = topo::recordedGpus(tree);
+  gpu::GpuTopology here = gpus.ok() && *gpus != nullptr ? **gpus : gpu::GpuTopology();
+  const std::vector<std::string> lost = lostGpus(exam.system);
+  std::erase_if(here.gpus,
+                [&](const gpu::Device& gpu) { return std::ranges::find(lost, gpu.busid) != lost.end(); });
   const auto differences =
-      fingerprint::compareWithManifest(exam.options.manifest_text, exam.options.manifest_file, tree,
-                                       gpus.ok() && *gpus != nullptr ? **gpus : gpu::GpuTopology());
+      fingerprint::compareWithManifest(exam.options.manifest_text, exam.options.manifest_file, tree, here);
   if (!differences.ok()) return exam.cannotLook(differences.error());
   exam.looked.push_back("manifest " + exam.options.manifest_file);
   for (const fingerprint::ManifestDifference& each : *differences) {
