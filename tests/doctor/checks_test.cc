@@ -859,6 +859,7 @@ TEST(Doctor, WhatIsMeantIsNoFault) {
       {"a board of eight lanes for each GPU", kIb,
        each({ofEachDevice("/class", "0x0302", "/max_link_width", "8\n"),
              ofEachDevice("/class", "0x0302", "/current_link_width", "8\n")})},
+      {"a NIC left out by name", kIb, variables("NCCL_IB_HCA=^=mlx5_0:1,mlx5_2")},
       // Half-width links are sold as such: HDR100.
       {"links of two lanes", kIb, ofEachPort("/rate", "100 Gb/sec (2X HDR)\n")},
   };

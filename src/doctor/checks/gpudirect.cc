@@ -245,8 +245,9 @@ std::string rootOf(const std::string& path) {
 // In a virtual machine that hides its tree (hidden-tree) each device has a root of its own: no GPU has a NIC.
 void checkRoots(Examination& exam) {
   std::map<std::string, std::size_t> nics;  // by root
-  for (const RdmaPort* port : exam.usedPorts())
-    if (!port->software) ++nics[rootOf(port->pci_path)];
+  // A NIC that NCCL_IB_HCA leaves out is there.
+  for (const RdmaPort& port : exam.ports)
+    if (!port.software && !port.not_given) ++nics[rootOf(port.pci_path)];
   const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
   std::map<std::size_t, std::size_t> having;  // how many GPUs have so many NICs
   for (const sysfs::PciDevice& gpu : gpus) ++having[nics[rootOf(gpu.path)]];
