@@ -380,6 +380,12 @@ const Fault kFaults[] = {
      "mlx5_0 port 1", "1X", "mlxlink"},
     {"slower than the module can", kRoce, ofEachPort("/rate", "200 Gb/sec (4X HDR)\n"), "port-speed", kAdvice,
      "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
+    {"half of the ports slow", kIb, kFourSlowPorts, "port-speed", kWarning, "mlx5_0 port 1", "200 Gb/sec",
+     "mlxlink"},
+    {"a state that is empty", kIb, file(kMlx0 + "/state", ""), "port-state", kAdvice, "mlx5_0 port 1", "empty",
+     "dmesg"},
+    {"a rate that is none", kIb, file(kMlx0 + "/rate", "garbage\n"), "port-speed", kAdvice, "mlx5_0 port 1",
+     "garbage", "dmesg"},
     {"a GPU on four lanes", kIb, file(kGpu0 + "/current_link_width", "4\n"), "gpu-link", kWarning,
      "GPU 0000:1b:00.0", "32 GT/s x4; GPU and slot can 32 GT/s x16", "lspci -vv -s 0000:1b:00.0"},
     {"a GPU in a slow slot", kIb,
@@ -897,6 +903,17 @@ TEST(Doctor, WhatCostsBandwidthComesBeforeFirmware) {
   EXPECT_EQ(checksOf(findings), "port-speed pci-link firmware");
   EXPECT_EQ(found(findings, "firmware").seen.size(), 1U);
   EXPECT_HAS(found(findings, "firmware").why, "The others have 28.39.1002 (mlx5_0, mlx5_1");
+}
+
+TEST(Doctor, TwoHalvesAreBothNamed) {
+  MemoryTree tree = goodMachine();
+  kFourSlowPorts(tree);
+  const Finding speed = found(diagnose(tree).findings, "port-speed");
+  EXPECT_EQ(speed.seen.size(), 4U);
+  EXPECT_HAS(speed.why, "4 ports of this kind run at 400 Gb/s (mlx5_4 port 1, ");
+  for (int i = 0; i < 4; ++i)
+    set(tree, "/sys/class/infiniband/mlx5_" + std::to_string(i) + "/fw_ver", "1.0\n");
+  EXPECT_EQ(found(diagnose(tree).findings, "firmware").seen.size(), 8U);
 }
 
 // On this machine the doctor stands in the job's folder; another machine's nobody knows.

@@ -62,12 +62,23 @@ bool kindInUse(const Examination& exam, const RdmaPort& port) {
          });
 }
 
+// A file that is there and says nothing that can be understood.
+void addUnreadable(Examination& exam, const RdmaPort& port, const std::string& name) {
+  const std::string file = port.folder + "/" + name, value = exam.system.line(file);
+  if (!exam.system.exists(file)) return;
+  exam.add(kAdvice, "the port's " + name + " cannot be read",
+           {{port.label(), file, value.empty() ? "empty" : value}},
+           "The port is not judged, and NCCL may leave it out: the driver or the card does not answer.",
+           "cat " + file + "; sudo dmesg | grep -i -e " + port.device + " -e mlx5 | tail");
+}
+
 void checkState(Examination& exam) {
   bool any_active = false;
   for (const RdmaPort* port : exam.usedPorts()) any_active = any_active || port->active();
   for (const RdmaPort* port : exam.usedPorts()) {
     // INIT and ARMED on InfiniBand is the subnet manager's fault: ib-sm.
     const bool waits = port->state == PortState::kInit || port->state == PortState::kArmed;
+    if (port->state == PortState::kUnknown) addUnreadable(exam, *port, "state");
     if (port->active() || port->state == PortState::kUnknown || (waits && !port->roce())) continue;
     const bool spare = cardHasActivePort(exam, *port) || (any_active && !kindInUse(exam, *port));
     exam.add(spare        ? kAdvice
@@ -104,18 +115,21 @@ void checkSubnetManager(Examination& exam) {
   }
 }
 
-// The rate that most active ports of one kind have, and how many lanes.
+// The rate that most active ports of one kind have, and these ports.
 struct Usual {
   int rate_mbps = 0;
-  int lanes = 0;
+  std::vector<std::string> ports;
 };
+// Of two rates with as many ports each it is the faster one.
 Usual usualOf(const Examination& exam, const RdmaPort& port) {
-  std::map<std::pair<int, int>, int> count;
+  constexpr std::size_t kLeast = 2;
+  std::map<int, std::vector<std::string>> by_rate;
   for (const RdmaPort* other : exam.usedPorts())
-    if (other->active() && sameKind(*other, port)) ++count[{other->rate_mbps, other->lanes}];
-  const auto most =
-      std::ranges::max_element(count, [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == count.end() || most->second < 2 ? Usual() : Usual{most->first.first, most->first.second};
+    if (other->active() && sameKind(*other, port)) by_rate[other->rate_mbps].push_back(other->label());
+  Usual usual;
+  for (auto& [rate, ports] : by_rate)
+    if (ports.size() >= std::max(kLeast, usual.ports.size())) usual = {rate, std::move(ports)};
+  return usual;
 }
 
 int fastestMode(const Examination& exam, const RdmaPort& port) {
@@ -125,7 +139,11 @@ int fastestMode(const Examination& exam, const RdmaPort& port) {
 
 void checkSpeed(Examination& exam) {
   for (const RdmaPort* port : exam.usedPorts()) {
-    if (!port->active() || port->software || port->rate_mbps == 0) continue;
+    if (!port->active() || port->software) continue;
+    if (port->rate_mbps == 0) {
+      addUnreadable(exam, *port, "rate");
+      continue;
+    }
     const Usual usual = port->type.empty() ? Usual() : usualOf(exam, *port);
     const int able = fastestMode(exam, *port);
     // Links of two lanes are sold (HDR100, NDR200); of a single one they are not.
@@ -140,7 +158,9 @@ void checkSpeed(Examination& exam) {
              : narrow ? "the link runs with one lane of its four"
                       : "the link is slower than the card's " + better,
              {{port->label(), port->folder + "/rate", exam.system.line(port->folder + "/rate")}},
-             (slower ? "Most ports of this kind run at " + better + ". " : std::string()) +
+             (slower ? counted(usual.ports.size(), "port") + " of this kind run at " + better + " (" +
+                           firstItems(usual.ports, 4) + "). "
+                     : std::string()) +
                  "A collective goes at the pace of its slowest NIC.",
              (tool.empty() ? "" : tool + "\n") +
                  (port->interface.empty() ? ibPort(*port, "query") : "sudo ethtool " + port->interface));
