@@ -386,6 +386,19 @@ const Fault kFaults[] = {
      "dmesg"},
     {"a rate that is none", kIb, file(kMlx0 + "/rate", "garbage\n"), "port-speed", kAdvice, "mlx5_0 port 1",
      "garbage", "dmesg"},
+    {"a port that stays ARMED", kIb, file(kMlx0 + "/state", "3: ARMED\n"), "ib-sm", kError, "mlx5_0 port 1",
+     "ARMED, LID 2", "its log names the port"},
+    {"one LID of two ports", kIb, file(kMlx0 + "/lid", "0x4\n"), "ib-sm", kWarning, "mlx5_0 port 1", "0x4",
+     "sminfo -C mlx5_0 -P 1"},
+    {"a node GUID of zeros", kIb,
+     file("/sys/class/infiniband/mlx5_2/node_guid", "0000:0000:0000:0000\n"), "ib-sm", kWarning, "mlx5_2",
+     "node_guid", "mstflint -d 0000:4f:00.0"},
+    {"an EFA port down", kIb,
+     each({ofEachDevice("/vendor", "0x15b3", "/vendor", "0x1d0f\n"), ofEachPort("/link_layer", "Unspecified\n"),
+           file(kMlx0 + "/state", "1: DOWN\n")}),
+     "port-state", kWarning, "mlx5_0 port 1", "DOWN", "dmesg | grep -i efa"},
+    {"NICs without a NUMA node", kIb, file(kNic0 + "/numa_node", "-1\n"), "nic-numa", kAdvice, "mlx5_0", "-1",
+     "BIOS"},
     {"a GPU on four lanes", kIb, file(kGpu0 + "/current_link_width", "4\n"), "gpu-link", kWarning,
      "GPU 0000:1b:00.0", "32 GT/s x4; GPU and slot can 32 GT/s x16", "lspci -vv -s 0000:1b:00.0"},
     {"a GPU in a slow slot", kIb,
@@ -866,6 +879,7 @@ TEST(Doctor, WhatIsMeantIsNoFault) {
        each({ofEachDevice("/class", "0x0302", "/max_link_width", "8\n"),
              ofEachDevice("/class", "0x0302", "/current_link_width", "8\n")})},
       {"a NIC left out by name", kIb, variables("NCCL_IB_HCA=^=mlx5_0:1,mlx5_2")},
+      {"a subnet for each rail", kIb, ofEachPort("/lid", "0x1\n")},
       // Half-width links are sold as such: HDR100.
       {"links of two lanes", kIb, ofEachPort("/rate", "100 Gb/sec (2X HDR)\n")},
   };
@@ -914,6 +928,19 @@ TEST(Doctor, TwoHalvesAreBothNamed) {
   for (int i = 0; i < 4; ++i)
     set(tree, "/sys/class/infiniband/mlx5_" + std::to_string(i) + "/fw_ver", "1.0\n");
   EXPECT_EQ(found(diagnose(tree).findings, "firmware").seen.size(), 8U);
+}
+
+// EFA has neither an interface, nor RoCE, nor a transceiver.
+TEST(Doctor, EfaGetsNoAdviceForOtherNics) {
+  MemoryTree tree = goodMachine();
+  each({ofEachDevice("/vendor", "0x15b3", "/device", "0xefa1\n"),
+        ofEachDevice("/vendor", "0x15b3", "/vendor", "0x1d0f\n"), ofEachPort("/link_layer", "Unspecified\n"),
+        file(kMlx0 + "/state", "1: DOWN\n"), missing("/sys/class/infiniband/mlx5_3")})(tree);
+  const Findings findings = diagnose(tree).findings;
+  EXPECT_HAS(found(findings, "rdma-devices").fix, "modprobe efa");
+  for (const char* const check : {"rdma-devices", "port-state"})
+    for (const char* const word : {"enable_roce", "ip link", "transceiver"})
+      EXPECT_LACKS(found(findings, check).fix, word);
 }
 
 // On this machine the doctor stands in the job's folder; another machine's nobody knows.

@@ -58,11 +58,13 @@ void checkDevices(Examination& exam) {
     if (!exam.ports.empty() && !exam.system.container().empty()) return;
     if (!exam.ports.empty()) {
       const std::string busid = seen[0].device;
-      return exam.add(Severity::kWarning, "the card has no RDMA device", std::move(seen),
-                      "NCCL does without its bandwidth, unless it is a card for the front network.",
-                      "sudo dmesg | grep " + busid + "    (why the driver refused it)\n" + "sudo modprobe " +
-                          module + "; devlink dev param show pci/" + busid +
-                          " name enable_roce    (mlx5: must be true)");
+      return exam.add(
+          Severity::kWarning, "the card has no RDMA device", std::move(seen),
+          "NCCL does without its bandwidth, unless it is a card for the front network.",
+          "sudo dmesg | grep " + busid + "    (why the driver refused it)\n" + "sudo modprobe " + module +
+              (module == "mlx5_ib"
+                   ? "; devlink dev param show pci/" + busid + " name enable_roce    (must be true)"
+                   : ""));
     }
     return exam.add(
         Severity::kError, "the card has no RDMA device", std::move(seen), why,

@@ -187,6 +187,20 @@ void checkNumaBalancing(Examination& exam) {
            "echo 'kernel.numa_balancing=0' | sudo tee /etc/sysctl.d/90-nccl.conf && sudo sysctl --system");
 }
 
+void checkNicNodes(Examination& exam) {
+  if (sysfs::numaNodes(exam.system.tree()).size() < 2) return exam.nothingHere("one NUMA node");
+  std::vector<Seen> seen;
+  std::set<std::string> done;
+  for (const RdmaPort* port : exam.usedPorts()) {
+    const std::string file = port->pci_path + "/numa_node";
+    if (port->pci_path.empty() || port->simulated || exam.system.number(file) != -1) continue;
+    if (done.insert(port->device).second) seen.push_back({port->device, file, "-1"});
+  }
+  exam.add(Severity::kAdvice, "the firmware does not tell the NIC's NUMA node", std::move(seen),
+           "NCCL's threads may run far from the NIC, and a NIC without a GPU near it is far from all.",
+           "update the BIOS, and let it describe NUMA (ACPI); a hypervisor: give the guest's devices nodes");
+}
+
 topo::MachineSigns signsOf(const Examination& exam) {
   const System& system = exam.system;
   topo::MachineSigns signs{.sys_vendor = system.line("/sys/class/dmi/id/sys_vendor"),
@@ -272,7 +286,7 @@ void checkManifest(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 8> kTopologyChecks = {
+constexpr std::array<Check, 9> kTopologyChecks = {
     {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree,
       Needs::kGpuAndPort},
      {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile,
@@ -283,6 +297,7 @@ constexpr std::array<Check, 8> kTopologyChecks = {
       Needs::kModel},
      {"nic-far", "topology", "GPUs whose NIC is farther than PXB", checkFarNics, Needs::kModel},
      {"numa-balancing", "topology", "automatic NUMA balancing", checkNumaBalancing, Needs::kGpu},
+     {"nic-numa", "topology", "NICs without a NUMA node", checkNicNodes, Needs::kPort},
      {"known-machine", "topology", "clouds' machines and DGX: what they should have", checkKnownMachine},
      {"manifest", "topology", "the site's manifest of its nodes (--manifest FILE)", checkManifest}}};
 
