@@ -234,6 +234,13 @@ const Change kNoThirdCard = [](MemoryTree& tree) {
   const std::string card = nicFolder(tree, 3);
   tree = without(without(tree, card), "/sys/class/infiniband/mlx5_3");
 };
+const std::string kGpu0 = "/sys/bus/pci/devices/0000:1b:00.0";
+const Change kNoFirstGpu = [](MemoryTree& tree) {
+  tree = without(without(tree, sysfs::realPathOf(tree, kGpu0)), kGpu0);
+};
+const Change kFourSlowPorts = [](MemoryTree& tree) {
+  for (int i = 0; i < 4; ++i) set(tree, portFolder(tree, i) + "/rate", "200 Gb/sec (2X NDR)\n");
+};
 const Change kNoRdma = each({missing("/sys/class/infiniband"), missing("/railwise/verbs")});
 
 // The port of mlx5_0 becomes a bond of two.
@@ -351,7 +358,7 @@ const Fault kFaults[] = {
      },
      "hca-selection", kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
     {"firmware differs", kIb, file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), "firmware",
-     kWarning, "mlx5_0", "28.39.1002", "mstflint"},
+     kWarning, "mlx5_5", "28.36.1010", "mstflint"},
     {"port down", kRoce,
      each({file(kMlx0 + "/state", "1: DOWN\n"), file(kMlx0 + "/phys_state", "3: Disabled\n")}), "port-state",
      kWarning, "mlx5_0 port 1", "DOWN, phys_state 3: Disabled", "ip link set en_mlx5_0 up"},
@@ -373,6 +380,39 @@ const Fault kFaults[] = {
      "mlx5_0 port 1", "1X", "mlxlink"},
     {"slower than the module can", kRoce, ofEachPort("/rate", "200 Gb/sec (4X HDR)\n"), "port-speed", kAdvice,
      "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
+    {"half of the ports slow", kIb, kFourSlowPorts, "port-speed", kWarning, "mlx5_0 port 1", "200 Gb/sec",
+     "mlxlink"},
+    {"a state that is empty", kIb, file(kMlx0 + "/state", ""), "port-state", kAdvice, "mlx5_0 port 1", "empty",
+     "dmesg"},
+    {"a rate that is none", kIb, file(kMlx0 + "/rate", "garbage\n"), "port-speed", kAdvice, "mlx5_0 port 1",
+     "garbage", "dmesg"},
+    {"a port that stays ARMED", kIb, file(kMlx0 + "/state", "3: ARMED\n"), "ib-sm", kError, "mlx5_0 port 1",
+     "ARMED, LID 2", "its log names the port"},
+    {"one LID of two ports", kIb, file(kMlx0 + "/lid", "0x4\n"), "ib-sm", kWarning, "mlx5_0 port 1", "0x4",
+     "sminfo -C mlx5_0 -P 1"},
+    {"a node GUID of zeros", kIb,
+     file("/sys/class/infiniband/mlx5_2/node_guid", "0000:0000:0000:0000\n"), "ib-sm", kWarning, "mlx5_2",
+     "node_guid", "mstflint -d 0000:4f:00.0"},
+    {"an EFA port down", kIb,
+     each({ofEachDevice("/vendor", "0x15b3", "/vendor", "0x1d0f\n"), ofEachPort("/link_layer", "Unspecified\n"),
+           file(kMlx0 + "/state", "1: DOWN\n")}),
+     "port-state", kWarning, "mlx5_0 port 1", "DOWN", "dmesg | grep -i efa"},
+    {"NICs without a NUMA node", kIb, file(kNic0 + "/numa_node", "-1\n"), "nic-numa", kAdvice, "mlx5_0", "-1",
+     "BIOS"},
+    {"a GPU on four lanes", kIb, file(kGpu0 + "/current_link_width", "4\n"), "gpu-link", kWarning,
+     "GPU 0000:1b:00.0", "32 GT/s x4; GPU and slot can 32 GT/s x16", "lspci -vv -s 0000:1b:00.0"},
+    {"a GPU in a slow slot", kIb,
+     each({file(kGpu0 + "/max_link_speed", "16.0 GT/s PCIe\n"),
+           file(kGpu0 + "/current_link_speed", "16.0 GT/s PCIe\n")}),
+     "gpu-link", kWarning, "GPU 0000:1b:00.0", "16 GT/s x16 at most; most GPUs here 32 GT/s x16",
+     "lspci -vv -s 0000:1b:00.0"},
+    {"a GPU that fell off the bus", kIb, kNoFirstGpu, "gpu-driver", kError, "GPU 0000:1b:00.0", "not there",
+     "fallen off"},
+    {"fewer GPUs than the machine has", kIb, each({kNoFirstGpu, missing("/railwise/gpus.json")}),
+     "known-machine", kWarning, "", "7 GPUs", "xid"},
+    {"fewer GPUs than the board has", kIb,
+     each({kNoFirstGpu, missing("/railwise/gpus.json"), missing("/sys/class/dmi")}), "known-machine", kWarning,
+     "", "7 GPUs", "xid"},
     {"symbol errors now", kIb,
      file("/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n"), "port-errors",
      kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
@@ -693,6 +733,7 @@ TEST(Manifest, EachDifferenceIsAFindingWithBothValues) {
       {"a NIC is missing", missing("/sys/class/infiniband/mlx5_7"), kError, "nics", "8 x MT4129", "found 7"},
       {"other firmware", file("/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"), kError, "nics",
        "28.39.1002", "28.36.1010"},
+      {"a GPU is missing", kNoFirstGpu, kError, "gpu.models", "8 x NVIDIA H100", "found 7"},
       {"another kernel", file("/proc/sys/kernel/osrelease", "6.8.0-47-generic\n"), kWarning, "kernel",
        "6.8.0-45-generic", "6.8.0-47-generic"},
       {"a setting is gone", missing("/etc/nccl.conf"), kWarning, "settings.NCCL_IB_HCA", "mlx5", "not set"},
@@ -792,6 +833,7 @@ TEST(Doctor, AFaultIsNotTakenForAnother) {
       "one card without its device/known-machine",
       "a GPU without the NIC that others have/known-machine",
       "fewer NICs than the machine has/rdma-devices",  // the card is still there
+      "a GPU that fell off the bus/known-machine",
   };
   for (const Fault& fault : kFaults) {
     MemoryTree tree = goodMachine(fault.network);
@@ -842,6 +884,12 @@ TEST(Doctor, WhatIsMeantIsNoFault) {
            file("/sys/class/infiniband/mlx5_" + std::to_string(i) + "/tc/1/traffic_class",
                 "Global tclass=106\n")(tree);
        }},
+      {"an idle GPU", kIb, file(kGpu0 + "/current_link_speed", "2.5 GT/s PCIe\n")},
+      {"a board of eight lanes for each GPU", kIb,
+       each({ofEachDevice("/class", "0x0302", "/max_link_width", "8\n"),
+             ofEachDevice("/class", "0x0302", "/current_link_width", "8\n")})},
+      {"a NIC left out by name", kIb, variables("NCCL_IB_HCA=^=mlx5_0:1,mlx5_2")},
+      {"a subnet for each rail", kIb, ofEachPort("/lid", "0x1\n")},
       // Half-width links are sold as such: HDR100.
       {"links of two lanes", kIb, ofEachPort("/rate", "100 Gb/sec (2X HDR)\n")},
   };
@@ -870,7 +918,84 @@ TEST(Doctor, APreflightWantsGpus) {
   EXPECT_EQ(status(true), 2);
 }
 
-// A pod with one virtual function of SR-IOV sees its neighbours' devices in /sys too.
+TEST(Doctor, WhatCostsBandwidthComesBeforeFirmware) {
+  MemoryTree tree = goodMachine();
+  set(tree, "/sys/class/infiniband/mlx5_6/fw_ver", "28.36.1010\n");
+  set(tree, portFolder(tree, 5) + "/rate", "200 Gb/sec (2X NDR)\n");
+  set(tree, nicFolder(tree, 2) + "/current_link_width", "8\n");
+  const Findings findings = diagnose(tree).findings;
+  EXPECT_EQ(checksOf(findings), "port-speed pci-link firmware");
+  EXPECT_EQ(found(findings, "firmware").seen.size(), 1U);
+  EXPECT_HAS(found(findings, "firmware").why, "The others have 28.39.1002 (mlx5_0, mlx5_1");
+}
+
+TEST(Doctor, TwoHalvesAreBothNamed) {
+  MemoryTree tree = goodMachine();
+  kFourSlowPorts(tree);
+  const Finding speed = found(diagnose(tree).findings, "port-speed");
+  EXPECT_EQ(speed.seen.size(), 4U);
+  EXPECT_HAS(speed.why, "4 ports of this kind run at 400 Gb/s (mlx5_4 port 1, ");
+  for (int i = 0; i < 4; ++i)
+    set(tree, "/sys/class/infiniband/mlx5_" + std::to_string(i) + "/fw_ver", "1.0\n");
+  EXPECT_EQ(found(diagnose(tree).findings, "firmware").seen.size(), 8U);
+}
+
+// EFA has neither an interface, nor RoCE, nor a transceiver.
+TEST(Doctor, EfaGetsNoAdviceForOtherNics) {
+  MemoryTree tree = goodMachine();
+  each({ofEachDevice("/vendor", "0x15b3", "/device", "0xefa1\n"),
+        ofEachDevice("/vendor", "0x15b3", "/vendor", "0x1d0f\n"), ofEachPort("/link_layer", "Unspecified\n"),
+        file(kMlx0 + "/state", "1: DOWN\n"), missing("/sys/class/infiniband/mlx5_3")})(tree);
+  const Findings findings = diagnose(tree).findings;
+  EXPECT_HAS(found(findings, "rdma-devices").fix, "modprobe efa");
+  for (const char* const check : {"rdma-devices", "port-state"})
+    for (const char* const word : {"enable_roce", "ip link", "transceiver"})
+      EXPECT_LACKS(found(findings, check).fix, word);
+}
+
+// On this machine the doctor stands in the job's folder; another machine's nobody knows.
+TEST(Doctor, ARelativePathIsOfTheFolderOfTheJob) {
+  const std::string topology = "doctor_relative.xml", settings = "doctor_relative.conf";
+  std::ofstream(topology) << "<system version=\"1\">\n<cpu numaid=\"0\">\n</system>\n";
+  std::ofstream(settings) << "NCCL_IB_HCS=mlx5\n";
+  MemoryTree facts;
+  facts.file("/railwise/environment", "NCCL_TOPO_FILE=" + topology + "\nNCCL_CONF_FILE=./" + settings + "\n");
+  const std::vector<std::string> only = {"topology-file", "topology-fit", "settings"};
+  const Findings here = examine(System(OverlayTree(sysfs::liveTree(), facts)), {.only = only}).findings;
+  std::filesystem::remove(topology);
+  std::filesystem::remove(settings);
+  EXPECT_EQ(found(here, "topology-file").what, "NCCL refuses the topology file");
+  EXPECT_HAS(found(here, "settings").seen.at(0).where, settings + ":1");
+
+  facts.file("/railwise/environment", "NCCL_TOPO_FILE=t.xml\nNCCL_CONF_FILE=c\nNCCL_GRAPH_FILE=g.xml\n");
+  const Diagnosis elsewhere = examine(System(facts), {.only = only});
+  EXPECT_TRUE(elsewhere.findings.empty()) << textOf(elsewhere);
+  for (const char* const name : {"NCCL_TOPO_FILE=t.xml: ", "NCCL_CONF_FILE=c: ", "NCCL_GRAPH_FILE=g.xml: "})
+    EXPECT_HAS(textOf(elsewhere), name);
+  EXPECT_NE(examine(System(facts), {.only = {"topology-file"}}).unjudged, "");
+}
+
+// A recording has no environment. With cards and GPUs it is of a node, and without GPUs perhaps of PCI alone.
+TEST(Doctor, ARecordedNodeThatLostAllItsDevicesIsNotFine) {
+  MemoryTree tree = without(goodMachine(), "/railwise/environment");
+  EXPECT_EQ(diagnose(tree).findings.exitStatus(), 0) << textOf(diagnose(tree));
+  kNoRdma(tree);
+  const Finding lost = found(diagnose(tree).findings, "rdma-devices");
+  EXPECT_EQ(lost.severity, Severity::kError);
+  EXPECT_EQ(lost.seen.size(), 8U);
+  tree.folder("/sys/class/infiniband");
+  EXPECT_EQ(found(diagnose(tree).findings, "rdma-devices").severity, Severity::kError);
+
+  MemoryTree nothing;
+  nothing.folder("/sys/class/infiniband");
+  const Diagnosis unseen = diagnose(nothing);
+  EXPECT_EQ(unseen.unjudged, "the recording has no RDMA devices");
+  EXPECT_HAS(textOf(unseen), "RDMA devices: the recording has none in /sys/class/infiniband");
+  const Diagnosis strict = examine(System(nothing), {.preflight = true});
+  EXPECT_EQ(checksOf(strict.findings), "rdma-devices gpu-driver");
+  EXPECT_EQ(strict.findings.exitStatus(), 2);
+}
+
 TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
   const auto severityWith = [](const std::vector<std::string>& variables) {
     MemoryTree tree;
@@ -914,6 +1039,7 @@ TEST(Doctor, TheSoftwareDeviceIsAdvisedWithItsPackageWhereItIsNotInstalled) {
   EXPECT_HAS(installed, "without a card: export RAILWISE_DEVICE=software");
 }
 
+// A pod with one virtual function of SR-IOV sees its neighbours' devices in /sys too.
 TEST(Doctor, DevicesOfOtherPodsAreNoFault) {
   MemoryTree tree = goodMachine(kRoce);
   tree.file("/.dockerenv", "");
@@ -1073,7 +1199,12 @@ TEST(Doctor, RecordedMachinesAreFine) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const auto tree = sysfs::openTree(entry.path());
     ASSERT_TRUE(tree.ok()) << tree.error();
-    EXPECT_EQ(textOf(diagnose(**tree)), "node: fine\n") << entry.path();
+    const Diagnosis diagnosis = diagnose(**tree);
+    EXPECT_TRUE(diagnosis.findings.empty()) << entry.path() << "\n" << textOf(diagnosis);
+    // Some were recorded without RDMA devices, and say so.
+    const bool devices = !(*tree)->list("/sys/class/infiniband").empty();
+    EXPECT_EQ(diagnosis.hidden.size(), devices ? 0U : 1U) << entry.path() << "\n" << textOf(diagnosis);
+    EXPECT_EQ(diagnosis.unjudged.empty(), devices) << entry.path();
     ++machines;
   }
   EXPECT_GE(machines, 10);

@@ -139,6 +139,7 @@ int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subjec
   if (output.json()) {
     JsonWriter json;
     json.beginObject();
+    json.key("schema").value("railwise-doctor").key("schema_version").value(1);
     json.key("machine").value(subject);
     doctor::writeReportJson(json, diagnosis.findings, style);
     json.endObject();
@@ -157,6 +158,7 @@ int writeReport(const DoctorOptions& options, const sysfs::MemoryTree& read,
   sysfs::MemoryTree tree = read;
   JsonWriter json;
   json.beginObject();
+  json.key("schema").value("railwise-doctor").key("schema_version").value(1);
   json.key("railwise").value(RAILWISE_VERSION);
   json.key("machine").value(options.masked ? "masked" : subject);
   doctor::writeReportJson(json, diagnosis.findings, styleOf(diagnosis, subject));
@@ -247,7 +249,8 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
       return status;
   }
   const int status = printDiagnosis(diagnosis, subject, options);
-  return options.strict && status != kExitOk ? kExitUsage : status;
+  const bool passed = status == kExitOk && diagnosis.unjudged.empty();
+  return options.strict && !passed ? kExitUsage : status;
 }
 
 int examineFile(const DoctorOptions& options, const std::string& file) {

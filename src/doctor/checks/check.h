@@ -55,6 +55,8 @@ struct Examination {
   void add(Severity severity, std::string what, std::vector<Seen> seen, std::string why, std::string fix);
   // Notes what the check could not read; `all`: it could look at nothing else.
   void cannotLook(const std::string& what, bool all = true);
+  // Notes that the file which the setting names is not known, if so: see System::placeKnown().
+  bool skipUnknownPlace(const std::string& setting, const std::string& file);
   // Notes that the machine has nothing for the check that runs: "no topology file".
   void nothingHere(const char* what) { absent = what; }
   // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.
@@ -75,6 +77,9 @@ struct Examination {
 
 // Has this host given the PCI function to a virtual machine?
 bool givenToGuest(const System& system, const std::string& path);
+
+// The PCI addresses of GPUs that the vendor's library has told of, and that are no longer on the bus.
+std::vector<std::string> lostGpus(const System& system);
 
 // What a machine must have, for a check to have anything to look at.
 enum class Needs {

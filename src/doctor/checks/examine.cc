@@ -40,8 +40,9 @@ std::shared_ptr<const topo::GraphFile> readSettings(Examination& exam, const top
   const char* const graphs = lookup("NCCL_GRAPH_FILE");
   if (graphs == nullptr) return nullptr;
   exam.graph_file = graphs;
+  if (of_machine && exam.skipUnknownPlace("NCCL_GRAPH_FILE", graphs)) return nullptr;
   std::optional<std::string> text;
-  if (of_machine) text = system.tree().read(graphs, kMostFileBytes);
+  if (of_machine) text = system.tree().read(system.pathOf(graphs), kMostFileBytes);
   else if (auto read = wholeFile(graphs, kMostFileBytes); read.ok()) text = std::move(*read);
   auto file = text ? topo::GraphFile::parse(*text, graphs)
                    : Error{"NCCL_GRAPH_FILE=" + exam.graph_file + " cannot be read; " + topo::kNoGraphFile};
@@ -161,8 +162,8 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   exam.ports = rdmaPorts(system);
   exam.topology_file = options.topology_file.empty() ? topologyFileOf(system) : options.topology_file;
   exam.topology_text = options.topology_text;
-  if (!exam.topology_text && !exam.topology_file.empty())
-    exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
+  if (!exam.topology_text && !exam.topology_file.empty() && system.placeKnown(exam.topology_file))
+    exam.topology_text = system.tree().read(system.pathOf(exam.topology_file), kMostFileBytes);
   auto graph_file = readSettings(exam, options.environment);
   Outcome<topo::Machine> machine = modelOf(exam, exam.settings);
   if (machine.ok()) {
@@ -198,8 +199,12 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
     exam.hidden.push_back("as the job's user (without sudo): environment, limits, and rights to the devices");
   exam.looked.push_back(counted(ran, "check") + " (railwise doctor --list)");
   exam.findings.sort();
+  const bool no_devices = options.only.empty() && options.topology_file.empty() && exam.ports.empty() &&
+                          !system.environmentKnown();
   return {std::move(exam.findings), std::move(exam.looked), std::move(exam.hidden),
-          blind == ran ? "no check could look" : ""};
+          blind == ran ? "no check could look"
+          : no_devices ? "the recording has no RDMA devices"
+                       : ""};
 }
 
 std::vector<const RdmaPort*> Examination::usedPorts() const {
@@ -271,6 +276,13 @@ void Examination::add(Severity severity, std::string what, std::vector<Seen> see
   if (seen.empty()) return;
   findings.add(running, severity, std::move(what), std::move(seen), std::move(why),
                fixWithFiles(system, std::move(fix)));
+}
+
+bool Examination::skipUnknownPlace(const std::string& setting, const std::string& file) {
+  if (system.placeKnown(file)) return false;
+  cannotLook(setting + "=" + file + ": a job reads it from its working folder, which is not known here",
+             false);
+  return true;
 }
 
 void Examination::cannotLook(const std::string& what, bool all) {

@@ -10,6 +10,7 @@
 #include "doctor/checks/check.h"
 #include "sysfs/peer_memory.h"
 #include "topo/machine/known_machines.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::doctor {
 namespace {
@@ -41,13 +42,21 @@ bool modulesKnown(const System& system) { return system.exists("/proc/modules");
 
 void checkDriver(Examination& exam) {
   if (exam.options.preflight && sysfs::gpuDevices(exam.system.tree()).empty() &&
-      exam.system.environmentKnown())
+      exam.options.topology_file.empty())
     exam.add(
         Severity::kError, "the machine has no GPU", {{"", "/sys/bus/pci/devices", "no GPU of NVIDIA or AMD"}},
         "A node for jobs has GPUs (--strict).",
         "lspci | grep -i -e nvidia -e 'Processing accel'    (a GPU that is lost: sudo dmesg | grep -i xid; "
         "power the node off and on)");
-  if (exam.skipSimulated() || !modulesKnown(exam.system)) return;
+  if (exam.skipSimulated()) return;
+  std::vector<Seen> lost;
+  for (const std::string& busid : lostGpus(exam.system))
+    lost.push_back({"GPU " + busid, "/sys/bus/pci/devices", "not there, and NVML or AMD SMI has it"});
+  exam.add(
+      Severity::kError, "the GPU is no longer on the PCI bus", std::move(lost),
+      "A job that wants all GPUs of the node does not start.",
+      "sudo dmesg | grep -i -e xid -e 'fallen off'\npower the node off and on; lspci -D | grep -i nvidia");
+  if (!modulesKnown(exam.system)) return;
   const auto look = [&](bool there, const char* module, const char* what, const std::string& fix) {
     if (!there || exam.system.moduleLoaded(module)) return;
     std::vector<Seen> seen;
@@ -236,8 +245,9 @@ std::string rootOf(const std::string& path) {
 // In a virtual machine that hides its tree (hidden-tree) each device has a root of its own: no GPU has a NIC.
 void checkRoots(Examination& exam) {
   std::map<std::string, std::size_t> nics;  // by root
-  for (const RdmaPort* port : exam.usedPorts())
-    if (!port->software) ++nics[rootOf(port->pci_path)];
+  // A NIC that NCCL_IB_HCA leaves out is there.
+  for (const RdmaPort& port : exam.ports)
+    if (!port.software && !port.not_given) ++nics[rootOf(port.pci_path)];
   const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
   std::map<std::size_t, std::size_t> having;  // how many GPUs have so many NICs
   for (const sysfs::PciDevice& gpu : gpus) ++having[nics[rootOf(gpu.path)]];
@@ -291,6 +301,17 @@ constexpr std::array<Check, 6> kGpuDirectChecks = {
      {"data-direct", "gpudirect", "Data Direct of ConnectX-8", checkDataDirect}}};
 
 }  // namespace
+
+std::vector<std::string> lostGpus(const System& system) {
+  std::vector<std::string> lost;
+  const auto told = topo::recordedGpus(system.tree());
+  // A container may hide the PCI bus.
+  if (!told.ok() || *told == nullptr || sysfs::gpuDevices(system.tree()).empty()) return lost;
+  for (const gpu::Device& gpu : (*told)->gpus)
+    if (gpu::isWhole(gpu) && !gpu.busid.empty() && !system.exists("/sys/bus/pci/devices/" + gpu.busid))
+      lost.push_back(gpu.busid);
+  return lost;
+}
 
 std::span<const Check> gpuDirectChecks() { return kGpuDirectChecks; }
 

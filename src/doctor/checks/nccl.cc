@@ -234,6 +234,7 @@ bool hides(const std::string& name, const std::string& value) {
 void checkTunerFile(Examination& exam) {
   const Variable* const set = exam.system.variable("RAILWISE_TUNER_CONFIG");
   if (set == nullptr) return;
+  if (exam.skipUnknownPlace("RAILWISE_TUNER_CONFIG", set->value)) return;
   const std::string path = exam.system.pathOf(set->value);
   const bool there = exam.system.exists(path);
   if (!there && !exam.system.tree().live()) return;
@@ -257,6 +258,7 @@ void checkNamedFiles(Examination& exam) {
     const bool file =
         name != "NCCL_TUNER_PLUGIN" || (set != nullptr && set->value.find('/') != std::string::npos);
     if (set == nullptr || told || !file || set->value == "auto" ||
+        exam.skipUnknownPlace(std::string(name), set->value) ||
         exam.system.exists(exam.system.pathOf(set->value)))
       continue;
     exam.add(Severity::kWarning, "a setting names a file that is not there",

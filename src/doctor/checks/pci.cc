@@ -1,10 +1,12 @@
-// PCI Express: links, ordering, and what stands between a NIC and a GPU.
+// PCI Express cards: links, firmware, ordering, and what stands between a NIC and a GPU.
 #include "base/pci.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/text/text_layout.h"
 #include "doctor/checks/check.h"
@@ -47,6 +49,77 @@ void checkLinks(Examination& exam) {
              by_slot ? "Put the card into a faster slot; lspci -tv"
                      : "sudo lspci -vv -s " + busid +
                            " | grep LnkSta    (downgraded: seat the card again, look at riser and BIOS)");
+  }
+}
+
+// Of GPUs that are alike, the link that most have with their slot. Not known: no link is that of most.
+sysfs::PciLink usualLink(const Examination& exam, const std::vector<sysfs::PciDevice>& gpus,
+                         const sysfs::PciDevice& like) {
+  std::vector<sysfs::PciLink> links;
+  for (const sysfs::PciDevice& gpu : gpus)
+    if (gpu.vendor == like.vendor && gpu.device == like.device)
+      links.push_back(sysfs::bestLinkInSlot(exam.system.tree(), gpu.path));
+  for (const sysfs::PciLink& link : links) {
+    const auto alike = std::ranges::count(links, link.mbps(), &sysfs::PciLink::mbps);
+    if (2 * static_cast<std::size_t>(alike) > links.size()) return link;
+  }
+  return {};
+}
+
+// A GPU that has nothing to do lowers the speed of its link, and never the lanes.
+void checkGpuLinks(Examination& exam) {
+  if (exam.simulated()) return;
+  const std::vector<sysfs::PciDevice> gpus = exam.ownGpus();
+  for (const sysfs::PciDevice& gpu : gpus) {
+    const sysfs::PciLink now = sysfs::currentLink(exam.system.tree(), gpu.path);
+    const sysfs::PciLink possible = sysfs::bestLinkInSlot(exam.system.tree(), gpu.path);
+    const sysfs::PciLink usual = usualLink(exam, gpus, gpu);
+    const bool narrow = now.known() && possible.known() && now.lanes < possible.lanes;
+    const bool by_slot = possible.known() && usual.known() && possible.mbps() < usual.mbps();
+    if (!narrow && !by_slot) continue;
+    exam.add(
+        Severity::kWarning,
+        narrow ? "its PCIe link has fewer lanes than GPU and slot"
+               : "its PCIe slot is slower than those of the other GPUs",
+        {{"GPU " + gpu.busid,
+          gpu.path + (narrow ? "/current_link_speed, current_link_width" : "/max_link_speed, max_link_width"),
+          narrow ? now.text() + "; GPU and slot can " + possible.text()
+                 : possible.text() + " at most; most GPUs here " + usual.text()}},
+        "Data to NICs and CPUs takes this link. (Only the lanes tell: an idle GPU lowers the speed.)",
+        "sudo lspci -vv -s " + gpu.busid +
+            " | grep -e LnkCap -e LnkSta    (seat the GPU again, look at riser and BIOS)");
+  }
+}
+
+// Cards of one kind: those with other firmware than most are named, and first.
+void checkFirmware(Examination& exam) {
+  using Devices = std::set<std::string>;
+  std::map<std::pair<std::string, std::string>, std::map<std::string, Devices>> kinds;  // versions by kind
+  for (const RdmaPort& port : exam.ports)
+    if (!port.type.empty() && !port.firmware.empty())
+      kinds[{port.type, port.board}][port.firmware].insert(port.device);
+  for (const auto& [kind, versions] : kinds) {
+    if (versions.size() < 2) continue;
+    std::vector<std::pair<std::string, Devices>> groups(versions.begin(), versions.end());
+    std::ranges::stable_sort(groups, {}, [](const auto& group) { return group.second.size(); });
+    const auto& [version, most] = groups.back();
+    const bool odd = most.size() > groups[groups.size() - 2].second.size();
+    const std::string others = odd ? "The others have " + version + " (" +
+                                         firstItems(std::vector<std::string>(most.begin(), most.end()), 8) +
+                                         "). "
+                                   : "";
+    std::vector<Seen> seen;
+    for (const auto& group : groups)
+      for (const std::string& device : group.second)
+        if (!odd || group.first != version)
+          seen.push_back({device, "/sys/class/infiniband/" + device + "/fw_ver", group.first});
+    exam.add(Severity::kWarning,
+             odd ? "its firmware is not that of the other cards of its kind (" + kind.second + ")"
+                 : "cards of one kind (" + kind.second + ") have different firmware",
+             std::move(seen),
+             others + "Rails behave differently: speed, adaptive routing, congestion control.",
+             "sudo mstflint -d <PCI address> query    (package mstflint; the card's vendor has the image), "
+             "update the older ones");
   }
 }
 
@@ -176,8 +249,11 @@ void checkIommu(Examination& exam) {
            exam.system.byDistribution(debian, redhat));
 }
 
-constexpr std::array<Check, 4> kPciChecks = {
+constexpr std::array<Check, 6> kPciChecks = {
     {{"pci-link", "rdma", "PCIe links of the NICs against card and slot", checkLinks, Needs::kPort},
+     {"gpu-link", "gpudirect", "PCIe links of the GPUs: lanes, and slots against each other", checkGpuLinks,
+      Needs::kGpu},
+     {"firmware", "rdma", "firmware of cards of one kind", checkFirmware, Needs::kPort},
      {"relaxed-ordering", "rdma", "relaxed ordering on PCIe", checkRelaxedOrdering, Needs::kPort},
      {"acs", "gpudirect", "ACS redirect on bridges between GPUs and NICs", checkAcs, Needs::kGpuAndPort},
      {"iommu", "gpudirect", "an IOMMU that translates", checkIommu, Needs::kGpuAndPort}}};

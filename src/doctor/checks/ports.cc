@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "base/pci.h"
 #include "base/text/text_layout.h"
@@ -45,6 +46,11 @@ std::string ibPort(const RdmaPort& port, const char* action) {
 
 std::string upFix(const Examination& exam, const RdmaPort& port) {
   const bool disabled = port.physical.starts_with("3:");
+  // EFA has no interface, and no cable of the user's.
+  if (exam.system.line(port.pci_path + "/vendor") == pci::kAmazon)
+    return "rdma link show " + port.device + "/" + std::to_string(port.number) +
+           "\nsudo dmesg | grep -i efa    (then reboot the instance; stop and start it: it gets another "
+           "host)";
   std::string fix =
       port.infiniband()
           ? disabled ? ibPort(port, "enable") + "\n" : ""
@@ -62,12 +68,23 @@ bool kindInUse(const Examination& exam, const RdmaPort& port) {
          });
 }
 
+// A file that is there and says nothing that can be understood.
+void addUnreadable(Examination& exam, const RdmaPort& port, const std::string& name) {
+  const std::string file = port.folder + "/" + name, value = exam.system.line(file);
+  if (!exam.system.exists(file)) return;
+  exam.add(kAdvice, "the port's " + name + " cannot be read",
+           {{port.label(), file, value.empty() ? "empty" : value}},
+           "The port is not judged, and NCCL may leave it out: the driver or the card does not answer.",
+           "cat " + file + "; sudo dmesg | grep -i -e " + port.device + " -e mlx5 | tail");
+}
+
 void checkState(Examination& exam) {
   bool any_active = false;
   for (const RdmaPort* port : exam.usedPorts()) any_active = any_active || port->active();
   for (const RdmaPort* port : exam.usedPorts()) {
     // INIT and ARMED on InfiniBand is the subnet manager's fault: ib-sm.
     const bool waits = port->state == PortState::kInit || port->state == PortState::kArmed;
+    if (port->state == PortState::kUnknown) addUnreadable(exam, *port, "state");
     if (port->active() || port->state == PortState::kUnknown || (waits && !port->roce())) continue;
     const bool spare = cardHasActivePort(exam, *port) || (any_active && !kindInUse(exam, *port));
     exam.add(spare        ? kAdvice
@@ -85,12 +102,65 @@ void checkState(Examination& exam) {
   }
 }
 
+// A LID is of one port in a subnet; the virtual functions of a card share it. Where most ports have the same
+// one, each rail is a subnet by itself.
+void checkLids(Examination& exam) {
+  std::map<std::string, std::vector<const RdmaPort*>> by_lid;
+  std::size_t all = 0;
+  for (const RdmaPort* port : exam.usedPorts()) {
+    if (!port->infiniband() || !port->active() || port->simulated || port->lid <= 0) continue;
+    constexpr std::size_t kPrefix = 19;  // of a GID: the subnet's four groups
+    const std::string subnet = port->gids.empty() ? "" : port->gids[0].value.substr(0, kPrefix);
+    by_lid[subnet + " " + std::to_string(port->sm_lid) + " " + std::to_string(port->lid)].push_back(port);
+    ++all;
+  }
+  for (const auto& [lid, ports] : by_lid) {
+    std::set<std::string> cards;
+    std::vector<Seen> seen;
+    for (const RdmaPort* port : ports) {
+      cards.insert(sysfs::cardOf(exam.system.tree(), port->pci_path, true));
+      seen.push_back({port->label(), port->folder + "/lid", exam.system.line(port->folder + "/lid")});
+    }
+    if (cards.size() < 2 || 2 * ports.size() > all) continue;
+    exam.add(kWarning, "ports of one subnet have the same LID", std::move(seen),
+             "What is sent to one of them arrives at the other: connections fail or hang.",
+             "sudo sminfo -C " + ports[0]->device + " -P " + std::to_string(ports[0]->number) +
+                 "    (who it is; its log has duplicated LIDs or GUIDs; let it assign them anew)\n"
+                 "rails with a subnet manager each: give each subnet a prefix of its own");
+  }
+}
+
+void checkGuid(Examination& exam, const RdmaPort& port) {
+  const std::string file = "/sys/class/infiniband/" + port.device + "/node_guid";
+  if (exam.system.line(file) != "0000:0000:0000:0000") return;
+  exam.add(kWarning, "the device's node GUID is zero", {{port.device, file, "0000:0000:0000:0000"}},
+           "The subnet manager cannot tell it from other devices, and librdmacm does not connect.",
+           "sudo mstflint -d " + std::string(sysfs::baseName(port.pci_path)) +
+               " query    (the card's GUIDs)\na virtual function: ip link set <interface> vf <n> node_guid "
+               "<GUID>, on the host");
+}
+
+// The state between: the subnet manager has set up the port, and not yet opened it.
+void addArmed(Examination& exam, const RdmaPort& port) {
+  exam.add(kError, "the subnet manager has not finished with the InfiniBand port",
+           {{port.label(), port.folder + "/state", "ARMED, LID " + std::to_string(port.lid)}},
+           "A port that stays ARMED carries no data.",
+           "sudo sminfo -C " + port.device + " -P " + std::to_string(port.number) +
+               "    (who it is; its log names the port)\nsudo pkill -HUP opensm    (there: it sweeps anew)");
+}
+
 void checkSubnetManager(Examination& exam) {
+  checkLids(exam);
   for (const RdmaPort* port : exam.usedPorts()) {
     if (!port->infiniband() || port->simulated) continue;  // a software machine has no LIDs in /sys
+    checkGuid(exam, *port);
     const bool waits = port->state == PortState::kInit || port->state == PortState::kArmed;
     const bool no_lid = port->active() && (port->lid == 0 || port->sm_lid == 0);
     if (!waits && !no_lid) continue;
+    if (port->state == PortState::kArmed && port->lid > 0) {
+      addArmed(exam, *port);
+      continue;
+    }
     exam.add(kError, "no subnet manager has configured the InfiniBand port",
              {{port->label(),
                port->folder + (waits            ? "/state"
@@ -104,18 +174,21 @@ void checkSubnetManager(Examination& exam) {
   }
 }
 
-// The rate that most active ports of one kind have, and how many lanes.
+// The rate that most active ports of one kind have, and these ports.
 struct Usual {
   int rate_mbps = 0;
-  int lanes = 0;
+  std::vector<std::string> ports;
 };
+// Of two rates with as many ports each it is the faster one.
 Usual usualOf(const Examination& exam, const RdmaPort& port) {
-  std::map<std::pair<int, int>, int> count;
+  constexpr std::size_t kLeast = 2;
+  std::map<int, std::vector<std::string>> by_rate;
   for (const RdmaPort* other : exam.usedPorts())
-    if (other->active() && sameKind(*other, port)) ++count[{other->rate_mbps, other->lanes}];
-  const auto most =
-      std::ranges::max_element(count, [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == count.end() || most->second < 2 ? Usual() : Usual{most->first.first, most->first.second};
+    if (other->active() && sameKind(*other, port)) by_rate[other->rate_mbps].push_back(other->label());
+  Usual usual;
+  for (auto& [rate, ports] : by_rate)
+    if (ports.size() >= std::max(kLeast, usual.ports.size())) usual = {rate, std::move(ports)};
+  return usual;
 }
 
 int fastestMode(const Examination& exam, const RdmaPort& port) {
@@ -125,7 +198,11 @@ int fastestMode(const Examination& exam, const RdmaPort& port) {
 
 void checkSpeed(Examination& exam) {
   for (const RdmaPort* port : exam.usedPorts()) {
-    if (!port->active() || port->software || port->rate_mbps == 0) continue;
+    if (!port->active() || port->software) continue;
+    if (port->rate_mbps == 0) {
+      addUnreadable(exam, *port, "rate");
+      continue;
+    }
     const Usual usual = port->type.empty() ? Usual() : usualOf(exam, *port);
     const int able = fastestMode(exam, *port);
     // Links of two lanes are sold (HDR100, NDR200); of a single one they are not.
@@ -140,7 +217,9 @@ void checkSpeed(Examination& exam) {
              : narrow ? "the link runs with one lane of its four"
                       : "the link is slower than the card's " + better,
              {{port->label(), port->folder + "/rate", exam.system.line(port->folder + "/rate")}},
-             (slower ? "Most ports of this kind run at " + better + ". " : std::string()) +
+             (slower ? counted(usual.ports.size(), "port") + " of this kind run at " + better + " (" +
+                           firstItems(usual.ports, 4) + "). "
+                     : std::string()) +
                  "A collective goes at the pace of its slowest NIC.",
              (tool.empty() ? "" : tool + "\n") +
                  (port->interface.empty() ? ibPort(*port, "query") : "sudo ethtool " + port->interface));

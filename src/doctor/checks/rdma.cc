@@ -30,8 +30,7 @@ bool cardHasDevice(const Examination& exam, const sysfs::PciDevice& device) {
 }
 
 void checkDevices(Examination& exam) {
-  // A recording of the PCI tree alone says nothing of RDMA devices.
-  if (!exam.system.environmentKnown() && exam.ports.empty()) return;
+  if (!exam.options.topology_file.empty()) return exam.nothingHere("a topology file alone");
   std::vector<Seen> seen;
   std::string module;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
@@ -43,6 +42,11 @@ void checkDevices(Examination& exam) {
     seen.push_back(
         {device.busid, device.path + "/device", device.vendor + ":" + device.device + ", no RDMA device"});
   }
+  // Who recorded a PCI tree may have left out the RDMA devices. With GPUs and cards it is a node that lost
+  // them.
+  const bool of_node = exam.options.preflight || (!seen.empty() && exam.hasGpu(&sysfs::PciDevice::isGpu));
+  if (!exam.system.environmentKnown() && exam.ports.empty() && !of_node)
+    return exam.cannotLook("RDMA devices: the recording has none in /sys/class/infiniband");
   const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
   const bool software = device != nullptr && device->value.starts_with("software");
   const char* const why =
@@ -54,11 +58,13 @@ void checkDevices(Examination& exam) {
     if (!exam.ports.empty() && !exam.system.container().empty()) return;
     if (!exam.ports.empty()) {
       const std::string busid = seen[0].device;
-      return exam.add(Severity::kWarning, "the card has no RDMA device", std::move(seen),
-                      "NCCL does without its bandwidth, unless it is a card for the front network.",
-                      "sudo dmesg | grep " + busid + "    (why the driver refused it)\n" + "sudo modprobe " +
-                          module + "; devlink dev param show pci/" + busid +
-                          " name enable_roce    (mlx5: must be true)");
+      return exam.add(
+          Severity::kWarning, "the card has no RDMA device", std::move(seen),
+          "NCCL does without its bandwidth, unless it is a card for the front network.",
+          "sudo dmesg | grep " + busid + "    (why the driver refused it)\n" + "sudo modprobe " + module +
+              (module == "mlx5_ib"
+                   ? "; devlink dev param show pci/" + busid + " name enable_roce    (must be true)"
+                   : ""));
     }
     return exam.add(
         Severity::kError, "the card has no RDMA device", std::move(seen), why,
@@ -192,28 +198,6 @@ void checkVersions(Examination& exam) {
            exam.system.installCommand("rdma-core libibverbs1 ibverbs-providers", "rdma-core libibverbs"));
 }
 
-void checkFirmware(Examination& exam) {
-  std::set<std::string> kinds;
-  for (const RdmaPort& port : exam.ports) {
-    const std::string kind = port.type + " " + port.board;
-    if (port.type.empty() || port.firmware.empty() || !kinds.insert(kind).second) continue;
-    std::set<std::string> versions;
-    std::vector<Seen> seen;
-    std::set<std::string> devices;
-    for (const RdmaPort& other : exam.ports) {
-      if (other.type + " " + other.board != kind || other.firmware.empty()) continue;
-      if (!devices.insert(other.device).second) continue;
-      versions.insert(other.firmware);
-      seen.push_back({other.device, "/sys/class/infiniband/" + other.device + "/fw_ver", other.firmware});
-    }
-    if (versions.size() < 2) continue;
-    exam.add(Severity::kWarning, "cards of one kind (" + port.board + ") have different firmware",
-             std::move(seen), "Rails behave differently: speed, adaptive routing, congestion control.",
-             "sudo mstflint -d <PCI address> query    (package mstflint; the card's vendor has the image), "
-             "update the older ones");
-  }
-}
-
 // The names of RDMA devices that an item of NCCL_IB_HCA chooses, each once.
 std::set<std::string> chosenBy(const Examination& exam, const PortItem& item, bool exact) {
   std::set<std::string> devices;
@@ -279,15 +263,14 @@ void checkSelection(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 7> kRdmaChecks = {
-    {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices, Needs::kEnvironment},
+constexpr std::array<Check, 6> kRdmaChecks = {
+    {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices},
      {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes,
       Needs::kPort},
      {"rdma-open", "rdma", "devices that verbs cannot open", checkOpening, Needs::kPort},
      {"rdma-provider", "rdma", "libibverbs and its library for each NIC", checkProvider, Needs::kPort},
      {"rdma-versions", "rdma", "rdma-core against the kernel", checkVersions, Needs::kPort},
-     {"hca-selection", "rdma", "NCCL_IB_HCA against the devices", checkSelection, Needs::kPort},
-     {"firmware", "rdma", "firmware of cards of one kind", checkFirmware, Needs::kPort}}};
+     {"hca-selection", "rdma", "NCCL_IB_HCA against the devices", checkSelection, Needs::kPort}}};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "base/pci.h"
 #include "doctor/checks/check.h"
@@ -115,7 +116,9 @@ void checkTopologyFile(Examination& exam) {
     if (exam.machine == nullptr) topo::addInitFailure(report, exam.settings);
     return addLintFindings(exam, report);
   }
-  const bool exists = exam.system.exists(exam.topology_file);
+  if (exam.skipUnknownPlace("NCCL_TOPO_FILE", exam.topology_file))
+    return exam.nothingHere("no topology file that can be read");
+  const bool exists = exam.system.exists(exam.system.pathOf(exam.topology_file));
   exam.add(Severity::kError, "the topology file cannot be read",
            {{"", exam.topology_file, exists ? "no regular file, or no right to read it" : "no such file"}},
            exists
@@ -137,7 +140,8 @@ void checkInit(Examination& exam) {
 }
 
 void checkTopologyFit(Examination& exam) {
-  if (!exam.topology_text || exam.system.tree().list("/sys/bus/pci/devices").empty()) return;
+  if (!exam.topology_text) return exam.nothingHere("no topology file that can be read");
+  if (exam.system.tree().list("/sys/bus/pci/devices").empty()) return;
   const auto document = topo::parseXml(*exam.topology_text, exam.topology_file);
   if (!document.ok()) return;
   // Of a file with NVIDIA's GPUs lint says it.
@@ -183,6 +187,20 @@ void checkNumaBalancing(Examination& exam) {
            "echo 'kernel.numa_balancing=0' | sudo tee /etc/sysctl.d/90-nccl.conf && sudo sysctl --system");
 }
 
+void checkNicNodes(Examination& exam) {
+  if (sysfs::numaNodes(exam.system.tree()).size() < 2) return exam.nothingHere("one NUMA node");
+  std::vector<Seen> seen;
+  std::set<std::string> done;
+  for (const RdmaPort* port : exam.usedPorts()) {
+    const std::string file = port->pci_path + "/numa_node";
+    if (port->pci_path.empty() || port->simulated || exam.system.number(file) != -1) continue;
+    if (done.insert(port->device).second) seen.push_back({port->device, file, "-1"});
+  }
+  exam.add(Severity::kAdvice, "the firmware does not tell the NIC's NUMA node", std::move(seen),
+           "NCCL's threads may run far from the NIC, and a NIC without a GPU near it is far from all.",
+           "update the BIOS, and let it describe NUMA (ACPI); a hypervisor: give the guest's devices nodes");
+}
+
 topo::MachineSigns signsOf(const Examination& exam) {
   const System& system = exam.system;
   topo::MachineSigns signs{.sys_vendor = system.line("/sys/class/dmi/id/sys_vendor"),
@@ -202,9 +220,31 @@ topo::MachineSigns signsOf(const Examination& exam) {
   return signs;
 }
 
+// How many GPUs the whole machine has, and why that is known. A size of a cloud's machine or a guest may have
+// fewer, unless its product's name is that of a size.
+std::pair<int, std::string> wantedGpus(const Examination& exam, const topo::MachineSigns& signs,
+                                       const topo::KnownMachine* known) {
+  const bool named = known != nullptr && *known->product != '\0' && *known->gpu_device == '\0';
+  if (!exam.system.container().empty()) return {};
+  if (exam.system.virtualMachine() && signs.sys_vendor != "Amazon EC2") return {};
+  if (named) return {known->gpus, std::string(known->name) + " has " + std::to_string(known->gpus) + " GPUs"};
+  const topo::KnownGpu* const kind = topo::knownGpu(pci::kNvidia, signs.gpu_device);
+  constexpr int kBoard = 8, kSmallBoard = 4;
+  if (kind == nullptr || kind->nvswitch_links == 0 || signs.gpus <= kSmallBoard ||
+      exam.system.virtualMachine())
+    return {};
+  return {kBoard, std::string("boards of the ") + kind->name + " have 8 GPUs"};
+}
+
 void checkKnownMachine(Examination& exam) {
   const topo::MachineSigns signs = signsOf(exam);
   const topo::KnownMachine* known = topo::knownMachine(signs);
+  if (const auto [gpus, why] = wantedGpus(exam, signs, known); signs.gpus > 0 && signs.gpus < gpus)
+    exam.add(
+        Severity::kWarning, why + ", and fewer are here",
+        {{"", "/sys/bus/pci/devices", counted(static_cast<std::size_t>(signs.gpus), "GPU")}},
+        "A job that wants all GPUs of the node does not start.",
+        "lspci -D | grep -i -e nvidia -e 'Processing accel'; sudo dmesg | grep -i -e xid -e pcie | tail");
   if (known == nullptr || signs.sys_vendor.empty())
     return exam.nothingHere("no machine whose devices are known");
   exam.looked.push_back(std::string("this is ") + known->name + ": " + known->advice);
@@ -224,9 +264,12 @@ void checkManifest(Examination& exam) {
   if (exam.options.manifest_file.empty()) return exam.nothingHere("no --manifest FILE");
   const sysfs::FileTree& tree = exam.system.tree();
   const auto gpus = topo::recordedGpus(tree);
+  gpu::GpuTopology here = gpus.ok() && *gpus != nullptr ? **gpus : gpu::GpuTopology();
+  const std::vector<std::string> lost = lostGpus(exam.system);
+  std::erase_if(here.gpus,
+                [&](const gpu::Device& gpu) { return std::ranges::find(lost, gpu.busid) != lost.end(); });
   const auto differences =
-      fingerprint::compareWithManifest(exam.options.manifest_text, exam.options.manifest_file, tree,
-                                       gpus.ok() && *gpus != nullptr ? **gpus : gpu::GpuTopology());
+      fingerprint::compareWithManifest(exam.options.manifest_text, exam.options.manifest_file, tree, here);
   if (!differences.ok()) return exam.cannotLook(differences.error());
   exam.looked.push_back("manifest " + exam.options.manifest_file);
   for (const fingerprint::ManifestDifference& each : *differences) {
@@ -243,7 +286,7 @@ void checkManifest(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 8> kTopologyChecks = {
+constexpr std::array<Check, 9> kTopologyChecks = {
     {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree,
       Needs::kGpuAndPort},
      {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile,
@@ -254,6 +297,7 @@ constexpr std::array<Check, 8> kTopologyChecks = {
       Needs::kModel},
      {"nic-far", "topology", "GPUs whose NIC is farther than PXB", checkFarNics, Needs::kModel},
      {"numa-balancing", "topology", "automatic NUMA balancing", checkNumaBalancing, Needs::kGpu},
+     {"nic-numa", "topology", "NICs without a NUMA node", checkNicNodes, Needs::kPort},
      {"known-machine", "topology", "clouds' machines and DGX: what they should have", checkKnownMachine},
      {"manifest", "topology", "the site's manifest of its nodes (--manifest FILE)", checkManifest}}};
 

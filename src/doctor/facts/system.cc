@@ -52,7 +52,7 @@ void System::readVariables() {
   };
   for (ConfVariable& set :
        ncclConfVariables(text_of("NCCL_CONF_FILE"), text_of("HOME"), sysfs::runsRccl(tree_),
-                         [this](const std::string& path) { return text(path); }))
+                         [this](const std::string& path) { return text(pathOf(path)); }))
     variables_.emplace(std::move(set.name), Variable{std::move(set.value), set.where()});
 }
 

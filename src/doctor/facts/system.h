@@ -54,6 +54,8 @@ class System {
   bool exists(const std::string& path) const { return tree_.exists(path); }
   // The path of a file that a setting names. A job reads a relative one from its current folder.
   std::string pathOf(const std::string& named) const;
+  // False: a relative path on another machine, whose jobs' folder nobody knows.
+  bool placeKnown(const std::string& named) const { return named.starts_with('/') || tree_.live(); }
   // The value behind `key` and a colon, as in /proc/self/status. "": there is none.
   std::string field(const std::string& path, std::string_view key) const;
 

@@ -47,6 +47,7 @@ TEST(DoctorCommand, TheJsonHasTheVerdict) {
   const ProcessResult result = succeeded(doctorOn("dgx", {"--json", "--only", "rdma"}));
   EXPECT_HAS(result.out, "\"verdict\": \"fine\"");
   EXPECT_HAS(result.out, "\"findings\": []");
+  EXPECT_HAS(result.out, "\"schema\": \"railwise-doctor\"");
 }
 
 TEST(DoctorCommand, ListsItsChecks) {
