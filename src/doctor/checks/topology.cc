@@ -226,6 +226,11 @@ std::pair<int, std::string> wantedGpus(const Examination& exam, const topo::Mach
                                        const topo::KnownMachine* known) {
   const bool named = known != nullptr && *known->product != '\0' && *known->gpu_device == '\0';
   if (!exam.system.container().empty()) return {};
+  // A function whose class or ids cannot be read may be a GPU.
+  if (std::ranges::any_of(sysfs::pciDevices(exam.system.tree()), [](const sysfs::PciDevice& device) {
+        return device.device_class.empty() || device.vendor.empty() || device.device.empty();
+      }))
+    return {};
   if (exam.system.virtualMachine() && signs.sys_vendor != "Amazon EC2") return {};
   if (named) return {known->gpus, std::string(known->name) + " has " + std::to_string(known->gpus) + " GPUs"};
   const topo::KnownGpu* const kind = topo::knownGpu(pci::kNvidia, signs.gpu_device);
