@@ -38,7 +38,6 @@ struct Examination {
   std::vector<RdmaPort> ports;               // all ports of the machine
   const topo::Machine* machine = nullptr;    // the model; null: there is none (no GPU, or it cannot be made)
   topo::MachineExplanation paths;            // what `railwise explain` says of the model; empty without one
-  std::map<std::string, std::string> lists;  // of a file: this computer's NCCL_ALGO and NCCL_PROTO
   topo::Settings settings;                   // NCCL's, of the release that programs load
   std::string topology_file;                 // the file that NCCL reads; "": none
   std::optional<std::string> topology_text;  // null: it cannot be read

@@ -34,9 +34,6 @@ std::shared_ptr<const topo::GraphFile> readSettings(Examination& exam, const top
     return set == nullptr ? nullptr : set->value.c_str();
   };
   exam.settings = topo::settingsFromEnvironment(lookup, rulesOf(system));
-  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO"})
-    if (const char* value = of_machine ? nullptr : lookup(name); value != nullptr)
-      exam.lists.emplace(name, value);
   const char* const graphs = lookup("NCCL_GRAPH_FILE");
   if (graphs == nullptr) return nullptr;
   exam.graph_file = graphs;

@@ -268,8 +268,7 @@ void checkNamedFiles(Examination& exam) {
 }
 
 void checkSettings(Examination& exam) {
-  Environment environment = environmentOf(exam.system);
-  environment.insert(exam.lists.begin(), exam.lists.end());
+  const Environment environment = environmentOf(exam.system);
   for (const UnknownName& unknown : unknownNames(environment)) {
     // A newer NCCL may know a name that is near none of ours.
     if (unknown.nearest.empty() && !unknown.railwise) continue;
