@@ -49,6 +49,12 @@ std::vector<std::string> installedPlaces(const std::string& name) {
   return places;
 }
 
+std::vector<std::string> pluginFileNames(const std::string& entry) {
+  const bool library = entry.starts_with("lib") && entry.ends_with(".so");
+  if (entry.find('/') != std::string::npos || library) return {entry};
+  return {entry, "libnccl-net-" + entry + ".so"};
+}
+
 std::string docsFolder() {
   static const std::string found = [] {
     std::error_code error;

@@ -12,6 +12,10 @@ namespace railwise {
 // place.
 std::vector<std::string> installedPlaces(const std::string& name);
 
+// The names that NCCL gives to dlopen() for an entry of NCCL_NET_PLUGIN, in order. Source: NCCL 2.30.7,
+// plugin_open.cc.
+std::vector<std::string> pluginFileNames(const std::string& entry);
+
 // Where the pages of docs/ lie that come with this program: "/usr/share/doc/railwise-doctor/docs/"; "docs/"
 // in a tree of sources.
 std::string docsFolder();

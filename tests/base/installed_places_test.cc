@@ -20,5 +20,12 @@ TEST(InstalledPlaces, OfAProgramLieBesideItAndInTheLibraryFoldersNextToIt) {
   }
 }
 
+TEST(PluginFileNames, AreThoseOfNccl) {
+  EXPECT_EQ(pluginFileNames("railwise"), (std::vector<std::string>{"railwise", "libnccl-net-railwise.so"}));
+  EXPECT_EQ(pluginFileNames("/a/b"), (std::vector<std::string>{"/a/b"}));
+  EXPECT_EQ(pluginFileNames("libx.so"), (std::vector<std::string>{"libx.so"}));
+  EXPECT_EQ(pluginFileNames("x.so"), (std::vector<std::string>{"x.so", "libnccl-net-x.so.so"}));
+}
+
 }  // namespace
 }  // namespace railwise

@@ -190,12 +190,6 @@ void addPluginAndRmaOptions(std::vector<Option>& options, PluginOptions& fields)
                        &fields.api, kNewestRmaApi));
 }
 
-std::vector<std::string> pluginFileNames(const std::string& name) {
-  const bool is_library = name.starts_with("lib") && name.ends_with(".so");
-  if (name.find('/') != std::string::npos || is_library) return {name};
-  return {name, "libnccl-net-" + name + ".so"};
-}
-
 bool namesOwnPlugin(const std::string& name) { return name.empty() || name == kOwnName; }
 
 std::string ownPluginFile() {

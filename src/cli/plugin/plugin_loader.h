@@ -30,8 +30,6 @@ void addPluginAndRmaOptions(std::vector<Option>& options, PluginOptions& fields)
 // The option --api alone, for versions up to `newest`.
 Option apiOption(std::string text, int* version, int newest = kNewestApi);
 
-// The names that NCCL would dlopen for NCCL_NET_PLUGIN=`name`, in order.
-std::vector<std::string> pluginFileNames(const std::string& name);
 // The path of this process's executable; "" if the system does not report it.
 std::string executablePath();
 // True for "" and "railwise": the plugin that belongs to this executable.

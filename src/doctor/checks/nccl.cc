@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/installed_places.h"
 #include "base/library_file.h"
 #include "base/settings/setting_mistakes.h"
 #include "base/settings/setting_names.h"
@@ -143,7 +144,7 @@ void checkPlugin(Examination& exam) {
         meant ? "NCCL_NET_PLUGIN=" + entry + " is probably misspelt: " + *meant
               : "NCCL does not find the plugin that NCCL_NET_PLUGIN names",
         {{"", set->where, "NCCL_NET_PLUGIN=" + entry},
-         {"", "looked for", joined(pluginNames(entry), " and ")},
+         {"", "looked for", joined(pluginFileNames(entry), " and ")},
          {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
         withoutPlugin(exam.system),
         (meant ? "export NCCL_NET_PLUGIN=" + *meant + "    (as the file is named; capitals count)\n" : "") +

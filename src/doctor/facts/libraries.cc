@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/dynamic_library.h"
+#include "base/installed_places.h"
 #include "base/library_file.h"
 #include "base/text/words.h"
 #include "doctor/facts/trees.h"
@@ -277,14 +278,6 @@ std::optional<NcclLibrary> ncclOnThisMachine(const std::string& environment) {
   return library;
 }
 
-// The names that NCCL gives to dlopen() for an entry of NCCL_NET_PLUGIN. Source: NCCL 2.30.7, plugin_open.cc.
-std::vector<std::string> pluginNames(const std::string& entry) {
-  std::vector<std::string> names = {entry};
-  const bool library = entry.starts_with("lib") && entry.ends_with(".so");
-  if (entry.find('/') == std::string::npos && !library) names.push_back("libnccl-net-" + entry + ".so");
-  return names;
-}
-
 std::vector<std::string> pluginEntries(const System& system) {
   const Variable* set = system.variable("NCCL_NET_PLUGIN");
   std::vector<std::string> entries;
@@ -294,7 +287,7 @@ std::vector<std::string> pluginEntries(const System& system) {
 }
 
 std::string findPlugin(const System& system, const std::string& entry) {
-  for (const std::string& name : pluginNames(entry))
+  for (const std::string& name : pluginFileNames(entry))
     if (const std::string found = findLibrary(system, name); !found.empty()) return found;
   return {};
 }

@@ -49,10 +49,8 @@ std::optional<NcclLibrary> ncclOnThisMachine(const std::string& environment);
 // not there. Nothing is loaded or run.
 std::string ncclVersionInside(const std::string& path);
 
-// The entries of NCCL_NET_PLUGIN, the names that NCCL gives to dlopen() for one of them, and the file that it
-// finds so; "": none.
+// The entries of NCCL_NET_PLUGIN, and the file that NCCL finds for one of them; "": none.
 std::vector<std::string> pluginEntries(const System& system);
-std::vector<std::string> pluginNames(const std::string& entry);
 std::string findPlugin(const System& system, const std::string& entry);
 
 // What the names of this machine's libraries do not tell, for the file kLibrariesFile: "PATH 2.29.7", the
