@@ -609,7 +609,7 @@ const Fault kFaults[] = {
     {"bootstrap over the loopback", kIb,
      each({variables("NCCL_SOCKET_IFNAME==lo"),
            file("/railwise/interfaces", "eth0 10.0.0.1:0\nlo 127.0.0.1:0\n")}),
-     "bootstrap-interface", kWarning, "", "lo (127.0.0.1", "NCCL_SOCKET_IFNAME="},
+     "bootstrap-interface", kAdvice, "", "lo (127.0.0.1", "NCCL_SOCKET_IFNAME="},
     {"bootstrap over docker0", kIb, file("/railwise/interfaces", "docker0 172.17.0.1:0\n"),
      "bootstrap-interface", kWarning, "", "docker0", "NCCL_SOCKET_IFNAME="},
     {"MASTER_ADDR is loopback", kIb, variables("MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"),

@@ -399,8 +399,10 @@ void checkBootstrap(Examination& exam) {
   exam.looked.push_back("bootstrap of NCCL over " + chosen[0] +
                         (set == nullptr ? ", by NCCL's own order" : ", by NCCL_SOCKET_IFNAME"));
   const std::string first = chosen[0].substr(0, chosen[0].find(' '));
-  if (!ofOneMachine(first) && !(first == "lo" && set != nullptr)) return;
-  exam.add(Severity::kWarning, "NCCL talks to other nodes over an interface of this machine alone",
+  const bool loopback = first == "lo" && set != nullptr;  // asked for, as for a job on one node
+  if (!ofOneMachine(first) && !loopback) return;
+  exam.add(loopback ? Severity::kAdvice : Severity::kWarning,
+           "NCCL talks to other nodes over an interface of this machine alone",
            {{"", "ip -brief address", chosen[0]}},
            "Ranks of other nodes cannot connect: init hangs, or ends with \"Connection refused\".", fix);
 }
