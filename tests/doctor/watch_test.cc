@@ -56,7 +56,7 @@ std::string namesOf(const std::vector<WatchEvent>& events) {
   return all;
 }
 
-// A card that trains to fewer lanes after an error of its link, until somebody has seated it again.
+// After an error the card trains its link to fewer lanes, and stays so until somebody seats it again.
 TEST(Watch, APciLinkThatIsNarrowerThanItsSlot) {
   Node node;
   const std::string card = "/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0";

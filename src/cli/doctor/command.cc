@@ -208,8 +208,8 @@ int saveManifest(const DoctorOptions& options, const sysfs::FileTree& tree) {
   return writeOutput("doctor", to == "-" ? "" : to, manifest) == kExitOk ? kExitOk : kExitUsage;
 }
 
-// Of a machine whose environment is not known the settings of this command count, as they do for its model;
-// but not those that name files of this computer, or choose the machine.
+// A recording may not have its machine's environment. The settings of this command then count, as they do for
+// the machine's model. Settings that name files of this computer, or choose the machine, do not.
 void assumeSettings(doctor::System& system) {
   static constexpr std::string_view kOwn[] = {"RAILWISE_DEVICE", "RAILWISE_HOST", "RAILWISE_GPU",
                                               "RAILWISE_SYSFS_ROOT", "RAILWISE_TOPOLOGY"};

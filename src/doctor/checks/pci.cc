@@ -52,7 +52,8 @@ void checkLinks(Examination& exam) {
   }
 }
 
-// Of GPUs that are alike, the link that most have with their slot. Not known: no link is that of most.
+// The best link that most GPUs of one kind can have in their slots. It is not known where no link is in the
+// majority.
 sysfs::PciLink usualLink(const Examination& exam, const std::vector<sysfs::PciDevice>& gpus,
                          const sysfs::PciDevice& like) {
   std::vector<sysfs::PciLink> links;

@@ -49,8 +49,9 @@ std::optional<NcclLibrary> ncclOnThisMachine(const std::string& environment);
 // not there. Nothing is loaded or run.
 std::string ncclVersionInside(const std::string& path);
 
-// The entries of NCCL_NET_PLUGIN, and the file that NCCL finds for one of them; "": none.
+// The entries of NCCL_NET_PLUGIN.
 std::vector<std::string> pluginEntries(const System& system);
+// The file that NCCL finds for one of the entries; "": it finds none.
 std::string findPlugin(const System& system, const std::string& entry);
 
 // What the names of this machine's libraries do not tell, for the file kLibrariesFile: "PATH 2.29.7", the

@@ -108,12 +108,15 @@ std::string Ranks::label(int process) const {
 
 std::string Ranks::label(const Event& event) const {
   if (event.process >= 0) return label(event.process);
-  if (event.rank < 0) return event.host;
-  const auto process = process_of_.find(event.rank);
+  return event.rank < 0 ? event.host : labelOfRank(event.rank, event.host);
+}
+
+std::string Ranks::labelOfRank(int rank, const std::string& otherwise) const {
+  const auto process = process_of_.find(rank);
   const std::string& host = process == process_of_.end()
-                                ? event.host
+                                ? otherwise
                                 : job_.processes[static_cast<std::size_t>(process->second)].host;
-  return "rank " + std::to_string(event.rank) + (host.empty() ? "" : " (" + host + ")");
+  return "rank " + std::to_string(rank) + (host.empty() ? "" : " (" + host + ")");
 }
 
 std::size_t Ranks::hosts() const {

@@ -30,6 +30,8 @@ class Ranks {
   // "rank 3 (node12)", "ranks 0-7 (node12)", "process 4711 (node12)"
   std::string label(int process) const;
   std::string label(const Event& event) const;
+  // "rank 3 (node12)". `otherwise`: the host, where no log has the rank; "": not known.
+  std::string labelOfRank(int rank, const std::string& otherwise = "") const;
   const std::set<int>& seen() const { return seen_; }
   // Is it the communicator of the whole job?
   bool isWorld(const Init& init) const { return !init.split && init.ranks == world_; }

@@ -55,7 +55,7 @@ class SysfsReader {
               const gpu::GpuTopology* answers, std::vector<std::string>* remarks)
       : tree_(tree), settings_(settings), options_(options), remarks_(remarks), answers_(answers) {}
 
-  // Of the last read().
+  // What the last read() has assumed.
   Assumed assumed() const {
     const bool speed = std::ranges::any_of(nets_, &NetDevice::speed_assumed);
     return {.nic_speed = speed && options_.detection.nic_speed == Detection().nic_speed};

@@ -146,7 +146,7 @@ TEST(NetDevices, WhatIsAssumedOfASpeedIsSaid) {
         ->assumed.nic_speed;
   };
   EXPECT_TRUE(assumed({}));
-  EXPECT_FALSE(assumed({.detection = {.nic_speed = 100000}})) << "somebody has said it";
+  EXPECT_FALSE(assumed({.detection = {.nic_speed = 100000}})) << "--nic-speed says it";
   tree.file(rate, "100 Gb/sec (2X HDR)\n");
   EXPECT_FALSE(assumed({}));
 }

@@ -110,8 +110,9 @@ class Chains {
   }
 
   void join() {
-    excuseLinks();
-    excuseEarlier();
+    const std::string begin = beginOfJob();
+    excuseLinks(begin);
+    excuseEarlier(begin);
     for (const auto& [process, events] : of_) joinWithin(events);
     double last = -1;
     for (const Process& process : job_.processes) last = std::max(last, secondsOf(process.last_time));
@@ -251,7 +252,7 @@ class Chains {
   }
 
   // The time of the job's first line, where a log has its begin. "": not known.
-  std::string begin() const {
+  std::string beginOfJob() const {
     std::string first;
     for (const Process& process : job_.processes)
       if (!process.inits.empty() && secondsOf(process.first_time) >= 0 &&
@@ -260,7 +261,8 @@ class Chains {
     return first;
   }
 
-  // Of the checks that the kernel's lines have. NCCL's lines about a port have one of them.
+  // Has the event a check that lines of the kernel have? NCCL's own lines about a port are of "port-event"
+  // too.
   static bool isOfKernel(const Event& event) {
     static constexpr std::string_view kChecks[] = {"port-event", "nic-fault",   "gpu-fault",     "host-fault",
                                                    "pcie-error", "iommu-fault", "process-killed"};
@@ -269,7 +271,7 @@ class Chains {
 
   // Links that came up again are no error, as while a host boots, unless a connection of the job may have
   // waited for them.
-  void excuseLinks() {
+  void excuseLinks(const std::string& begin) {
     bool broke = false, timed = true;
     std::string first;
     for (const Event& event : job_.events) {
@@ -284,17 +286,16 @@ class Chains {
       if (!event.link_up) continue;
       const bool long_before =
           timed && secondsBetween(event.link_up_time, first).value_or(0) > kLongestRetriesS;
-      if (broke && !long_before && secondsBetween(event.link_up_time, begin()).value_or(0) <= 0) continue;
+      if (broke && !long_before && secondsBetween(event.link_up_time, begin).value_or(0) <= 0) continue;
       event.kind = EventKind::kHarmless;
       event.end = "The link came up again.";
     }
   }
 
   // What the kernel logged long before the job began ended nothing of it; it may still matter.
-  void excuseEarlier() {
-    const std::string first = begin();
+  void excuseEarlier(const std::string& begin) {
     for (Event& event : job_.events) {
-      const double seconds = secondsBetween(event.time, first).value_or(0);
+      const double seconds = secondsBetween(event.time, begin).value_or(0);
       if (!isOfKernel(event) || !event.isError() || seconds < kLongBeforeS) continue;
       event.kind = EventKind::kRemark;
       event.end = "It came " + std::to_string(static_cast<int>(seconds / 60)) + " min before the job began.";

@@ -1,6 +1,7 @@
 // Warnings and errors: which came first, and what each means.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -227,17 +228,16 @@ std::string watchdogText(const Job& job, const Ranks& ranks, const Event& event)
   return text;
 }
 
-// Few ranks whose logs are here, and of which the watchdog has not told where it has of others: the others
-// waited for them.
+// The watchdog tells of ranks that wait. A rank whose log is here, and of which it does not tell, is one that
+// the others wait for. Where many ranks are silent this says nothing.
 void blameSilent(const Job& job, const Ranks& ranks, Finding& finding) {
   constexpr std::size_t kFew = 4;
   const std::set<int> told = ranksOfWatchdog(job, ranks);
-  std::vector<Event> silent;
-  for (const int rank : ranks.seen())
-    if (!told.contains(rank)) silent.emplace_back().rank = rank;
+  std::vector<int> silent;
+  std::ranges::set_difference(ranks.seen(), told, std::back_inserter(silent));
   if (silent.empty() || silent.size() > std::min(kFew, told.size()) || !job.deduplicated.value.empty())
     return;
-  finding.what += ", without " + joined(silent, ", ", [&](const Event& event) { return ranks.label(event); });
+  finding.what += ", without " + joined(silent, ", ", [&](int rank) { return ranks.labelOfRank(rank); });
 }
 
 // The number of the queue pair that "Got CQE with error" names.

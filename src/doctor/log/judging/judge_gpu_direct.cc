@@ -83,8 +83,8 @@ std::pair<uint64_t, uint64_t> networkConnections(const Process& process) {
   return {all, direct};
 }
 
-// NICs that could, and GPUs that are too far. `nobody`: no connection of the job uses GPUDirect; without
-// GDR_READ a rank that only sends has none.
+// The process does not use GPUDirect, although its NICs can or its GPUs are too far. `nobody`: no connection
+// of the whole job uses it. One rank alone proves nothing: without GDR_READ a rank that only sends uses none.
 void judgeDistance(const Ranks& ranks, int index, const Process& process, const std::string& version,
                    bool nobody, Findings& findings) {
   const auto [all, direct] = networkConnections(process);
