@@ -151,6 +151,7 @@ TEST(Pastes, AKernelLineNamesItsHost) {
   EXPECT_EQ(label("node07: [  912.500012] " + lost), "node07");
   EXPECT_EQ(label("node07: [Sat Nov 28 12:04:07 2026] " + lost), "node07");
   EXPECT_EQ(label("srun: error: node07: task 5: Killed\n"), "rank 5 (node07)");
+  EXPECT_EQ(label("railwise: rank 2 (pid 7) was killed by signal 9 (Killed)\n"), "rank 2");
   EXPECT_EQ(label(job + "node07: [Sat Nov 28 12:04:07 2026] " + lost), "process 1004 (sara)") << "its node";
   EXPECT_EQ(label(job + "Nov 28 12:09:07 sara.site kernel: " + lost), "process 1004 (sara)");
   const std::string other = "node08:1005:88 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n";

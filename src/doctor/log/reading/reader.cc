@@ -87,10 +87,12 @@ int passedResult(std::string_view text) {
   return leadingNumber(text.substr(arrow + 4));
 }
 
-// "process rank 3 with PID 7" of mpirun, "srun: error: n2: task 5: Killed". -1: none.
+// "process rank 3 with PID 7" of mpirun, "srun: error: n2: task 5: Killed", "railwise: rank 2 (pid 7) was
+// killed" of railwise perf. -1: none.
 int namedRank(std::string_view text) {
-  const int rank = numberAfter(text, "process rank ");
-  return rank >= 0 || !text.starts_with("srun: error") ? rank : numberAfter(text, ": task ");
+  if (text.starts_with("srun: error")) return numberAfter(text, ": task ");
+  constexpr std::string_view kPerf = "railwise: rank ";
+  return numberAfter(text, text.starts_with(kPerf) ? kPerf : "process rank ");
 }
 
 // The process that a launcher or the kernel names: "(pid: 2001)", "python3[2001]: segfault", "NVRM: Xid
