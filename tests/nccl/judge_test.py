@@ -82,6 +82,7 @@ class Judge(unittest.TestCase):
     def test_a_library_that_was_not_loaded(self):
         log = "\n".join(line for line in GOOD.splitlines() if "Loaded" not in line)
         self.assertEqual(judge.loaded(log, 22809), ["the log has no line of a net plugin that was loaded"])
+        self.assertEqual(judge.loaded(log, 22105), [])
 
     def test_other_transports(self):
         self.assertIn("did not use the network", judge.transport(GOOD + "Channel 00/0 : 0[0] -> 1[0] via P2P/CUMEM\n")[0])

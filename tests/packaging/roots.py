@@ -20,6 +20,8 @@ CONTACT_ROOTS = {
     "debian-13-torch": ("trixie", "http://deb.debian.org/debian", "main contrib non-free", "python3-torch,libnccl2,libcudart12"),
     "ubuntu-24.04-python": ("noble", "http://archive.ubuntu.com/ubuntu", "main", "python3"),
 }
+# For newcomer_test.py: where the README's commands run.
+NEWCOMER_ROOTS = ("debian-12", "debian-13", "ubuntu-24.04")
 UBUNTU_KEYS = pathlib.Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 
 
@@ -86,14 +88,15 @@ class Root:
     def __init__(self, folder):
         self.folder = folder
 
-    def run(self, script, check=True):
-        """A shell script as root of this root, without a network, in namespaces of its own."""
-        command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"] + ([] if os.geteuid() == 0 else ["--map-auto", "--map-root-user"])
-        inside = (f"mount -t proc proc '{self.folder}/proc'; mount -t sysfs -o ro sysfs '{self.folder}/sys'; mount -t tmpfs tmpfs '{self.folder}/dev'; mkdir '{self.folder}/dev/shm'; "
-                  f"for d in null zero random urandom; do touch '{self.folder}'/dev/$d; mount --bind /dev/$d '{self.folder}'/dev/$d; done; "
+    def run(self, script, check=True, network=False, limit=600):
+        """A shell script as root of this root, in namespaces of its own, for at most `limit` seconds. Without a network, unless `network`: this machine's."""
+        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child"] + ([] if network else ["--net"]) + ([] if os.geteuid() == 0 else ["--map-auto", "--map-root-user"])
+        inside = (f"cd '{self.folder}'; mount -t proc proc proc; mount -t sysfs -o ro sysfs sys; mount -t tmpfs tmpfs dev; mkdir dev/shm; ln -s /proc/self/fd dev/fd; "
+                  "mkdir dev/pts; mount -t devpts -o ptmxmode=666 devpts dev/pts; ln -s pts/ptmx dev/ptmx; "
+                  "for d in null zero random urandom; do touch dev/$d; mount --bind /dev/$d dev/$d; done; "
                   "ip link set lo up 2>/dev/null || true; "
                   f"exec chroot '{self.folder}' /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive HOME=/root sh -c \"$0\"")
-        done = subprocess.run([*command, "sh", "-c", inside, script], capture_output=True, text=True, timeout=600)
+        done = subprocess.run([*command, "sh", "-c", inside, script], capture_output=True, text=True, timeout=limit)
         if check and done.returncode != 0:
             sys.exit(f"FAIL: in the root, status {done.returncode}: {script}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr

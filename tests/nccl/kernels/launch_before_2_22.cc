@@ -54,7 +54,7 @@ void runWork(Block& block, const ncclWork& work) {
   if (work.header.type == ncclWorkTypeP2p) {
     // Receives and sends take turns.
     std::vector<Exchange> exchanges;
-    for (int i = 0; i + 1 < work.p2pElems[0].ngroups; i += 2) {
+    for (int i = 0; i < work.p2pElems[0].ngroups; i += 2) {
       exchanges.push_back({.send = messageOf(work.p2pElems[i + 1]), .receive = messageOf(work.p2pElems[i])});
     }
     return kernels::runSendReceive(block, exchanges);

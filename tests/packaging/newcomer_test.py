@@ -1,0 +1,52 @@
+"""The README's commands in a bare root of a distribution, from a fresh clone of what is committed: each passes, and how long it takes is printed.
+
+Usage: newcomer_test.py SOURCE ROOT (one of NEWCOMER_ROOTS in roots.py). Exit status 77: the root cannot be made here.
+"""
+import argparse
+import pathlib
+import resource
+import subprocess
+import sys
+import time
+
+import roots
+
+# And one test again, by its name: the build stays usable.
+COMMANDS = ("scripts/demo", "scripts/test", "ctest --test-dir build/release --no-tests=error -R '^base_'", "scripts/package")
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def prepare(root, source):
+    """The checkout, and apt with a network."""
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", source, root.folder / "srv/railwise"], check=True)
+    (root.folder / "etc/resolv.conf").write_bytes(pathlib.Path("/etc/resolv.conf").read_bytes())
+    for file in (root.folder / "etc/apt").rglob("*.list"):  # as Ubuntu's own images are
+        file.write_text(file.read_text().replace("noble main\n", "noble main universe\n"))
+    (root.folder / "etc/apt/apt.conf.d/99sandbox").write_text('APT::Sandbox::User "root";\n')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=pathlib.Path)
+    parser.add_argument("root", choices=roots.NEWCOMER_ROOTS)
+    arguments = parser.parse_args()
+    with roots.unpacked(arguments.root) as root:
+        prepare(root, arguments.source.resolve())
+        for command in COMMANDS:
+            begin, cpu = time.monotonic(), cpu_seconds()
+            root.run(f"cd /srv/railwise && {command}", network=True, limit=3600)
+            print(f"{arguments.root}: {command}: {time.monotonic() - begin:.0f} s, {cpu_seconds() - cpu:.0f} s of CPU", flush=True)
+        packages = root.run("du -sm /usr /var/lib | awk '{ sum += $1 } END { print sum }'").strip()
+        print(f"{arguments.root}: {packages} MB in /usr and /var/lib")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except roots.Unavailable as error:
+        print(error)
+        sys.exit(77)
