@@ -1,6 +1,6 @@
 """The README's commands in a bare root of a distribution, from a fresh clone of what is committed: each passes, and how long it takes is printed.
 
-Usage: newcomer_test.py SOURCE ROOT (one of NEWCOMER_ROOTS in roots.py). Exit status 77: the root cannot be made here.
+Usage: newcomer_test.py SOURCE ROOT (a key of NEWCOMER_ROOTS in roots.py). Exit status 77: the root cannot be made here.
 """
 import argparse
 import pathlib
@@ -24,8 +24,6 @@ def prepare(root, source):
     """The checkout, and apt with a network."""
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", source, root.folder / "srv/railwise"], check=True)
     (root.folder / "etc/resolv.conf").write_bytes(pathlib.Path("/etc/resolv.conf").read_bytes())
-    for file in (root.folder / "etc/apt").rglob("*.list"):  # as Ubuntu's own images are
-        file.write_text(file.read_text().replace("noble main\n", "noble main universe\n"))
     (root.folder / "etc/apt/apt.conf.d/99sandbox").write_text('APT::Sandbox::User "root";\n')
 
 

@@ -20,8 +20,12 @@ CONTACT_ROOTS = {
     "debian-13-torch": ("trixie", "http://deb.debian.org/debian", "main contrib non-free", "python3-torch,libnccl2,libcudart12"),
     "ubuntu-24.04-python": ("noble", "http://archive.ubuntu.com/ubuntu", "main", "python3"),
 }
-# For newcomer_test.py: where the README's commands run.
-NEWCOMER_ROOTS = ("debian-12", "debian-13", "ubuntu-24.04")
+# For newcomer_test.py.
+NEWCOMER_ROOTS = {
+    "debian-12": ROOTS["debian-12"],
+    "debian-13": ROOTS["debian-13"],
+    "ubuntu-24.04-apt": ("noble", "http://archive.ubuntu.com/ubuntu", "main universe", "apt,ca-certificates"),
+}
 UBUNTU_KEYS = pathlib.Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 
 
@@ -51,7 +55,7 @@ def ubuntu_keys(folder):
 
 def make_root(name):
     """The root as a tar file."""
-    suite, archive, components, packages = {**ROOTS, **CONTACT_ROOTS}[name]
+    suite, archive, components, packages = {**ROOTS, **CONTACT_ROOTS, **NEWCOMER_ROOTS}[name]
     tar = cache_folder() / f"{name}.tar"
     if tar.exists():
         return tar
