@@ -24,7 +24,6 @@ def prepare(root, source):
     """The checkout, and apt with a network."""
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", source, root.folder / "srv/railwise"], check=True)
     (root.folder / "etc/resolv.conf").write_bytes(pathlib.Path("/etc/resolv.conf").read_bytes())
-    (root.folder / "etc/apt/apt.conf.d/99sandbox").write_text('APT::Sandbox::User "root";\n')
 
 
 def main():
