@@ -7,6 +7,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -291,3 +292,13 @@ RAILWISE_NUMBER(long, strtol)
 RAILWISE_NUMBER(long long, strtoll)
 RAILWISE_NUMBER(unsigned long, strtoul)
 RAILWISE_NUMBER(unsigned long long, strtoull)
+
+extern int railwise_vsscanf(const char*, const char*, va_list) RAILWISE_NAMED("__isoc99_vsscanf");
+int __isoc23_sscanf(const char* text, const char* format, ...);
+int __isoc23_sscanf(const char* text, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const int fields = railwise_vsscanf(text, format, arguments);
+  va_end(arguments);
+  return fields;
+}
