@@ -230,7 +230,7 @@ void writeQuiet(JsonWriter& json, const Job& job, const QuietWriter& quiet) {
   json.endInlineObject();
 }
 
-std::string quoted(const std::string& text) {
+std::string dotText(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -358,12 +358,12 @@ std::string stuckDot(const Job& job, const Diagnosis& diagnosis) {
     else continue;
     std::string label = rowOf(kWhys, wait.why).words;
     if (wait.since_ms != kNever) label += ", " + ageText(wait.since_ms);
-    edges += "  " + processNode(wait.end.process) + " -> " + goal + " [label=" + quoted(label) + "];\n";
+    edges += "  " + processNode(wait.end.process) + " -> " + goal + " [label=" + dotText(label) + "];\n";
   }
   for (std::size_t i = 0; i < diagnosis.culprits.size(); ++i) {
     const Culprit& culprit = diagnosis.culprits[i];
     text += "  c" + std::to_string(i) +
-            " [style=filled, fillcolor=salmon, label=" + quoted(culprit.name + " " + culprit.what) + "];\n";
+            " [style=filled, fillcolor=salmon, label=" + dotText(culprit.name + " " + culprit.what) + "];\n";
     const bool is_process = culprit.process >= 0 && culprit.kind != CulpritKind::kHandshake;
     if (is_process)
       edges += "  " + processNode(culprit.process) + " -> c" + std::to_string(i) + " [style=dashed];\n";
@@ -371,7 +371,7 @@ std::string stuckDot(const Job& job, const Diagnosis& diagnosis) {
   for (std::size_t i = 0; i < shown.size(); ++i) {
     if (!shown[i]) continue;
     const ProcessFacts& process = job.processes()[i];
-    text += "  p" + std::to_string(i) + " [label=" + quoted(processName(process)) +
+    text += "  p" + std::to_string(i) + " [label=" + dotText(processName(process)) +
             (process.alive ? "" : ", style=dashed") + "];\n";
   }
   return text + edges + "}\n";

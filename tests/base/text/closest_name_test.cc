@@ -22,6 +22,8 @@ TEST(Closest, FindsTheNearestAndNothingFar) {
   const std::vector<std::string> words = {"LOC", "SYS"};
   EXPECT_EQ(closest("FOO", words), std::nullopt);
   EXPECT_EQ(closest("LOK", words), "LOC");
+  const std::vector<std::string> paths = {"PIX", "PXB", "PHB"};
+  EXPECT_EQ(closest("PBX", paths), "PXB");
 }
 
 }  // namespace

@@ -71,10 +71,13 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
   uint64_t nccl_lines = 0;
   for (const LogFile& file : job.files) {
     nccl_lines += file.nccl_lines;
+    const bool begun = file.lines != 0;
     if (!file.problem.empty())
-      findings.add("log-unreadable", Severity::kError, "a log cannot be read to its end",
-                   {{file.name, file.name + ":" + std::to_string(file.lines), file.problem}},
-                   "What it says of its ranks is not known.", "ls -l " + file.name + "; file " + file.name);
+      findings.add(
+          "log-unreadable", Severity::kError,
+          begun ? "a log cannot be read to its end" : "a log cannot be read",
+          {{file.name, begun ? file.name + ":" + std::to_string(file.lines) : file.name, file.problem}},
+          "What it says of its ranks is not known.", "ls -l " + file.name + "; file " + file.name);
   }
   for (const auto& [index, process] : ranks.members()) {
     if (process.shifted.value.empty()) continue;
