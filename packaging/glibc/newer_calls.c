@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -293,12 +294,15 @@ RAILWISE_NUMBER(long long, strtoll)
 RAILWISE_NUMBER(unsigned long, strtoul)
 RAILWISE_NUMBER(unsigned long long, strtoull)
 
-extern int railwise_vsscanf(const char*, const char*, va_list) RAILWISE_NAMED("__isoc99_vsscanf");
-int __isoc23_sscanf(const char* text, const char* format, ...);
-int __isoc23_sscanf(const char* text, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  const int fields = railwise_vsscanf(text, format, arguments);
-  va_end(arguments);
-  return fields;
-}
+#define RAILWISE_SCAN(name, source)                                                             \
+  extern int railwise_v##name(source, const char*, va_list) RAILWISE_NAMED("__isoc99_v" #name); \
+  int __isoc23_##name(source from, const char* format, ...);                                    \
+  int __isoc23_##name(source from, const char* format, ...) {                                   \
+    va_list arguments;                                                                          \
+    va_start(arguments, format);                                                                \
+    const int fields = railwise_v##name(from, format, arguments);                               \
+    va_end(arguments);                                                                          \
+    return fields;                                                                              \
+  }
+RAILWISE_SCAN(sscanf, const char*)
+RAILWISE_SCAN(fscanf, FILE*)
