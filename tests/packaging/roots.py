@@ -95,9 +95,9 @@ class Root:
     def run(self, script, check=True, network=False, limit=600):
         """A shell script as root of this root, in namespaces of its own, for at most `limit` seconds. Without a network, unless `network`: this machine's."""
         command = ["unshare", "--mount", "--pid", "--fork", "--kill-child"] + ([] if network else ["--net"]) + ([] if os.geteuid() == 0 else ["--map-auto", "--map-root-user"])
-        inside = (f"cd '{self.folder}'; mount -t proc proc proc; mount -t sysfs -o ro sysfs sys; mount -t tmpfs tmpfs dev; mkdir dev/shm; ln -s /proc/self/fd dev/fd; "
+        inside = (f"cd '{self.folder}'; mount -t proc proc proc; mount -t sysfs -o ro sysfs sys; mount -t tmpfs tmpfs dev; mkdir -m 1777 dev/shm; ln -s /proc/self/fd dev/fd; for i in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${{i%:*}} dev/${{i#*:}}; done; "
                   "mkdir dev/pts; mount -t devpts -o ptmxmode=666 devpts dev/pts; ln -s pts/ptmx dev/ptmx; "
-                  "for d in null zero random urandom; do touch dev/$d; mount --bind /dev/$d dev/$d; done; "
+                  "for d in null zero full random urandom; do touch dev/$d; mount --bind /dev/$d dev/$d; done; "
                   "ip link set lo up 2>/dev/null || true; "
                   f"exec chroot '{self.folder}' /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive HOME=/root sh -c \"$0\"")
         done = subprocess.run([*command, "sh", "-c", inside, script], capture_output=True, text=True, timeout=limit)
