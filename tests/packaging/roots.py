@@ -13,6 +13,7 @@ ROOTS = {
     "debian-12": ("bookworm", "http://deb.debian.org/debian", "main", ""),
     "debian-13": ("trixie", "http://deb.debian.org/debian", "main", ""),
     "ubuntu-24.04": ("noble", "http://archive.ubuntu.com/ubuntu", "main", ""),
+    "ubuntu-22.04": ("jammy", "http://archive.ubuntu.com/ubuntu", "main", ""),
     "ubuntu-18.04": ("bionic", "http://archive.ubuntu.com/ubuntu", "main", ""),
 }
 # For contact_root_test.py.
