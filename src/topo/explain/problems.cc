@@ -34,7 +34,7 @@ std::string farFix(const Graph& graph, int gpu, int net) {
     return std::string("in a VM or container the PCIe switches are often hidden: give ") +
            libraryName(graph) +
            " a topology file in NCCL_TOPO_FILE; `railwise topo generate`, run there or with --root "
-           "RECORDING, writes one. On bare metal this is how the slots are wired";
+           "RECORDING, writes one or says why it cannot. On bare metal this is how the slots are wired";
   }
   return "put a NIC below the same PCIe switch as the GPU if the board has such a slot";
 }
