@@ -56,7 +56,7 @@ std::string namesOf(const std::vector<WatchEvent>& events) {
   return all;
 }
 
-// After an error the card trains its link to fewer lanes, and stays so until somebody seats it again.
+// An error leaves the card's link with fewer lanes, until somebody seats the card again.
 TEST(Watch, APciLinkThatIsNarrowerThanItsSlot) {
   Node node;
   const std::string card = "/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0";

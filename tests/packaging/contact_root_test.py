@@ -57,8 +57,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except roots.Unavailable as error:
-        print(error)
-        sys.exit(77)
+    roots.exit_from(main)

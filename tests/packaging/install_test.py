@@ -100,26 +100,20 @@ def main():
     arguments = parser.parse_args()
     for tool in ("dpkg-deb", "bwrap"):
         if shutil.which(tool) is None:
-            print(f"no {tool} here: scripts/packages --long")
-            return 77
-    try:
-        with roots.unpacked(arguments.root) as root:
-            packages = arguments.packages or root.folder / "tmp/packages"
-            if arguments.packages is None:
-                subprocess.run([arguments.source / "scripts/package", "--build", arguments.build, "--fast", "--output", packages], check=True, stdout=subprocess.DEVNULL)
-            shutil.copytree(arguments.source / "packaging/container/installer", root.folder / "packages/container")
-            names = []
-            for deb in sorted(packages.glob("*.deb")):
-                shutil.copy(deb, root.folder / "packages")
-                names.append(deb.name.split("_")[0])
-            expect(len(names) >= 7, f"packages: {names}")
-            exercise(root, names)
-    except roots.Unavailable as error:
-        print(error)
-        return 77
+            raise roots.Unavailable(f"no {tool} here: scripts/packages --long")
+    with roots.unpacked(arguments.root) as root:
+        packages = arguments.packages or root.folder / "tmp/packages"
+        if arguments.packages is None:
+            subprocess.run([arguments.source / "scripts/package", "--build", arguments.build, "--fast", "--output", packages], check=True, stdout=subprocess.DEVNULL)
+        shutil.copytree(arguments.source / "packaging/container/installer", root.folder / "packages/container")
+        names = []
+        for deb in sorted(packages.glob("*.deb")):
+            shutil.copy(deb, root.folder / "packages")
+            names.append(deb.name.split("_")[0])
+        expect(len(names) >= 7, f"packages: {names}")
+        exercise(root, names)
     print(f"{arguments.root}: installed {', '.join(names)}; ran; removed; nothing left")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    roots.exit_from(main)

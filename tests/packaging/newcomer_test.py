@@ -6,7 +6,6 @@ import argparse
 import pathlib
 import resource
 import subprocess
-import sys
 import time
 
 import roots
@@ -37,13 +36,7 @@ def main():
             begin, cpu = time.monotonic(), cpu_seconds()
             root.run(f"cd /srv/railwise && {command}", network=True, limit=3600)
             print(f"{arguments.root}: {command}: {time.monotonic() - begin:.0f} s, {cpu_seconds() - cpu:.0f} s of CPU", flush=True)
-        packages = root.run("du -sm /usr /var/lib | awk '{ sum += $1 } END { print sum }'").strip()
-        print(f"{arguments.root}: {packages} MB in /usr and /var/lib")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except roots.Unavailable as error:
-        print(error)
-        sys.exit(77)
+    roots.exit_from(main)

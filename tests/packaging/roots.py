@@ -89,6 +89,15 @@ def unpacked(name):
         yield Root(pathlib.Path(folder))
 
 
+def exit_from(main):
+    """Ends this program as `main` does; with 77 where a root cannot be made here."""
+    try:
+        sys.exit(main())
+    except Unavailable as error:
+        print(error)
+        sys.exit(77)
+
+
 class Root:
     def __init__(self, folder):
         self.folder = folder

@@ -111,7 +111,8 @@ std::optional<std::string> closest(std::string_view name, std::span<const std::s
   for (const std::string& candidate : candidates) {
     const bool abbreviated = name.size() >= 3 && candidate.starts_with(name);
     const std::size_t distance = abbreviated ? 1 : editDistance(name, candidate);
-    // Of two that are as near the one of the same letters: PBX is PXB rather than PIX.
+    // Where two candidates are equally near, the one with the same letters wins: for PBX that is PXB, not
+    // PIX.
     const bool reordered = distance == best_distance && best && std::ranges::is_permutation(name, candidate);
     if ((distance >= best_distance && !reordered) || distance >= candidate.size()) continue;
     best = candidate;

@@ -20,8 +20,8 @@ struct CallNow {
 // One for the process and those that it forks. Null: there is no memory.
 CallNow* sharedCall();
 
-// This process notes its calls there. In a trial it is sharedCall(). It is null where nobody watches: a
-// trial's peer is not watched.
+// The place where this process notes its calls. In a trial it is sharedCall(). Null: nobody watches, as in
+// the peer of a trial.
 extern CallNow* g_call_now;
 
 std::unique_ptr<NetApi> watched(std::unique_ptr<NetApi> api);

@@ -39,8 +39,8 @@ struct SysfsOptions {
 };
 
 // `topology_file`: the file that NCCL_TOPO_FILE names, to which the machine's devices are added. `remarks`
-// (may be null) receives, in words for people, what was assumed or left out; `assumed`, if it is given, what
-// nobody has said of the NICs. An error if NCCL's init would fail, or if the tree has no GPU.
+// (may be null) receives, in words for people, what was assumed or left out. `assumed` (may be null) receives
+// which facts of the NICs are assumed. An error if NCCL's init would fail, or if the tree has no GPU.
 Outcome<XmlDocument> readSysfs(const sysfs::FileTree& tree, const std::optional<XmlDocument>& topology_file,
                                const Settings& settings, const SysfsOptions& options,
                                std::vector<std::string>* remarks, Assumed* assumed = nullptr);

@@ -228,8 +228,8 @@ std::string watchdogText(const Job& job, const Ranks& ranks, const Event& event)
   return text;
 }
 
-// The watchdog tells of ranks that wait. A rank whose log is here, and of which it does not tell, is one that
-// the others wait for. Where many ranks are silent this says nothing.
+// The watchdog names the ranks that wait. The other ranks with a log are silent: the named ones wait for
+// them. Where many ranks are silent this says nothing.
 void blameSilent(const Job& job, const Ranks& ranks, Finding& finding) {
   constexpr std::size_t kFew = 4;
   const std::set<int> told = ranksOfWatchdog(job, ranks);

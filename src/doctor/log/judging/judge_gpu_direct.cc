@@ -83,8 +83,9 @@ std::pair<uint64_t, uint64_t> networkConnections(const Process& process) {
   return {all, direct};
 }
 
-// The process does not use GPUDirect, although its NICs can or its GPUs are too far. `nobody`: no connection
-// of the whole job uses it. One rank alone proves nothing: without GDR_READ a rank that only sends uses none.
+// Finds NICs whose GPUDirect a process does not use, and GPUs that are too far from their NICs. `nobody`: no
+// connection of the whole job uses GPUDirect. A single rank proves less: one that only sends uses none
+// without GDR_READ.
 void judgeDistance(const Ranks& ranks, int index, const Process& process, const std::string& version,
                    bool nobody, Findings& findings) {
   const auto [all, direct] = networkConnections(process);
